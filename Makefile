@@ -1,0 +1,68 @@
+# Lazaret. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := bin
+DATA    ?= data
+LISTEN  ?= 127.0.0.1:4222
+CMDS    := lazaret ingest sentinels arbiter auditor
+
+# Packages where goroutines share memory; the rest is pure.
+RACE := ./internal/... ./cmd/...
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+.PHONY: build
+build: ## build the binaries into bin/
+	@mkdir -p $(BIN)
+	$(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(CMDS))
+
+.PHONY: run
+run: build ## build and start the whole pipeline, data under ./data
+	$(BIN)/lazaret up --data $(DATA) --listen $(LISTEN)
+
+.PHONY: demo
+demo: build ## replay one poisoned session through a real pipeline and show what became of it
+	@$(BIN)/lazaret demo
+
+.PHONY: test
+test: fmt-check vet staticcheck unit race ## all that CI runs
+
+.PHONY: fmt-check
+fmt-check:
+	@bad=$$(gofmt -l cmd internal pkg streams rules); if [ -n "$$bad" ]; then echo "not gofmt-ed:"; echo "$$bad"; exit 1; fi
+
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck:
+	$(GO) tool staticcheck ./...
+
+.PHONY: unit
+unit:
+	$(GO) test ./...
+
+.PHONY: race
+race:
+	$(GO) test -race -short $(RACE)
+
+.PHONY: test-long
+test-long: ## the long forms: whole corpora, 20 kills, fuzzing
+	LAZARET_LONG=1 $(GO) test -timeout 60m ./...
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w cmd internal pkg streams rules
+
+.PHONY: generate
+generate: ## make generated files anew (schemas, error codes)
+	$(GO) generate ./...
+
+.PHONY: clean
+clean: ## remove what was built; leaves data alone
+	rm -rf $(BIN)

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+
+	shipped "lazaret/rules"
+)
+
+func (a *app) key() *cobra.Command {
+	var roles []string
+	gen := &cobra.Command{
+		Use:   "gen NAME FILE",
+		Short: "Make a signing key; prints the public half",
+		Long: `Make an Ed25519 signing key. The private half is written to FILE, readable by its
+owner only; the public half is printed. With --pin it is also pinned in the data
+folder's trust file, for the roles named.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			private, public, err := keys.Generate(args[0])
+			if err != nil {
+				return err
+			}
+			if err := keys.WritePrivate(args[1], private); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), public)
+			if len(roles) == 0 {
+				return nil
+			}
+			a.conn.Resolve()
+			t, err := keys.LoadTrust(embedded.TrustFile(a.conn.Data))
+			if err != nil {
+				return err
+			}
+			pin := keys.Pin{Key: public}
+			for _, r := range roles {
+				pin.Roles = append(pin.Roles, keys.Role(r))
+			}
+			if err := t.Add(pin); err != nil {
+				return err
+			}
+			if err := t.Write(embedded.TrustFile(a.conn.Data)); err != nil {
+				return err
+			}
+			fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; running daemons read it at their next start")
+			return nil
+		},
+	}
+	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`")
+	return group("key", "Signing keys", gen)
+}
+
+// agentContext is the name of an agent's credential and context.
+func agentContext(project, agent string) string { return project + "." + agent }
+
+func (a *app) agent() *cobra.Command {
+	var origins []string
+	add := &cobra.Command{
+		Use:   "add PROJECT AGENT",
+		Short: "Make a credential for one agent",
+		Long: `Make a credential that speaks for one agent of one project and publishes content
+of the origins named, and nothing else. It belongs to the host program around the
+model, never to the model. A front end needs user; a tool runner needs tool, web,
+document or email. Whoever holds both is trusted to keep them apart.`,
+		Example: "  lazaret agent add acme support --origins tool,web,agent",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.conn.Resolve()
+			ag := natsserver.Agent{Project: args[0], Name: args[1]}
+			for _, o := range origins {
+				org, err := origin(o)
+				if err != nil {
+					return err
+				}
+				ag.Origins = append(ag.Origins, org)
+			}
+			m, err := natsserver.OpenMinter(a.conn.Data)
+			if err != nil {
+				return err
+			}
+			name, inbox := agentContext(ag.Project, ag.Name), natsserver.AgentInbox(ag.Project, ag.Name)
+			if _, err := os.Stat(natsserver.CredsFile(a.conn.Data, name)); err == nil {
+				return fmt.Errorf("%s is there already: remove it first if the agent's rights are to change", natsserver.CredsFile(a.conn.Data, name))
+			}
+			url := a.conn.Server
+			if url == "" {
+				if url, err = natsserver.ContextURL(a.conn.Data, "operator"); err != nil {
+					return err
+				}
+			}
+			if err := m.Install(name, fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins), url, inbox, func() ([]byte, error) { return m.Agent(ag) }); err != nil {
+				return err
+			}
+			abs, err := filepath.Abs(natsserver.CredsFile(a.conn.Data, name))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\n", abs, inbox, natsserver.ContextFile(a.conn.Data, name))
+			return nil
+		},
+	}
+	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)}, "`ORIGINS` whose content it may publish")
+	return group("agent", "Credentials of agents", add)
+}
+
+func (a *app) rules() *cobra.Command {
+	load := func(args []string) ([]byte, *rules.Source, error) {
+		fsys := shipped.FS()
+		if len(args) == 1 {
+			fsys = os.DirFS(args[0])
+		}
+		b, err := rules.Pack(fsys)
+		if err != nil {
+			return nil, nil, err
+		}
+		src, err := rules.Open(b)
+		return b, src, err
+	}
+	check := &cobra.Command{Use: "check [DIR]", Short: "Check rule packs (default the shipped ones)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		b, src, err := load(args)
+		if err != nil {
+			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		set, err := rules.Compile(src)
+		if err != nil {
+			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%d rules in %d groups are good, %s\n", len(set.Rules()), len(set.Groups()), streams.Digest(b))
+		return nil
+	}}
+	test := &cobra.Command{Use: "test [DIR]", Short: "Run the tests beside the rules (exit 2 when one fails)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		_, src, err := load(args)
+		if err != nil {
+			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		rep, err := rules.Test(cmd.Context(), src)
+		if err != nil {
+			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		fmt.Fprint(cmd.OutOrStdout(), rep.String())
+		if rep.Failed > 0 {
+			return &cli.Exit{Code: cli.ExitNegative}
+		}
+		return nil
+	}}
+	var f cli.ListFlags
+	ls := &cobra.Command{Use: "ls [DIR]", Short: "List rules", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		_, src, err := load(args)
+		if err != nil {
+			return err
+		}
+		set, err := rules.Compile(src)
+		if err != nil {
+			return err
+		}
+		type row struct {
+			ID       string `json:"id"`
+			Pack     string `json:"pack"`
+			Severity string `json:"severity"`
+			Effect   string `json:"effect"`
+			Mode     string `json:"mode"`
+			Title    string `json:"title"`
+		}
+		var items []row
+		for _, r := range set.Rules() {
+			items = append(items, row{r.ID, r.Pack, r.Severity, r.Effect, r.Mode, r.Title})
+		}
+		return cli.Print(cmd.OutOrStdout(), f, items, []string{"RULE", "PACK", "SEVERITY", "EFFECT", "MODE", "TITLE"}, func(r row) []string {
+			return []string{r.ID, r.Pack, r.Severity, r.Effect, r.Mode, r.Title}
+		})
+	}}
+	f.Bind(ls.Flags())
+	return group("rules", "Sentinel rules", check, test, ls, a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+		b, src, err := load(args)
+		if err == nil {
+			_, err = rules.Compile(src)
+		}
+		return b, err
+	}))
+}
+
+func (a *app) policy() *cobra.Command {
+	load := func(args []string) ([]byte, error) {
+		b, name := policy.Default, policy.DefaultName
+		if len(args) == 1 {
+			var err error
+			if b, err = os.ReadFile(args[0]); err != nil {
+				return nil, err
+			}
+			name = args[0]
+		}
+		_, err := policy.Compile(name, b)
+		return b, err
+	}
+	check := &cobra.Command{Use: "check [FILE]", Short: "Check a policy (default the shipped one)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		b, err := load(args)
+		if err != nil {
+			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "the policy is good,", streams.Digest(b))
+		return nil
+	}}
+	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
+		cmd.OutOrStdout().Write(policy.Default)
+	}}
+	return group("policy", "The arbiter's policy", check, show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
+}
+
+// activate signs a bundle and puts it in force.
+func (a *app) activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
+	var key string
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		b, err := load(args)
+		if err != nil {
+			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+		}
+		a.conn.Resolve()
+		if key == "" {
+			key = embedded.OperatorKey(a.conn.Data)
+		}
+		signer, err := keys.LoadSigner(key)
+		if err != nil {
+			return err
+		}
+		nc, err := a.conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		ctx, cancel := a.timeout(cmd.Context())
+		defer cancel()
+		if err := embedded.Activate(ctx, nc, signer, do, b); err != nil {
+			return err
+		}
+		digest := streams.Digest(b)
+		rules, pol := digest, ""
+		if do == streams.DoActivatePolicy {
+			rules, pol = "", digest
+		}
+		if err := embedded.AwaitActive(ctx, nc, rules, pol); err != nil {
+			return fmt.Errorf("published, but not in force: %w: is the key pinned for operators? Refusals are on lz.live.%s.rejected", err, streams.SystemProject)
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "in force:", digest)
+		return nil
+	}}
+	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
+	return c
+}
+
+func (a *app) doctor() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Check server, streams and stages (exit 3 when something drifted)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nc, err := a.conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			ctx, cancel := a.timeout(cmd.Context())
+			defer cancel()
+			w, bad := cmd.OutOrStdout(), false
+			report := func(what string, err error, good string) {
+				if err != nil {
+					bad = true
+					fmt.Fprintf(w, "WRONG  %-10s %v\n", what, err)
+					return
+				}
+				fmt.Fprintf(w, "good   %-10s %s\n", what, good)
+			}
+			report("server", nil, fmt.Sprintf("nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted(), nc.MaxPayload()))
+			if nc.MaxPayload() < streams.LedgerMsgSize {
+				report("server", fmt.Errorf("max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(), natsserver.MaxPayload), "")
+			}
+			js, err := jetstream.New(nc)
+			if err != nil {
+				return err
+			}
+			report("streams", streams.Check(ctx, js), "as defined")
+			intake, ledger, err := lag(ctx, js)
+			report("intake", err, fmt.Sprintf("%d messages wait for ingest", intake))
+			rules, pol, mixed := "", "", false
+			err = nil
+			for p := range streams.Partitions {
+				var ans ingest.ActiveAnswer
+				if err = query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &ans); err != nil {
+					break
+				}
+				mixed = mixed || p > 0 && (ans.Rules != rules || ans.Policy != pol)
+				rules, pol = ans.Rules, ans.Policy
+			}
+			report("ingest", err, "answers in every partition")
+			if err == nil {
+				if mixed {
+					err = fmt.Errorf("partitions differ in what is in force: activate again")
+				}
+				report("in force", err, fmt.Sprintf("rules %.19s, policy %.19s", rules, pol))
+			}
+			ans, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
+			if err == nil && ans.Gaps > 0 {
+				err = fmt.Errorf("the ledger has %d gaps", ans.Gaps)
+			}
+			report("auditor", err, fmt.Sprintf("%d ledger entries chained, %d behind", ans.Entries, ledger-min(ledger, ans.LastSeq)))
+			if bad {
+				return &cli.Exit{Code: cli.ExitIncomplete}
+			}
+			return nil
+		},
+	}
+}
+
+// lag is how many messages wait in the intake, and the ledger's last sequence.
+func lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {
+	in, err := js.Stream(ctx, streams.IntakeStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	led, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	return in.CachedInfo().State.Msgs, led.CachedInfo().State.LastSeq, nil
+}

@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/cobra"
+
+	"lazaret/client"
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// speaker is whom an agent-side command speaks for.
+type speaker struct {
+	project, agent, session, id string
+	json                        bool
+}
+
+func (s *speaker) bind(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
+	f.StringVar(&s.agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
+	f.StringVar(&s.session, "session", "cli", "`SESSION` of the agent")
+	f.StringVar(&s.id, "id", "", "`ID` of the event; the same id again is the same event (default a new one)")
+	f.BoolVar(&s.json, "json", false, "print JSON")
+}
+
+func (s *speaker) head() streams.Head { return streams.Head{ID: s.id, Session: s.session} }
+
+// client connects with the agent's credential: the one that `lazaret up` left
+// for the default agent, or the one of `lazaret agent add`.
+func (a *app) client(s *speaker) (*client.Client, func(), error) {
+	name := "agent"
+	if s.project != embedded.DefaultProject || s.agent != embedded.DefaultAgent {
+		name = agentContext(s.project, s.agent)
+	}
+	nc, err := a.conn.Connect(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := client.New(nc, s.project, s.agent)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return c, nc.Close, nil
+}
+
+func (a *app) timeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, a.conn.Timeout)
+}
+
+// content is the argument, or standard input for "-" or nothing.
+func content(cmd *cobra.Command, args []string) (string, error) {
+	if len(args) == 1 && args[0] != "-" {
+		return args[0], nil
+	}
+	b, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), streams.DefaultMaxEvent+1))
+	return string(b), err
+}
+
+func origin(s string) (beliefs.Origin, error) {
+	o := beliefs.Origin(s)
+	if !o.Valid() {
+		return "", fmt.Errorf("unknown origin %q: use one of %v", s, beliefs.Origins())
+	}
+	return o, nil
+}
+
+func (a *app) observe() *cobra.Command {
+	var s speaker
+	var o streams.Observation
+	var from string
+	c := &cobra.Command{
+		Use:   "observe [TEXT|-]",
+		Short: "Publish what an agent is about to be shown",
+		Example: `  lazaret observe --tool web.fetch --source https://example.org "the page's text"
+  curl -s https://example.org | lazaret observe --tool web.fetch -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			org, err := origin(from)
+			if err != nil {
+				return err
+			}
+			if o.Content, err = content(cmd, args); err != nil {
+				return err
+			}
+			o.Head = s.head()
+			cl, done, err := a.client(&s)
+			if err != nil {
+				return err
+			}
+			defer done()
+			ctx, cancel := a.timeout(cmd.Context())
+			defer cancel()
+			seq, err := cl.Observe(ctx, org, &o)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return cli.JSON(cmd.OutOrStdout(), map[string]any{"id": o.ID, "intake_seq": seq})
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "observed %s, intake message %d\n", o.ID, seq)
+			return nil
+		},
+	}
+	s.bind(c)
+	c.Flags().StringVar(&from, "origin", "tool", "`ORIGIN` of the content")
+	c.Flags().StringVar(&o.Tool, "tool", "", "`TOOL` that returned it")
+	c.Flags().StringVar(&o.Call, "call", "", "`ID` of the tool call")
+	c.Flags().StringVar(&o.Source, "source", "", "where it came from: a URL, a path, a sender")
+	return c
+}
+
+func (a *app) remember() *cobra.Command {
+	var s speaker
+	var m streams.Memory
+	var from string
+	c := &cobra.Command{
+		Use:   "remember [TEXT|-]",
+		Short: "Ask to write to an agent's memory",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			org, err := origin(from)
+			if err != nil {
+				return err
+			}
+			if m.Content, err = content(cmd, args); err != nil {
+				return err
+			}
+			m.Head = s.head()
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Remember(ctx, org, &m) })
+		},
+	}
+	s.bind(c)
+	c.Flags().StringVar(&from, "origin", "agent", "`ORIGIN` of the memory")
+	c.Flags().StringVar(&m.Key, "key", "", "memory `KEY`")
+	c.Flags().StringVar(&m.Category, "category", "", "`CATEGORY` of the memory")
+	c.Flags().StringVar(&m.Channel, "channel", "", "write, compaction, skill or import")
+	c.Flags().StringSliceVar(&m.DerivedFrom, "derived-from", nil, "`IDS` of observations or beliefs that it derives from")
+	return c
+}
+
+func (a *app) decide() *cobra.Command {
+	var s speaker
+	var act streams.Action
+	var args string
+	c := &cobra.Command{
+		Use:   "decide TOOL",
+		Short: "Ask for a verdict on an action (exit 0 allow, 10 hold, 11 deny)",
+		Example: `  lazaret decide read_file --args '{"path":"notes.txt"}'
+  lazaret decide send_email --args '{"to":"a@example.org"}' --beliefs b1`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			act.Head, act.Tool = s.head(), pos[0]
+			if args != "" {
+				act.Args = jsontext.Value(args)
+				if act.Args.Kind() != '{' || !act.Args.IsValid() {
+					return fmt.Errorf("--args is not a JSON object: %s", text.InertLine(args, 80))
+				}
+			}
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Decide(ctx, &act) })
+		},
+	}
+	s.bind(c)
+	c.Flags().StringVar(&args, "args", "", "arguments, a JSON `OBJECT`")
+	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that it carries out")
+	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
+	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
+	return c
+}
+
+func (a *app) recall() *cobra.Command {
+	var s speaker
+	var r streams.Recall
+	c := &cobra.Command{
+		Use:   "recall [QUERY]",
+		Short: "Ask what of memory may enter an agent's context",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			r.Head = s.head()
+			if len(pos) == 1 {
+				r.Query = pos[0]
+			}
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Recall(ctx, &r) })
+		},
+	}
+	s.bind(c)
+	c.Flags().StringVar(&r.Key, "key", "", "memory `KEY`")
+	c.Flags().StringVar(&r.Purpose, "purpose", "", "extraction, planning, decision or explanation")
+	c.Flags().IntVar(&r.Limit, "limit", 0, "entries wanted, 1 to 100 (default 10)")
+	return c
+}
+
+// ask asks for a verdict, prints it and ends with its exit code. What is no
+// verdict counts as hold.
+func (a *app) ask(cmd *cobra.Command, s *speaker, f func(context.Context, *client.Client) (*streams.Reply, error)) error {
+	cl, done, err := a.client(s)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := a.timeout(cmd.Context())
+	defer cancel()
+	rep, err := f(ctx, cl)
+	var le *client.Error
+	if errors.As(err, &le) {
+		if s.json {
+			if err := cli.JSON(cmd.OutOrStdout(), &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: le.Code, Message: le.Message}}); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(os.Stderr, "lazaret:", le, "(no verdict: treat as hold)")
+		if d, ok := le.Code.Doc(); ok {
+			fmt.Fprintln(os.Stderr, "lazaret:", d.Action)
+		}
+		return &cli.Exit{Code: cli.ExitHold}
+	}
+	if err != nil {
+		return err
+	}
+	if s.json {
+		if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+			return err
+		}
+	} else {
+		printReply(cmd.OutOrStdout(), rep)
+	}
+	return cli.VerdictExit(rep.Verdict)
+}
+
+func printReply(w io.Writer, rep *streams.Reply) {
+	v := rep.Entry
+	head := strings.ToUpper(v.Verdict.String())
+	if v.Level != "" {
+		head += "  " + v.Level
+	}
+	if v.Tool != "" {
+		head += "  " + text.InertLine(v.Tool, 80)
+	}
+	fmt.Fprintf(w, "%s  ledger entry %d, %.1f ms\n", head, rep.Seq, float64(rep.Elapsed)/1000)
+	for _, r := range v.Reasons {
+		where := string(r.Code)
+		if r.Rule != "" {
+			where += " " + r.Group + "/" + r.Rule
+		}
+		fmt.Fprintf(w, "  %-5s %s: %s\n", r.Verdict, where, text.InertLine(r.Text, 300))
+		if len(r.Path) > 0 {
+			fmt.Fprintf(w, "        %s\n", text.InertLine(strings.Join(r.Path, " → "), 200))
+		}
+	}
+	if len(v.Degraded) > 0 {
+		fmt.Fprintf(w, "  degraded: silent %s\n", strings.Join(v.Degraded, ", "))
+	}
+	if v.Hold != nil {
+		fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision, v.Hold.Expires.Format(time.RFC3339))
+	}
+	if b := v.Belief; b != nil {
+		fmt.Fprintf(w, "  belief %s: %s, %s, %s, origin %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval, b.Axes.Security, b.Origin)
+	}
+	if r := rep.Recall; r != nil {
+		printRecall(w, r)
+	}
+}
+
+func printRecall(w io.Writer, r *streams.RecallEntry) {
+	section := func(name string, items []streams.RecallItem) {
+		for _, it := range items {
+			fmt.Fprintf(w, "  %-14s %s  %s, %s: %s\n", name, it.ID, it.Origin, it.Scope, text.InertLine(it.Content, 160))
+		}
+	}
+	section("admitted", r.Admitted)
+	section("context only", r.ContextOnly)
+	section("contradiction", r.Contradictions)
+	for _, x := range r.Refused {
+		fmt.Fprintf(w, "  %-14s %s  %s: %s\n", "refused", x.ID, x.Reason, x.Text)
+	}
+	if len(r.Admitted)+len(r.ContextOnly)+len(r.Contradictions)+len(r.Refused) == 0 {
+		fmt.Fprintln(w, "  nothing found")
+	}
+}

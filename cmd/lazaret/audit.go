@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/internal/query"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+)
+
+func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*auditor.Answer, error) {
+	ans := new(auditor.Answer)
+	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
+}
+
+func (a *app) audit() *cobra.Command {
+	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditVerify())
+}
+
+func (a *app) auditHead() *cobra.Command {
+	var json bool
+	c := &cobra.Command{Use: "head", Short: "Show the log's head and its last checkpoint", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		nc, err := a.conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		ctx, cancel := a.timeout(cmd.Context())
+		defer cancel()
+		ans, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
+		if err != nil {
+			return err
+		}
+		if json {
+			return cli.JSON(cmd.OutOrStdout(), ans)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "leaves %d, ledger entries %d up to %d, gaps %d\nroot   %s\n\n%s", ans.Size, ans.Entries, ans.LastSeq, ans.Gaps, ans.Root, ans.Checkpoint)
+		return nil
+	}}
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) auditLs() *cobra.Command {
+	var f cli.ListFlags
+	var last int64
+	c := &cobra.Command{Use: "ls", Short: "List the log's leaves", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		nc, err := a.conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		ctx, cancel := a.timeout(cmd.Context())
+		defer cancel()
+		head, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
+		if err != nil {
+			return err
+		}
+		var items []auditor.Leaf
+		for from := max(0, head.Size-last); from < head.Size; {
+			ans, err := askAuditor(ctx, nc, auditor.Request{Do: "list", From: from, To: head.Size})
+			if err != nil {
+				return err
+			}
+			if len(ans.Leaves) == 0 {
+				break
+			}
+			items = append(items, ans.Leaves...)
+			from += int64(len(ans.Leaves))
+		}
+		return cli.Print(cmd.OutOrStdout(), f, items, []string{"INDEX", "LEDGER", "TIME", "KIND", "TYPE", "PROJECT", "BYTES", "COMMITMENT"}, func(l auditor.Leaf) []string {
+			return []string{fmt.Sprint(l.Index), fmt.Sprint(l.Seq), l.Time.Format(time.DateTime), l.Kind, l.Type, l.Project, fmt.Sprint(l.Length), l.Commitment[:16]}
+		})
+	}}
+	f.Bind(c.Flags())
+	c.Flags().Int64Var(&last, "last", 20, "the last `N` leaves")
+	return c
+}
+
+func (a *app) auditVerify() *cobra.Command {
+	var dir, against string
+	var json bool
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Recompute the whole log from disk (exit 0 verified, 2 failed, 3 incomplete)",
+		Long: `Recompute every leaf, link, hash, checkpoint and payload commitment of the log
+from the files on disk. While the auditor runs, it is asked for a snapshot, which
+this command then opens and recomputes by itself.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.conn.Resolve()
+			if dir == "" {
+				dir = embedded.AuditDir(a.conn.Data)
+			}
+			var earlier []byte
+			if against != "" {
+				var err error
+				if earlier, err = os.ReadFile(against); err != nil {
+					return err
+				}
+			}
+			rep, err := a.verifyLog(cmd.Context(), dir, earlier)
+			if err != nil {
+				return err
+			}
+			if json {
+				if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+					return err
+				}
+			} else {
+				printReport(cmd.OutOrStdout(), rep)
+			}
+			switch rep.Status {
+			case chain.Verified:
+				return nil
+			case chain.Failed:
+				return &cli.Exit{Code: cli.ExitNegative}
+			}
+			return &cli.Exit{Code: cli.ExitIncomplete}
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	c.Flags().StringVar(&against, "against", "", "an earlier checkpoint `FILE` that this log must extend")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// verifyLog verifies the log in dir, or a snapshot of it if a process works on
+// it.
+func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.Report, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return chain.Report{}, fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
+	}
+	trust, err := keys.LoadTrust(embedded.TrustFile(a.conn.Data))
+	if err != nil {
+		return chain.Report{}, fmt.Errorf("the keys that may sign checkpoints: %w", err)
+	}
+	master, err := embedded.MasterKey(a.conn.Data)
+	if err != nil {
+		return chain.Report{}, err
+	}
+	opts := chain.Options{MasterKey: master, ReadOnly: true}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Against: against}
+	rep, err := chain.VerifyDir(ctx, dir, opts, v)
+	if !errors.Is(err, chain.ErrLocked) {
+		return rep, err
+	}
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return rep, fmt.Errorf("a process works on the log and cannot be asked for a snapshot: %w", err)
+	}
+	defer nc.Close()
+	ans, err := askAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
+	if err != nil {
+		return rep, err
+	}
+	defer os.RemoveAll(ans.Dir)
+	return chain.VerifyDir(ctx, ans.Dir, opts, v)
+}
+
+func printReport(w io.Writer, r chain.Report) {
+	switch r.Status {
+	case chain.Verified:
+		fmt.Fprintln(w, "VERIFIED")
+	case chain.Failed:
+		if r.FirstBad >= 0 {
+			fmt.Fprintf(w, "FAILED at index %d\n", r.FirstBad)
+		} else {
+			fmt.Fprintln(w, "FAILED")
+		}
+	default:
+		fmt.Fprintln(w, "INCOMPLETE: nothing is wrong with what was checked, but not all was")
+	}
+	fmt.Fprintf(w, "  %d leaves: %d ledger entries up to %d, %d gaps\n", r.Size, r.Entries, r.LastSeq, r.Gaps)
+	fmt.Fprintf(w, "  %d payloads match their commitments, %d forgotten\n", r.Payloads, r.Forgotten)
+	fmt.Fprintf(w, "  %d checkpoints, root %s\n", r.Checkpoints, r.Root)
+	for _, p := range r.Problems {
+		fmt.Fprintln(w, "  wrong:", quote(p, 300))
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintln(w, "  not checked:", s)
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/streams"
+)
+
+func (a *app) beliefs() *cobra.Command {
+	var f cli.ListFlags
+	var project string
+	connect := func(cmd *cobra.Command) (*nats.Conn, context.Context, func(), error) {
+		nc, err := a.conn.Connect("operator")
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		ctx, cancel := a.timeout(cmd.Context())
+		return nc, ctx, func() { cancel(); nc.Close() }, nil
+	}
+	ls := &cobra.Command{Use: "ls", Short: "List a project's beliefs", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		nc, ctx, done, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		defer done()
+		items, err := allBeliefs(ctx, nc, project)
+		if err != nil {
+			return err
+		}
+		return cli.Print(cmd.OutOrStdout(), f, items, []string{"BELIEF", "KIND", "TRUTH", "RETRIEVAL", "SECURITY", "ORIGIN", "CONF", "READ", "CONTENT"}, func(b ingest.Belief) []string {
+			return []string{b.ID, b.Kind.String(), b.Axes.Truth.String(), b.Axes.Retrieval.String(), b.Axes.Security.String(), string(b.Origin),
+				fmt.Sprintf("%.2f", b.Confidence), fmt.Sprint(b.Count), b.Content}
+		})
+	}}
+	f.Bind(ls.Flags())
+	show := &cobra.Command{Use: "show ID", Short: "Show one belief", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		nc, ctx, done, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		defer done()
+		var ans ingest.BeliefsAnswer
+		if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: args[0]}, &ans); err != nil {
+			return err
+		}
+		if len(ans.Beliefs) == 0 {
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", project, quote(args[0], 64))}
+		}
+		return cli.JSON(cmd.OutOrStdout(), ans.Beliefs[0])
+	}}
+	for _, c := range []*cobra.Command{ls, show} {
+		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
+	}
+	return group("beliefs", "What is believed, and on what evidence", ls, show)
+}
+
+// allBeliefs pages through a project's beliefs.
+func allBeliefs(ctx context.Context, nc *nats.Conn, project string) ([]ingest.Belief, error) {
+	var items []ingest.Belief
+	req := ingest.BeliefsRequest{Project: project}
+	for {
+		var ans ingest.BeliefsAnswer
+		if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), req, &ans); err != nil {
+			return nil, err
+		}
+		items = append(items, ans.Beliefs...)
+		if ans.Next == "" {
+			return items, nil
+		}
+		req.After = ans.Next
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/cli"
+	"lazaret/internal/query"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// project is a filter's token: a project, or any.
+func projectToken(project string) (string, error) {
+	if project == "" {
+		return "*", nil
+	}
+	return project, streams.CheckID("project", project)
+}
+
+func (a *app) alerts() *cobra.Command {
+	var f cli.ListFlags
+	var project string
+	bind := func(c *cobra.Command) *cobra.Command {
+		f.Bind(c.Flags())
+		c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
+		c.Flags().DurationVar(&f.Since, "since", 0, "only the last `DURATION`")
+		return c
+	}
+	filter := func() (string, error) {
+		p, err := projectToken(project)
+		return "lz.live." + p + ".alert.>", err
+	}
+	ls := bind(&cobra.Command{Use: "ls", Short: "List alerts of the live feed", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		subject, err := filter()
+		if err != nil {
+			return err
+		}
+		items, err := readFeed[streams.Alert](cmd.Context(), a, subject, f.Since)
+		if err != nil {
+			return err
+		}
+		return cli.Print(cmd.OutOrStdout(), f, items, []string{"TIME", "SEVERITY", "RULE", "EFFECT", "PROJECT", "SUBJECT", "COUNT", "MESSAGE"}, func(x streams.Alert) []string {
+			return []string{x.Time.Format(time.DateTime), x.Severity, x.Rule, x.Effect, x.Project, x.Subject.Kind + " " + x.Subject.ID, fmt.Sprint(x.Count), x.Message}
+		})
+	}})
+	tail := bind(&cobra.Command{Use: "tail", Short: "Follow alerts as they come", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		subject, err := filter()
+		if err != nil {
+			return err
+		}
+		nc, err := a.conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		where, err := cli.NewFilter(f.Where, streams.Alert{})
+		if err != nil {
+			return err
+		}
+		return cli.ReadLive(cmd.Context(), nc, subject, f.Since, true, func(_ string, body []byte) error {
+			var x streams.Alert
+			if err := streams.Unmarshal(body, &x); err != nil {
+				return err
+			}
+			if ok, err := where.Match(x); err != nil || !ok {
+				return err
+			}
+			if f.JSON {
+				fmt.Fprintln(cmd.OutOrStdout(), cli.EscapeJSON(strings.TrimSpace(string(body))))
+				return nil
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), x.Severity, x.Rule, x.Project, x.Subject.Kind + " " + x.Subject.ID, x.Message}), "  "))
+			return nil
+		})
+	}})
+	return group("alerts", "What the sentinels found", ls, tail)
+}
+
+func readFeed[T any](ctx context.Context, a *app, subject string, since time.Duration) ([]T, error) {
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	ctx, cancel := a.timeout(ctx)
+	defer cancel()
+	var items []T
+	err = cli.ReadLive(ctx, nc, subject, since, false, func(subject string, body []byte) error {
+		var x T
+		if err := streams.Unmarshal(body, &x); err != nil {
+			return fmt.Errorf("%s: %w", subject, err)
+		}
+		items = append(items, x)
+		return nil
+	})
+	return items, err
+}
+
+func (a *app) verdicts() *cobra.Command {
+	var f cli.ListFlags
+	var project string
+	ls := &cobra.Command{Use: "ls", Short: "List verdicts of the live feed", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		p, err := projectToken(project)
+		if err != nil {
+			return err
+		}
+		items, err := readFeed[streams.VerdictEntry](cmd.Context(), a, "lz.live."+p+".verdict.>", f.Since)
+		if err != nil {
+			return err
+		}
+		return cli.Print(cmd.OutOrStdout(), f, items, []string{"TIME", "VERDICT", "AGENT", "ID", "TYPE", "LEVEL", "TOOL", "REASONS"}, func(v streams.VerdictEntry) []string {
+			var why []string
+			for _, r := range v.Reasons {
+				w := string(r.Code)
+				if r.Rule != "" {
+					w = r.Rule
+				}
+				why = append(why, w)
+			}
+			return []string{v.Time.Format(time.DateTime), v.Verdict.String(), v.Agent, v.ID, string(v.Type), v.Level, v.Tool, strings.Join(why, " ")}
+		})
+	}}
+	f.Bind(ls.Flags())
+	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
+	ls.Flags().DurationVar(&f.Since, "since", 0, "only the last `DURATION`")
+	return group("verdicts", "What the arbiter answered", ls)
+}
+
+func (a *app) holds() *cobra.Command {
+	var f cli.ListFlags
+	var req arbiter.HoldsRequest
+	ls := &cobra.Command{Use: "ls", Short: "List holds", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		nc, err := a.conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		ctx, cancel := a.timeout(cmd.Context())
+		defer cancel()
+		ask := req
+		if ask.State == "all" {
+			ask.State = ""
+		}
+		var items []arbiter.Hold
+		for _, p := range partitionsOf(req.Project) {
+			var page []arbiter.Hold
+			if err := query.Ask(ctx, nc, arbiter.AskHolds, p, ask, &page); err != nil {
+				return err
+			}
+			items = append(items, page...)
+		}
+		return cli.Print(cmd.OutOrStdout(), f, items, []string{"HOLD", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL", "EXPIRES", "WHY"}, func(h arbiter.Hold) []string {
+			why := ""
+			if len(h.Verdict.Reasons) > 0 {
+				why = h.Verdict.Reasons[0].Text
+			}
+			return []string{h.ID, h.State, h.Project, h.Agent, h.Verdict.Level, h.Verdict.Tool, h.Expires.Format(time.DateTime), why}
+		})
+	}}
+	f.Bind(ls.Flags())
+	ls.Flags().StringVar(&req.Project, "project", "", "only this `PROJECT`")
+	ls.Flags().StringVar(&req.State, "state", "open", "open, expired, denied or all")
+	return group("holds", "What waits for a person", ls)
+}
+
+// partitionsOf are the partitions where a project's state is: one, or all.
+func partitionsOf(project string) []int {
+	if project != "" {
+		return []int{streams.PartitionOf(project)}
+	}
+	all := make([]int, streams.Partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return all
+}
+
+// quote shows foreign text in a sentence.
+func quote(s string, n int) string { return `"` + text.InertLine(s, n) + `"` }

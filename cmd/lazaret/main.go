@@ -1,0 +1,75 @@
+// Command lazaret is the person's tool: it starts the pipeline, speaks for an
+// agent, shows what was read, believed, held and logged, and verifies the log.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/natsconn"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return cli.ExitOK
+	}
+	var exit *cli.Exit
+	if errors.As(err, &exit) {
+		if exit.Text != "" {
+			fmt.Fprintln(os.Stderr, "lazaret:", exit.Text)
+		}
+		return exit.Code
+	}
+	fmt.Fprintln(os.Stderr, "lazaret:", err)
+	return cli.ExitFailed
+}
+
+// app is what the commands share.
+type app struct {
+	conn natsconn.Flags
+}
+
+func newRoot() *cobra.Command {
+	a := new(app)
+	root := &cobra.Command{
+		Use:   "lazaret",
+		Short: "Keeps what an AI agent read apart from what it believes",
+		Long: `Lazaret takes in what an agent observed, keeps what was read apart from what is
+believed, lets sentinels watch for poisoning, holds or refuses actions that lean
+on something suspicious, and keeps a log of it that an outsider can check.
+
+Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
+10 the verdict is hold, 11 the verdict is deny.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	a.conn.Bind(root.PersistentFlags())
+	root.AddCommand(
+		a.up(), a.doctor(), a.demo(),
+		a.observe(), a.remember(), a.recall(), a.decide(), a.replay(),
+		a.alerts(), a.holds(), a.verdicts(), a.beliefs(), a.audit(),
+		a.rules(), a.policy(), a.key(), a.agent(),
+	)
+	return root
+}
+
+// group is a command that only holds others.
+func group(use, short string, subs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short}
+	c.AddCommand(subs...)
+	return c
+}

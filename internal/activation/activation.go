@@ -1,0 +1,155 @@
+// Package activation keeps which rule set and which policy are in force in a
+// partition: a part of every stage's fold.
+//
+// A bundle travels through the ledger in chunks, and a signed command after
+// them puts it in force at exactly that entry. Each stage verifies the
+// signature itself, so that a ledger writer who is not an operator cannot
+// change the rules of the others.
+package activation
+
+import (
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// The keys of the state. They share the fold's space and start with a byte
+// that folds leave alone.
+const keySpace = 0xA0
+
+func chunkKey(digest string, i int) []byte {
+	return fmt.Appendf([]byte{keySpace, 'c'}, "%s\x00%04d", digest, i)
+}
+
+func activeKey(do string) []byte { return append([]byte{keySpace, 'a'}, do...) }
+func bundleKey(do string) []byte { return append([]byte{keySpace, 'b'}, do...) }
+
+// Apply folds a chunk or an activation entry of ingest into the state. A
+// command that does not verify here leaves what is in force.
+func Apply(st *stage.State, e *streams.Entry, pinned note.Verifiers, log *slog.Logger) error {
+	switch e.Type {
+	case streams.TypeChunk:
+		c := new(streams.ChunkEntry)
+		if err := streams.Unmarshal(e.Body, c); err != nil {
+			log.Error("unreadable chunk", "seq", e.Seq, "err", err)
+			return nil
+		}
+		return st.Set(chunkKey(c.Digest, c.Index), c.Chunk)
+	case streams.TypeActivation:
+		a := new(streams.ActivationEntry)
+		if err := streams.Unmarshal(e.Body, a); err != nil {
+			log.Error("unreadable activation", "seq", e.Seq, "err", err)
+			return nil
+		}
+		cmd, _, err := streams.OpenCommand([]byte(a.Note), pinned)
+		if err != nil {
+			log.Error("activation refused, the last good one stays in force", "seq", e.Seq, "err", err)
+			return nil
+		}
+		bundle, err := Assemble(st, cmd.Digest)
+		if err != nil {
+			log.Error("activation refused, the last good one stays in force", "seq", e.Seq, "err", err)
+			return nil
+		}
+		if err := dropChunks(st, cmd.Digest); err != nil {
+			return err
+		}
+		if err := st.Set(bundleKey(cmd.Do), bundle); err != nil {
+			return err
+		}
+		return st.Set(activeKey(cmd.Do), []byte(cmd.Digest))
+	}
+	return nil
+}
+
+// Assemble joins the chunks of a bundle and checks its digest. Without chunks
+// it looks for a bundle of that digest that is in force already.
+func Assemble(st *stage.State, digest string) ([]byte, error) {
+	var bundle []byte
+	err := st.Scan(append([]byte{keySpace, 'c'}, digest+"\x00"...), func(_, v []byte) (bool, error) {
+		bundle = append(bundle, v...)
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if bundle == nil {
+		for _, do := range []string{streams.DoActivatePolicy, streams.DoActivateRules} {
+			if d, err := Digest(st, do); err != nil || d != digest {
+				continue
+			}
+			b, ok, err := st.Get(bundleKey(do))
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				bundle = append([]byte(nil), b...)
+			}
+		}
+	}
+	if got := streams.Digest(bundle); got != digest {
+		return nil, fmt.Errorf("the chunks that are there make %s, the command names %s: publish the bundle again", got, digest)
+	}
+	return bundle, nil
+}
+
+func dropChunks(st *stage.State, digest string) error {
+	for i := range streams.MaxChunks {
+		if err := st.Delete(chunkKey(digest, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Digest is the digest of what is in force, or empty.
+func Digest(st *stage.State, do string) (string, error) {
+	v, ok, err := st.Get(activeKey(do))
+	if err != nil || !ok {
+		return "", err
+	}
+	return string(v), nil
+}
+
+// Cache compiles bundles and keeps the results by digest. Several partitions
+// share one compiled value, which must not change.
+//
+// Owned by the stage's loop.
+type Cache[T any] struct {
+	compile func([]byte) (T, error)
+	byDig   map[string]T
+}
+
+// NewCache returns an empty cache.
+func NewCache[T any](compile func(bundle []byte) (T, error)) *Cache[T] {
+	return &Cache[T]{compile: compile, byDig: make(map[string]T)}
+}
+
+// Active returns the compiled value that is in force for a command, and its
+// digest; the zero value and an empty digest when there is none. A bundle that
+// ingest admitted and that does not compile here is an error: this process is
+// older than the bundle and must not judge.
+func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err error) {
+	if digest, err = Digest(st, do); err != nil || digest == "" {
+		return v, "", err
+	}
+	if v, ok := c.byDig[digest]; ok {
+		return v, digest, nil
+	}
+	b, _, err := st.Get(bundleKey(do))
+	if err != nil {
+		return v, "", err
+	}
+	if v, err = c.compile(b); err != nil {
+		return v, "", fmt.Errorf("the bundle %s in force does not compile in this version: %w", digest, err)
+	}
+	if len(c.byDig) > 8 {
+		clear(c.byDig)
+	}
+	c.byDig[digest] = v
+	return v, digest, nil
+}

@@ -1,0 +1,343 @@
+package arbiter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/activation"
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// Fold is the arbiter's fold of the ledger. Create it with NewFold.
+//
+// All fields are owned by the stage's loop.
+type Fold struct {
+	log      *slog.Logger
+	pinned   note.Verifiers
+	policies *activation.Cache[*policy.Policy]
+	timers   [streams.Partitions]timerCache
+}
+
+type timerCache struct {
+	project string
+	known   bool
+	at      time.Time
+	due     *streams.DueEntry
+}
+
+// NewFold returns an arbiter's fold that obeys policies signed by pinned keys.
+func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
+	return &Fold{log: log, pinned: pinned, policies: activation.NewCache(func(b []byte) (*policy.Policy, error) {
+		return policy.Compile("policy", b)
+	})}
+}
+
+// Reset implements stage.LedgerFold.
+func (f *Fold) Reset() {
+	f.timers = [streams.Partitions]timerCache{}
+}
+
+// proposal is an open question, as it is kept in the state.
+type proposal struct {
+	Seq      uint64       `json:"seq"`
+	Type     streams.Type `json:"type"`
+	Project  string       `json:"project"`
+	ID       string       `json:"id"`
+	Agent    string       `json:"agent"`
+	Session  string       `json:"session,omitzero"`
+	Tool     string       `json:"tool,omitzero"`
+	Summary  string       `json:"summary,omitzero"`
+	Level    string       `json:"level,omitzero"`
+	Digest   string       `json:"digest,omitzero"`
+	Deadline time.Time    `json:"deadline"`
+	// Reasons are those that stood when it was proposed: floor, host, session,
+	// beliefs.
+	Reasons []streams.Reason   `json:"reasons,omitzero"`
+	Belief  *streams.BeliefRef `json:"belief,omitzero"`
+	Cited   []string           `json:"cited,omitzero"` // beliefs
+	Groups  []string           `json:"groups"`         // required
+	Policy  string             `json:"policy"`
+	Rules   string             `json:"rules"`
+	Answers []answer           `json:"answers,omitzero"`
+	// Decided is set once a verdict was given; the record stays to let a late
+	// assessment tighten it.
+	Decided *streams.Verdict `json:"decided,omitzero"`
+	Hold    string           `json:"hold,omitzero"`
+}
+
+type answer struct {
+	Group   string           `json:"group"`
+	Digest  string           `json:"digest"`
+	Verdict streams.Verdict  `json:"verdict"`
+	Reasons []streams.Reason `json:"reasons,omitzero"`
+}
+
+// hold is an open or settled hold.
+type hold struct {
+	ID       string               `json:"id"`
+	Revision string               `json:"revision"`
+	Proposal uint64               `json:"proposal"`
+	Project  string               `json:"project"`
+	Agent    string               `json:"agent"`
+	State    string               `json:"state"` // open, expired, denied
+	Opened   time.Time            `json:"opened"`
+	Expires  time.Time            `json:"expires"`
+	Entry    streams.VerdictEntry `json:"entry"`
+}
+
+// The keys of the state, by their first byte.
+const (
+	keyClock    = 'c' // → ledger time
+	keyProposal = 'p' // seq → proposal
+	keyTimer    = 't' // time, kind, seq or hold → nothing
+	keyHold     = 'h' // project, hold → hold
+	keyOpen     = 'n' // project, agent → number of open holds
+	keyVerdict  = 'v' // project, agent, id → verdict entry
+	keyWaiting  = 'w' // project, agent, id → proposal seq
+	keyBelief   = 'b' // project, belief → reason
+)
+
+// Step implements stage.LedgerFold.
+func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
+	now, err := f.clock(st, e.Time)
+	if err != nil {
+		return nil, err
+	}
+	if g, ok := streams.SentinelGroup(e.Stage); ok {
+		return f.fromSentinel(st, e, g, now)
+	}
+	switch e.Stage {
+	case streams.StageArbiter:
+		if e.Type == streams.TypeDue {
+			return f.due(st, e, now)
+		}
+	case streams.StageIngest:
+		switch e.Type {
+		case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
+			return f.propose(st, e, now)
+		case streams.TypeRepeat:
+			return f.again(st, e, now)
+		case streams.TypeChunk, streams.TypeActivation:
+			return nil, activation.Apply(st, e, f.pinned, f.log)
+		}
+	}
+	return nil, nil
+}
+
+// clock is ledger time: the stream's stamp, never earlier than what was
+// decided before.
+func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
+	v, ok, err := st.Get([]byte{keyClock})
+	if err != nil {
+		return stamp, err
+	}
+	now := stamp.UnixNano()
+	if ok && len(v) == 8 {
+		now = max(now, int64(binary.BigEndian.Uint64(v)))
+	}
+	if err := st.Set([]byte{keyClock}, binary.BigEndian.AppendUint64(nil, uint64(now))); err != nil {
+		return stamp, err
+	}
+	return time.Unix(0, now).UTC(), nil
+}
+
+// propose opens a question.
+func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	p := &proposal{Seq: e.Seq, Type: e.Type, Project: e.Project}
+	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	if p.Rules, err = activation.Digest(st, streams.DoActivateRules); err != nil {
+		return nil, err
+	}
+	p.Policy = polDigest
+	level := beliefs.L0
+	switch e.Type {
+	case streams.TypeAction:
+		a := new(streams.ActionEntry)
+		if err := streams.Unmarshal(e.Body, a); err != nil {
+			return f.unreadable(e, err)
+		}
+		level = a.Level
+		if err := f.openAction(st, p, a, pol); err != nil {
+			return nil, err
+		}
+	case streams.TypeMemory:
+		m := new(streams.MemoryEntry)
+		if err := streams.Unmarshal(e.Body, m); err != nil {
+			return f.unreadable(e, err)
+		}
+		openMemory(p, m)
+	case streams.TypeRecall:
+		r := new(streams.RecallEntry)
+		if err := streams.Unmarshal(e.Body, r); err != nil {
+			return f.unreadable(e, err)
+		}
+		openRecall(p, r)
+	}
+	if pol == nil {
+		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
+		return f.decide(st, p, nil, now)
+	}
+	p.Groups = pol.Groups
+	p.Deadline = now.Add(pol.Deadline(level))
+	if len(p.Groups) == 0 {
+		return f.decide(st, p, pol, now)
+	}
+	if err := st.Set(waitingKey(p), binary.BigEndian.AppendUint64(nil, p.Seq)); err != nil {
+		return nil, err
+	}
+	if err := f.addTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
+		return nil, err
+	}
+	return nil, put(st, proposalKey(p.Seq), p)
+}
+
+func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
+	// Only ingest writes these; a body that does not decode is a defect of
+	// ours, and the proposal behind it is never answered allow.
+	f.log.Error("unreadable proposal, its caller will time out", "seq", e.Seq, "type", e.Type, "err", err)
+	return nil, nil
+}
+
+func (p *proposal) reason(code streams.Code, v streams.Verdict, format string, args ...any) {
+	p.Reasons = append(p.Reasons, streams.Reason{Code: code, Verdict: v, Text: fmt.Sprintf(format, args...)})
+}
+
+// again answers a proposal that was sent a second time with the verdict of
+// the first, so that a caller who lost an answer can ask for it.
+func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	r := new(streams.RepeatEntry)
+	if err := streams.Unmarshal(e.Body, r); err != nil {
+		f.log.Error("unreadable repeat", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	if !r.Kind.Proposal() {
+		return nil, nil
+	}
+	v := new(streams.VerdictEntry)
+	ok, err := get(st, nameKey(keyVerdict, e.Project, r.Agent, r.ID), v)
+	if err != nil || !ok {
+		return nil, err // still open: its verdict answers both
+	}
+	v.Again = true
+	if r.Differs {
+		// Same id, other content: the old verdict must not cover it.
+		v.Verdict = v.Verdict.Join(streams.Hold)
+		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeInvalid, Verdict: streams.Hold,
+			Text: "this id was used before for a different proposal; use a new id"})
+	}
+	v.Time = now
+	return output(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
+}
+
+// fromSentinel takes in a group's findings.
+func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now time.Time) (*stage.Output, error) {
+	switch e.Type {
+	case streams.TypeAlerts:
+		a := new(streams.AlertsEntry)
+		if err := streams.Unmarshal(e.Body, a); err != nil {
+			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
+			return nil, nil
+		}
+		return nil, f.noteBeliefs(st, e.Project, a.Alerts)
+	case streams.TypeAssessment:
+	default:
+		return nil, nil
+	}
+	a := new(streams.AssessmentEntry)
+	if err := streams.Unmarshal(e.Body, a); err != nil {
+		f.log.Error("unreadable assessment counts as silence", "seq", e.Seq, "group", group, "err", err)
+		return nil, nil
+	}
+	if err := f.noteBeliefs(st, e.Project, a.Alerts); err != nil {
+		return nil, err
+	}
+	p := new(proposal)
+	ok, err := get(st, proposalKey(e.Src), p)
+	if err != nil || !ok {
+		return nil, err
+	}
+	ans := answer{Group: group, Digest: a.Digest, Verdict: a.Verdict}
+	for _, al := range a.Alerts {
+		if v, binding := alertVerdict(al); binding {
+			ans.Verdict = ans.Verdict.Join(v)
+			ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: v, Text: al.Message,
+				Rule: al.Rule, Digest: al.RuleDigest, Group: group, Alert: al.ID})
+		}
+	}
+	if ans.Verdict > streams.Allow && len(ans.Reasons) == 0 {
+		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group,
+			Text: "the group asks for " + ans.Verdict.String()})
+	}
+	p.Answers = append(p.Answers, ans)
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	if p.Decided != nil {
+		return f.tighten(st, p, pol, ans, now)
+	}
+	for _, g := range p.Groups {
+		if !p.answered(g) {
+			return nil, put(st, proposalKey(p.Seq), p)
+		}
+	}
+	return f.decide(st, p, pol, now)
+}
+
+// answered reports whether group has judged the proposal with the rules that
+// were in force when it was made.
+func (p *proposal) answered(group string) bool {
+	for _, a := range p.Answers {
+		if a.Group == group && a.Digest == p.Rules {
+			return true
+		}
+	}
+	return false
+}
+
+// alertVerdict is what an alert asks for; shadow alerts ask for nothing.
+func alertVerdict(a streams.Alert) (streams.Verdict, bool) {
+	if a.Mode == "shadow" {
+		return streams.Allow, false
+	}
+	switch a.Effect {
+	case "hold", "restrict":
+		return streams.Hold, true
+	case "deny", "quarantine":
+		return streams.Deny, true
+	}
+	return streams.Allow, false
+}
+
+// noteBeliefs remembers which beliefs were found bad, for actions that cite
+// them later: ingest may not have folded the alert yet when it enriches one.
+func (f *Fold) noteBeliefs(st *stage.State, project string, alerts []streams.Alert) error {
+	for _, al := range alerts {
+		v, binding := alertVerdict(al)
+		if !binding || al.Subject.Kind != "belief" {
+			continue
+		}
+		r := streams.Reason{Code: streams.CodeBelief, Verdict: min(v, streams.Hold), Rule: al.Rule, Digest: al.RuleDigest,
+			Group: al.Group, Alert: al.ID, Text: fmt.Sprintf("belief %s: %s", al.Subject.ID, al.Message), Path: []string{"belief:" + al.Subject.ID}}
+		if err := put(st, nameKey(keyBelief, project, al.Subject.ID), r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitBelief gives a memory's candidate the standing that a verdict leaves it.
+func admitBelief(b *streams.BeliefRef, v streams.Verdict) {
+	ad := beliefs.EvidenceSet{{Observation: b.Observation, Quality: b.Quality, Source: b.Source}}.Adopt()
+	b.Axes = ad.Admit(v.String())
+}

@@ -1,0 +1,262 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// Limits of the front.
+const (
+	// DefaultAnswerTimeout is how long a request waits for its verdict: longer
+	// than any deadline of a sentinel group, so that silence is answered by
+	// the arbiter and not by a time-out.
+	DefaultAnswerTimeout = 15 * time.Second
+	// MaxWaiting is how many requests may wait at once.
+	MaxWaiting = 4096
+)
+
+// FrontConfig is what the request services need.
+type FrontConfig struct {
+	// Intake publishes events on behalf of callers and reads verdicts.
+	Intake *nats.Conn
+	// Service answers requests. Its credential may publish to inboxes and
+	// nothing else, so that no reply subject can make it a deputy.
+	Service *nats.Conn
+	Timeout time.Duration // zero: DefaultAnswerTimeout
+	MaxSize int           // of an event; zero: streams.DefaultMaxEvent
+	Version string
+	Log     *slog.Logger
+}
+
+// Front turns requests into proposals and verdicts into replies. It holds no
+// state that matters: a verdict is read back from the ledger before anybody
+// hears it, and asking again with the same id gives the same answer.
+type Front struct {
+	cfg  FrontConfig
+	js   jetstream.JetStream
+	stop func()
+
+	mu      sync.Mutex
+	waiting map[caller][]chan streams.Entry
+	count   int
+}
+
+// caller names a proposal the way its client does.
+type caller struct{ project, agent, id string }
+
+// StartFront serves requests until Close. It returns once it is subscribed.
+func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultAnswerTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	js, err := jetstream.New(cfg.Intake)
+	if err != nil {
+		return nil, err
+	}
+	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]chan streams.Entry)}
+	stopTail, err := stage.TailStage(ctx, cfg.Intake, streams.StageArbiter, cfg.Log, f.deliver)
+	if err != nil {
+		return nil, err
+	}
+	version := cfg.Version
+	if version == "" {
+		version = "0.1.0"
+	}
+	svc, err := micro.AddService(cfg.Service, micro.Config{
+		Name: "lazaret", Version: version,
+		Description: "Verdicts on actions, memory writes and recalls",
+	})
+	if err != nil {
+		stopTail()
+		return nil, fmt.Errorf("starting the request services: %w", err)
+	}
+	for _, v := range []streams.Service{streams.SvcDecide, streams.SvcRemember, streams.SvcRecall} {
+		err := svc.AddEndpoint(string(v), micro.HandlerFunc(func(r micro.Request) { go f.serve(r) }),
+			micro.WithEndpointSubject(streams.ServiceFilter(v)))
+		if err != nil {
+			stopTail()
+			return nil, errors.Join(fmt.Errorf("serving %s: %w", v, err), svc.Stop())
+		}
+	}
+	if err := cfg.Service.Flush(); err != nil {
+		stopTail()
+		return nil, errors.Join(fmt.Errorf("subscribing the request services: %w", err), svc.Stop())
+	}
+	f.stop = func() { svc.Stop(); stopTail() }
+	return f, nil
+}
+
+// Close stops serving. Requests that wait are answered with an error by their
+// clients' time-outs; their proposals stay in the ledger.
+func (f *Front) Close() { f.stop() }
+
+func (f *Front) serve(r micro.Request) {
+	began := time.Now()
+	// Replying over a connection that may only publish to inboxes is the real
+	// protection; this check makes the reason visible.
+	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		return
+	}
+	rep := f.answer(r)
+	rep.Elapsed = time.Since(began).Microseconds()
+	body, err := streams.Marshal(rep)
+	if err != nil {
+		rep = fail(streams.CodeUnavailable, err)
+		body = []byte(`{"verdict":"hold"}`)
+	}
+	if rep.Error != nil {
+		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
+	} else {
+		err = r.Respond(body)
+	}
+	if err != nil {
+		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
+	}
+}
+
+func fail(code streams.Code, err error) *streams.Reply {
+	return &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: code, Message: err.Error()}}
+}
+
+func (f *Front) answer(r micro.Request) *streams.Reply {
+	_, a, err := streams.ParseService(r.Subject())
+	if err != nil {
+		return fail(streams.CodeBadSubject, err)
+	}
+	ceID := r.Headers().Get(streams.HeaderCloudEventID)
+	ev, err := streams.ParseEvent(a, ceID, r.Data(), f.cfg.MaxSize)
+	if err != nil {
+		var rej *streams.RejectError
+		errors.As(err, &rej)
+		return fail(rej.Code, errors.New(rej.Reason))
+	}
+	who := caller{a.Project, a.Agent, streams.HeadOf(ev).ID}
+	ch, ok := f.await(who)
+	if !ok {
+		return fail(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
+	}
+	defer f.forget(who, ch)
+	subject, err := streams.IntakeSubject(a.Project, a.Agent, a.Kind, a.Origin)
+	if err != nil {
+		return fail(streams.CodeBadSubject, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
+	defer cancel()
+	m := &nats.Msg{Subject: subject, Data: r.Data()}
+	if ceID != "" {
+		m.Header = nats.Header{streams.HeaderCloudEventID: {ceID}}
+	}
+	ack, err := f.js.PublishMsg(ctx, m)
+	if err != nil {
+		var api *jetstream.APIError
+		if errors.As(err, &api) {
+			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s", api.Description))
+		}
+		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
+	}
+	select {
+	case e := <-ch:
+		rep := f.reply(ctx, e)
+		rep.IntakeSeq = ack.Sequence
+		return rep
+	case <-ctx.Done():
+		rep := fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v; the proposal is intake message %d", f.cfg.Timeout, ack.Sequence))
+		rep.IntakeSeq = ack.Sequence
+		return rep
+	}
+}
+
+func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
+	v := new(streams.VerdictEntry)
+	if err := streams.Unmarshal(e.Body, v); err != nil {
+		return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err))
+	}
+	rep := &streams.Reply{Verdict: v.Verdict, Seq: e.Seq, Entry: v}
+	if v.Type == streams.TypeRecall && v.Verdict == streams.Allow {
+		rec, err := stage.ReadEntry(ctx, f.js, v.Proposal)
+		if err != nil {
+			return fail(streams.CodeUnavailable, err)
+		}
+		rep.Recall = new(streams.RecallEntry)
+		if err := streams.Unmarshal(rec.Body, rep.Recall); err != nil {
+			return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", rec.Seq, err))
+		}
+	}
+	return rep
+}
+
+// deliver hands a verdict to whoever waits for it. Called by the tail's
+// goroutine, in ledger order.
+func (f *Front) deliver(e streams.Entry) {
+	if e.Type != streams.TypeVerdict {
+		return
+	}
+	f.mu.Lock()
+	idle := f.count == 0
+	f.mu.Unlock()
+	if idle {
+		return
+	}
+	var v struct {
+		ID    string `json:"id"`
+		Agent string `json:"agent"`
+	}
+	if err := streams.Unmarshal(e.Body, &v); err != nil {
+		f.cfg.Log.Error("unreadable verdict", "seq", e.Seq, "err", err)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, ch := range f.waiting[caller{e.Project, v.Agent, v.ID}] {
+		select {
+		case ch <- e:
+		default: // has its answer
+		}
+	}
+}
+
+func (f *Front) await(who caller) (chan streams.Entry, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count >= MaxWaiting {
+		return nil, false
+	}
+	ch := make(chan streams.Entry, 1)
+	f.waiting[who] = append(f.waiting[who], ch)
+	f.count++
+	return ch, true
+}
+
+func (f *Front) forget(who caller, ch chan streams.Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := f.waiting[who]
+	for i, c := range list {
+		if c == ch {
+			list = append(list[:i], list[i+1:]...)
+			break
+		}
+	}
+	if len(list) == 0 {
+		delete(f.waiting, who)
+	} else {
+		f.waiting[who] = list
+	}
+	f.count--
+}

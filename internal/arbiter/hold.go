@@ -1,0 +1,252 @@
+package arbiter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// keepLate is how long a decided proposal is kept so that a late assessment
+// can still tighten it.
+const keepLate = 10 * time.Minute
+
+// The kinds of timers, in the order in which they fire at one instant.
+const (
+	timerDeadline = 'd' // a group is silent
+	timerExpiry   = 'e' // a hold expires
+)
+
+func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, now time.Time) error {
+	p.Hold = v.Hold.ID
+	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
+		State: "open", Opened: now, Expires: v.Hold.Expires, Entry: *v}
+	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
+		return err
+	}
+	if p.Type == streams.TypeAction {
+		if err := addOpenHolds(st, p.Project, p.Agent, 1); err != nil {
+			return err
+		}
+	}
+	return put(st, nameKey(keyHold, p.Project, h.ID), h)
+}
+
+// closeHold settles an open hold; closing a settled one does nothing.
+func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
+	h := new(hold)
+	key := nameKey(keyHold, project, id)
+	ok, err := get(st, key, h)
+	if err != nil || !ok || h.State != "open" {
+		return err
+	}
+	h.State = state
+	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
+		return err
+	}
+	if h.Entry.Type == streams.TypeAction {
+		if err := addOpenHolds(st, project, h.Agent, -1); err != nil {
+			return err
+		}
+	}
+	return put(st, key, h)
+}
+
+func openHolds(st *stage.State, project, agent string) (int, error) {
+	v, ok, err := st.Get(nameKey(keyOpen, project, agent))
+	if err != nil || !ok || len(v) != 8 {
+		return 0, err
+	}
+	return int(binary.BigEndian.Uint64(v)), nil
+}
+
+func addOpenHolds(st *stage.State, project, agent string, by int) error {
+	n, err := openHolds(st, project, agent)
+	if err != nil {
+		return err
+	}
+	key := nameKey(keyOpen, project, agent)
+	if n += by; n <= 0 {
+		return st.Delete(key)
+	}
+	return st.Set(key, binary.BigEndian.AppendUint64(nil, uint64(n)))
+}
+
+// keepForLate stores a decided proposal for keepLate, and drops those whose
+// time is over: a bounded number per call, oldest first, by ledger time.
+func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
+	if err := put(st, proposalKey(p.Seq), p); err != nil {
+		return err
+	}
+	key := append([]byte{'l'}, timeKey(now.Add(keepLate))...)
+	if err := st.Set(append(key, seqKey(p.Seq)...), nil); err != nil {
+		return err
+	}
+	var gone [][]byte
+	err := st.Scan([]byte{'l'}, func(k, _ []byte) (bool, error) {
+		if len(k) != 17 || int64(binary.BigEndian.Uint64(k[1:])) > now.UnixNano() || len(gone) == 4 {
+			return false, nil
+		}
+		gone = append(gone, append([]byte(nil), k...))
+		return true, nil
+	})
+	for _, k := range gone {
+		err = errors.Join(err, st.Delete(k), st.Delete(append([]byte{keyProposal}, k[9:]...)))
+	}
+	return err
+}
+
+// due acts on a passed timer, if ledger time agrees that it has.
+func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	d := new(streams.DueEntry)
+	if err := streams.Unmarshal(e.Body, d); err != nil {
+		f.log.Error("unreadable due entry", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	if now.Before(d.Until) {
+		return nil, nil // the server's clock is behind; it will be written again
+	}
+	if d.Hold != "" {
+		return f.expire(st, e.Project, d, now)
+	}
+	p := new(proposal)
+	ok, err := get(st, proposalKey(d.Proposal), p)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || p.Decided != nil {
+		return nil, f.dropTimer(st, d.Until, timerDeadline, seqKey(d.Proposal))
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	return f.decide(st, p, pol, now)
+}
+
+func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now time.Time) (*stage.Output, error) {
+	h := new(hold)
+	ok, err := get(st, nameKey(keyHold, project, d.Hold), h)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || h.State != "open" {
+		return nil, f.dropTimer(st, d.Until, timerExpiry, []byte(project+"\x00"+d.Hold))
+	}
+	if err := f.closeHold(st, project, d.Hold, "expired"); err != nil {
+		return nil, err
+	}
+	s := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, State: "expired", Time: now,
+		Reason: streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold, Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again"}}
+	return output(streams.TypeHoldState, project, s, liveCopy(s, project, "hold", h.Agent, h.ID, "expired")...)
+}
+
+func timeKey(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
+
+func timerKey(at time.Time, kind byte, what []byte) []byte {
+	k := append([]byte{keyTimer}, timeKey(at)...)
+	return append(append(k, kind), what...)
+}
+
+func (f *Fold) addTimer(st *stage.State, at time.Time, kind byte, what []byte) error {
+	f.timers[st.Partition()].known = false
+	return st.Set(timerKey(at, kind, what), nil)
+}
+
+func (f *Fold) dropTimer(st *stage.State, at time.Time, kind byte, what []byte) error {
+	if at.IsZero() {
+		return nil
+	}
+	f.timers[st.Partition()].known = false
+	return st.Delete(timerKey(at, kind, what))
+}
+
+// Timer implements stage.LedgerFold.
+func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
+	t := &f.timers[st.Partition()]
+	if !t.known {
+		*t = timerCache{known: true}
+		err := st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
+			if len(k) < 10 {
+				return true, nil
+			}
+			t.at = time.Unix(0, int64(binary.BigEndian.Uint64(k[1:]))).UTC()
+			t.due = &streams.DueEntry{Until: t.at}
+			switch what := k[10:]; k[9] {
+			case timerDeadline:
+				t.due.Proposal = binary.BigEndian.Uint64(what)
+			case timerExpiry:
+				t.project, t.due.Hold, _ = cut(what)
+			}
+			return false, nil
+		})
+		if err != nil {
+			return time.Time{}, nil, false, err
+		}
+	}
+	if t.due == nil {
+		return time.Time{}, nil, false, nil
+	}
+	out, err := output(streams.TypeDue, t.project, t.due)
+	return t.at, out, true, err
+}
+
+func seqKey(seq uint64) []byte      { return binary.BigEndian.AppendUint64(nil, seq) }
+func proposalKey(seq uint64) []byte { return append([]byte{keyProposal}, seqKey(seq)...) }
+
+// nameKey joins identifiers, which cannot hold a zero byte.
+func nameKey(space byte, parts ...string) []byte {
+	k := []byte{space}
+	for i, p := range parts {
+		if i > 0 {
+			k = append(k, 0)
+		}
+		k = append(k, p...)
+	}
+	return k
+}
+
+func waitingKey(p *proposal) []byte { return nameKey(keyWaiting, p.Project, p.Agent, p.ID) }
+
+func cut(b []byte) (before, after string, ok bool) {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i]), string(b[i+1:]), true
+		}
+	}
+	return string(b), "", false
+}
+
+func put(st *stage.State, key []byte, v any) error {
+	b, err := streams.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding state: %w", err)
+	}
+	return st.Set(key, b)
+}
+
+func get(st *stage.State, key []byte, v any) (bool, error) {
+	b, ok, err := st.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	if err := streams.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("decoding state: %w: remove the state folder, it is rebuilt from the ledger", err)
+	}
+	return true, nil
+}
+
+// clip shortens s to at most n bytes, at a rune's border.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,34 @@
+package auditor
+
+import (
+	"encoding/hex"
+	"time"
+
+	"lazaret/pkg/chain"
+)
+
+// Leaf is a leaf of the log as people see it.
+type Leaf struct {
+	Index      int64     `json:"index"`
+	Kind       string    `json:"kind"`
+	Seq        uint64    `json:"seq"` // in the ledger
+	Time       time.Time `json:"time"`
+	Type       string    `json:"type"`
+	Project    string    `json:"project"`
+	Commitment string    `json:"commitment"` // hex
+	Length     int64     `json:"length"`     // of the payload, bytes
+}
+
+// Leaves lists leaves from <= i < to.
+func Leaves(l *chain.Log, from, to int64) ([]Leaf, error) {
+	out := []Leaf{}
+	if from >= to {
+		return out, nil
+	}
+	err := l.Range(from, to, func(i int64, c chain.Leaf) error {
+		out = append(out, Leaf{Index: i, Kind: c.Kind.String(), Seq: c.Seq, Time: c.Time, Type: c.Type, Project: c.Project,
+			Commitment: hex.EncodeToString(c.Commitment[:]), Length: int64(c.Length)})
+		return nil
+	})
+	return out, err
+}

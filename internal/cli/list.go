@@ -1,0 +1,203 @@
+// Package cli is what the commands share: lists as tables or JSON, filters,
+// exit codes, and text from outside made safe to look at.
+package cli
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/vm"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/spf13/pflag"
+
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// ListFlags are those that every list has.
+type ListFlags struct {
+	JSON  bool
+	Where string
+	Since time.Duration
+}
+
+// Bind adds the flags to a command.
+func (f *ListFlags) Bind(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.JSON, "json", false, "print JSON")
+	fs.StringVar(&f.Where, "where", "", "only what this Expr `EXPRESSION` over the JSON fields holds for")
+}
+
+// Filter decides by an Expr expression over the JSON form of an item.
+type Filter struct{ program *vm.Program }
+
+// NewFilter compiles an expression over the fields of sample's type. An empty
+// expression lets everything through; a name that the type does not have is an
+// error.
+func NewFilter(where string, sample any) (*Filter, error) {
+	if where == "" {
+		return &Filter{}, nil
+	}
+	p, err := expr.Compile(where, expr.Env(fields(reflect.TypeOf(sample))), expr.AsBool())
+	if err != nil {
+		return nil, fmt.Errorf("--where: %w", err)
+	}
+	return &Filter{p}, nil
+}
+
+// fields gives the JSON names of a struct zero values that Expr takes types
+// from.
+func fields(t reflect.Type) map[string]any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	env := make(map[string]any)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous && f.Tag.Get("json") == "" {
+			for k, v := range fields(f.Type) {
+				env[k] = v
+			}
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" || !f.IsExported() {
+			continue
+		}
+		env[name] = zero(f.Type)
+	}
+	return env
+}
+
+func zero(t reflect.Type) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Implements(textMarshaler) || reflect.PointerTo(t).Implements(textMarshaler) {
+		return ""
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return ""
+	case reflect.Bool:
+		return false
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
+		return 0.0
+	case reflect.Slice:
+		return []any{}
+	case reflect.Struct:
+		return fields(t)
+	}
+	return map[string]any{}
+}
+
+var textMarshaler = reflect.TypeFor[interface{ MarshalText() ([]byte, error) }]()
+
+// Match reports whether the expression holds for an item.
+func (f *Filter) Match(item any) (bool, error) {
+	if f.program == nil {
+		return true, nil
+	}
+	b, err := streams.Marshal(item)
+	if err != nil {
+		return false, err
+	}
+	env := fields(reflect.TypeOf(item))
+	if err := streams.Unmarshal(b, &env); err != nil {
+		return false, err
+	}
+	v, err := expr.Run(f.program, env)
+	if err != nil {
+		return false, fmt.Errorf("--where: %w", err)
+	}
+	ok, _ := v.(bool)
+	return ok, nil
+}
+
+// Print prints items as a table or as a JSON array, those that the filter
+// lets through. row gives an item's cells; they are made inert.
+func Print[T any](w io.Writer, f ListFlags, items []T, header []string, row func(T) []string) error {
+	var sample T
+	filter, err := NewFilter(f.Where, sample)
+	if err != nil {
+		return err
+	}
+	kept := make([]T, 0, len(items))
+	for _, it := range items {
+		ok, err := filter.Match(it)
+		if err != nil {
+			return err
+		}
+		if ok {
+			kept = append(kept, it)
+		}
+	}
+	if f.JSON {
+		return JSON(w, kept)
+	}
+	if len(kept) == 0 {
+		fmt.Fprintln(w, "none")
+		return nil
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(header, "\t"))
+	for _, it := range kept {
+		fmt.Fprintln(tw, strings.Join(Cells(row(it)), "\t"))
+	}
+	return tw.Flush()
+}
+
+// cellLen is how many characters of a cell are shown.
+const cellLen = 100
+
+// Cells makes cells inert: no control characters, no bidi controls, one line.
+func Cells(cells []string) []string {
+	for i, c := range cells {
+		cells[i] = text.InertLine(c, cellLen)
+	}
+	return cells
+}
+
+// JSON prints a value as indented JSON. Control and bidi characters in strings
+// are escaped, so that a terminal shows what is there.
+func JSON(w io.Writer, v any) error {
+	b, err := streams.Marshal(v)
+	if err != nil {
+		return err
+	}
+	val := jsontext.Value(b)
+	if err := val.Indent(jsontext.WithIndent("  ")); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, EscapeJSON(string(val)))
+	return err
+}
+
+// EscapeJSON escapes, in JSON text, the characters that a terminal would act
+// on instead of showing. All of them can stand only inside strings, but for
+// the white space between tokens.
+func EscapeJSON(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == '\n' || r >= 0x20 && r < 0x7f {
+			b.WriteRune(r)
+			continue
+		}
+		if text.Inert(string(r)) == string(r) {
+			b.WriteRune(r)
+			continue
+		}
+		if r > 0xffff {
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
+			continue
+		}
+		fmt.Fprintf(&b, `\u%04x`, r)
+	}
+	return b.String()
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// ReadLive calls fn for each live copy on subjects that match filter, oldest
+// first, from the last since on (zero: all that is kept), until there are no
+// more or, with follow, until ctx ends.
+func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool, fn func(subject string, body []byte) error) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	st, err := js.Stream(ctx, streams.LiveStream)
+	if err != nil {
+		return fmt.Errorf("looking up stream %s: %w", streams.LiveStream, err)
+	}
+	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}}
+	switch {
+	case since > 0:
+		start := time.Now().Add(-since)
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &start
+	case follow:
+		cfg.DeliverPolicy = jetstream.DeliverNewPolicy
+	}
+	c, err := st.OrderedConsumer(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", streams.LiveStream, err)
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if !follow && info.NumPending == 0 {
+		return nil
+	}
+	it, err := c.Messages()
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	for {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if errors.Is(err, context.Canceled) && follow {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := fn(m.Subject(), m.Data()); err != nil {
+			return err
+		}
+		md, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		if !follow && md.NumPending == 0 {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// Package daemon is the frame of the four daemons: flags, logger, connections,
+// signals. What a daemon does is its fold's package.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
+)
+
+// Daemon is a daemon's frame. Set the fields, then call Main.
+type Daemon struct {
+	Name  string
+	Short string
+	// Flags adds the daemon's own flags.
+	Flags func(c *cobra.Command)
+	// Run runs the daemon until ctx ends.
+	Run func(ctx context.Context, e *Env) error
+}
+
+// Env is what a daemon runs with.
+type Env struct {
+	Conn natsconn.Flags
+	Log  *slog.Logger
+
+	state      string
+	trust      string
+	partitions string
+	standby    bool
+	takeover   time.Duration
+	verbose    bool
+	json       bool
+	conns      []*nats.Conn
+}
+
+// Main runs a daemon and ends the process with its exit code.
+func (d Daemon) Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := d.command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", d.Name, err)
+		os.Exit(1)
+	}
+}
+
+func (d Daemon) command() *cobra.Command {
+	e := new(Env)
+	c := &cobra.Command{
+		Use: d.Name, Short: d.Short, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		Long: d.Short + `.
+
+Runs against any NATS with JetStream on which the streams exist. Two processes of
+one stage may run on the same partitions: one works, the other stands by and takes
+over when work lies undone. The state folder is a cache and must not be shared.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e.Conn.Resolve()
+			level := slog.LevelInfo
+			if e.verbose {
+				level = slog.LevelDebug
+			}
+			o := &slog.HandlerOptions{Level: level}
+			e.Log = slog.New(slog.NewTextHandler(os.Stderr, o))
+			if e.json {
+				e.Log = slog.New(slog.NewJSONHandler(os.Stderr, o))
+			}
+			defer e.close()
+			return d.Run(cmd.Context(), e)
+		},
+	}
+	e.Conn.Bind(c.Flags())
+	f := c.Flags()
+	f.StringVar(&e.state, "state", "", "state `DIR`, one for each process (default DATA/state/NAME)")
+	f.StringVar(&e.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
+	f.StringVar(&e.partitions, "partitions", "", "partitions to work on, such as 0-7 or 1,3,5 (default all)")
+	f.BoolVar(&e.standby, "standby", false, "start silent")
+	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long work may lie undone before a stand-by does it")
+	f.BoolVarP(&e.verbose, "verbose", "v", false, "log more")
+	f.BoolVar(&e.json, "log-json", false, "log in JSON")
+	if d.Flags != nil {
+		d.Flags(c)
+	}
+	return c
+}
+
+// Connect opens a lasting connection for a role.
+func (e *Env) Connect(r natsserver.Role) (*nats.Conn, error) {
+	nc, err := e.Conn.Connect(string(r), natsconn.Daemon(e.Log)...)
+	if err == nil {
+		e.conns = append(e.conns, nc)
+	}
+	return nc, err
+}
+
+func (e *Env) close() {
+	for _, nc := range e.conns {
+		nc.Close()
+	}
+}
+
+// Trust reads the pinned keys.
+func (e *Env) Trust() (*keys.Trust, error) {
+	path := e.trust
+	if path == "" {
+		path = embedded.TrustFile(e.Conn.Data)
+	}
+	t, err := keys.LoadTrust(path)
+	if err != nil {
+		return nil, fmt.Errorf("the pinned keys: %w: name their file with --trust", err)
+	}
+	return t, nil
+}
+
+// Stage connects as a stage and returns its configuration.
+func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
+	ps, err := parsePartitions(e.partitions)
+	if err != nil {
+		return stage.Config{}, err
+	}
+	dir := e.state
+	if dir == "" {
+		dir = embedded.StateDir(e.Conn.Data, string(r))
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return stage.Config{}, err
+	}
+	nc, err := e.Connect(r)
+	if err != nil {
+		return stage.Config{}, err
+	}
+	return stage.Config{Conn: nc, Dir: dir, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log,
+		Ready: func() { e.Log.Info("ready", "stage", string(r)) }}, nil
+}
+
+// parsePartitions reads "0-7,9"; empty is all.
+func parsePartitions(s string) ([]int, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out []int
+	for _, part := range strings.Split(s, ",") {
+		lo, hi, ok := strings.Cut(part, "-")
+		if !ok {
+			hi = lo
+		}
+		a, err1 := strconv.Atoi(lo)
+		b, err2 := strconv.Atoi(hi)
+		if err := errors.Join(err1, err2); err != nil || a > b {
+			return nil, fmt.Errorf("--partitions %q: %q is not a partition or a range", s, part)
+		}
+		for p := a; p <= b; p++ {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,45 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/streams"
+)
+
+// Activate signs a command that puts a bundle in force and publishes both to
+// every partition, each in order.
+func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte) error {
+	now := time.Now().UTC().Truncate(time.Second)
+	digest := streams.Digest(bundle)
+	cmd := streams.Command{Do: do, Digest: digest, Engine: streams.EngineVersion, ID: now.Format("20060102T150405Z") + "-" + digest[7:15], Issued: now}
+	signed, err := cmd.Sign(signer)
+	if err != nil {
+		return fmt.Errorf("signing %s: %w", do, err)
+	}
+	controls, err := streams.Controls(bundle, signed)
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	for _, c := range controls {
+		body, err := streams.Marshal(c)
+		if err != nil {
+			return err
+		}
+		for p := range streams.Partitions {
+			if _, err := js.Publish(ctx, streams.ControlSubject(p), body); err != nil {
+				return fmt.Errorf("publishing %s to partition %d: %w", do, p, err)
+			}
+		}
+	}
+	return nil
+}

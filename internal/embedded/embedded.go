@@ -1,0 +1,406 @@
+// Package embedded runs the whole pipeline in one process: nats-server,
+// ingest, the sentinel groups, the arbiter and the auditor. It is what
+// `lazaret up` and the tests start.
+//
+// Each stage has a connection and a credential of its own, the same as it has
+// when it runs as a daemon: one process is a matter of convenience, not of
+// trust.
+package embedded
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/auditor"
+	"lazaret/internal/ingest"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/internal/sentinel"
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+
+	shipped "lazaret/rules"
+)
+
+// Config is how the pipeline runs.
+type Config struct {
+	Data   string
+	Listen string // as in natsserver.Config
+	NoSync bool
+	// Groups are the sentinel groups to run; empty means those of the shipped
+	// rule set.
+	Groups []string
+	// ServerOnly starts server, streams and credentials, and leaves the stages
+	// to daemons.
+	ServerOnly bool
+	// Policy and Rules replace what is activated on the first start.
+	Policy []byte
+	Rules  []byte
+	// Takeover and AnswerTimeout are for tests.
+	Takeover      time.Duration
+	AnswerTimeout time.Duration
+	Log           *slog.Logger
+}
+
+// DefaultProject and DefaultAgent are whom the credential speaks for that the
+// first start leaves in the data folder.
+const (
+	DefaultProject = "demo"
+	DefaultAgent   = "agent"
+)
+
+// Pipeline is a running pipeline.
+type Pipeline struct {
+	Server *natsserver.Server
+	cfg    Config
+
+	// Owned by the goroutine that starts and closes.
+	conns  []*nats.Conn
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	failed chan struct{}
+	once   sync.Once
+
+	mu  sync.Mutex
+	err error // guarded by mu
+}
+
+// StateDir is the folder of a stage's cache.
+func StateDir(data, stage string) string { return filepath.Join(data, "state", stage) }
+
+// AuditDir is the folder of the auditor's log.
+func AuditDir(data string) string { return filepath.Join(data, "audit") }
+
+// TrustFile is where the pinned keys stand.
+func TrustFile(data string) string { return filepath.Join(data, keys.TrustFile) }
+
+// OperatorKey and AuditorKey are the files of the keys that the first start
+// makes.
+func OperatorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "operator.key") }
+
+// AuditorKey is the file of the key that signs checkpoints.
+func AuditorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "auditor.key") }
+
+// Start starts the pipeline and returns when it answers requests.
+func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	srv, err := natsserver.Start(natsserver.Config{Data: cfg.Data, Listen: cfg.Listen, NoSync: cfg.NoSync, Log: cfg.Log})
+	if err != nil {
+		return nil, err
+	}
+	run, cancel := context.WithCancel(context.Background())
+	p := &Pipeline{Server: srv, cfg: cfg, cancel: cancel, failed: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	if err := p.setup(ctx); err != nil {
+		return nil, err
+	}
+	trust, err := Trust(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.credentials(); err != nil {
+		return nil, err
+	}
+	if !cfg.ServerOnly {
+		if err := p.stages(ctx, run, trust); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.activateFirst(ctx)
+}
+
+func (p *Pipeline) connect(r natsserver.Role) (*nats.Conn, error) {
+	nc, err := p.Server.Connect(r)
+	if err == nil {
+		p.conns = append(p.conns, nc)
+	}
+	return nc, err
+}
+
+func (p *Pipeline) setup(ctx context.Context) error {
+	nc, err := p.Server.Connect(natsserver.RoleSetup)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	return streams.Ensure(ctx, js, streams.Storage{})
+}
+
+// Trust reads the pinned keys of a data folder. On the first start it makes
+// the operator's and the auditor's key and pins them.
+func Trust(data string) (*keys.Trust, error) {
+	if err := os.MkdirAll(natsserver.KeysDir(data), 0o700); err != nil {
+		return nil, err
+	}
+	path := TrustFile(data)
+	t, err := keys.LoadTrust(path)
+	if err == nil {
+		return t, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	t = new(keys.Trust)
+	for _, k := range []struct {
+		file, name string
+		role       keys.Role
+	}{
+		{OperatorKey(data), "lazaret-operator", keys.RoleOperator},
+		{AuditorKey(data), "lazaret-ledger", keys.RoleAuditor},
+	} {
+		public, err := makeKey(k.file, k.name)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.Add(keys.Pin{Key: public, Roles: []keys.Role{k.role}, Comment: "made by the first start"}); err != nil {
+			return nil, err
+		}
+	}
+	return t, t.Write(path)
+}
+
+// makeKey makes a key file, unless an interrupted first start left one, and
+// returns its public half.
+func makeKey(file, name string) (string, error) {
+	private, err := keys.LoadPrivate(file)
+	if err == nil {
+		return keys.Public(private)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	private, public, err := keys.Generate(name)
+	if err != nil {
+		return "", err
+	}
+	return public, keys.WritePrivate(file, private)
+}
+
+// credentials leaves a credential and a NATS context for every role.
+func (p *Pipeline) credentials() error {
+	m, url := p.Server.Minter(), p.Server.URL()
+	roles := map[natsserver.Role]string{
+		natsserver.RoleOperator: "Lazaret: operators", natsserver.RoleApprover: "Lazaret: approvers",
+		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
+		natsserver.RoleArbiter: "Lazaret: the arbiter", natsserver.RoleFront: "Lazaret: proposals on behalf of callers",
+		natsserver.RoleService: "Lazaret: answers to requests", natsserver.RoleReplay: "Lazaret: replays of recorded sessions",
+	}
+	for _, g := range p.groups() {
+		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
+	}
+	for r, d := range roles {
+		if err := m.Install(string(r), d, url, r.InboxPrefix(), func() ([]byte, error) { return m.Role(r) }); err != nil {
+			return fmt.Errorf("credential of %s: %w", r, err)
+		}
+	}
+	a := natsserver.Agent{Project: DefaultProject, Name: DefaultAgent, Origins: beliefs.Origins()}
+	return m.Install("agent", "Lazaret: agent demo/agent, all origins", url, natsserver.AgentInbox(a.Project, a.Name), func() ([]byte, error) { return m.Agent(a) })
+}
+
+func (p *Pipeline) groups() []string {
+	if len(p.cfg.Groups) > 0 {
+		return p.cfg.Groups
+	}
+	return shipped.Groups()
+}
+
+// MasterKey wraps the keys that the auditor encrypts payloads with.
+func MasterKey(data string) ([]byte, error) {
+	s, err := natsserver.Secret(data, "audit-master.key")
+	if err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.DecodeString(s)
+}
+
+// stages starts the four stages and waits until each has caught up.
+func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
+	pinned := trust.Verifiers(keys.RoleOperator)
+	svc, err := p.connect(natsserver.RoleService)
+	if err != nil {
+		return err
+	}
+	front, err := p.connect(natsserver.RoleFront)
+	if err != nil {
+		return err
+	}
+	var ready []chan struct{}
+	spawn := func(r natsserver.Role, f func(cfg stage.Config) error) error {
+		nc, err := p.connect(r)
+		if err != nil {
+			return err
+		}
+		ch := make(chan struct{})
+		ready = append(ready, ch)
+		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }}
+		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
+			return err
+		}
+		p.wg.Go(func() { p.fail(string(r), f(cfg)) })
+		return nil
+	}
+	if err := spawn(natsserver.RoleIngest, func(c stage.Config) error {
+		return ingest.Run(run, c, ingest.Config{Pinned: pinned}, svc)
+	}); err != nil {
+		return err
+	}
+	for _, g := range p.groups() {
+		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error { return sentinel.Run(run, c, g, pinned) }); err != nil {
+			return err
+		}
+	}
+	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: p.cfg.AnswerTimeout})
+	}); err != nil {
+		return err
+	}
+	signer, err := keys.LoadSigner(AuditorKey(p.cfg.Data))
+	if err != nil {
+		return err
+	}
+	master, err := MasterKey(p.cfg.Data)
+	if err != nil {
+		return err
+	}
+	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, Log: p.cfg.Log, Ready: c.Ready}, svc)
+	}); err != nil {
+		return err
+	}
+	for _, ch := range ready {
+		select {
+		case <-ch:
+		case <-p.failed:
+			return p.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// fail notes the first error of a stage.
+func (p *Pipeline) fail(stage string, err error) {
+	if err == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = errors.Join(p.err, fmt.Errorf("%s: %w", stage, err))
+	p.once.Do(func() { close(p.failed) })
+}
+
+// Failed is closed when a stage has ended with an error; Err tells which.
+func (p *Pipeline) Failed() <-chan struct{} { return p.failed }
+
+// Err is why the pipeline failed.
+func (p *Pipeline) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// activateFirst puts the shipped rules and policy in force in an installation
+// that has none. One that has its own keeps them.
+func (p *Pipeline) activateFirst(ctx context.Context) error {
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	marker := filepath.Join(p.cfg.Data, "state", "activated")
+	if _, err := os.Stat(marker); err == nil {
+		return nil
+	}
+	signer, err := keys.LoadSigner(OperatorKey(p.cfg.Data))
+	if err != nil {
+		return err
+	}
+	ruleBundle, policyText := p.cfg.Rules, p.cfg.Policy
+	if ruleBundle == nil {
+		if ruleBundle, err = rules.Pack(shipped.FS()); err != nil {
+			return err
+		}
+	}
+	if policyText == nil {
+		policyText = policy.Default
+	}
+	for _, b := range []struct {
+		do     string
+		bundle []byte
+	}{{streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
+		if err := Activate(ctx, nc, signer, b.do, b.bundle); err != nil {
+			return err
+		}
+	}
+	if !p.cfg.ServerOnly {
+		if err := AwaitActive(ctx, nc, streams.Digest(ruleBundle), streams.Digest(policyText)); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(marker), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(marker, nil, 0o600)
+}
+
+// AwaitActive waits until ingest has put a rule set and a policy in force in
+// every partition. An empty digest is not waited for.
+func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
+	for p := range streams.Partitions {
+		for {
+			var a ingest.ActiveAnswer
+			if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
+				return err
+			}
+			if (rules == "" || a.Rules == rules) && (policy == "" || a.Policy == policy) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("partition %d has rules %q and policy %q in force: %w", p, a.Rules, a.Policy, ctx.Err())
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+// Close drains the stages and stops the server, in the reverse order of their
+// start. It returns why the pipeline failed, if it did.
+func (p *Pipeline) Close() error {
+	p.cancel()
+	p.wg.Wait()
+	for _, nc := range p.conns {
+		nc.Close()
+	}
+	p.Server.Shutdown()
+	return p.Err()
+}

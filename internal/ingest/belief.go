@@ -1,0 +1,176 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// record is a belief as it is kept in the state.
+type record struct {
+	Ref     streams.BeliefRef `json:"ref"`
+	Content string            `json:"content,omitzero"` // clipped for what was read; whole for memories
+	Agent   string            `json:"agent,omitzero"`
+	Session string            `json:"session,omitzero"`
+	Tool    string            `json:"tool,omitzero"`
+	// Adopted is how its evidence would have it stand; a memory gets there by
+	// the arbiter's verdict.
+	Adopted beliefs.Adoption `json:"adopted"`
+	At      time.Time        `json:"at"` // event time of its last confirmation
+	From    time.Time        `json:"valid_from,omitzero"`
+	To      time.Time        `json:"valid_to,omitzero"`
+	Intake  uint64           `json:"intake"`
+	Count   uint64           `json:"count"` // how often it was read
+	Memory  bool             `json:"memory,omitzero"`
+}
+
+// previewLen is how much of what was read is kept in the state, in bytes. The
+// whole of it stands in the ledger.
+const previewLen = 240
+
+// beliefID names a belief after what it is about, the same in every process.
+func beliefID(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return "b" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:10]))
+}
+
+func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
+	r := new(record)
+	ok, err := get(st, nameKey(keyBelief, project, id), r)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return r, nil
+}
+
+// cite looks up the beliefs that an event names, as they stand now.
+func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.BeliefRef, error) {
+	var out []streams.BeliefRef
+	done := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		if done[id] {
+			continue
+		}
+		done[id] = true
+		r, err := f.belief(st, project, id)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil {
+			out = append(out, streams.BeliefRef{ID: id})
+			continue
+		}
+		out = append(out, r.Ref)
+	}
+	return out, nil
+}
+
+// applyAlerts lets a sentinel's findings restrict the beliefs that they name.
+// Nothing that a sentinel says can loosen one.
+func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
+	var a struct {
+		Alerts []streams.Alert `json:"alerts"`
+	}
+	if err := streams.Unmarshal(e.Body, &a); err != nil {
+		f.log.Error("unreadable findings of a sentinel", "seq", e.Seq, "err", err)
+		return nil
+	}
+	for _, al := range a.Alerts {
+		if al.Subject.Kind != "belief" || al.Mode == "shadow" {
+			continue
+		}
+		r, err := f.belief(st, e.Project, al.Subject.ID)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			continue
+		}
+		axes := beliefs.Restrict(r.Ref.Axes, r.Ref.Quality, al.Effect)
+		if axes == r.Ref.Axes {
+			continue
+		}
+		r.Ref.Axes = axes
+		if err := put(st, nameKey(keyBelief, e.Project, r.Ref.ID), r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyVerdict lets the arbiter's verdict on a memory write decide how its
+// candidate stands.
+func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
+	if e.Type != streams.TypeVerdict {
+		return nil
+	}
+	v := new(streams.VerdictEntry)
+	if err := streams.Unmarshal(e.Body, v); err != nil {
+		f.log.Error("unreadable verdict", "seq", e.Seq, "err", err)
+		return nil
+	}
+	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {
+		return nil
+	}
+	r, err := f.belief(st, e.Project, v.Belief.ID)
+	if err != nil || r == nil {
+		return err
+	}
+	next := r.Adopted.Admit(v.Verdict.String())
+	if v.Late || r.Ref.Axes.Security != beliefs.Clean {
+		// What was found in the meantime stays.
+		next = stricter(next, r.Ref.Axes)
+	}
+	r.Ref.Axes = next
+	if v.Verdict == streams.Allow && r.Ref.Key != "" {
+		if err := st.Set(nameKey(keyName, e.Project, r.Ref.Key), []byte(r.Ref.ID)); err != nil {
+			return err
+		}
+	}
+	return put(st, nameKey(keyBelief, e.Project, r.Ref.ID), r)
+}
+
+// stricter is axis by axis the less trusting of two.
+func stricter(a, b beliefs.Axes) beliefs.Axes {
+	if b.Security > a.Security {
+		a.Security = b.Security
+	}
+	if a.Security >= beliefs.Quarantined && a.Retrieval != beliefs.Blocked {
+		a.Retrieval = beliefs.Hidden
+	}
+	if b.Retrieval == beliefs.Blocked {
+		a.Retrieval = beliefs.Blocked
+	}
+	if a.Retrieval == beliefs.Normal && a.Security != beliefs.Clean {
+		a.Retrieval = beliefs.Restricted
+	}
+	if b.Truth == beliefs.Contradicted {
+		a.Truth = b.Truth
+	}
+	return a
+}
+
+func put(st *stage.State, key []byte, v any) error {
+	b, err := streams.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding state: %w", err)
+	}
+	return st.Set(key, b)
+}
+
+func get(st *stage.State, key []byte, v any) (bool, error) {
+	b, ok, err := st.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	if err := streams.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("decoding state: %w: remove the state folder, it is rebuilt from the ledger", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,293 @@
+// Package ingest decides what an event is: it keeps what was read apart from
+// what is believed, turns observations into claims with evidence and beliefs,
+// admits proposals with all that the sentinels need to judge them, and refuses
+// what is malformed without losing a byte of it.
+//
+// Every intake message leaves exactly one entry. Who sent it is read off the
+// subject that the server let the credential publish to; nothing in a payload
+// can say otherwise. Decisions are a function of the message and of the state,
+// which is itself a function of the ledger (see internal/stage).
+package ingest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/activation"
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// Fold is ingest's fold. Create it with New.
+//
+// All fields are owned by the stage's loop.
+type Fold struct {
+	maxSize  int
+	log      *slog.Logger
+	pinned   note.Verifiers
+	policies *activation.Cache[*policy.Policy]
+}
+
+// Config is what ingest needs besides its streams.
+type Config struct {
+	MaxEvent int            // bytes; zero: streams.DefaultMaxEvent
+	Pinned   note.Verifiers // keys that may sign operator commands
+	Log      *slog.Logger
+}
+
+// New returns ingest's fold.
+func New(cfg Config) *Fold {
+	if cfg.MaxEvent <= 0 {
+		cfg.MaxEvent = streams.DefaultMaxEvent
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Fold{maxSize: cfg.MaxEvent, log: cfg.Log, pinned: cfg.Pinned,
+		policies: activation.NewCache(func(b []byte) (*policy.Policy, error) { return policy.Compile("policy", b) })}
+}
+
+// Reset implements stage.IntakeFold. Everything that matters is in the state.
+func (f *Fold) Reset() {}
+
+// Admit implements stage.IntakeFold.
+func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
+	a := m.Address
+	if m.BadSubject != nil {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBadSubject, Reason: m.BadSubject.Error()})
+	}
+	if a.Kind == streams.KindCtl {
+		return f.control(st, m)
+	}
+	ev, err := streams.ParseEvent(a, m.Header.Get(streams.HeaderCloudEventID), m.Data, f.maxSize)
+	if err != nil {
+		return f.reject(st, m, err)
+	}
+	h := streams.HeadOf(ev)
+	now, err := f.now(st, m, h)
+	if err != nil {
+		return f.reject(st, m, err)
+	}
+	print := fingerprint(a, m.Data)
+	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, Time: now, Intake: m.Seq, Print: print}
+	if first, was, err := f.seen(st, a, h.ID); err != nil {
+		return nil, err
+	} else if first != 0 {
+		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: first, Differs: was != print})
+	}
+	switch ev := ev.(type) {
+	case *streams.Observation:
+		return f.observe(st, a, head, ev)
+	case *streams.Memory:
+		return f.remember(st, a, head, ev)
+	case *streams.Recall:
+		return f.recall(st, a, head, ev)
+	case *streams.Tools:
+		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server, Tools: ev.Tools})
+	case *streams.Session:
+		return admission(streams.TypeSession, a.Project, &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt})
+	case *streams.Decision:
+		return f.decide(st, a, head, ev)
+	case *streams.Action:
+		return f.propose(st, a, head, ev)
+	case *streams.Outcome:
+		return f.outcome(a, head, ev)
+	}
+	return nil, fmt.Errorf("event type %T is not handled", ev)
+}
+
+// Relevant implements stage.IntakeFold.
+func (f *Fold) Relevant(e *streams.Entry) bool {
+	switch e.Type {
+	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict:
+		return true
+	}
+	return false
+}
+
+// Apply implements stage.IntakeFold.
+func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
+	if _, ok := streams.SentinelGroup(e.Stage); ok {
+		return f.applyAlerts(st, e)
+	}
+	if e.Stage == streams.StageArbiter {
+		return f.applyVerdict(st, e)
+	}
+	body := decided
+	if body == nil {
+		if body = newBody(e.Type); body == nil {
+			f.log.Error("entry of unknown type in ingest's own subject", "type", e.Type)
+			return nil
+		}
+		if err := streams.Unmarshal(e.Body, body); err != nil {
+			return fmt.Errorf("decoding own %s entry: %w", e.Type, err)
+		}
+	}
+	if err := f.applyHead(st, e, headOf(body)); err != nil {
+		return err
+	}
+	switch b := body.(type) {
+	case *streams.ObservationEntry:
+		return f.applyObservation(st, e.Project, b)
+	case *streams.MemoryEntry:
+		return f.applyMemory(st, e.Project, b)
+	case *streams.SessionEntry:
+		return f.applySession(st, e.Project, b)
+	case *streams.DecisionEntry:
+		return f.applyDecision(st, e.Project, b)
+	case *streams.RejectedEntry:
+		return f.applyRejected(st, e.Project, b)
+	case *streams.ChunkEntry, *streams.ActivationEntry:
+		return activation.Apply(st, e, f.pinned, f.log)
+	}
+	return nil
+}
+
+func newBody(t streams.Type) any {
+	switch t {
+	case streams.TypeObservation:
+		return new(streams.ObservationEntry)
+	case streams.TypeMemory:
+		return new(streams.MemoryEntry)
+	case streams.TypeRecall:
+		return new(streams.RecallEntry)
+	case streams.TypeTools:
+		return new(streams.ToolsEntry)
+	case streams.TypeSession:
+		return new(streams.SessionEntry)
+	case streams.TypeDecision:
+		return new(streams.DecisionEntry)
+	case streams.TypeAction:
+		return new(streams.ActionEntry)
+	case streams.TypeOutcome:
+		return new(streams.OutcomeEntry)
+	case streams.TypeRejected:
+		return new(streams.RejectedEntry)
+	case streams.TypeRepeat:
+		return new(streams.RepeatEntry)
+	case streams.TypeChunk:
+		return new(streams.ChunkEntry)
+	case streams.TypeActivation:
+		return new(streams.ActivationEntry)
+	}
+	return nil
+}
+
+// entryBody is what all of ingest's bodies are.
+type entryBody interface{ Common() *streams.EntryHead }
+
+func headOf(body any) *streams.EntryHead { return body.(entryBody).Common() }
+
+func admission(t streams.Type, project string, body any, live ...stage.Live) (*stage.Admission, error) {
+	b, err := streams.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", t, err)
+	}
+	return &stage.Admission{Decided: body, Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
+}
+
+// The keys of the state, by their first byte.
+const (
+	keyClock    = 't' // [project of virtual time] → time
+	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint
+	keySession  = 's' // project, agent, session → flags
+	keyBelief   = 'b' // project, belief → record
+	keyContent  = 'c' // project, content digest → first seen, count, belief
+	keyMemory   = 'm' // project, belief → nothing: the beliefs of the memory
+	keyName     = 'k' // project, memory key → belief that holds it
+	keyDecision = 'd' // project, agent, decision id → beliefs
+	keyOrigin   = 'o' // project, agent, observation id → origin
+)
+
+// applyHead notes what every own entry brings: the clock and the id.
+func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
+	if err := st.Set(clockKey(e.Project), binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
+		return err
+	}
+	switch e.Type {
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation:
+		return nil // a rejected event may be sent again, corrected
+	}
+	// The fingerprint is over what the client sent; entries carry it so that
+	// every process knows it.
+	v := binary.BigEndian.AppendUint64(nil, h.Intake)
+	return st.Set(nameKey(keyEvent, e.Project, h.Agent, h.ID), binary.BigEndian.AppendUint64(v, h.Print))
+}
+
+// seen looks an event id up. It returns the intake sequence of the first event
+// with it and that event's fingerprint, or zero.
+func (f *Fold) seen(st *stage.State, a streams.Address, id string) (first, print uint64, err error) {
+	v, ok, err := st.Get(nameKey(keyEvent, a.Project, a.Agent, id))
+	if err != nil || !ok || len(v) != 16 {
+		return 0, 0, err
+	}
+	return binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), nil
+}
+
+// fingerprint tells a repeat from another event under the same id. It is no
+// defence against somebody who wants to collide with himself.
+func fingerprint(a streams.Address, body []byte) uint64 {
+	d := xxhash.New()
+	fmt.Fprintf(d, "%s\x00%s\x00", a.Kind, a.Origin)
+	d.Write(body)
+	return d.Sum64()
+}
+
+// clockKey is the clock that a project runs on: the partition's, or its own if
+// its time is virtual.
+func clockKey(project string) []byte {
+	if streams.IsSynthetic(project) {
+		return nameKey(keyClock, project)
+	}
+	return []byte{keyClock}
+}
+
+// now is the event's time: the stream's stamp, never earlier than the event
+// before it; in a synthetic project the event's own.
+func (f *Fold) now(st *stage.State, m *stage.Message, h *streams.Head) (time.Time, error) {
+	last, err := f.clock(st, m.Address.Project)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := m.Time
+	if streams.IsSynthetic(m.Address.Project) && !h.Time.IsZero() {
+		if now = h.Time.UTC(); now.Before(last) {
+			return now, &streams.RejectError{Code: streams.CodeTimeTravel, ID: h.ID, Session: h.Session,
+				Reason: fmt.Sprintf("time %s lies before %s, the last event's in this project", now.Format(time.RFC3339Nano), last.Format(time.RFC3339Nano))}
+		}
+	}
+	if now.Before(last) {
+		now = last
+	}
+	return now, nil
+}
+
+func (f *Fold) clock(st *stage.State, project string) (time.Time, error) {
+	v, ok, err := st.Get(clockKey(project))
+	if err != nil || !ok || len(v) != 8 {
+		return time.Time{}, err
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
+}
+
+// nameKey joins identifiers, which cannot hold a zero byte.
+func nameKey(space byte, parts ...string) []byte {
+	n := 1
+	for _, p := range parts {
+		n += len(p) + 1
+	}
+	k := append(make([]byte, 0, n), space)
+	for i, p := range parts {
+		if i > 0 {
+			k = append(k, 0)
+		}
+		k = append(k, p...)
+	}
+	return k
+}

@@ -1,0 +1,156 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// observe turns an observation into claims: one about the envelope, that a
+// tool was called and returned, which the tool vouches for; and one for each
+// block of content, which nobody vouches for but its author.
+func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead, o *streams.Observation) (*stage.Admission, error) {
+	e := &streams.ObservationEntry{EntryHead: head, Origin: a.Origin, Tool: o.Tool, Call: o.Call, Args: o.Args, Source: o.Source}
+	blocks := o.Blocks
+	if o.Content != "" {
+		blocks = []streams.Block{{Text: o.Content}}
+	}
+	source := o.Source
+	if source == "" && o.Tool != "" {
+		source = "tool:" + o.Tool
+	}
+	if source == "" {
+		source = string(a.Origin) + ":" + a.Agent
+	}
+	if o.Tool != "" && a.Origin.External() {
+		ev := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ToolResult, Source: "tool:" + o.Tool, At: head.Time}}
+		ad := ev.Adopt()
+		e.Claims = append(e.Claims, streams.ClaimEntry{Kind: beliefs.Envelope, Quality: beliefs.ToolResult, Block: -1,
+			Belief: streams.BeliefRef{ID: beliefID("envelope", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.Envelope, Axes: ad.Axes, Scope: ad.Scope,
+				Quality: ad.Quality, Origin: a.Origin, Confidence: ad.Confidence, Source: "tool:" + o.Tool, Observation: head.ID}})
+	}
+	quality := beliefs.QualityOf(a.Origin)
+	for i, b := range blocks {
+		be := streams.BlockEntry{Type: b.Type, Text: b.Text}
+		if b.Text == "" {
+			e.Blocks = append(e.Blocks, be)
+			continue
+		}
+		be.Features = text.Analyze(b.Text)
+		e.Blocks = append(e.Blocks, be)
+		c, err := f.contentClaim(st, a, head, quality, source, b.Text, i)
+		if err != nil {
+			return nil, err
+		}
+		e.Claims = append(e.Claims, c)
+	}
+	return admission(streams.TypeObservation, a.Project, e)
+}
+
+// contentClaim is the claim that a block's content makes. The belief behind it
+// is the same for the same words from the same kind of origin in one project;
+// reading it again is noted and changes nothing.
+func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
+	sum := sha256.Sum256([]byte(content))
+	id := beliefID("content", a.Project, q.String(), string(sum[:]))
+	seen, err := f.content(st, a.Project, sum)
+	if err != nil {
+		return streams.ClaimEntry{}, err
+	}
+	c := streams.ClaimEntry{Kind: beliefs.Content, Quality: q, Block: block, Repeats: seen.count, FirstSeen: seen.first}
+	old, err := f.belief(st, a.Project, id)
+	if err != nil {
+		return c, err
+	}
+	if old != nil {
+		c.Belief = old.Ref
+		c.Belief.Found = true
+		return c, nil
+	}
+	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: q, Source: source, At: head.Time}}.Adopt()
+	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
+		Origin: a.Origin, Confidence: ad.Confidence, Source: source, Observation: head.ID}
+	return c, nil
+}
+
+func (f *Fold) applyObservation(st *stage.State, project string, e *streams.ObservationEntry) error {
+	if err := st.Set(nameKey(keyOrigin, project, e.Agent, e.ID), []byte(e.Origin)); err != nil {
+		return err
+	}
+	for _, c := range e.Claims {
+		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
+		if c.Kind == beliefs.Content {
+			body := e.Blocks[c.Block].Text
+			sum := sha256.Sum256([]byte(body))
+			if err := f.noteContent(st, project, sum, e.Time); err != nil {
+				return err
+			}
+			if old, err := f.belief(st, project, c.Belief.ID); err != nil {
+				return err
+			} else if old != nil {
+				old.Count++
+				old.At = e.Time
+				if err := put(st, nameKey(keyBelief, project, old.Ref.ID), old); err != nil {
+					return err
+				}
+				continue
+			}
+			r.Content = clip(body, previewLen)
+		} else {
+			r.Content = fmt.Sprintf("tool %s returned %d blocks", e.Tool, len(e.Blocks))
+		}
+		r.Adopted = beliefs.Adoption{Adopted: true, Axes: c.Belief.Axes, Quality: c.Belief.Quality, Confidence: c.Belief.Confidence, Scope: c.Belief.Scope}
+		if err := put(st, nameKey(keyBelief, project, c.Belief.ID), r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sighting is when and how often a content was met in a project.
+type sighting struct {
+	first time.Time
+	count uint64
+}
+
+func contentKey(project string, sum [32]byte) []byte {
+	return append(nameKey(keyContent, project, ""), sum[:16]...)
+}
+
+func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sighting, err error) {
+	v, ok, err := st.Get(contentKey(project, sum))
+	if err != nil || !ok || len(v) != 16 {
+		return s, err
+	}
+	return sighting{time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), binary.BigEndian.Uint64(v[8:])}, nil
+}
+
+func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now time.Time) error {
+	s, err := f.content(st, project, sum)
+	if err != nil {
+		return err
+	}
+	if s.count == 0 {
+		s.first = now
+	}
+	v := binary.BigEndian.AppendUint64(nil, uint64(s.first.UnixNano()))
+	return st.Set(contentKey(project, sum), binary.BigEndian.AppendUint64(v, s.count+1))
+}
+
+// clip shortens s to at most n bytes, at a rune's border.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

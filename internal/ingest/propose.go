@@ -1,0 +1,120 @@
+package ingest
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// propose admits an action, with the beliefs that it and its decision cite as
+// they stand now, and with the level that the policy in force gives its tool.
+func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Action) (*stage.Admission, error) {
+	e := &streams.ActionEntry{EntryHead: head, Tool: ev.Tool, Args: ev.Args, Decision: ev.Decision, Confidence: ev.Confidence,
+		Blast: ev.Blast, Reversibility: ev.Reversibility}
+	var err error
+	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
+		return nil, err
+	}
+	ids := append([]string(nil), ev.Beliefs...)
+	if ev.Decision != "" {
+		var cited []string
+		ok, err := get(st, nameKey(keyDecision, a.Project, a.Agent, ev.Decision), &cited)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			// A decision that nobody recorded is cited like a belief that
+			// nobody knows.
+			cited = []string{ev.Decision}
+		}
+		ids = append(ids, cited...)
+	}
+	if e.Beliefs, err = f.cite(st, a.Project, ids); err != nil {
+		return nil, err
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	if pol != nil {
+		c := pol.Classify(ev.Tool, ev.Args, a.Project, a.Agent)
+		if ev.Level != nil {
+			c = c.Raise(*ev.Level)
+		}
+		e.Level, e.Matched = c.Level, c.Entry
+		e.Effects = c.Effects
+		e.Blast, e.Reversibility = max(e.Blast, c.Blast), max(e.Reversibility, c.Reversibility)
+	} else {
+		e.Level = beliefs.L4 // unknown is not harmless
+	}
+	if ev.Host != "" {
+		v, err := streams.ParseVerdict(ev.Host)
+		if err != nil {
+			return nil, err
+		}
+		e.Host = &v
+	}
+	e.Text = argText(ev.Args)
+	if e.Text != "" {
+		e.Features = text.Analyze(e.Text)
+	}
+	return admission(streams.TypeAction, a.Project, e)
+}
+
+// maxArgDepth bounds how deep arguments are read; what lies deeper stays in
+// Args.
+const maxArgDepth = 16
+
+// argText is the arguments' strings and numbers, one a line, in the order of
+// their keys.
+func argText(args []byte) string {
+	if len(args) == 0 {
+		return ""
+	}
+	var v any
+	if streams.Unmarshal(args, &v) != nil {
+		return string(args)
+	}
+	var b strings.Builder
+	var walk func(v any, depth int)
+	walk = func(v any, depth int) {
+		if depth > maxArgDepth {
+			return
+		}
+		switch v := v.(type) {
+		case string:
+			b.WriteString(v)
+			b.WriteByte('\n')
+		case float64:
+			fmt.Fprintln(&b, v)
+		case []any:
+			for _, x := range v {
+				walk(x, depth+1)
+			}
+		case map[string]any:
+			keys := make([]string, 0, len(v))
+			for k := range v {
+				keys = append(keys, k)
+			}
+			sort.Strings(keys)
+			for _, k := range keys {
+				walk(v[k], depth+1)
+			}
+		}
+	}
+	walk(v, 0)
+	return b.String()
+}
+
+func (f *Fold) outcome(a streams.Address, head streams.EntryHead, ev *streams.Outcome) (*stage.Admission, error) {
+	e := &streams.OutcomeEntry{EntryHead: head, Action: ev.Action, Status: ev.Status, Content: ev.Content}
+	if ev.Content != "" {
+		e.Features = text.Analyze(ev.Content)
+	}
+	return admission(streams.TypeOutcome, a.Project, e)
+}

@@ -1,0 +1,134 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	"lazaret/internal/activation"
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+// reject records a message that is no event. An error that is not a
+// *streams.RejectError is the program's own and is returned.
+func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Admission, error) {
+	var r *streams.RejectError
+	if !errors.As(cause, &r) {
+		return nil, cause
+	}
+	a := m.Address
+	now, err := f.now(st, m, &streams.Head{})
+	if err != nil {
+		return nil, err
+	}
+	e := &streams.RejectedEntry{
+		EntryHead: streams.EntryHead{ID: r.ID, Agent: a.Agent, Session: r.Session, Time: now, Intake: m.Seq},
+		Subject:   m.Subject, Kind: a.Kind, Code: r.Code, Reason: r.Reason,
+		// Only an observation that the agent may have been shown leaves a hole
+		// in what the sentinels have seen. An acknowledgement of NATS was
+		// shown to nobody.
+		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeForeign,
+		Raw:     m.Data,
+		Headers: headerLines(m),
+	}
+	project := a.Project
+	if !streams.ValidID(project) {
+		project = streams.SystemProject
+	}
+	var live []stage.Live
+	if project != streams.SystemProject {
+		live = liveCopy(&liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}, project, "rejected")
+	}
+	return admission(streams.TypeRejected, project, e, live...)
+}
+
+// liveRejected is the live copy of a rejection: without the bytes, which
+// nobody has judged.
+type liveRejected struct {
+	streams.EntryHead
+	Subject string       `json:"subject"`
+	Code    streams.Code `json:"code"`
+	Reason  string       `json:"reason"`
+	Unseen  bool         `json:"unseen"`
+}
+
+func headerLines(m *stage.Message) string {
+	var lines []string
+	for k, vs := range m.Header {
+		for _, v := range vs {
+			lines = append(lines, strings.ToValidUTF8(k+": "+v, "\uFFFD"))
+		}
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (f *Fold) applyRejected(st *stage.State, project string, e *streams.RejectedEntry) error {
+	if !e.Unseen || project == streams.SystemProject {
+		return nil
+	}
+	// Without a session the hole may be in any of the agent's sessions.
+	return f.setUnseen(st, project, e.Agent, e.Session)
+}
+
+// control admits what came on a control subject: a chunk of a bundle, or a
+// signed command.
+func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, error) {
+	c := new(streams.Control)
+	if err := streams.Unmarshal(m.Data, c); err != nil {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeMalformed, Reason: fmt.Sprintf("the control message is not JSON: %v", err)})
+	}
+	now, err := f.now(st, m, &streams.Head{})
+	if err != nil {
+		return nil, err
+	}
+	head := streams.EntryHead{ID: c.ID, Time: now, Intake: m.Seq}
+	if c.Note == "" {
+		if c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count || len(c.Chunk) > streams.ChunkSize || !strings.HasPrefix(c.Digest, "sha256:") || len(c.Digest) != 71 {
+			return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: "not a chunk of a bundle"})
+		}
+		return admission(streams.TypeChunk, streams.SystemProject, &streams.ChunkEntry{EntryHead: head, Digest: c.Digest, Index: c.Index, Count: c.Count, Chunk: c.Chunk})
+	}
+	cmd, signer, err := streams.OpenCommand([]byte(c.Note), f.pinned)
+	if err != nil {
+		return f.reject(st, m, err)
+	}
+	bundle, err := activation.Assemble(st, cmd.Digest)
+	if err != nil {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
+	}
+	if err := check(cmd.Do, bundle); err != nil {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
+	}
+	return admission(streams.TypeActivation, streams.SystemProject, &streams.ActivationEntry{EntryHead: head, Do: cmd.Do, Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
+}
+
+func liveCopy(body any, project string, tokens ...string) []stage.Live {
+	subject, err := streams.LiveSubject(project, tokens...)
+	if err != nil {
+		return nil
+	}
+	b, err := streams.Marshal(body)
+	if err != nil {
+		return nil
+	}
+	return []stage.Live{{Subject: subject, Body: b}}
+}
+
+// check compiles a bundle the way the stages will, before it is put in force.
+func check(do string, bundle []byte) error {
+	if do == streams.DoActivatePolicy {
+		_, err := policy.Compile("policy", bundle)
+		return err
+	}
+	src, err := rules.Open(bundle)
+	if err != nil {
+		return err
+	}
+	_, err = rules.Compile(src)
+	return err
+}

@@ -1,0 +1,136 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/activation"
+	"lazaret/internal/query"
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// The questions that ingest answers.
+const (
+	AskBeliefs = "beliefs"
+	AskActive  = "active"
+)
+
+// BeliefsRequest asks for beliefs of one project, in the order of their ids.
+type BeliefsRequest struct {
+	Project string `json:"project"`
+	ID      string `json:"id,omitzero"`    // this one
+	After   string `json:"after,omitzero"` // those behind this id
+	Limit   int    `json:"limit,omitzero"` // at most 1,000
+}
+
+// BeliefsAnswer is a page of beliefs; Next is where the following one begins.
+type BeliefsAnswer struct {
+	Beliefs []Belief `json:"beliefs"`
+	Next    string   `json:"next,omitzero"`
+}
+
+// Belief is a belief as operators see it.
+type Belief struct {
+	streams.BeliefRef
+	Project string           `json:"project"`
+	Agent   string           `json:"agent,omitzero"`
+	Session string           `json:"session,omitzero"`
+	Tool    string           `json:"tool,omitzero"`
+	Content string           `json:"content"`
+	Adopted beliefs.Adoption `json:"adopted,omitzero"`
+	At      time.Time        `json:"at"`
+	Count   uint64           `json:"count"`
+	Memory  bool             `json:"memory"`
+}
+
+// ActiveAnswer says what is in force in a partition.
+type ActiveAnswer struct {
+	Rules  string `json:"rules"`
+	Policy string `json:"policy"`
+}
+
+// Run runs ingest until ctx ends. svc may be nil: then it answers no
+// questions.
+func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) error {
+	cfg.Name = streams.StageIngest
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	fold.Log = cfg.Log
+	queries := make(chan stage.Query)
+	if svc != nil {
+		ask := func(h func(st *stage.State, req []byte) (any, error)) query.Handler {
+			return func(ctx context.Context, p int, req []byte) (any, error) {
+				// Only read once Ask has seen them written.
+				var v any
+				var failed error
+				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = h(st, req) }); err != nil {
+					return nil, fmt.Errorf("ingest is busy: %w", err)
+				}
+				return v, failed
+			}
+		}
+		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
+			AskBeliefs: ask(listBeliefs), AskActive: ask(active),
+		}, cfg.Log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	return stage.RunIntake(ctx, cfg, New(fold), queries)
+}
+
+func active(st *stage.State, _ []byte) (any, error) {
+	var a ActiveAnswer
+	var err error
+	if a.Rules, err = activation.Digest(st, streams.DoActivateRules); err != nil {
+		return nil, err
+	}
+	a.Policy, err = activation.Digest(st, streams.DoActivatePolicy)
+	return &a, err
+}
+
+func listBeliefs(st *stage.State, req []byte) (any, error) {
+	var q BeliefsRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	if err := streams.CheckID("project", q.Project); err != nil {
+		return nil, err
+	}
+	if q.Limit <= 0 || q.Limit > 1000 {
+		q.Limit = 1000
+	}
+	ans := &BeliefsAnswer{Beliefs: []Belief{}}
+	prefix := nameKey(keyBelief, q.Project, "")
+	scan := prefix
+	if q.ID != "" {
+		scan = nameKey(keyBelief, q.Project, q.ID)
+	}
+	err := st.Scan(scan, func(k, v []byte) (bool, error) {
+		id := string(bytes.TrimPrefix(k, prefix))
+		if id <= q.After || q.ID != "" && id != q.ID {
+			return true, nil
+		}
+		if len(ans.Beliefs) == q.Limit {
+			ans.Next = ans.Beliefs[q.Limit-1].ID
+			return false, nil
+		}
+		r := new(record)
+		if err := streams.Unmarshal(v, r); err != nil {
+			return false, err
+		}
+		ans.Beliefs = append(ans.Beliefs, Belief{BeliefRef: r.Ref, Project: q.Project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
+			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory})
+		return true, nil
+	})
+	return ans, err
+}

@@ -1,0 +1,62 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// session flags.
+const flagUnseen = 1
+
+// setUnseen marks a session, or without one the agent as a whole, as holding
+// input that no sentinel has judged.
+func (f *Fold) setUnseen(st *stage.State, project, agent, session string) error {
+	return st.Set(nameKey(keySession, project, agent, session), []byte{flagUnseen})
+}
+
+// sessionState reports what taints a proposal of this session as a whole:
+// unseen input, and a claim to have been acknowledged a sequence that this
+// intake never gave out.
+func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead, after uint64) (unseen, restored bool, err error) {
+	for _, s := range []string{head.Session, ""} {
+		v, ok, err := st.Get(nameKey(keySession, a.Project, a.Agent, s))
+		if err != nil {
+			return false, false, err
+		}
+		if ok && len(v) == 1 && v[0]&flagUnseen != 0 {
+			unseen = true
+		}
+	}
+	// Every acknowledged message has a lower sequence than this one.
+	return unseen, after >= head.Intake, nil
+}
+
+// applySession ends what was known of a session when it starts or ends: a new
+// session starts clean. Holes that could not be laid to one session last until
+// the agent starts any session.
+func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
+	if err := st.Delete(nameKey(keySession, project, e.Agent, e.Session)); err != nil {
+		return err
+	}
+	if e.Phase != "start" {
+		return nil
+	}
+	return st.Delete(nameKey(keySession, project, e.Agent, ""))
+}
+
+// decide records what a decision rests on.
+func (f *Fold) decide(st *stage.State, a streams.Address, head streams.EntryHead, d *streams.Decision) (*stage.Admission, error) {
+	cited, err := f.cite(st, a.Project, d.Beliefs)
+	if err != nil {
+		return nil, err
+	}
+	return admission(streams.TypeDecision, a.Project, &streams.DecisionEntry{EntryHead: head, Summary: d.Summary, Beliefs: cited})
+}
+
+func (f *Fold) applyDecision(st *stage.State, project string, e *streams.DecisionEntry) error {
+	ids := make([]string, len(e.Beliefs))
+	for i, b := range e.Beliefs {
+		ids[i] = b.ID
+	}
+	return put(st, nameKey(keyDecision, project, e.Agent, e.ID), ids)
+}

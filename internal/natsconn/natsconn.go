@@ -1,0 +1,225 @@
+// Package natsconn finds the NATS server and the credential that a command
+// uses, with the flags, environment variables and contexts of the `nats` CLI.
+//
+// The first that is given wins: flags, then environment variables, then a
+// named context, then the contexts that `lazaret up` left in the data folder,
+// then the context that is selected in the nats CLI.
+package natsconn
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+	"github.com/synadia-io/orbit.go/natscontext"
+
+	"lazaret/internal/natsserver"
+)
+
+// Flags are the connection flags of a command.
+type Flags struct {
+	Server      string
+	Context     string
+	Creds       string
+	User        string
+	Password    string
+	NKey        string
+	Token       string
+	TLSCert     string
+	TLSKey      string
+	TLSCA       string
+	InboxPrefix string
+	Timeout     time.Duration
+	Data        string
+}
+
+// DefaultData is the data folder unless --data or LAZARET_DATA says otherwise.
+const DefaultData = "data"
+
+// env pairs each flag with its environment variable.
+func (f *Flags) env() map[string]struct {
+	name string
+	dst  *string
+} {
+	return map[string]struct {
+		name string
+		dst  *string
+	}{
+		"server":       {"NATS_URL", &f.Server},
+		"context":      {"NATS_CONTEXT", &f.Context},
+		"creds":        {"NATS_CREDS", &f.Creds},
+		"user":         {"NATS_USER", &f.User},
+		"password":     {"NATS_PASSWORD", &f.Password},
+		"nkey":         {"NATS_NKEY", &f.NKey},
+		"token":        {"NATS_TOKEN", &f.Token},
+		"tlscert":      {"NATS_CERT", &f.TLSCert},
+		"tlskey":       {"NATS_KEY", &f.TLSKey},
+		"tlsca":        {"NATS_CA", &f.TLSCA},
+		"inbox-prefix": {"NATS_INBOX_PREFIX", &f.InboxPrefix},
+		"data":         {"LAZARET_DATA", &f.Data},
+	}
+}
+
+// Bind adds the flags to a command.
+func (f *Flags) Bind(fs *pflag.FlagSet) {
+	fs.StringVarP(&f.Server, "server", "s", "", "NATS server `URL` ($NATS_URL)")
+	fs.StringVar(&f.Context, "context", "", "NATS context, a `NAME` or a file ($NATS_CONTEXT)")
+	fs.StringVar(&f.Creds, "creds", "", "credentials `FILE` ($NATS_CREDS)")
+	fs.StringVar(&f.User, "user", "", "`USER` name ($NATS_USER)")
+	fs.StringVar(&f.Password, "password", "", "`PASSWORD` ($NATS_PASSWORD)")
+	fs.StringVar(&f.NKey, "nkey", "", "NKey seed `FILE` ($NATS_NKEY)")
+	fs.StringVar(&f.Token, "token", "", "`TOKEN` ($NATS_TOKEN)")
+	fs.StringVar(&f.TLSCert, "tlscert", "", "TLS client certificate `FILE` ($NATS_CERT)")
+	fs.StringVar(&f.TLSKey, "tlskey", "", "TLS client key `FILE` ($NATS_KEY)")
+	fs.StringVar(&f.TLSCA, "tlsca", "", "TLS certificate authority `FILE` ($NATS_CA)")
+	fs.StringVar(&f.InboxPrefix, "inbox-prefix", "", "`PREFIX` of the inboxes that the credential may read ($NATS_INBOX_PREFIX)")
+	fs.DurationVar(&f.Timeout, "timeout", 20*time.Second, "how long to wait for an answer")
+	fs.StringVar(&f.Data, "data", "", "data `DIR` of `lazaret up` ($LAZARET_DATA, default ./data)")
+}
+
+// Resolve fills in from the environment what no flag gave.
+func (f *Flags) Resolve() {
+	for _, e := range f.env() {
+		if *e.dst == "" {
+			*e.dst = os.Getenv(e.name)
+		}
+	}
+	if f.Data == "" {
+		f.Data = DefaultData
+	}
+}
+
+// ErrNoServer says that nothing names a server.
+var ErrNoServer = errors.New("no NATS server is named")
+
+// Connect opens a connection for a role, or for a context in the data folder of
+// another name, such as an agent's.
+func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
+	f.Resolve()
+	opts = append([]nats.Option{nats.Name("lazaret " + role), nats.Timeout(5 * time.Second)}, opts...)
+	if f.Server != "" || f.Creds != "" && f.Context == "" {
+		return f.direct(opts)
+	}
+	if f.Context != "" {
+		return f.viaContext(f.Context, opts)
+	}
+	file := natsserver.ContextFile(f.Data, role)
+	if _, err := os.Stat(file); err == nil {
+		abs, err := filepath.Abs(file)
+		if err != nil {
+			return nil, err
+		}
+		return f.viaContext(abs, opts)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(f.Data, "nats")); err == nil {
+		return nil, fmt.Errorf("%s holds no credential for %q: see `ls %s`, or add an agent with `lazaret agent add`", f.Data, role, filepath.Dir(file))
+	}
+	if nc, _, err := natscontext.Connect("", f.more(opts)...); err == nil {
+		return nc, nil
+	}
+	return nil, fmt.Errorf("%w, and %s is no data folder: start `lazaret up`, or give --server, --context or --data", ErrNoServer, f.Data)
+}
+
+func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) {
+	nc, s, err := natscontext.Connect(name, f.more(opts)...)
+	if err != nil {
+		at := name
+		if s.URL != "" {
+			at += " (" + s.URL + ")"
+		}
+		return nil, hint(fmt.Errorf("connecting with context %s: %w", at, err))
+	}
+	return nc, nil
+}
+
+func (f *Flags) direct(opts []nats.Option) (*nats.Conn, error) {
+	url := f.Server
+	if url == "" {
+		url = nats.DefaultURL
+	}
+	nc, err := nats.Connect(url, f.more(opts)...)
+	if err != nil {
+		return nil, hint(fmt.Errorf("connecting to %s: %w", url, err))
+	}
+	return nc, nil
+}
+
+func hint(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("%w: is the server running?", err)
+	case errors.Is(err, nats.ErrAuthorization):
+		return fmt.Errorf("%w: is the credential one of this server's?", err)
+	}
+	return err
+}
+
+// more adds what flags give to what a context gives; flags win.
+func (f *Flags) more(opts []nats.Option) []nats.Option {
+	if f.Creds != "" {
+		opts = append(opts, nats.UserCredentials(f.Creds))
+		if f.InboxPrefix == "" {
+			if p := inboxOf(f.Creds); p != "" {
+				opts = append(opts, nats.CustomInboxPrefix(p))
+			}
+		}
+	}
+	if f.User != "" {
+		opts = append(opts, nats.UserInfo(f.User, f.Password))
+	}
+	if f.Token != "" {
+		opts = append(opts, nats.Token(f.Token))
+	}
+	if f.NKey != "" {
+		if o, err := nats.NkeyOptionFromSeed(f.NKey); err == nil {
+			opts = append(opts, o)
+		} else {
+			opts = append(opts, func(*nats.Options) error { return fmt.Errorf("--nkey %s: %w", f.NKey, err) })
+		}
+	}
+	if f.TLSCert != "" || f.TLSKey != "" {
+		opts = append(opts, nats.ClientCert(f.TLSCert, f.TLSKey))
+	}
+	if f.TLSCA != "" {
+		opts = append(opts, nats.RootCAs(f.TLSCA))
+	}
+	if f.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(f.InboxPrefix))
+	}
+	return opts
+}
+
+// inboxOf is the inbox prefix of one of our credential files, read off its
+// permissions.
+func inboxOf(file string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return natsserver.InboxOfCreds(b)
+}
+
+// Daemon are the options of a connection that has to last.
+func Daemon(log *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("disconnected from NATS", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("reconnected to NATS", "url", nc.ConnectedUrlRedacted()) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("nats", "err", strings.TrimPrefix(err.Error(), "nats: "))
+		}),
+	}
+}

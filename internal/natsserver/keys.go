@@ -1,0 +1,118 @@
+package natsserver
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nkeys"
+)
+
+// keyring holds the secrets of an installation. They are made once, on the
+// first start, and live under DATA/keys with mode 0600.
+type keyring struct {
+	operator, account, system nkeys.KeyPair
+	storage                   string // encrypts the streams at rest
+}
+
+// KeysDir is the folder of an installation's secrets.
+func KeysDir(data string) string { return filepath.Join(data, "keys") }
+
+func openKeyring(data string) (*keyring, error) {
+	dir := KeysDir(data)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	k := new(keyring)
+	for _, f := range []struct {
+		name string
+		dst  *nkeys.KeyPair
+		make func() (nkeys.KeyPair, error)
+	}{
+		{"operator.nk", &k.operator, nkeys.CreateOperator},
+		{"account.nk", &k.account, nkeys.CreateAccount},
+		{"system.nk", &k.system, nkeys.CreateAccount},
+	} {
+		seed, err := secret(filepath.Join(dir, f.name), func() (string, error) {
+			kp, err := f.make()
+			if err != nil {
+				return "", err
+			}
+			s, err := kp.Seed()
+			return string(s), err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if *f.dst, err = nkeys.FromSeed([]byte(seed)); err != nil {
+			return nil, fmt.Errorf("key file %s: %w", filepath.Join(dir, f.name), err)
+		}
+	}
+	var err error
+	k.storage, err = Secret(data, "jetstream.key")
+	return k, err
+}
+
+// Secret returns the random 256-bit secret of that name, in base64, making it
+// if it does not exist.
+func Secret(data, name string) (string, error) {
+	if err := os.MkdirAll(KeysDir(data), 0o700); err != nil {
+		return "", err
+	}
+	return secret(filepath.Join(KeysDir(data), name), func() (string, error) {
+		b := make([]byte, 32)
+		rand.Read(b)
+		return base64.StdEncoding.EncodeToString(b), nil
+	})
+}
+
+func secret(path string, make func() (string, error)) (string, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		return strings.TrimSpace(string(b)), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading a key: %w", err)
+	}
+	s, err := make()
+	if err != nil {
+		return "", err
+	}
+	return s, writeFile(path, []byte(s+"\n"), 0o600)
+}
+
+// writeFile writes a file whole or not at all, and durably: losing a key
+// loses everything that it encrypts.
+func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if err := f.Chmod(mode); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if _, err := f.Write(data); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

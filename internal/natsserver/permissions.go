@@ -1,0 +1,187 @@
+package natsserver
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/jwt/v2"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Role is what a credential is for.
+type Role string
+
+// The roles that are not agents. A sentinel group's role is SentinelRole(group).
+const (
+	RoleSetup    Role = "setup"    // creates the streams; used by `lazaret up` alone
+	RoleIngest   Role = "ingest"   // the four stages
+	RoleArbiter  Role = "arbiter"  //
+	RoleAuditor  Role = "auditor"  //
+	RoleFront    Role = "front"    // publishes proposals on behalf of callers
+	RoleService  Role = "service"  // answers requests, publishes to inboxes only
+	RoleOperator Role = "operator" // people
+	RoleApprover Role = "approver"
+	RoleReplay   Role = "replay" // replays recorded sessions in synthetic projects
+)
+
+// SentinelRole is the role of a sentinel group.
+func SentinelRole(group string) Role { return Role(streams.SentinelStage(group)) }
+
+// InboxPrefix is where answers to a role arrive. Every credential has an inbox
+// of its own, so that nobody reads another's answers; clients have to be told
+// (`--inbox-prefix`, or the context's inbox_prefix).
+func (r Role) InboxPrefix() string { return "_INBOX_LZ." + string(r) }
+
+// AgentInbox is the inbox prefix of an agent's credential.
+func AgentInbox(project, agent string) string { return "_INBOX." + project + "." + agent }
+
+// perms collects a credential's permissions.
+type perms struct{ pub, sub []string }
+
+func (p perms) jwt() jwt.Permissions {
+	return jwt.Permissions{
+		Pub: jwt.Permission{Allow: p.pub},
+		Sub: jwt.Permission{Allow: p.sub},
+	}
+}
+
+// read lets a credential read a stream over ordered consumers.
+func (p *perms) read(stream string) {
+	p.pub = append(p.pub,
+		"$JS.API.STREAM.INFO."+stream,
+		"$JS.API.STREAM.MSG.GET."+stream,
+		"$JS.API.DIRECT.GET."+stream,
+		"$JS.API.DIRECT.GET."+stream+".>",
+		"$JS.API.CONSUMER.CREATE."+stream,
+		"$JS.API.CONSUMER.CREATE."+stream+".>",
+		"$JS.API.CONSUMER.INFO."+stream+".>",
+		"$JS.API.CONSUMER.DELETE."+stream+".>",
+		"$JS.API.CONSUMER.MSG.NEXT."+stream+".>",
+	)
+}
+
+// permissions of a role that is no agent.
+func (r Role) permissions() (perms, error) {
+	p := perms{sub: []string{r.InboxPrefix() + ".>"}}
+	switch r {
+	case RoleSetup:
+		p.pub = []string{"$JS.API.INFO"}
+		for _, s := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
+			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.CREATE."+s)
+		}
+	case RoleIngest:
+		p.read(streams.IntakeStream)
+		p.read(streams.LedgerStream)
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident",
+			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
+	case RoleArbiter:
+		p.read(streams.LedgerStream)
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>")
+	case RoleAuditor:
+		p.read(streams.LedgerStream)
+		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")
+	case RoleFront:
+		p.read(streams.LedgerStream)
+		p.pub = append(p.pub, "lz.in.>")
+	case RoleService:
+		// The one credential that answers strangers: it can publish to
+		// inboxes and nowhere else, whatever reply subject a request names.
+		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
+		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
+	case RoleOperator:
+		p.read(streams.LedgerStream)
+		p.read(streams.LiveStream)
+		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.INFO",
+			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
+		p.sub = append(p.sub, "lz.live.>")
+	case RoleReplay:
+		a := streams.ReplayAgent
+		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.remember.*." + a + ".*"}
+	case RoleApprover:
+		p.read(streams.LiveStream)
+		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")
+		p.sub = append(p.sub, "lz.live.*.hold.>")
+	default:
+		group, ok := streams.SentinelGroup(string(r))
+		if !ok || !streams.ValidID(group) {
+			return p, fmt.Errorf("unknown role %q", r)
+		}
+		p.read(streams.LedgerStream)
+		p.pub = append(p.pub, streams.LedgerStageFilter(string(r)), "lz.live.*.alert.>")
+	}
+	return p, nil
+}
+
+// Agent is what an agent's credential speaks for.
+type Agent struct {
+	Project string
+	Name    string
+	// Origins are those whose content the host may publish. A front end holds
+	// user, a tool runner the external ones; a host that holds both is trusted
+	// to keep them apart.
+	Origins []beliefs.Origin
+	// Kinds that the credential may publish besides; empty means all.
+	Kinds []streams.Kind
+}
+
+func (a Agent) permissions() (perms, error) {
+	inbox := AgentInbox(a.Project, a.Name)
+	p := perms{sub: []string{inbox + ".>"}}
+	if len(a.Origins) == 0 {
+		return p, fmt.Errorf("agent %s needs at least one origin of %v", a.Name, beliefs.Origins())
+	}
+	kinds := a.Kinds
+	if len(kinds) == 0 {
+		kinds = streams.Kinds
+	}
+	add := func(s string, err error) error {
+		if err == nil {
+			p.pub = append(p.pub, s)
+		}
+		return err
+	}
+	for _, k := range kinds {
+		if k.HasOrigin() {
+			for _, o := range a.Origins {
+				if err := add(streams.IntakeSubject(a.Project, a.Name, k, o)); err != nil {
+					return p, err
+				}
+			}
+			continue
+		}
+		if err := add(streams.IntakeSubject(a.Project, a.Name, k, "")); err != nil {
+			return p, err
+		}
+	}
+	if slices.Contains(kinds, streams.KindMem) {
+		for _, o := range a.Origins {
+			if err := add(streams.ServiceSubject(streams.SvcRemember, a.Project, a.Name, o)); err != nil {
+				return p, err
+			}
+		}
+	}
+	for svc, k := range map[streams.Service]streams.Kind{streams.SvcDecide: streams.KindAct, streams.SvcRecall: streams.KindRecall} {
+		if slices.Contains(kinds, k) {
+			if err := add(streams.ServiceSubject(svc, a.Project, a.Name, "")); err != nil {
+				return p, err
+			}
+		}
+	}
+	slices.Sort(p.pub)
+	// An agent may wait for its own holds. Alerts are not for it: they would
+	// tell an attacker which wording got through.
+	hold, err := streams.LiveSubject(a.Project, "hold", a.Name)
+	if err != nil {
+		return p, err
+	}
+	p.sub = append(p.sub, hold+".>")
+	for _, s := range append(slices.Clone(p.pub), p.sub...) {
+		if strings.ContainsAny(strings.TrimSuffix(s, ".>"), "*>") {
+			return p, fmt.Errorf("permission %q of agent %s holds a wildcard", s, a.Name)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,244 @@
+// Package natsserver runs the embedded nats-server of `lazaret up`: JetStream
+// encrypted at rest and synced to disk before it acknowledges, accounts in
+// operator mode, and one credential for each role and agent.
+//
+// A credential is a signed JWT that lists, subject by subject, what its holder
+// may publish and hear. It is what says which project, agent and origin a
+// message speaks for; nothing in a payload can. Credentials are ordinary NATS
+// .creds files, so the same ones serve a cluster in operator mode.
+//
+// It does not protect against somebody who can read the data folder: the keys
+// that sign credentials and encrypt the streams lie there.
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Config is how the server runs.
+type Config struct {
+	Data   string // data folder
+	Listen string // host:port; port 0 picks one; empty: in-process connections only
+	// NoSync leaves syncing to the operating system: acknowledged messages of
+	// the last two minutes can be lost with the machine, though not with the
+	// process.
+	NoSync bool
+	Log    *slog.Logger
+}
+
+// MaxPayload is the largest message, in bytes.
+const MaxPayload = 8 << 20
+
+// Server is a running nats-server.
+type Server struct {
+	ns     *server.Server
+	cfg    Config
+	minter *Minter
+	lock   *os.File
+}
+
+// ErrInUse says that another process works in the data folder.
+var ErrInUse = errors.New("the data folder is in use by another process")
+
+// Start starts a server and returns when it accepts connections.
+func Start(cfg Config) (_ *Server, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("making the data folder: %w", err)
+	}
+	lock, err := lockFolder(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
+	keys, err := openKeyring(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := options(cfg, keys)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Listen != "" && opts.Port > 0 {
+		// The server would report a taken port from a goroutine, too late.
+		l, err := net.Listen("tcp", cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen on %s: %w: choose another with --listen", cfg.Listen, err)
+		}
+		l.Close()
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("starting nats-server: %w", err)
+	}
+	ns.SetLoggerV2(slogger{cfg.Log}, false, false, false)
+	ns.Start()
+	if !ns.ReadyForConnections(30 * time.Second) {
+		ns.Shutdown()
+		return nil, errors.New("nats-server did not get ready within 30 s")
+	}
+	if !ns.JetStreamEnabled() {
+		ns.Shutdown()
+		return nil, fmt.Errorf("JetStream did not start in %s: was it written with another key?", opts.StoreDir)
+	}
+	return &Server{ns: ns, cfg: cfg, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}, nil
+}
+
+func options(cfg Config, keys *keyring) (*server.Options, error) {
+	opPub, err := keys.operator.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	accPub, err := keys.account.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	sysPub, err := keys.system.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	op := jwt.NewOperatorClaims(opPub)
+	op.Name, op.SystemAccount = "lazaret", sysPub
+	opJWT, err := op.Encode(keys.operator)
+	if err != nil {
+		return nil, err
+	}
+	if op, err = jwt.DecodeOperatorClaims(opJWT); err != nil {
+		return nil, err
+	}
+	acc := jwt.NewAccountClaims(accPub)
+	acc.Name = "LAZARET"
+	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	accJWT, err := acc.Encode(keys.operator)
+	if err != nil {
+		return nil, err
+	}
+	sys := jwt.NewAccountClaims(sysPub)
+	sys.Name = "SYS"
+	sysJWT, err := sys.Encode(keys.operator)
+	if err != nil {
+		return nil, err
+	}
+	resolver := &server.MemAccResolver{}
+	if err := errors.Join(resolver.Store(accPub, accJWT), resolver.Store(sysPub, sysJWT)); err != nil {
+		return nil, err
+	}
+	o := &server.Options{
+		ServerName:       "lazaret",
+		TrustedOperators: []*jwt.OperatorClaims{op},
+		AccountResolver:  resolver,
+		SystemAccount:    sysPub,
+		JetStream:        true,
+		StoreDir:         filepath.Join(cfg.Data, "jetstream"),
+		JetStreamKey:     keys.storage,
+		JetStreamCipher:  server.ChaCha,
+		SyncAlways:       !cfg.NoSync,
+		MaxPayload:       MaxPayload,
+		MaxPending:       256 << 20,
+		NoSigs:           true,
+		DontListen:       cfg.Listen == "",
+	}
+	if cfg.Listen != "" {
+		host, port, err := net.SplitHostPort(cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("address %q: %w: use host:port", cfg.Listen, err)
+		}
+		if o.Port, err = strconv.Atoi(port); err != nil || o.Port < 0 || o.Port > 65535 {
+			return nil, fmt.Errorf("address %q: the port is not a number from 0 to 65535", cfg.Listen)
+		}
+		if o.Host = host; host == "" {
+			o.Host = "127.0.0.1"
+		}
+		if o.Port == 0 {
+			o.Port = server.RANDOM_PORT
+		}
+	}
+	return o, nil
+}
+
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%w: %s; stop that one, or choose another folder with --data", ErrInUse, dir)
+	}
+	return f, nil
+}
+
+// URL is where clients connect; empty without a listener.
+func (s *Server) URL() string {
+	if s.cfg.Listen == "" {
+		return ""
+	}
+	return s.ns.ClientURL()
+}
+
+// Minter makes credentials for this server.
+func (s *Server) Minter() *Minter { return s.minter }
+
+// Connect opens an in-process connection with a role's credential.
+func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
+	creds, err := s.minter.Role(r)
+	if err != nil {
+		return nil, err
+	}
+	opts = append([]nats.Option{
+		nats.InProcessServer(s.ns), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			s.cfg.Log.Warn("nats", "role", string(r), "err", err)
+		}),
+	}, opts...)
+	nc, err := nats.Connect("", opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting in process as %s: %w", r, err)
+	}
+	return nc, nil
+}
+
+// Shutdown stops the server and releases the data folder.
+func (s *Server) Shutdown() {
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
+	s.lock.Close()
+}
+
+// slogger passes the server's warnings on; its notices are noise in a program
+// that is not a NATS server to its users.
+type slogger struct{ log *slog.Logger }
+
+func (l slogger) Noticef(format string, v ...any) {
+	l.log.Debug("nats-server", "msg", fmt.Sprintf(format, v...))
+}
+func (l slogger) Warnf(format string, v ...any) {
+	l.log.Debug("nats-server", "warn", fmt.Sprintf(format, v...))
+}
+func (l slogger) Errorf(format string, v ...any) {
+	l.log.Error("nats-server", "err", fmt.Sprintf(format, v...))
+}
+func (l slogger) Fatalf(format string, v ...any) {
+	l.log.Error("nats-server", "fatal", fmt.Sprintf(format, v...))
+}
+func (l slogger) Debugf(string, ...any) {}
+func (l slogger) Tracef(string, ...any) {}

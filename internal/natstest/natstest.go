@@ -1,0 +1,120 @@
+// Package natstest starts a real nats-server inside a test, with Lazaret's
+// streams and without accounts. Tests of permissions use internal/natsserver.
+package natstest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Server is a nats-server that ends with its test.
+type Server struct {
+	*server.Server
+	t testing.TB
+}
+
+// Start starts a server with the three streams.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
+		MaxPayload: 8 << 20, NoSigs: true, NoLog: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server did not start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	srv := &Server{s, t}
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := streams.Ensure(ctx, js, streams.Storage{}); err != nil {
+		t.Fatal(err)
+	}
+	return srv
+}
+
+// Connect opens a connection over TCP that ends with the test.
+func (s *Server) Connect() *nats.Conn {
+	s.t.Helper()
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	return nc
+}
+
+// Ledger reads the whole ledger.
+func (s *Server) Ledger() []streams.Entry {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	js, err := jetstream.New(s.Connect())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	last := st.CachedInfo().State.LastSeq
+	if last == 0 {
+		return nil
+	}
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	it, err := c.Messages()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer it.Stop()
+	var out []streams.Entry
+	for {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		md, err := m.Metadata()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, e)
+		if e.Seq == last {
+			return out
+		}
+	}
+}
+
+// Eventually waits until ok holds, and fails the test if it does not within
+// the time.
+func Eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, within)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

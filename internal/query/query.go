@@ -1,0 +1,108 @@
+// Package query lets operators ask a daemon about its state. A question goes
+// to lz.svc.query.<what>.<partition>, so that it reaches a process that works
+// on the partition, and is answered from the stage's own fold between two
+// batches.
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"lazaret/streams"
+)
+
+// Timeout is how long a daemon works on one question.
+const Timeout = 10 * time.Second
+
+// Handler answers a question about one partition.
+type Handler func(ctx context.Context, partition int, req []byte) (any, error)
+
+// Serve answers questions over a connection that may publish to inboxes only.
+// name is the service's name in `nats service ls`. handlers are by what is
+// asked about.
+func Serve(svc *nats.Conn, name, description string, partitions []int, handlers map[string]Handler, log *slog.Logger) (stop func(), err error) {
+	s, err := micro.AddService(svc, micro.Config{Name: name, Version: "0.1.0", Description: description})
+	if err != nil {
+		return nil, fmt.Errorf("starting service %s: %w", name, err)
+	}
+	for what, h := range handlers {
+		for _, p := range partitions {
+			err := s.AddEndpoint(fmt.Sprintf("%s-%d", what, p), micro.HandlerFunc(func(r micro.Request) { go answer(r, h, log) }),
+				micro.WithEndpointSubject(streams.QuerySubject(what, p)))
+			if err != nil {
+				return nil, errors.Join(fmt.Errorf("serving %s: %w", what, err), s.Stop())
+			}
+		}
+	}
+	if err := svc.Flush(); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return func() { s.Stop() }, nil
+}
+
+type envelope struct {
+	Error  string `json:"error,omitzero"`
+	Answer any    `json:"answer,omitzero"`
+}
+
+func answer(r micro.Request, h Handler, log *slog.Logger) {
+	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+		log.Warn("question with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	p, err := strconv.Atoi(r.Subject()[strings.LastIndexByte(r.Subject(), '.')+1:])
+	var v any
+	if err == nil {
+		v, err = h(ctx, p, r.Data())
+	}
+	env := envelope{Answer: v}
+	if err != nil {
+		env = envelope{Error: err.Error()}
+	}
+	body, err := streams.Marshal(env)
+	if err == nil {
+		err = r.Respond(body)
+	}
+	if err != nil {
+		log.Warn("answer not sent", "subject", r.Subject(), "err", err)
+	}
+}
+
+// Ask asks about one partition and decodes the answer into resp.
+func Ask(ctx context.Context, nc *nats.Conn, what string, partition int, req, resp any) error {
+	body, err := streams.Marshal(req)
+	if err != nil {
+		return err
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, Timeout)
+		defer cancel()
+	}
+	subject := streams.QuerySubject(what, partition)
+	m, err := nc.RequestWithContext(ctx, subject, body)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("nobody answers on %s: is the pipeline running?", subject)
+	case err != nil:
+		return fmt.Errorf("asking %s: %w", subject, err)
+	}
+	env := envelope{Answer: resp}
+	if err := streams.Unmarshal(m.Data, &env); err != nil {
+		return fmt.Errorf("answer on %s: %w", subject, err)
+	}
+	if env.Error != "" {
+		return errors.New(env.Error)
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Options is how scripts are played.
+type Options struct {
+	// Parallel is how many sessions are played at once; zero means 8.
+	Parallel int
+	// Progress, if set, is called from several goroutines after each step.
+	Progress func(done, total int64)
+}
+
+// Play publishes scripts over a connection with the replay credential. Steps
+// of one session follow each other, and each is acknowledged, or answered,
+// before the next: an agent cannot act on what it has not read.
+func Play(ctx context.Context, nc *nats.Conn, scripts []Script, o Options) error {
+	if o.Parallel <= 0 {
+		o.Parallel = 8
+	}
+	total := int64(0)
+	for _, s := range scripts {
+		total += int64(len(s.Steps))
+	}
+	var done atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.Parallel)
+	for _, s := range scripts {
+		g.Go(func() error {
+			c, err := client.New(nc, s.Project, streams.ReplayAgent)
+			if err != nil {
+				return fmt.Errorf("session %s: %w", s.Name, err)
+			}
+			for i, st := range s.Steps {
+				if err := play(ctx, c, st); err != nil {
+					return fmt.Errorf("session %s, step %d: %w", s.Name, i, err)
+				}
+				if n := done.Add(1); o.Progress != nil {
+					o.Progress(n, total)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func play(ctx context.Context, c *client.Client, st Step) (err error) {
+	switch e := st.Event.(type) {
+	case *streams.Action:
+		_, err = c.Decide(ctx, e)
+	case *streams.Memory:
+		_, err = c.Remember(ctx, st.Origin, e)
+	default:
+		_, err = c.Publish(ctx, st.Kind, st.Origin, st.Event)
+	}
+	// A refused event is part of what is played: the recording holds what an
+	// agent met, and an agent goes on.
+	var le *client.Error
+	if errors.As(err, &le) && le.Code < streams.CodeTimeout {
+		return nil
+	}
+	return err
+}
+
+// Totals is what the ledger says of what was played.
+type Totals struct {
+	Events     int            `json:"events"`
+	Rejected   int            `json:"rejected"`
+	Claims     int            `json:"claims"`
+	Supported  int            `json:"supported"`
+	Unverified int            `json:"unverified"`
+	Alerts     map[string]int `json:"alerts"`   // by rule
+	Verdicts   map[string]int `json:"verdicts"` // by kind and verdict
+	Entries    int            `json:"ledger_entries"`
+	Audited    int64          `json:"audited_entries"`
+	// Wrong counts what must never be: content claims of external origin that
+	// are supported, and envelope claims that are not.
+	Wrong int `json:"wrong"`
+}
+
+// Count reads the ledger entries with from < sequence <= to and counts those
+// of the projects.
+func Count(ctx context.Context, nc *nats.Conn, from, to uint64, projects map[string]bool) (*Totals, error) {
+	t := &Totals{Alerts: map[string]int{}, Verdicts: map[string]int{}}
+	if from >= to {
+		return t, nil
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, err
+	}
+	cons, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1})
+	if err != nil {
+		return nil, err
+	}
+	it, err := cons.Messages(jetstream.PullMaxMessages(2000))
+	if err != nil {
+		return nil, err
+	}
+	defer it.Stop()
+	seenBelief := map[string]bool{}
+	for {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return nil, err
+		}
+		md, err := m.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		if err != nil {
+			return nil, err
+		}
+		if projects[e.Project] {
+			if err := t.add(&e, seenBelief); err != nil {
+				return nil, err
+			}
+		}
+		if e.Seq >= to {
+			return t, nil
+		}
+	}
+}
+
+func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {
+	t.Entries++
+	if e.Stage == streams.StageIngest {
+		t.Events++
+	}
+	switch e.Type {
+	case streams.TypeRejected:
+		t.Rejected++
+	case streams.TypeObservation:
+		var o streams.ObservationEntry
+		if err := streams.Unmarshal(e.Body, &o); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		for _, c := range o.Claims {
+			t.Claims++
+			supported := c.Belief.Axes.Truth == beliefs.Supported
+			if c.Kind == beliefs.Envelope && !supported || c.Kind == beliefs.Content && o.Origin.External() && supported {
+				t.Wrong++
+			}
+			t.belief(e.Project, c.Belief, seen)
+		}
+	case streams.TypeAlerts, streams.TypeAssessment:
+		var a struct {
+			Alerts []streams.Alert `json:"alerts"`
+		}
+		if err := streams.Unmarshal(e.Body, &a); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		for _, al := range a.Alerts {
+			t.Alerts[al.Rule]++
+		}
+	case streams.TypeVerdict:
+		var v streams.VerdictEntry
+		if err := streams.Unmarshal(e.Body, &v); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		if v.Again {
+			return nil
+		}
+		t.Verdicts[string(v.Type)+" "+v.Verdict.String()]++
+		if v.Belief != nil {
+			t.Claims++
+			t.belief(e.Project, *v.Belief, seen)
+		}
+	}
+	return nil
+}
+
+func (t *Totals) belief(project string, b streams.BeliefRef, seen map[string]bool) {
+	if key := project + "/" + b.ID; seen[key] {
+		return
+	} else {
+		seen[key] = true
+	}
+	if b.Axes.Truth == beliefs.Supported {
+		t.Supported++
+	} else {
+		t.Unverified++
+	}
+}
+
+// Sorted are a map's keys in order.
+func Sorted(m map[string]int) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

@@ -1,0 +1,288 @@
+// Package replay plays recorded agent sessions through a pipeline, over NATS
+// and with an agent's credential, the way the agent's host would have.
+//
+// Each session gets a synthetic project of its own (see
+// streams.SyntheticPrefix), so that nothing in it counts anywhere else and its
+// events carry virtual time: windows and cooldowns mean what they meant when
+// the session was recorded, however fast it is played.
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Epoch is when every replayed session begins, in virtual time.
+var Epoch = time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+
+// The files carry no times of their own; these are typical of agents and keep
+// a minute's worth of steps in a minute.
+const (
+	stepTime  = 5 * time.Second // between two steps
+	breakTime = 8 * time.Hour   // between two sessions of one project
+)
+
+// Step is one event of a script.
+type Step struct {
+	Kind   streams.Kind
+	Origin beliefs.Origin
+	Event  streams.Event
+}
+
+// Script is one recorded session, ready to be published.
+type Script struct {
+	Name    string // the file's own name for it
+	Project string
+	Steps   []Step
+}
+
+// MaxLine is the longest line that a replay file may have, in bytes.
+const MaxLine = 16 << 20
+
+// Files reads scripts from files, or from the *.jsonl files of folders.
+func Files(paths []string) ([]Script, error) {
+	var out []Script
+	for _, path := range paths {
+		names := []string{path}
+		if fi, err := os.Stat(path); err != nil {
+			return nil, err
+		} else if fi.IsDir() {
+			if names, err = filepath.Glob(filepath.Join(path, "*.jsonl")); err != nil {
+				return nil, err
+			}
+			if len(names) == 0 {
+				return nil, fmt.Errorf("%s: no *.jsonl file in this folder", path)
+			}
+		}
+		for _, name := range names {
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			s, err := Read(f, filepath.Base(name))
+			f.Close()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, s...)
+		}
+	}
+	return out, nil
+}
+
+// Read reads scripts, one a line: sessions with steps, or single pieces of
+// content. Errors name file and line.
+func Read(r io.Reader, name string) ([]Script, error) {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 64<<10), MaxLine)
+	var out []Script
+	for n := 1; sc.Scan(); n++ {
+		line := bytes.TrimSpace(sc.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		s, err := readLine(line, name)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		out = append(out, s)
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}
+
+// record is a line of either form.
+type record struct {
+	SessionID string `json:"session_id"`
+	Steps     []step `json:"steps"`
+
+	ID          string `json:"id"`
+	Content     string `json:"content"`
+	SourceClass string `json:"source_class"`
+	Tool        string `json:"tool"`
+	UserTask    string `json:"user_task"`
+	Followup    *call  `json:"followup_action"`
+	Meta        struct {
+		Channel string `json:"channel"`
+	} `json:"meta"`
+}
+
+type step struct {
+	Kind        string         `json:"kind"`
+	Content     string         `json:"content"`
+	Tool        string         `json:"tool"`
+	Args        jsontext.Value `json:"args"`
+	CallID      string         `json:"call_id"`
+	Op          string         `json:"op"`
+	Key         string         `json:"key"`
+	SourceClass string         `json:"source_class"`
+}
+
+type call struct {
+	Tool string         `json:"tool"`
+	Args jsontext.Value `json:"args"`
+}
+
+func readLine(line []byte, file string) (Script, error) {
+	var r record
+	if err := streams.Unmarshal(line, &r); err != nil {
+		return Script{}, fmt.Errorf("not a session or content line: %w", err)
+	}
+	switch {
+	case r.SessionID != "":
+		b := newBuilder(file, r.SessionID)
+		for i, s := range r.Steps {
+			if err := b.step(s); err != nil {
+				return Script{}, fmt.Errorf("session %q, step %d: %w", r.SessionID, i, err)
+			}
+		}
+		return b.Script, nil
+	case r.ID != "" && r.Content != "":
+		b := newBuilder(file, r.ID)
+		b.line(r)
+		return b.Script, nil
+	}
+	return Script{}, fmt.Errorf("neither a session (session_id, steps) nor a content line (id, content)")
+}
+
+type builder struct {
+	Script
+	now     time.Time
+	session int
+	last    string // id of the last action
+}
+
+func newBuilder(file, id string) *builder {
+	return &builder{Script: Script{Name: id, Project: projectName(file, id)}, now: Epoch, session: 1}
+}
+
+// projectName is an identifier made of the file's own name for a session, with
+// a digest that keeps two alike apart.
+func projectName(file, id string) string {
+	sum := sha256.Sum256([]byte(file + "\x00" + id))
+	clean := strings.Map(func(r rune) rune {
+		if r < 0x80 && streams.ValidID(string(r)) {
+			return r
+		}
+		return '-'
+	}, id)
+	tail := "-" + hex.EncodeToString(sum[:5])
+	if n := streams.MaxIDLen - len(streams.SyntheticPrefix) - len(tail); len(clean) > n {
+		clean = clean[:n]
+	}
+	return streams.SyntheticPrefix + clean + tail
+}
+
+func (b *builder) head() streams.Head {
+	h := streams.Head{ID: fmt.Sprintf("e%d", len(b.Steps)+1), Session: fmt.Sprintf("s%d", b.session), Time: b.now}
+	b.now = b.now.Add(stepTime)
+	return h
+}
+
+func (b *builder) add(kind streams.Kind, origin beliefs.Origin, e streams.Event) {
+	b.Steps = append(b.Steps, Step{kind, origin, e})
+}
+
+func (b *builder) observe(origin beliefs.Origin, tool, call, content string) {
+	b.add(streams.KindObs, origin, &streams.Observation{Head: b.head(), Tool: name(tool), Call: name(call), Content: content})
+}
+
+func (b *builder) act(tool string, args jsontext.Value) {
+	if args.Kind() != '{' {
+		args = nil
+	}
+	h := b.head()
+	b.last = h.ID
+	b.add(streams.KindAct, "", &streams.Action{Head: h, Tool: name(tool), Args: args})
+}
+
+func (b *builder) step(s step) error {
+	switch s.Kind {
+	case "user":
+		b.observe("user", "", "", s.Content)
+	case "system", "harness":
+		b.observe("system", "", "", s.Content)
+	case "agent":
+		b.add(streams.KindOut, "", &streams.Outcome{Head: b.head(), Status: "answer", Content: s.Content})
+	case "tool_result":
+		b.observe("tool", s.Tool, s.CallID, s.Content)
+	case "action":
+		if s.Tool == "" {
+			return fmt.Errorf("an action without a tool")
+		}
+		b.act(s.Tool, s.Args)
+	case "memory":
+		if s.Op == "read" {
+			// What a foreign memory store returned. Nobody knows who wrote
+			// it, so it is a document.
+			b.observe("document", "memory.read", "", s.Content)
+			return nil
+		}
+		if s.Content == "" {
+			return nil
+		}
+		b.add(streams.KindMem, origin(s.SourceClass), &streams.Memory{Head: b.head(), Key: name(s.Key), Content: s.Content})
+	case "session_break":
+		b.add(streams.KindSession, "", &streams.Session{Head: b.head(), Phase: "end"})
+		b.session++
+		b.now = b.now.Add(breakTime)
+		b.add(streams.KindSession, "", &streams.Session{Head: b.head(), Phase: "start"})
+	default:
+		return fmt.Errorf("unknown kind %q", s.Kind)
+	}
+	return nil
+}
+
+// line turns a single piece of content into the shortest session around it.
+func (b *builder) line(r record) {
+	if r.UserTask != "" {
+		b.observe("user", "", "", r.UserTask)
+	}
+	if r.Tool == "memory.write" || r.Meta.Channel == "memory" {
+		b.add(streams.KindMem, origin(r.SourceClass), &streams.Memory{Head: b.head(), Content: r.Content})
+	} else {
+		o := origin(r.SourceClass)
+		b.observe(o, r.Tool, "", r.Content)
+	}
+	if r.Followup != nil && r.Followup.Tool != "" {
+		b.act(r.Followup.Tool, r.Followup.Args)
+	}
+}
+
+// origin maps the files' source classes to origins.
+func origin(class string) beliefs.Origin {
+	switch class {
+	case "user":
+		return "user"
+	case "system":
+		return "system"
+	case "agent":
+		return "agent"
+	case "external_tool":
+		return "tool"
+	}
+	return "document"
+}
+
+// name keeps a name within the wire's limit.
+func name(s string) string {
+	if len(s) > streams.MaxNameLen {
+		return strings.ToValidUTF8(s[:streams.MaxNameLen], "")
+	}
+	return s
+}

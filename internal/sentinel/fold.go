@@ -1,0 +1,117 @@
+// Package sentinel is the fold of one sentinel group: it judges every ledger
+// entry by the rules that are in force for its group, publishes what it finds
+// as alerts, and answers each proposal exactly once, in order.
+//
+// That order is the barrier: an answer to a proposal proves that the group has
+// judged every observation before it. A group that has no rules in force
+// answers all the same, without a rule set's digest, and the arbiter counts
+// that as silence.
+package sentinel
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/activation"
+	"lazaret/internal/stage"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+// Fold is the fold of one group. Create it with New.
+//
+// All fields are owned by the stage's loop.
+type Fold struct {
+	group  string
+	log    *slog.Logger
+	pinned note.Verifiers
+	sets   *activation.Cache[*rules.Set]
+}
+
+// New returns the fold of a group that obeys rule sets signed by pinned keys.
+func New(group string, pinned note.Verifiers, log *slog.Logger) *Fold {
+	return &Fold{group: group, log: log.With("group", group), pinned: pinned, sets: activation.NewCache(compile)}
+}
+
+func compile(bundle []byte) (*rules.Set, error) {
+	src, err := rules.Open(bundle)
+	if err != nil {
+		return nil, err
+	}
+	return rules.Compile(src)
+}
+
+// Reset implements stage.LedgerFold. Everything that matters is in the state.
+func (f *Fold) Reset() {}
+
+// Timer implements stage.LedgerFold. Sentinels have none: what time changes,
+// the events that come later show.
+func (f *Fold) Timer(*stage.State) (time.Time, *stage.Output, bool, error) {
+	return time.Time{}, nil, false, nil
+}
+
+// Step implements stage.LedgerFold.
+func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
+	if e.Stage != streams.StageIngest {
+		return nil, nil
+	}
+	switch e.Type {
+	case streams.TypeChunk, streams.TypeActivation:
+		return nil, activation.Apply(st, e, f.pinned, f.log)
+	}
+	set, digest, err := f.sets.Active(st, streams.DoActivateRules)
+	if err != nil {
+		return nil, err
+	}
+	var ev *rules.Evaluator
+	if set != nil {
+		ev = set.Group(f.group)
+	}
+	if ev == nil {
+		// No rules, or none for this group.
+		if e.Type.Proposal() {
+			return f.assess(e, "", rules.Result{})
+		}
+		return nil, nil
+	}
+	res, err := ev.Eval(st, e)
+	if err != nil {
+		return nil, err
+	}
+	if e.Type.Proposal() {
+		return f.assess(e, digest, res)
+	}
+	if len(res.Alerts) == 0 {
+		return nil, nil
+	}
+	return output(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: f.group, Digest: digest, Alerts: res.Alerts}, res.Alerts)
+}
+
+func (f *Fold) assess(e *streams.Entry, digest string, res rules.Result) (*stage.Output, error) {
+	return output(streams.TypeAssessment, e.Project,
+		&streams.AssessmentEntry{Group: f.group, Digest: digest, Verdict: res.Verdict, Alerts: res.Alerts}, res.Alerts)
+}
+
+func output(t streams.Type, project string, body any, alerts []streams.Alert) (*stage.Output, error) {
+	b, err := streams.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", t, err)
+	}
+	out := &stage.Output{Type: t, Project: project, Body: b}
+	for i := range alerts {
+		a := &alerts[i]
+		subject, err := streams.LiveSubject(project, "alert", a.Severity, a.Rule)
+		if err != nil {
+			continue // the rule loader refuses such ids
+		}
+		copy, err := streams.Marshal(a)
+		if err != nil {
+			return nil, err
+		}
+		out.Live = append(out.Live, stage.Live{Subject: subject, Body: copy})
+	}
+	return out, nil
+}

@@ -1,0 +1,75 @@
+package stage
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Follower takes ledger entries of every partition, in ledger order, and adds
+// none of its own.
+type Follower interface {
+	// Next is the ledger sequence to begin or go on with.
+	Next() uint64
+	// Take takes a batch, durably before it returns. The batch is empty when
+	// nothing came for a while.
+	Take(entries []streams.Entry) error
+}
+
+// Follow feeds a follower until ctx ends, and returns nil then. ready is
+// called once, when the follower has everything that was there at the start.
+func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog.Logger, ready func()) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	from := f.Next()
+	last, err := checkStart(ctx, js, streams.LedgerStream, from)
+	if err != nil {
+		return err
+	}
+	rd, err := openReader(ctx, js, streams.LedgerStream, nil, from, log)
+	if err != nil {
+		return err
+	}
+	defer rd.close()
+	tick := time.NewTicker(10 * idleTick)
+	defer tick.Stop()
+	buf := make([]jetstream.Msg, 0, batch)
+	entries := make([]streams.Entry, 0, batch)
+	for {
+		if ready != nil && f.Next() > last {
+			ready()
+			ready = nil
+		}
+		buf, entries = buf[:0], entries[:0]
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-rd.msgs:
+			buf = rd.drain(append(buf, m))
+		case <-tick.C:
+		}
+		for _, m := range buf {
+			md, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+			if err != nil {
+				// It stands in the ledger, so it is followed like the rest;
+				// that nobody of ours wrote it shows in its empty type.
+				log.Error("foreign message in the ledger", "err", err)
+			}
+			entries = append(entries, e)
+		}
+		if err := f.Take(entries); err != nil {
+			return err
+		}
+	}
+}

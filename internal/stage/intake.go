@@ -1,0 +1,524 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Message is one message of the intake, as the stream stored it.
+type Message struct {
+	Seq     uint64
+	Time    time.Time // the stream's stamp
+	Subject string
+	Address streams.Address
+	// BadSubject is why the subject does not parse, or nil. The partition
+	// always does: the server wrote it.
+	BadSubject error
+	Header     nats.Header
+	Data       []byte
+}
+
+// IntakeFold is ingest: it decides on what the intake holds, knowing what the
+// ledger holds.
+//
+// Its state is a fold over the ledger in the order in which ingest saw it: an
+// entry of another stage comes before one of ingest's own exactly if its
+// sequence is not above the own entry's At. That order stands in the ledger,
+// so every process arrives at the same state.
+//
+// The methods are called from one goroutine and must be deterministic.
+type IntakeFold interface {
+	// Admit decides on one message and returns what the ledger is to say of
+	// it: never nil, since every message leaves an entry. It must not change
+	// the state; Apply does, with the entry that Admit returned.
+	Admit(st *State, m *Message) (*Admission, error)
+	// Apply folds one entry into the state: an own one, of which neither
+	// sequence nor stamp may be used, or another stage's. decided is what
+	// Admit put into Admission.Decided if the entry was decided just now, and
+	// nil if it was read from the ledger.
+	Apply(st *State, e *streams.Entry, decided any) error
+	// Relevant reports whether another stage's entry means anything to Apply.
+	Relevant(e *streams.Entry) bool
+	// Reset drops whatever the fold holds outside of State.
+	Reset()
+}
+
+// Admission is what ingest makes of one message.
+type Admission struct {
+	Output
+	Decided any // the value that Body encodes
+}
+
+const (
+	intakeQueue  = 4096 // messages held in memory
+	intakeBatch  = 500  // messages decided at once
+	purgeEvery   = 2 * time.Second
+	purgeAtLeast = 1 // messages
+)
+
+// intakeStage is the loop of an IntakeFold.
+//
+// All fields are owned by the loop. Between two batches the state holds what
+// the ledger is known to hold and nothing else.
+type intakeStage struct {
+	*runtime
+	fold   IntakeFold
+	ledger *reader
+	read   uint64 // last ledger sequence that came in
+	// foreign are other stages' entries that wait for the next own entry, by
+	// partition, in ledger order.
+	foreign  [streams.Partitions][]*streams.Entry
+	queue    [streams.Partitions][]*queued
+	queued   int
+	seen     uint64 // last intake sequence that came in
+	active   [streams.Partitions]bool
+	progress [streams.Partitions]time.Time // wall clock of the last own entry by others
+	purged   uint64
+	purgedAt time.Time
+}
+
+type queued struct {
+	msg   *Message
+	since time.Time
+}
+
+// RunIntake runs ingest until ctx ends or the state or a stream is found
+// unusable. It returns nil when ctx ended.
+//
+// queries, if not nil, are answered between batches.
+func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) (err error) {
+	r, err := newRuntime(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(ended(ctx, err), r.store.close()) }()
+	s := &intakeStage{runtime: r, fold: fold}
+	fold.Reset()
+	var last uint64
+	if s.ledger, last, err = s.openLedger(ctx); err != nil {
+		return err
+	}
+	defer s.ledger.close()
+	s.read = s.oldest()
+	if err := s.foldTo(ctx, last); err != nil {
+		if ctx.Err() != nil {
+			return s.commitFolded()
+		}
+		return err
+	}
+	var src uint64
+	for _, p := range r.cfg.Partitions {
+		s.active[p] = !r.cfg.Standby
+		src = max(src, r.cursors[p].src)
+	}
+	if _, err := checkStart(ctx, r.js, streams.IntakeStream, src+1); err != nil {
+		return err
+	}
+	in, err := openReader(ctx, r.js, streams.IntakeStream, s.intakeFilters(), 1, r.log)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	s.ready()
+	return s.loop(ctx, in, queries)
+}
+
+func (s *intakeStage) intakeFilters() []string {
+	if s.all() {
+		return nil
+	}
+	var f []string
+	for _, p := range s.cfg.Partitions {
+		f = append(f, streams.IntakeFilter(p), streams.ControlSubject(p))
+	}
+	return f
+}
+
+func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query) error {
+	tick := time.NewTicker(idleTick)
+	defer tick.Stop()
+	for {
+		msgs := in.msgs
+		if s.queued >= intakeQueue {
+			msgs = nil
+		}
+		select {
+		case <-ctx.Done():
+			return s.commitFolded()
+		case m := <-msgs:
+			if err := s.enqueue(m); err != nil {
+				return err
+			}
+			for more := true; more && s.queued < intakeQueue; {
+				select {
+				case m := <-msgs:
+					if err := s.enqueue(m); err != nil {
+						return err
+					}
+				default:
+					more = false
+				}
+			}
+		case m := <-s.ledger.msgs:
+			if err := s.fromLedger(m); err != nil {
+				return err
+			}
+			if err := s.drainLedger(); err != nil {
+				return err
+			}
+			if err := s.commitFolded(); err != nil {
+				return err
+			}
+		case q := <-queries:
+			if err := s.answer(q); err != nil {
+				return err
+			}
+		case <-tick.C:
+		}
+		if err := s.work(ctx); err != nil {
+			if ctx.Err() != nil {
+				return s.commitFolded()
+			}
+			return err
+		}
+		s.purge(ctx)
+	}
+}
+
+func (s *intakeStage) enqueue(m jetstream.Msg) error {
+	md, err := m.Metadata()
+	if err != nil {
+		return fmt.Errorf("intake message without metadata: %w", err)
+	}
+	a, bad := streams.ParseIntake(m.Subject())
+	s.seen = md.Sequence.Stream
+	if !s.mine[a.Partition] || s.seen <= s.cursors[a.Partition].src {
+		return nil
+	}
+	s.queue[a.Partition] = append(s.queue[a.Partition], &queued{since: time.Now(), msg: &Message{
+		Seq: md.Sequence.Stream, Time: md.Timestamp.UTC(), Subject: m.Subject(),
+		Address: a, BadSubject: bad, Header: m.Headers(), Data: m.Data(),
+	}})
+	s.queued++
+	return nil
+}
+
+// fromLedger takes in one ledger message.
+func (s *intakeStage) fromLedger(m jetstream.Msg) error {
+	e, ok := s.entry(m)
+	if e.Seq > s.read {
+		s.read = e.Seq
+		s.stats.Folded.Store(e.Seq)
+	}
+	if !ok {
+		return nil
+	}
+	p := e.Partition
+	c := &s.cursors[p]
+	if e.Stage != s.cfg.Name {
+		if e.Seq > c.folded && s.fold.Relevant(&e) {
+			s.foreign[p] = append(s.foreign[p], &e)
+		}
+		return nil
+	}
+	if e.Seq <= c.own {
+		return nil // published here
+	}
+	// Another process of this stage, or this one before it lost its memory.
+	if err := s.applyForeign(p, e.At); err != nil {
+		return err
+	}
+	if err := s.apply(&e, nil); err != nil {
+		return err
+	}
+	c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, e.At)
+	s.progress[p] = time.Now()
+	q := s.queue[p]
+	for len(q) > 0 && q[0].msg.Seq <= c.src {
+		q = q[1:]
+		s.queued--
+	}
+	s.queue[p] = q
+	return nil
+}
+
+func (s *intakeStage) apply(e *streams.Entry, decided any) error {
+	own := *e
+	if own.Stage == s.cfg.Name {
+		own.Seq, own.Time = 0, time.Time{}
+	}
+	if err := s.fold.Apply(s.states[e.Partition], &own, decided); err != nil {
+		return fmt.Errorf("stage %s, applying %s entry of input %d: %w", s.cfg.Name, e.Type, e.Src, err)
+	}
+	return nil
+}
+
+// applyForeign folds other stages' entries up to at.
+func (s *intakeStage) applyForeign(p int, at uint64) error {
+	f := s.foreign[p]
+	for len(f) > 0 && f[0].Seq <= at {
+		if err := s.apply(f[0], nil); err != nil {
+			return err
+		}
+		f = f[1:]
+	}
+	s.foreign[p] = f
+	return nil
+}
+
+func (s *intakeStage) drainLedger() error {
+	for {
+		select {
+		case m := <-s.ledger.msgs:
+			if err := s.fromLedger(m); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// foldTo reads the ledger up to seq.
+func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
+	for n := 0; s.read < seq; n++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case m := <-s.ledger.msgs:
+			if err := s.fromLedger(m); err != nil {
+				return err
+			}
+		}
+		if n%commitEvery == commitEvery-1 {
+			if err := s.commitFolded(); err != nil {
+				return err
+			}
+		}
+	}
+	return s.commitFolded()
+}
+
+// commitFolded makes durable what the ledger is known to hold. Partitions
+// without waiting foreign entries have come as far as the reader.
+func (s *intakeStage) commitFolded() error {
+	for _, p := range s.cfg.Partitions {
+		to := s.read
+		if len(s.foreign[p]) > 0 {
+			to = s.foreign[p][0].Seq - 1
+		}
+		s.cursors[p].folded = max(s.cursors[p].folded, to)
+	}
+	return s.commit()
+}
+
+// work decides on what is queued in the partitions where this process is
+// active.
+func (s *intakeStage) work(ctx context.Context) error {
+	now := time.Now()
+	var batch []*queued
+	active := false
+	for _, p := range s.cfg.Partitions {
+		q := s.queue[p]
+		if !s.active[p] && len(q) > 0 && now.Sub(q[0].since) > s.cfg.Takeover && now.Sub(s.progress[p]) > s.cfg.Takeover {
+			s.log.Info("taking over", "partition", p, "waiting", len(q))
+			s.active[p] = true
+		}
+		if s.active[p] {
+			active = true
+			batch = append(batch, q[:min(len(q), intakeBatch)]...)
+		}
+	}
+	s.stats.Active.Store(active)
+	s.stats.Waiting.Store(int64(s.queued))
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := s.barrier(ctx, batch); err != nil {
+		return err
+	}
+	return s.decide(ctx, batch)
+}
+
+// answer runs a query on the state as it would be if the next own entry were
+// decided now, and leaves no trace of it.
+func (s *intakeStage) answer(q Query) error {
+	if err := s.drainLedger(); err != nil {
+		return err
+	}
+	if err := s.commitFolded(); err != nil {
+		return err
+	}
+	held := s.foreign
+	if err := s.applyForeign(q.Partition, s.read); err != nil {
+		return err
+	}
+	q.Run(s.states[q.Partition])
+	s.foreign = held
+	if err := s.store.discard(); err != nil {
+		return err
+	}
+	s.fold.Reset()
+	return nil
+}
+
+// barrier folds the ledger to the tail that it has now, in the partitions of
+// the batch that hold a proposal: what a sentinel has said by now must be
+// known when a proposal is enriched.
+func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
+	var asked [streams.Partitions]bool
+	var tail uint64
+	for _, q := range batch {
+		p := q.msg.Address.Partition
+		if asked[p] || !q.msg.Address.Kind.Proposal() {
+			continue
+		}
+		asked[p] = true
+		m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
+		if err != nil {
+			s.log.Warn("the ledger's tail is unknown, proposals wait", "err", err)
+			return sleep(ctx, 200*time.Millisecond)
+		}
+		if m != nil && m.Sequence != s.cursors[p].own {
+			tail = max(tail, m.Sequence)
+		}
+	}
+	return s.foldTo(ctx, tail)
+}
+
+// decide admits a batch, publishes the entries and commits. If the fence was
+// lost, nothing of it stays.
+func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
+	var entries []*streams.Entry
+	var live [][]Live
+	var fences [streams.Partitions]uint64
+	for p, c := range s.cursors {
+		fences[p] = c.own
+	}
+	at := s.read
+	held := s.foreign
+	for _, q := range batch {
+		p := q.msg.Address.Partition
+		if !s.active[p] || q.msg.Seq <= s.cursors[p].src {
+			continue // another process came first while the barrier was folded
+		}
+		if err := s.applyForeign(p, at); err != nil {
+			return err
+		}
+		out, err := s.fold.Admit(s.states[p], q.msg)
+		if err != nil {
+			return fmt.Errorf("stage %s, intake message %d: %w", s.cfg.Name, q.msg.Seq, err)
+		}
+		e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
+			Src: q.msg.Seq, At: at, Salt: streams.NewSalt(), Body: out.Body}
+		if err := s.apply(e, out.Decided); err != nil {
+			return err
+		}
+		entries, live = append(entries, e), append(live, out.Live)
+	}
+	n, err := s.pub.publish(ctx, entries, &fences)
+	s.stats.Published.Add(uint64(n))
+	for i, e := range entries[:n] {
+		s.live(e.Seq, e, live[i])
+	}
+	if err == nil {
+		for _, e := range entries {
+			c := &s.cursors[e.Partition]
+			c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, at)
+			s.queue[e.Partition] = s.queue[e.Partition][1:]
+			s.queued--
+		}
+		return s.commit()
+	}
+	// What was applied is not, or not for certain, in the ledger: forget it.
+	// Entries that did get there come back through the reader.
+	s.foreign, s.cursors = held, s.saved
+	if err := s.store.discard(); err != nil {
+		return err
+	}
+	s.fold.Reset()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !errors.Is(err, errFenced) {
+		s.log.Warn("entries wait for the ledger", "waiting", len(entries)-n, "err", err)
+		if n == 0 {
+			return sleep(ctx, 200*time.Millisecond)
+		}
+	}
+	return s.settleOwn(ctx, entries[:n])
+}
+
+// settleOwn folds the ledger up to the last own entry that it holds, and goes
+// quiet in the partitions where that is none of ours.
+func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
+	var tail uint64
+	for _, p := range s.cfg.Partitions {
+		m, err := lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
+		if err != nil {
+			s.log.Warn("cannot tell who holds the fence", "partition", p, "err", err)
+			return sleep(ctx, 200*time.Millisecond)
+		}
+		if m == nil || m.Sequence <= s.cursors[p].own {
+			continue
+		}
+		tail = max(tail, m.Sequence)
+		if s.active[p] && !slices.ContainsFunc(ours, func(e *streams.Entry) bool { return e.Seq == m.Sequence }) {
+			s.active[p] = false
+			s.log.Info("standing by", "partition", p)
+		}
+	}
+	return s.foldTo(ctx, tail)
+}
+
+// purge removes from the intake what the ledger holds. It is a courtesy to
+// the disk: whether it happens changes nothing.
+func (s *intakeStage) purge(ctx context.Context) {
+	if time.Since(s.purgedAt) < purgeEvery {
+		return
+	}
+	s.purgedAt = time.Now()
+	if s.queued > 0 || s.seen < s.purged+purgeAtLeast {
+		// Between batches of a backlog the watermark is the lowest queue head.
+		low := s.seen + 1
+		for _, p := range s.cfg.Partitions {
+			if q := s.queue[p]; len(q) > 0 {
+				low = min(low, q[0].msg.Seq)
+			}
+		}
+		if low == 0 || low-1 < s.purged+purgeAtLeast {
+			return
+		}
+		s.purgeTo(ctx, low-1)
+		return
+	}
+	s.purgeTo(ctx, s.seen)
+}
+
+func (s *intakeStage) purgeTo(ctx context.Context, seq uint64) {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	st, err := s.js.Stream(ctx, streams.IntakeStream)
+	if err == nil && s.all() {
+		err = st.Purge(ctx, jetstream.WithPurgeSequence(seq+1))
+	} else if err == nil {
+		for _, f := range s.intakeFilters() {
+			if err = st.Purge(ctx, jetstream.WithPurgeSubject(f), jetstream.WithPurgeSequence(seq+1)); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		s.log.Warn("intake not purged", "to", seq, "err", err)
+		return
+	}
+	s.purged = seq
+}

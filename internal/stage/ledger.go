@@ -1,0 +1,398 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// LedgerFold is a stage whose input is the ledger itself.
+//
+// Its methods are called from one goroutine, for each partition in ledger
+// order. They must be deterministic: the same entries give the same outputs on
+// every machine. An error that they return is the program's own (the state
+// cannot be read, say) and stops the stage; bad input is theirs to handle.
+type LedgerFold interface {
+	// Step folds one entry, own ones included, into the partition's state and
+	// returns what the stage has to add because of it, or nil.
+	Step(st *State, e *streams.Entry) (*Output, error)
+	// Timer returns when the partition's earliest timer is due, and the entry
+	// that says so; ok is false when there is none. Folds without timers
+	// return false.
+	Timer(st *State) (at time.Time, due *Output, ok bool, err error)
+	// Reset drops whatever the fold holds outside of State. It is called
+	// before the first Step.
+	Reset()
+}
+
+// pending is an output that is not known to be in the ledger yet.
+type pending struct {
+	entry  *streams.Entry
+	live   []Live
+	since  time.Time // wall clock; drives take-over only
+	stored bool      // the outbox in Pebble has it
+}
+
+// ledgerStage is the loop of a LedgerFold.
+//
+// All fields are owned by the loop.
+type ledgerStage struct {
+	*runtime
+	fold   LedgerFold
+	outbox [streams.Partitions][]*pending
+	active [streams.Partitions]bool
+	alarms [streams.Partitions]alarm
+}
+
+// RunLedger runs a stage that reads the ledger, until ctx ends or the state or
+// the stream is found unusable. It returns nil when ctx ended.
+//
+// queries, if not nil, are answered between batches.
+func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) (err error) {
+	r, err := newRuntime(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(ended(ctx, err), r.store.close()) }()
+	s := &ledgerStage{runtime: r, fold: fold}
+	for _, p := range r.cfg.Partitions {
+		s.active[p] = !r.cfg.Standby
+	}
+	fold.Reset()
+	// The ledger says what was said already; the cache may lag behind it.
+	for _, p := range r.cfg.Partitions {
+		m, err := lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			continue
+		}
+		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		if err != nil {
+			return err
+		}
+		r.cursors[p].own, r.cursors[p].src = e.Seq, max(r.cursors[p].src, e.Src)
+	}
+	if err := s.loadOutbox(); err != nil {
+		return err
+	}
+	rd, last, err := s.openLedger(ctx)
+	if err != nil {
+		return err
+	}
+	defer rd.close()
+	if last < s.oldest()+1 {
+		s.ready()
+	}
+	return s.loop(ctx, rd, last, queries)
+}
+
+func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries <-chan Query) error {
+	buf := make([]jetstream.Msg, 0, commitEvery)
+	tick := time.NewTicker(idleTick)
+	defer tick.Stop()
+	for {
+		buf = buf[:0]
+		select {
+		case <-ctx.Done():
+			return s.commit()
+		case m := <-rd.msgs:
+			buf = rd.drain(append(buf, m))
+		case q := <-queries:
+			q.Run(s.states[q.Partition])
+		case <-tick.C:
+		}
+		var read uint64
+		for _, m := range buf {
+			e, ok := s.entry(m)
+			read = max(read, e.Seq)
+			if !ok {
+				continue
+			}
+			if err := s.step(&e); err != nil {
+				return fmt.Errorf("stage %s, ledger entry %d: %w", s.cfg.Name, e.Seq, err)
+			}
+		}
+		if read > 0 {
+			// One reader serves all partitions, so those that had nothing up
+			// to here have come as far.
+			for _, p := range s.cfg.Partitions {
+				s.cursors[p].folded = max(s.cursors[p].folded, read)
+			}
+			s.stats.Folded.Store(read)
+			if read >= last {
+				s.ready()
+			}
+		}
+		if err := s.flush(ctx); err != nil {
+			if ctx.Err() != nil {
+				return s.commit()
+			}
+			return err
+		}
+		if len(buf) > 0 {
+			if err := s.commit(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// step folds one entry.
+func (s *ledgerStage) step(e *streams.Entry) error {
+	c := &s.cursors[e.Partition]
+	if e.Stage == s.cfg.Name && e.Seq > c.own {
+		if err := s.confirm(e); err != nil {
+			return err
+		}
+	}
+	if e.Seq <= c.folded {
+		return nil
+	}
+	out, err := s.fold.Step(s.states[e.Partition], e)
+	if err != nil {
+		return err
+	}
+	c.folded = e.Seq
+	s.alarms[e.Partition].known = false
+	if out == nil || e.Seq <= c.src {
+		return nil // nothing to say, or said already
+	}
+	s.push(&pending{live: out.Live, since: time.Now(), entry: &streams.Entry{
+		Partition: e.Partition, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
+		Src: e.Seq, Salt: streams.NewSalt(), Body: out.Body,
+	}})
+	return nil
+}
+
+// confirm notes an own entry that came back from the ledger, and takes it off
+// the outbox.
+func (s *ledgerStage) confirm(e *streams.Entry) error {
+	c := &s.cursors[e.Partition]
+	c.own, c.src = e.Seq, max(c.src, e.Src)
+	box := s.outbox[e.Partition]
+	for len(box) > 0 && box[0].entry.Src <= e.Src {
+		if p := box[0]; p.entry.Src < e.Src || (p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
+			s.stats.Diverged.Add(1)
+			s.log.Error("another process of this stage decided differently on the same ledger: are both the same version?",
+				"partition", e.Partition, "src", p.entry.Src, "entry", e.Seq)
+		}
+		if err := s.pop(e.Partition); err != nil {
+			return err
+		}
+		box = s.outbox[e.Partition]
+	}
+	return nil
+}
+
+func (s *ledgerStage) push(p *pending) {
+	s.outbox[p.entry.Partition] = append(s.outbox[p.entry.Partition], p)
+	s.stats.Waiting.Add(1)
+}
+
+func (s *ledgerStage) pop(partition int) error {
+	p := s.outbox[partition][0]
+	s.outbox[partition] = s.outbox[partition][1:]
+	s.stats.Waiting.Add(-1)
+	if p.stored {
+		return s.store.batch.Delete(outboxKey(partition, p.entry.Src), nil)
+	}
+	return nil
+}
+
+// flush publishes what waits in the partitions where this process is active,
+// and takes over those where work has lain undone for too long.
+func (s *ledgerStage) flush(ctx context.Context) error {
+	now := time.Now()
+	var batch []*streams.Entry
+	active := false
+	for _, p := range s.cfg.Partitions {
+		if err := s.timer(p, now); err != nil {
+			return err
+		}
+		box := s.outbox[p]
+		if !s.active[p] && len(box) > 0 && now.Sub(box[0].since) > s.cfg.Takeover {
+			s.log.Info("taking over", "partition", p, "waiting", len(box))
+			s.active[p] = true
+		}
+		if s.active[p] {
+			active = true
+			for _, b := range box {
+				batch = append(batch, b.entry)
+			}
+		}
+	}
+	s.stats.Active.Store(active)
+	if len(batch) == 0 {
+		return nil
+	}
+	var fences [streams.Partitions]uint64
+	for p, c := range s.cursors {
+		fences[p] = c.own
+	}
+	n, err := s.pub.publish(ctx, batch, &fences)
+	for _, e := range batch[:n] {
+		c := &s.cursors[e.Partition]
+		c.own, c.src = e.Seq, max(c.src, e.Src)
+		s.live(e.Seq, e, s.outbox[e.Partition][0].live)
+		if err := s.pop(e.Partition); err != nil {
+			return err
+		}
+	}
+	s.stats.Published.Add(uint64(n))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errFenced):
+		return s.standBy(ctx, batch[n:], &fences)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		// The server is away or the ledger is full. Nothing is lost: the
+		// outbox keeps what was decided, and the next flush tries again.
+		s.log.Warn("entries wait for the ledger", "waiting", len(batch)-n, "err", err)
+		return sleep(ctx, 200*time.Millisecond)
+	}
+}
+
+// standBy goes quiet in the partitions whose fence another process moved. The
+// entries that moved it are on their way to us.
+func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fences *[streams.Partitions]uint64) error {
+	var checked [streams.Partitions]bool
+	for _, e := range refused {
+		p := e.Partition
+		if checked[p] {
+			continue
+		}
+		checked[p] = true
+		m, err := lastOn(ctx, s.js, streams.LedgerSubject(p, s.cfg.Name))
+		if err != nil {
+			s.log.Warn("cannot tell who holds the fence", "partition", p, "err", err)
+			return sleep(ctx, 200*time.Millisecond)
+		}
+		if m == nil || m.Sequence == fences[p] {
+			continue // refused with the others of its batch
+		}
+		s.active[p] = false
+		s.log.Info("standing by", "partition", p)
+		for _, b := range s.outbox[p] {
+			b.since = time.Now()
+		}
+	}
+	return nil
+}
+
+// alarm is the earliest timer of a partition, as the fold last told it.
+type alarm struct {
+	known bool // since the last step
+	at    time.Time
+	due   *Output   // nil: none
+	past  time.Time // wall clock when it was first found to have passed
+	wrote time.Time // wall clock when this process last wrote its due entry
+}
+
+// timerRetry is how long a due entry may take to come back before another is
+// written: a stamp that lies before the timer, because the server's clock is
+// behind ours, does not count.
+const timerRetry = 250 * time.Millisecond
+
+// timer puts the due entry of a passed timer on the outbox. The wall clock
+// only decides when the entry is written; what follows is decided when it is
+// read back, by ledger time.
+func (s *ledgerStage) timer(p int, now time.Time) error {
+	a := &s.alarms[p]
+	if !a.known {
+		at, due, ok, err := s.fold.Timer(s.states[p])
+		if err != nil {
+			return err
+		}
+		if !ok {
+			due = nil
+		}
+		if due == nil || a.due == nil || !bytes.Equal(due.Body, a.due.Body) {
+			*a = alarm{}
+		}
+		a.known, a.at, a.due = true, at, due
+	}
+	if a.due == nil || now.Before(a.at) || len(s.outbox[p]) > 0 {
+		return nil
+	}
+	if a.past.IsZero() {
+		a.past = now
+	}
+	if !s.active[p] {
+		if now.Sub(a.past) <= s.cfg.Takeover {
+			return nil
+		}
+		s.log.Info("taking over a timer", "partition", p)
+		s.active[p] = true
+	}
+	if now.Sub(a.wrote) < timerRetry {
+		return nil
+	}
+	a.wrote = now
+	s.push(&pending{live: a.due.Live, since: now, entry: &streams.Entry{
+		Partition: p, Stage: s.cfg.Name, Type: a.due.Type, Project: a.due.Project,
+		Src: s.cursors[p].folded, Salt: streams.NewSalt(), Body: a.due.Body,
+	}})
+	return nil
+}
+
+// commit makes state, cursors and what still waits durable as one. What waits
+// must be kept with the cursor that lies behind it, or a crash would lose it.
+func (s *ledgerStage) commit() error {
+	for _, p := range s.cfg.Partitions {
+		for _, b := range s.outbox[p] {
+			if b.stored {
+				continue
+			}
+			v, err := streams.Marshal(b.entry)
+			if err != nil {
+				return err
+			}
+			if err := s.store.batch.Set(outboxKey(p, b.entry.Src), v, nil); err != nil {
+				return err
+			}
+			b.stored = true
+		}
+	}
+	return s.runtime.commit()
+}
+
+func (s *ledgerStage) loadOutbox() error {
+	for _, p := range s.cfg.Partitions {
+		err := s.store.scan([]byte{spaceMeta, 'o', byte(p)}, func(_, v []byte) (bool, error) {
+			e := new(streams.Entry)
+			if err := streams.Unmarshal(v, e); err != nil {
+				return false, fmt.Errorf("outbox of partition %d: %w", p, err)
+			}
+			if e.Src <= s.cursors[p].src {
+				return true, s.store.batch.Delete(outboxKey(p, e.Src), nil)
+			}
+			s.push(&pending{entry: e, since: time.Now(), stored: true})
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,231 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"lazaret/streams"
+)
+
+// How entries are published. A batch costs the server a file of its own, about
+// as much as a dozen single publishes with sync_always, so batches pay off
+// under backlog only.
+const (
+	batchFrom     = 12      // entries that wait before a batch is used
+	batchMaxMsgs  = 500     // the server's limit is 1,000
+	batchMaxBytes = 4 << 20 // of bodies
+	ackTimeout    = 10 * time.Second
+
+	errCodeWrongLastSeq      = 10071 // JSStreamWrongLastSequenceErrF
+	errCodeWrongLastSeqConst = 10164 // JSStreamWrongLastSequenceConstantErr
+)
+
+// pubAck is the server's acknowledgement of a publish or a batch.
+type pubAck struct {
+	Sequence uint64              `json:"seq"`
+	Count    int                 `json:"count"` // of a batch
+	Error    *jetstream.APIError `json:"error"`
+}
+
+// errFenced says that another process of the same stage added an entry first.
+var errFenced = errors.New("another process of this stage holds the fence")
+
+// publisher adds entries to the ledger, each fenced with the sequence of the
+// stage's last entry in its partition.
+type publisher struct {
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	stage string
+}
+
+// publish adds entries in order, sets their sequences, and advances fences,
+// which holds the stage's last ledger sequence by partition. It returns how
+// many entries are in the ledger for certain; with errFenced the rest are not,
+// with any other error the next one may be.
+func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, fences *[streams.Partitions]uint64) (int, error) {
+	done := 0
+	for done < len(entries) {
+		n := batchLen(entries[done:])
+		part := entries[done : done+n]
+		var err error
+		if n == 1 {
+			err = p.single(ctx, part[0], fences)
+		} else {
+			err = p.batch(ctx, part, fences)
+		}
+		if err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+func batchLen(entries []*streams.Entry) int {
+	if len(entries) < batchFrom {
+		return 1
+	}
+	size := 0
+	for i, e := range entries {
+		if size += len(e.Body); i > 0 && (size > batchMaxBytes || i == batchMaxMsgs) {
+			return i
+		}
+	}
+	return len(entries)
+}
+
+func (p *publisher) single(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64) error {
+	m := e.Msg()
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
+	ack, err := p.request(ctx, m)
+	if err == nil {
+		e.Seq, fences[e.Partition] = ack.Sequence, ack.Sequence
+		return nil
+	}
+	return p.settle(ctx, []*streams.Entry{e}, fences, err)
+}
+
+func (p *publisher) batch(ctx context.Context, entries []*streams.Entry, fences *[streams.Partitions]uint64) error {
+	id := nuid.Next()
+	var fenced [streams.Partitions]bool
+	for i, e := range entries {
+		m := e.Msg()
+		// The server accepts the expectation on the first message of each
+		// subject in a batch only; it holds for the batch as a whole.
+		if !fenced[e.Partition] {
+			fenced[e.Partition] = true
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
+		}
+		m.Header["Nats-Batch-Id"] = []string{id}
+		m.Header["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
+		if i < len(entries)-1 {
+			if err := p.nc.PublishMsg(m); err != nil {
+				return fmt.Errorf("publishing a batch of %d entries: %w", len(entries), err)
+			}
+			continue
+		}
+		m.Header["Nats-Batch-Commit"] = []string{"1"}
+		ack, err := p.request(ctx, m)
+		if err != nil {
+			return p.settle(ctx, entries, fences, err)
+		}
+		if ack.Count != len(entries) {
+			return fmt.Errorf("batch %s: the server acknowledged %d of %d entries", id, ack.Count, len(entries))
+		}
+		number(entries, ack.Sequence, fences)
+	}
+	return nil
+}
+
+// number gives consecutive sequences ending at last.
+func number(entries []*streams.Entry, last uint64, fences *[streams.Partitions]uint64) {
+	seq := last - uint64(len(entries))
+	for _, e := range entries {
+		seq++
+		e.Seq, fences[e.Partition] = seq, seq
+	}
+}
+
+// settle finds out, after a failed publish, whether the entries are in the
+// ledger after all: an acknowledgement can be lost, and then the same publish
+// again fails on the fence that it moved itself.
+func (p *publisher) settle(ctx context.Context, entries []*streams.Entry, fences *[streams.Partitions]uint64, cause error) error {
+	last := entries[len(entries)-1]
+	raw, err := lastOn(ctx, p.js, streams.LedgerSubject(last.Partition, p.stage))
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	if raw != nil {
+		got, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+		if err == nil && got.Salt == last.Salt && got.Src == last.Src {
+			// Entries of one publish are stored together or not at all.
+			number(entries, raw.Sequence, fences)
+			return nil
+		}
+		if raw.Sequence != fences[last.Partition] {
+			return errFenced
+		}
+	} else if fences[last.Partition] != 0 {
+		return fmt.Errorf("ledger subject %s lost its last entry %d: the stream was recreated or purged", streams.LedgerSubject(last.Partition, p.stage), fences[last.Partition])
+	}
+	if isFenceError(cause) {
+		// Of a batch over several partitions, another one's fence moved; or a
+		// publish of ours is still in flight on the server.
+		return errFenced
+	}
+	return cause
+}
+
+func (p *publisher) request(ctx context.Context, m *nats.Msg) (*pubAck, error) {
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	r, err := p.nc.RequestMsgWithContext(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("publishing to %s: %w", m.Subject, err)
+	}
+	var ack pubAck
+	if err := streams.Unmarshal(r.Data, &ack); err != nil {
+		return nil, fmt.Errorf("publishing to %s: unreadable acknowledgement: %w", m.Subject, err)
+	}
+	if ack.Error != nil {
+		return nil, fmt.Errorf("publishing to %s: %w", m.Subject, ack.Error)
+	}
+	return &ack, nil
+}
+
+func isFenceError(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == errCodeWrongLastSeq || api.ErrorCode == errCodeWrongLastSeqConst)
+}
+
+// lastOn returns the last message on a ledger subject, which may hold
+// wildcards, or nil. It asks the stream's leader: a direct get may be answered
+// by a replica that lags.
+func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetstream.RawStreamMsg, error) {
+	req, err := streams.Marshal(struct {
+		Last string `json:"last_by_subj"`
+	}{subject})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	m, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+streams.LedgerStream, req)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, err)
+	}
+	var resp struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := streams.Unmarshal(m.Data, &resp); err != nil {
+		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, err)
+	}
+	if resp.Error != nil {
+		if resp.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, resp.Error)
+	}
+	if resp.Message == nil {
+		return nil, fmt.Errorf("asking for the last entry on %s: empty answer", subject)
+	}
+	h, err := nats.DecodeHeadersMsg(resp.Message.Header)
+	if err != nil {
+		return nil, fmt.Errorf("entry %d on %s: %w", resp.Message.Seq, subject, err)
+	}
+	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h, Data: resp.Message.Data, Time: resp.Message.Time}, nil
+}

@@ -1,0 +1,302 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Defaults of Config.
+const (
+	// DefaultTakeover is how long work may lie undone before a stand-by does
+	// it. Shorter than the shortest verdict deadline, so that a dead sentinel
+	// costs a delay and not a hold.
+	DefaultTakeover = time.Second
+	// commitEvery bounds how many inputs a stage folds between commits.
+	commitEvery = 512
+	// idleTick is how often an idle stage looks at timers and at stand-by work.
+	idleTick = 20 * time.Millisecond
+)
+
+// Config is what every stage needs to run.
+type Config struct {
+	Name       string     // the stage's name, as in its ledger subject
+	Conn       *nats.Conn // with the stage's credential
+	Dir        string     // folder of the Pebble cache
+	Partitions []int      // partitions to work on; empty: all
+	Standby    bool       // start silent
+	Takeover   time.Duration
+	Log        *slog.Logger
+	// FS replaces the operating system's file system in tests.
+	FS vfs.FS
+	// Ready is called once, when the stage has folded all that was in the
+	// ledger when it started.
+	Ready func()
+	// Stats, when set, is kept up to date for health checks.
+	Stats *Stats
+}
+
+// Stats is what a stage tells of itself. All fields are safe to read while it
+// runs.
+type Stats struct {
+	Folded    atomic.Uint64 // ledger sequence
+	Published atomic.Uint64 // entries
+	Waiting   atomic.Int64  // decided, not yet in the ledger
+	Active    atomic.Bool   // publishing in at least one partition
+	Diverged  atomic.Uint64 // own entries that differ from what this process would have written
+}
+
+// Output is what a stage adds to the ledger because of one input.
+type Output struct {
+	Type    streams.Type
+	Project string
+	Body    []byte
+	// Live are copies to publish once the entry is in the ledger.
+	Live []Live
+}
+
+// Live is a best-effort copy for the live feed.
+type Live struct {
+	Subject string
+	Body    []byte
+}
+
+// Query reads a partition's state between two batches. Run must not write, and
+// must be quick: the stage waits for it.
+type Query struct {
+	Partition int
+	Run       func(st *State)
+}
+
+// Ask sends a query to a stage and waits until it has run.
+func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *State)) error {
+	done := make(chan struct{})
+	q := Query{Partition: partition, Run: func(st *State) { defer close(done); run(st) }}
+	select {
+	case queries <- q:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type runtime struct {
+	cfg     Config
+	log     *slog.Logger
+	js      jetstream.JetStream
+	store   *store
+	states  [streams.Partitions]*State
+	pub     *publisher
+	cursors [streams.Partitions]cursor
+	saved   [streams.Partitions]cursor // as Pebble has them
+	mine    [streams.Partitions]bool
+	stats   *Stats
+}
+
+func newRuntime(cfg Config) (*runtime, error) {
+	if cfg.Takeover <= 0 {
+		cfg.Takeover = DefaultTakeover
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Stats == nil {
+		cfg.Stats = new(Stats)
+	}
+	cfg.Partitions = PartitionList(cfg.Partitions)
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return nil, err
+	}
+	r := &runtime{cfg: cfg, log: cfg.Log.With("stage", cfg.Name), js: js, stats: cfg.Stats,
+		pub: &publisher{nc: cfg.Conn, js: js, stage: cfg.Name}}
+	for _, p := range cfg.Partitions {
+		if p < 0 || p >= streams.Partitions {
+			return nil, fmt.Errorf("partition %d does not exist: use 0 to %d", p, streams.Partitions-1)
+		}
+		r.mine[p] = true
+	}
+	if r.store, err = openStore(cfg.Dir, cfg.FS); err != nil {
+		return nil, err
+	}
+	if r.cursors, err = r.store.cursors(); err != nil {
+		return nil, errors.Join(err, r.store.close())
+	}
+	r.saved = r.cursors
+	for p := range r.states {
+		r.states[p] = &State{s: r.store, partition: p}
+	}
+	return r, nil
+}
+
+// ended drops the error of a stage that was told to end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+func (r *runtime) all() bool { return !slices.Contains(r.mine[:], false) }
+
+// ledgerFilters are the subjects of the stage's partitions; none means all.
+func (r *runtime) ledgerFilters() []string {
+	if r.all() {
+		return nil
+	}
+	var f []string
+	for _, p := range r.cfg.Partitions {
+		f = append(f, streams.LedgerFilter(p))
+	}
+	return f
+}
+
+// oldest is the lowest folded sequence of the stage's partitions.
+func (r *runtime) oldest() uint64 {
+	low := ^uint64(0)
+	for _, p := range r.cfg.Partitions {
+		low = min(low, r.cursors[p].folded)
+	}
+	return low
+}
+
+// openLedger starts to read the ledger where the state ends, and returns the
+// last sequence that it held for the stage's partitions.
+func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
+	from := r.oldest() + 1
+	last, err := checkStart(ctx, r.js, streams.LedgerStream, from)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !r.all() {
+		last = 0
+		for _, p := range r.cfg.Partitions {
+			m, err := lastOn(ctx, r.js, streams.LedgerFilter(p))
+			if err != nil {
+				return nil, 0, err
+			}
+			if m != nil {
+				last = max(last, m.Sequence)
+			}
+		}
+	}
+	rd, err := openReader(ctx, r.js, streams.LedgerStream, r.ledgerFilters(), from, r.log)
+	return rd, last, err
+}
+
+// TrimmedError says that a reader's cursor lies before the first message that
+// its stream still has. Folding on would fold over a hole.
+type TrimmedError struct {
+	Stream      string
+	From, First uint64
+}
+
+func (e *TrimmedError) Error() string {
+	return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d: restore its state from a stand-by's snapshot", e.Stream, e.First, e.From)
+}
+
+// RecreatedError says that a stream ends before a sequence that was read from
+// it once, so it is not the stream that it was.
+type RecreatedError struct {
+	Stream     string
+	Last, Seen uint64
+}
+
+func (e *RecreatedError) Error() string {
+	return fmt.Sprintf("%s ends at %d, but %d was read from it before: the stream was recreated or restored from an old copy; move the state folders aside to start over, and tell your auditor", e.Stream, e.Last, e.Seen)
+}
+
+func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {
+	st, err := js.Stream(ctx, stream)
+	if err != nil {
+		return 0, fmt.Errorf("looking up stream %s: %w", stream, err)
+	}
+	s := st.CachedInfo().State
+	if s.LastSeq+1 < from {
+		return 0, &RecreatedError{stream, s.LastSeq, from - 1}
+	}
+	// An empty stream that had messages begins after its last.
+	if s.FirstSeq > from && stream == streams.LedgerStream {
+		return 0, &TrimmedError{stream, from, s.FirstSeq}
+	}
+	return s.LastSeq, nil
+}
+
+// entry reads a ledger message. Messages that no stage of ours wrote are
+// reported and skipped: they must not stop a partition.
+func (r *runtime) entry(m jetstream.Msg) (streams.Entry, bool) {
+	md, err := m.Metadata()
+	if err != nil {
+		r.log.Error("ledger message without metadata", "err", err)
+		return streams.Entry{}, false
+	}
+	e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+	if err != nil {
+		r.log.Error("foreign message in the ledger, skipped", "err", err)
+		return e, false
+	}
+	return e, r.mine[e.Partition]
+}
+
+func (r *runtime) live(seq uint64, e *streams.Entry, live []Live) {
+	for _, l := range live {
+		m := &nats.Msg{Subject: l.Subject, Data: l.Body, Header: nats.Header{
+			streams.HeaderType: {string(e.Type)},
+			streams.HeaderSeq:  {fmt.Sprint(seq)},
+		}}
+		if err := r.cfg.Conn.PublishMsg(m); err != nil {
+			r.log.Warn("live copy not published", "subject", l.Subject, "err", err)
+		}
+	}
+}
+
+// commit makes state and cursors durable as one.
+func (r *runtime) commit() error {
+	for _, p := range r.cfg.Partitions {
+		if r.cursors[p] == r.saved[p] {
+			continue
+		}
+		if err := r.store.setCursor(p, r.cursors[p]); err != nil {
+			return err
+		}
+	}
+	if err := r.store.commit(); err != nil {
+		return err
+	}
+	r.saved = r.cursors
+	return nil
+}
+
+func (r *runtime) ready() {
+	if r.cfg.Ready != nil {
+		r.cfg.Ready()
+		r.cfg.Ready = nil
+	}
+}
+
+// PartitionList is the partitions that a stage works on: those named, or all.
+func PartitionList(ps []int) []int {
+	if len(ps) > 0 {
+		return ps
+	}
+	all := make([]int, streams.Partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return all
+}

@@ -1,0 +1,229 @@
+package stage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"lazaret/streams"
+)
+
+// The first byte of a key says what it holds.
+const (
+	spaceMeta   = 0x00 // cursors, outbox
+	spaceFold   = 0x01 // the fold's own, by partition
+	stateFormat = 1
+)
+
+// store is the Pebble cache of a fold, and the one batch of changes that is
+// not committed yet.
+//
+// Owned by the stage's loop.
+type store struct {
+	db    *pebble.DB
+	batch *pebble.Batch
+}
+
+// openStore opens the cache in dir. fs is nil for the operating system's.
+func openStore(dir string, fs vfs.FS) (*store, error) {
+	if fs == nil {
+		fs = vfs.Default
+	}
+	cache := pebble.NewCache(8 << 20)
+	defer cache.Unref()
+	o := &pebble.Options{
+		Cache:                       cache,
+		FS:                          fs,
+		MemTableSize:                8 << 20,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       4,
+		MaxOpenFiles:                256,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      quietLogger{},
+	}
+	for i := range o.Levels {
+		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening stage state in %s: %w (is another process using it?)", dir, err)
+	}
+	s := &store{db: db, batch: db.NewIndexedBatch()}
+	if err := s.checkFormat(dir); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *store) checkFormat(dir string) error {
+	key := []byte{spaceMeta, 'f'}
+	v, c, err := s.db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return s.db.Set(key, []byte{stateFormat}, pebble.NoSync)
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if len(v) != 1 || v[0] != stateFormat {
+		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger", dir, v, stateFormat)
+	}
+	return nil
+}
+
+func (s *store) close() error {
+	return errors.Join(s.batch.Close(), s.db.Close())
+}
+
+// commit makes the pending changes part of the cache. It does not sync: the
+// ledger is the durable thing.
+func (s *store) commit() error {
+	if s.batch.Empty() {
+		return nil
+	}
+	if err := s.batch.Commit(pebble.NoSync); err != nil {
+		return fmt.Errorf("committing stage state: %w", err)
+	}
+	if err := s.batch.Close(); err != nil {
+		return err
+	}
+	s.batch = s.db.NewIndexedBatch()
+	return nil
+}
+
+// State is the part of the cache that belongs to a fold in one partition. Its
+// methods see the fold's own uncommitted changes. Values that Get and Scan
+// return must not be kept or changed after the next call.
+type State struct {
+	s         *store
+	partition int
+	key       []byte // scratch
+}
+
+// Partition is the partition whose state this is.
+func (st *State) Partition() int { return st.partition }
+
+func (st *State) full(key []byte) []byte {
+	st.key = append(append(st.key[:0], spaceFold, byte(st.partition)), key...)
+	return st.key
+}
+
+// Get returns the value of key, and whether there is one.
+func (st *State) Get(key []byte) ([]byte, bool, error) {
+	return st.s.get(st.full(key))
+}
+
+// Set gives key a value.
+func (st *State) Set(key, value []byte) error {
+	return st.s.batch.Set(st.full(key), value, nil)
+}
+
+// Delete removes key.
+func (st *State) Delete(key []byte) error {
+	return st.s.batch.Delete(st.full(key), nil)
+}
+
+// Scan calls fn for every key with the prefix, in byte order, until fn returns
+// false. Keys are given without the partition's own prefix.
+func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error {
+	return st.s.scan(append([]byte(nil), st.full(prefix)...), func(k, v []byte) (bool, error) { return fn(k[2:], v) })
+}
+
+func (s *store) get(key []byte) ([]byte, bool, error) {
+	v, c, err := s.batch.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("reading stage state: %w", err)
+	}
+	out := append([]byte(nil), v...)
+	return out, true, c.Close()
+}
+
+func (s *store) scan(prefix []byte, fn func(key, value []byte) (bool, error)) (err error) {
+	it, err := s.batch.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upperBound(prefix)})
+	if err != nil {
+		return fmt.Errorf("scanning stage state: %w", err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		more, err := fn(it.Key(), it.Value())
+		if err != nil || !more {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// upperBound is the first key after all keys with the prefix.
+func upperBound(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+// cursor is how far a stage has come in one partition.
+type cursor struct {
+	folded uint64 // last ledger sequence that went into the state
+	own    uint64 // ledger sequence of the stage's last entry: the fence
+	src    uint64 // input that the stage's last entry names
+}
+
+func cursorKey(p int) []byte { return []byte{spaceMeta, 'c', byte(p)} }
+
+func (s *store) cursors() (c [streams.Partitions]cursor, err error) {
+	for p := range c {
+		v, ok, err := s.get(cursorKey(p))
+		if err != nil {
+			return c, err
+		}
+		if !ok {
+			continue
+		}
+		if len(v) != 24 {
+			return c, fmt.Errorf("stage state: the cursor of partition %d is %d bytes, want 24: remove the state folder, it is rebuilt from the ledger", p, len(v))
+		}
+		c[p] = cursor{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), binary.BigEndian.Uint64(v[16:])}
+	}
+	return c, nil
+}
+
+func (s *store) setCursor(p int, c cursor) error {
+	var v [24]byte
+	binary.BigEndian.PutUint64(v[:], c.folded)
+	binary.BigEndian.PutUint64(v[8:], c.own)
+	binary.BigEndian.PutUint64(v[16:], c.src)
+	return s.batch.Set(cursorKey(p), v[:], nil)
+}
+
+func outboxKey(p int, src uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'o', byte(p)}, src)
+}
+
+// quietLogger keeps Pebble's own chatter out of the stage's log; errors that
+// matter come back from the calls.
+type quietLogger struct{}
+
+func (quietLogger) Infof(string, ...any)  {}
+func (quietLogger) Errorf(string, ...any) {}
+func (quietLogger) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf("pebble: "+format, args...))
+}
+
+// discard drops the changes since the last commit.
+func (s *store) discard() error {
+	if err := s.batch.Close(); err != nil {
+		return err
+	}
+	s.batch = s.db.NewIndexedBatch()
+	return nil
+}

@@ -1,0 +1,65 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// TailStage calls fn, from one goroutine and in ledger order, for every entry
+// that a stage adds in any partition from now on, until stop is called. When
+// it returns, an entry published after it is seen for certain.
+func TailStage(ctx context.Context, nc *nats.Conn, stage string, log *slog.Logger, fn func(streams.Entry)) (stop func(), err error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	rd, err := openReader(ctx, js, streams.LedgerStream, []string{streams.LedgerStageFilter(stage)}, st.CachedInfo().State.LastSeq+1, log)
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-rd.done:
+				return
+			case m := <-rd.msgs:
+				md, err := m.Metadata()
+				if err != nil {
+					continue
+				}
+				e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+				if err != nil {
+					log.Error("foreign message in the ledger, skipped", "err", err)
+					continue
+				}
+				fn(e)
+			}
+		}
+	}()
+	return func() { rd.close(); <-done }, nil
+}
+
+// ReadEntry reads one ledger entry.
+func ReadEntry(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return streams.Entry{}, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+	}
+	m, err := st.GetMsg(ctx, seq)
+	if err != nil {
+		return streams.Entry{}, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+	}
+	return streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+}

@@ -1,0 +1,118 @@
+package beliefs
+
+// Truth is what is held to be the case.
+type Truth uint8
+
+// The values of Truth.
+const (
+	Unverified   Truth = iota // nobody stronger than its own source vouches for it
+	Supported                 // evidence of a class that may support it does
+	Contradicted              // evidence says otherwise
+	Superseded                // a named successor took its place
+)
+
+var truthNames = enum{"truth", []string{"unverified", "supported", "contradicted", "superseded"}}
+
+func (t Truth) String() string { return truthNames.name(uint8(t)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Truth) MarshalText() ([]byte, error) { return truthNames.marshal(uint8(t)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Truth) UnmarshalText(b []byte) error {
+	i, err := truthNames.parse(string(b))
+	if err == nil {
+		*t = Truth(i)
+	}
+	return err
+}
+
+// Retrieval is whether a belief is served.
+type Retrieval uint8
+
+// The values of Retrieval.
+const (
+	Hidden         Retrieval = iota // recorded, not served: a candidate
+	Restricted                      // served as context only
+	Normal                          // served
+	PrivilegedOnly                  // served to audit only
+	Blocked                         // served to nobody; only a user unblocks
+)
+
+var retrievalNames = enum{"retrieval", []string{"hidden", "restricted", "normal", "privileged_only", "blocked"}}
+
+func (r Retrieval) String() string { return retrievalNames.name(uint8(r)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Retrieval) MarshalText() ([]byte, error) { return retrievalNames.marshal(uint8(r)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Retrieval) UnmarshalText(b []byte) error {
+	i, err := retrievalNames.parse(string(b))
+	if err == nil {
+		*r = Retrieval(i)
+	}
+	return err
+}
+
+// Security is what the sentinels make of a belief.
+type Security uint8
+
+// The values of Security.
+const (
+	Clean Security = iota
+	Suspicious
+	Quarantined // kept for review; only a user clears it
+	Malicious   // final
+)
+
+var securityNames = enum{"security", []string{"clean", "suspicious", "quarantined", "malicious"}}
+
+func (s Security) String() string { return securityNames.name(uint8(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Security) MarshalText() ([]byte, error) { return securityNames.marshal(uint8(s)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Security) UnmarshalText(b []byte) error {
+	i, err := securityNames.parse(string(b))
+	if err == nil {
+		*s = Security(i)
+	}
+	return err
+}
+
+// Freshness is how a belief stands in time.
+type Freshness uint8
+
+// The values of Freshness.
+const (
+	Fresh Freshness = iota
+	Stale
+	Expired // not served
+)
+
+var freshnessNames = enum{"freshness", []string{"fresh", "stale", "expired"}}
+
+func (f Freshness) String() string { return freshnessNames.name(uint8(f)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (f Freshness) MarshalText() ([]byte, error) { return freshnessNames.marshal(uint8(f)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *Freshness) UnmarshalText(b []byte) error {
+	i, err := freshnessNames.parse(string(b))
+	if err == nil {
+		*f = Freshness(i)
+	}
+	return err
+}
+
+// Axes are the four independent standings of a belief. The zero value is a new
+// candidate: unverified, hidden, clean, fresh.
+type Axes struct {
+	Truth     Truth     `json:"truth"`
+	Retrieval Retrieval `json:"retrieval"`
+	Security  Security  `json:"security"`
+	Freshness Freshness `json:"freshness"`
+}

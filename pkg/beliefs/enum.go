@@ -1,0 +1,36 @@
+package beliefs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// enum is a small set of named values, the first of which is the zero value.
+type enum struct {
+	what  string
+	names []string
+}
+
+func (e enum) name(i uint8) string {
+	if int(i) < len(e.names) {
+		return e.names[i]
+	}
+	return fmt.Sprintf("%s(%d)", e.what, i)
+}
+
+func (e enum) marshal(i uint8) ([]byte, error) {
+	if int(i) >= len(e.names) {
+		return nil, fmt.Errorf("%s %d does not exist", e.what, i)
+	}
+	return []byte(e.names[i]), nil
+}
+
+func (e enum) parse(s string) (uint8, error) {
+	i := slices.Index(e.names, s)
+	if i < 0 {
+		known := slices.DeleteFunc(slices.Clone(e.names), func(s string) bool { return s == "" })
+		return 0, fmt.Errorf("unknown %s %q: use one of %s", e.what, s, strings.Join(known, ", "))
+	}
+	return uint8(i), nil
+}

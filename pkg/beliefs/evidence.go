@@ -1,0 +1,199 @@
+package beliefs
+
+import (
+	"sort"
+	"time"
+)
+
+// Relation is how a piece of evidence bears on a claim.
+type Relation uint8
+
+// The relations.
+const (
+	Supports Relation = iota
+	Contradicts
+	Contextualizes // bears on it without speaking for or against
+)
+
+var relationNames = enum{"relation", []string{"supports", "contradicts", "contextualizes"}}
+
+func (r Relation) String() string { return relationNames.name(uint8(r)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Relation) MarshalText() ([]byte, error) { return relationNames.marshal(uint8(r)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Relation) UnmarshalText(b []byte) error {
+	i, err := relationNames.parse(string(b))
+	if err == nil {
+		*r = Relation(i)
+	}
+	return err
+}
+
+// Evidence is one piece of evidence.
+type Evidence struct {
+	Observation string    `json:"observation"`
+	Relation    Relation  `json:"relation"`
+	Quality     Quality   `json:"quality"`
+	Source      string    `json:"source"` // identity; copies from one source count once
+	Freshness   Freshness `json:"freshness"`
+	At          time.Time `json:"at"`
+}
+
+// EvidenceSet is all evidence that bears on one claim. Its answers do not
+// depend on its order.
+type EvidenceSet []Evidence
+
+// MaxConfidence and MinConfidence bound every confidence: nothing is certain,
+// and nothing that was recorded is worth nothing.
+const (
+	MaxConfidence = 0.95
+	MinConfidence = 0.10
+	// AdoptStrength is the strength from which evidence may make a belief
+	// supported, if its class may at all.
+	AdoptStrength = 0.7
+)
+
+// Strongest is the strongest class among the evidence with the relation.
+func (s EvidenceSet) Strongest(r Relation) Quality {
+	var q Quality
+	for _, e := range s {
+		if e.Relation == r && e.Quality.Stronger(q) {
+			q = e.Quality
+		}
+	}
+	return q
+}
+
+// Strength is how much speaks for the claim, 0 to MaxConfidence: the noisy-or
+// over independent sources of quality weight × freshness weight (1 fresh, 0.5
+// stale, 0.6 expired), counting each source once with its best. It ranks and
+// is shown; it never promotes.
+func (s EvidenceSet) Strength() float64 { return s.strength(Supports) }
+
+func (s EvidenceSet) strength(r Relation) float64 {
+	best := make(map[string]float64)
+	for _, e := range s {
+		if e.Relation == r {
+			best[e.Source] = max(best[e.Source], e.Quality.Weight()*freshnessWeight(e.Freshness))
+		}
+	}
+	// Floating point is not associative: a fixed order keeps the sum the same
+	// everywhere.
+	ws := make([]float64, 0, len(best))
+	for _, w := range best {
+		ws = append(ws, w)
+	}
+	sort.Float64s(ws)
+	none := 1.0
+	for _, w := range ws {
+		none *= 1 - w
+	}
+	return min(1-none, MaxConfidence)
+}
+
+func freshnessWeight(f Freshness) float64 {
+	switch f {
+	case Fresh:
+		return 1
+	case Stale:
+		return 0.5
+	}
+	return 0.6
+}
+
+// Net is what the evidence comes to, class by class: the strongest class that
+// says anything decides, and weaker ones cannot outvote it. Within that class
+// the greater strength decides; a tie is not net positive.
+type Net uint8
+
+// The outcomes of Net.
+const (
+	NoEvidence Net = iota
+	NetPositive
+	NetNegative
+	NetTied
+)
+
+// Net weighs support against contradiction.
+func (s EvidenceSet) Net() Net {
+	sup, con := s.Strongest(Supports), s.Strongest(Contradicts)
+	switch {
+	case sup.rank() > int(SyntheticProbe) && con.rank() > int(SyntheticProbe):
+		return NoEvidence
+	case sup.Stronger(con):
+		return NetPositive
+	case con.Stronger(sup):
+		return NetNegative
+	}
+	var class EvidenceSet
+	for _, e := range s {
+		if e.Quality == sup {
+			class = append(class, e)
+		}
+	}
+	switch p, n := class.strength(Supports), class.strength(Contradicts); {
+	case p > n:
+		return NetPositive
+	case n > p:
+		return NetNegative
+	}
+	return NetTied
+}
+
+// Adoption is how a new belief starts.
+type Adoption struct {
+	Adopted    bool // net positive
+	Axes       Axes
+	Quality    Quality
+	Confidence float64
+	Scope      Scope
+}
+
+// Adopt decides how a claim's evidence makes it a belief: supported only where
+// the gate is clear (the strongest class in support may support a belief) and
+// the strongest support weighs at least AdoptStrength on its own; else
+// unverified and restricted to context.
+func (s EvidenceSet) Adopt() Adoption {
+	a := Adoption{Quality: s.Strongest(Supports), Adopted: s.Net() == NetPositive}
+	a.Confidence = min(max(s.Strength(), MinConfidence), MaxConfidence)
+	a.Axes.Retrieval = Restricted
+	var strongest EvidenceSet
+	for _, e := range s {
+		if e.Relation == Supports && e.Quality == a.Quality {
+			strongest = append(strongest, e)
+		}
+	}
+	if a.Adopted && a.Quality.MaySupport() && strongest.Strength() >= AdoptStrength {
+		a.Axes.Truth, a.Axes.Retrieval, a.Scope = Supported, Normal, ToolActionAllowed
+	} else if a.Quality == ModelInference {
+		a.Scope = PlanningAllowed
+	}
+	return a
+}
+
+// Admit is how a verdict on a memory write leaves its candidate: by its
+// evidence when allowed; restricted and suspicious, waiting for a person, when
+// held; quarantined, kept for review, when denied. verdict is allow, hold or
+// deny; anything else counts as deny.
+func (a Adoption) Admit(verdict string) Axes {
+	axes := Axes{Truth: a.Axes.Truth, Freshness: a.Axes.Freshness}
+	move := func(x Axis, to string) {
+		if next, err := Apply(axes, a.Quality, Change{Axis: x, To: to}, ByAdmission); err == nil {
+			axes = next
+		}
+	}
+	switch verdict {
+	case "allow":
+		move(AxisRetrieval, a.Axes.Retrieval.String())
+	case "hold":
+		axes.Truth = Unverified
+		move(AxisRetrieval, "restricted")
+		move(AxisSecurity, "suspicious")
+	default:
+		axes.Truth = Unverified
+		move(AxisSecurity, "quarantined")
+	}
+	return axes
+}

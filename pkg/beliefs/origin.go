@@ -1,0 +1,161 @@
+package beliefs
+
+import "slices"
+
+// Origin is who a piece of content comes from, as the wire names it. It is
+// read off the subject that a credential may publish to.
+type Origin string
+
+// The origins.
+const (
+	OriginUser     Origin = "user"     // the person the agent works for
+	OriginSystem   Origin = "system"   // the operator: system prompts, configuration
+	OriginTool     Origin = "tool"     // the result of a tool call
+	OriginDocument Origin = "document" // a file, a retrieved chunk
+	OriginWeb      Origin = "web"
+	OriginEmail    Origin = "email"
+	OriginAgent    Origin = "agent" // the model itself
+)
+
+// origins in order of trust, most trusted first. Among external origins the
+// order only breaks ties.
+var origins = []Origin{OriginSystem, OriginUser, OriginAgent, OriginTool, OriginDocument, OriginEmail, OriginWeb}
+
+// Origins lists all origins, most trusted first.
+func Origins() []Origin { return slices.Clone(origins) }
+
+// Valid reports whether o is an origin.
+func (o Origin) Valid() bool { return slices.Contains(origins, o) }
+
+// External reports whether content of this origin was written by somebody
+// outside of the conversation between user, operator and model. The content
+// of a tool's result is external: the tool vouches for having fetched it, not
+// for what it says.
+func (o Origin) External() bool {
+	switch o {
+	case OriginUser, OriginSystem, OriginAgent:
+		return false
+	}
+	return true
+}
+
+// Weakest is the least trusted of several origins; unknown ones are the
+// weakest. Without arguments it is empty.
+func Weakest(os ...Origin) Origin {
+	var w Origin
+	rank := -1
+	for _, o := range os {
+		r := slices.Index(origins, o)
+		if r < 0 {
+			r = len(origins)
+		}
+		if r > rank {
+			rank, w = r, o
+		}
+	}
+	return w
+}
+
+// Quality is the class of a piece of evidence, strongest first. The gate looks at
+// the strongest class in support and never at numbers.
+type Quality uint8
+
+// The values of Quality.
+const (
+	NoQuality Quality = iota // no evidence
+	DirectObservation
+	HumanAssertion
+	ToolResult
+	ModelInference
+	ExternalDocument
+	SyntheticProbe // never counts
+)
+
+var qualityNames = enum{"quality", []string{"", "direct_observation", "human_assertion", "tool_result", "model_inference", "external_document", "synthetic_probe"}}
+
+func (q Quality) String() string { return qualityNames.name(uint8(q)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (q Quality) MarshalText() ([]byte, error) { return qualityNames.marshal(uint8(q)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (q *Quality) UnmarshalText(b []byte) error {
+	i, err := qualityNames.parse(string(b))
+	if err == nil {
+		*q = Quality(i)
+	}
+	return err
+}
+
+// Weight is how much evidence of this class adds to strength, 0 to 1. Strength
+// ranks; it never promotes.
+func (q Quality) Weight() float64 {
+	switch q {
+	case DirectObservation:
+		return 1.0
+	case HumanAssertion:
+		return 0.85
+	case ToolResult:
+		return 0.7
+	case ModelInference:
+		return 0.4
+	case ExternalDocument:
+		return 0.3
+	}
+	return 0
+}
+
+// MaySupport reports whether evidence of this class alone can make a belief
+// supported: the no-self-promotion gate.
+func (q Quality) MaySupport() bool {
+	return q == DirectObservation || q == HumanAssertion || q == ToolResult
+}
+
+// Stronger reports whether q is a stronger class than r. No evidence and
+// synthetic probes are weaker than everything.
+func (q Quality) Stronger(r Quality) bool { return q.rank() < r.rank() }
+
+func (q Quality) rank() int {
+	if q == NoQuality || q == SyntheticProbe {
+		return int(SyntheticProbe) + 1
+	}
+	return int(q)
+}
+
+// QualityOf is the class of what content of an origin says.
+func QualityOf(o Origin) Quality {
+	switch o {
+	case OriginUser, OriginSystem:
+		return HumanAssertion
+	case OriginAgent:
+		return ModelInference
+	}
+	return ExternalDocument
+}
+
+// ClaimKind says what a claim is about.
+type ClaimKind uint8
+
+// The values of ClaimKind.
+const (
+	NoClaim     ClaimKind = iota
+	Envelope              // that a tool was called and returned
+	Content               // what the returned content says
+	MemoryClaim           // what somebody asked to be remembered
+)
+
+var claimKindNames = enum{"claim kind", []string{"", "envelope", "content", "memory"}}
+
+func (c ClaimKind) String() string { return claimKindNames.name(uint8(c)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (c ClaimKind) MarshalText() ([]byte, error) { return claimKindNames.marshal(uint8(c)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *ClaimKind) UnmarshalText(b []byte) error {
+	i, err := claimKindNames.parse(string(b))
+	if err == nil {
+		*c = ClaimKind(i)
+	}
+	return err
+}

@@ -1,0 +1,129 @@
+package chain
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Version is the version of the leaf format.
+const Version = 1
+
+// MaxLeaf is the size of the largest leaf, in bytes (C2SP tlog-tiles).
+const MaxLeaf = 65535
+
+// MaxName is the length of the longest type and project in a leaf, in bytes.
+const MaxName = 1024
+
+// Kind is what a leaf stands for.
+type Kind uint8
+
+// The kinds of leaves.
+const (
+	KindEntry Kind = 1 // an entry of the ledger
+	KindGap   Kind = 2 // ledger sequences that never came: Seq is the first, Length how many
+)
+
+func (k Kind) String() string {
+	switch k {
+	case KindEntry:
+		return "entry"
+	case KindGap:
+		return "gap"
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// Leaf is one leaf of the tree.
+type Leaf struct {
+	Kind       Kind
+	Index      int64
+	Seq        uint64 // in the ledger
+	Time       time.Time
+	Type       string
+	Project    string
+	Length     uint64    // of the payload, bytes
+	Commitment [32]byte  // SHA-256(salt ‖ payload)
+	Prev       tlog.Hash // record hash of the leaf before; zero for the first
+}
+
+const fixedLeaf = 1 + 1 + 8 + 8 + 8 + 8 + 32 + 32 + 2 + 2
+
+// ErrLeaf says that bytes are no leaf.
+var ErrLeaf = errors.New("not a leaf")
+
+// AppendLeaf appends a leaf's encoding, as in FORMAT.md.
+func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
+	if len(l.Type) > MaxName || len(l.Project) > MaxName {
+		return b, fmt.Errorf("leaf %d: type has %d bytes and project %d, at most %d are possible", l.Index, len(l.Type), len(l.Project), MaxName)
+	}
+	b = append(b, Version, byte(l.Kind))
+	b = binary.BigEndian.AppendUint64(b, uint64(l.Index))
+	b = binary.BigEndian.AppendUint64(b, l.Seq)
+	b = binary.BigEndian.AppendUint64(b, uint64(l.Time.UnixNano()))
+	b = binary.BigEndian.AppendUint64(b, l.Length)
+	b = append(b, l.Commitment[:]...)
+	b = append(b, l.Prev[:]...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(l.Type)))
+	b = append(b, l.Type...)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(l.Project)))
+	return append(b, l.Project...), nil
+}
+
+// DecodeLeaf reads a leaf's encoding. Only the encoding that AppendLeaf gives
+// is accepted.
+func DecodeLeaf(b []byte) (l Leaf, err error) {
+	if len(b) < fixedLeaf {
+		return l, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrLeaf, len(b), fixedLeaf)
+	}
+	if b[0] != Version {
+		return l, fmt.Errorf("%w: version %d, this program reads %d", ErrLeaf, b[0], Version)
+	}
+	if l.Kind = Kind(b[1]); l.Kind != KindEntry && l.Kind != KindGap {
+		return l, fmt.Errorf("%w: kind %d", ErrLeaf, b[1])
+	}
+	l.Index = int64(binary.BigEndian.Uint64(b[2:]))
+	l.Seq = binary.BigEndian.Uint64(b[10:])
+	l.Time = time.Unix(0, int64(binary.BigEndian.Uint64(b[18:]))).UTC()
+	l.Length = binary.BigEndian.Uint64(b[26:])
+	copy(l.Commitment[:], b[34:])
+	copy(l.Prev[:], b[66:])
+	rest := b[98:]
+	if l.Type, rest, err = cutString(rest); err != nil {
+		return l, err
+	}
+	if l.Project, rest, err = cutString(rest); err != nil {
+		return l, err
+	}
+	if len(rest) > 0 {
+		return l, fmt.Errorf("%w: %d bytes follow it", ErrLeaf, len(rest))
+	}
+	if l.Index < 0 {
+		return l, fmt.Errorf("%w: negative index", ErrLeaf)
+	}
+	return l, nil
+}
+
+func cutString(b []byte) (string, []byte, error) {
+	if len(b) < 2 {
+		return "", nil, fmt.Errorf("%w: it ends early", ErrLeaf)
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if n > MaxName || len(b) < 2+n {
+		return "", nil, fmt.Errorf("%w: a string of %d bytes in the %d that are left", ErrLeaf, n, len(b)-2)
+	}
+	return string(b[2 : 2+n]), b[2+n:], nil
+}
+
+// Commit is the commitment to a payload.
+func Commit(salt [16]byte, payload []byte) (c [32]byte) {
+	h := sha256.New()
+	h.Write(salt[:])
+	h.Write(payload)
+	h.Sum(c[:0])
+	return c
+}

@@ -1,0 +1,68 @@
+package chain
+
+import (
+	"math/bits"
+
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// edge is the right edge of a Merkle tree: for each set bit of its size the
+// hash of the complete subtree of that height. It is all that appending needs.
+type edge struct {
+	size int64
+	at   [64]tlog.Hash
+}
+
+// add adds a record's hash and appends to out the hashes that the tree stores
+// for it (tlog.StoredHashesForRecordHash): its own, and those of the subtrees
+// that it completes.
+func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
+	out = append(out, h)
+	level := 0
+	for ; e.size>>level&1 == 1; level++ {
+		h = tlog.NodeHash(e.at[level], h)
+		out = append(out, h)
+	}
+	e.at[level] = h
+	e.size++
+	return out
+}
+
+// root is the tree's hash.
+func (e *edge) root() tlog.Hash {
+	if e.size == 0 {
+		h, _ := tlog.TreeHash(0, nil) // the hash of nothing reads no hashes
+		return h
+	}
+	low := bits.TrailingZeros64(uint64(e.size))
+	h := e.at[low]
+	for level := low + 1; level < 64; level++ {
+		if e.size>>level&1 == 1 {
+			h = tlog.NodeHash(e.at[level], h)
+		}
+	}
+	return h
+}
+
+// loadEdge reads the right edge of a tree of that size.
+func loadEdge(size int64, r tlog.HashReader) (e edge, err error) {
+	var idx []int64
+	var levels []int
+	start := int64(0)
+	for level := 63; level >= 0; level-- {
+		if size>>level&1 == 1 {
+			idx = append(idx, tlog.StoredHashIndex(level, start>>level))
+			levels = append(levels, level)
+			start += 1 << level
+		}
+	}
+	hs, err := r.ReadHashes(idx)
+	if err != nil {
+		return e, err
+	}
+	for i, level := range levels {
+		e.at[level] = hs[i]
+	}
+	e.size = size
+	return e, nil
+}

@@ -1,0 +1,238 @@
+// Package strictyaml reads configuration that decides about trust: YAML with
+// everything taken out that could make a reviewer and the program see
+// different documents.
+//
+// It accepts one document of block and flow collections and scalars. Unknown
+// and repeated keys, anchors, aliases, merge keys, tags, directives, complex
+// keys, further documents, deep nesting and large files are errors. Each error
+// names file, line and column and shows the line. No input makes it panic.
+package strictyaml
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// MaxSize is the largest document, in bytes.
+const MaxSize = 1 << 20
+
+// maxNesting bounds flow collections within one another, and sequences that
+// begin on one line, so that the parser's recursion is bounded too.
+const maxNesting = 16
+
+// secretPrefix begins the text of private keys in C2SP note format. A line that
+// holds one is not shown: errors end up in logs.
+const secretPrefix = "PRIVATE+KEY+"
+
+// Error is a fault at a place in a file.
+type Error struct {
+	File         string
+	Line, Column int    // from 1; 0 when the fault is the file's as a whole
+	Msg          string // what is wrong and what to do
+	Source       string // the line, without its end
+	cause        error
+}
+
+// Unwrap is the error that was wrapped into Msg, if one was.
+func (e *Error) Unwrap() error { return e.cause }
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Msg)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s\n  %d | %s", e.File, e.Line, e.Column, e.Msg, e.Line, e.Source)
+}
+
+// Document is a parsed file.
+type Document struct {
+	file string
+	src  []byte
+	root ast.Node // nil when the document is empty
+}
+
+// Parse reads the syntax. file is what errors call it. An error is an *Error.
+func Parse(file string, src []byte) (doc *Document, err error) {
+	doc = &Document{file: file, src: src}
+	if len(src) > MaxSize {
+		return nil, doc.whole("%d bytes are too many, at most %d are read", len(src), MaxSize)
+	}
+	defer doc.recovered(&err)
+	tokens := lexer.Tokenize(string(src))
+	if err := doc.checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	parsed, err := parser.Parse(tokens, 0)
+	if err != nil {
+		return nil, doc.convert(err)
+	}
+	for _, d := range parsed.Docs {
+		if d.Body == nil || d.Body.Type() == ast.CommentType {
+			continue
+		}
+		if doc.root != nil {
+			return nil, doc.at(d.Body.GetToken(), "a second document: use one file for each")
+		}
+		doc.root = d.Body
+	}
+	return doc, nil
+}
+
+// checkTokens refuses what lies outside our part of YAML.
+func (d *Document) checkTokens(tokens token.Tokens) error {
+	flow, entries, line := 0, 0, 0
+	for _, tk := range tokens {
+		switch tk.Type {
+		case token.AnchorType, token.AliasType, token.MergeKeyType:
+			return d.at(tk, "anchors, aliases and merge keys are not read: write the value out")
+		case token.TagType:
+			return d.at(tk, "tags are not read; quote a value that begins with '!'")
+		case token.DirectiveType:
+			return d.at(tk, "directives are not read; quote a value that begins with '%%'")
+		case token.MappingKeyType:
+			return d.at(tk, "complex keys are not read; quote a value that begins with '?'")
+		case token.InvalidType:
+			return d.at(tk, "%s", cmp.Or(tk.Error, "invalid character"))
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow--
+		case token.SequenceEntryType:
+			if tk.Position.Line != line {
+				line, entries = tk.Position.Line, 0
+			}
+			entries++
+		}
+		if flow > maxNesting || entries > maxNesting {
+			return d.at(tk, "collections are nested more than %d deep", maxNesting)
+		}
+	}
+	return nil
+}
+
+// Empty reports whether the document holds nothing but comments.
+func (d *Document) Empty() bool { return d.root == nil }
+
+// Decode stores the document in what v points to; a key that v has no field
+// for is an error. An empty document leaves v as it is. An error is an *Error.
+func (d *Document) Decode(v any) (err error) {
+	if d.root == nil {
+		return nil
+	}
+	defer d.recovered(&err)
+	if err := yaml.NodeToValue(d.root, v, yaml.Strict()); err != nil {
+		return d.convert(err)
+	}
+	return nil
+}
+
+// Errorf is an error at the value that path leads to: field names and list
+// indexes from the root. Where the path ends early, the error is at the last
+// value that exists. A format with %w wraps its error.
+func (d *Document) Errorf(path []any, format string, args ...any) *Error {
+	node := d.root
+	for _, step := range path {
+		next := child(node, step)
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	if node == nil {
+		return d.whole(format, args...)
+	}
+	return d.at(first(node), format, args...)
+}
+
+func child(node ast.Node, step any) ast.Node {
+	switch step := step.(type) {
+	case string:
+		switch n := node.(type) {
+		case *ast.MappingNode:
+			for _, v := range n.Values {
+				if v.Key.GetToken().Value == step {
+					return v.Value
+				}
+			}
+		case *ast.MappingValueNode:
+			if n.Key.GetToken().Value == step {
+				return n.Value
+			}
+		}
+	case int:
+		if n, ok := node.(*ast.SequenceNode); ok && step >= 0 && step < len(n.Values) {
+			return n.Values[step]
+		}
+	}
+	return nil
+}
+
+// first is the token at which a node begins; a mapping's own token is its
+// first colon.
+func first(node ast.Node) *token.Token {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		if !n.IsFlowStyle && len(n.Values) > 0 {
+			return first(n.Values[0])
+		}
+	case *ast.MappingValueNode:
+		return n.Key.GetToken()
+	}
+	return node.GetToken()
+}
+
+func (d *Document) whole(format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{File: d.file, Msg: err.Error(), cause: errors.Unwrap(err)}
+}
+
+func (d *Document) at(tk *token.Token, format string, args ...any) *Error {
+	if tk == nil || tk.Position == nil {
+		return d.whole(format, args...)
+	}
+	e := d.whole(format, args...)
+	e.Line, e.Column = tk.Position.Line, tk.Position.Column
+	e.Source = d.line(e.Line)
+	return e
+}
+
+func (d *Document) convert(err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	var at yaml.Error
+	if errors.As(err, &at) {
+		return d.at(at.GetToken(), "%s", at.GetMessage())
+	}
+	return d.whole("%v", err)
+}
+
+// recovered turns a panic of the YAML library into an error: it is known to
+// panic on some malformed documents.
+func (d *Document) recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = d.whole("malformed YAML: %v", r)
+	}
+}
+
+func (d *Document) line(n int) string {
+	for line := range bytes.Lines(d.src) {
+		if n--; n > 0 {
+			continue
+		}
+		if at := bytes.Index(line, []byte(secretPrefix)); at >= 0 {
+			return string(line[:at]) + secretPrefix + "…"
+		}
+		return strings.TrimRight(string(line), "\r\n")
+	}
+	return ""
+}

@@ -1,0 +1,203 @@
+package keys
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// EnvKey is the environment variable that holds a private key, as text, for
+// programs that are given no key file.
+const EnvKey = "LAZARET_KEY"
+
+// MaxName is the longest name of a key, in bytes.
+const MaxName = 128
+
+// maxFile bounds what is read of a key file; a key is far shorter.
+const maxFile = 4 << 10
+
+// privatePrefix is how the text of every private key begins.
+const privatePrefix = "PRIVATE+KEY+"
+
+// algEd25519 is the algorithm byte of C2SP signed notes.
+const algEd25519 = 1
+
+var (
+	// ErrNoKey says that neither a key file nor the environment names a key.
+	ErrNoKey = errors.New("no private key: pass --key FILE, or set " + EnvKey + " to the key itself; make one with lazaret key gen")
+	// ErrOpenMode says that others than the owner may read or replace a file
+	// on which trust rests.
+	ErrOpenMode = errors.New("file mode is too open")
+	// ErrBadKey says that a text is not a key in its format.
+	ErrBadKey = errors.New("not an Ed25519 key in note format")
+)
+
+// Generate makes a key pair. name says whose it is and appears in every
+// signature: 1 to MaxName printable ASCII characters without space or '+'.
+// private is a secret; public is what goes into a trust file.
+func Generate(name string) (private, public string, err error) {
+	if err := checkName(name); err != nil {
+		return "", "", err
+	}
+	return note.GenerateKey(rand.Reader, name)
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > MaxName {
+		return fmt.Errorf("key name has %d bytes, want 1 to %d", len(name), MaxName)
+	}
+	for _, r := range name {
+		if r <= ' ' || r > '~' || r == '+' {
+			return fmt.Errorf("key name %q: %q is not allowed, use printable ASCII without space or '+'", name, r)
+		}
+	}
+	return nil
+}
+
+// Public is the public key that belongs to a private one.
+func Public(private string) (string, error) {
+	signer, err := parsePrivate(private)
+	if err != nil {
+		return "", err
+	}
+	parts := strings.SplitN(private, "+", 5) // PRIVATE, KEY, name, hash, and base64 that may itself hold a '+'
+	seed, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(seed) != 1+ed25519.SeedSize || seed[0] != algEd25519 {
+		return "", ErrBadKey
+	}
+	public, ok := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
+	if !ok {
+		return "", ErrBadKey
+	}
+	return note.NewEd25519VerifierKey(signer.Name(), public)
+}
+
+// parsePrivate is note.NewSigner with our rules for names. Its errors never
+// hold any of the text.
+func parsePrivate(private string) (note.Signer, error) {
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrBadKey, err)
+	}
+	if err := checkName(signer.Name()); err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrBadKey, err)
+	}
+	return signer, nil
+}
+
+// WritePrivate writes a private key to a new file, mode 0600, and syncs it. A
+// file that exists is never overwritten: the error is then fs.ErrExist.
+func WritePrivate(path, private string) (err error) {
+	if _, err := parsePrivate(private); err != nil {
+		return fmt.Errorf("writing private key %s: %w", path, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("writing private key: %w: a key is never overwritten, choose another file or move the old one away", err)
+	}
+	if err != nil {
+		return fmt.Errorf("writing private key: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(path) // it is ours: O_EXCL made it
+			err = fmt.Errorf("writing private key %s: %w", path, err)
+		}
+	}()
+	if _, err = io.WriteString(f, private+"\n"); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// LoadPrivate reads the text of a private key from path or, when path is
+// empty, from the environment variable EnvKey. A file that others than its
+// owner may read is refused with ErrOpenMode, a missing key is ErrNoKey.
+func LoadPrivate(path string) (string, error) {
+	if path == "" {
+		private := strings.TrimSpace(os.Getenv(EnvKey))
+		if private == "" {
+			return "", ErrNoKey
+		}
+		if _, err := parsePrivate(private); err != nil {
+			return "", fmt.Errorf("reading %s: %w: it must hold the key itself, not a file name", EnvKey, err)
+		}
+		return private, nil
+	}
+	b, err := readGuarded(path, 0o077, "chmod 600", maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading private key: %w: make one with lazaret key gen", err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading private key: %w", err)
+	}
+	private := strings.TrimSpace(string(b))
+	if _, err := parsePrivate(private); err != nil {
+		return "", fmt.Errorf("reading private key %s: %w: a private key begins with PRIVATE+KEY+", path, err)
+	}
+	return private, nil
+}
+
+// LoadSigner is LoadPrivate, ready to sign.
+func LoadSigner(path string) (note.Signer, error) {
+	private, err := LoadPrivate(path)
+	if err != nil {
+		return nil, err
+	}
+	return parsePrivate(private)
+}
+
+// readGuarded reads a regular file whose mode has none of the bits of
+// forbidden. The mode is that of the opened file, so it cannot be exchanged
+// between the check and the read. Windows has no such modes and is not checked.
+func readGuarded(path string, forbidden fs.FileMode, remedy string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if mode := info.Mode().Perm(); mode&forbidden != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s has mode %04o: %w: run %s %s, and replace the key if others could have used it", path, mode, ErrOpenMode, remedy, path)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return b, err
+}
+
+// syncDir makes the creation or renaming of a file in dir durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package keys
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/internal/strictyaml"
+)
+
+// TrustFile is the usual name of a trust file.
+const TrustFile = "trust.yaml"
+
+// maxTrust bounds a trust file, in bytes.
+const maxTrust = 1 << 20
+
+// Role is what a pinned key is obeyed in. Roles do not imply one another.
+type Role string
+
+// The roles.
+const (
+	RoleOperator Role = "operator" // activates rule sets and policies
+	RoleApprover Role = "approver" // resolves holds
+	RoleAuditor  Role = "auditor"  // signs checkpoints and forgetting
+	RoleProbe    Role = "probe"    // signs results of planned tests
+)
+
+// Roles is every role.
+var Roles = []Role{RoleOperator, RoleApprover, RoleAuditor, RoleProbe}
+
+// Pin is one key that is trusted, and in what.
+type Pin struct {
+	Key     string `yaml:"key" json:"key"` // note verifier key
+	Roles   []Role `yaml:"roles" json:"roles"`
+	Comment string `yaml:"comment,omitempty" json:"comment,omitempty"`
+}
+
+// Trust is the set of pinned keys. The zero value trusts nobody. It may be
+// read by many goroutines as long as none calls Add.
+type Trust struct {
+	pins []Pin
+	keys map[nameHash]pinned
+}
+
+type nameHash struct {
+	name string
+	hash uint32
+}
+
+type pinned struct {
+	verifier note.Verifier
+	roles    []Role
+}
+
+// trustHead introduces a written trust file to whoever opens it.
+const trustHead = `# Public keys that Lazaret obeys, and the roles it obeys them in:
+# operator, approver, auditor, probe. Whoever can write this file decides whom
+# Lazaret believes; keep it owned by the operator, mode 0644 or stricter.
+`
+
+// LoadTrust reads a trust file. A file that its group or anyone may write is
+// refused with ErrOpenMode.
+func LoadTrust(path string) (*Trust, error) {
+	b, err := readGuarded(path, 0o022, "chmod go-w", maxTrust)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading trust file: %w: pin a public key in it first, see lazaret key gen", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading trust file: %w", err)
+	}
+	return ParseTrust(path, b)
+}
+
+// ParseTrust reads the text of a trust file: a list of pins, strictly. name is
+// what errors call it.
+func ParseTrust(name string, src []byte) (*Trust, error) {
+	doc, err := strictyaml.Parse(name, src)
+	if err != nil {
+		return nil, err
+	}
+	var pins []Pin
+	if err := doc.Decode(&pins); err != nil {
+		return nil, err
+	}
+	t := new(Trust)
+	for i, p := range pins {
+		if err := t.Add(p); err != nil {
+			return nil, doc.Errorf([]any{i}, "pin %d: %w", i+1, err)
+		}
+	}
+	return t, nil
+}
+
+// Add pins a key. Two keys may carry one name, as when a person changes keys;
+// a key that is pinned already, or that cannot be told from a pinned one by
+// name and hash, is refused.
+func (t *Trust) Add(p Pin) error {
+	p.Key = strings.TrimSpace(p.Key)
+	if strings.HasPrefix(p.Key, privatePrefix) {
+		return fmt.Errorf("%w: this is a private key: pin its public half, and replace it if others could have read it here", ErrBadKey)
+	}
+	v, err := note.NewVerifier(p.Key)
+	if err != nil {
+		return fmt.Errorf("%w: %q: %v: want <name>+<hash>+<base64> as lazaret key gen prints it", ErrBadKey, p.Key, err)
+	}
+	if err := checkName(v.Name()); err != nil {
+		return fmt.Errorf("%w: %v", ErrBadKey, err)
+	}
+	if len(p.Roles) == 0 {
+		return fmt.Errorf("key %s has no roles: give it some of %v", v.Name(), Roles)
+	}
+	for i, r := range p.Roles {
+		if !slices.Contains(Roles, r) {
+			return fmt.Errorf("key %s: role %q is unknown: use some of %v", v.Name(), r, Roles)
+		}
+		if slices.Contains(p.Roles[:i], r) {
+			return fmt.Errorf("key %s: role %q stands twice", v.Name(), r)
+		}
+	}
+	id := nameHash{v.Name(), v.KeyHash()}
+	if _, dup := t.keys[id]; dup {
+		return fmt.Errorf("key %s+%08x is pinned already: list all its roles in one pin", id.name, id.hash)
+	}
+	if t.keys == nil {
+		t.keys = make(map[nameHash]pinned)
+	}
+	p.Roles = slices.Clone(p.Roles)
+	t.pins = append(t.pins, p)
+	t.keys[id] = pinned{v, p.Roles}
+	return nil
+}
+
+// Pins are the pinned keys in the order of the file.
+func (t *Trust) Pins() []Pin {
+	out := slices.Clone(t.pins)
+	for i := range out {
+		out[i].Roles = slices.Clone(out[i].Roles)
+	}
+	return out
+}
+
+// Verifiers is the keys that are trusted in a role, for note.Open. To it every
+// other key is unknown, so that a note signed only by those does not open.
+func (t *Trust) Verifiers(role Role) note.Verifiers { return roleVerifiers{t, role} }
+
+type roleVerifiers struct {
+	trust *Trust
+	role  Role
+}
+
+// Verifier implements note.Verifiers.
+func (r roleVerifiers) Verifier(name string, hash uint32) (note.Verifier, error) {
+	p, ok := r.trust.keys[nameHash{name, hash}]
+	if !ok || !slices.Contains(p.roles, r.role) {
+		return nil, &note.UnknownVerifierError{Name: name, KeyHash: hash}
+	}
+	return p.verifier, nil
+}
+
+// Marshal is the trust file's text. Comments other than those of pins are not
+// kept.
+func (t *Trust) Marshal() ([]byte, error) {
+	pins := t.pins
+	if pins == nil {
+		pins = []Pin{}
+	}
+	b, err := yaml.Marshal(pins)
+	if err != nil {
+		return nil, fmt.Errorf("writing trust file: %w", err)
+	}
+	return append([]byte(trustHead), b...), nil
+}
+
+// Write replaces the trust file at path, mode 0644. After a crash the file is
+// the old one or the new one, never a mixture.
+func (t *Trust) Write(path string) (err error) {
+	b, err := t.Marshal()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("writing trust file %s: %w", path, err)
+		}
+	}()
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	if _, err = f.Write(b); err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}

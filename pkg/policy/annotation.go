@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"lazaret/pkg/beliefs"
+)
+
+// annotations are the hints of a Model Context Protocol tool about itself.
+// Hints are the tool's own word, so only those that admit harm are believed.
+type annotations struct {
+	ReadOnly    *bool `json:"readOnlyHint"`
+	Destructive *bool `json:"destructiveHint"`
+	OpenWorld   *bool `json:"openWorldHint"`
+}
+
+// RaiseByAnnotations lifts the class by what a tool says of itself, given as
+// the annotations object of its catalogue entry; empty says nothing.
+//
+//	destructiveHint: true   at least L4, with the effect delete
+//	readOnlyHint: false     at least L3, with the effect write
+//	openWorldHint: true     at least L2, with the effect egress; L4 if it also
+//	                        changes something (L3 so far)
+//
+// The opposite hints change nothing. Annotations that cannot be read count as
+// destructive.
+func (c Class) RaiseByAnnotations(raw []byte) Class {
+	if len(raw) == 0 {
+		return c
+	}
+	var a annotations
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return c.with(EffectDelete).raise(beliefs.L4, "the tool's annotations cannot be read")
+	}
+	said := func(hint *bool, value bool) bool { return hint != nil && *hint == value }
+	if said(a.ReadOnly, false) {
+		c = c.with(EffectWrite).raise(beliefs.L3, because("readOnlyHint", false))
+	}
+	if said(a.Destructive, true) {
+		c = c.with(EffectDelete).raise(beliefs.L4, because("destructiveHint", true))
+	}
+	if said(a.OpenWorld, true) {
+		least := beliefs.L2
+		if c.Level >= beliefs.L3 {
+			least = beliefs.L4
+		}
+		c = c.with(EffectEgress).raise(least, because("openWorldHint", true))
+	}
+	return c
+}
+
+func because(hint string, value bool) string {
+	return fmt.Sprintf("the tool's annotations say %s: %t", hint, value)
+}
+
+// with adds an effect.
+func (c Class) with(effect string) Class {
+	var set effectSet
+	for i, name := range Effects {
+		if name == effect || c.Has(name) {
+			set |= 1 << i
+		}
+	}
+	c.Effects = set.names()
+	return c
+}

@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+	"cel.dev/cel-go/ext"
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	// conditionCost is what one condition may cost to evaluate, in CEL's units:
+	// about one per operation and one per ten bytes of text compared.
+	conditionCost = 20_000
+	// conditionSize is the longest condition, in bytes.
+	conditionSize = 4 << 10
+)
+
+// Conditions see five variables.
+const (
+	varTool    = "tool"    // string: the tool's name, as called
+	varWords   = "words"   // list(string): its words in lower case
+	varArgs    = "args"    // dyn: the arguments; an empty map when there are none
+	varProject = "project" // string
+	varAgent   = "agent"   // string
+)
+
+// conditionEnv is the typed environment of conditions. Errors of it would be
+// errors of this file.
+var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
+	base, err := types.NewRegistry()
+	if err != nil {
+		return nil, err
+	}
+	return cel.NewEnv(
+		cel.CustomTypeAdapter(orderedAdapter{base}),
+		cel.Variable(varTool, cel.StringType),
+		cel.Variable(varWords, cel.ListType(cel.StringType)),
+		cel.Variable(varArgs, cel.DynType),
+		cel.Variable(varProject, cel.StringType),
+		cel.Variable(varAgent, cel.StringType),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(conditionSize),
+		ext.Strings(),
+	)
+})
+
+// compileCondition checks a condition's syntax and types.
+func compileCondition(src string) (cel.Program, error) {
+	env, err := conditionEnv()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(src)
+	if err := issues.Err(); err != nil {
+		return nil, errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", "")))
+	}
+	if !ast.OutputType().IsExactType(cel.BoolType) {
+		return nil, fmt.Errorf("the condition is of type %s, want bool: compare it with something", ast.OutputType())
+	}
+	return env.Program(ast, cel.CostLimit(conditionCost))
+}
+
+// call is what conditions are evaluated on. It decodes the arguments once, and
+// only when a condition is reached.
+type call struct {
+	tool, project, agent string
+	raw                  []byte // arguments
+
+	vars map[string]any
+	err  error
+}
+
+func (c *call) variables() (map[string]any, error) {
+	if c.vars != nil || c.err != nil {
+		return c.vars, c.err
+	}
+	var args any = map[string]any{}
+	if len(c.raw) > 0 {
+		if err := json.Unmarshal(c.raw, &args); err != nil {
+			c.err = errors.New("the arguments are not JSON, or name a key twice")
+			return nil, c.err
+		}
+	}
+	name := parseName(c.tool, nil, nil)
+	words := make([]string, len(name.words))
+	for i, w := range name.words {
+		words[i] = string(name.text(w))
+	}
+	c.vars = map[string]any{varTool: c.tool, varWords: words, varArgs: args, varProject: c.project, varAgent: c.agent}
+	return c.vars, nil
+}
+
+// holds evaluates a condition.
+func (c *call) holds(p cel.Program) (bool, error) {
+	vars, err := c.variables()
+	if err != nil {
+		return false, err
+	}
+	out, _, err := p.Eval(vars)
+	if err != nil {
+		return false, err
+	}
+	met, ok := out.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("the condition gave %s, want bool", out.Type().TypeName())
+	}
+	return met, nil
+}
+
+// orderedAdapter gives conditions JSON objects whose keys come in order, so
+// that what a comprehension costs before it ends is the same each time.
+type orderedAdapter struct{ types.Adapter }
+
+func (a orderedAdapter) NativeToValue(v any) ref.Val {
+	switch v := v.(type) {
+	case map[string]any:
+		return orderedMap{types.NewStringInterfaceMap(a, v), types.NewStringList(a, slices.Sorted(maps.Keys(v)))}
+	case []any:
+		return types.NewDynamicList(a, v)
+	}
+	return a.Adapter.NativeToValue(v)
+}
+
+type orderedMap struct {
+	traits.Mapper
+	keys traits.Lister
+}
+
+func (m orderedMap) Iterator() traits.Iterator { return m.keys.Iterator() }

@@ -1,0 +1,102 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/internal/strictyaml"
+)
+
+// The purposes that a recall may name. Another one is served like none.
+const (
+	PurposeExtraction  = "extraction"
+	PurposePlanning    = "planning"
+	PurposeDecision    = "decision"
+	PurposeExplanation = "explanation"
+)
+
+var purposes = []string{PurposeExtraction, PurposePlanning, PurposeDecision, PurposeExplanation}
+
+// Bounds of context policies.
+const (
+	maxMaxAge      = 100 * 365 * 24 * time.Hour
+	maxMaxExternal = 1000
+)
+
+// defaultPurpose is the key of what holds for purposes that are not named.
+const defaultPurpose = "default"
+
+// contextText is what a policy says of recalls for one purpose. What it leaves
+// out is as in the policy's default, and then as in beliefs.DefaultContext.
+// Privileged recalls are no matter of policy.
+type contextText struct {
+	MaxAge      string `yaml:"max_age"`
+	Ceiling     string `yaml:"ceiling"`
+	MaxExternal *int   `yaml:"max_external"`
+	ContextOnly *bool  `yaml:"context_only"`
+}
+
+// Context is the context policy for recalls with a purpose, which may be empty.
+func (p *Policy) Context(purpose string) beliefs.ContextPolicy {
+	c, ok := p.contexts[purpose]
+	if !ok {
+		c = p.contexts[defaultPurpose]
+	}
+	c.Purpose = purpose
+	return c
+}
+
+func (p *Policy) compileContexts(y *strictyaml.Document, texts map[string]contextText) error {
+	base := beliefs.DefaultContext("")
+	if t, ok := texts[defaultPurpose]; ok {
+		if err := t.apply(y, defaultPurpose, &base); err != nil {
+			return err
+		}
+	}
+	p.contexts = map[string]beliefs.ContextPolicy{defaultPurpose: base}
+	for _, purpose := range slices.Sorted(maps.Keys(texts)) {
+		if purpose == defaultPurpose {
+			continue
+		}
+		if !slices.Contains(purposes, purpose) {
+			return y.Errorf([]any{"context", purpose}, "context for %q: use default or one of %v", purpose, purposes)
+		}
+		c, t := base, texts[purpose]
+		if err := t.apply(y, purpose, &c); err != nil {
+			return err
+		}
+		p.contexts[purpose] = c
+	}
+	return nil
+}
+
+func (t *contextText) apply(y *strictyaml.Document, purpose string, c *beliefs.ContextPolicy) error {
+	at := func(key string, err error) error {
+		return y.Errorf([]any{"context", purpose, key}, "%s of context %s: %w", key, purpose, err)
+	}
+	if t.MaxAge != "" {
+		d, err := duration(t.MaxAge, time.Second, maxMaxAge)
+		if err != nil {
+			return at("max_age", err)
+		}
+		c.MaxAge = d
+	}
+	if t.Ceiling != "" {
+		if err := c.Ceiling.UnmarshalText([]byte(t.Ceiling)); err != nil {
+			return at("ceiling", err)
+		}
+	}
+	if n := t.MaxExternal; n != nil {
+		if *n < 0 || *n > maxMaxExternal {
+			return at("max_external", fmt.Errorf("%d is out of range, want 0 to %d", *n, maxMaxExternal))
+		}
+		c.MaxExternal = *n
+	}
+	if t.ContextOnly != nil {
+		c.ContextOnly = *t.ContextOnly
+	}
+	return nil
+}

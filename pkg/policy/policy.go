@@ -1,0 +1,416 @@
+package policy
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// What a policy that leaves a field out means, and how far each may go.
+const (
+	DefaultDeadline     = 2 * time.Second // for sentinels' answers
+	MinDeadline         = 10 * time.Millisecond
+	MaxDeadline         = 5 * time.Minute
+	DefaultHoldExpiry   = 24 * time.Hour // long enough for a person in another time zone
+	MinHoldExpiry       = time.Minute
+	MaxHoldExpiry       = 30 * 24 * time.Hour
+	DefaultMaxOpenHolds = 20 // of one agent; more is a queue that nobody reads
+	MaxMaxOpenHolds     = 10_000
+	MaxEntries          = 4096
+)
+
+// version is the version of policy documents.
+const version = 1
+
+// DefaultName is what errors call the shipped policy.
+const DefaultName = "default.yaml"
+
+// Default is the text of the shipped policy.
+//
+//go:embed default.yaml
+var Default []byte
+
+// Error is a fault in a policy's text, with file, line, column and the line.
+type Error = strictyaml.Error
+
+// Mode is whether verdicts bind.
+type Mode string
+
+// The modes.
+const (
+	Enforce Mode = "enforce"
+	Learn   Mode = "learn" // verdicts are recorded as what would have been
+)
+
+// Policy is a compiled policy. It is safe for concurrent use; its fields must
+// not be changed.
+type Policy struct {
+	Name   string
+	Mode   Mode
+	Digest string // of the text, as activations name it
+	// Groups must assess every proposal. It may be empty: then only the ladder,
+	// the host and the beliefs speak.
+	Groups []string
+	// OnSilent is the verdict when a group has not answered in time: Hold or
+	// Deny.
+	OnSilent   streams.Verdict
+	HoldExpiry time.Duration
+	// MaxOpenHolds is how many holds one agent may have open, at least 1. One
+	// more is denied.
+	MaxOpenHolds int
+
+	deadlines [beliefs.L5 + 1]time.Duration
+	entries   []entry // strictest first, then by name
+	otherwise *entry  // nil: what matches nothing is denied
+	index     index
+	contexts  map[string]beliefs.ContextPolicy // by purpose
+}
+
+// Learn reports whether verdicts are only recorded.
+func (p *Policy) Learn() bool { return p.Mode == Learn }
+
+// Deadline is how long the arbiter waits for the sentinels' answers to an
+// action of a level.
+func (p *Policy) Deadline(l beliefs.Level) time.Duration {
+	return p.deadlines[min(int(l), len(p.deadlines)-1)]
+}
+
+// document is a policy's text.
+type document struct {
+	Version      int                    `yaml:"version"`
+	Name         string                 `yaml:"name"`
+	Mode         string                 `yaml:"mode"`
+	Groups       *[]string              `yaml:"groups"`
+	Deadline     map[string]string      `yaml:"deadline"`
+	OnSilent     string                 `yaml:"on_silent"`
+	HoldExpiry   string                 `yaml:"hold_expiry"`
+	MaxOpenHolds *int                   `yaml:"max_open_holds"`
+	Tools        []entryText            `yaml:"tools"`
+	Otherwise    *outcomeText           `yaml:"otherwise"`
+	Context      map[string]contextText `yaml:"context"`
+}
+
+// entryText is an entry's text: which calls it is for, and what it makes of
+// them.
+type entryText struct {
+	Name      string   `yaml:"name"`
+	Tools     []string `yaml:"tools"`
+	Verbs     []string `yaml:"verbs"`
+	Ambiguous []string `yaml:"ambiguous"`
+	Objects   []string `yaml:"objects"`
+	When      string   `yaml:"when"`
+
+	Outcome outcomeText `yaml:",inline"`
+}
+
+type outcomeText struct {
+	Level         string   `yaml:"level"`
+	Require       string   `yaml:"require"`
+	Effects       []string `yaml:"effects"`
+	Blast         string   `yaml:"blast_radius"`
+	Reversibility string   `yaml:"reversibility"`
+}
+
+// Compile reads a policy. name is what errors call it. An error is an *Error;
+// it names the first fault in the text.
+func Compile(name string, src []byte) (*Policy, error) {
+	y, err := strictyaml.Parse(name, src)
+	if err != nil {
+		return nil, err
+	}
+	var doc document
+	if err := y.Decode(&doc); err != nil {
+		return nil, err
+	}
+	p := &Policy{
+		Name: doc.Name, Mode: Mode(cmp.Or(doc.Mode, string(Enforce))), Digest: streams.Digest(src),
+		HoldExpiry: DefaultHoldExpiry, MaxOpenHolds: DefaultMaxOpenHolds, index: newIndex(),
+	}
+	if err := p.settings(y, &doc); err != nil {
+		return nil, err
+	}
+	if err := p.compileEntries(y, doc.Tools); err != nil {
+		return nil, err
+	}
+	if err := p.compileContexts(y, doc.Context); err != nil {
+		return nil, err
+	}
+	if doc.Otherwise != nil {
+		e, err := compileOutcome(y, []any{Otherwise}, Otherwise, doc.Otherwise)
+		if err != nil {
+			return nil, err
+		}
+		if e.level < beliefs.L4 {
+			return nil, y.Errorf([]any{Otherwise, "level"}, "otherwise is at %s, at least L4 is needed: a tool that nobody named is not to be allowed", e.level)
+		}
+		e.reason.Text = fmt.Sprintf("%s: no entry of the policy is for this tool, so its otherwise applies", e.level)
+		p.otherwise = &e
+	}
+	return p, nil
+}
+
+// settings checks everything but the entries.
+func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
+	at := func(key string, format string, args ...any) error { return y.Errorf([]any{key}, format, args...) }
+	if doc.Version != version {
+		return at("version", "version is %d, want %d", doc.Version, version)
+	}
+	if err := streams.CheckID("name", doc.Name); err != nil {
+		return at("name", "%w", err)
+	}
+	if p.Mode != Enforce && p.Mode != Learn {
+		return at("mode", "mode %q is unknown: use enforce or learn", doc.Mode)
+	}
+	if doc.Groups == nil {
+		return at("groups", "groups is missing: list the sentinel groups that must assess every proposal")
+	}
+	p.Groups = *doc.Groups
+	for i, g := range p.Groups {
+		if err := streams.CheckID("group", g); err != nil {
+			return y.Errorf([]any{"groups", i}, "%w", err)
+		}
+		if slices.Contains(p.Groups[:i], g) {
+			return y.Errorf([]any{"groups", i}, "group %q stands twice", g)
+		}
+	}
+	switch cmp.Or(doc.OnSilent, "hold") {
+	case "hold":
+		p.OnSilent = streams.Hold
+	case "deny":
+		p.OnSilent = streams.Deny
+	default:
+		return at("on_silent", "on_silent is %q: use hold or deny; silence is never allow", doc.OnSilent)
+	}
+	if doc.HoldExpiry != "" {
+		d, err := duration(doc.HoldExpiry, MinHoldExpiry, MaxHoldExpiry)
+		if err != nil {
+			return at("hold_expiry", "%w", err)
+		}
+		p.HoldExpiry = d
+	}
+	if n := doc.MaxOpenHolds; n != nil {
+		if *n < 1 || *n > MaxMaxOpenHolds {
+			return at("max_open_holds", "max_open_holds is %d, want 1 to %d", *n, MaxMaxOpenHolds)
+		}
+		p.MaxOpenHolds = *n
+	}
+	return p.setDeadlines(y, doc.Deadline)
+}
+
+func (p *Policy) setDeadlines(y *strictyaml.Document, texts map[string]string) error {
+	given := make(map[beliefs.Level]time.Duration)
+	fallback := DefaultDeadline
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		path := []any{"deadline", key}
+		d, err := duration(texts[key], MinDeadline, MaxDeadline)
+		if err != nil {
+			return y.Errorf(path, "%w", err)
+		}
+		if key == "default" {
+			fallback = d
+			continue
+		}
+		var l beliefs.Level
+		if err := l.UnmarshalText([]byte(key)); err != nil {
+			return y.Errorf(path, "deadline for %q: use default or a level L0 to L5", key)
+		}
+		given[l] = d
+	}
+	for l := range p.deadlines {
+		if d, ok := given[beliefs.Level(l)]; ok {
+			p.deadlines[l] = d
+		} else {
+			p.deadlines[l] = fallback
+		}
+	}
+	return nil
+}
+
+func duration(s string, least, most time.Duration) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration: write 500ms, 2s or 24h", s)
+	}
+	if d < least || d > most {
+		return 0, fmt.Errorf("%s is out of range, want %s to %s", s, least, most)
+	}
+	return d, nil
+}
+
+// compileEntries fills entries and index. Entries are put into an order of
+// their own, so that the document's leaves no trace.
+func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error {
+	if len(texts) > MaxEntries {
+		return y.Errorf([]any{"tools"}, "%d entries are too many, at most %d are possible", len(texts), MaxEntries)
+	}
+	names := make(map[string]bool)
+	order := make([]int, len(texts)) // places in texts
+	compiled := make([]entry, len(texts))
+	for i := range texts {
+		t, path := &texts[i], []any{"tools", i}
+		at := func(key string, format string, args ...any) error {
+			return y.Errorf(append(slices.Clip(path), key), format, args...)
+		}
+		if err := streams.CheckID("entry name", t.Name); err != nil {
+			return at("name", "%w", err)
+		}
+		if t.Name == Otherwise {
+			return at("name", "an entry cannot be called %s: write otherwise beside tools", Otherwise)
+		}
+		if names[t.Name] {
+			return at("name", "entry %q stands twice", t.Name)
+		}
+		names[t.Name] = true
+		e, err := compileOutcome(y, path, t.Name, &t.Outcome)
+		if err != nil {
+			return err
+		}
+		hasVerbs := len(t.Verbs)+len(t.Ambiguous) > 0
+		if len(t.Objects) > 0 && !hasVerbs {
+			return at("objects", "objects need verbs beside them: what is done decides, not to what")
+		}
+		if len(t.Tools) == 0 && !hasVerbs {
+			if t.When == "" {
+				return at("name", "entry %q is for no tool: give tools, verbs or when", t.Name)
+			}
+			e.anyTool = true
+		}
+		e.needsObject = len(t.Objects) > 0
+		if t.When != "" {
+			if e.when, err = compileCondition(t.When); err != nil {
+				return at("when", "condition of %s: %w", t.Name, err)
+			}
+		}
+		order[i], compiled[i] = i, e
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, z := &compiled[a], &compiled[b]
+		return cmp.Or(cmp.Compare(z.floor, x.floor), cmp.Compare(z.level, x.level), cmp.Compare(x.name, z.name))
+	})
+	for place, i := range order {
+		p.entries = append(p.entries, compiled[i])
+		if err := p.index.add(y, []any{"tools", i}, &texts[i], place); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeText) (e entry, err error) {
+	at := func(key string, format string, args ...any) error {
+		return y.Errorf(append(slices.Clip(path), key), format, args...)
+	}
+	e.name = name
+	if t.Level == "" {
+		return e, at("level", "entry %q has no level: give L0 to L5", name)
+	}
+	if err := e.level.UnmarshalText([]byte(t.Level)); err != nil {
+		return e, at("level", "level of %s: %w", name, err)
+	}
+	e.floor = Floor(e.level)
+	why := fmt.Sprintf("%s, %s, by policy entry %s", e.level, meaning(e.level), name)
+	if t.Require != "" {
+		v, err := streams.ParseVerdict(t.Require)
+		if err != nil {
+			return e, at("require", "require of %s: %w", name, err)
+		}
+		if v < e.floor {
+			return e, at("require", "require of %s is %s, milder than the %s of its level %s: nothing lowers the ladder", name, v, e.floor, e.level)
+		}
+		if v > e.floor {
+			why = fmt.Sprintf("policy entry %s (%s) requires %s", name, e.level, v)
+		}
+		e.floor = v
+	}
+	if e.floor > streams.Allow {
+		e.reason = streams.Reason{Code: streams.CodeFloor, Verdict: e.floor, Text: why}
+	}
+	for i, s := range t.Effects {
+		bit, err := parseEffect(s)
+		if err != nil {
+			return e, y.Errorf(append(slices.Clip(path), "effects", i), "effects of %s: %w", name, err)
+		}
+		e.effects |= bit
+	}
+	if t.Blast != "" {
+		if err := e.blast.UnmarshalText([]byte(t.Blast)); err != nil {
+			return e, at("blast_radius", "blast_radius of %s: %w", name, err)
+		}
+	}
+	if t.Reversibility != "" {
+		if err := e.reversibility.UnmarshalText([]byte(t.Reversibility)); err != nil {
+			return e, at("reversibility", "reversibility of %s: %w", name, err)
+		}
+	}
+	return e, nil
+}
+
+// add enters an entry's words and patterns. place is where it stands in
+// Policy.entries.
+func (x *index) add(y *strictyaml.Document, path []any, t *entryText, place int) error {
+	for _, list := range []struct {
+		key   string
+		words []string
+		into  map[string][]int
+	}{{"verbs", t.Verbs, x.verbs}, {"ambiguous", t.Ambiguous, x.ambiguous}, {"objects", t.Objects, x.objects}} {
+		for i, w := range list.words {
+			if err := checkWord(w); err != nil {
+				return y.Errorf(append(slices.Clip(path), list.key, i), "%s of %s: %w", list.key, t.Name, err)
+			}
+			if !slices.Contains(list.into[w], place) {
+				list.into[w] = append(list.into[w], place)
+			}
+		}
+	}
+	for i, text := range t.Tools {
+		if err := x.addPattern(text, place); err != nil {
+			return y.Errorf(append(slices.Clip(path), "tools", i), "tools of %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkWord refuses what no word of a name can be.
+func checkWord(w string) error {
+	n := parseName(w, nil, nil)
+	if len(n.words) != 1 || string(n.norm) != w || !n.plain || strings.ContainsAny(w, "*?") {
+		return fmt.Errorf("%q is not a word: names are compared word by word, in lower case, with digits apart", w)
+	}
+	return nil
+}
+
+func (x *index) addPattern(text string, place int) error {
+	if len(text) > MaxTool {
+		return fmt.Errorf("the pattern has %d bytes, at most %d are possible", len(text), MaxTool)
+	}
+	for _, r := range text {
+		if r < 0x80 && classOf(byte(r)) == separator && !strings.ContainsRune("._-/: ", r) {
+			return fmt.Errorf("pattern %q: %q has no meaning, the wildcards are * and ?", text, r)
+		}
+	}
+	n := parseName(text, nil, nil)
+	if len(n.words) == 0 {
+		return fmt.Errorf("pattern %q names nothing", text)
+	}
+	p := pattern{string(n.norm), place}
+	first := string(n.text(n.words[0]))
+	switch {
+	case !strings.ContainsAny(p.text, "*?"):
+		if !slices.Contains(x.exact[p.text], place) {
+			x.exact[p.text] = append(x.exact[p.text], place)
+		}
+	case len(n.words) > 1 && !strings.ContainsAny(first, "*?"):
+		x.byWord[first] = append(x.byWord[first], p)
+	default:
+		x.patterns = append(x.patterns, p)
+	}
+	return nil
+}

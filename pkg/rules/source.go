@@ -1,0 +1,115 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// Source is the text of a rule set: groups.yaml, and a folder for each pack
+// with pack.yaml, rule files and tests.
+type Source struct {
+	files  map[string]string
+	digest string
+}
+
+// MaxBundle is the largest bundle, in bytes.
+const MaxBundle = streams.MaxChunks * streams.ChunkSize
+
+// bundleFormat is the first field of a bundle.
+const bundleFormat = "lazaret/rules/v1"
+
+type bundle struct {
+	Format string `json:"format"`
+	Files  []file `json:"files"` // by name
+}
+
+type file struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Pack collects a rule set's files into one bundle, the same bytes for the
+// same files. Only *.yaml files count.
+func Pack(fsys fs.FS) ([]byte, error) {
+	b := bundle{Format: bundleFormat}
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
+			return err
+		}
+		text, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		b.Files = append(b.Files, file{name, string(text)})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("collecting rules: %w", err)
+	}
+	sort.Slice(b.Files, func(i, j int) bool { return b.Files[i].Name < b.Files[j].Name })
+	return streams.Marshal(b)
+}
+
+// Open reads a bundle.
+func Open(data []byte) (*Source, error) {
+	if len(data) > MaxBundle {
+		return nil, fmt.Errorf("the bundle is %d bytes, at most %d are possible", len(data), MaxBundle)
+	}
+	var b bundle
+	if err := streams.Unmarshal(data, &b); err != nil {
+		return nil, fmt.Errorf("the bundle is not readable: %w", err)
+	}
+	if b.Format != bundleFormat {
+		return nil, fmt.Errorf("the bundle's format is %q, this program reads %q", b.Format, bundleFormat)
+	}
+	s := &Source{files: make(map[string]string, len(b.Files)), digest: streams.Digest(data)}
+	for _, f := range b.Files {
+		if _, ok := s.files[f.Name]; ok {
+			return nil, fmt.Errorf("the bundle holds %s twice", f.Name)
+		}
+		s.files[f.Name] = f.Text
+	}
+	return s, nil
+}
+
+// names lists the files of a pack, or of the root, in order.
+func (s *Source) names(dir, suffix string) []string {
+	var out []string
+	for name := range s.files {
+		if d := path.Dir(name); (d == dir || dir == "" && d == ".") && strings.HasSuffix(name, suffix) {
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// Problems is everything that is wrong with a rule set.
+type Problems []*strictyaml.Error
+
+func (p Problems) Error() string {
+	var b strings.Builder
+	for i, e := range p {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.Error())
+	}
+	return b.String()
+}
+
+// note adds an error; one without a place is laid at the file.
+func (p *Problems) note(file string, err error) {
+	var e *strictyaml.Error
+	if !errors.As(err, &e) {
+		e = &strictyaml.Error{File: file, Msg: err.Error()}
+	}
+	*p = append(*p, e)
+}

@@ -1,0 +1,115 @@
+package text
+
+import "strings"
+
+// verbs are shell commands, with the words one of which must follow where the
+// verb is also an English word or a name; "-" stands for an option, a path, a
+// URL or a variable.
+var verbs = map[string]string{
+	"curl": "-", "wget": "-", "fetch": "-", "nc": "-", "ncat": "-", "socat": "-", "ssh": "-", "scp": "-", "sftp": "-", "rsync": "-",
+	"bash": "-", "sh": "-", "zsh": "-", "python": "-", "python3": "-", "perl": "-", "ruby": "-", "node": "-", "php": "-",
+	"powershell": "-", "pwsh": "-", "cmd": "-", "eval": "-", "exec": "-", "source": "-",
+	"rm": "-", "mv": "-", "cp": "-", "dd": "-", "cat": "-", "tee": "-", "chmod": "-", "chown": "-", "mkfs": "-", "shred": "-",
+	"find": "-", "grep": "-", "sed": "-", "tar": "-", "echo": "-", "base64": "-", "openssl": "-", "dig": "-", "nslookup": "-",
+	"kill": "-", "pkill": "-", "crontab": "-", "nohup": "-", "iptables": "-", "useradd": "-", "passwd": "-",
+	"sudo": "- apt apt-get rm cat bash sh chmod chown systemctl useradd curl wget tee su dd",
+	"git":  "- push pull clone commit checkout reset remote config add fetch merge",
+	"pip":  "- install uninstall download", "pip3": "- install uninstall download", "npm": "- install i run publish exec",
+	"npx": "- -y", "yarn": "- add install", "brew": "- install", "apt": "- install remove", "cargo": "- install add run publish",
+	"docker": "- run exec build pull push rm cp", "kubectl": "- apply delete exec get create edit scale", "systemctl": "- start stop enable disable restart",
+	"aws": "- s3 iam ec2 sts lambda secretsmanager", "gcloud": "- auth compute iam storage", "az": "- login storage vm", "gh": "- repo pr issue secret api gist",
+	"psql": "-", "mysql": "-", "sqlite3": "-", "mongo": "-", "terraform": "- apply destroy init", "helm": "- install upgrade",
+}
+
+// verbShapes is a filter in front of the map: the lengths of the verbs by first
+// letter.
+var verbShapes = func() (t [256]uint16) {
+	for v := range verbs {
+		t[v[0]] |= 1 << len(v)
+	}
+	return t
+}()
+
+func maybeVerb(first byte, length int) bool {
+	return length < 16 && verbShapes[first]>>length&1 == 1
+}
+
+const maxCommand = 200 // bytes
+
+// command reads a shell command whose verb is s[start:end] and returns the end
+// of the verb: the arguments are read again for carriers of their own. It is 0
+// when there is no command.
+func (sc *scanner) command(start, end int) int {
+	follows, ok := verbs[sc.s[start:end]]
+	if !ok || end == len(sc.s) || sc.s[end] != ' ' {
+		return 0
+	}
+	line := sc.s[start:min(len(sc.s), start+maxCommand)]
+	if i := strings.IndexAny(line, "\n\r`"); i >= 0 {
+		line = line[:i]
+	}
+	var quoted byte
+	if start > 0 && (sc.s[start-1] == '"' || sc.s[start-1] == '\'') {
+		quoted = sc.s[start-1]
+	}
+	line = untilProse(line, quoted)
+	words := strings.Fields(line)
+	if len(words) < 2 || !argument(words[1], follows) {
+		return 0
+	}
+	sc.out.add(Command, strings.Join(words, " "), sc.via)
+	return end
+}
+
+func argument(word, follows string) bool {
+	if strings.IndexByte("-/~$.<", word[0]) >= 0 && len(word) > 1 || strings.ContainsAny(word, "/$=@|") || strings.Contains(word, "://") {
+		return true
+	}
+	if i := strings.LastIndexByte(word, '.'); i > 0 && fileEndings[word[i+1:]] {
+		return true
+	}
+	for f := range strings.FieldsSeq(follows) {
+		if f == word {
+			return true
+		}
+	}
+	return false
+}
+
+// proseAfter are words that end a command inside a sentence.
+var proseAfter = set("and then to in for with the after before so it this that which when which will as because please or")
+
+// untilProse cuts a command where the sentence around it goes on: at a closing
+// quote if it was quoted, at the end of a sentence, or at a word that no
+// command has as an argument, outside quotes.
+func untilProse(line string, quoted byte) string {
+	var quote byte
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '\\':
+			if i+1 < len(line) && (line[i+1] == quoted || line[i+1] == 'n') {
+				return line[:i]
+			}
+			i++
+		case c == '"' || c == '\'':
+			if c == quoted {
+				return line[:i]
+			}
+			quote = c
+		case c == ' ':
+			next, _, _ := strings.Cut(line[i+1:], " ")
+			if proseAfter[next] {
+				return line[:i]
+			}
+			if prev := line[i-1]; prev == '.' || prev == ',' || prev == '!' {
+				return line[:i-1]
+			}
+		}
+	}
+	return strings.TrimRight(line, ".,;:!?)")
+}

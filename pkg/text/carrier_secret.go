@@ -1,0 +1,183 @@
+package text
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+const (
+	minSecret = 16
+	minOpaque = 20
+)
+
+// secretShape is how the issuers of API keys mark them.
+type secretShape struct {
+	prefix   string
+	min, max int // length of the whole key
+}
+
+var secretShapes = []secretShape{
+	{"AKIA", 20, 20}, {"ASIA", 20, 20}, {"AIza", 39, 39}, {"ya29.", 30, 512},
+	{"ghp_", 40, 40}, {"gho_", 40, 40}, {"ghu_", 40, 40}, {"ghs_", 40, 40}, {"ghr_", 40, 80}, {"github_pat_", 40, 120},
+	{"glpat-", 20, 80}, {"xoxb-", 20, 120}, {"xoxp-", 20, 120}, {"xoxa-", 20, 120}, {"xoxr-", 20, 120}, {"xapp-", 20, 200},
+	{"sk-", 20, 256}, {"sk_live_", 20, 128}, {"sk_test_", 20, 128}, {"rk_live_", 20, 128}, {"pk_live_", 20, 128}, {"whsec_", 20, 128},
+	{"SG.", 30, 128}, {"npm_", 36, 64}, {"pypi-", 40, 256}, {"hf_", 30, 64}, {"dop_v1_", 60, 80}, {"shpat_", 36, 48},
+	{"sq0atp-", 24, 64}, {"AGE-SECRET-KEY-", 60, 90}, {"eyJ", 36, 4096},
+}
+
+// secretStart has the first bytes of the shapes, so that other tokens cost one
+// look.
+var secretStart = func() (t [256]bool) {
+	for _, s := range secretShapes {
+		t[s.prefix[0]] = true
+	}
+	return t
+}()
+
+// secret reads an API key, a JSON web token or the head of a private key.
+func (sc *scanner) secret(tok string, start int) bool {
+	if strings.HasPrefix(tok, "-----BEGIN") {
+		return sc.pem(start)
+	}
+	if !secretStart[tok[0]] {
+		return false
+	}
+	tok = strings.TrimRight(tok, ".:-/")
+	for _, s := range secretShapes {
+		if !strings.HasPrefix(tok, s.prefix) || len(tok) < s.min || len(tok) > s.max {
+			continue
+		}
+		if s.prefix == "eyJ" && strings.Count(tok, ".") != 2 || s.prefix == "sk-" && !hasDigit(tok) {
+			continue
+		}
+		sc.out.add(Secret, masked(tok, len(s.prefix), 0), sc.via)
+		return s.prefix != "eyJ" // its parts are base64, which is worth reading
+	}
+	return false
+}
+
+// pem reads a private key in PEM form; its value covers the whole body.
+func (sc *scanner) pem(start int) bool {
+	const limit = 16 << 10
+	s := sc.s[start:min(len(sc.s), start+limit)]
+	head, body, ok := strings.Cut(s[len("-----BEGIN"):], "-----")
+	if !ok || len(head) > 40 || !strings.HasSuffix(head, "PRIVATE KEY") {
+		return false
+	}
+	if i := strings.Index(body, "-----END"); i >= 0 {
+		body = body[:i]
+	}
+	sc.out.add(Secret, "-----BEGIN"+head+"…#"+shortDigest(strings.Join(strings.Fields(body), "")), sc.via)
+	return true
+}
+
+func hasDigit(s string) bool { return strings.ContainsAny(s, "0123456789") }
+
+// opaque reads keys and addresses that are one run of letters and digits.
+func (sc *scanner) opaque(tok string, mask uint16) bool {
+	tok = strings.Trim(tok, ".:-+")
+	if hexes := strings.TrimPrefix(tok, "0x"); len(hexes) >= 32 && isHex(hexes) {
+		value := strings.ToLower(hexes)
+		switch n := len(hexes); {
+		case n == 40 && len(tok) == 42:
+			sc.out.add(Crypto, "0x"+value, sc.via)
+		case n == 32, n == 40, n == 64, n == 128:
+			sc.out.add(HexKey, value, sc.via)
+		default:
+			return false
+		}
+		return true
+	}
+	if len(tok) >= 42 && len(tok) <= 62 && bech32(tok) {
+		sc.out.add(Crypto, strings.ToLower(tok), sc.via)
+		return true
+	}
+	if len(tok) >= 26 && len(tok) <= 35 && base58Check(tok) {
+		sc.out.add(Crypto, tok, sc.via)
+		return true
+	}
+	if mask&(inUpper|inLower|inDigit) == inUpper|inLower|inDigit && mask&^(inLetters|inDigit|inDash) == 0 && len(tok) <= maxValue && scattered(tok) {
+		sc.out.add(Opaque, tok, sc.via)
+		return true
+	}
+	return false
+}
+
+// scattered reports whether letters and digits alternate as they do in
+// generated identifiers and not in names such as ReportForQ3-2024.
+func scattered(tok string) bool {
+	changes := 0
+	for i := 1; i < len(tok); i++ {
+		if (tokenClass[tok[i]]^tokenClass[tok[i-1]])&inDigit != 0 {
+			changes++
+		}
+	}
+	return 6*changes >= len(tok)
+}
+
+const bech32Alphabet = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
+
+// bech32 verifies a segwit address of BIP 173 or 350.
+func bech32(tok string) bool {
+	tok = strings.ToLower(tok)
+	sep := strings.LastIndexByte(tok, '1')
+	if sep < 1 || tok[:sep] != "bc" && tok[:sep] != "tb" && tok[:sep] != "ltc" {
+		return false
+	}
+	chk := uint32(1)
+	step := func(v byte) {
+		top := chk >> 25
+		chk = chk&0x1ffffff<<5 ^ uint32(v)
+		for i, g := range [5]uint32{0x3b6a57b2, 0x26508e6d, 0x1ea119fa, 0x3d4233dd, 0x2a1462b3} {
+			if top>>i&1 == 1 {
+				chk ^= g
+			}
+		}
+	}
+	for i := range sep {
+		step(tok[i] >> 5)
+	}
+	step(0)
+	for i := range sep {
+		step(tok[i] & 31)
+	}
+	for i := sep + 1; i < len(tok); i++ {
+		v := strings.IndexByte(bech32Alphabet, tok[i])
+		if v < 0 {
+			return false
+		}
+		step(byte(v))
+	}
+	return chk == 1 || chk == 0x2bc830a3
+}
+
+const base58Alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+
+// base58Check verifies an address of 25 bytes whose last four are the double
+// SHA-256 of the others.
+func base58Check(tok string) bool {
+	var raw [25]byte
+	for i := range len(tok) {
+		carry := strings.IndexByte(base58Alphabet, tok[i])
+		if carry < 0 {
+			return false
+		}
+		for j := len(raw) - 1; j >= 0; j-- {
+			carry += int(raw[j]) * 58
+			raw[j] = byte(carry)
+			carry >>= 8
+		}
+		if carry != 0 {
+			return false
+		}
+	}
+	sum := sha256.Sum256(raw[:21])
+	sum = sha256.Sum256(sum[:])
+	return [4]byte(sum[:4]) == [4]byte(raw[21:])
+}
+
+func shortDigest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:6])
+}

@@ -1,0 +1,201 @@
+package text
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+)
+
+// Fingerprint recognises one text again.
+type Fingerprint struct {
+	Exact  Digest `json:"x"`          // of the normal form
+	Sketch Sketch `json:"k,omitzero"` // of its content words and their neighbours; zero for a text without words
+}
+
+// Digest is the first 16 bytes of a SHA-256; its text form is hexadecimal.
+type Digest [16]byte
+
+// Sketch is a min-hash of a text: the share of equal places in two of them
+// estimates how much of the words and word pairs the texts have in common. Its
+// text form is base64, 60 bytes, big-endian.
+type Sketch [sketchSize]uint16
+
+const (
+	bands      = 10
+	bandRows   = 3
+	sketchSize = bands * bandRows
+	nearPlaces = 14 // of 30 equal: an estimated similarity of 0.47
+)
+
+// Near reports whether one text of a, the content or what it decodes to, is the
+// same or almost the same as one of b: other case, spacing, look-alikes, order
+// of sentences, an exchanged word. It compares wording, so that two short texts
+// that differ only in an amount are near; compare carriers as well where that
+// matters.
+func Near(a, b Features) bool {
+	for _, p := range a.Prints {
+		for _, q := range b.Prints {
+			if p.Near(q) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Bands returns the keys under which all fingerprints of f are to be stored and
+// looked up. Two near texts share at least one with high probability (above
+// 0.98 where they have two thirds of their words and pairs in common), so a
+// lookup of each followed by [Near] finds the near-duplicates of a content.
+func (f Features) Bands() []uint64 {
+	keys := make([]uint64, 0, len(f.Prints)*bands)
+	for _, p := range f.Prints {
+		keys = append(keys, p.Bands()...)
+	}
+	return keys
+}
+
+// Near reports whether the two texts are the same or almost the same.
+func (p Fingerprint) Near(q Fingerprint) bool {
+	return p.Exact == q.Exact || p.Sketch.equalPlaces(q.Sketch) >= nearPlaces
+}
+
+// Similarity estimates from 0 to 1 how many of the words and word pairs of the
+// two texts are common to both; 1 if they have the same normal form.
+func (p Fingerprint) Similarity(q Fingerprint) float64 {
+	if p.Exact == q.Exact {
+		return 1
+	}
+	return float64(p.Sketch.equalPlaces(q.Sketch)) / sketchSize
+}
+
+// Bands returns the index keys of the fingerprint: one of the exact digest
+// where the text has no words, else ten of 52 bits, the number of the band in
+// the highest four.
+func (p Fingerprint) Bands() []uint64 {
+	if p.Sketch == (Sketch{}) {
+		return []uint64{binary.BigEndian.Uint64(p.Exact[:])&mask48 | 0xf<<48}
+	}
+	keys := make([]uint64, bands)
+	for i := range keys {
+		keys[i] = uint64(i)
+		for _, v := range p.Sketch[i*bandRows : (i+1)*bandRows] {
+			keys[i] = keys[i]<<16 | uint64(v)
+		}
+	}
+	return keys
+}
+
+func (s Sketch) equalPlaces(t Sketch) int {
+	if s == (Sketch{}) || t == (Sketch{}) {
+		return 0
+	}
+	n := 0
+	for i := range s {
+		if s[i] == t[i] {
+			n++
+		}
+	}
+	return n
+}
+
+func newFingerprint(normal []byte, words []uint64) Fingerprint {
+	var p Fingerprint
+	sum := sha256.Sum256(normal)
+	copy(p.Exact[:], sum[:])
+	p.Sketch = sketch(words)
+	return p
+}
+
+// sketchKeys are odd multipliers; each product gives two of the thirty hash
+// functions, its upper and its lower half.
+var sketchKeys = func() (k [sketchSize / 2]uint64) {
+	x := uint64(0x6c617a6172657431) // a fixed seed
+	for i := range k {
+		// splitmix64
+		x += 0x9e3779b97f4a7c15
+		z := x
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		k[i] = z ^ z>>31 | 1
+	}
+	return k
+}()
+
+// sketch takes the words as a set and the pairs of neighbours as a set, so that
+// moving a sentence changes two pairs and no word.
+func sketch(words []uint64) Sketch {
+	var out Sketch
+	if len(words) == 0 {
+		return out
+	}
+	var least minima
+	for i := range least {
+		least[i] = ^uint32(0)
+	}
+	for i, w := range words {
+		least.add(w)
+		if i > 0 {
+			least.add(join(words[i-1], w))
+		}
+	}
+	for i, v := range least {
+		out[i] = uint16(v>>16) ^ uint16(v)
+	}
+	return out
+}
+
+type minima [sketchSize]uint32
+
+func (m *minima) add(h uint64) {
+	for i, k := range &sketchKeys {
+		p := h * k
+		m[2*i] = min(m[2*i], uint32(p>>32))
+		m[2*i+1] = min(m[2*i+1], uint32(p))
+	}
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (d Digest) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, d[:]), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (d *Digest) UnmarshalText(text []byte) error {
+	raw, err := hex.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("digest: %w", err)
+	}
+	if len(raw) != len(d) {
+		return fmt.Errorf("digest: %d bytes, want %d", len(raw), len(d))
+	}
+	copy(d[:], raw)
+	return nil
+}
+
+// String returns the text form.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s Sketch) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, 2*len(s))
+	for _, v := range s {
+		raw = binary.BigEndian.AppendUint16(raw, v)
+	}
+	return base64.RawStdEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Sketch) UnmarshalText(text []byte) error {
+	raw, err := base64.RawStdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("sketch: %w", err)
+	}
+	if len(raw) != 2*len(s) {
+		return fmt.Errorf("sketch: %d bytes, want %d", len(raw), 2*len(s))
+	}
+	for i := range s {
+		s[i] = binary.BigEndian.Uint16(raw[2*i:])
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package text
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Inert returns text from outside in a form that is safe to print on a
+// terminal: line breaks and tabs stay; every other control, format or invisible
+// character is shown as an escape such as \x1b or \u202e, and invalid UTF-8 as
+// \xff. The text can neither move the cursor nor change the order or colour of
+// what is printed around it.
+func Inert(s string) string {
+	i := 0
+	for i < len(s) && (byteClass[s[i]] < controlByte) && s[i] != '\r' && s[i] != '\v' && s[i] != '\f' {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 16)
+	b.WriteString(s[:i])
+	for i < len(s) {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			writeEscape(&b, rune(s[i]))
+		case r == '\n' || r == '\t':
+			b.WriteByte(byte(r))
+		case r == '\r' && strings.HasPrefix(s[i+1:], "\n"):
+		case unsafeToPrint(r):
+			writeEscape(&b, r)
+		default:
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// InertLine is [Inert] on one line: white space collapses to single spaces, and
+// what is longer than n characters ends in … after n-1 of them; n below 1 means
+// no limit.
+func InertLine(s string, n int) string {
+	var b strings.Builder
+	count, cut := 0, 0 // characters written, and the length at which n-1 were
+	space := true
+	for _, r := range Inert(s) {
+		if unicode.IsSpace(r) {
+			if space {
+				continue
+			}
+			space, r = true, ' '
+		} else {
+			space = false
+		}
+		if count == n-1 {
+			cut = b.Len()
+		}
+		if n >= 1 && count == n {
+			if r == ' ' {
+				continue // it may be the last
+			}
+			return strings.TrimRight(b.String()[:cut], " ") + "…"
+		}
+		b.WriteRune(r)
+		count++
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+func unsafeToPrint(r rune) bool {
+	return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || invisible(r) || !unicode.IsPrint(r) && !unicode.IsSpace(r)
+}
+
+const hexDigits = "0123456789abcdef"
+
+func writeEscape(b *strings.Builder, r rune) {
+	digits := 2
+	switch {
+	case r > 0xffff:
+		b.WriteString(`\U`)
+		digits = 8
+	case r > 0xff:
+		b.WriteString(`\u`)
+		digits = 4
+	default:
+		b.WriteString(`\x`)
+	}
+	for shift := 4 * (digits - 1); shift >= 0; shift -= 4 {
+		b.WriteByte(hexDigits[r>>shift&0xf])
+	}
+}

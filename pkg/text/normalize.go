@@ -1,0 +1,323 @@
+package text
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxMarks is how many combining marks may stand on one character. Real
+// writing stacks at most three or four; more is decoration or an attack on the
+// reader.
+const maxMarks = 4
+
+// Hidden counts characters that a person does not see and a model reads.
+// Joiners and selectors where a script or an emoji needs them are not counted.
+type Hidden struct {
+	ZeroWidth int `json:"z,omitzero"` // zero-width and other format characters
+	Bidi      int `json:"b,omitzero"` // embeddings, overrides and isolates
+	Tags      int `json:"t,omitzero"` // U+E0000 block outside flag emoji
+	Selectors int `json:"v,omitzero"` // variation selectors in runs, which can carry bytes
+	Controls  int `json:"c,omitzero"` // C0 and C1 controls except white space
+	Marks     int `json:"m,omitzero"` // combining marks above four on one character
+}
+
+// Any reports whether something was hidden.
+func (h Hidden) Any() bool { return h != Hidden{} }
+
+// Normalize returns the form in which texts are compared: NFKC, without
+// characters that cannot be seen, with look-alikes of ASCII and Latin letters
+// with diacritics folded to ASCII, lower case, white space collapsed to single
+// spaces and trimmed. It is idempotent. Invalid UTF-8 becomes U+FFFD.
+//
+// The result is for recognising, never for trusting: texts that differ only in
+// a look-alike have the same form.
+func Normalize(s string) string {
+	sc := newScratch()
+	defer sc.free()
+	var h Hidden
+	return string(sc.fold(sc.clean(s, &h)))
+}
+
+// asciiClass tells apart, for one byte, what the fast paths need to know.
+const (
+	plainByte   = iota
+	spaceByte   // \t \n \v \f \r and space
+	upperByte   // A-Z
+	controlByte // other C0, DEL
+	highByte    // ≥ 0x80
+)
+
+var byteClass = func() (t [256]byte) {
+	for c := range t {
+		switch {
+		case c >= 0x80:
+			t[c] = highByte
+		case c == ' ' || c >= '\t' && c <= '\r':
+			t[c] = spaceByte
+		case c < ' ' || c == 0x7f:
+			t[c] = controlByte
+		case c >= 'A' && c <= 'Z':
+			t[c] = upperByte
+		}
+	}
+	return t
+}()
+
+// plainASCII reports whether s is its own clean form.
+func plainASCII(s string) bool {
+	for i := range len(s) {
+		if byteClass[s[i]] >= controlByte {
+			return false
+		}
+	}
+	return true
+}
+
+// clean returns s in NFKC without invisible characters; case and white space
+// stay. What it dropped is counted in h. The result is s itself where nothing
+// had to change.
+func (sc *scratch) clean(s string, h *Hidden) string {
+	if plainASCII(s) {
+		return s
+	}
+	out := sc.cleaned[:0]
+	run := sc.run[:0]
+	prev := rune(-1) // the last rune of the input, dropped or not
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if byteClass[c] == controlByte {
+				h.Controls++
+				i += controlLen(s[i:])
+				prev = rune(c)
+				continue
+			}
+			if len(run) > 0 {
+				out = appendNFKC(out, run, h)
+				run = run[:0]
+			}
+			out = append(out, c)
+			prev = rune(c)
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if invisible(r) {
+			next, _ := utf8.DecodeRuneInString(s[i+size:])
+			h.count(r, prev, next)
+		} else if r == 0xfdfa || r == 0xfdfb {
+			// NFKC would make eleven bytes of one; these are left as they are.
+			if len(run) > 0 {
+				out = appendNFKC(out, run, h)
+				run = run[:0]
+			}
+			out = utf8.AppendRune(out, r)
+		} else {
+			run = utf8.AppendRune(run, r)
+			if r == blackFlag {
+				size += flagTags(s[i+size:])
+			}
+		}
+		prev = r
+		i += size
+	}
+	if len(run) > 0 {
+		out = appendNFKC(out, run, h)
+	}
+	sc.cleaned, sc.run = out, run
+	return string(out)
+}
+
+// controlLen is the length of the control at the start of s: one byte, or a
+// whole ANSI control sequence, which a terminal would swallow.
+func controlLen(s string) int {
+	if s[0] != 0x1b || len(s) < 2 || s[1] != '[' {
+		return 1
+	}
+	for i := 2; i < len(s) && i < 32; i++ {
+		if s[i] >= 0x40 && s[i] <= 0x7e {
+			return i + 1
+		}
+		if s[i] < 0x20 || s[i] > 0x3f {
+			break
+		}
+	}
+	return 1
+}
+
+// appendNFKC appends the NFKC form of run, which has no ASCII in it, and drops
+// what is invisible only after normalisation and what is stacked too high.
+func appendNFKC(out, run []byte, h *Hidden) []byte {
+	from := len(out)
+	if norm.NFKC.IsNormal(run) {
+		out = append(out, run...)
+	} else {
+		out = norm.NFKC.Append(out, run...)
+	}
+	marks, w := 0, from
+	for i := from; i < len(out); {
+		r, size := utf8.DecodeRune(out[i:])
+		switch {
+		case r < utf8.RuneSelf:
+			marks = 0
+		case invisible(r):
+			i += size // U+034F, which NFKC itself puts into long stacks
+			continue
+		case isMark(r):
+			if marks++; marks > maxMarks {
+				h.Marks++
+				i += size
+				continue
+			}
+		default:
+			marks = 0
+		}
+		w += copy(out[w:], out[i:i+size])
+		i += size
+	}
+	return out[:w]
+}
+
+// fold returns the normal form of a clean text. It lives until the next call.
+func (sc *scratch) fold(clean string) []byte {
+	out := sc.folded[:0]
+	space := true    // drops white space at the start
+	compose := false // a mark follows a letter that became lower case
+	lowered := false
+	for i := 0; i < len(clean); {
+		c := clean[i]
+		switch byteClass[c] {
+		case plainByte, controlByte:
+			out = append(out, c)
+			space = false
+			i++
+		case upperByte:
+			out = append(out, c|0x20)
+			space = false
+			i++
+		case spaceByte:
+			if !space {
+				out = append(out, ' ')
+				space = true
+			}
+			i++
+		default:
+			r, size := utf8.DecodeRuneInString(clean[i:])
+			i += size
+			if unicode.IsSpace(r) {
+				if !space {
+					out = append(out, ' ')
+					space = true
+				}
+				continue
+			}
+			from := len(out)
+			out = appendFolded(out, r)
+			compose = compose || lowered && len(out) > from && isMark(r)
+			lowered = len(out)-from != size || string(out[from:]) != clean[i-size:i] || lowered && isMark(r)
+			space = len(out) == 0 || out[len(out)-1] == ' '
+		}
+	}
+	if n := len(out); n > 0 && out[n-1] == ' ' {
+		out = out[:n-1]
+	}
+	sc.folded = out
+	if compose {
+		if composed := norm.NFKC.Bytes(out); len(composed) != len(out) {
+			return sc.fold(string(composed))
+		}
+	}
+	return out
+}
+
+func appendFolded(out []byte, r rune) []byte {
+	if s, ok := folds.lookup(r); ok {
+		return append(out, s...)
+	}
+	if isMark(r) && unicode.In(r, unicode.Mn, unicode.Me) && (len(out) == 0 || out[len(out)-1] < utf8.RuneSelf) {
+		return out // a diacritic on an ASCII base
+	}
+	l := lower(r)
+	if l != r {
+		if s, ok := folds.lookup(l); ok {
+			return append(out, s...)
+		}
+	}
+	return utf8.AppendRune(out, l)
+}
+
+// isMark reports whether r is a combining mark. Letters of the common scripts
+// are told by their range.
+func isMark(r rune) bool {
+	if r < 0x300 || r >= 0x370 && r < 0x483 || r >= 0x3041 && r < 0x3099 || r >= 0x30a0 && r < 0xa66f || r >= 0xac00 && r < 0xfb1e {
+		return false
+	}
+	return unicode.Is(unicode.M, r)
+}
+
+// invisible reports whether r has no glyph of its own in ordinary text.
+func invisible(r rune) bool {
+	switch {
+	case r < 0xa0:
+		return r >= 0x80 && r != 0x85 // C1 controls, but not NEL
+	case r == 0xad, r == 0x34f, r == 0x115f, r == 0x1160, r == 0x17b4, r == 0x17b5,
+		r == 0x2800, r == 0x3164, r == 0xfeff, r == 0xffa0:
+		return true
+	case r >= 0x180b && r <= 0x180f, r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e,
+		r >= 0x2060 && r <= 0x206f, r >= 0xfe00 && r <= 0xfe0f, r >= 0xfff0 && r <= 0xfffb,
+		r >= 0xe0000 && r <= 0xe0fff:
+		return true
+	case r < 0x600:
+		return false
+	}
+	return unicode.Is(unicode.Cf, r)
+}
+
+const (
+	blackFlag = 0x1f3f4
+	tagFirst  = 0xe0000
+	tagCancel = 0xe007f
+)
+
+// flagTags is the length of the tag sequence that makes the black flag before s
+// the flag of a region, and 0 if there is none: at most five letters, then
+// U+E007F.
+func flagTags(s string) int {
+	for i, n := 0, 0; i < len(s) && n < 6; n++ {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+		switch {
+		case r == tagCancel && n > 1:
+			return i
+		case r < tagFirst+'0' || r > tagFirst+'z':
+			return 0
+		}
+	}
+	return 0
+}
+
+func (h *Hidden) count(r, prev, next rune) {
+	switch {
+	case r == 0xfeff && prev == -1: // a byte order mark
+	case r < 0xa0:
+		h.Controls++
+	case r == 0x200c || r == 0x200d:
+		// Joiners belong between letters of the scripts that need them and
+		// between emoji, none of which are below U+0590.
+		if prev < 0x590 || next < 0x590 || invisible(next) {
+			h.ZeroWidth++
+		}
+	case r == 0x200e || r == 0x200f || r == 0x61c || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069:
+		h.Bidi++
+	case r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef:
+		if prev == -1 || unicode.IsLetter(prev) && prev < 0x590 || invisible(prev) && prev != 0x200d {
+			h.Selectors++
+		}
+	case r >= 0xe0000 && r <= 0xe007f:
+		h.Tags++
+	default:
+		h.ZeroWidth++
+	}
+}

@@ -1,0 +1,340 @@
+package text
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Phrases is a sample of the phrases of a content: hashes of three consecutive
+// content words each, in order of appearance, words such as "the" and "to" left
+// out. A text of few phrases is sampled whole; of a longer one, every Window
+// consecutive phrases have at least one in the sample, so that an extract of
+// Window+2 content words is always recognised.
+type Phrases struct {
+	Window int     `json:"w,omitzero"` // 1: every phrase is kept
+	Hashes Uint48s `json:"h,omitempty"`
+}
+
+// Uint48s is a list of hashes of 48 bits. Its text form is base64, six bytes
+// each, little-endian.
+type Uint48s []uint64
+
+const (
+	phraseWords  = 3
+	wholePhrases = 24   // up to here, all are kept
+	smallWindow  = 3    // every second phrase, and an extract of five content words is always recognised
+	maxPhrases   = 4096 // the window grows so that the sample of one text stays near half of this
+	mask48       = 1<<48 - 1
+)
+
+// Overlap returns which part of the phrases of a also stand in b, from 0 to 1:
+// 1 for an extract of b, near 0 for unrelated texts. It is not symmetric: ask
+// for the share of what the agent wrote that came from what it had read.
+func Overlap(a, b Features) float64 { return a.Phrases.In(b.Phrases) }
+
+// In returns which part of p is in q, from 0 to 1.
+func (p Phrases) In(q Phrases) float64 {
+	mine := p.Hashes
+	if q.Window > p.Window {
+		// Thin p as q was thinned. A text that was sampled already keeps about
+		// one phrase in (Window+1)/2.
+		window := q.Window
+		if p.Window > 1 {
+			window = max(1, 2*q.Window/(p.Window+1))
+		}
+		mine = winnow(nil, mine, window)
+	}
+	if len(mine) == 0 || len(q.Hashes) == 0 {
+		return 0
+	}
+	theirs := make(map[uint64]struct{}, len(q.Hashes))
+	for _, h := range q.Hashes {
+		theirs[h] = struct{}{}
+	}
+	common := 0
+	for _, h := range mine {
+		if _, ok := theirs[h]; ok {
+			common++
+		}
+	}
+	return float64(common) / float64(len(mine))
+}
+
+// phraseSet collects the phrases of a content and of what it decodes to.
+type phraseSet struct {
+	window int
+	hashes []uint64
+	all    []uint64 // the phrases of one text, before sampling
+	seen   map[uint64]struct{}
+	full   bool
+}
+
+func (p *phraseSet) reset() {
+	p.window, p.full = 0, false
+	p.hashes = p.hashes[:0]
+	if p.seen == nil || len(p.seen) > 512 {
+		p.seen = map[uint64]struct{}{} // clearing costs by capacity
+	}
+	clear(p.seen)
+}
+
+// add samples the phrases of one text, given by its content words.
+func (p *phraseSet) add(words []uint64) {
+	p.all = appendPhrases(p.all[:0], words)
+	window := 1
+	if len(p.all) > wholePhrases {
+		window = smallWindow
+		if 2*len(p.all)/(window+1) > maxPhrases/2 {
+			p.all = distinct(p.all) // filler that repeats must not thin out the rest
+		}
+		for 2*len(p.all)/(window+1) > maxPhrases/2 {
+			window *= 2
+		}
+	}
+	p.window = max(p.window, window)
+	from := len(p.hashes)
+	p.hashes = winnow(p.hashes, p.all, window)
+	kept := p.hashes[:from]
+	for _, h := range p.hashes[from:] {
+		if _, ok := p.seen[h]; ok {
+			continue
+		}
+		if len(kept) == maxPhrases {
+			p.full = true
+			break
+		}
+		p.seen[h] = struct{}{}
+		kept = append(kept, h)
+	}
+	p.hashes = kept
+}
+
+// distinct removes later occurrences, in place.
+func distinct(hashes []uint64) []uint64 {
+	seen := make(map[uint64]struct{}, len(hashes)/2)
+	kept := hashes[:0]
+	for _, h := range hashes {
+		if _, ok := seen[h]; !ok {
+			seen[h] = struct{}{}
+			kept = append(kept, h)
+		}
+	}
+	return kept
+}
+
+func (p *phraseSet) list() Phrases {
+	if len(p.hashes) == 0 {
+		return Phrases{}
+	}
+	return Phrases{Window: p.window, Hashes: append(Uint48s(nil), p.hashes...)}
+}
+
+// appendPhrases appends the phrases of a text; one of fewer than three content
+// words is a phrase by itself.
+func appendPhrases(out, words []uint64) []uint64 {
+	if len(words) == 0 {
+		return out
+	}
+	if len(words) < phraseWords {
+		h := uint64(len(words))
+		for _, w := range words {
+			h = join(h, w)
+		}
+		return append(out, h&mask48)
+	}
+	for i := range len(words) - phraseWords + 1 {
+		h := join(join(words[i], words[i+1]), words[i+2])
+		out = append(out, h&mask48)
+	}
+	return out
+}
+
+// join hashes an ordered pair.
+func join(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xe7037ed1a0b428db)
+	return hi ^ lo ^ bits.RotateLeft64(a, 17)
+}
+
+// winnow appends the least hash of every window of consecutive hashes, each
+// position once; of fewer than a window, the least of all. The minimum is
+// searched again only when it leaves the window, once per window for hashes.
+func winnow(out, hashes []uint64, window int) []uint64 {
+	if window <= 1 || len(hashes) <= window {
+		if window > 1 && len(hashes) > 0 {
+			least := hashes[0]
+			for _, h := range hashes[1:] {
+				least = min(least, h)
+			}
+			return append(out, least)
+		}
+		return append(out, hashes...)
+	}
+	least := -1
+	for end := window; end <= len(hashes); end++ {
+		start := end - window
+		last := end - 1
+		switch {
+		case least < start:
+			least = start
+			for i := start + 1; i < end; i++ {
+				if hashes[i] <= hashes[least] {
+					least = i
+				}
+			}
+		case hashes[last] <= hashes[least]:
+			least = last
+		default:
+			continue
+		}
+		out = append(out, hashes[least])
+	}
+	return out
+}
+
+// words splits a normal text and returns the hashes of its content words and of
+// all words; where there are too few content words, the first is the second.
+// Both live until the next call.
+func (sc *scratch) words(normal []byte) (content, all []uint64) {
+	content, all = sc.contentWords[:0], sc.allWords[:0]
+	for i := 0; i < len(normal); {
+		h, next := scanWord(normal, i)
+		if next == i {
+			// The escapes of line ends in quoted JSON separate words too.
+			if normal[i] == '\\' && i+1 < len(normal) && (normal[i+1] == 'n' || normal[i+1] == 'r' || normal[i+1] == 't') {
+				next++
+			}
+			i = next + 1
+			continue
+		}
+		all = append(all, h)
+		if next-i > maxStopWord || !stopWords.has(h) {
+			content = append(content, h)
+		}
+		i = next
+	}
+	sc.contentWords, sc.allWords = content, all
+	if len(content) < phraseWords && len(content) < len(all) {
+		content = all
+	}
+	return content, all
+}
+
+const (
+	fnvOffset = 14695981039346656037
+	fnvPrime  = 1099511628211
+)
+
+// scanWord hashes the word that starts at byte i of a normal text and returns
+// where it ends; that is i when there is no word. A word is a run of letters,
+// digits and marks, with apostrophes left out; in scripts that are written
+// without spaces each character is one.
+func scanWord(normal []byte, i int) (uint64, int) {
+	h := uint64(fnvOffset)
+	start := i
+	for i < len(normal) {
+		c := normal[i]
+		if c < utf8.RuneSelf {
+			if isAlnum(c) {
+				h = (h ^ uint64(c)) * fnvPrime
+				i++
+				continue
+			}
+			if c == '\'' && i > start && i+1 < len(normal) && isAlnum(normal[i+1]) {
+				i++
+				continue
+			}
+			break
+		}
+		r, size := utf8.DecodeRune(normal[i:])
+		alone := unspaced(r)
+		if alone && i > start || !alone && notOfWord(r) {
+			break
+		}
+		for _, c := range normal[i : i+size] {
+			h = (h ^ uint64(c)) * fnvPrime
+		}
+		i += size
+		if alone {
+			break
+		}
+	}
+	h ^= h >> 29
+	h *= 0xbf58476d1ce4e5b9
+	return h ^ h>>32, i
+}
+
+// unspaced reports whether r is of a script that puts no spaces between words.
+func unspaced(r rune) bool {
+	return r >= 0xe00 && (r <= 0xeff || r >= 0x1000 && r <= 0x109f || r >= 0x1780 && r <= 0x17ff ||
+		r >= 0x3040 && r <= 0x30ff || r >= 0x3400 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff || r >= 0x20000 && r <= 0x3ffff) &&
+		unicode.IsLetter(r)
+}
+
+// stopWords are function words, which make no phrase distinctive. Negations are
+// not among them.
+var stopWords = newWordSet(`
+a about after all also am an and any are as at be because been before being but by can could did do
+does for from had has have he her here hers him his how i if in into is it its just may me might more
+most must my of on once one only or other our ours out over own per she should so some such than that
+the their them then there these they this those through to too up us very was we were what when where
+which while who whom why will with would you your yours`)
+
+const maxStopWord = 7 // bytes; no stop word is longer
+
+// wordSet is a small open hash set.
+type wordSet [512]uint64
+
+func newWordSet(words string) *wordSet {
+	var set wordSet
+	for _, w := range strings.Fields(words) {
+		h, _ := scanWord([]byte(w), 0)
+		i := h % uint64(len(set))
+		for set[i] != 0 {
+			i = (i + 1) % uint64(len(set))
+		}
+		set[i] = h
+	}
+	return &set
+}
+
+func (s *wordSet) has(h uint64) bool {
+	for i := h % uint64(len(s)); s[i] != 0; i = (i + 1) % uint64(len(s)) {
+		if s[i] == h {
+			return true
+		}
+	}
+	return false
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (u Uint48s) MarshalText() ([]byte, error) {
+	raw := make([]byte, 0, 6*len(u)+2)
+	for _, h := range u {
+		raw = binary.LittleEndian.AppendUint64(raw, h)[:len(raw)+6]
+	}
+	return base64.RawStdEncoding.AppendEncode(nil, raw), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (u *Uint48s) UnmarshalText(text []byte) error {
+	raw, err := base64.RawStdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return fmt.Errorf("phrase hashes: %w", err)
+	}
+	if len(raw)%6 != 0 {
+		return fmt.Errorf("phrase hashes: %d bytes are not a multiple of 6", len(raw))
+	}
+	out := make(Uint48s, len(raw)/6)
+	for i := range out {
+		var b [8]byte
+		copy(b[:], raw[6*i:6*i+6])
+		out[i] = binary.LittleEndian.Uint64(b[:])
+	}
+	*u = out
+	return nil
+}

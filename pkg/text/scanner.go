@@ -1,0 +1,432 @@
+package text
+
+import "strings"
+
+// scanner reads a clean text once and finds its carriers and encoded spans. A
+// token is a run of bytes that stand inside addresses, paths and numbers; most
+// are ordinary words and are passed over by the classes of their bytes alone.
+type scanner struct {
+	s        string
+	via      string
+	decoding bool // look for encoded spans
+
+	out     *carrierSet
+	spans   []Span
+	perKind map[string]int // spans found
+	full    bool           // there were more
+	regions [3]region      // url, html, escape
+	letters region         // single letters, one by one
+}
+
+// region is a stretch of text with encoded characters not far from each other.
+type region struct {
+	start, end int
+	count      int
+}
+
+// Classes of bytes in tokens; a byte of no class ends a token.
+const (
+	inLower = 1 << iota
+	inUpper
+	inDigit
+	inDot
+	inAt
+	inSlash
+	inColon
+	inDash // - and _
+	inPlus
+	inTilde
+	inHigh // ≥ 0x80
+
+	inLetters = inLower | inUpper
+)
+
+var tokenClass = func() (t [256]uint16) {
+	for c := 'a'; c <= 'z'; c++ {
+		t[c], t[c-'a'+'A'] = inLower, inUpper
+	}
+	for c := '0'; c <= '9'; c++ {
+		t[c] = inDigit
+	}
+	for c := 0x80; c < 0x100; c++ {
+		t[c] = inHigh
+	}
+	t['.'], t['@'], t['/'], t[':'] = inDot, inAt, inSlash, inColon
+	t['-'], t['_'], t['+'], t['~'] = inDash, inDash, inPlus, inTilde
+	return t
+}()
+
+const (
+	regionGap  = 128 // bytes between encoded characters of one region
+	regionEdge = 64  // bytes around it that give its words context
+	minSpaced  = 6   // letters in a row before they are taken for a spaced-out word
+	minEncoded = 16  // characters of base64 or hex
+)
+
+func (sc *scanner) reset(s, via string, decoding bool) {
+	sc.s, sc.via, sc.decoding = s, via, decoding
+	sc.regions, sc.letters = [3]region{}, region{}
+	sc.spans = nil // the caller keeps them
+	sc.full = false
+	if sc.perKind == nil {
+		sc.perKind = map[string]int{}
+	}
+	clear(sc.perKind)
+}
+
+// room reports whether another span of the kind may be kept.
+func (sc *scanner) room(kind string) bool {
+	if sc.perKind[kind] == maxPerEncoding {
+		sc.full = true
+		return false
+	}
+	return true
+}
+
+func (sc *scanner) span(kind string, start, end int) {
+	if sc.room(kind) {
+		sc.perKind[kind]++
+		sc.spans = append(sc.spans, Span{Kind: kind, Start: start, End: end})
+	}
+}
+
+// scan adds the carriers of the text to out and returns its encoded spans in
+// order of discovery.
+func (sc *scanner) scan(out *carrierSet, h Hidden) []Span {
+	sc.out = out
+	if sc.decoding && h.Tags > 0 {
+		sc.span(encTags, 0, 0)
+	}
+	if sc.decoding && h.Selectors > 0 {
+		sc.span(encSelectors, 0, 0)
+	}
+	s := sc.s
+	for i := 0; i < len(s); {
+		mask := tokenClass[s[i]]
+		if mask == 0 {
+			i = sc.delimiter(i)
+			continue
+		}
+		start := i
+		for i++; i < len(s); i++ {
+			c := tokenClass[s[i]]
+			if c == 0 {
+				break
+			}
+			mask |= c
+		}
+		if i-start < minEncoded && mask&^(inLetters|inDot) == 0 {
+			if i-start == 1 && mask != inDot {
+				sc.letter(start)
+				continue
+			}
+			if mask == inLower && maybeVerb(s[start], i-start) {
+				i = max(i, sc.command(start, i))
+				continue
+			}
+			if mask&inDot == 0 || strings.IndexByte(s[start:i-1], '.') < 0 {
+				continue // a word, perhaps at the end of a sentence
+			}
+		}
+		i = max(i, sc.token(start, i, mask))
+	}
+	for k := range sc.regions {
+		sc.closeRegion(k)
+	}
+	sc.closeLetters()
+	return sc.spans
+}
+
+// delimiter looks at a byte outside tokens and returns where to go on.
+func (sc *scanner) delimiter(i int) int {
+	s := sc.s
+	switch s[i] {
+	case '\\':
+		if i+1 == len(s) {
+			break
+		}
+		switch s[i+1] {
+		case 'x':
+			if isHexPair(s, i+2) {
+				sc.encoded(2, i, i+4)
+				return i + 4
+			}
+		case 'u':
+			if isHexPair(s, i+2) && isHexPair(s, i+4) {
+				sc.encoded(2, i, i+6)
+				return i + 6
+			}
+		case 'n', 'r', 't', '"', '/', '\\':
+			return i + 2 // JSON in a string
+		}
+	case '%':
+		if isHexPair(s, i+1) {
+			sc.encoded(0, i, i+3)
+			return i + 3
+		}
+	case '&':
+		if end := entityEnd(s, i); end > 0 {
+			sc.encoded(1, i, end)
+			return end
+		}
+	}
+	return i + 1
+}
+
+// entityEnd returns the end of the HTML character reference at byte i, or 0.
+func entityEnd(s string, i int) int {
+	for j := i + 1; j < len(s) && j < i+12; j++ {
+		switch c := s[j]; {
+		case c == ';' && j > i+2:
+			return j + 1
+		case c == '#' && j == i+1, isAlnum(c):
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+var regionKinds = [3]string{encURL, encHTML, encEscape}
+
+func (sc *scanner) encoded(kind, start, end int) {
+	r := &sc.regions[kind]
+	if r.count > 0 && start-r.end > regionGap {
+		sc.closeRegion(kind)
+	}
+	if r.count == 0 {
+		r.start = start
+	}
+	r.end = end
+	r.count++
+}
+
+func (sc *scanner) closeRegion(kind int) {
+	r := sc.regions[kind]
+	sc.regions[kind] = region{}
+	if r.count == 0 || !sc.decoding {
+		return
+	}
+	start, end := r.start, r.end
+	for start > 0 && r.start-start < regionEdge && sc.s[start-1] != '\n' {
+		start--
+	}
+	for end < len(sc.s) && end-r.end < regionEdge && sc.s[end] != '\n' {
+		end++
+	}
+	// Whole words, or at least whole characters.
+	if i := strings.IndexAny(sc.s[start:r.start], " \t"); i >= 0 && start > 0 && sc.s[start-1] > ' ' {
+		start += i + 1
+	}
+	if i := strings.LastIndexAny(sc.s[r.end:end], " \t"); i >= 0 && end < len(sc.s) && sc.s[end] > ' ' {
+		end = r.end + i
+	}
+	for start < r.start && sc.s[start]&0xc0 == 0x80 {
+		start++
+	}
+	for end > r.end && end < len(sc.s) && sc.s[end]&0xc0 == 0x80 {
+		end--
+	}
+	sc.span(regionKinds[kind], start, end)
+}
+
+// letter takes note of a token of one letter or digit.
+func (sc *scanner) letter(i int) {
+	r := &sc.letters
+	if r.count > 0 && i-r.end > 3 {
+		sc.closeLetters()
+	}
+	if r.count == 0 {
+		r.start = i
+	}
+	r.end = i + 1
+	r.count++
+}
+
+func (sc *scanner) closeLetters() {
+	r := sc.letters
+	sc.letters = region{}
+	if r.count >= minSpaced && sc.decoding {
+		sc.span(encSpaced, r.start, r.end)
+	}
+}
+
+// token examines the token s[start:end], which is not a plain word, and returns
+// where to go on: beyond the token if more was read.
+func (sc *scanner) token(start, end int, mask uint16) int {
+	s := sc.s
+	tok := s[start:end]
+	if mask&inColon != 0 && mask&inSlash != 0 {
+		if i := strings.Index(tok, "://"); i > 0 {
+			return sc.url(start, i)
+		}
+	}
+	if mask&inAt != 0 {
+		sc.at(tok)
+		return end
+	}
+	if mask&inDigit != 0 {
+		if next, ok := sc.digits(start, end, mask); ok {
+			return next
+		}
+	}
+	if (len(tok) >= minSecret || tok[0] == '-') && sc.secret(tok, start) {
+		return end
+	}
+	if sc.decoding && len(tok) >= minEncoded {
+		if next, ok := sc.encodedRun(start, end); ok {
+			return next
+		}
+	}
+	if mask&inPlus != 0 && mask&^(inLetters|inPlus|inDot) == 0 && plusForSpace(tok) {
+		sc.encoded(0, start, end)
+		return end
+	}
+	if sc.decoding && mask&(inDash|inDot) != 0 && len(tok) >= 2*minSpaced-1 && spacedOut(tok) {
+		sc.span(encSpaced, start, end)
+		return end
+	}
+	if len(tok) >= minOpaque && sc.opaque(tok, mask) {
+		return end
+	}
+	if mask&(inSlash|inTilde) != 0 {
+		if start == 0 || s[start-1] != '<' { // not a closing tag
+			sc.path(tok)
+		}
+		return end
+	}
+	if mask == inUpper|inColon && len(tok) == 2 && end < len(s) && s[end] == '\\' {
+		return sc.windowsPath(start, end)
+	}
+	if mask&inDot != 0 {
+		sc.dotted(tok)
+	}
+	return end
+}
+
+// spacedOut reports whether tok is single characters with one separator
+// between every two, as in i-g-n-o-r-e.
+func spacedOut(tok string) bool {
+	sep := tok[1]
+	if isAlnum(sep) {
+		return false
+	}
+	for i := range len(tok) {
+		if i%2 == 1 && tok[i] != sep || i%2 == 0 && !isAlnum(tok[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// plusForSpace reports whether tok is words with plus signs between, as in a
+// query: at least three.
+func plusForSpace(tok string) bool {
+	n := 0
+	for i := range len(tok) {
+		if tok[i] != '+' {
+			continue
+		}
+		if i == 0 || i == len(tok)-1 || tok[i-1] == '+' {
+			return false
+		}
+		n++
+	}
+	return n > 1
+}
+
+// encodedRun looks for base64 and hex in the token s[start:end]. A run that
+// goes on over wrapped lines is followed.
+func (sc *scanner) encodedRun(start, end int) (int, bool) {
+	s := sc.s
+	found := false
+	for i := start; i < end; {
+		if !base64Byte(s[i]) {
+			i++
+			continue
+		}
+		from := i
+		for i < end && base64Byte(s[i]) {
+			i++
+		}
+		if i-from < minEncoded {
+			continue
+		}
+		if isHex(s[from:i]) {
+			if (i-from)%2 == 0 && sc.room(encHex) && decodeHex(s[from:i]) != "" {
+				sc.span(encHex, from, i)
+				found = true
+			}
+			continue
+		}
+		if !mixed(s[from:i]) || !sc.room(encBase64) {
+			continue
+		}
+		to := i
+		if i == end {
+			to = wrappedEnd(s, from, i)
+		}
+		// A look at the beginning tells words and identifiers from text.
+		if decodeBase64(s[from:min(i, from+minEncoded)]) == "" && decodeBase64(s[from:min(i, from+4*minEncoded)]) == "" {
+			continue
+		}
+		if decodeBase64(s[from:to]) == "" {
+			to = i
+			if decodeBase64(s[from:to]) == "" {
+				continue
+			}
+		}
+		sc.span(encBase64, from, to)
+		found = true
+		i = to
+	}
+	return end, found
+}
+
+// minWrapped is the length of a line that may be one of a wrapped encoding.
+const minWrapped = 60
+
+// wrappedEnd returns the end of a base64 text that is wrapped at lines.
+func wrappedEnd(s string, from, to int) int {
+	width := to - from
+	for width >= minWrapped {
+		i := to
+		for i < len(s) && (s[i] == '\n' || s[i] == '\r') && i < to+2 {
+			i++
+		}
+		next := i
+		for next < len(s) && base64Byte(s[next]) {
+			next++
+		}
+		if i == to || next == i || next-i > width {
+			break
+		}
+		to = next
+		if next-i < width {
+			break // the last line
+		}
+	}
+	return to
+}
+
+func base64Byte(c byte) bool {
+	return isAlnum(c) || c == '+' || c == '/' || c == '-' || c == '_'
+}
+
+// mixed reports whether s has the look of base64: capitals or digits inside.
+func mixed(s string) bool {
+	classes := uint16(0)
+	for i := 1; i < len(s); i++ {
+		classes |= tokenClass[s[i]]
+	}
+	return classes&(inUpper|inDigit) != 0
+}
+
+func isHex(s string) bool {
+	for i := range len(s) {
+		if !isHexDigit(s[i]) {
+			return false
+		}
+	}
+	return true
+}

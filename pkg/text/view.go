@@ -1,0 +1,347 @@
+package text
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"html"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// View is a content in another form, normalised as by [Normalize].
+type View struct {
+	// Name is "normalized" for the content itself and "decoded:KIND" for what
+	// was encoded in it, with inner encodings joined by plus signs as in
+	// "decoded:base64+url".
+	Name string
+	Text string
+}
+
+// Span is a part of a clean text that decodes to something readable.
+type Span struct {
+	Kind  string `json:"k"`           // base64, hex, url, html, escape, spaced, tags or selectors
+	Start int    `json:"a,omitzero"`  // byte offsets in the clean text; both
+	End   int    `json:"b,omitzero"`  // zero where the whole text is decoded
+	In    []Span `json:"i,omitempty"` // spans of what it decodes to
+}
+
+// The encodings that are looked for.
+const (
+	encBase64    = "base64"
+	encHex       = "hex"
+	encURL       = "url"    // %69
+	encHTML      = "html"   // &#105; and named entities
+	encEscape    = "escape" // \u0069 and \x69
+	encSpaced    = "spaced" // i g n o r e
+	encTags      = "tags"   // Unicode tag characters
+	encSelectors = "selectors"
+)
+
+// Bounds of decoding. An encoding inside an encoding is followed, one inside
+// that is not.
+const (
+	maxDepth       = 2
+	maxSpans       = 24
+	maxPerEncoding = 4        // spans of one kind in one text, so that decoys of one do not hide another
+	maxDecoded     = 64 << 10 // bytes, of all views of a content together
+)
+
+func decodeBudget(n int) int { return min(4*n, maxDecoded) }
+
+// spanLimit is how much of the budget one span may take: an outer one leaves
+// half to what it contains and to those after it.
+func spanLimit(budget, depth int) int {
+	if depth == 0 && budget > 8<<10 {
+		return budget / 2
+	}
+	return budget
+}
+
+// Views returns the normalised content and everything that was found encoded in
+// it. content must be what f was computed from; with another one the result is
+// meaningless but bounded.
+func (f Features) Views(content string) []View {
+	sc := newScratch()
+	defer sc.free()
+	views := make([]View, 0, 1+len(f.Spans))
+	budget := decodeBudget(len(content))
+	var walk func(raw, name string, spans []Span, depth int)
+	walk = func(raw, name string, spans []Span, depth int) {
+		var h Hidden
+		clean := sc.clean(raw, &h)
+		shown := name
+		if shown == "" {
+			shown = "normalized"
+		}
+		views = append(views, View{Name: shown, Text: string(sc.fold(clean))})
+		if depth == maxDepth {
+			return
+		}
+		for _, s := range spans {
+			if len(views) > maxSpans || budget <= 0 {
+				return
+			}
+			if decoded, _ := s.decode(raw, clean, spanLimit(budget, depth)); decoded != "" {
+				budget -= len(decoded)
+				walk(decoded, viewName(name, s.Kind), s.In, depth+1)
+			}
+		}
+	}
+	walk(content, "", f.Spans, 0)
+	return views
+}
+
+func viewName(outer, kind string) string {
+	if outer == "" {
+		return "decoded:" + kind
+	}
+	return outer + "+" + kind
+}
+
+// decode returns what the span holds, and whether that was cut to limit bytes;
+// "" when it holds nothing readable.
+func (s Span) decode(raw, clean string, limit int) (out string, cut bool) {
+	if s.Start < 0 || s.End < s.Start || s.End > len(clean) {
+		return "", false
+	}
+	in := clean[s.Start:s.End]
+	switch s.Kind {
+	case encBase64:
+		out = decodeBase64(in)
+	case encHex:
+		out = decodeHex(in)
+	case encURL:
+		out = decodePercent(in)
+	case encHTML:
+		out = html.UnescapeString(in)
+	case encEscape:
+		out = decodeEscapes(in)
+	case encSpaced:
+		out = joinSpaced(in)
+	case encTags:
+		out = decodeTags(raw)
+	case encSelectors:
+		out = decodeSelectors(raw)
+	}
+	if len(out) > limit {
+		for limit > 0 && !utf8.RuneStart(out[limit]) {
+			limit--
+		}
+		return out[:limit], true
+	}
+	return out, false
+}
+
+// decodeBase64 accepts both alphabets, no padding and wrapped lines.
+func decodeBase64(in string) string {
+	packed := make([]byte, 0, len(in))
+	for i := range len(in) {
+		switch c := in[i]; c {
+		case '-':
+			packed = append(packed, '+')
+		case '_':
+			packed = append(packed, '/')
+		case '=', '\n', '\r', ' ', '\t':
+		default:
+			packed = append(packed, c)
+		}
+	}
+	if len(packed)%4 == 1 {
+		packed = packed[:len(packed)-1]
+	}
+	out := make([]byte, base64.RawStdEncoding.DecodedLen(len(packed)))
+	n, err := base64.RawStdEncoding.Decode(out, packed)
+	if err != nil {
+		return ""
+	}
+	return readable(out[:n])
+}
+
+func decodeHex(in string) string {
+	out, err := hex.DecodeString(in[:len(in)&^1])
+	if err != nil {
+		return ""
+	}
+	return readable(out)
+}
+
+// readable returns b as text, from UTF-16 too, or "" when it is not text.
+func readable(b []byte) string {
+	if s := fromUTF16(b); s != "" {
+		b = []byte(s)
+	}
+	for cut := 1; cut < utf8.UTFMax && cut < len(b) && !utf8.Valid(b); cut++ {
+		if r := b[len(b)-cut]; utf8.RuneStart(r) && r >= utf8.RuneSelf {
+			b = b[:len(b)-cut] // the encoding ends inside a character
+		}
+	}
+	if len(b) == 0 || !utf8.Valid(b) {
+		return ""
+	}
+	letters := 0
+	for i := 0; i < len(b); {
+		r, size := utf8.DecodeRune(b[i:])
+		i += size
+		switch {
+		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == ' ':
+			letters++
+		case r == '\n' || r == '\r' || r == '\t' || invisible(r):
+		case !unicode.IsPrint(r):
+			return ""
+		}
+	}
+	// Text is mostly letters; what decodes to punctuation by accident is not.
+	if 2*letters < utf8.RuneCount(b) {
+		return ""
+	}
+	return string(b)
+}
+
+// fromUTF16 decodes little-endian UTF-16 of ASCII text, the form that
+// PowerShell takes its encoded commands in.
+func fromUTF16(b []byte) string {
+	if len(b) < 8 || len(b)%2 != 0 {
+		return ""
+	}
+	out := make([]byte, 0, len(b)/2)
+	for i := 0; i < len(b); i += 2 {
+		if b[i+1] != 0 || b[i] >= utf8.RuneSelf {
+			return ""
+		}
+		out = append(out, b[i])
+	}
+	return string(out)
+}
+
+func decodePercent(in string) string {
+	var b strings.Builder
+	for i := 0; i < len(in); i++ {
+		switch c := in[i]; {
+		case c == '%' && isHexPair(in, i+1):
+			b.WriteByte(unhex(in[i+1])<<4 | unhex(in[i+2]))
+			i += 2
+		case c == '+':
+			b.WriteByte(' ')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return strings.ToValidUTF8(b.String(), "\ufffd")
+}
+
+func isHexPair(s string, i int) bool {
+	return i+1 < len(s) && isHexDigit(s[i]) && isHexDigit(s[i+1])
+}
+
+func isHexDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
+}
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
+
+var simpleEscapes = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\'': '\'', '\\': '\\', '/': '/'}
+
+func decodeEscapes(in string) string {
+	var b strings.Builder
+	for i := 0; i < len(in); {
+		if in[i] != '\\' || i+1 == len(in) {
+			b.WriteByte(in[i])
+			i++
+			continue
+		}
+		switch c := in[i+1]; {
+		case c == 'x' && isHexPair(in, i+2):
+			b.WriteByte(unhex(in[i+2])<<4 | unhex(in[i+3]))
+			i += 4
+		case c == 'u' && isHexPair(in, i+2) && isHexPair(in, i+4):
+			r, size := escapedRune(in[i:])
+			b.WriteRune(r)
+			i += size
+		case simpleEscapes[c] != 0:
+			b.WriteByte(simpleEscapes[c])
+			i += 2
+		default:
+			b.WriteByte('\\')
+			i++
+		}
+	}
+	return strings.ToValidUTF8(b.String(), "\ufffd")
+}
+
+// escapedRune reads \uXXXX, or two that are a surrogate pair, at the start of s.
+func escapedRune(s string) (rune, int) {
+	n, _ := strconv.ParseUint(s[2:6], 16, 16)
+	r := rune(n)
+	if utf16.IsSurrogate(r) {
+		if len(s) >= 12 && s[6] == '\\' && s[7] == 'u' {
+			if n, err := strconv.ParseUint(s[8:12], 16, 16); err == nil {
+				if full := utf16.DecodeRune(r, rune(n)); full != utf8.RuneError {
+					return full, 12
+				}
+			}
+		}
+		return utf8.RuneError, 6
+	}
+	return r, 6
+}
+
+// joinSpaced removes the separators of a text that is written with one between
+// every two letters. The first separator is taken for all; another one, or two
+// in a row, end a word.
+func joinSpaced(in string) string {
+	var sep byte
+	var b strings.Builder
+	for i := 0; i < len(in); i++ {
+		c := in[i]
+		if isAlnum(c) {
+			b.WriteByte(c)
+			continue
+		}
+		if sep == 0 {
+			sep = c
+		}
+		if c == sep && i+1 < len(in) && isAlnum(in[i+1]) && i > 0 && isAlnum(in[i-1]) {
+			continue
+		}
+		b.WriteByte(' ')
+	}
+	return b.String()
+}
+
+func isAlnum(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z'
+}
+
+// decodeTags reads the ASCII text that tag characters spell.
+func decodeTags(raw string) string {
+	var b strings.Builder
+	for _, r := range raw {
+		if r > tagFirst+0x1f && r < tagCancel {
+			b.WriteByte(byte(r - tagFirst))
+		}
+	}
+	return b.String()
+}
+
+// decodeSelectors reads variation selectors as the bytes 0 to 255, the way in
+// which they are used to hide text behind an emoji.
+func decodeSelectors(raw string) string {
+	var b []byte
+	for _, r := range raw {
+		switch {
+		case r >= 0xfe00 && r <= 0xfe0f:
+			b = append(b, byte(r-0xfe00))
+		case r >= 0xe0100 && r <= 0xe01ef:
+			b = append(b, byte(r-0xe0100+16))
+		}
+	}
+	return readable(b)
+}

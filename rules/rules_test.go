@@ -1,0 +1,92 @@
+package rules_test
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	shipped "lazaret/rules"
+
+	"lazaret/pkg/rules"
+)
+
+func source(t *testing.T, fsys fstest.MapFS) *rules.Source {
+	t.Helper()
+	var b []byte
+	var err error
+	if fsys == nil {
+		b, err = rules.Pack(shipped.FS())
+	} else {
+		b, err = rules.Pack(fsys)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := rules.Open(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+func TestTheShippedPacksPassTheirTests(t *testing.T) {
+	rep, err := rules.Test(context.Background(), source(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Failed > 0 {
+		t.Error(rep)
+	}
+	set, err := rules.Compile(source(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range shipped.Groups() {
+		if set.Group(g) == nil {
+			t.Errorf("there is no group %s", g)
+		}
+	}
+}
+
+// Every rule is needed: with its mode off, some test fails.
+func TestEveryShippedRuleHasATestThatFailsWithoutIt(t *testing.T) {
+	set, err := rules.Compile(source(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range set.Rules() {
+		fsys := copyFS(t)
+		text := string(fsys[r.File].Data)
+		off := strings.Replace(text, "  - id: "+r.ID+"\n", "  - id: "+r.ID+"\n    mode: \"off\"\n", 1)
+		if off == text {
+			t.Fatalf("rule %s is not found in %s", r.ID, r.File)
+		}
+		fsys[r.File] = &fstest.MapFile{Data: []byte(off)}
+		rep, err := rules.Test(context.Background(), source(t, fsys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.Failed == 0 {
+			t.Errorf("without rule %s all tests pass", r.ID)
+		}
+	}
+}
+
+func copyFS(t *testing.T) fstest.MapFS {
+	t.Helper()
+	out := fstest.MapFS{}
+	err := fs.WalkDir(shipped.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(shipped.FS(), name)
+		out[name] = &fstest.MapFile{Data: b}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -1,0 +1,315 @@
+package streams
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+)
+
+// Bodies of ledger entries. Each is complete: a reader that starts at any
+// entry learns from it, and from what came before it in the ledger, all that a
+// stage may decide on.
+
+// EntryHead is what the bodies of all ingest entries have in common.
+type EntryHead struct {
+	ID      string `json:"id,omitzero"`
+	Agent   string `json:"agent,omitzero"`
+	Session string `json:"session,omitzero"`
+	// Time is the event's time: the intake stream's stamp, never earlier than
+	// the event before it in the partition, or virtual time in synthetic
+	// projects.
+	Time   time.Time `json:"time"`
+	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE
+	// Print tells a repeat of the event from another one under its id.
+	Print uint64 `json:"print,omitzero"`
+}
+
+// Common returns the head itself.
+func (h *EntryHead) Common() *EntryHead { return h }
+
+// BeliefRef is a belief as it stood when an entry was written.
+type BeliefRef struct {
+	ID          string              `json:"id"`
+	Found       bool                `json:"found"`
+	Kind        beliefs.ClaimKind   `json:"kind,omitzero"`
+	Key         string              `json:"key,omitzero"`
+	Axes        beliefs.Axes        `json:"axes,omitzero"`
+	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
+	Scope       beliefs.Scope       `json:"scope,omitzero"`
+	Quality     beliefs.Quality     `json:"quality,omitzero"` // strongest class in support
+	Origin      beliefs.Origin      `json:"origin,omitzero"`  // weakest it was derived from
+	Confidence  float64             `json:"confidence"`
+	Source      string              `json:"source,omitzero"`
+	Observation string              `json:"observation,omitzero"` // event that introduced it
+}
+
+// ClaimEntry is a claim that an event made, and the belief it became.
+type ClaimEntry struct {
+	Kind    beliefs.ClaimKind `json:"kind"`
+	Quality beliefs.Quality   `json:"quality"`
+	Block   int               `json:"block"` // index of the content block; -1 for the envelope
+	Belief  BeliefRef         `json:"belief"`
+	// Repeats counts how often the same content had been observed before in
+	// the project. Repetition never promotes.
+	Repeats uint64 `json:"repeats,omitzero"`
+	// FirstSeen is when the same content was first observed, if it was.
+	FirstSeen time.Time `json:"first_seen,omitzero"`
+}
+
+// BlockEntry is one content block with its text features.
+type BlockEntry struct {
+	Type     string        `json:"type,omitzero"`
+	Text     string        `json:"text"`
+	Features text.Features `json:"features,omitzero"`
+}
+
+// ObservationEntry is the body of an observation.
+type ObservationEntry struct {
+	EntryHead
+	Origin beliefs.Origin `json:"origin"`
+	Tool   string         `json:"tool,omitzero"`
+	Call   string         `json:"call,omitzero"`
+	Args   jsontext.Value `json:"args,omitzero"`
+	Source string         `json:"source,omitzero"`
+	Blocks []BlockEntry   `json:"blocks,omitzero"`
+	Claims []ClaimEntry   `json:"claims,omitzero"`
+}
+
+// MemoryEntry is the body of a memory write: a candidate, hidden until the
+// arbiter's verdict.
+type MemoryEntry struct {
+	EntryHead
+	Origin      beliefs.Origin `json:"origin"`             // who wrote it
+	Inherited   beliefs.Origin `json:"inherited,omitzero"` // weakest origin it derives from, when weaker
+	Via         string         `json:"via,omitzero"`       // the event that it inherits from
+	UserWord    bool           `json:"user_word,omitzero"` // verbatim from the user in this session
+	Key         string         `json:"key,omitzero"`
+	Content     string         `json:"content"`
+	Category    string         `json:"category,omitzero"`
+	Channel     string         `json:"channel,omitzero"`
+	DerivedFrom []string       `json:"derived_from,omitzero"`
+	Source      string         `json:"source,omitzero"`
+	ValidFrom   time.Time      `json:"valid_from,omitzero"`
+	ValidTo     time.Time      `json:"valid_to,omitzero"`
+	Features    text.Features  `json:"features,omitzero"`
+	Belief      BeliefRef      `json:"belief"`
+	Repeats     uint64         `json:"repeats,omitzero"`
+	FirstSeen   time.Time      `json:"first_seen,omitzero"` // identical content, any key
+	// KeyHolder is who wrote the value that this write would replace.
+	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
+	Unseen    bool           `json:"unseen,omitzero"`
+	Restored  bool           `json:"restored,omitzero"`
+}
+
+// RecallItem is a belief that a recall found.
+type RecallItem struct {
+	BeliefRef
+	Content string  `json:"content"`
+	Score   float64 `json:"score"`
+}
+
+// Refusal is a belief that a recall found and did not admit, and why.
+type Refusal struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+	Text   string `json:"text,omitzero"`
+}
+
+// RecallEntry is the body of a recall: what was asked, and what the context
+// policy made of it.
+type RecallEntry struct {
+	EntryHead
+	Query          string       `json:"query,omitzero"`
+	Key            string       `json:"key,omitzero"`
+	Purpose        string       `json:"purpose,omitzero"`
+	Limit          int          `json:"limit"`
+	Admitted       []RecallItem `json:"admitted,omitzero"`
+	ContextOnly    []RecallItem `json:"context_only,omitzero"`
+	Contradictions []RecallItem `json:"contradictions,omitzero"`
+	Refused        []Refusal    `json:"refused,omitzero"`
+	Unseen         bool         `json:"unseen,omitzero"`
+	Restored       bool         `json:"restored,omitzero"`
+}
+
+// ToolsEntry is the body of a tool catalogue.
+type ToolsEntry struct {
+	EntryHead
+	Server string `json:"server,omitzero"`
+	Tools  []Tool `json:"tools"`
+}
+
+// SessionEntry is the body of a session's start or end.
+type SessionEntry struct {
+	EntryHead
+	Phase  string `json:"phase"`
+	Prompt string `json:"prompt,omitzero"`
+}
+
+// DecisionEntry is the body of a decision, with the cited beliefs as they
+// stood.
+type DecisionEntry struct {
+	EntryHead
+	Summary string      `json:"summary,omitzero"`
+	Beliefs []BeliefRef `json:"beliefs,omitzero"`
+}
+
+// ActionEntry is the body of a proposed action.
+type ActionEntry struct {
+	EntryHead
+	Tool          string                `json:"tool"`
+	Args          jsontext.Value        `json:"args,omitzero"`
+	Text          string                `json:"text,omitzero"` // the arguments' strings, one a line
+	Features      text.Features         `json:"features,omitzero"`
+	Decision      string                `json:"decision,omitzero"`
+	Beliefs       []BeliefRef           `json:"beliefs,omitzero"` // cited by it or by its decision
+	Confidence    *float64              `json:"confidence,omitzero"`
+	Level         beliefs.Level         `json:"level"`            // the policy's, raised by the agent's own
+	Matched       string                `json:"matched,omitzero"` // policy entry that gave the level; empty: none
+	Effects       []string              `json:"effects,omitzero"` // read, write, egress, ... by the policy
+	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
+	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
+	Host          *Verdict              `json:"host_verdict,omitzero"`
+	Unseen        bool                  `json:"unseen,omitzero"`   // the session holds a rejected observation
+	Restored      bool                  `json:"restored,omitzero"` // names an intake sequence from the future
+}
+
+// OutcomeEntry is the body of an outcome.
+type OutcomeEntry struct {
+	EntryHead
+	Action   string        `json:"action,omitzero"`
+	Status   string        `json:"status,omitzero"`
+	Content  string        `json:"content,omitzero"`
+	Features text.Features `json:"features,omitzero"`
+}
+
+// RejectedEntry is the body of an event that was not admitted, with its
+// original bytes.
+type RejectedEntry struct {
+	EntryHead
+	Subject string `json:"subject"`
+	Kind    Kind   `json:"event_kind,omitzero"`
+	Code    Code   `json:"code"`
+	Reason  string `json:"reason"`
+	Unseen  bool   `json:"unseen"`           // its session now counts as unseen
+	Raw     []byte `json:"raw,omitzero"`     // base64
+	Headers string `json:"headers,omitzero"` // the message's headers, a line each
+}
+
+// RepeatEntry is the body of an event whose id was seen before.
+type RepeatEntry struct {
+	EntryHead
+	Kind  Kind   `json:"event_kind"`
+	First uint64 `json:"first"` // ledger sequence of the first, 0 when it waits in the same batch
+	// Differs is set when the repeat does not say what the first said.
+	Differs bool `json:"differs,omitzero"`
+}
+
+// AlertSubject is what an alert names.
+type AlertSubject struct {
+	Kind string `json:"kind"` // action, belief, decision, session, source, memory, observation
+	ID   string `json:"id"`
+}
+
+// Alert is one finding of one rule.
+type Alert struct {
+	ID         string         `json:"id"`
+	Rule       string         `json:"rule"`
+	RuleDigest string         `json:"rule_digest"`
+	Group      string         `json:"group"`
+	Severity   string         `json:"severity"`
+	Subject    AlertSubject   `json:"subject"`
+	Project    string         `json:"project"`
+	Agent      string         `json:"agent,omitzero"`
+	Session    string         `json:"session,omitzero"`
+	Message    string         `json:"message"`
+	Events     []string       `json:"observed_event_ids,omitzero"`
+	Detail     map[string]any `json:"detail,omitzero"`
+	Effect     string         `json:"effect"`         // alert, hold, deny, restrict, quarantine
+	Mode       string         `json:"mode"`           // enforce or shadow
+	Error      string         `json:"error,omitzero"` // the rule failed and its on_error applied
+	Count      uint64         `json:"count"`          // how often so far, folded into one
+	Time       time.Time      `json:"time"`
+}
+
+// AlertsEntry is the body of a sentinel's findings on an entry that is no
+// proposal. Src names that entry.
+type AlertsEntry struct {
+	Group  string  `json:"group"`
+	Digest string  `json:"digest"` // of the rule set
+	Alerts []Alert `json:"alerts"`
+}
+
+// AssessmentEntry is a group's one answer to a proposal. Src names the
+// proposal's entry.
+type AssessmentEntry struct {
+	Group   string  `json:"group"`
+	Digest  string  `json:"digest"`
+	Verdict Verdict `json:"verdict"`
+	Alerts  []Alert `json:"alerts,omitzero"`
+}
+
+// Reason is one part of a verdict.
+type Reason struct {
+	Code    Code    `json:"code"`
+	Verdict Verdict `json:"verdict"`
+	Text    string  `json:"text"`
+	Rule    string  `json:"rule,omitzero"`
+	Digest  string  `json:"digest,omitzero"`
+	Group   string  `json:"group,omitzero"`
+	Alert   string  `json:"alert,omitzero"`
+	// Path leads from the action to what it rests on: action, belief,
+	// observation, source.
+	Path []string `json:"path,omitzero"`
+}
+
+// HoldRef is a hold that a verdict opened.
+type HoldRef struct {
+	ID       string    `json:"id"`
+	Revision string    `json:"revision"`
+	Expires  time.Time `json:"expires"`
+}
+
+// VerdictEntry is the arbiter's answer to a proposal.
+type VerdictEntry struct {
+	Proposal uint64     `json:"proposal"` // ledger sequence
+	Type     Type       `json:"type"`
+	ID       string     `json:"id"`
+	Agent    string     `json:"agent"`
+	Session  string     `json:"session,omitzero"`
+	Tool     string     `json:"tool,omitzero"`
+	Summary  string     `json:"summary,omitzero"` // arguments or content, clipped
+	Verdict  Verdict    `json:"verdict"`
+	Reasons  []Reason   `json:"reasons,omitzero"`
+	Hold     *HoldRef   `json:"hold,omitzero"`
+	Policy   string     `json:"policy"` // digest
+	Rules    string     `json:"rules"`  // digest
+	Level    string     `json:"level,omitzero"`
+	Degraded []string   `json:"degraded,omitzero"` // what was missing
+	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
+	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
+	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
+	Digest   string     `json:"digest,omitzero"`   // SHA-256 over the action's JCS
+	Again    bool       `json:"again,omitzero"`    // answers a proposal that was sent again
+	Late     bool       `json:"late,omitzero"`     // tightened after it was given
+	Time     time.Time  `json:"time"`              // ledger time of the deciding input
+}
+
+// DueEntry says that a timer of the arbiter passed.
+type DueEntry struct {
+	Until    time.Time `json:"until"`
+	Proposal uint64    `json:"proposal,omitzero"` // a deadline
+	Hold     string    `json:"hold,omitzero"`     // an expiry
+}
+
+// HoldStateEntry is a change of a hold's state.
+type HoldStateEntry struct {
+	Hold     string    `json:"hold"`
+	Proposal uint64    `json:"proposal"`
+	Agent    string    `json:"agent"`
+	State    string    `json:"state"` // expired, approved, rejected, cancelled
+	Reason   Reason    `json:"reason"`
+	Time     time.Time `json:"time"`
+}

@@ -1,0 +1,175 @@
+package streams
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Operators' commands are C2SP signed notes published to lz.ctl.<partition>.
+// The note's text is line by line what is commanded, so that the signer can
+// read what is signed:
+//
+//	lazaret/command/v1
+//	do: activate-rules
+//	digest: sha256:9f86…
+//	engine: 1
+//	id: 20261121T101500Z-rules
+//	issued: 2026-11-21T10:15:00Z
+//
+// A bundle of rules or a policy travels before it in chunks; their digest is
+// what is signed.
+
+// CommandHeader is the first line of every signed command.
+const CommandHeader = "lazaret/command/v1"
+
+// EngineVersion is the version of the rule and policy languages that this
+// build speaks. A bundle made for a later one is refused.
+const EngineVersion = 1
+
+// The commands.
+const (
+	DoActivateRules  = "activate-rules"
+	DoActivatePolicy = "activate-policy"
+)
+
+// Command is a parsed operator command.
+type Command struct {
+	Do     string
+	Digest string // sha256:<hex> of the bundle
+	Engine int
+	ID     string
+	Issued time.Time
+}
+
+// Text is the text that is signed.
+func (c Command) Text() string {
+	return fmt.Sprintf("%s\ndo: %s\ndigest: %s\nengine: %d\nid: %s\nissued: %s\n",
+		CommandHeader, c.Do, c.Digest, c.Engine, c.ID, c.Issued.UTC().Format(time.RFC3339))
+}
+
+// Sign returns the command as a signed note.
+func (c Command) Sign(signers ...note.Signer) ([]byte, error) {
+	return note.Sign(&note.Note{Text: c.Text()}, signers...)
+}
+
+// OpenCommand verifies a signed command against the pinned keys and parses it.
+// signer is the name of the first pinned key that signed. An error is a
+// *RejectError.
+func OpenCommand(msg []byte, pinned note.Verifiers) (c Command, signer string, err error) {
+	n, err := note.Open(msg, pinned)
+	if err != nil {
+		return c, "", rejectf(CodeSignature, "%v: sign with a key that is pinned in the trust file", err)
+	}
+	if c, err = parseCommand(n.Text); err != nil {
+		return c, "", err
+	}
+	return c, n.Sigs[0].Name, nil
+}
+
+func parseCommand(text string) (c Command, err error) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if lines[0] != CommandHeader {
+		return c, rejectf(CodeCommand, "the first line is %q, want %q", clip(lines[0]), CommandHeader)
+	}
+	want := []string{"do", "digest", "engine", "id", "issued"}
+	if len(lines) != len(want)+1 {
+		return c, rejectf(CodeCommand, "the command has %d lines, want %d", len(lines), len(want)+1)
+	}
+	for i, name := range want {
+		v, ok := strings.CutPrefix(lines[i+1], name+": ")
+		if !ok {
+			return c, rejectf(CodeCommand, "line %d is %q, want %q", i+2, clip(lines[i+1]), name+": …")
+		}
+		switch name {
+		case "do":
+			c.Do = v
+		case "digest":
+			c.Digest = v
+		case "engine":
+			if _, err := fmt.Sscanf(v, "%d", &c.Engine); err != nil {
+				return c, rejectf(CodeCommand, "engine %q is not a number", clip(v))
+			}
+		case "id":
+			c.ID = v
+		case "issued":
+			if c.Issued, err = time.Parse(time.RFC3339, v); err != nil {
+				return c, rejectf(CodeCommand, "issued %q is not an RFC 3339 time", clip(v))
+			}
+		}
+	}
+	if c.Do != DoActivateRules && c.Do != DoActivatePolicy {
+		return c, rejectf(CodeCommand, "unknown command %q", clip(c.Do))
+	}
+	if c.Engine > EngineVersion || c.Engine < 1 {
+		return c, rejectf(CodeCommand, "the bundle wants engine %d, this is %d", c.Engine, EngineVersion)
+	}
+	if c.Text() != text {
+		return c, rejectf(CodeCommand, "the command is not in its canonical form")
+	}
+	return c, nil
+}
+
+// Digest is the digest of a bundle as commands name it.
+func Digest(bundle []byte) string {
+	sum := sha256.Sum256(bundle)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Control is what travels on lz.ctl.<partition>: a chunk of a bundle, or a
+// signed command.
+type Control struct {
+	ID     string `json:"id"`
+	Digest string `json:"digest,omitzero"` // of the whole bundle
+	Index  int    `json:"index,omitzero"`
+	Count  int    `json:"count,omitzero"`
+	Chunk  []byte `json:"chunk,omitzero"`
+	Note   string `json:"note,omitzero"` // the signed command
+}
+
+// ChunkSize is the size of a bundle's chunks, in bytes.
+const ChunkSize = 256 << 10
+
+// MaxChunks bounds a bundle to 16 MiB.
+const MaxChunks = 64
+
+// Controls cuts a bundle into chunks and ends with its signed command. The
+// result is to be published, in order, to every partition.
+func Controls(bundle, signed []byte) ([]Control, error) {
+	digest := Digest(bundle)
+	n := (len(bundle) + ChunkSize - 1) / ChunkSize
+	if n > MaxChunks {
+		return nil, fmt.Errorf("the bundle is %d bytes, at most %d are possible", len(bundle), MaxChunks*ChunkSize)
+	}
+	var out []Control
+	for i := range n {
+		part := bundle[i*ChunkSize : min(len(bundle), (i+1)*ChunkSize)]
+		out = append(out, Control{ID: fmt.Sprintf("%s-%d", digest[7:23], i), Digest: digest, Index: i, Count: n, Chunk: part})
+	}
+	return append(out, Control{ID: digest[7:23] + "-note", Digest: digest, Note: string(signed)}), nil
+}
+
+// ChunkEntry is the ledger body of one chunk.
+type ChunkEntry struct {
+	EntryHead
+	Digest string `json:"digest"`
+	Index  int    `json:"index"`
+	Count  int    `json:"count"`
+	Chunk  []byte `json:"chunk"`
+}
+
+// ActivationEntry is the ledger body of a signed command that ingest accepted.
+// Each stage verifies the note again, assembles the chunks that precede it in
+// the partition, and switches at this entry.
+type ActivationEntry struct {
+	EntryHead
+	Do     string `json:"do"`
+	Digest string `json:"digest"`
+	Engine int    `json:"engine"`
+	Signer string `json:"signer"`
+	Note   string `json:"note"`
+}

@@ -1,0 +1,135 @@
+package streams
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Headers of ledger entries and live copies. They hold what a reader needs to
+// route an entry without opening its body.
+const (
+	HeaderType    = "Lz-Type"
+	HeaderProject = "Lz-Project"
+	HeaderSrc     = "Lz-Src"
+	HeaderAt      = "Lz-At"
+	HeaderSalt    = "Lz-Salt"
+	// HeaderSeq is set on live copies only: the ledger sequence of the entry
+	// that the copy was made from.
+	HeaderSeq = "Lz-Seq"
+	// HeaderCloudEventID is the CloudEvents binary mode's id.
+	HeaderCloudEventID = "ce-id"
+)
+
+// SaltSize is the size of the random salt that every entry carries, in bytes.
+// The audit log commits to SHA-256(salt || body), so that a commitment tells
+// nothing about a short body once both are forgotten.
+const SaltSize = 16
+
+// Type is the type of a ledger entry.
+type Type string
+
+// The types of ledger entries, by the stage that writes them.
+const (
+	// ingest
+	TypeObservation Type = "observation"
+	TypeMemory      Type = "memory"
+	TypeRecall      Type = "recall"
+	TypeTools       Type = "tools"
+	TypeSession     Type = "session"
+	TypeDecision    Type = "decision"
+	TypeAction      Type = "action"
+	TypeOutcome     Type = "outcome"
+	TypeRejected    Type = "rejected"
+	TypeRepeat      Type = "repeat"
+	TypeChunk       Type = "chunk"
+	TypeActivation  Type = "activation"
+	// sentinels
+	TypeAlerts     Type = "alerts"
+	TypeAssessment Type = "assessment"
+	// arbiter
+	TypeVerdict   Type = "verdict"
+	TypeDue       Type = "due"
+	TypeHoldState Type = "holdstate"
+)
+
+// Proposal reports whether an entry of this type waits for a verdict.
+func (t Type) Proposal() bool { return t == TypeAction || t == TypeMemory || t == TypeRecall }
+
+// Entry is one ledger entry as it travels.
+type Entry struct {
+	Seq       uint64    // ledger sequence; 0 until published
+	Time      time.Time // the stream's stamp; zero until published
+	Partition int
+	Stage     string
+	Type      Type
+	Project   string
+	// Src is the sequence of the input that this entry was made from: of
+	// LZ_INTAKE for ingest, of LZ_LEDGER for every other stage.
+	Src uint64
+	// At is the ledger sequence up to which the writer had folded the
+	// partition when it decided. Only ingest, which reads two streams, sets it.
+	At   uint64
+	Salt [SaltSize]byte
+	Body []byte
+}
+
+// NewSalt draws a salt. Salts enter no decision.
+func NewSalt() (s [SaltSize]byte) {
+	rand.Read(s[:]) // never fails, see crypto/rand
+	return s
+}
+
+// Msg is the entry as a NATS message for its stage's subject.
+func (e *Entry) Msg() *nats.Msg {
+	h := make(nats.Header, 6)
+	h[HeaderType] = []string{string(e.Type)}
+	h[HeaderProject] = []string{e.Project}
+	h[HeaderSrc] = []string{strconv.FormatUint(e.Src, 10)}
+	if e.At != 0 {
+		h[HeaderAt] = []string{strconv.FormatUint(e.At, 10)}
+	}
+	h[HeaderSalt] = []string{hex.EncodeToString(e.Salt[:])}
+	return &nats.Msg{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Data: e.Body}
+}
+
+// ParseEntry reads an entry off a stored ledger message. The body is not
+// opened. It fails only on messages that no stage of ours wrote.
+func ParseEntry(subject string, h nats.Header, body []byte, seq uint64, stamp time.Time) (Entry, error) {
+	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
+	var err error
+	if e.Partition, e.Stage, err = ParseLedger(subject); err != nil {
+		return e, fmt.Errorf("ledger entry %d: %w", seq, err)
+	}
+	e.Type, e.Project = Type(first(h, HeaderType)), first(h, HeaderProject)
+	if e.Type == "" {
+		return e, fmt.Errorf("ledger entry %d on %s: header %s is missing", seq, subject, HeaderType)
+	}
+	if e.Src, err = strconv.ParseUint(first(h, HeaderSrc), 10, 64); err != nil {
+		return e, fmt.Errorf("ledger entry %d on %s: header %s: %w", seq, subject, HeaderSrc, err)
+	}
+	if at := first(h, HeaderAt); at != "" {
+		if e.At, err = strconv.ParseUint(at, 10, 64); err != nil {
+			return e, fmt.Errorf("ledger entry %d on %s: header %s: %w", seq, subject, HeaderAt, err)
+		}
+	}
+	salt := first(h, HeaderSalt)
+	if len(salt) != 2*SaltSize {
+		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d bytes of hex", seq, subject, HeaderSalt, SaltSize)
+	}
+	if _, err := hex.Decode(e.Salt[:], []byte(salt)); err != nil {
+		return e, fmt.Errorf("ledger entry %d on %s: header %s is not %d bytes of hex", seq, subject, HeaderSalt, SaltSize)
+	}
+	return e, nil
+}
+
+func first(h nats.Header, key string) string {
+	if v := h[key]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}

@@ -1,0 +1,92 @@
+package streams
+
+// Code is a stable error code: what a service answers and what a rejected
+// entry carries. The table below is the only place where they are defined;
+// docs/errors.md is generated from it.
+type Code string
+
+// The codes. 1xx: the event itself; 2xx: the pipeline could not answer;
+// 3xx: the verdict's own reasons; 4xx: operator commands.
+const (
+	CodeMalformed   Code = "LZ101"
+	CodeTooLarge    Code = "LZ102"
+	CodeUnknownKind Code = "LZ103"
+	CodeBadSubject  Code = "LZ104"
+	CodeInvalid     Code = "LZ105"
+	CodeTimeTravel  Code = "LZ106"
+	CodeForeign     Code = "LZ107"
+
+	CodeTimeout     Code = "LZ201"
+	CodeIntakeFull  Code = "LZ202"
+	CodeUnavailable Code = "LZ203"
+	CodeBadReply    Code = "LZ204"
+	CodeShedding    Code = "LZ205"
+
+	CodeNoPolicy    Code = "LZ301"
+	CodeUnmatched   Code = "LZ302"
+	CodeFloor       Code = "LZ303"
+	CodeRule        Code = "LZ304"
+	CodeSilent      Code = "LZ305"
+	CodeUnseen      Code = "LZ306"
+	CodeHost        Code = "LZ307"
+	CodeRestored    Code = "LZ308"
+	CodeBelief      Code = "LZ309"
+	CodeHoldBudget  Code = "LZ310"
+	CodeLearn       Code = "LZ311"
+	CodeContextOnly Code = "LZ312"
+	CodeExpired     Code = "LZ313"
+
+	CodeSignature Code = "LZ401"
+	CodeCommand   Code = "LZ402"
+	CodeBundle    Code = "LZ403"
+)
+
+// CodeDoc says what a code means and what the one who gets it should do.
+type CodeDoc struct {
+	Code    Code   `json:"code"`
+	Title   string `json:"title"`
+	Meaning string `json:"meaning"`
+	Action  string `json:"action"`
+}
+
+// Codes is every code in order.
+var Codes = []CodeDoc{
+	{CodeMalformed, "malformed body", "The body is not the JSON that its kind asks for.", "Fix the body; the message names the place. The session counts as unseen until it ends."},
+	{CodeTooLarge, "event too large", "The body exceeds the size limit (1 MiB by default).", "Split the content over several observations that share a call."},
+	{CodeUnknownKind, "unknown kind", "The subject names no known event kind.", "Use one of obs, mem, recall, tools, session, dec, act, out."},
+	{CodeBadSubject, "bad subject", "The subject has the wrong number of tokens, an illegal name or an unknown origin.", "Build subjects as lz.in.<project>.<agent>.<kind>[.<origin>]."},
+	{CodeInvalid, "invalid event", "A field is missing, out of range or illegal.", "Fix the field that the message names."},
+	{CodeTimeTravel, "time runs backwards", "An event of a synthetic project lies before the one before it.", "Send synthetic events in order of their time."},
+	{CodeForeign, "not an event", "The body is an acknowledgement or reply of NATS that was steered onto an intake subject.", "Find who publishes with somebody else's subject as reply subject."},
+	{CodeTimeout, "no verdict in time", "The proposal is journaled, or may be, but its verdict was not ready within the request's time.", "Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
+	{CodeIntakeFull, "intake refused", "The intake stream is full for this agent or altogether; nothing was stored.", "Treat as hold. Wait and send again with the same id."},
+	{CodeUnavailable, "pipeline unavailable", "The event could not be journaled.", "Treat as hold. Send again with the same id."},
+	{CodeBadReply, "bad reply subject", "The request's reply subject is not an inbox.", "Use a request function of your NATS client, with the inbox prefix of your credential."},
+	{CodeShedding, "too many requests", "More requests wait for a verdict than this front admits.", "Treat as hold. Wait and send again with the same id."},
+	{CodeNoPolicy, "no policy in force", "No signed policy was activated yet, so nothing can be allowed.", "Activate one: lazaret policy activate."},
+	{CodeUnmatched, "no policy entry matches", "The policy knows no such tool; silence is not permission.", "Add the tool to the policy, or run it in learn mode first."},
+	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.", "Wait for an approval, or choose another way."},
+	{CodeRule, "a sentinel rule fired", "A rule asks for hold or deny; the reason names it.", "Read the alert. Do not retry in other words."},
+	{CodeSilent, "a sentinel group was silent", "A required group had not answered at the deadline.", "Wait for an approval; operators: lazaret doctor."},
+	{CodeUnseen, "session has unseen input", "An observation of this session was rejected, so the sentinels have not seen what the agent saw.", "Start a new session, or have a person approve."},
+	{CodeHost, "the host's own verdict", "The host program asked for at least this.", "None."},
+	{CodeRestored, "intake older than its clients", "The proposal names an acknowledged sequence that this intake never gave out: the stream was recreated or restored.", "Operators: check the stream. A new session starts clean."},
+	{CodeBelief, "belief not usable", "The action cites a belief that is withheld, contradicted or unknown.", "Recall again and decide on what is admitted."},
+	{CodeHoldBudget, "too many open holds", "The agent has more holds open than the policy admits, so a new hold becomes a deny.", "Have the open ones resolved first."},
+	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
+	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.", "Have a person confirm the belief."},
+	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again if it is still wanted."},
+	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
+	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
+	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
+}
+
+// Doc returns the documentation of a code.
+func (c Code) Doc() (CodeDoc, bool) {
+	for _, d := range Codes {
+		if d.Code == c {
+			return d, true
+		}
+	}
+	return CodeDoc{}, false
+}

@@ -1,0 +1,402 @@
+package streams
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/pkg/beliefs"
+)
+
+// Limits on one event. Larger content is split by its sender into several
+// events that share a call.
+const (
+	// DefaultMaxEvent is the size of the largest event body, in bytes, that
+	// ingest admits unless configured otherwise.
+	DefaultMaxEvent = 1 << 20
+	// MaxBlocks is the number of content blocks in one observation.
+	MaxBlocks = 256
+	// MaxRefs is the number of belief or parent ids that one event may cite.
+	MaxRefs = 256
+	// MaxNameLen bounds tool names, keys, sources and other short strings, in bytes.
+	MaxNameLen = 1024
+)
+
+// Head is what every event has in common. Unknown JSON fields are tolerated
+// everywhere in events: a client newer than its server must not be cut off.
+type Head struct {
+	// ID is the client's identifier of the event, unique within (project,
+	// agent). The same id published again is recorded as a repeat and has no
+	// other effect. The CloudEvents header ce-id may carry it instead.
+	ID string `json:"id"`
+	// Session groups the events of one run of the agent.
+	Session string `json:"session,omitzero"`
+	// Time is the event's own time. It is honoured in projects whose name
+	// starts with SyntheticPrefix, where it must not run backwards; everywhere
+	// else the server's stamp counts.
+	Time time.Time `json:"time,omitzero"`
+
+	// Stream and Seq are what an acknowledgement of JetStream holds. A client
+	// may name any subject as reply subject, somebody else's intake subject
+	// too, and then the server's answer lands there.
+	Stream string `json:"stream,omitzero"`
+	Seq    uint64 `json:"seq,omitzero"`
+}
+
+func (h *Head) isReply() bool { return h.Stream != "" && h.Seq != 0 }
+
+// Block is one piece of content, as MCP and most model APIs deliver it.
+type Block struct {
+	Type string `json:"type,omitzero"` // "text" unless stated; others are kept, not read
+	Text string `json:"text"`
+}
+
+// Observation (kind obs) is something the agent was shown.
+type Observation struct {
+	Head
+	Tool    string         `json:"tool,omitzero"`
+	Call    string         `json:"call,omitzero"`    // id of the tool call that this answers
+	Args    jsontext.Value `json:"args,omitzero"`    // the call's arguments
+	Content string         `json:"content,omitzero"` // shorthand for one text block
+	Blocks  []Block        `json:"blocks,omitzero"`
+	// Source names where the content came from: a URL, a path, a sender.
+	// Empty means the tool itself.
+	Source string `json:"source,omitzero"`
+}
+
+// Memory (kind mem) is a write to the agent's memory, or a proposal of one.
+type Memory struct {
+	Head
+	Key         string              `json:"key,omitzero"`
+	Content     string              `json:"content"`
+	Category    string              `json:"category,omitzero"`
+	Channel     string              `json:"channel,omitzero"`      // write (default), compaction, skill, import
+	DerivedFrom []string            `json:"derived_from,omitzero"` // ids of observations or beliefs
+	Source      string              `json:"source,omitzero"`
+	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
+	ValidFrom   time.Time           `json:"valid_from,omitzero"`
+	ValidTo     time.Time           `json:"valid_to,omitzero"`
+	After       uint64              `json:"after,omitzero"` // last acknowledged intake sequence
+}
+
+// Recall (kind recall) asks what of memory may enter a context.
+type Recall struct {
+	Head
+	Query   string `json:"query,omitzero"`
+	Key     string `json:"key,omitzero"`
+	Purpose string `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
+	Limit   int    `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
+	After   uint64 `json:"after,omitzero"`
+}
+
+// Tool is one entry of a tool catalogue, in MCP's words.
+type Tool struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description,omitzero"`
+	InputSchema jsontext.Value `json:"inputSchema,omitzero"`
+	Annotations jsontext.Value `json:"annotations,omitzero"`
+}
+
+// Tools (kind tools) is a tool catalogue as a server offered it.
+type Tools struct {
+	Head
+	Server string `json:"server,omitzero"`
+	Tools  []Tool `json:"tools"`
+}
+
+// Session (kind session) marks a session's start or end.
+type Session struct {
+	Head
+	Phase  string `json:"phase"` // start or end
+	Prompt string `json:"prompt,omitzero"`
+}
+
+// Decision (kind dec) is what the agent decided, and what it says it rests on.
+type Decision struct {
+	Head
+	Summary string   `json:"summary,omitzero"`
+	Beliefs []string `json:"beliefs,omitzero"`
+}
+
+// Action (kind act) is an action that waits for a verdict.
+type Action struct {
+	Head
+	Tool          string                `json:"tool"`
+	Args          jsontext.Value        `json:"args,omitzero"` // a JSON object
+	Decision      string                `json:"decision,omitzero"`
+	Beliefs       []string              `json:"beliefs,omitzero"`
+	Confidence    *float64              `json:"confidence,omitzero"` // the agent's own, 0 to 1
+	Level         *beliefs.Level        `json:"level,omitzero"`      // may raise the policy's level, never lower it
+	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
+	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
+	Host          string                `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
+	// After is the last intake sequence that was acknowledged to the host
+	// before the agent proposed this.
+	After uint64 `json:"after,omitzero"`
+}
+
+// Outcome (kind out) is what came of an action, or an answer that was given.
+type Outcome struct {
+	Head
+	Action  string `json:"action,omitzero"` // id of the action
+	Status  string `json:"status,omitzero"` // ok, error, skipped
+	Content string `json:"content,omitzero"`
+}
+
+// RejectError says why an event was not admitted. Its code is stable and
+// documented in docs/errors.md.
+type RejectError struct {
+	Code   Code
+	Reason string
+	// Session is the session that the event named, where that much of it
+	// could be read.
+	Session string
+	ID      string
+}
+
+func (e *RejectError) Error() string { return string(e.Code) + ": " + e.Reason }
+
+func rejectf(code Code, format string, args ...any) *RejectError {
+	return &RejectError{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Event is a parsed intake event: one of the kinds' types.
+type Event interface {
+	head() *Head
+	isReply() bool
+}
+
+func (h *Head) head() *Head { return h }
+
+// HeadOf is the part that all events share.
+func HeadOf(e Event) *Head { return e.head() }
+
+// ParseEvent reads the body of an event of the given kind. ceID is the
+// CloudEvents id header, if there was one; a body that names another id is
+// refused. maxSize is in bytes; zero means DefaultMaxEvent. Every error is a
+// *RejectError.
+func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error) {
+	if maxSize <= 0 {
+		maxSize = DefaultMaxEvent
+	}
+	if len(body) > maxSize {
+		return nil, rejectf(CodeTooLarge, "the event is %d bytes, at most %d are admitted: split the content over several events with the same call", len(body), maxSize)
+	}
+	e := newEvent(a.Kind)
+	if e == nil {
+		return nil, rejectf(CodeUnknownKind, "unknown event kind %q", a.Kind)
+	}
+	if err := Unmarshal(body, e); err != nil {
+		r := rejectf(CodeMalformed, "the body is not a JSON %s event: %v", a.Kind, describeJSON(err))
+		r.ID, r.Session = peek(body)
+		if ceID != "" {
+			r.ID = ceID
+		}
+		return nil, r
+	}
+	h := e.head()
+	if err := checkEvent(a, ceID, h, e); err != nil {
+		var r *RejectError
+		if !errors.As(err, &r) {
+			r = rejectf(CodeInvalid, "%v", err)
+		}
+		if ValidID(h.Session) {
+			r.Session = h.Session
+		}
+		r.ID = h.ID
+		return nil, r
+	}
+	return e, nil
+}
+
+func newEvent(k Kind) Event {
+	switch k {
+	case KindObs:
+		return new(Observation)
+	case KindMem:
+		return new(Memory)
+	case KindRecall:
+		return new(Recall)
+	case KindTools:
+		return new(Tools)
+	case KindSession:
+		return new(Session)
+	case KindDec:
+		return new(Decision)
+	case KindAct:
+		return new(Action)
+	case KindOut:
+		return new(Outcome)
+	}
+	return nil
+}
+
+func checkEvent(a Address, ceID string, h *Head, e Event) error {
+	switch {
+	case ceID != "" && h.ID != "" && ceID != h.ID:
+		return rejectf(CodeInvalid, "header ce-id is %q but the body's id is %q: send one id", clip(ceID), clip(h.ID))
+	case ceID != "":
+		h.ID = ceID
+	}
+	if h.ID == "" && e.isReply() {
+		return rejectf(CodeForeign, "the body is an acknowledgement of JetStream: somebody published with this subject as reply subject")
+	}
+	if h.ID == "" {
+		return rejectf(CodeInvalid, "the event has no id: set \"id\" in the body or the header ce-id")
+	}
+	if err := CheckID("id", h.ID); err != nil {
+		return err
+	}
+	if h.Session != "" {
+		if err := CheckID("session", h.Session); err != nil {
+			return err
+		}
+	}
+	switch e := e.(type) {
+	case *Observation:
+		if len(e.Blocks) > MaxBlocks {
+			return rejectf(CodeInvalid, "%d blocks, at most %d are admitted in one observation", len(e.Blocks), MaxBlocks)
+		}
+		if e.Content != "" && len(e.Blocks) > 0 {
+			return rejectf(CodeInvalid, "an observation has content or blocks, not both")
+		}
+		return names(e.Tool, "tool", e.Call, "call", e.Source, "source")
+	case *Memory:
+		if e.Content == "" {
+			return rejectf(CodeInvalid, "a memory write needs content")
+		}
+		if !e.ValidTo.IsZero() && e.ValidTo.Before(e.ValidFrom) {
+			return rejectf(CodeInvalid, "valid_to lies before valid_from")
+		}
+		if err := refs("derived_from", e.DerivedFrom); err != nil {
+			return err
+		}
+		return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
+	case *Recall:
+		if e.Query == "" && e.Key == "" {
+			return rejectf(CodeInvalid, "a recall needs a query or a key")
+		}
+		if e.Limit < 0 || e.Limit > 100 {
+			return rejectf(CodeInvalid, "limit is %d, use 1 to 100", e.Limit)
+		}
+		return names(e.Key, "key", e.Purpose, "purpose")
+	case *Tools:
+		for i, t := range e.Tools {
+			if t.Name == "" {
+				return rejectf(CodeInvalid, "tool %d has no name", i)
+			}
+			if err := names(t.Name, "tool name"); err != nil {
+				return err
+			}
+		}
+		return names(e.Server, "server")
+	case *Session:
+		if h.Session == "" {
+			return rejectf(CodeInvalid, "a session event needs a session")
+		}
+		if e.Phase != "start" && e.Phase != "end" {
+			return rejectf(CodeInvalid, "phase is %q, use start or end", clip(e.Phase))
+		}
+	case *Decision:
+		return refs("beliefs", e.Beliefs)
+	case *Action:
+		if e.Tool == "" {
+			return rejectf(CodeInvalid, "an action needs a tool")
+		}
+		if len(e.Args) > 0 && e.Args.Kind() != '{' && e.Args.Kind() != 'n' {
+			return rejectf(CodeInvalid, "args must be a JSON object")
+		}
+		if c := e.Confidence; c != nil && !(*c >= 0 && *c <= 1) {
+			return rejectf(CodeInvalid, "confidence is %v, use 0 to 1", *c)
+		}
+		if e.Host != "" {
+			if _, err := ParseVerdict(e.Host); err != nil {
+				return rejectf(CodeInvalid, "host_verdict: %v", err)
+			}
+		}
+		if err := refs("beliefs", e.Beliefs); err != nil {
+			return err
+		}
+		return names(e.Tool, "tool", e.Decision, "decision")
+	case *Outcome:
+		return names(e.Action, "action", e.Status, "status")
+	}
+	return nil
+}
+
+// names checks pairs of value and field name.
+func names(pairs ...string) error {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if len(pairs[i]) > MaxNameLen {
+			return rejectf(CodeInvalid, "%s is %d bytes long, at most %d are admitted", pairs[i+1], len(pairs[i]), MaxNameLen)
+		}
+	}
+	return nil
+}
+
+func refs(field string, ids []string) error {
+	if len(ids) > MaxRefs {
+		return rejectf(CodeInvalid, "%s names %d ids, at most %d are admitted", field, len(ids), MaxRefs)
+	}
+	for _, id := range ids {
+		if !ValidID(id) {
+			return rejectf(CodeInvalid, "%s: %v", field, CheckID("id", clip(id)))
+		}
+	}
+	return nil
+}
+
+// peek reads id and session out of a body that does not parse as a whole, so
+// that its session can be marked unseen.
+func peek(body []byte) (id, session string) {
+	var h struct {
+		ID      string `json:"id"`
+		Session string `json:"session"`
+	}
+	if Unmarshal(body, &h) != nil {
+		h.Session = scanString(body, `"session"`)
+		h.ID = scanString(body, `"id"`)
+	}
+	if !ValidID(h.Session) {
+		h.Session = ""
+	}
+	if !ValidID(h.ID) {
+		h.ID = ""
+	}
+	return h.ID, h.Session
+}
+
+// scanString finds `"field" : "value"` in text that is not valid JSON.
+func scanString(body []byte, field string) string {
+	s := string(body[:min(len(body), 64<<10)])
+	_, rest, ok := strings.Cut(s, field)
+	if !ok {
+		return ""
+	}
+	rest = strings.TrimLeft(rest, " \t\r\n:")
+	if !strings.HasPrefix(rest, `"`) {
+		return ""
+	}
+	v, _, ok := strings.Cut(rest[1:], `"`)
+	if !ok {
+		return ""
+	}
+	return v
+}
+
+func clip(s string) string {
+	const n = 80
+	if len(s) <= n {
+		return s
+	}
+	for i := n; i > 0; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i] + "…"
+		}
+	}
+	return "…"
+}

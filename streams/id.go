@@ -1,0 +1,35 @@
+package streams
+
+import "fmt"
+
+// MaxIDLen is the length of the longest identifier, in bytes.
+const MaxIDLen = 64
+
+// ValidID reports whether s may stand as a token of a subject: one to 64
+// letters, digits, underscores or hyphens. Nothing else is ever escaped into
+// shape, because two spellings of one name would be two principals.
+func ValidID(s string) bool {
+	if len(s) == 0 || len(s) > MaxIDLen {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// CheckID returns an error that names what, when s is not a valid identifier.
+func CheckID(what, s string) error {
+	if ValidID(s) {
+		return nil
+	}
+	if len(s) > MaxIDLen {
+		return fmt.Errorf("%s is %d bytes long, at most %d are allowed", what, len(s), MaxIDLen)
+	}
+	return fmt.Errorf("%s %q is not an identifier: use 1 to %d of A-Z a-z 0-9 _ -", what, s, MaxIDLen)
+}

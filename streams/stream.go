@@ -1,0 +1,208 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The names of the streams.
+const (
+	IntakeStream = "LZ_INTAKE"
+	LedgerStream = "LZ_LEDGER"
+	LiveStream   = "LZ_LIVE"
+)
+
+// Limits of the streams, with the reason for each.
+const (
+	// IntakePerSubject bounds what may wait on one stored subject, that is one
+	// kind and origin of one agent. The flooder is refused before anyone else.
+	IntakePerSubject = 100_000
+	// IntakeBytes bounds what may wait altogether, in bytes.
+	IntakeBytes = 8 << 30
+	// IntakeMsgSize is the largest message the stream takes: twice the default
+	// event limit, so that a somewhat oversized event leaves a rejected entry
+	// with its bytes instead of vanishing at the door.
+	IntakeMsgSize = 2*DefaultMaxEvent + 64<<10
+	// LedgerMsgSize leaves room for a rejected event's bytes in base64, and for
+	// content with its features.
+	LedgerMsgSize = 7 << 20
+	// LiveAge is how long live copies are kept.
+	LiveAge = 30 * 24 * time.Hour
+	// LiveBytes bounds the live feed, in bytes; old copies go first.
+	LiveBytes = 1 << 30
+)
+
+// Storage is what an installation chooses about the streams.
+type Storage struct {
+	// Replicas of each stream: 1 embedded, 3 on a cluster. Zero means 1.
+	Replicas int
+	// LedgerBytes bounds the ledger, in bytes; when it is full, stages stop
+	// and publishers are refused. Zero means no bound but the disk.
+	LedgerBytes int64
+}
+
+// Definitions returns the three streams as Lazaret needs them.
+func Definitions(s Storage) []jetstream.StreamConfig {
+	if s.Replicas == 0 {
+		s.Replicas = 1
+	}
+	if s.LedgerBytes == 0 {
+		s.LedgerBytes = -1
+	}
+	return []jetstream.StreamConfig{
+		{
+			Name:        IntakeStream,
+			Description: "what clients published and ingest has not decided on yet",
+			// Clients publish without a partition; the transform inserts it.
+			// Control subjects do not match the transform and stay as they are.
+			Subjects: []string{intakePrefix + "*.*.>", controlPrefix + "*"},
+			SubjectTransform: &jetstream.SubjectTransformConfig{
+				Source:      intakePrefix + "*.*.>",
+				Destination: fmt.Sprintf("%s{{partition(%d,1)}}.{{wildcard(1)}}.{{wildcard(2)}}.>", intakePrefix, Partitions),
+			},
+			Retention:            jetstream.LimitsPolicy,
+			Discard:              jetstream.DiscardNew,
+			DiscardNewPerSubject: true,
+			MaxMsgsPerSubject:    IntakePerSubject,
+			MaxBytes:             IntakeBytes,
+			MaxMsgSize:           IntakeMsgSize,
+			Storage:              jetstream.FileStorage,
+			Replicas:             s.Replicas,
+			AllowDirect:          true,
+			AllowAtomicPublish:   true,
+			// Event ids are the client's and scoped to (project, agent); the
+			// server's own deduplication is not, so nothing relies on it.
+			Duplicates: time.Second,
+		},
+		{
+			Name:               LedgerStream,
+			Description:        "what the stages made of it, each on a subject of its own",
+			Subjects:           []string{ledgerPrefix + "*.*"},
+			Retention:          jetstream.LimitsPolicy,
+			Discard:            jetstream.DiscardNew,
+			MaxBytes:           s.LedgerBytes,
+			MaxMsgSize:         LedgerMsgSize,
+			Storage:            jetstream.FileStorage,
+			Replicas:           s.Replicas,
+			AllowDirect:        true,
+			AllowAtomicPublish: true,
+			DenyDelete:         true,
+			Duplicates:         time.Second,
+		},
+		{
+			Name:        LiveStream,
+			Description: "best-effort copies for people and SIEMs",
+			Subjects:    []string{livePrefix + ">"},
+			Retention:   jetstream.LimitsPolicy,
+			Discard:     jetstream.DiscardOld,
+			MaxAge:      LiveAge,
+			MaxBytes:    LiveBytes,
+			Storage:     jetstream.FileStorage,
+			Replicas:    s.Replicas,
+			AllowDirect: true,
+			Duplicates:  time.Second,
+		},
+	}
+}
+
+// DriftError says that a stream exists with other settings than Lazaret
+// needs. Nothing was changed: a stream holds evidence, and whoever altered it
+// had a reason or should be found.
+type DriftError struct {
+	Stream string
+	Diffs  []string // "setting: is X, want Y"
+}
+
+func (e *DriftError) Error() string {
+	return fmt.Sprintf("stream %s differs from its definition (%s): change it back with `nats stream edit`, or see deploy/README.md",
+		e.Stream, strings.Join(e.Diffs, "; "))
+}
+
+// Ensure creates the streams that do not exist and compares those that do.
+// A difference is returned as a *DriftError and never mended silently.
+func Ensure(ctx context.Context, js jetstream.JetStream, s Storage) error {
+	var all []error
+	for _, want := range Definitions(s) {
+		st, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if _, err = js.CreateStream(ctx, want); err != nil {
+				return fmt.Errorf("creating stream %s: %w", want.Name, err)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking up stream %s: %w", want.Name, err)
+		}
+		if d := Drift(st.CachedInfo().Config, want); len(d) > 0 {
+			all = append(all, &DriftError{Stream: want.Name, Diffs: d})
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Check compares existing streams with their definitions and creates nothing.
+// Replicas and size bounds are the operator's and are not compared.
+func Check(ctx context.Context, js jetstream.JetStream) error {
+	var all []error
+	for _, want := range Definitions(Storage{}) {
+		st, err := js.Stream(ctx, want.Name)
+		if err != nil {
+			all = append(all, fmt.Errorf("stream %s: %w: run `lazaret up` or `lazaret streams ensure`", want.Name, err))
+			continue
+		}
+		got := st.CachedInfo().Config
+		want.Replicas, want.MaxBytes = got.Replicas, got.MaxBytes
+		if d := Drift(got, want); len(d) > 0 {
+			all = append(all, &DriftError{Stream: want.Name, Diffs: d})
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Drift lists the settings in which a stream differs from what is wanted, in
+// a fixed order. Settings that Lazaret does not depend on are left alone.
+func Drift(got, want jetstream.StreamConfig) []string {
+	var d []string
+	cmp := func(name string, g, w any) {
+		if gs, ws := fmt.Sprint(g), fmt.Sprint(w); gs != ws {
+			d = append(d, fmt.Sprintf("%s: is %s, want %s", name, gs, ws))
+		}
+	}
+	limit := func(n int64) any {
+		if n <= 0 {
+			return "unlimited"
+		}
+		return n
+	}
+	transform := func(t *jetstream.SubjectTransformConfig) string {
+		if t == nil {
+			return "none"
+		}
+		return t.Source + " → " + t.Destination
+	}
+	cmp("subjects", got.Subjects, want.Subjects)
+	cmp("subject transform", transform(got.SubjectTransform), transform(want.SubjectTransform))
+	cmp("retention", got.Retention, want.Retention)
+	cmp("discard", got.Discard, want.Discard)
+	cmp("discard new per subject", got.DiscardNewPerSubject, want.DiscardNewPerSubject)
+	cmp("max messages per subject", limit(got.MaxMsgsPerSubject), limit(want.MaxMsgsPerSubject))
+	cmp("max bytes", limit(got.MaxBytes), limit(want.MaxBytes))
+	cmp("max age", got.MaxAge, want.MaxAge)
+	cmp("max message size", limit(int64(got.MaxMsgSize)), limit(int64(want.MaxMsgSize)))
+	cmp("storage", got.Storage, want.Storage)
+	cmp("replicas", got.Replicas, want.Replicas)
+	cmp("atomic publish", got.AllowAtomicPublish, want.AllowAtomicPublish)
+	cmp("direct get", got.AllowDirect, want.AllowDirect)
+	cmp("deny delete", got.DenyDelete, want.DenyDelete)
+	cmp("sealed", got.Sealed, false)
+	cmp("republish", got.RePublish != nil, false)
+	cmp("mirror", got.Mirror != nil, false)
+	cmp("sources", len(got.Sources), 0)
+	cmp("max messages", limit(got.MaxMsgs), limit(want.MaxMsgs))
+	return d
+}

@@ -1,0 +1,323 @@
+package streams
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+)
+
+// Partitions is the number of partitions of a shard. It is fixed: a project's
+// partition is part of every subject that was ever stored, so growth beyond it
+// is by shards.
+const Partitions = 16
+
+// SyntheticPrefix starts the name of every project whose events carry their
+// own virtual time (replays, probes). Nothing in such a project counts in
+// another, and no real project may use the prefix.
+const SyntheticPrefix = "syn-"
+
+// SystemProject is the project under which the pipeline speaks for itself:
+// operator commands in the ledger, checkpoints on the live feed. No client can
+// speak for it.
+const SystemProject = "_"
+
+// ReplayAgent is the agent that recorded sessions are replayed as. Its
+// credential reaches every synthetic project and no other.
+const ReplayAgent = "replayed"
+
+// IsSynthetic reports whether project runs on virtual time.
+func IsSynthetic(project string) bool { return strings.HasPrefix(project, SyntheticPrefix) }
+
+// Kind is the kind of an intake event, a token of its subject.
+type Kind string
+
+// The kinds of intake events.
+const (
+	KindObs     Kind = "obs"     // what a tool, a document or a person said
+	KindMem     Kind = "mem"     // a memory write
+	KindRecall  Kind = "recall"  // a retrieval from memory
+	KindTools   Kind = "tools"   // a tool catalogue with schemas
+	KindSession Kind = "session" // a session starts or ends
+	KindDec     Kind = "dec"     // a decision and the beliefs it cites
+	KindAct     Kind = "act"     // a proposed action
+	KindOut     Kind = "out"     // what came of an action
+	KindCtl     Kind = "ctl"     // a signed operator command; it has a subject of its own
+)
+
+// Kinds lists the kinds that a client may publish, in the order of the docs.
+var Kinds = []Kind{KindObs, KindMem, KindRecall, KindTools, KindSession, KindDec, KindAct, KindOut}
+
+// HasOrigin reports whether events of kind k name their origin in the subject.
+func (k Kind) HasOrigin() bool { return k == KindObs || k == KindMem }
+
+// Proposal reports whether events of kind k wait for a verdict.
+func (k Kind) Proposal() bool { return k == KindAct || k == KindMem || k == KindRecall }
+
+func (k Kind) valid() bool {
+	for _, x := range Kinds {
+		if x == k {
+			return true
+		}
+	}
+	return false
+}
+
+// Subject spaces. Everything Lazaret owns on a NATS account is below "lz.".
+const (
+	intakePrefix  = "lz.in."
+	controlPrefix = "lz.ctl."
+	ledgerPrefix  = "lz.ledger."
+	livePrefix    = "lz.live."
+	servicePrefix = "lz.svc."
+)
+
+// IntakeSubject is the subject that a client publishes an event to:
+// lz.in.<project>.<agent>.<kind>, with .<origin> for kinds that have one.
+func IntakeSubject(project, agent string, kind Kind, origin beliefs.Origin) (string, error) {
+	if err := checkPrincipal(project, agent); err != nil {
+		return "", err
+	}
+	if !kind.valid() {
+		return "", fmt.Errorf("unknown event kind %q: use one of %v", kind, Kinds)
+	}
+	s := intakePrefix + project + "." + agent + "." + string(kind)
+	if kind.HasOrigin() {
+		if !origin.Valid() {
+			return "", fmt.Errorf("unknown origin %q for kind %s: use one of %v", origin, kind, beliefs.Origins())
+		}
+		return s + "." + string(origin), nil
+	}
+	if origin != "" {
+		return "", fmt.Errorf("kind %s carries no origin, got %q", kind, origin)
+	}
+	return s, nil
+}
+
+// IntakeFilter matches what clients published to one partition.
+func IntakeFilter(partition int) string { return intakePrefix + strconv.Itoa(partition) + ".>" }
+
+// Address is who and what a stored intake subject speaks for. It comes from
+// the credential that was allowed to publish there, never from a payload.
+type Address struct {
+	Partition int
+	Project   string
+	Agent     string
+	Kind      Kind
+	Origin    beliefs.Origin // empty for kinds without one
+}
+
+// ParseIntake parses the subject under which the intake stream stored a
+// message. Subjects that a client could store but that name nothing known
+// return an error together with as much of the address as could be read, so
+// that a rejection can be laid at the right door.
+func ParseIntake(subject string) (Address, error) {
+	if rest, ok := strings.CutPrefix(subject, controlPrefix); ok {
+		p, err := parsePartition(rest)
+		return Address{Partition: p, Kind: KindCtl}, err
+	}
+	var a Address
+	rest, ok := strings.CutPrefix(subject, intakePrefix)
+	if !ok {
+		return a, fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(intakePrefix, "."))
+	}
+	tok := strings.Split(rest, ".")
+	p, err := parsePartition(tok[0])
+	if err != nil {
+		return a, fmt.Errorf("subject %q: %w", subject, err)
+	}
+	a.Partition = p
+	if len(tok) < 4 {
+		return a, fmt.Errorf("subject %q has %d tokens after the partition, want project.agent.kind[.origin]", subject, len(tok)-1)
+	}
+	a.Project, a.Agent, a.Kind = tok[1], tok[2], Kind(tok[3])
+	if err := checkPrincipal(a.Project, a.Agent); err != nil {
+		return a, err
+	}
+	if !a.Kind.valid() {
+		return a, fmt.Errorf("unknown event kind %q: use one of %v", a.Kind, Kinds)
+	}
+	switch {
+	case a.Kind.HasOrigin() && len(tok) == 5:
+		a.Origin = beliefs.Origin(tok[4])
+		if !a.Origin.Valid() {
+			return a, fmt.Errorf("unknown origin %q: use one of %v", tok[4], beliefs.Origins())
+		}
+	case a.Kind.HasOrigin():
+		return a, fmt.Errorf("kind %s needs exactly one origin token after it", a.Kind)
+	case len(tok) != 4:
+		return a, fmt.Errorf("kind %s takes no further tokens, got %q", a.Kind, strings.Join(tok[4:], "."))
+	}
+	return a, nil
+}
+
+// PartitionOf is the partition that the server's subject transform,
+// {{partition(16,1)}}, gives to a project: FNV-1a over the token.
+func PartitionOf(project string) int {
+	h := fnv.New32a()
+	h.Write([]byte(project))
+	return int(h.Sum32() % Partitions)
+}
+
+// ControlSubject is where operators publish signed commands for a partition.
+func ControlSubject(partition int) string { return controlPrefix + strconv.Itoa(partition) }
+
+// Stage names as they stand in ledger subjects. A sentinel group's stage is
+// SentinelStage(group).
+const (
+	StageIngest  = "ingest"
+	StageArbiter = "arbiter"
+	sentinelTag  = "sentinel-"
+)
+
+// SentinelStage is the stage name of a sentinel group.
+func SentinelStage(group string) string { return sentinelTag + group }
+
+// SentinelGroup is the group whose stage this is, if it is a sentinel's.
+func SentinelGroup(stage string) (string, bool) { return strings.CutPrefix(stage, sentinelTag) }
+
+// LedgerSubject is the literal subject that one stage writes in one partition.
+func LedgerSubject(partition int, stage string) string {
+	return ledgerPrefix + strconv.Itoa(partition) + "." + stage
+}
+
+// LedgerFilter matches what every stage wrote in one partition.
+func LedgerFilter(partition int) string { return LedgerSubject(partition, "*") }
+
+// LedgerStageFilter matches what one stage wrote in every partition.
+func LedgerStageFilter(stage string) string { return ledgerPrefix + "*." + stage }
+
+// ParseLedger splits a ledger subject into partition and stage.
+func ParseLedger(subject string) (partition int, stage string, err error) {
+	rest, ok := strings.CutPrefix(subject, ledgerPrefix)
+	if !ok {
+		return 0, "", fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(ledgerPrefix, "."))
+	}
+	p, stage, ok := strings.Cut(rest, ".")
+	if !ok || !ValidID(stage) {
+		return 0, "", fmt.Errorf("subject %q does not name a stage", subject)
+	}
+	if partition, err = parsePartition(p); err != nil {
+		return 0, "", fmt.Errorf("subject %q: %w", subject, err)
+	}
+	return partition, stage, nil
+}
+
+// LiveSubject is lz.live.<project>.<token...>. Tokens that are not identifiers
+// (a rule id with a dot, say) are an error.
+func LiveSubject(project string, tokens ...string) (string, error) {
+	if err := CheckID("project", project); err != nil {
+		return "", err
+	}
+	for _, t := range tokens {
+		if err := CheckID("live subject token", t); err != nil {
+			return "", err
+		}
+	}
+	return livePrefix + project + "." + strings.Join(tokens, "."), nil
+}
+
+// Service is the verb of a request subject.
+type Service string
+
+// The request services.
+const (
+	SvcDecide   Service = "decide"
+	SvcRemember Service = "remember"
+	SvcRecall   Service = "recall"
+)
+
+// QuerySubject is where operators ask a daemon about one partition's state:
+// lz.svc.query.<what>.<partition>.
+func QuerySubject(what string, partition int) string {
+	return servicePrefix + "query." + what + "." + strconv.Itoa(partition)
+}
+
+// ServiceSubject is where a client asks: lz.svc.<service>.<project>.<agent>,
+// with .<origin> for remember, because a credential is granted origins one by
+// one and a payload must not choose among them.
+func ServiceSubject(svc Service, project, agent string, origin beliefs.Origin) (string, error) {
+	if err := checkPrincipal(project, agent); err != nil {
+		return "", err
+	}
+	s := servicePrefix + string(svc) + "." + project + "." + agent
+	if svc != SvcRemember {
+		return s, nil
+	}
+	if !origin.Valid() {
+		return "", fmt.Errorf("unknown origin %q: use one of %v", origin, beliefs.Origins())
+	}
+	return s + "." + string(origin), nil
+}
+
+// ServiceFilter is the subject that answers every client's requests to svc.
+func ServiceFilter(svc Service) string {
+	if svc == SvcRemember {
+		return servicePrefix + string(svc) + ".*.*.*"
+	}
+	return servicePrefix + string(svc) + ".*.*"
+}
+
+// ParseService returns whom a request subject speaks for.
+func ParseService(subject string) (Service, Address, error) {
+	var a Address
+	rest, ok := strings.CutPrefix(subject, servicePrefix)
+	if !ok {
+		return "", a, fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(servicePrefix, "."))
+	}
+	tok := strings.Split(rest, ".")
+	if len(tok) < 3 {
+		return "", a, fmt.Errorf("subject %q does not name service, project and agent", subject)
+	}
+	svc := Service(tok[0])
+	a.Project, a.Agent = tok[1], tok[2]
+	if err := checkPrincipal(a.Project, a.Agent); err != nil {
+		return svc, a, err
+	}
+	a.Partition = PartitionOf(a.Project)
+	want := 3
+	switch svc {
+	case SvcDecide:
+		a.Kind = KindAct
+	case SvcRecall:
+		a.Kind = KindRecall
+	case SvcRemember:
+		a.Kind = KindMem
+		want = 4
+	default:
+		return svc, a, fmt.Errorf("unknown service %q", tok[0])
+	}
+	if len(tok) != want {
+		return svc, a, fmt.Errorf("subject %q has %d tokens after %q, want %d", subject, len(tok), servicePrefix, want)
+	}
+	if want == 4 {
+		a.Origin = beliefs.Origin(tok[3])
+		if !a.Origin.Valid() {
+			return svc, a, fmt.Errorf("unknown origin %q: use one of %v", tok[3], beliefs.Origins())
+		}
+	}
+	return svc, a, nil
+}
+
+func checkPrincipal(project, agent string) error {
+	if err := CheckID("project", project); err != nil {
+		return err
+	}
+	if project == SystemProject {
+		return fmt.Errorf("project %q is the pipeline's own", project)
+	}
+	if agent == ReplayAgent && !IsSynthetic(project) {
+		return fmt.Errorf("agent %q speaks in projects that start with %q only", agent, SyntheticPrefix)
+	}
+	return CheckID("agent", agent)
+}
+
+func parsePartition(tok string) (int, error) {
+	p, err := strconv.Atoi(tok)
+	if err != nil || p < 0 || p >= Partitions || strconv.Itoa(p) != tok {
+		return 0, fmt.Errorf("%q is not a partition (0 to %d)", tok, Partitions-1)
+	}
+	return p, nil
+}
