@@ -371,6 +371,16 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	return os.WriteFile(marker, nil, 0o600)
 }
 
+// AwaitShipped waits until the shipped rules and policy are in force in every
+// partition.
+func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
+	b, err := rules.Pack(shipped.FS())
+	if err != nil {
+		return err
+	}
+	return AwaitActive(ctx, nc, streams.Digest(b), streams.Digest(policy.Default))
+}
+
 // AwaitActive waits until ingest has put a rule set and a policy in force in
 // every partition. An empty digest is not waited for.
 func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {

@@ -378,9 +378,13 @@ func (v *verification) heads(want Head, cps []signed, roots map[int64]tlog.Hash)
 	if v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps || want.LastSeq != v.rep.LastSeq) {
 		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d and %d gaps", want.Entries, want.LastSeq, want.Gaps)
 	}
+	// Leaves that could not be read end the walk; the checkpoints behind that
+	// place say nothing more.
+	stopped := v.rep.FirstBad >= 0 && v.rep.Size < want.Size
 	for _, c := range cps {
 		root, ok := roots[c.size]
 		switch {
+		case !ok && stopped:
 		case !ok:
 			v.bad(v.rep.Size, "%s covers %d leaves, of which %d are there: the log was truncated", c.what, c.size, v.rep.Size)
 		case root != c.root:

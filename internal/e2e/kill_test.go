@@ -1,0 +1,286 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/embedded"
+	"lazaret/internal/query"
+	"lazaret/streams"
+)
+
+const (
+	killEvents = 20_000
+	kills      = 20
+)
+
+// load publishes events until all are acknowledged, through whatever happens
+// to the server, and keeps the ids when it has to send one again.
+type load struct {
+	total int
+	acked atomic.Int64
+	done  chan error
+}
+
+func startLoad(t *testing.T, nc *nats.Conn, total int) *load {
+	l := &load{total: total, done: make(chan error, 1)}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		const window = 200
+		for from := 0; from < total; from += window {
+			if err := l.window(js, from, min(from+window, total)); err != nil {
+				l.done <- err
+				return
+			}
+		}
+		l.done <- nil
+	}()
+	return l
+}
+
+func (l *load) window(js jetstream.JetStream, from, to int) error {
+	deadline := time.Now().Add(2 * time.Minute)
+	open := make(map[int]bool)
+	for i := from; i < to; i++ {
+		open[i] = true
+	}
+	for len(open) > 0 {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d events from %d on are not acknowledged", len(open), from)
+		}
+		acks := make(map[int]jetstream.PubAckFuture)
+		for i := from; i < to; i++ {
+			if !open[i] {
+				continue
+			}
+			body := fmt.Sprintf(`{"id":"o%d","session":"s%d","tool":"web.fetch","content":"observation number %d of the test"}`, i, i%50, i)
+			f, err := js.PublishAsync("lz.in.demo.agent.obs.tool", []byte(body))
+			if err != nil {
+				break // the server is away; those that were sent are waited for
+			}
+			acks[i] = f
+		}
+		for i, f := range acks {
+			select {
+			case <-f.Ok():
+				delete(open, i)
+				l.acked.Add(1)
+			case <-f.Err():
+			case <-time.After(2 * time.Second):
+			}
+		}
+		if len(acks) == 0 {
+			time.Sleep(10 * time.Millisecond) // not connected: nothing to await but the server
+		}
+	}
+	return nil
+}
+
+// account checks, on a pipeline that is up, that each event is in the ledger
+// exactly once and that the log holds the whole ledger and verifies.
+func account(t *testing.T, data string, total int) {
+	t.Helper()
+	op := connect(t, data, "operator")
+	js, err := jetstream.New(op)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	// The stages are through when the intake is purged and the log has come to
+	// the ledger's end.
+	var last uint64
+	for {
+		in, err := js.Stream(ctx, streams.IntakeStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		led, err := js.Stream(ctx, streams.LedgerStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var head auditor.Answer
+		err = query.Ask(ctx, op, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &head)
+		end := led.CachedInfo().State.LastSeq
+		if err == nil && in.CachedInfo().State.Msgs == 0 && head.LastSeq == end && end == last && head.Entries == int64(end) && head.Gaps == 0 {
+			break
+		}
+		last = end
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the stages do not come to rest: intake %d, ledger %d, log %+v, %v", in.CachedInfo().State.Msgs, end, head, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	seen := make(map[string]int)
+	repeats := 0
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	it, err := c.Messages(jetstream.PullMaxMessages(2000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Stop()
+	for seq := uint64(0); seq < last; {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		md, err := m.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq = md.Sequence.Stream
+		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, md.Timestamp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e.Type {
+		case streams.TypeObservation:
+			var o streams.ObservationEntry
+			if err := streams.Unmarshal(e.Body, &o); err != nil {
+				t.Fatal(err)
+			}
+			seen[o.ID]++
+		case streams.TypeRepeat:
+			repeats++
+		}
+	}
+	lost, doubled := 0, 0
+	for i := range total {
+		switch n := seen[fmt.Sprintf("o%d", i)]; {
+		case n == 0:
+			lost++
+		case n > 1:
+			doubled++
+		}
+	}
+	if lost > 0 || doubled > 0 || len(seen) != total {
+		t.Errorf("of %d acknowledged events %d are lost and %d doubled; the ledger has %d", total, lost, doubled, len(seen))
+	}
+	t.Logf("%d events once each, %d sent again and known as repeats, %d ledger entries", len(seen), repeats, last)
+	if out := must(t, data, "audit", "verify"); !strings.HasPrefix(out, "VERIFIED") {
+		t.Errorf("the log: %s", out)
+	}
+}
+
+func seeded(t *testing.T) *rand.Rand {
+	const seed = 20261121
+	t.Log("seed", seed)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+func TestKillingTheProcessLosesAndDoublesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED in short mode: 20 kills of the whole process")
+	}
+	rng := seeded(t)
+	data, addr := t.TempDir(), freePort(t)
+	up := func() *process { return start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr) }
+	p := up()
+	l := startLoad(t, connect(t, data, "agent"), killEvents)
+	for k := range kills {
+		// Spread over the load: each kill waits for its share of events, and
+		// then hits somewhere in what follows.
+		waitFor(t, l, int64(killEvents*k/(kills+1)))
+		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
+		p.kill()
+		p = up()
+	}
+	if err := <-l.done; err != nil {
+		t.Fatal(err)
+	}
+	account(t, data, killEvents)
+	p.interrupt()
+}
+
+func waitFor(t *testing.T, l *load, n int64) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for l.acked.Load() < n {
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d of %d events are acknowledged", l.acked.Load(), n)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// fleet is the pipeline as separate processes.
+type fleet struct {
+	t     *testing.T
+	data  string
+	addr  string
+	procs map[string]*process
+	names []string
+}
+
+func (f *fleet) start(name string) {
+	f.t.Helper()
+	switch name {
+	case "server":
+		f.procs[name] = start(f.t, "lazaret is up", "lazaret", "up", "--server-only", "--data", f.data, "--listen", f.addr)
+	default:
+		args := []string{"--data", f.data}
+		prog, standby, _ := strings.Cut(name, "/")
+		if standby != "" {
+			args = append(args, "--standby", "--state", f.data+"/state/"+prog+"-"+standby)
+		}
+		f.procs[name] = start(f.t, "ready", prog, args...)
+	}
+}
+
+func newFleet(t *testing.T, names ...string) *fleet {
+	t.Helper()
+	f := &fleet{t: t, data: t.TempDir(), addr: freePort(t), procs: make(map[string]*process), names: append([]string{"server"}, names...)}
+	for _, n := range f.names {
+		f.start(n)
+	}
+	op := connect(t, f.data, "operator")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := embedded.AwaitShipped(ctx, op); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestKillingAnyDaemonOrTheServerLosesAndDoublesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED in short mode: 20 kills of five processes")
+	}
+	rng := seeded(t)
+	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
+	l := startLoad(t, connect(t, f.data, "agent"), killEvents)
+	for k := range kills {
+		waitFor(t, l, int64(killEvents*k/(kills+1)))
+		time.Sleep(time.Duration(rng.IntN(120)) * time.Millisecond)
+		name := f.names[k%len(f.names)] // each of them, the server too
+		f.procs[name].kill()
+		f.start(name)
+	}
+	if err := <-l.done; err != nil {
+		t.Fatal(err)
+	}
+	account(t, f.data, killEvents)
+	for i := len(f.names) - 1; i >= 0; i-- {
+		f.procs[f.names[i]].interrupt()
+	}
+}

@@ -1,0 +1,176 @@
+// Package e2e tests the programs as their users start them: real processes, a
+// real server, real credentials, real kills.
+//
+// A kill -9 does not show a missing fsync, since the operating system keeps
+// what was written. What does: pkg/chain's tests on Pebble's crashable file
+// system, and nats-server's own sync_always, which `lazaret doctor` and the
+// README speak of.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/natsconn"
+)
+
+// bin is the folder of the programs, built once.
+var bin string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "lazaret-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	args := []string{"build", "-o", dir + "/"}
+	for _, c := range []string{"lazaret", "ingest", "sentinels", "arbiter", "auditor"} {
+		args = append(args, "lazaret/cmd/"+c)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the programs: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	bin = dir
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// process is a running program.
+type process struct {
+	t    *testing.T
+	name string
+	cmd  *exec.Cmd
+
+	mu   sync.Mutex
+	out  bytes.Buffer
+	done chan struct{}
+}
+
+// Write collects the program's output.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// start starts a program and waits until its output holds ready.
+func start(t *testing.T, ready string, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, name: name, cmd: exec.Command(filepath.Join(bin, name), args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(p.kill)
+	deadline := time.Now().Add(60 * time.Second)
+	for !strings.Contains(p.output(), ready) {
+		select {
+		case <-p.done:
+			t.Fatalf("%s ended before it was ready:\n%s", name, p.output())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not get ready:\n%s", name, p.output())
+		}
+	}
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("%s: %v", p.name, err)
+	}
+}
+
+// interrupt is Ctrl-C; it waits for the end and checks that it was clean.
+func (p *process) interrupt() {
+	p.t.Helper()
+	p.signal(syscall.SIGINT)
+	select {
+	case <-p.done:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			p.t.Fatalf("%s ended with %d:\n%s", p.name, code, p.output())
+		}
+	case <-time.After(30 * time.Second):
+		p.t.Fatalf("%s does not stop:\n%s", p.name, p.output())
+	}
+}
+
+// command runs `lazaret` on a data folder and returns its output and exit code.
+func command(t *testing.T, data string, args ...string) (string, int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append(args, "--data", data)...)
+	out, err := c.CombinedOutput()
+	if err != nil && c.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), c.ProcessState.ExitCode()
+}
+
+// must runs a command that has to succeed.
+func must(t *testing.T, data string, args ...string) string {
+	t.Helper()
+	out, code := command(t, data, args...)
+	if code != 0 {
+		t.Fatalf("lazaret %s: exit %d\n%s", strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// freePort is a port that nobody listens on, so that a restarted server is
+// found where it was.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// connect opens a connection that outlives the server's restarts.
+func connect(t *testing.T, data, role string) *nats.Conn {
+	t.Helper()
+	f := natsconn.Flags{Data: data}
+	nc, err := f.Connect(role, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
