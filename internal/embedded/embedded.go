@@ -352,6 +352,17 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	if policyText == nil {
 		policyText = policy.Default
 	}
+	// Ingest would refuse a bad one, and nobody would hear of it here.
+	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
+		return err
+	}
+	src, err := rules.Open(ruleBundle)
+	if err != nil {
+		return err
+	}
+	if _, err := rules.Compile(src); err != nil {
+		return err
+	}
 	for _, b := range []struct {
 		do     string
 		bundle []byte

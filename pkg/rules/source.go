@@ -37,10 +37,16 @@ type file struct {
 
 // Pack collects a rule set's files into one bundle, the same bytes for the
 // same files. Only *.yaml files count.
-func Pack(fsys fs.FS) ([]byte, error) {
+func Pack(fsys fs.FS) ([]byte, error) { return PackWith(fsys, nil) }
+
+// PackWith is Pack with some files replaced or added.
+func PackWith(fsys fs.FS, replace map[string]string) ([]byte, error) {
 	b := bundle{Format: bundleFormat}
+	for name, text := range replace {
+		b.Files = append(b.Files, file{name, text})
+	}
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
+		if _, ok := replace[name]; ok || err != nil || d.IsDir() || path.Ext(name) != ".yaml" {
 			return err
 		}
 		text, err := fs.ReadFile(fsys, name)
