@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lazaret/internal/natsserver"
+	"lazaret/streams"
+)
+
+func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
+	for _, tool := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("SKIPPED: %s is not installed, so no client in another language was tried", tool)
+		}
+	}
+	dir := t.TempDir()
+	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs"} {
+		b, err := os.ReadFile(filepath.Join("node", f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, f), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install := exec.Command("npm", "ci")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED: the packages cannot be had, so no client in another language was tried: %v\n%s", err, out)
+	}
+	data, addr := t.TempDir(), freePort(t)
+	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
+	defer up.interrupt()
+	node := exec.Command("node", "client.mjs", "nats://"+addr,
+		natsserver.CredsFile(data, "agent"), natsserver.AgentInbox("demo", "agent"),
+		natsserver.CredsFile(data, "operator"), natsserver.RoleOperator.InboxPrefix())
+	node.Dir = dir
+	out, err := node.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("node: %v\n%s%s", err, out, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var got struct {
+		Stored uint64 `json:"stored"`
+		Alert  struct {
+			Heard string `json:"heard"` // the subject that it came on
+			Rule  string `json:"rule"`
+		} `json:"alert"`
+		Reply streams.Reply `json:"reply"`
+	}
+	if err := streams.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got.Stored == 0 || got.Alert.Rule != "read-injection-markers" || !strings.HasPrefix(got.Alert.Heard, "lz.live.demo.alert.high.") {
+		t.Errorf("stored %d, alert %+v", got.Stored, got.Alert)
+	}
+	if got.Reply.Verdict != streams.Hold || got.Reply.Entry == nil || got.Reply.Entry.Hold == nil {
+		t.Errorf("the verdict is %s", out)
+	}
+}
