@@ -7,11 +7,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The codec is github.com/go-json-experiment/json: of those measured in
-// codec_test.go (BenchmarkCodec) it is the fastest that is written in portable
-// Go, refuses duplicate keys and invalid UTF-8 (two readers of one body must
-// not see two events), and writes struct fields in one fixed order, so that
-// the same entry is the same bytes everywhere.
+// The codec is github.com/go-json-experiment/json. On a typical ledger entry it
+// decodes about 2.5 times as fast as the standard library and encodes as fast
+// (BenchmarkCodec), in portable Go; it refuses duplicate keys and invalid
+// UTF-8, so that two readers of one body cannot see two events; and it writes
+// the same value as the same bytes everywhere.
 
 var codecOptions = json.JoinOptions(
 	json.Deterministic(true),

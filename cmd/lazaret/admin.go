@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -143,7 +144,7 @@ func (a *app) rules() *cobra.Command {
 		if err != nil {
 			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%d rules in %d groups are good, %s\n", len(set.Rules()), len(set.Groups()), streams.Digest(b))
+		fmt.Fprintf(cmd.OutOrStdout(), "%d rules are good, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "), streams.Digest(b))
 		return nil
 	}}
 	test := &cobra.Command{Use: "test [DIR]", Short: "Run the tests beside the rules (exit 2 when one fails)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
@@ -297,7 +298,7 @@ func (a *app) doctor() *cobra.Command {
 			}
 			report("streams", streams.Check(ctx, js), "as defined")
 			intake, ledger, err := lag(ctx, js)
-			report("intake", err, fmt.Sprintf("%d messages wait for ingest", intake))
+			report("intake", err, fmt.Sprintf("%d messages; what the ledger holds is purged every 2 s", intake))
 			rules, pol, mixed := "", "", false
 			err = nil
 			for p := range streams.Partitions {

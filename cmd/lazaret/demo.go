@@ -113,7 +113,7 @@ func tell(w io.Writer, e *streams.Entry) error {
 			who = o.Tool
 		}
 		for _, b := range o.Blocks {
-			fmt.Fprintf(w, "READ      %s: %s\n", who, quote(b.Text, 110))
+			fmt.Fprintf(w, "READ      %s: %s\n", who, quote(b.Text, 260))
 		}
 		for _, c := range o.Claims {
 			what := "what it says"

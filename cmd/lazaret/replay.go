@@ -140,23 +140,23 @@ func settle(ctx context.Context, nc *nats.Conn) (last uint64, audited int64, err
 }
 
 func printTotals(w io.Writer, sessions int, t *replay.Totals) {
-	fmt.Fprintf(w, "%-28s %8d\n", "sessions", sessions)
-	fmt.Fprintf(w, "%-28s %8d\n", "events", t.Events)
+	fmt.Fprintf(w, "%-34s %8d\n", "sessions", sessions)
+	fmt.Fprintf(w, "%-34s %8d\n", "events", t.Events)
 	if t.Rejected > 0 {
-		fmt.Fprintf(w, "%-28s %8d\n", "  rejected", t.Rejected)
+		fmt.Fprintf(w, "%-34s %8d\n", "  rejected", t.Rejected)
 	}
-	fmt.Fprintf(w, "%-28s %8d\n", "claims", t.Claims)
-	fmt.Fprintf(w, "%-28s %8d\n", "beliefs supported", t.Supported)
-	fmt.Fprintf(w, "%-28s %8d\n", "beliefs unverified", t.Unverified)
+	fmt.Fprintf(w, "%-34s %8d\n", "claims", t.Claims)
+	fmt.Fprintf(w, "%-34s %8d\n", "beliefs supported", t.Supported)
+	fmt.Fprintf(w, "%-34s %8d\n", "beliefs unverified", t.Unverified)
 	for _, k := range replay.Sorted(t.Alerts) {
-		fmt.Fprintf(w, "%-28s %8d\n", "alert "+k, t.Alerts[k])
+		fmt.Fprintf(w, "%-34s %8d\n", "alert "+k, t.Alerts[k])
 	}
 	for _, k := range replay.Sorted(t.Verdicts) {
-		fmt.Fprintf(w, "%-28s %8d\n", k, t.Verdicts[k])
+		fmt.Fprintf(w, "%-34s %8d\n", k, t.Verdicts[k])
 	}
-	fmt.Fprintf(w, "%-28s %8d\n", "ledger entries", t.Entries)
-	fmt.Fprintf(w, "%-28s %8d\n", "audited entries", t.Audited)
+	fmt.Fprintf(w, "%-34s %8d\n", "ledger entries", t.Entries)
+	fmt.Fprintf(w, "%-34s %8d\n", "audited entries", t.Audited)
 	if t.Wrong > 0 {
-		fmt.Fprintf(w, "%-28s %8d\n", "CLAIMS THAT MUST NOT BE", t.Wrong)
+		fmt.Fprintf(w, "%-34s %8d\n", "CLAIMS THAT MUST NOT BE", t.Wrong)
 	}
 }

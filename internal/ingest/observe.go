@@ -104,7 +104,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			}
 			r.Content = clip(body, previewLen)
 		} else {
-			r.Content = fmt.Sprintf("tool %s returned %d blocks", e.Tool, len(e.Blocks))
+			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
 		}
 		r.Adopted = beliefs.Adoption{Adopted: true, Axes: c.Belief.Axes, Quality: c.Belief.Quality, Confidence: c.Belief.Confidence, Scope: c.Belief.Scope}
 		if err := put(st, nameKey(keyBelief, project, c.Belief.ID), r); err != nil {

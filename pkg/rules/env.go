@@ -116,8 +116,7 @@ type Field struct {
 // Fields lists the environment, generated from the types behind it.
 func Fields() []Field {
 	var out []Field
-	var walk func(prefix string, t reflect.Type)
-	walk = func(prefix string, t reflect.Type) {
+	walk := func(prefix string, t reflect.Type) {
 		for i := range t.NumField() {
 			f := t.Field(i)
 			name := f.Tag.Get("cel")

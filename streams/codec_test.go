@@ -1,0 +1,48 @@
+package streams_test
+
+import (
+	stdjson "encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// BenchmarkCodec is what the choice of codec rests on: a typical ledger entry
+// with 1 KiB of content, by the standard library and by the codec in use.
+func BenchmarkCodec(b *testing.B) {
+	content := strings.Repeat("The quarterly report of \"Müller & Söhne\" is due on the 14th; Dana reviews it.\n", 13)
+	e := &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "o1", Agent: "agent", Session: "s1", Time: time.Unix(1, 5).UTC(), Intake: 7},
+		Origin: beliefs.OriginTool, Tool: "mail.read", Blocks: []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}},
+		Claims: []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: "b1", Found: true}}}}
+	codecs := []struct {
+		name      string
+		marshal   func(any) ([]byte, error)
+		unmarshal func([]byte, any) error
+	}{{"std", stdjson.Marshal, stdjson.Unmarshal}, {"streams", streams.Marshal, streams.Unmarshal}}
+	for _, c := range codecs {
+		body, err := c.marshal(e)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("encode/"+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.marshal(e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("decode/"+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.unmarshal(body, new(streams.ObservationEntry)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
