@@ -184,7 +184,9 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		maxSize = DefaultMaxEvent
 	}
 	if len(body) > maxSize {
-		return nil, rejectf(CodeTooLarge, "the event is %d bytes, at most %d are admitted: split the content over several events with the same call", len(body), maxSize)
+		r := rejectf(CodeTooLarge, "the event is %d bytes, at most %d are admitted: split the content over several events with the same call", len(body), maxSize)
+		r.ID, r.Session = peek(body)
+		return nil, r
 	}
 	e := newEvent(a.Kind)
 	if e == nil {

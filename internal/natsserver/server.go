@@ -232,7 +232,7 @@ func (l slogger) Noticef(format string, v ...any) {
 	l.log.Debug("nats-server", "msg", fmt.Sprintf(format, v...))
 }
 func (l slogger) Warnf(format string, v ...any) {
-	l.log.Debug("nats-server", "warn", fmt.Sprintf(format, v...))
+	l.log.Warn("nats-server", "msg", fmt.Sprintf(format, v...))
 }
 func (l slogger) Errorf(format string, v ...any) {
 	l.log.Error("nats-server", "err", fmt.Sprintf(format, v...))

@@ -20,7 +20,7 @@ const (
 	MinDeadline         = 10 * time.Millisecond
 	MaxDeadline         = 5 * time.Minute
 	DefaultHoldExpiry   = 24 * time.Hour // long enough for a person in another time zone
-	MinHoldExpiry       = time.Minute
+	MinHoldExpiry       = time.Second
 	MaxHoldExpiry       = 30 * 24 * time.Hour
 	DefaultMaxOpenHolds = 20 // of one agent; more is a queue that nobody reads
 	MaxMaxOpenHolds     = 10_000
