@@ -152,7 +152,7 @@ func Check(ctx context.Context, js jetstream.JetStream) error {
 	for _, want := range Definitions(Storage{}) {
 		st, err := js.Stream(ctx, want.Name)
 		if err != nil {
-			all = append(all, fmt.Errorf("stream %s: %w: run `lazaret up` or `lazaret streams ensure`", want.Name, err))
+			all = append(all, fmt.Errorf("stream %s: %w", want.Name, err))
 			continue
 		}
 		got := st.CachedInfo().Config

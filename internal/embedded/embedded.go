@@ -150,8 +150,46 @@ func (p *Pipeline) setup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := os.Stat(activatedFile(p.cfg.Data)); err == nil {
+		// This installation had its streams. One that is missing now must not
+		// be replaced by an empty one: what it held may still be on disk.
+		return awaitStreams(ctx, js)
+	}
 	return streams.Ensure(ctx, js, streams.Storage{})
 }
+
+// recoveryTimeout is how long the server may take to recover its streams.
+const recoveryTimeout = 2 * time.Minute
+
+// awaitStreams waits until a restarted server has recovered the streams. It
+// answers requests before it has: until then a stream may be unknown or look
+// empty. The ledger of an installation that was activated never is empty.
+func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
+	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
+	defer cancel()
+	for {
+		err := streams.Check(ctx, js)
+		if err == nil {
+			st, serr := js.Stream(ctx, streams.LedgerStream)
+			if serr == nil && st.CachedInfo().State.LastSeq > 0 {
+				return nil
+			}
+			err = errors.Join(serr, fmt.Errorf("%s is empty", streams.LedgerStream))
+		}
+		var drift *streams.DriftError
+		if errors.As(err, &drift) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the streams of this installation are not what they were, and nothing was changed: %w", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// activatedFile marks an installation whose first start was completed.
+func activatedFile(data string) string { return filepath.Join(data, "state", "activated") }
 
 // Trust reads the pinned keys of a data folder. On the first start it makes
 // the operator's and the auditor's key and pins them.
@@ -335,7 +373,7 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	marker := filepath.Join(p.cfg.Data, "state", "activated")
+	marker := activatedFile(p.cfg.Data)
 	if _, err := os.Stat(marker); err == nil {
 		return nil
 	}
