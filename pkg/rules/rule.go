@@ -231,7 +231,7 @@ func compileRule(env *cel.Env, d *strictyaml.Document, name string, i int, rd *r
 		Effect:   oneOf("effect", rd.Effect, effects, ""),
 		Subject:  oneOf("subject", rd.Subject, subjects, ""),
 		OnError:  rd.OnError}
-	if r.Effect != "alert" && rd.OnError == "" {
+	if r.Effect != "alert" && rd.OnError == "" && slices.Contains(effects, r.Effect) {
 		at("effect", "rule %q has the effect %s and so needs on_error: what it does when it fails", rd.ID, r.Effect)
 	}
 	if rd.OnError == "" {

@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestArrowsPointOneWay keeps the drawing in docs/architecture.md true: domain
+// packages know nothing of NATS, of the stages or of the commands.
+func TestArrowsPointOneWay(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Imports " "}}`, "lazaret/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbidden := map[string][]string{
+		"lazaret/pkg/text":          {"lazaret/", "github.com/nats-io/"},
+		"lazaret/pkg/beliefs":       {"lazaret/", "github.com/nats-io/"},
+		"lazaret/pkg/chain":         {"lazaret/", "github.com/nats-io/"},
+		"lazaret/pkg/":              {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "github.com/nats-io/"},
+		"lazaret/streams":           {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "lazaret/pkg/rules", "lazaret/pkg/policy", "lazaret/pkg/chain"},
+		"lazaret/internal/stage":    {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/"},
+		"lazaret/internal/ingest":   {"lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/sentinel": {"lazaret/internal/ingest", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/arbiter":  {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/auditor":  {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/embedded"},
+	}
+	checked := 0
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		pkg, imports, _ := strings.Cut(line, ": ")
+		for prefix, bad := range forbidden {
+			if pkg != prefix && !(strings.HasSuffix(prefix, "/") && strings.HasPrefix(pkg, prefix)) {
+				continue
+			}
+			checked++
+			for _, imp := range strings.Fields(imports) {
+				for _, b := range bad {
+					if strings.HasPrefix(imp, b) {
+						t.Errorf("%s imports %s", pkg, imp)
+					}
+				}
+			}
+		}
+	}
+	if checked < len(forbidden) {
+		t.Errorf("only %d packages were checked", checked)
+	}
+}
