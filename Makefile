@@ -51,9 +51,17 @@ unit:
 race:
 	$(GO) test -race -short $(RACE)
 
+FUZZTIME ?= 1m
+
 .PHONY: test-long
-test-long: ## the long forms: whole corpora, 20 kills, fuzzing
-	LAZARET_LONG=1 $(GO) test -timeout 60m ./...
+test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
+	$(GO) test ./internal/e2e -run 'Killing|AlwaysHeld|Standby' -count=5 -timeout 60m
+	$(GO) test -race ./internal/... -timeout 60m
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
 
 .PHONY: fmt
 fmt: ## format the code

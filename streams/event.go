@@ -390,15 +390,15 @@ func scanString(body []byte, field string) string {
 	return v
 }
 
-func clip(s string) string {
-	const n = 80
+// Clip shortens s to at most n bytes and an ellipsis, at a rune's border.
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for i := n; i > 0; i-- {
-		if utf8.RuneStart(s[i]) {
-			return s[:i] + "…"
-		}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
-	return "…"
+	return s[:n] + "…"
 }
+
+func clip(s string) string { return Clip(s, 80) }

@@ -198,7 +198,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if err := f.addTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
 		return nil, err
 	}
-	return nil, put(st, proposalKey(p.Seq), p)
+	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
 func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
@@ -224,7 +224,7 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
-	ok, err := get(st, nameKey(keyVerdict, e.Project, r.Agent, r.ID), v)
+	ok, err := st.Load(stage.Key(keyVerdict, e.Project, r.Agent, r.ID), v)
 	if err != nil || !ok {
 		return nil, err // still open: its verdict answers both
 	}
@@ -236,7 +236,7 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 			Text: "this id was used before for a different proposal; use a new id"})
 	}
 	v.Time = now
-	return output(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
+	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
 }
 
 // fromSentinel takes in a group's findings.
@@ -262,7 +262,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		return nil, err
 	}
 	p := new(proposal)
-	ok, err := get(st, proposalKey(e.Src), p)
+	ok, err := st.Load(proposalKey(e.Src), p)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	}
 	for _, g := range p.Groups {
 		if !p.answered(g) {
-			return nil, put(st, proposalKey(p.Seq), p)
+			return nil, st.Put(proposalKey(p.Seq), p)
 		}
 	}
 	return f.decide(st, p, pol, now)
@@ -329,7 +329,7 @@ func (f *Fold) noteBeliefs(st *stage.State, project string, alerts []streams.Ale
 		}
 		r := streams.Reason{Code: streams.CodeBelief, Verdict: min(v, streams.Hold), Rule: al.Rule, Digest: al.RuleDigest,
 			Group: al.Group, Alert: al.ID, Text: fmt.Sprintf("belief %s: %s", al.Subject.ID, al.Message), Path: []string{"belief:" + al.Subject.ID}}
-		if err := put(st, nameKey(keyBelief, project, al.Subject.ID), r); err != nil {
+		if err := st.Put(stage.Key(keyBelief, project, al.Subject.ID), r); err != nil {
 			return err
 		}
 	}

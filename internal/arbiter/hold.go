@@ -3,9 +3,7 @@ package arbiter
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"lazaret/internal/stage"
 	"lazaret/streams"
@@ -33,14 +31,14 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 			return err
 		}
 	}
-	return put(st, nameKey(keyHold, p.Project, h.ID), h)
+	return st.Put(stage.Key(keyHold, p.Project, h.ID), h)
 }
 
 // closeHold settles an open hold; closing a settled one does nothing.
 func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 	h := new(hold)
-	key := nameKey(keyHold, project, id)
-	ok, err := get(st, key, h)
+	key := stage.Key(keyHold, project, id)
+	ok, err := st.Load(key, h)
 	if err != nil || !ok || h.State != "open" {
 		return err
 	}
@@ -53,11 +51,11 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 			return err
 		}
 	}
-	return put(st, key, h)
+	return st.Put(key, h)
 }
 
 func openHolds(st *stage.State, project, agent string) (int, error) {
-	v, ok, err := st.Get(nameKey(keyOpen, project, agent))
+	v, ok, err := st.Get(stage.Key(keyOpen, project, agent))
 	if err != nil || !ok || len(v) != 8 {
 		return 0, err
 	}
@@ -69,7 +67,7 @@ func addOpenHolds(st *stage.State, project, agent string, by int) error {
 	if err != nil {
 		return err
 	}
-	key := nameKey(keyOpen, project, agent)
+	key := stage.Key(keyOpen, project, agent)
 	if n += by; n <= 0 {
 		return st.Delete(key)
 	}
@@ -79,7 +77,7 @@ func addOpenHolds(st *stage.State, project, agent string, by int) error {
 // keepForLate stores a decided proposal for keepLate, and drops those whose
 // time is over: a bounded number per call, oldest first, by ledger time.
 func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
-	if err := put(st, proposalKey(p.Seq), p); err != nil {
+	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return err
 	}
 	key := append([]byte{'l'}, timeKey(now.Add(keepLate))...)
@@ -114,7 +112,7 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 		return f.expire(st, e.Project, d, now)
 	}
 	p := new(proposal)
-	ok, err := get(st, proposalKey(d.Proposal), p)
+	ok, err := st.Load(proposalKey(d.Proposal), p)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +128,7 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 
 func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now time.Time) (*stage.Output, error) {
 	h := new(hold)
-	ok, err := get(st, nameKey(keyHold, project, d.Hold), h)
+	ok, err := st.Load(stage.Key(keyHold, project, d.Hold), h)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +140,7 @@ func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now 
 	}
 	s := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, State: "expired", Time: now,
 		Reason: streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold, Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again"}}
-	return output(streams.TypeHoldState, project, s, liveCopy(s, project, "hold", h.Agent, h.ID, "expired")...)
+	return stage.NewOutput(streams.TypeHoldState, project, s, stage.LiveCopy(s, project, "hold", h.Agent, h.ID, "expired")...)
 }
 
 func timeKey(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
@@ -191,26 +189,14 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	if t.due == nil {
 		return time.Time{}, nil, false, nil
 	}
-	out, err := output(streams.TypeDue, t.project, t.due)
+	out, err := stage.NewOutput(streams.TypeDue, t.project, t.due)
 	return t.at, out, true, err
 }
 
 func seqKey(seq uint64) []byte      { return binary.BigEndian.AppendUint64(nil, seq) }
 func proposalKey(seq uint64) []byte { return append([]byte{keyProposal}, seqKey(seq)...) }
 
-// nameKey joins identifiers, which cannot hold a zero byte.
-func nameKey(space byte, parts ...string) []byte {
-	k := []byte{space}
-	for i, p := range parts {
-		if i > 0 {
-			k = append(k, 0)
-		}
-		k = append(k, p...)
-	}
-	return k
-}
-
-func waitingKey(p *proposal) []byte { return nameKey(keyWaiting, p.Project, p.Agent, p.ID) }
+func waitingKey(p *proposal) []byte { return stage.Key(keyWaiting, p.Project, p.Agent, p.ID) }
 
 func cut(b []byte) (before, after string, ok bool) {
 	for i, c := range b {
@@ -219,34 +205,4 @@ func cut(b []byte) (before, after string, ok bool) {
 		}
 	}
 	return string(b), "", false
-}
-
-func put(st *stage.State, key []byte, v any) error {
-	b, err := streams.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encoding state: %w", err)
-	}
-	return st.Set(key, b)
-}
-
-func get(st *stage.State, key []byte, v any) (bool, error) {
-	b, ok, err := st.Get(key)
-	if err != nil || !ok {
-		return false, err
-	}
-	if err := streams.Unmarshal(b, v); err != nil {
-		return false, fmt.Errorf("decoding state: %w: remove the state folder, it is rebuilt from the ledger", err)
-	}
-	return true, nil
-}
-
-// clip shortens s to at most n bytes, at a rune's border.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

@@ -78,7 +78,7 @@ func listHolds(st *stage.State, req []byte) (any, error) {
 	out := []Hold{}
 	prefix := []byte{keyHold}
 	if q.Project != "" {
-		prefix = nameKey(keyHold, q.Project, "")
+		prefix = stage.Key(keyHold, q.Project, "")
 	}
 	err := st.Scan(prefix, func(_, v []byte) (bool, error) {
 		h := new(hold)

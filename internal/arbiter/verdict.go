@@ -22,7 +22,7 @@ const summaryLen = 400
 // asked.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) error {
 	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
-	p.Summary, p.Level = clip(string(a.Args), summaryLen), a.Level.String()
+	p.Summary, p.Level = streams.Clip(string(a.Args), summaryLen), a.Level.String()
 	var err error
 	if p.Digest, err = actionDigest(p.Project, a); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		p.Level = c.Level.String()
 		switch {
 		case c.Entry == "":
-			p.reason(streams.CodeUnmatched, streams.Deny, "the policy has no entry for tool %q", clip(a.Tool, 80))
+			p.reason(streams.CodeUnmatched, streams.Deny, "the policy has no entry for tool %q", streams.Clip(a.Tool, 80))
 		case c.Floor > streams.Allow:
 			p.reason(streams.CodeFloor, c.Floor, "%s by policy entry %q", c.Level, c.Entry)
 		}
@@ -78,7 +78,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 
 func openMemory(p *proposal, m *streams.MemoryEntry) {
 	p.ID, p.Agent, p.Session = m.ID, m.Agent, m.Session
-	p.Summary = clip(m.Content, summaryLen)
+	p.Summary = streams.Clip(m.Content, summaryLen)
 	if m.Key != "" {
 		p.Tool = "memory:" + m.Key
 	}
@@ -88,7 +88,7 @@ func openMemory(p *proposal, m *streams.MemoryEntry) {
 
 func openRecall(p *proposal, r *streams.RecallEntry) {
 	p.ID, p.Agent, p.Session = r.ID, r.Agent, r.Session
-	p.Summary = clip(r.Query+r.Key, summaryLen)
+	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
 	openSession(p, r.Unseen, r.Restored)
 }
 
@@ -148,14 +148,14 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if err := f.keepForLate(st, p, now); err != nil {
 		return nil, err
 	}
-	if err := put(st, nameKey(keyVerdict, p.Project, p.Agent, p.ID), v); err != nil {
+	if err := st.Put(stage.Key(keyVerdict, p.Project, p.Agent, p.ID), v); err != nil {
 		return nil, err
 	}
 	live := verdictLive(p.Project, v)
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
 	}
-	return output(streams.TypeVerdict, p.Project, v, live...)
+	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
@@ -170,7 +170,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	}
 	for _, id := range p.Cited {
 		var r streams.Reason
-		ok, err := get(st, nameKey(keyBelief, p.Project, id), &r)
+		ok, err := st.Load(stage.Key(keyBelief, p.Project, id), &r)
 		if err != nil {
 			return nil, err
 		}
@@ -235,15 +235,15 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 // tighten lets a late assessment make a given verdict stricter. It never
 // makes it milder, and says nothing when it changes nothing.
 func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late answer, now time.Time) (*stage.Output, error) {
-	if err := put(st, proposalKey(p.Seq), p); err != nil {
+	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
 	if late.Verdict <= *p.Decided || (pol != nil && pol.Learn()) {
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
-	key := nameKey(keyVerdict, p.Project, p.Agent, p.ID)
-	ok, err := get(st, key, v)
+	key := stage.Key(keyVerdict, p.Project, p.Agent, p.ID)
+	ok, err := st.Load(key, v)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -272,13 +272,13 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	}
 	decided := v.Verdict
 	p.Decided = &decided
-	if err := put(st, proposalKey(p.Seq), p); err != nil {
+	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
-	if err := put(st, key, v); err != nil {
+	if err := st.Put(key, v); err != nil {
 		return nil, err
 	}
-	return output(streams.TypeVerdict, p.Project, v, live...)
+	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
 }
 
 // holdID is derived from what is held, so that every process gives it the
@@ -299,29 +299,9 @@ func revision(reasons []streams.Reason) string {
 }
 
 func verdictLive(project string, v *streams.VerdictEntry) []stage.Live {
-	return liveCopy(v, project, "verdict", v.Verdict.String())
+	return stage.LiveCopy(v, project, "verdict", v.Verdict.String())
 }
 
 func holdLive(project string, v *streams.VerdictEntry, state string) []stage.Live {
-	return liveCopy(v, project, "hold", v.Agent, v.Hold.ID, state)
-}
-
-func liveCopy(body any, project string, tokens ...string) []stage.Live {
-	subject, err := streams.LiveSubject(project, tokens...)
-	if err != nil {
-		return nil
-	}
-	b, err := streams.Marshal(body)
-	if err != nil {
-		return nil
-	}
-	return []stage.Live{{Subject: subject, Body: b}}
-}
-
-func output(t streams.Type, project string, body any, live ...stage.Live) (*stage.Output, error) {
-	b, err := streams.Marshal(body)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", t, err)
-	}
-	return &stage.Output{Type: t, Project: project, Body: b, Live: live}, nil
+	return stage.LiveCopy(v, project, "hold", v.Agent, v.Hold.ID, state)
 }

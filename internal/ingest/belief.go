@@ -3,7 +3,6 @@ package ingest
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"fmt"
 	"strings"
 	"time"
 
@@ -42,7 +41,7 @@ func beliefID(parts ...string) string {
 
 func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	r := new(record)
-	ok, err := get(st, nameKey(keyBelief, project, id), r)
+	ok, err := st.Load(stage.Key(keyBelief, project, id), r)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -97,7 +96,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 			continue
 		}
 		r.Ref.Axes = axes
-		if err := put(st, nameKey(keyBelief, e.Project, r.Ref.ID), r); err != nil {
+		if err := st.Put(stage.Key(keyBelief, e.Project, r.Ref.ID), r); err != nil {
 			return err
 		}
 	}
@@ -129,11 +128,11 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	}
 	r.Ref.Axes = next
 	if v.Verdict == streams.Allow && r.Ref.Key != "" {
-		if err := st.Set(nameKey(keyName, e.Project, r.Ref.Key), []byte(r.Ref.ID)); err != nil {
+		if err := st.Set(stage.Key(keyName, e.Project, r.Ref.Key), []byte(r.Ref.ID)); err != nil {
 			return err
 		}
 	}
-	return put(st, nameKey(keyBelief, e.Project, r.Ref.ID), r)
+	return st.Put(stage.Key(keyBelief, e.Project, r.Ref.ID), r)
 }
 
 // stricter is axis by axis the less trusting of two.
@@ -154,23 +153,4 @@ func stricter(a, b beliefs.Axes) beliefs.Axes {
 		a.Truth = b.Truth
 	}
 	return a
-}
-
-func put(st *stage.State, key []byte, v any) error {
-	b, err := streams.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encoding state: %w", err)
-	}
-	return st.Set(key, b)
-}
-
-func get(st *stage.State, key []byte, v any) (bool, error) {
-	b, ok, err := st.Get(key)
-	if err != nil || !ok {
-		return false, err
-	}
-	if err := streams.Unmarshal(b, v); err != nil {
-		return false, fmt.Errorf("decoding state: %w: remove the state folder, it is rebuilt from the ledger", err)
-	}
-	return true, nil
 }

@@ -217,13 +217,13 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	// The fingerprint is over what the client sent; entries carry it so that
 	// every process knows it.
 	v := binary.BigEndian.AppendUint64(nil, h.Intake)
-	return st.Set(nameKey(keyEvent, e.Project, h.Agent, h.ID), binary.BigEndian.AppendUint64(v, h.Print))
+	return st.Set(stage.Key(keyEvent, e.Project, h.Agent, h.ID), binary.BigEndian.AppendUint64(v, h.Print))
 }
 
 // seen looks an event id up. It returns the intake sequence of the first event
 // with it and that event's fingerprint, or zero.
 func (f *Fold) seen(st *stage.State, a streams.Address, id string) (first, print uint64, err error) {
-	v, ok, err := st.Get(nameKey(keyEvent, a.Project, a.Agent, id))
+	v, ok, err := st.Get(stage.Key(keyEvent, a.Project, a.Agent, id))
 	if err != nil || !ok || len(v) != 16 {
 		return 0, 0, err
 	}
@@ -243,7 +243,7 @@ func fingerprint(a streams.Address, body []byte) uint64 {
 // its time is virtual.
 func clockKey(project string) []byte {
 	if streams.IsSynthetic(project) {
-		return nameKey(keyClock, project)
+		return stage.Key(keyClock, project)
 	}
 	return []byte{keyClock}
 }
@@ -274,20 +274,4 @@ func (f *Fold) clock(st *stage.State, project string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
-}
-
-// nameKey joins identifiers, which cannot hold a zero byte.
-func nameKey(space byte, parts ...string) []byte {
-	n := 1
-	for _, p := range parts {
-		n += len(p) + 1
-	}
-	k := append(make([]byte, 0, n), space)
-	for i, p := range parts {
-		if i > 0 {
-			k = append(k, 0)
-		}
-		k = append(k, p...)
-	}
-	return k
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -81,7 +80,7 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 }
 
 func (f *Fold) applyObservation(st *stage.State, project string, e *streams.ObservationEntry) error {
-	if err := st.Set(nameKey(keyOrigin, project, e.Agent, e.ID), []byte(e.Origin)); err != nil {
+	if err := st.Set(stage.Key(keyOrigin, project, e.Agent, e.ID), []byte(e.Origin)); err != nil {
 		return err
 	}
 	for _, c := range e.Claims {
@@ -97,17 +96,17 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			} else if old != nil {
 				old.Count++
 				old.At = e.Time
-				if err := put(st, nameKey(keyBelief, project, old.Ref.ID), old); err != nil {
+				if err := st.Put(stage.Key(keyBelief, project, old.Ref.ID), old); err != nil {
 					return err
 				}
 				continue
 			}
-			r.Content = clip(body, previewLen)
+			r.Content = streams.Clip(body, previewLen)
 		} else {
 			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
 		}
 		r.Adopted = beliefs.Adoption{Adopted: true, Axes: c.Belief.Axes, Quality: c.Belief.Quality, Confidence: c.Belief.Confidence, Scope: c.Belief.Scope}
-		if err := put(st, nameKey(keyBelief, project, c.Belief.ID), r); err != nil {
+		if err := st.Put(stage.Key(keyBelief, project, c.Belief.ID), r); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,7 @@ type sighting struct {
 }
 
 func contentKey(project string, sum [32]byte) []byte {
-	return append(nameKey(keyContent, project, ""), sum[:16]...)
+	return append(stage.Key(keyContent, project, ""), sum[:16]...)
 }
 
 func (f *Fold) content(st *stage.State, project string, sum [32]byte) (s sighting, err error) {
@@ -142,15 +141,4 @@ func (f *Fold) noteContent(st *stage.State, project string, sum [32]byte, now ti
 	}
 	v := binary.BigEndian.AppendUint64(nil, uint64(s.first.UnixNano()))
 	return st.Set(contentKey(project, sum), binary.BigEndian.AppendUint64(v, s.count+1))
-}
-
-// clip shortens s to at most n bytes, at a rune's border.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }

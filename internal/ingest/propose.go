@@ -23,7 +23,7 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	ids := append([]string(nil), ev.Beliefs...)
 	if ev.Decision != "" {
 		var cited []string
-		ok, err := get(st, nameKey(keyDecision, a.Project, a.Agent, ev.Decision), &cited)
+		ok, err := st.Load(stage.Key(keyDecision, a.Project, a.Agent, ev.Decision), &cited)
 		if err != nil {
 			return nil, err
 		}

@@ -85,7 +85,7 @@ func (f *Fold) search(st *stage.State, project string, ev *streams.Recall) ([]ma
 	want := words(ev.Query)
 	var out []match
 	n := 0
-	prefix := nameKey(keyMemory, project, "")
+	prefix := stage.Key(keyMemory, project, "")
 	err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
 		if n++; n > scanLimit {
 			return false, nil

@@ -41,7 +41,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	}
 	var live []stage.Live
 	if project != streams.SystemProject {
-		live = liveCopy(&liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}, project, "rejected")
+		live = stage.LiveCopy(&liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}, project, "rejected")
 	}
 	return admission(streams.TypeRejected, project, e, live...)
 }
@@ -105,18 +105,6 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
 	}
 	return admission(streams.TypeActivation, streams.SystemProject, &streams.ActivationEntry{EntryHead: head, Do: cmd.Do, Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
-}
-
-func liveCopy(body any, project string, tokens ...string) []stage.Live {
-	subject, err := streams.LiveSubject(project, tokens...)
-	if err != nil {
-		return nil
-	}
-	b, err := streams.Marshal(body)
-	if err != nil {
-		return nil
-	}
-	return []stage.Live{{Subject: subject, Body: b}}
 }
 
 // check compiles a bundle the way the stages will, before it is put in force.

@@ -64,7 +64,7 @@ func (f *Fold) originOf(st *stage.State, a streams.Address, id string) (beliefs.
 	if r != nil {
 		return r.Ref.Origin, nil
 	}
-	v, ok, err := st.Get(nameKey(keyOrigin, a.Project, a.Agent, id))
+	v, ok, err := st.Get(stage.Key(keyOrigin, a.Project, a.Agent, id))
 	if err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (f *Fold) originOf(st *stage.State, a streams.Address, id string) (beliefs.
 
 // keyHolder is the origin of the value that a memory key holds now.
 func (f *Fold) keyHolder(st *stage.State, project, key string) (beliefs.Origin, error) {
-	id, ok, err := st.Get(nameKey(keyName, project, key))
+	id, ok, err := st.Get(stage.Key(keyName, project, key))
 	if err != nil || !ok {
 		return "", err
 	}
@@ -94,8 +94,8 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	ad := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}.Adopt()
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true}
-	if err := put(st, nameKey(keyBelief, project, e.Belief.ID), r); err != nil {
+	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}
-	return st.Set(nameKey(keyMemory, project, e.Belief.ID), nil)
+	return st.Set(stage.Key(keyMemory, project, e.Belief.ID), nil)
 }

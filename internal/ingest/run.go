@@ -110,10 +110,10 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 		q.Limit = 1000
 	}
 	ans := &BeliefsAnswer{Beliefs: []Belief{}}
-	prefix := nameKey(keyBelief, q.Project, "")
+	prefix := stage.Key(keyBelief, q.Project, "")
 	scan := prefix
 	if q.ID != "" {
-		scan = nameKey(keyBelief, q.Project, q.ID)
+		scan = stage.Key(keyBelief, q.Project, q.ID)
 	}
 	err := st.Scan(scan, func(k, v []byte) (bool, error) {
 		id := string(bytes.TrimPrefix(k, prefix))

@@ -11,7 +11,7 @@ const flagUnseen = 1
 // setUnseen marks a session, or without one the agent as a whole, as holding
 // input that no sentinel has judged.
 func (f *Fold) setUnseen(st *stage.State, project, agent, session string) error {
-	return st.Set(nameKey(keySession, project, agent, session), []byte{flagUnseen})
+	return st.Set(stage.Key(keySession, project, agent, session), []byte{flagUnseen})
 }
 
 // sessionState reports what taints a proposal of this session as a whole:
@@ -19,7 +19,7 @@ func (f *Fold) setUnseen(st *stage.State, project, agent, session string) error 
 // intake never gave out.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead, after uint64) (unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
-		v, ok, err := st.Get(nameKey(keySession, a.Project, a.Agent, s))
+		v, ok, err := st.Get(stage.Key(keySession, a.Project, a.Agent, s))
 		if err != nil {
 			return false, false, err
 		}
@@ -35,13 +35,13 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 // session starts clean. Holes that could not be laid to one session last until
 // the agent starts any session.
 func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
-	if err := st.Delete(nameKey(keySession, project, e.Agent, e.Session)); err != nil {
+	if err := st.Delete(stage.Key(keySession, project, e.Agent, e.Session)); err != nil {
 		return err
 	}
 	if e.Phase != "start" {
 		return nil
 	}
-	return st.Delete(nameKey(keySession, project, e.Agent, ""))
+	return st.Delete(stage.Key(keySession, project, e.Agent, ""))
 }
 
 // decide records what a decision rests on.
@@ -58,5 +58,5 @@ func (f *Fold) applyDecision(st *stage.State, project string, e *streams.Decisio
 	for i, b := range e.Beliefs {
 		ids[i] = b.ID
 	}
-	return put(st, nameKey(keyDecision, project, e.Agent, e.ID), ids)
+	return st.Put(stage.Key(keyDecision, project, e.Agent, e.ID), ids)
 }

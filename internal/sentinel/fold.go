@@ -9,7 +9,6 @@
 package sentinel
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -96,22 +95,13 @@ func (f *Fold) assess(e *streams.Entry, digest string, res rules.Result) (*stage
 }
 
 func output(t streams.Type, project string, body any, alerts []streams.Alert) (*stage.Output, error) {
-	b, err := streams.Marshal(body)
+	out, err := stage.NewOutput(t, project, body)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", t, err)
+		return nil, err
 	}
-	out := &stage.Output{Type: t, Project: project, Body: b}
 	for i := range alerts {
 		a := &alerts[i]
-		subject, err := streams.LiveSubject(project, "alert", a.Severity, a.Rule)
-		if err != nil {
-			continue // the rule loader refuses such ids
-		}
-		copy, err := streams.Marshal(a)
-		if err != nil {
-			return nil, err
-		}
-		out.Live = append(out.Live, stage.Live{Subject: subject, Body: copy})
+		out.Live = append(out.Live, stage.LiveCopy(a, project, "alert", a.Severity, a.Rule)...)
 	}
 	return out, nil
 }

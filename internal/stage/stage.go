@@ -95,6 +95,29 @@ func Ask(ctx context.Context, queries chan<- Query, partition int, run func(st *
 	}
 }
 
+// LiveCopy is a copy of body for lz.live.<project>.<tokens…>; none where the
+// tokens are no identifiers.
+func LiveCopy(body any, project string, tokens ...string) []Live {
+	subject, err := streams.LiveSubject(project, tokens...)
+	if err != nil {
+		return nil
+	}
+	b, err := streams.Marshal(body)
+	if err != nil {
+		return nil
+	}
+	return []Live{{Subject: subject, Body: b}}
+}
+
+// NewOutput encodes a body as what a stage adds to the ledger.
+func NewOutput(t streams.Type, project string, body any, live ...Live) (*Output, error) {
+	b, err := streams.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", t, err)
+	}
+	return &Output{Type: t, Project: project, Body: b, Live: live}, nil
+}
+
 type runtime struct {
 	cfg     Config
 	log     *slog.Logger

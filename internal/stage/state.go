@@ -133,6 +133,44 @@ func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err 
 	return st.s.scan(append([]byte(nil), st.full(prefix)...), func(k, v []byte) (bool, error) { return fn(k[2:], v) })
 }
 
+// Put stores a value as JSON.
+func (st *State) Put(key []byte, v any) error {
+	b, err := streams.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding state: %w", err)
+	}
+	return st.Set(key, b)
+}
+
+// Load reads a value that Put stored, and reports whether there is one.
+func (st *State) Load(key []byte, v any) (bool, error) {
+	b, ok, err := st.Get(key)
+	if err != nil || !ok {
+		return false, err
+	}
+	if err := streams.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("decoding state: %w: remove the state folder, it is rebuilt from the ledger", err)
+	}
+	return true, nil
+}
+
+// Key joins a space's byte and identifiers, which cannot hold a zero byte,
+// into a key. Fold state begins with the byte that says what it holds.
+func Key(space byte, parts ...string) []byte {
+	n := 1
+	for _, p := range parts {
+		n += len(p) + 1
+	}
+	k := append(make([]byte, 0, n), space)
+	for i, p := range parts {
+		if i > 0 {
+			k = append(k, 0)
+		}
+		k = append(k, p...)
+	}
+	return k
+}
+
 func (s *store) get(key []byte) ([]byte, bool, error) {
 	v, c, err := s.batch.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {

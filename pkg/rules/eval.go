@@ -163,7 +163,7 @@ func eval(p cel.Program, act map[string]any) (ref.Val, error) {
 func (ev *Evaluator) failed(r *Rule, in *Input, e *streams.Entry, err error) streams.Alert {
 	a := ev.alert(r, in, e)
 	a.Effect = r.OnError
-	a.Error = clip(err.Error(), 300)
+	a.Error = streams.Clip(err.Error(), 300)
 	a.Message = "the rule could not be evaluated, and counts as firing: " + r.Title
 	a.ID = alertID(e, r, a.Subject)
 	return a
@@ -182,10 +182,10 @@ func detail(in *Input) map[string]any {
 		d["markers"] = in.Content.Markers
 	}
 	if in.Event.Source != "" {
-		d["source"] = clip(in.Event.Source, 200)
+		d["source"] = streams.Clip(in.Event.Source, 200)
 	}
 	if in.Event.Tool != "" {
-		d["tool"] = clip(in.Event.Tool, 200)
+		d["tool"] = streams.Clip(in.Event.Tool, 200)
 	}
 	if len(d) == 0 {
 		return nil
@@ -208,18 +208,11 @@ func subject(r *Rule, in *Input) streams.AlertSubject {
 			s.ID = in.Memory.Belief.ID
 		}
 	}
-	s.ID = clip(s.ID, 200)
+	s.ID = streams.Clip(s.ID, 200)
 	return s
 }
 
 func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, fmt.Sprint(e.Seq), r.ID, s.Kind, s.ID}, "\x00")))
 	return "a" + hex.EncodeToString(sum[:8])
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

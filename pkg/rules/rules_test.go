@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"unicode/utf8"
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/rules"
@@ -248,6 +249,9 @@ func FuzzCompile(f *testing.F) {
 		b, err := streams.Marshal(when)
 		if err != nil {
 			return
+		}
+		if !utf8.ValidString(effect) {
+			return // no bundle holds it: Pack says so
 		}
 		src := source(t, map[string]string{"p/r.yaml": head + "    on: [action]\n    when: " + string(b) + "\n    effect: " + effect + "\n    on_error: hold\n"})
 		set, err := rules.Compile(src)

@@ -194,7 +194,7 @@ func noteInstruction(st Store, in *Input) error {
 		ins.Words = append(ins.Words, w)
 	}
 	slices.Sort(ins.Words)
-	ins.Text = clip(strings.Join(in.Content.Views, "\n"), instructionText)
+	ins.Text = streams.Clip(strings.Join(in.Content.Views, "\n"), instructionText)
 	k := key(keyInstructions, in.Event.Project, in.Event.Agent, in.Event.Session)
 	var kept []instruction
 	if err := load(st, k, &kept); err != nil {
@@ -255,7 +255,7 @@ func (ins *instruction) servedBy(in *Input, tool []string) *Served {
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
 		if v := text.Normalize(line); len(v) >= minValue && len(strings.Fields(v)) >= 2 && strings.Contains(ins.Text, v) {
-			return &Served{ins.Event, "value", clip(line, 120)}
+			return &Served{ins.Event, "value", streams.Clip(line, 120)}
 		}
 	}
 	return nil
