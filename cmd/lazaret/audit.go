@@ -31,14 +31,11 @@ func (a *app) audit() *cobra.Command {
 func (a *app) auditHead() *cobra.Command {
 	var json bool
 	c := &cobra.Command{Use: "head", Short: "Show the log's head and its last checkpoint", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		nc, err := a.conn.Connect("operator")
-		if err != nil {
+		var ans *auditor.Answer
+		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+			ans, err = askAuditor(ctx, nc, auditor.Request{Do: "head"})
 			return err
-		}
-		defer nc.Close()
-		ctx, cancel := a.timeout(cmd.Context())
-		defer cancel()
-		ans, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
+		})
 		if err != nil {
 			return err
 		}
@@ -56,28 +53,24 @@ func (a *app) auditLs() *cobra.Command {
 	var f cli.ListFlags
 	var last int64
 	c := &cobra.Command{Use: "ls", Short: "List the log's leaves", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		nc, err := a.conn.Connect("operator")
-		if err != nil {
-			return err
-		}
-		defer nc.Close()
-		ctx, cancel := a.timeout(cmd.Context())
-		defer cancel()
-		head, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
-		if err != nil {
-			return err
-		}
 		var items []auditor.Leaf
-		for from := max(0, head.Size-last); from < head.Size; {
-			ans, err := askAuditor(ctx, nc, auditor.Request{Do: "list", From: from, To: head.Size})
+		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+			head, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
 			if err != nil {
 				return err
 			}
-			if len(ans.Leaves) == 0 {
-				break
+			for from := max(0, head.Size-last); from < head.Size; {
+				ans, err := askAuditor(ctx, nc, auditor.Request{Do: "list", From: from, To: head.Size})
+				if err != nil || len(ans.Leaves) == 0 {
+					return err
+				}
+				items = append(items, ans.Leaves...)
+				from += int64(len(ans.Leaves))
 			}
-			items = append(items, ans.Leaves...)
-			from += int64(len(ans.Leaves))
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		return cli.Print(cmd.OutOrStdout(), f, items, []string{"INDEX", "LEDGER", "TIME", "KIND", "TYPE", "PROJECT", "BYTES", "COMMITMENT"}, func(l auditor.Leaf) []string {
 			return []string{fmt.Sprint(l.Index), fmt.Sprint(l.Seq), l.Time.Format(time.DateTime), l.Kind, l.Type, l.Project, fmt.Sprint(l.Length), l.Commitment[:16]}

@@ -17,21 +17,12 @@ import (
 func (a *app) beliefs() *cobra.Command {
 	var f cli.ListFlags
 	var project string
-	connect := func(cmd *cobra.Command) (*nats.Conn, context.Context, func(), error) {
-		nc, err := a.conn.Connect("operator")
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		ctx, cancel := a.timeout(cmd.Context())
-		return nc, ctx, func() { cancel(); nc.Close() }, nil
-	}
 	ls := &cobra.Command{Use: "ls", Short: "List a project's beliefs", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		nc, ctx, done, err := connect(cmd)
-		if err != nil {
+		var items []ingest.Belief
+		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+			items, err = allBeliefs(ctx, nc, project)
 			return err
-		}
-		defer done()
-		items, err := allBeliefs(ctx, nc, project)
+		})
 		if err != nil {
 			return err
 		}
@@ -42,13 +33,11 @@ func (a *app) beliefs() *cobra.Command {
 	}}
 	f.Bind(ls.Flags())
 	show := &cobra.Command{Use: "show ID", Short: "Show one belief", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		nc, ctx, done, err := connect(cmd)
-		if err != nil {
-			return err
-		}
-		defer done()
 		var ans ingest.BeliefsAnswer
-		if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: args[0]}, &ans); err != nil {
+		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+			return query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: args[0]}, &ans)
+		})
+		if err != nil {
 			return err
 		}
 		if len(ans.Beliefs) == 0 {

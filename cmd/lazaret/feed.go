@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/arbiter"
@@ -83,21 +84,16 @@ func (a *app) alerts() *cobra.Command {
 }
 
 func readFeed[T any](ctx context.Context, a *app, subject string, since time.Duration) ([]T, error) {
-	nc, err := a.conn.Connect("operator")
-	if err != nil {
-		return nil, err
-	}
-	defer nc.Close()
-	ctx, cancel := a.timeout(ctx)
-	defer cancel()
 	var items []T
-	err = cli.ReadLive(ctx, nc, subject, since, false, func(subject string, body []byte) error {
-		var x T
-		if err := streams.Unmarshal(body, &x); err != nil {
-			return fmt.Errorf("%s: %w", subject, err)
-		}
-		items = append(items, x)
-		return nil
+	err := a.operator(ctx, func(ctx context.Context, nc *nats.Conn) error {
+		return cli.ReadLive(ctx, nc, subject, since, false, func(subject string, body []byte) error {
+			var x T
+			if err := streams.Unmarshal(body, &x); err != nil {
+				return fmt.Errorf("%s: %w", subject, err)
+			}
+			items = append(items, x)
+			return nil
+		})
 	})
 	return items, err
 }
@@ -136,24 +132,23 @@ func (a *app) holds() *cobra.Command {
 	var f cli.ListFlags
 	var req arbiter.HoldsRequest
 	ls := &cobra.Command{Use: "ls", Short: "List holds", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		nc, err := a.conn.Connect("operator")
-		if err != nil {
-			return err
-		}
-		defer nc.Close()
-		ctx, cancel := a.timeout(cmd.Context())
-		defer cancel()
 		ask := req
 		if ask.State == "all" {
 			ask.State = ""
 		}
 		var items []arbiter.Hold
-		for _, p := range partitionsOf(req.Project) {
-			var page []arbiter.Hold
-			if err := query.Ask(ctx, nc, arbiter.AskHolds, p, ask, &page); err != nil {
-				return err
+		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+			for _, p := range partitionsOf(req.Project) {
+				var page []arbiter.Hold
+				if err := query.Ask(ctx, nc, arbiter.AskHolds, p, ask, &page); err != nil {
+					return err
+				}
+				items = append(items, page...)
 			}
-			items = append(items, page...)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 		return cli.Print(cmd.OutOrStdout(), f, items, []string{"HOLD", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL", "EXPIRES", "WHY"}, func(h arbiter.Hold) []string {
 			why := ""

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
@@ -65,6 +66,19 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 		a.rules(), a.policy(), a.key(), a.agent(),
 	)
 	return root
+}
+
+// operator runs f with an operator's connection, within the time that an
+// answer may take.
+func (a *app) operator(ctx context.Context, f func(ctx context.Context, nc *nats.Conn) error) error {
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := a.timeout(ctx)
+	defer cancel()
+	return f(ctx, nc)
 }
 
 // group is a command that only holds others.

@@ -204,6 +204,12 @@ func openCheckpoint(b []byte, vs note.Verifiers) (s signed, origin string, err e
 		if err != nil {
 			return s, "", err
 		}
+		for _, sig := range n.Sigs {
+			// Base64 has bits that mean nothing; a stored record has none.
+			if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
+				return s, "", fmt.Errorf("its signature by %s is not as it was written", sig.Name)
+			}
+		}
 		text = n.Text
 	} else {
 		i := bytes.Index(b, []byte("\n\n"))
@@ -219,7 +225,7 @@ func openCheckpoint(b []byte, vs note.Verifiers) (s signed, origin string, err e
 	if s.size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || s.size < 0 || strconv.FormatInt(s.size, 10) != lines[1] {
 		return s, "", fmt.Errorf("its size is %q", lines[1])
 	}
-	root, err := base64.StdEncoding.DecodeString(lines[2])
+	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != len(s.root) {
 		return s, "", errors.New("its root is not 32 bytes of base64")
 	}

@@ -43,14 +43,17 @@ func TestATamperedNoteDoesNotOpen(t *testing.T) {
 	var trust Trust
 	private, public := pair(t, "alice")
 	pin(t, &trust, public, RoleOperator)
-	msg := signWith(t, private, "do: one\ndigest: two\n")
+	const text = "do: one\ndigest: two\n"
+	msg := signWith(t, private, text)
 	if _, err := note.Open(msg, trust.Verifiers(RoleOperator)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range msg {
 		bad := append([]byte(nil), msg...)
 		bad[i] ^= 1
-		if n, err := note.Open(bad, trust.Verifiers(RoleOperator)); err == nil {
+		// The last character of base64 has bits that mean nothing: a note that
+		// opens with one of them changed still says what was signed.
+		if n, err := note.Open(bad, trust.Verifiers(RoleOperator)); err == nil && n.Text != text {
 			t.Errorf("byte %d changed and the note opened: %q", i, n.Text)
 		}
 	}
