@@ -26,24 +26,32 @@ func (a *app) demo() *cobra.Command {
 		Short: "Play one poisoned session through a pipeline and show what became of it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := os.MkdirTemp("", "lazaret-demo-")
-			if err != nil {
-				return err
-			}
-			defer os.RemoveAll(dir)
-			p, err := embedded.Start(cmd.Context(), embedded.Config{Data: dir, Listen: "127.0.0.1:0"})
-			if err != nil {
-				return err
-			}
-			demo := new(app)
-			demo.conn.Data, demo.conn.Timeout = dir, a.conn.Timeout
-			err = demo.show(cmd.Context(), cmd.OutOrStdout())
-			if cerr := p.Close(); err == nil {
-				err = cerr
-			}
-			return err
+			return a.throwaway(cmd.Context(), embedded.Config{}, func(demo *app) error {
+				return demo.show(cmd.Context(), cmd.OutOrStdout())
+			})
 		},
 	}
+}
+
+// throwaway calls f with a pipeline in a temporary folder, and removes both.
+func (a *app) throwaway(ctx context.Context, cfg embedded.Config, f func(*app) error) error {
+	dir, err := os.MkdirTemp("", "lazaret-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cfg.Data, cfg.Listen = dir, "127.0.0.1:0"
+	p, err := embedded.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	own := new(app)
+	own.conn.Data, own.conn.Timeout = dir, a.conn.Timeout
+	err = f(own)
+	if cerr := p.Close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // show plays the session and tells its story from the ledger alone.

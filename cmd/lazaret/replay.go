@@ -53,23 +53,40 @@ virtual time. Ends with a table of what the ledger and the audit log made of it.
 
 // playAll plays scripts and counts what became of them, once the auditor has
 // all of it.
-func (a *app) playAll(ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer) (*replay.Totals, error) {
+func (a *app) playAll(ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer) (t *replay.Totals, err error) {
+	err = a.playThen(ctx, scripts, o, progress, func(op *nats.Conn, from, to uint64, audited int64) error {
+		projects := make(map[string]bool, len(scripts))
+		for _, s := range scripts {
+			projects[s.Project] = true
+		}
+		if t, err = replay.Count(ctx, op, from, to, projects); err == nil {
+			t.Audited = audited - int64(from)
+		}
+		return err
+	})
+	return t, err
+}
+
+// playThen plays scripts and, once the auditor has all of it, calls f with an
+// operator's connection and where in the ledger it stands: from < sequence <= to.
+func (a *app) playThen(ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer,
+	f func(op *nats.Conn, from, to uint64, audited int64) error) error {
 	nc, err := a.conn.Connect("replay")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer nc.Close()
 	op, err := a.conn.Connect("operator")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer op.Close()
 	from, err := ledgerEnd(ctx, op)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if f, ok := progress.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(f), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+	if tty, ok := progress.(*os.File); ok && term.IsTerminal(int(tty.Fd())) {
+		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(tty), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish()
 		o.Progress = func(done, total int64) {
@@ -78,22 +95,13 @@ func (a *app) playAll(ctx context.Context, scripts []replay.Script, o replay.Opt
 		}
 	}
 	if err := replay.Play(ctx, nc, scripts, o); err != nil {
-		return nil, err
+		return err
 	}
 	to, audited, err := settle(ctx, op)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	projects := make(map[string]bool, len(scripts))
-	for _, s := range scripts {
-		projects[s.Project] = true
-	}
-	t, err := replay.Count(ctx, op, from, to, projects)
-	if err != nil {
-		return nil, err
-	}
-	t.Audited = audited - int64(from)
-	return t, nil
+	return f(op, from, to, audited)
 }
 
 func ledgerEnd(ctx context.Context, nc *nats.Conn) (uint64, error) {

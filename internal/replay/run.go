@@ -96,47 +96,59 @@ type Totals struct {
 // of the projects.
 func Count(ctx context.Context, nc *nats.Conn, from, to uint64, projects map[string]bool) (*Totals, error) {
 	t := &Totals{Alerts: map[string]int{}, Verdicts: map[string]int{}}
+	seenBelief := map[string]bool{}
+	err := Entries(ctx, nc, from, to, func(e *streams.Entry) error {
+		if !projects[e.Project] {
+			return nil
+		}
+		return t.add(e, seenBelief)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Entries calls f for each ledger entry with from < sequence <= to, in order.
+func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*streams.Entry) error) error {
 	if from >= to {
-		return t, nil
+		return nil
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cons, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	it, err := cons.Messages(jetstream.PullMaxMessages(2000))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer it.Stop()
-	seenBelief := map[string]bool{}
 	for {
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		md, err := m.Metadata()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if projects[e.Project] {
-			if err := t.add(&e, seenBelief); err != nil {
-				return nil, err
-			}
+		if err := f(&e); err != nil {
+			return err
 		}
 		if e.Seq >= to {
-			return t, nil
+			return nil
 		}
 	}
 }

@@ -55,55 +55,79 @@ const MaxLine = 16 << 20
 // Files reads scripts from files, or from the *.jsonl files of folders.
 func Files(paths []string) ([]Script, error) {
 	var out []Script
+	err := Lines(paths, func(file string, line []byte) error {
+		s, err := Parse(file, line)
+		out = append(out, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Lines calls f for each line of files, or of the *.jsonl files of folders,
+// with the file's base name. The line is only good until f returns. Errors
+// name file and line.
+func Lines(paths []string, f func(file string, line []byte) error) error {
 	for _, path := range paths {
 		names := []string{path}
 		if fi, err := os.Stat(path); err != nil {
-			return nil, err
+			return err
 		} else if fi.IsDir() {
 			if names, err = filepath.Glob(filepath.Join(path, "*.jsonl")); err != nil {
-				return nil, err
+				return err
 			}
 			if len(names) == 0 {
-				return nil, fmt.Errorf("%s: no *.jsonl file in this folder", path)
+				return fmt.Errorf("%s: no *.jsonl file in this folder", path)
 			}
 		}
 		for _, name := range names {
-			f, err := os.Open(name)
+			r, err := os.Open(name)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			s, err := Read(f, filepath.Base(name))
-			f.Close()
+			err = lines(r, filepath.Base(name), f)
+			r.Close()
 			if err != nil {
-				return nil, err
+				return err
 			}
-			out = append(out, s...)
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // Read reads scripts, one a line: sessions with steps, or single pieces of
 // content. Errors name file and line.
 func Read(r io.Reader, name string) ([]Script, error) {
+	var out []Script
+	err := lines(r, name, func(file string, line []byte) error {
+		s, err := Parse(file, line)
+		out = append(out, s)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func lines(r io.Reader, name string, f func(file string, line []byte) error) error {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), MaxLine)
-	var out []Script
 	for n := 1; sc.Scan(); n++ {
 		line := bytes.TrimSpace(sc.Bytes())
 		if len(line) == 0 {
 			continue
 		}
-		s, err := readLine(line, name)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		if err := f(name, line); err != nil {
+			return fmt.Errorf("%s:%d: %w", name, n, err)
 		}
-		out = append(out, s)
 	}
 	if err := sc.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return out, nil
+	return nil
 }
 
 // record is a line of either form.
@@ -138,7 +162,8 @@ type call struct {
 	Args jsontext.Value `json:"args"`
 }
 
-func readLine(line []byte, file string) (Script, error) {
+// Parse reads one line of the named file.
+func Parse(file string, line []byte) (Script, error) {
 	var r record
 	if err := streams.Unmarshal(line, &r); err != nil {
 		return Script{}, fmt.Errorf("not a session or content line: %w", err)
