@@ -33,7 +33,7 @@ test: fmt-check vet staticcheck unit race ## all that CI runs
 
 .PHONY: fmt-check
 fmt-check:
-	@bad=$$(gofmt -l cmd internal pkg streams rules); if [ -n "$$bad" ]; then echo "not gofmt-ed:"; echo "$$bad"; exit 1; fi
+	@bad=$$(gofmt -l cmd internal pkg probes streams rules); if [ -n "$$bad" ]; then echo "not gofmt-ed:"; echo "$$bad"; exit 1; fi
 
 .PHONY: vet
 vet:
@@ -65,7 +65,7 @@ test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
 
 .PHONY: fmt
 fmt: ## format the code
-	gofmt -w cmd internal pkg streams rules
+	gofmt -w cmd internal pkg probes streams rules
 
 .PHONY: generate
 generate: ## make generated files anew (schemas, error codes)
