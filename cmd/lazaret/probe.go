@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/detection"
+	"lazaret/internal/embedded"
+	"lazaret/internal/replay"
+	"lazaret/pkg/text"
+	"lazaret/probes"
+)
+
+func (a *app) probe() *cobra.Command {
+	return group("probe", "Measure the pipeline", a.probeDetection())
+}
+
+func (a *app) probeDetection() *cobra.Command {
+	var filter detection.Filter
+	var json bool
+	var misses int
+	c := &cobra.Command{
+		Use:   "detection FILE|FOLDER…",
+		Short: "Measure what the rules find in labelled corpora",
+		Long: `Play labelled corpora through a pipeline of its own, in a temporary folder, and
+count what the shipped rules found: by the text alone, and by the actions that
+sentinels held. The policy is probes/detection/policy.yaml; it holds nothing by
+itself. Rates are means over distinct attacks, with 95 % Wilson intervals for
+that many trials. Needs no running pipeline, and exits 0 whatever it finds.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cases, err := detection.Read(args, filter)
+			if err != nil {
+				return err
+			}
+			scripts := make([]replay.Script, len(cases))
+			for i, c := range cases {
+				scripts[i] = c.Script
+			}
+			j := detection.NewJoiner(cases)
+			// The folder is thrown away, so nothing has to survive a crash.
+			cfg := embedded.Config{NoSync: true, Policy: probes.DetectionPolicy}
+			err = a.throwaway(cmd.Context(), cfg, func(own *app) error {
+				return own.playThen(cmd.Context(), scripts, replay.Options{}, cmd.ErrOrStderr(),
+					func(op *nats.Conn, from, to uint64, _ int64) error {
+						return replay.Entries(cmd.Context(), op, from, to, j.Add)
+					})
+			})
+			if err != nil {
+				return err
+			}
+			r := j.Report(cases, misses)
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), r)
+			}
+			return printDetection(cmd.OutOrStdout(), r)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&filter.Dataset, "dataset", "", "only the lines of the data set `NAME`")
+	f.IntVar(&filter.Limit, "limit", 0, "only the first `N` lines of each file")
+	f.IntVar(&misses, "misses", 0, "print up to `N` misses and false alarms of each data set and kind")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func printDetection(w io.Writer, r *detection.Report) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cli.Cells(cells), "\t")) }
+	title := func(format string, args ...any) {
+		tw.Flush()
+		fmt.Fprintf(w, "\n"+format+"\n", args...)
+	}
+	fmt.Fprintf(w, "%d lines, %d sessions\n", r.Lines, r.Sessions)
+
+	title("TEXT ALONE: lines that a text rule of severity high or above flagged")
+	row("DATASET", "LABEL", "CLASS", "SIGNAL", "N", "DISTINCT", "FLAGGED", "RATE", "95 %")
+	line := func(t detection.TextRow, class string) {
+		label := "benign"
+		if t.Attack {
+			label = "attack"
+		}
+		row(append([]string{t.Dataset, label, class, t.Signal}, rateCells(t.Rate)...)...)
+	}
+	for _, t := range r.Text {
+		line(t, t.Class)
+	}
+	title("TEXT ALONE, by data set")
+	row("DATASET", "LABEL", "CLASS", "SIGNAL", "N", "DISTINCT", "FLAGGED", "RATE", "95 %")
+	for _, t := range r.TextSums {
+		line(t, "all")
+	}
+	row(append([]string{"all", "benign", "all", ""}, rateCells(r.Benign)...)...)
+	row(append([]string{"all", "benign", "all but user's and operator's", ""}, rateCells(r.BenignRead)...)...)
+	for _, signal := range slices.Sorted(maps.Keys(r.TextMacro)) {
+		m := r.TextMacro[signal]
+		row(fmt.Sprintf("mean of %d", m.Datasets), "attack", "", signal, "", "", "", percent(m.Rate, m.Datasets))
+	}
+
+	title("ACTIONS HELD: held or denied because of a sentinel")
+	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "BENIGN CHANGE HELD", "95 %", "NO ARGS", "BENIGN READ HELD")
+	for _, a := range append(slices.Clip(r.Actions), r.ActionSums...) {
+		from := a.From
+		if from == "" {
+			from = "all"
+		}
+		row(a.Dataset, from, ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty), interval(a.GoalsEmpty),
+			ratio(a.Changes), interval(a.Changes), ratio(a.ChangesEmpty), ratio(a.Reads))
+	}
+	m := r.ActionMacro
+	mean := func(m detection.Macro) string {
+		return strings.TrimSpace(fmt.Sprintf("%s of %d sets", percent(m.Rate, m.Datasets), m.Datasets))
+	}
+	row("mean", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.Changes), "", mean(m.ChangesEmpty), mean(m.Reads))
+
+	title("BY RULE: lines flagged, actions held")
+	row("RULE", "ATTACK LINES", "BENIGN LINES", "GOALS", "BENIGN ACTIONS")
+	for _, x := range r.Rules {
+		row(x.Rule, fmt.Sprint(x.Attacks), fmt.Sprint(x.Benign), fmt.Sprint(x.Goals), fmt.Sprint(x.Others))
+	}
+
+	if len(r.Examples) > 0 {
+		title("EXAMPLES")
+		tw.Flush()
+		for _, e := range r.Examples {
+			fmt.Fprintf(w, "%s: %s: %s [%s, %s] %s\n  %s\n", text.InertLine(e.Dataset, 60), e.Kind, text.InertLine(e.ID, 60),
+				text.InertLine(e.Class, 60), e.Signal, strings.Join(e.Rules, " "), e.Text)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if h := r.Health; h.Rejected+h.Unjudged+h.Open+h.Degraded+h.Failed+len(h.Unnamed) > 0 {
+		fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d verdicts without all groups, %d rules failed\n",
+			h.Rejected, h.Unjudged, h.Open, h.Degraded, h.Failed)
+		for _, t := range h.Unnamed {
+			fmt.Fprintf(w, "  in no list of probes/detection/policy.yaml: %s\n", t)
+		}
+	}
+	return nil
+}
+
+func rateCells(r detection.Rate) []string {
+	return []string{fmt.Sprint(r.N), fmt.Sprint(r.Clusters), fmt.Sprint(r.Hits), percent(r.Rate, r.N), interval(r)}
+}
+
+func ratio(r detection.Rate) string {
+	if r.N == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s %d/%d", percent(r.Rate, r.N), r.Hits, r.N)
+}
+
+func percent(p float64, n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*p)
+}
+
+func interval(r detection.Rate) string {
+	if r.N == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f-%.1f", 100*r.Low, 100*r.High)
+}

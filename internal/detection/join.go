@@ -1,0 +1,126 @@
+package detection
+
+import (
+	"fmt"
+	"slices"
+
+	"lazaret/streams"
+)
+
+// Joiner joins ledger entries to cases. Entries are given to Add in order.
+type Joiner struct {
+	byProject map[string]*Case
+	content   map[uint64]*Case // by the ledger sequence of their content
+	health    Health
+}
+
+// Health is what would make figures wrong. All of it should be zero.
+type Health struct {
+	Rejected int      `json:"rejected_events"`
+	Unjudged int      `json:"unjudged_lines"`    // whose content is not in the ledger
+	Open     int      `json:"undecided_actions"` // without a verdict
+	Degraded int      `json:"degraded_verdicts"` // a sentinel group was silent
+	Failed   int      `json:"failed_rules"`      // alerts of rules that could not be evaluated
+	Unnamed  []string `json:"unnamed_tools"`     // in no list of the policy
+}
+
+// NewJoiner returns a joiner for cases.
+func NewJoiner(cases []*Case) *Joiner {
+	j := &Joiner{byProject: make(map[string]*Case, len(cases)), content: make(map[uint64]*Case)}
+	for _, c := range cases {
+		j.byProject[c.Script.Project] = c
+	}
+	return j
+}
+
+// Add takes in one ledger entry.
+func (j *Joiner) Add(e *streams.Entry) error {
+	c := j.byProject[e.Project]
+	if c == nil {
+		return nil
+	}
+	if err := j.add(c, e); err != nil {
+		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	return nil
+}
+
+func (j *Joiner) add(c *Case, e *streams.Entry) error {
+	switch e.Type {
+	case streams.TypeRejected:
+		j.health.Rejected++
+	case streams.TypeObservation, streams.TypeMemory:
+		var h streams.EntryHead
+		if err := streams.Unmarshal(e.Body, &h); err != nil {
+			return err
+		}
+		if c.content != "" && h.ID == c.content {
+			c.judged = true
+			j.content[e.Seq] = c
+		}
+	case streams.TypeAction:
+		var x streams.ActionEntry
+		if err := streams.Unmarshal(e.Body, &x); err != nil {
+			return err
+		}
+		if a := c.action(x.ID); a != nil {
+			a.level, a.entry = x.Level, x.Matched
+		}
+	case streams.TypeAlerts, streams.TypeAssessment:
+		var x streams.AlertsEntry // an assessment has more fields, not others
+		if err := streams.Unmarshal(e.Body, &x); err != nil {
+			return err
+		}
+		for _, al := range x.Alerts {
+			if al.Error != "" {
+				j.health.Failed++
+			}
+			if j.content[e.Src] == c && textRule(&al) && !slices.Contains(c.flagged, al.Rule) {
+				c.flagged = append(c.flagged, al.Rule)
+			}
+		}
+	case streams.TypeVerdict:
+		var v streams.VerdictEntry
+		if err := streams.Unmarshal(e.Body, &v); err != nil {
+			return err
+		}
+		if v.Type != streams.TypeAction || v.Again || v.Late {
+			return nil // the first verdict is the one that the agent acts on
+		}
+		if len(v.Degraded) > 0 {
+			j.health.Degraded++
+		}
+		if a := c.action(v.ID); a != nil {
+			a.decided, a.held = true, sentinels(&v)
+		}
+	}
+	return nil
+}
+
+func (c *Case) action(id string) *Action {
+	for _, a := range c.Actions {
+		if a.ID == id {
+			return a
+		}
+	}
+	return nil
+}
+
+// textRule reports whether an alert on a content's own entry says that its
+// text is an attack.
+func textRule(al *streams.Alert) bool {
+	return al.Mode != "shadow" && (al.Severity == "high" || al.Severity == "critical")
+}
+
+// sentinels are the rules that a verdict is stricter for. The policy's floor,
+// the host, silence and the like are no finding.
+func sentinels(v *streams.VerdictEntry) []string {
+	var out []string
+	for _, r := range v.Reasons {
+		found := r.Code == streams.CodeRule || r.Code == streams.CodeBelief && r.Rule != ""
+		if found && r.Verdict > streams.Allow && !slices.Contains(out, r.Rule) {
+			out = append(out, r.Rule)
+		}
+	}
+	return out
+}

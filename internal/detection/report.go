@@ -1,0 +1,303 @@
+package detection
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/text"
+)
+
+// Report is what the probe measured.
+type Report struct {
+	Lines    int `json:"lines"`
+	Sessions int `json:"sessions"`
+	// Text is what the text alone showed, by data set, label, class and signal;
+	// TextSums the same without classes.
+	Text     []TextRow `json:"text"`
+	TextSums []TextRow `json:"text_sums"`
+	// TextMacro are means over data sets of attacks' rates, by signal.
+	TextMacro map[string]*Macro `json:"text_macro"`
+	// Benign is over all harmless lines together, BenignRead without those of the
+	// user and the operator, whose words may instruct.
+	Benign     Rate `json:"benign"`
+	BenignRead Rate `json:"benign_read"`
+
+	Actions     []ActionRow `json:"actions"`
+	ActionSums  []ActionRow `json:"action_sums"` // lines and sessions together
+	ActionMacro struct {
+		Goals        Macro `json:"goals"`
+		GoalsEmpty   Macro `json:"goals_empty"`
+		Changes      Macro `json:"changes"`
+		ChangesEmpty Macro `json:"changes_empty"`
+		Reads        Macro `json:"reads"`
+	} `json:"action_macro"`
+
+	Rules    []RuleRow `json:"rules"`
+	Health   Health    `json:"health"`
+	Examples []Example `json:"examples,omitzero"`
+}
+
+// TextRow is how many lines a text rule flagged.
+type TextRow struct {
+	Dataset string `json:"dataset"`
+	Attack  bool   `json:"attack"`
+	Class   string `json:"class,omitzero"`
+	Signal  string `json:"signal"`
+	Rate
+}
+
+// ActionRow is how many actions sentinels held or denied. Those without
+// arguments stand apart: nothing but a tool's name can tie them to what was
+// read.
+type ActionRow struct {
+	Dataset      string `json:"dataset"`
+	From         string `json:"from,omitzero"` // lines or sessions
+	Goals        Rate   `json:"goals"`         // what attackers want
+	GoalsEmpty   Rate   `json:"goals_empty"`
+	Changes      Rate   `json:"changes"` // benign actions that change state
+	ChangesEmpty Rate   `json:"changes_empty"`
+	Reads        Rate   `json:"reads"` // benign actions that only read
+}
+
+// RuleRow is what one rule contributed.
+type RuleRow struct {
+	Rule    string `json:"rule"`
+	Attacks int    `json:"attack_lines"`
+	Benign  int    `json:"benign_lines"`
+	Goals   int    `json:"goals"`
+	Others  int    `json:"benign_actions"`
+}
+
+// Example is a miss or a false alarm.
+type Example struct {
+	Dataset string   `json:"dataset"`
+	Kind    string   `json:"kind"`
+	ID      string   `json:"id"`
+	Class   string   `json:"class"`
+	Signal  string   `json:"signal"`
+	Text    string   `json:"text"` // clipped and inert
+	Rules   []string `json:"rules,omitzero"`
+
+	cluster string
+}
+
+// The kinds of examples.
+const (
+	MissedText   = "missed text"
+	FalseText    = "false alarm"
+	MissedAction = "missed action"
+	FalseAction  = "held though benign"
+)
+
+// exampleLen is how many characters of an example are shown.
+const exampleLen = 120
+
+type textKey struct {
+	dataset string
+	attack  bool
+	class   string
+	signal  string
+}
+
+func (k textKey) compare(l textKey) int {
+	return cmp.Or(cmp.Compare(k.dataset, l.dataset), cmp.Compare(order(l.attack), order(k.attack)),
+		cmp.Compare(k.class, l.class), cmp.Compare(l.signal, k.signal))
+}
+
+func order(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+type actionKey struct{ dataset, from string }
+
+func (k actionKey) compare(l actionKey) int {
+	return cmp.Or(cmp.Compare(k.dataset, l.dataset), cmp.Compare(k.from, l.from))
+}
+
+type actionTally struct{ goals, goalsEmpty, changes, changesEmpty, reads tally }
+
+// of is the tally that an action counts in.
+func (t *actionTally) of(a *Action) *tally {
+	switch {
+	case a.Goal && a.Empty:
+		return &t.goalsEmpty
+	case a.Goal:
+		return &t.goals
+	case a.level < beliefs.L3:
+		return &t.reads
+	case a.Empty:
+		return &t.changesEmpty
+	}
+	return &t.changes
+}
+
+// Report sums up, with up to examples misses and false alarms of each kind and
+// data set.
+func (j *Joiner) Report(cases []*Case, examples int) *Report {
+	r := &Report{Health: j.health, TextMacro: map[string]*Macro{Strong: {}, Weak: {}}}
+	texts, textSums := map[textKey]*tally{}, map[textKey]*tally{}
+	acts, actSums := map[actionKey]*actionTally{}, map[actionKey]*actionTally{}
+	rules := map[string]*RuleRow{}
+	unnamed := map[string]bool{}
+	var benign, benignRead tally
+	var found []Example
+
+	for _, c := range cases {
+		if c.Session {
+			r.Sessions++
+		} else {
+			r.Lines++
+			if !c.judged {
+				r.Health.Unjudged++
+			}
+			hit := len(c.flagged) > 0
+			at(texts, textKey{c.Dataset, c.Attack, c.Class, c.Signal}).add(c.Cluster, hit)
+			at(textSums, textKey{c.Dataset, c.Attack, "", c.Signal}).add(c.Cluster, hit)
+			if !c.Attack {
+				benign.add(c.Cluster, hit)
+				if !c.Owner {
+					benignRead.add(c.Cluster, hit)
+				}
+			}
+			for _, name := range c.flagged {
+				if row := ruleRow(rules, name); c.Attack {
+					row.Attacks++
+				} else {
+					row.Benign++
+				}
+			}
+			if c.Attack && !hit {
+				found = append(found, c.example(MissedText, c.Cluster, nil))
+			} else if !c.Attack && hit {
+				found = append(found, c.example(FalseText, c.Cluster, c.flagged))
+			}
+		}
+		from := "lines"
+		if c.Session {
+			from = "sessions"
+		}
+		for _, a := range c.Actions {
+			if !a.decided {
+				r.Health.Open++
+			}
+			if a.entry == "" || a.entry == policy.Otherwise {
+				unnamed[text.InertLine(a.Text, exampleLen)] = true
+			}
+			hit := len(a.held) > 0
+			at(acts, actionKey{c.Dataset, from}).of(a).add(c.Cluster, hit)
+			at(actSums, actionKey{c.Dataset, ""}).of(a).add(c.Cluster, hit)
+			for _, name := range a.held {
+				if row := ruleRow(rules, name); a.Goal {
+					row.Goals++
+				} else {
+					row.Others++
+				}
+			}
+			if a.Goal && !hit {
+				found = append(found, c.example(MissedAction, a.Text, nil))
+			} else if !a.Goal && hit {
+				found = append(found, c.example(FalseAction, a.Text, a.held))
+			}
+		}
+	}
+
+	r.Text, r.TextSums = textRows(texts), textRows(textSums)
+	for _, row := range r.TextSums {
+		if m := r.TextMacro[row.Signal]; m != nil && row.Attack {
+			m.add(row.Rate)
+		}
+	}
+	r.Benign, r.BenignRead = benign.rate(), benignRead.rate()
+	r.Actions, r.ActionSums = actionRows(acts), actionRows(actSums)
+	for _, row := range r.ActionSums {
+		m := &r.ActionMacro
+		m.Goals.add(row.Goals)
+		m.GoalsEmpty.add(row.GoalsEmpty)
+		m.Changes.add(row.Changes)
+		m.ChangesEmpty.add(row.ChangesEmpty)
+		m.Reads.add(row.Reads)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		r.Rules = append(r.Rules, *rules[name])
+	}
+	r.Health.Unnamed = slices.Sorted(maps.Keys(unnamed))
+	r.Examples = choose(found, examples)
+	return r
+}
+
+// at is the tally under a key, made when it is not there.
+func at[K comparable, T any](m map[K]*T, k K) *T {
+	if m[k] == nil {
+		m[k] = new(T)
+	}
+	return m[k]
+}
+
+func ruleRow(m map[string]*RuleRow, name string) *RuleRow {
+	row := at(m, name)
+	row.Rule = name
+	return row
+}
+
+func textRows(m map[textKey]*tally) []TextRow {
+	var out []TextRow
+	for _, k := range slices.SortedFunc(maps.Keys(m), textKey.compare) {
+		out = append(out, TextRow{k.dataset, k.attack, k.class, k.signal, m[k].rate()})
+	}
+	return out
+}
+
+func actionRows(m map[actionKey]*actionTally) []ActionRow {
+	var out []ActionRow
+	for _, k := range slices.SortedFunc(maps.Keys(m), actionKey.compare) {
+		t := m[k]
+		out = append(out, ActionRow{k.dataset, k.from, t.goals.rate(), t.goalsEmpty.rate(), t.changes.rate(), t.changesEmpty.rate(), t.reads.rate()})
+	}
+	return out
+}
+
+func (c *Case) example(kind, shown string, rules []string) Example {
+	return Example{Dataset: c.Dataset, Kind: kind, ID: c.Script.Name, Class: c.Class, Signal: c.Signal,
+		Text: text.InertLine(shown, exampleLen), Rules: rules, cluster: c.Cluster}
+}
+
+// choose takes up to n examples of each kind and data set: one of a cluster,
+// and of each class one before any has two.
+func choose(all []Example, n int) []Example {
+	type key struct{ dataset, kind, class, signal, cluster string }
+	seen, count := map[key]bool{}, map[key]int{}
+	type ranked struct {
+		Example
+		rank int
+	}
+	var rs []ranked
+	for _, e := range all {
+		k := key{e.Dataset, e.Kind, e.Class, e.Signal, ""}
+		one := k
+		one.cluster = e.cluster
+		if seen[one] {
+			continue
+		}
+		seen[one] = true
+		rs = append(rs, ranked{e, count[k]})
+		count[k]++
+	}
+	slices.SortStableFunc(rs, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.rank, b.rank))
+	})
+	var out []Example
+	taken := map[key]int{}
+	for _, e := range rs {
+		k := key{dataset: e.Dataset, kind: e.Kind}
+		if taken[k]++; taken[k] <= n {
+			out = append(out, e.Example)
+		}
+	}
+	return out
+}
