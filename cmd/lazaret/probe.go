@@ -107,7 +107,9 @@ func printDetection(w io.Writer, r *detection.Report) error {
 
 	title("ACTIONS HELD: held or denied because of a sentinel")
 	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "BENIGN CHANGE HELD", "95 %", "NO ARGS", "BENIGN READ HELD")
-	for _, a := range append(slices.Clip(r.Actions), r.ActionSums...) {
+	rows := append(slices.Clip(r.Actions), r.ActionSums...)
+	slices.SortStableFunc(rows, func(a, b detection.ActionRow) int { return strings.Compare(a.Dataset, b.Dataset) })
+	for _, a := range rows {
 		from := a.From
 		if from == "" {
 			from = "all"
@@ -117,9 +119,12 @@ func printDetection(w io.Writer, r *detection.Report) error {
 	}
 	m := r.ActionMacro
 	mean := func(m detection.Macro) string {
-		return strings.TrimSpace(fmt.Sprintf("%s of %d sets", percent(m.Rate, m.Datasets), m.Datasets))
+		if m.Datasets == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%s of %d", percent(m.Rate, m.Datasets), m.Datasets)
 	}
-	row("mean", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.Changes), "", mean(m.ChangesEmpty), mean(m.Reads))
+	row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.Changes), "", mean(m.ChangesEmpty), mean(m.Reads))
 
 	title("BY RULE: lines flagged, actions held")
 	row("RULE", "ATTACK LINES", "BENIGN LINES", "GOALS", "BENIGN ACTIONS")
@@ -129,10 +134,12 @@ func printDetection(w io.Writer, r *detection.Report) error {
 
 	if len(r.Examples) > 0 {
 		title("EXAMPLES")
-		tw.Flush()
 		for _, e := range r.Examples {
-			fmt.Fprintf(w, "%s: %s: %s [%s, %s] %s\n  %s\n", text.InertLine(e.Dataset, 60), e.Kind, text.InertLine(e.ID, 60),
-				text.InertLine(e.Class, 60), e.Signal, strings.Join(e.Rules, " "), e.Text)
+			fmt.Fprintf(w, "%s: %s: %s [%s, %s]\n  %s\n", text.InertLine(e.Dataset, 60), e.Kind, text.InertLine(e.ID, 60),
+				text.InertLine(e.Class, 60), text.InertLine(e.Signal, 20), e.Text)
+			for _, why := range e.Why {
+				fmt.Fprintf(w, "    %s\n", why)
+			}
 		}
 	}
 	if err := tw.Flush(); err != nil {

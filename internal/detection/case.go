@@ -9,6 +9,7 @@ package detection
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -45,9 +46,9 @@ type Case struct {
 	// under no attack did.
 	Actions []*Action
 
-	content string   // id of the event that carries the content; sessions have none
-	judged  bool     // the content reached the ledger
-	flagged []string // text rules that fired on it
+	content string    // id of the event that carries the content; sessions have none
+	judged  bool      // the content reached the ledger
+	flagged []finding // by text rules that fired on it
 }
 
 // Action is an action whose verdict counts.
@@ -60,7 +61,17 @@ type Action struct {
 	level   beliefs.Level
 	entry   string // of the policy
 	decided bool
-	held    []string // sentinel rules that held or denied it
+	held    []finding // by sentinel rules that held or denied it
+}
+
+// finding is what a rule said, once for each rule.
+type finding struct{ rule, why string }
+
+func note(fs []finding, rule, why string) []finding {
+	if slices.ContainsFunc(fs, func(f finding) bool { return f.rule == rule }) {
+		return fs
+	}
+	return append(fs, finding{rule, why})
 }
 
 // record is a line of either form, as far as it labels itself.

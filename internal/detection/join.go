@@ -2,7 +2,6 @@ package detection
 
 import (
 	"fmt"
-	"slices"
 
 	"lazaret/streams"
 )
@@ -75,8 +74,8 @@ func (j *Joiner) add(c *Case, e *streams.Entry) error {
 			if al.Error != "" {
 				j.health.Failed++
 			}
-			if j.content[e.Src] == c && textRule(&al) && !slices.Contains(c.flagged, al.Rule) {
-				c.flagged = append(c.flagged, al.Rule)
+			if j.content[e.Src] == c && textRule(&al) {
+				c.flagged = note(c.flagged, al.Rule, al.Message)
 			}
 		}
 	case streams.TypeVerdict:
@@ -114,12 +113,12 @@ func textRule(al *streams.Alert) bool {
 
 // sentinels are the rules that a verdict is stricter for. The policy's floor,
 // the host, silence and the like are no finding.
-func sentinels(v *streams.VerdictEntry) []string {
-	var out []string
+func sentinels(v *streams.VerdictEntry) []finding {
+	var out []finding
 	for _, r := range v.Reasons {
 		found := r.Code == streams.CodeRule || r.Code == streams.CodeBelief && r.Rule != ""
-		if found && r.Verdict > streams.Allow && !slices.Contains(out, r.Rule) {
-			out = append(out, r.Rule)
+		if found && r.Verdict > streams.Allow {
+			out = note(out, r.Rule, r.Text)
 		}
 	}
 	return out

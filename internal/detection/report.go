@@ -78,8 +78,8 @@ type Example struct {
 	ID      string   `json:"id"`
 	Class   string   `json:"class"`
 	Signal  string   `json:"signal"`
-	Text    string   `json:"text"` // clipped and inert
-	Rules   []string `json:"rules,omitzero"`
+	Text    string   `json:"text"`         // clipped and inert
+	Why     []string `json:"why,omitzero"` // what the rules said, the same
 
 	cluster string
 }
@@ -165,8 +165,8 @@ func (j *Joiner) Report(cases []*Case, examples int) *Report {
 					benignRead.add(c.Cluster, hit)
 				}
 			}
-			for _, name := range c.flagged {
-				if row := ruleRow(rules, name); c.Attack {
+			for _, f := range c.flagged {
+				if row := ruleRow(rules, f.rule); c.Attack {
 					row.Attacks++
 				} else {
 					row.Benign++
@@ -192,8 +192,8 @@ func (j *Joiner) Report(cases []*Case, examples int) *Report {
 			hit := len(a.held) > 0
 			at(acts, actionKey{c.Dataset, from}).of(a).add(c.Cluster, hit)
 			at(actSums, actionKey{c.Dataset, ""}).of(a).add(c.Cluster, hit)
-			for _, name := range a.held {
-				if row := ruleRow(rules, name); a.Goal {
+			for _, f := range a.held {
+				if row := ruleRow(rules, f.rule); a.Goal {
 					row.Goals++
 				} else {
 					row.Others++
@@ -262,13 +262,20 @@ func actionRows(m map[actionKey]*actionTally) []ActionRow {
 	return out
 }
 
-func (c *Case) example(kind, shown string, rules []string) Example {
-	return Example{Dataset: c.Dataset, Kind: kind, ID: c.Script.Name, Class: c.Class, Signal: c.Signal,
-		Text: text.InertLine(shown, exampleLen), Rules: rules, cluster: c.Cluster}
+func (c *Case) example(kind, shown string, found []finding) Example {
+	e := Example{Dataset: c.Dataset, Kind: kind, ID: c.Script.Name, Class: c.Class, Signal: c.Signal,
+		Text: text.InertLine(shown, exampleLen), cluster: c.Cluster}
+	for _, f := range found {
+		e.Why = append(e.Why, text.InertLine(f.rule+": "+f.why, exampleLen))
+	}
+	return e
 }
 
+// signals are in the order in which examples are chosen.
+var signals = []string{Strong, Weak, Lexical, Null}
+
 // choose takes up to n examples of each kind and data set: one of a cluster,
-// and of each class one before any has two.
+// strong ones first, and of each class one before any has two.
 func choose(all []Example, n int) []Example {
 	type key struct{ dataset, kind, class, signal, cluster string }
 	seen, count := map[key]bool{}, map[key]int{}
@@ -289,7 +296,8 @@ func choose(all []Example, n int) []Example {
 		count[k]++
 	}
 	slices.SortStableFunc(rs, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(cmp.Compare(a.Dataset, b.Dataset), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(slices.Index(signals, a.Signal), slices.Index(signals, b.Signal)), cmp.Compare(a.rank, b.rank))
 	})
 	var out []Example
 	taken := map[key]int{}
