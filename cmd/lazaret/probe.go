@@ -145,7 +145,7 @@ func printDetection(w io.Writer, r *detection.Report) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	if h := r.Health; h.Rejected+h.Unjudged+h.Open+h.Degraded+h.Failed+len(h.Unnamed) > 0 {
+	if h := r.Health; h.Any() {
 		fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d verdicts without all groups, %d rules failed\n",
 			h.Rejected, h.Unjudged, h.Open, h.Degraded, h.Failed)
 		for _, t := range h.Unnamed {

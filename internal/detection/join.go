@@ -23,6 +23,11 @@ type Health struct {
 	Unnamed  []string `json:"unnamed_tools"`     // in no list of the policy
 }
 
+// Any reports whether any of it is not zero.
+func (h *Health) Any() bool {
+	return h.Rejected+h.Unjudged+h.Open+h.Degraded+h.Failed+len(h.Unnamed) > 0
+}
+
 // NewJoiner returns a joiner for cases.
 func NewJoiner(cases []*Case) *Joiner {
 	j := &Joiner{byProject: make(map[string]*Case, len(cases)), content: make(map[uint64]*Case)}
