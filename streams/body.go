@@ -229,6 +229,8 @@ type Alert struct {
 	Detail     map[string]any `json:"detail,omitzero"`
 	Effect     string         `json:"effect"`         // alert, hold, deny, restrict, quarantine
 	Mode       string         `json:"mode"`           // enforce or shadow
+	// Exception names the exception that takes the effect away.
+	Exception string `json:"exception,omitzero"`
 	Error      string         `json:"error,omitzero"` // the rule failed and its on_error applied
 	Count      uint64         `json:"count"`          // how often so far, folded into one
 	Time       time.Time      `json:"time"`

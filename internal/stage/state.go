@@ -127,6 +127,12 @@ func (st *State) Delete(key []byte) error {
 	return st.s.batch.Delete(st.full(key), nil)
 }
 
+// DropPrefix removes every key with the prefix.
+func (st *State) DropPrefix(prefix []byte) error {
+	from := append([]byte(nil), st.full(prefix)...)
+	return st.s.batch.DeleteRange(from, upperBound(from), nil)
+}
+
 // Scan calls fn for every key with the prefix, in byte order, until fn returns
 // false. Keys are given without the partition's own prefix.
 func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error {

@@ -3,12 +3,15 @@ package rules
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 
-	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
 
@@ -18,30 +21,39 @@ import (
 // Evaluator judges entries by the rules of one sentinel group. It is safe for
 // concurrent use with different stores.
 type Evaluator struct {
-	group string
-	// byKind holds the rules that look at a kind of entry, by id.
-	byKind map[string][]*Rule
-	wants  map[string]wants
+	group    string
+	rules    []*Rule
+	vars     *varTable
+	declared []*declared
+	byKind   map[string]*index
+	trials   map[string]*sync.Pool // of *trial, by kind
+	// exhaustive evaluates every rule, for tests of the index.
+	exhaustive bool
 }
 
-func newEvaluator(group string) *Evaluator {
-	return &Evaluator{group: group, byKind: make(map[string][]*Rule), wants: make(map[string]wants)}
+func (ev *Evaluator) build(s *Set) {
+	ev.vars, ev.declared = s.vars, s.declared
+	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
+	ev.byKind, ev.trials = make(map[string]*index), make(map[string]*sync.Pool)
+	for _, k := range kinds {
+		var rs []*Rule
+		for _, r := range ev.rules {
+			if r.Mode != "off" && slices.Contains(r.On, k) {
+				rs = append(rs, r)
+			}
+		}
+		x := newIndex(s.vars, rs)
+		ev.byKind[k] = x
+		ev.trials[k] = &sync.Pool{New: func() any {
+			return &work{trial: newTrial(x), act: newActivation(s.vars)}
+		}}
+	}
 }
 
-func (ev *Evaluator) add(r *Rule) {
-	if r.Mode == "off" {
-		return
-	}
-	for _, k := range r.On {
-		ev.byKind[k] = append(ev.byKind[k], r)
-		ev.wants[k] |= r.wants
-	}
-}
-
-func (ev *Evaluator) sort() {
-	for _, rs := range ev.byKind {
-		slices.SortFunc(rs, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
-	}
+// work is the scratch of one evaluation.
+type work struct {
+	trial *trial
+	act   *activation
 }
 
 // Result is what a group makes of one entry.
@@ -56,38 +68,66 @@ type Result struct {
 // Eval folds one entry into the signals and judges it. It fails only if the
 // store does, or if the entry is not what its type says.
 func (ev *Evaluator) Eval(st Store, e *streams.Entry) (Result, error) {
-	var res Result
-	kind := string(e.Type)
-	rules := ev.byKind[kind]
-	if len(rules) == 0 && !keepsSignals(e.Type) {
-		return res, nil
-	}
 	inputs, err := read(e)
 	if err != nil {
-		return res, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		return Result{}, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 	}
-	proposal := e.Type.Proposal()
+	return ev.judge(st, e, inputs, nil)
+}
+
+// judge is Eval of an entry that is read. look, if there is one, is shown
+// every rule that was evaluated.
+func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look func(*activation, *Rule, []streams.Alert)) (Result, error) {
+	var res Result
+	pool := ev.trials[string(e.Type)]
+	if pool == nil || len(inputs) == 0 {
+		return res, nil
+	}
+	w := pool.Get().(*work)
+	defer func() {
+		w.act.reset(nil, nil)
+		pool.Put(w)
+	}()
+	t, err := openTables(st, e.Project)
+	if err != nil {
+		return res, err
+	}
+	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
-		if err := observe(st, in, ev.wants[kind]); err != nil {
-			return res, err
+		sig := &signals{t: t, in: in}
+		w.act.reset(in, sig)
+		sig.note()
+		for _, d := range ev.declared {
+			d.note(w.act)
 		}
-		act := activation(in)
-		for _, r := range rules {
-			for _, a := range ev.fire(r, in, act, e) {
-				if a.Mode != "shadow" {
+		for _, i := range ev.candidates(x, w) {
+			r := x.rules[i]
+			alerts := ev.fire(r, w.act, e)
+			if look != nil {
+				look(w.act, r, alerts)
+			}
+			for _, a := range alerts {
+				if a.Mode == "enforce" && a.Exception == "" {
 					res.Verdict = res.Verdict.Join(verdictOf(a.Effect, e.Type))
 				}
-				publish, err := fold(st, &a)
-				if err != nil {
-					return res, err
-				}
-				if publish || proposal {
+				if fold(t, &a) || proposal {
 					res.Alerts = append(res.Alerts, a)
 				}
 			}
 		}
 	}
-	return res, nil
+	return res, t.close()
+}
+
+func (ev *Evaluator) candidates(x *index, w *work) []int32 {
+	if !ev.exhaustive {
+		return w.trial.candidates(w.act)
+	}
+	out := make([]int32, len(x.rules))
+	for i := range out {
+		out[i] = int32(i)
+	}
+	return out
 }
 
 // verdictOf is what an effect means for a proposal. On a memory write the
@@ -102,60 +142,104 @@ func verdictOf(effect string, t streams.Type) streams.Verdict {
 	return streams.Allow
 }
 
-func activation(in *Input) map[string]any {
-	return map[string]any{"event": in.Event, "content": in.Content, "memory": in.Memory, "decision": in.Decision,
-		"action": in.Action, "recall": in.Recall, "signal": in.Signal, "it": nil}
-}
-
 // fire evaluates one rule on one input.
-func (ev *Evaluator) fire(r *Rule, in *Input, act map[string]any, e *streams.Entry) []streams.Alert {
-	act["lists"] = r.lists
-	items := []ref.Val{nil}
+func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
+	items := []ref.Val{types.NullValue}
 	if r.forEach != nil {
-		v, err := eval(r.forEach, act)
+		v, err := r.forEach.eval(act)
 		if err != nil {
-			return []streams.Alert{ev.failed(r, in, e, err)}
+			return []streams.Alert{ev.failed(r, act.in, e, err)}
 		}
 		l, ok := v.(traits.Lister)
 		if !ok {
-			return []streams.Alert{ev.failed(r, in, e, fmt.Errorf("for_each gives no list"))}
+			return []streams.Alert{ev.failed(r, act.in, e, fmt.Errorf("for_each gives no list"))}
 		}
 		items = items[:0]
-		for it := l.Iterator(); it.HasNext() == trueVal; {
+		for it := l.Iterator(); it.HasNext() == types.True; {
 			items = append(items, it.Next())
 		}
 	}
 	var out []streams.Alert
 	for _, it := range items {
-		act["it"] = it
-		v, err := eval(r.when, act)
+		act.it = it
+		v, err := r.when.eval(act)
 		if err != nil {
-			out = append(out, ev.failed(r, in, e, err))
+			out = append(out, ev.failed(r, act.in, e, err))
 			continue
 		}
-		if v != trueVal {
+		if v != types.True {
 			continue
 		}
-		a := ev.alert(r, in, e)
-		if r.subjectID != nil {
-			if v, err := eval(r.subjectID, act); err == nil {
-				a.Subject.ID, _ = v.Value().(string)
-			}
-		}
-		if v, err := eval(r.message, act); err == nil {
-			a.Message, _ = v.Value().(string)
-		} else {
-			a.Message = r.Title
-		}
-		a.ID = alertID(e, r, a.Subject)
-		out = append(out, a)
+		out = append(out, ev.fired(r, act, e))
 	}
+	act.it = types.NullValue
 	return out
 }
 
-func eval(p cel.Program, act map[string]any) (ref.Val, error) {
-	v, _, err := p.Eval(act)
-	return v, err
+func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.Alert {
+	a := ev.alert(r, act.in, e)
+	if r.subjectID != nil {
+		if v, err := r.subjectID.eval(act); err == nil {
+			s, _ := v.Value().(string)
+			a.Subject.ID = streams.Clip(s, 200)
+		}
+	}
+	if v, err := r.message.eval(act); err == nil {
+		s, _ := v.Value().(string)
+		a.Message = streams.Clip(s, 1000)
+	} else {
+		a.Message = r.Title
+	}
+	if view := matchedView(ev, r, act.in); view != "" {
+		if a.Detail == nil {
+			a.Detail = make(map[string]any)
+		}
+		a.Detail["view"] = view
+	}
+	for _, x := range r.exceptions {
+		if act.in.Event.Time.Before(x.expires) && x.when.isTrue(act) {
+			a.Exception = x.id
+			break
+		}
+	}
+	a.ID = alertID(e, r, a.Subject)
+	return a
+}
+
+// matchedView names the view in which a rule's text was found, when that is
+// not the content as it came.
+func matchedView(ev *Evaluator, r *Rule, in *Input) string {
+	if len(in.viewNames) < 2 && in.markedIn == "" {
+		return ""
+	}
+	x := ev.byKind[in.Event.Kind]
+	i, ok := slices.BinarySearchFunc(x.rules, r, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
+	if !ok {
+		return ""
+	}
+	found := ""
+	var walk func(n *need)
+	walk = func(n *need) {
+		if n.op == needAtom {
+			switch a := x.atoms[n.atom]; ev.vars.vars[a.f.v].name {
+			case "content.views":
+				for j, v := range in.Content.Views {
+					if a.holds && found == "" && strings.Contains(v, a.literal) {
+						found = in.viewNames[j]
+					}
+				}
+			case "content.markers":
+				if found == "" {
+					found = in.markedIn
+				}
+			}
+		}
+		for _, k := range n.kids {
+			walk(k)
+		}
+	}
+	walk(x.needs[i])
+	return found
 }
 
 // failed is the alert of a rule that could not be evaluated: it counts as
@@ -203,6 +287,8 @@ func subject(r *Rule, in *Input) streams.AlertSubject {
 		if s.ID = in.Event.Source; s.ID == "" {
 			s.ID = in.Event.Tool
 		}
+	case "tool":
+		s.ID = in.Event.Tool
 	case "belief":
 		if in.Memory.Belief.ID != "" {
 			s.ID = in.Memory.Belief.ID
@@ -215,4 +301,18 @@ func subject(r *Rule, in *Input) streams.AlertSubject {
 func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, fmt.Sprint(e.Seq), r.ID, s.Kind, s.ID}, "\x00")))
 	return "a" + hex.EncodeToString(sum[:8])
+}
+
+// fold counts an alert with those of the same rule on the same subject, and
+// reports whether it is to be published: repeated ones at powers of two, so
+// that their number grows with the logarithm of their cause.
+func fold(t *tables, a *streams.Alert) (publish bool) {
+	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
+	n := uint64(1)
+	if b := t.get(tableAlerts, string(sum[:16])); len(b) == 8 {
+		n = binary.BigEndian.Uint64(b) + 1
+	}
+	a.Count = n
+	t.put(tableAlerts, string(sum[:16]), binary.BigEndian.AppendUint64(nil, n))
+	return bits.OnesCount64(n) == 1
 }

@@ -1,6 +1,9 @@
 package rules
 
 import (
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"lazaret/pkg/beliefs"
@@ -34,6 +37,7 @@ type Content struct {
 	Markers   []string `cel:"markers" doc:"classes of instruction that a view carries: override, role, address, request, exfiltrate, secrecy, tool, persist, hidden"`
 	HasHidden bool     `cel:"has_hidden" doc:"zero-width, bidi or tag characters"`
 	Carriers  []string `cel:"carriers" doc:"addresses, hosts, accounts, paths and the like, as kind:value"`
+	Kinds     []string `cel:"kinds" doc:"the kinds of its carriers: email, host, url, path, secret and the like"`
 }
 
 // Belief is a belief as it stood when an entry cited it.
@@ -95,42 +99,75 @@ type Action struct {
 
 // Recall is a retrieval from memory.
 type Recall struct {
-	Query    string `cel:"query"`
-	Key      string `cel:"key"`
-	Purpose  string `cel:"purpose"`
-	Admitted int64  `cel:"admitted" doc:"entries that the context policy admits"`
+	Query    string      `cel:"query"`
+	Key      string      `cel:"key"`
+	Purpose  string      `cel:"purpose"`
+	Admitted int64       `cel:"admitted" doc:"entries that the context policy admits"`
+	Items    []*Recalled `cel:"items" doc:"what was found and not refused"`
 }
 
-// Served is an instruction that a pending action would carry out.
-type Served struct {
-	Observation string `cel:"observation" doc:"event that carried the instruction"`
-	By          string `cel:"by" doc:"tool, carrier or value"`
-	Value       string `cel:"value" doc:"what both name"`
+// Recalled is one entry that a retrieval found.
+type Recalled struct {
+	ID         string   `cel:"id" doc:"of the belief"`
+	Key        string   `cel:"key"`
+	Similarity float64  `cel:"similarity" doc:"the store's score, 0 to 1; -1 when it gave none"`
+	Overlap    float64  `cel:"overlap" doc:"share of the query's words that the content holds, 0 to 1"`
+	Origin     string   `cel:"origin"`
+	External   bool     `cel:"external"`
+	Quality    string   `cel:"quality"`
+	Source     string   `cel:"source"`
+	Markers    []string `cel:"markers" doc:"classes of instruction in it, as in content.markers"`
+	Hidden     bool     `cel:"hidden" doc:"zero-width, bidi or tag characters"`
+	Kinds      []string `cel:"kinds" doc:"the kinds of its carriers"`
 }
 
-// Signal is state from earlier entries. Its bounds are in signal.go.
-type Signal struct {
-	Writes1m int64     `cel:"writes_1m" doc:"memory writes of this agent in the last 60 s, this one included"`
-	Sequence []string  `cel:"sequence" doc:"events of this session that make read → egress → write, this one last; empty if they do not"`
-	Serves   []*Served `cel:"serves" doc:"marked instructions of this session's external observations that this action would carry out"`
+// Outcome is what came of an action, or an answer of the agent.
+type Outcome struct {
+	Action    string  `cel:"action" doc:"id of the action"`
+	Status    string  `cel:"status"`
+	Kind      string  `cel:"kind" doc:"answer for an agent's answer, else empty"`
+	Grounding float64 `cel:"grounding" doc:"how far an answer is supported by the sources that it names, 0 to 1; -1 when it names none"`
+}
+
+// Tools is a tool catalogue.
+type Tools struct {
+	Server string      `cel:"server"`
+	Items  []*ToolInfo `cel:"items"`
+}
+
+// ToolInfo is one tool of a catalogue.
+type ToolInfo struct {
+	Name        string   `cel:"name"`
+	Description string   `cel:"description"`
+	Hidden      bool     `cel:"hidden" doc:"zero-width, bidi or tag characters in its description or schema"`
+	Markers     []string `cel:"markers" doc:"classes of instruction in its description or schema"`
+	Drift       bool     `cel:"drift" doc:"description or schema differ from the first catalogue of this server"`
+	Shadows     string   `cel:"shadows" doc:"server that offered a tool of this name before; empty if none"`
+
+	print string // of description and schema
 }
 
 // Input is what one evaluation sees.
 type Input struct {
-	Event    *Event
-	Content  *Content
-	Memory   *Memory
-	Decision *Decision
-	Action   *Action
-	Recall   *Recall
-	Signal   *Signal
+	Event    Event
+	Content  Content
+	Memory   Memory
+	Decision Decision
+	Action   Action
+	Recall   Recall
+	Outcome  Outcome
+	Tools    Tools
 
-	features text.Features
+	features   text.Features
+	directives directives
+	viewNames  []string // of Content.Views, as pkg/text names them
+	markedIn   string   // the first decoded view that carries a marker that no view before it had
 }
 
 func emptyInput() *Input {
-	return &Input{Event: new(Event), Content: new(Content), Memory: &Memory{Age: -1, Belief: new(Belief)}, Decision: new(Decision),
-		Action: &Action{Confidence: -1}, Recall: new(Recall), Signal: new(Signal)}
+	in := new(Input)
+	in.Memory.Age, in.Memory.Belief, in.Action.Confidence, in.Outcome.Grounding = -1, new(Belief), -1, -1
+	return in
 }
 
 // read turns an entry into inputs: one for each content block of an
@@ -164,7 +201,7 @@ func read(e *streams.Entry) ([]*Input, error) {
 		if !m.FirstSeen.IsZero() {
 			age = m.Time.Sub(m.FirstSeen).Seconds()
 		}
-		in.Memory = &Memory{Key: m.Key, Category: m.Category, Channel: m.Channel, Origin: string(m.Origin), Inherited: string(m.Inherited),
+		in.Memory = Memory{Key: m.Key, Category: m.Category, Channel: m.Channel, Origin: string(m.Origin), Inherited: string(m.Inherited),
 			External: m.Origin.External() || m.Inherited.External() && m.Inherited != "", KeyHolder: string(m.KeyHolder), Parents: m.DerivedFrom,
 			Repeats: int64(m.Repeats), Age: age, Belief: belief(&m.Belief)}
 		return []*Input{in}, nil
@@ -174,7 +211,7 @@ func read(e *streams.Entry) ([]*Input, error) {
 			return nil, err
 		}
 		in := head(e, &d.EntryHead)
-		in.Decision = &Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
+		in.Decision = Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
 		return []*Input{in}, nil
 	case streams.TypeAction:
 		a := new(streams.ActionEntry)
@@ -184,7 +221,7 @@ func read(e *streams.Entry) ([]*Input, error) {
 		in := head(e, &a.EntryHead)
 		in.Event.Tool = a.Tool
 		in.content(a.Text, a.Features)
-		in.Action = &Action{ID: a.ID, Tool: a.Tool, Level: int64(a.Level), Matched: a.Matched, Effects: a.Effects, Text: a.Text, Confidence: -1,
+		in.Action = Action{ID: a.ID, Tool: a.Tool, Level: int64(a.Level), Matched: a.Matched, Effects: a.Effects, Text: a.Text, Confidence: -1,
 			Decision: a.Decision, Beliefs: cited(a.Beliefs), Unseen: a.Unseen, BlastRadius: a.Blast.String(), Reversibility: a.Reversibility.String()}
 		if a.Confidence != nil {
 			in.Action.Confidence = *a.Confidence
@@ -202,7 +239,12 @@ func read(e *streams.Entry) ([]*Input, error) {
 			return nil, err
 		}
 		in := head(e, &r.EntryHead)
-		in.Recall = &Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
+		in.Recall = Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
+		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
+			for i := range items {
+				in.Recall.Items = append(in.Recall.Items, recalled(r.Query, &items[i]))
+			}
+		}
 		return []*Input{in}, nil
 	case streams.TypeOutcome:
 		o := new(streams.OutcomeEntry)
@@ -212,6 +254,7 @@ func read(e *streams.Entry) ([]*Input, error) {
 		in := head(e, &o.EntryHead)
 		in.origin(beliefs.OriginAgent)
 		in.content(o.Content, o.Features)
+		in.Outcome.Action, in.Outcome.Status = o.Action, o.Status
 		return []*Input{in}, nil
 	case streams.TypeSession:
 		s := new(streams.SessionEntry)
@@ -224,14 +267,19 @@ func read(e *streams.Entry) ([]*Input, error) {
 		if err := streams.Unmarshal(e.Body, t); err != nil {
 			return nil, err
 		}
-		return []*Input{head(e, &t.EntryHead)}, nil
+		in := head(e, &t.EntryHead)
+		in.Tools.Server = t.Server
+		for i := range t.Tools {
+			in.Tools.Items = append(in.Tools.Items, toolInfo(&t.Tools[i]))
+		}
+		return []*Input{in}, nil
 	}
 	return nil, nil
 }
 
 func head(e *streams.Entry, h *streams.EntryHead) *Input {
 	in := emptyInput()
-	in.Event = &Event{Kind: string(e.Type), ID: h.ID, Project: e.Project, Agent: h.Agent, Session: h.Session, Time: h.Time, Synthetic: streams.IsSynthetic(e.Project)}
+	in.Event = Event{Kind: string(e.Type), ID: h.ID, Project: e.Project, Agent: h.Agent, Session: h.Session, Time: h.Time, Synthetic: streams.IsSynthetic(e.Project)}
 	return in
 }
 
@@ -248,12 +296,23 @@ func (in *Input) content(s string, f text.Features) {
 	}
 	for _, v := range f.Views(s) {
 		in.Content.Views = append(in.Content.Views, v.Text)
+		in.viewNames = append(in.viewNames, v.Name)
 	}
 	in.Content.HasHidden = f.HasHidden()
 	for _, c := range f.Carriers {
 		in.Content.Carriers = append(in.Content.Carriers, string(c.Kind)+":"+c.Value)
+		if !slices.Contains(in.Content.Kinds, string(c.Kind)) {
+			in.Content.Kinds = append(in.Content.Kinds, string(c.Kind))
+		}
 	}
-	in.Content.Markers = markers(in.Content.Views, in.Content.HasHidden)
+	keep := in.Event.External || in.Event.Kind == string(streams.TypeMemory)
+	for i, v := range in.Content.Views {
+		before := in.directives.found
+		if in.directives.scan(v, keep); i > 0 && in.markedIn == "" && in.directives.found != before {
+			in.markedIn = in.viewNames[i]
+		}
+	}
+	in.Content.Markers = in.directives.names(in.Content.HasHidden)
 }
 
 func cited(bs []streams.BeliefRef) []*Belief {
@@ -268,4 +327,71 @@ func belief(b *streams.BeliefRef) *Belief {
 	return &Belief{ID: b.ID, Found: b.Found, Kind: b.Kind.String(), Key: b.Key, Truth: b.Axes.Truth.String(), Retrieval: b.Axes.Retrieval.String(),
 		Security: b.Axes.Security.String(), Freshness: b.Axes.Freshness.String(), Sensitivity: b.Sensitivity.String(), Scope: b.Scope.String(),
 		Quality: b.Quality.String(), Origin: string(b.Origin), Confidence: b.Confidence, Source: b.Source, Observation: b.Observation}
+}
+
+func recalled(query string, r *streams.RecallItem) *Recalled {
+	f := text.Analyze(r.Content)
+	out := &Recalled{ID: r.ID, Key: r.Key, Similarity: r.Score, Overlap: wordOverlap(query, r.Content), Origin: string(r.Origin), External: r.Origin.External(),
+		Quality: r.Quality.String(), Source: r.Source, Hidden: f.HasHidden()}
+	var views []string
+	for _, v := range f.Views(r.Content) {
+		views = append(views, v.Text)
+	}
+	out.Markers = markers(views, out.Hidden)
+	for _, c := range f.Carriers {
+		if !slices.Contains(out.Kinds, string(c.Kind)) {
+			out.Kinds = append(out.Kinds, string(c.Kind))
+		}
+	}
+	return out
+}
+
+func toolInfo(t *streams.Tool) *ToolInfo {
+	words := t.Description + "\n" + string(t.InputSchema)
+	f := text.Analyze(words)
+	out := &ToolInfo{Name: t.Name, Description: t.Description, Hidden: f.HasHidden(), print: streams.Digest([]byte(words))}
+	var views []string
+	for _, v := range f.Views(words) {
+		views = append(views, v.Text)
+	}
+	out.Markers = markers(views, out.Hidden)
+	return out
+}
+
+// wordOverlap is the share of a query's words that a content holds.
+func wordOverlap(query, content string) float64 {
+	have := make(map[string]bool)
+	for _, w := range strings.FieldsFunc(text.Normalize(content), notWord) {
+		have[stem(w)] = true
+	}
+	n, hits := 0, 0
+	for _, w := range strings.FieldsFunc(text.Normalize(query), notWord) {
+		if len(w) < 3 {
+			continue
+		}
+		if n++; have[stem(w)] {
+			hits++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return float64(hits) / float64(n)
+}
+
+// entropy is the Shannon entropy of a text's bytes, over its first 64 KiB.
+func entropy(s string) float64 {
+	var n [256]int
+	s = s[:min(len(s), boundText)]
+	for i := range len(s) {
+		n[s[i]]++
+	}
+	h := 0.0
+	for _, c := range n {
+		if c > 0 {
+			p := float64(c) / float64(len(s))
+			h -= p * math.Log2(p)
+		}
+	}
+	return h
 }

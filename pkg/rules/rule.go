@@ -2,10 +2,12 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"sort"
 	"strings"
+	"time"
 
 	"cel.dev/cel-go/cel"
 
@@ -38,12 +40,15 @@ type rulesDoc struct {
 	Rules []ruleDoc `yaml:"rules"`
 }
 
-// packDoc is a pack's pack.yaml.
+// packDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
+// signals, and its names are known to every pack.
 type packDoc struct {
 	Name        string              `yaml:"name"`
 	Title       string              `yaml:"title"`
 	Description string              `yaml:"description"`
 	Lists       map[string][]string `yaml:"lists"`
+	Macros      map[string]string   `yaml:"macros"`
+	Signals     []signalDoc         `yaml:"signals"`
 }
 
 // groupsDoc is groups.yaml.
@@ -51,13 +56,28 @@ type groupsDoc struct {
 	Groups map[string][]string `yaml:"groups"`
 }
 
+// exceptionsDoc is exceptions.yaml.
+type exceptionsDoc struct {
+	Exceptions []exceptionDoc `yaml:"exceptions"`
+}
+
+// exceptionDoc says where rules do not apply, who says so, why and until when.
+type exceptionDoc struct {
+	ID      string   `yaml:"id"`
+	Rules   []string `yaml:"rules"`
+	When    string   `yaml:"when"`
+	Owner   string   `yaml:"owner"`
+	Reason  string   `yaml:"reason"`
+	Expires string   `yaml:"expires"`
+}
+
 // What rules may say.
 var (
 	severities = []string{"info", "low", "medium", "high", "critical"}
 	statuses   = []string{"stable", "test", "experimental", "deprecated"}
 	modes      = []string{"enforce", "shadow", "off"}
-	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine"}
-	subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation"}
+	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
+	subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
 	kinds      = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome"}
 )
 
@@ -76,17 +96,32 @@ type Rule struct {
 	Subject  string
 	Digest   string // of its own text
 	File     string
+	FalsePos string
 
-	when, forEach, subjectID, message cel.Program
-	lists                             map[string][]string
-	wants                             wants
+	when, forEach, subjectID, message *expr
+	exceptions                        []*exception
+	doc                               ruleDoc
+	place                             func(field string, format string, args ...any) *strictyaml.Error
+}
+
+// exception is a compiled exception.
+type exception struct {
+	id, owner, reason string
+	rules             []string
+	when              *expr
+	expires           time.Time
 }
 
 // Set is a compiled rule set. It is safe for concurrent use.
 type Set struct {
-	digest string
-	rules  []*Rule
-	groups map[string]*Evaluator
+	digest   string
+	rules    []*Rule
+	groups   map[string]*Evaluator
+	vars     *varTable
+	declared []*declared
+	scopes   map[string]*scope // by pack; "" is what all know
+	excepted []*exception
+	places   map[string]func(format string, args ...any) *strictyaml.Error // of exceptions
 }
 
 // Digest names the rule set.
@@ -95,33 +130,51 @@ func (s *Set) Digest() string { return s.digest }
 // Rules lists all rules by id.
 func (s *Set) Rules() []*Rule { return s.rules }
 
-// Groups lists the sentinel groups in order.
-func (s *Set) Groups() []string {
-	var out []string
-	for g := range s.groups {
-		out = append(out, g)
+// Rule is the rule of an id, or nil.
+func (s *Set) Rule(id string) *Rule {
+	i, ok := slices.BinarySearchFunc(s.rules, id, func(r *Rule, id string) int { return strings.Compare(r.ID, id) })
+	if !ok {
+		return nil
 	}
-	sort.Strings(out)
-	return out
+	return s.rules[i]
 }
+
+// Groups lists the sentinel groups in order.
+func (s *Set) Groups() []string { return sortedKeys(s.groups) }
 
 // Group is the evaluator of a sentinel group, or nil if the set knows none of
 // that name.
 func (s *Set) Group(name string) *Evaluator { return s.groups[name] }
 
+// compiler gathers a rule set.
+type compiler struct {
+	src  *Source
+	set  *Set
+	bad  Problems
+	seen map[string]string // rule → file
+}
+
 // Compile checks a rule set as a whole. Its error is Problems: everything that
 // is wrong, each with its place.
 func Compile(src *Source) (*Set, error) {
-	var bad Problems
-	env, err := environment()
+	env, err := baseEnv()
 	if err != nil {
 		return nil, err
 	}
-	set := &Set{digest: src.digest, groups: make(map[string]*Evaluator)}
-	var groups groupsDoc
-	doc := decode(src, "groups.yaml", &groups, &bad)
+	vars := &varTable{vars: slices.Clone(baseVars().vars), index: maps.Clone(baseVars().index)}
+	c := &compiler{src: src, seen: make(map[string]string), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
+		scopes: make(map[string]*scope), places: make(map[string]func(string, ...any) *strictyaml.Error)}}
+	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast)}
+	c.set.scopes[""] = common
+	if _, ok := src.files[commonFile]; ok {
+		var p packDoc
+		d := c.decode(commonFile, &p)
+		if p.Name != "" || p.Title != "" {
+			c.bad.note(commonFile, d.Errorf([]any{"name"}, "%s is no pack: it has lists, macros and signals only", commonFile))
+		}
+		c.names(common, d, commonFile, &p)
+	}
 	byPack := make(map[string][]*Rule)
-	seen := make(map[string]string)
 	var packs []string
 	for name := range src.files {
 		if path.Base(name) == "pack.yaml" && strings.Count(name, "/") == 1 {
@@ -130,66 +183,31 @@ func Compile(src *Source) (*Set, error) {
 	}
 	sort.Strings(packs)
 	for _, pack := range packs {
-		var p packDoc
-		pd := decode(src, pack+"/pack.yaml", &p, &bad)
-		if pd != nil && p.Name != pack {
-			bad.note(pack+"/pack.yaml", pd.Errorf([]any{"name"}, "the pack is named %q, its folder %q", p.Name, pack))
-		}
-		for _, name := range src.names(pack, ".yaml") {
-			if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
-				continue
-			}
-			var rd rulesDoc
-			d := decode(src, name, &rd, &bad)
-			for i := range rd.Rules {
-				r := compileRule(env, d, name, i, &rd.Rules[i], &bad)
-				if r == nil {
-					continue
-				}
-				if first, ok := seen[r.ID]; ok {
-					bad.note(name, d.Errorf([]any{"rules", i, "id"}, "rule %q is defined in %s already", r.ID, first))
-				}
-				seen[r.ID] = name
-				r.Pack, r.lists = pack, p.Lists
-				byPack[pack] = append(byPack[pack], r)
-				set.rules = append(set.rules, r)
-			}
-		}
+		byPack[pack] = c.pack(pack, common.clone())
 	}
-	sort.Slice(set.rules, func(i, j int) bool { return set.rules[i].ID < set.rules[j].ID })
-	var names []string
-	for g := range groups.Groups {
-		names = append(names, g)
+	sort.Slice(c.set.rules, func(i, j int) bool { return c.set.rules[i].ID < c.set.rules[j].ID })
+	c.exceptions(common)
+	c.groups(packs, byPack)
+	if len(c.bad) > 0 {
+		return nil, c.bad
 	}
-	sort.Strings(names)
-	for _, g := range names {
-		if !streams.ValidID(g) {
-			bad.note("groups.yaml", doc.Errorf([]any{"groups", g}, "%v", streams.CheckID("group", g)))
-			continue
-		}
-		ev := newEvaluator(g)
-		for i, pack := range groups.Groups[g] {
-			if !slices.Contains(packs, pack) {
-				bad.note("groups.yaml", doc.Errorf([]any{"groups", g, i}, "there is no pack %q", pack))
-				continue
-			}
-			for _, r := range byPack[pack] {
-				ev.add(r)
-			}
-		}
-		ev.sort()
-		set.groups[g] = ev
+	for _, ev := range c.set.groups {
+		ev.build(c.set)
 	}
-	if len(bad) > 0 {
-		return nil, bad
-	}
-	return set, nil
+	return c.set, nil
 }
 
-func decode(src *Source, name string, v any, bad *Problems) *strictyaml.Document {
-	text, ok := src.files[name]
+// commonFile holds the names that every pack knows, and exceptionsFile the
+// exceptions.
+const (
+	commonFile     = "common.yaml"
+	exceptionsFile = "exceptions.yaml"
+)
+
+func (c *compiler) decode(name string, v any) *strictyaml.Document {
+	text, ok := c.src.files[name]
 	if !ok {
-		bad.note(name, fmt.Errorf("the file is missing"))
+		c.bad.note(name, fmt.Errorf("the file is missing"))
 		return nil
 	}
 	d, err := strictyaml.Parse(name, []byte(text))
@@ -197,18 +215,180 @@ func decode(src *Source, name string, v any, bad *Problems) *strictyaml.Document
 		err = d.Decode(v)
 	}
 	if err != nil {
-		bad.note(name, err)
+		c.bad.note(name, err)
 		return nil
 	}
 	return d
 }
 
-// compileRule checks one rule. It returns nil if anything is wrong with it.
-func compileRule(env *cel.Env, d *strictyaml.Document, name string, i int, rd *ruleDoc, bad *Problems) *Rule {
-	n := len(*bad)
-	at := func(field string, format string, args ...any) {
-		bad.note(name, d.Errorf([]any{"rules", i, field}, format, args...))
+// pack compiles the rules of one pack.
+func (c *compiler) pack(pack string, sc *scope) (rules []*Rule) {
+	file := pack + "/pack.yaml"
+	var p packDoc
+	if d := c.decode(file, &p); d != nil {
+		if p.Name != pack {
+			c.bad.note(file, d.Errorf([]any{"name"}, "the pack is named %q, its folder %q", p.Name, pack))
+		}
+		c.names(sc, d, file, &p)
 	}
+	c.set.scopes[pack] = sc
+	for _, name := range c.src.names(pack, ".yaml") {
+		if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
+			continue
+		}
+		var rd rulesDoc
+		d := c.decode(name, &rd)
+		for i := range rd.Rules {
+			r := compileRule(sc, d, name, i, &rd.Rules[i], &c.bad)
+			if r == nil {
+				continue
+			}
+			if first, ok := c.seen[r.ID]; ok {
+				c.bad.note(name, d.Errorf([]any{"rules", i, "id"}, "rule %q is defined in %s already", r.ID, first))
+			}
+			c.seen[r.ID] = name
+			r.Pack = pack
+			rules = append(rules, r)
+			c.set.rules = append(c.set.rules, r)
+		}
+	}
+	return rules
+}
+
+// names adds lists, macros and signals to a scope. Macros may name others, in
+// any order but a circle.
+func (c *compiler) names(sc *scope, d *strictyaml.Document, file string, p *packDoc) {
+	for _, name := range sortedKeys(p.Lists) {
+		if !validName(name) {
+			c.bad.note(file, d.Errorf([]any{"lists", name}, "the name %q of a list has other characters than a-z, 0-9 and _", name))
+			continue
+		}
+		lit, err := streams.Marshal(append([]string{}, p.Lists[name]...))
+		if err == nil {
+			err = sc.define("lists."+name, string(lit), cel.ListType(cel.StringType))
+		}
+		if err != nil {
+			c.bad.note(file, d.Errorf([]any{"lists", name}, "%w", err))
+		}
+	}
+	todo := sortedKeys(p.Macros)
+	for len(todo) > 0 {
+		var left []string
+		errs := make(map[string]error)
+		for _, name := range todo {
+			if !validName(name) {
+				c.bad.note(file, d.Errorf([]any{"macros", name}, "the name %q of a macro has other characters than a-z, 0-9 and _", name))
+				continue
+			}
+			if err := sc.define("macros."+name, p.Macros[name], nil); err != nil {
+				left = append(left, name)
+				errs[name] = err
+			}
+		}
+		if len(left) == len(todo) {
+			for _, name := range left {
+				c.bad.note(file, d.Errorf([]any{"macros", name}, "%w", errs[name]))
+			}
+			break
+		}
+		todo = left
+	}
+	for i := range p.Signals {
+		if s := sc.compileSignal(d, file, i, &p.Signals[i], &c.bad); s != nil {
+			c.set.declared = append(c.set.declared, s)
+		}
+	}
+}
+
+func validName(s string) bool {
+	if s == "" || len(s) > 64 || s[0] >= '0' && s[0] <= '9' {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' })
+}
+
+// exceptions compiles exceptions.yaml.
+func (c *compiler) exceptions(sc *scope) {
+	if _, ok := c.src.files[exceptionsFile]; !ok {
+		return
+	}
+	var ed exceptionsDoc
+	d := c.decode(exceptionsFile, &ed)
+	seen := make(map[string]bool)
+	for i, e := range ed.Exceptions {
+		n := len(c.bad)
+		at := func(path []any, format string, args ...any) {
+			c.bad.note(exceptionsFile, d.Errorf(append([]any{"exceptions", i}, path...), format, args...))
+		}
+		if !streams.ValidID(e.ID) {
+			at([]any{"id"}, "%v", streams.CheckID("exception id", e.ID))
+		}
+		if seen[e.ID] {
+			at([]any{"id"}, "there are two exceptions %q", e.ID)
+		}
+		seen[e.ID] = true
+		if e.Owner == "" || e.Reason == "" {
+			at([]any{"id"}, "exception %q needs owner and reason: who may be asked, and why", e.ID)
+		}
+		x := &exception{id: e.ID, owner: e.Owner, reason: e.Reason, rules: e.Rules}
+		var err error
+		if x.expires, err = time.Parse(time.RFC3339, e.Expires); err != nil {
+			if x.expires, err = time.Parse(time.DateOnly, e.Expires); err != nil {
+				at([]any{"expires"}, "exception %q needs expires: a date such as 2027-01-31", e.ID)
+			}
+		}
+		if len(e.Rules) == 0 {
+			at([]any{"rules"}, "exception %q needs rules: those that it is for", e.ID)
+		}
+		for j, id := range e.Rules {
+			if r := c.set.Rule(id); r != nil {
+				r.exceptions = append(r.exceptions, x)
+			} else {
+				at([]any{"rules", j}, "there is no rule %q%s", id, suggest(id, sortedKeys(c.seen)))
+			}
+		}
+		if e.When == "" {
+			at([]any{"when"}, "exception %q needs when: the condition under which it holds", e.ID)
+		} else if x.when, err = sc.compile(e.When, cel.BoolType); err != nil {
+			at([]any{"when"}, "%w", err)
+		}
+		if len(c.bad) == n {
+			c.set.excepted = append(c.set.excepted, x)
+			c.set.places[x.id] = func(format string, args ...any) *strictyaml.Error {
+				return d.Errorf([]any{"exceptions", i, "expires"}, format, args...)
+			}
+		}
+	}
+}
+
+// groups compiles groups.yaml.
+func (c *compiler) groups(packs []string, byPack map[string][]*Rule) {
+	var groups groupsDoc
+	doc := c.decode("groups.yaml", &groups)
+	for _, g := range sortedKeys(groups.Groups) {
+		if !streams.ValidID(g) {
+			c.bad.note("groups.yaml", doc.Errorf([]any{"groups", g}, "%v", streams.CheckID("group", g)))
+			continue
+		}
+		ev := &Evaluator{group: g}
+		for i, pack := range groups.Groups[g] {
+			if !slices.Contains(packs, pack) {
+				c.bad.note("groups.yaml", doc.Errorf([]any{"groups", g, i}, "there is no pack %q%s", pack, suggest(pack, packs)))
+				continue
+			}
+			ev.rules = append(ev.rules, byPack[pack]...)
+		}
+		c.set.groups[g] = ev
+	}
+}
+
+// compileRule checks one rule. It returns nil if anything is wrong with it.
+func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *ruleDoc, bad *Problems) *Rule {
+	n := len(*bad)
+	place := func(field, format string, args ...any) *strictyaml.Error {
+		return d.Errorf([]any{"rules", i, field}, format, args...)
+	}
+	at := func(field, format string, args ...any) { bad.note(name, place(field, format, args...)) }
 	oneOf := func(field, v string, known []string, deflt string) string {
 		if v == "" && deflt != "" {
 			return deflt
@@ -224,7 +404,7 @@ func compileRule(env *cel.Env, d *strictyaml.Document, name string, i int, rd *r
 	if rd.Title == "" {
 		at("title", "rule %q needs a title", rd.ID)
 	}
-	r := &Rule{ID: rd.ID, Title: rd.Title, Tags: rd.Tags, On: rd.On, File: name,
+	r := &Rule{ID: rd.ID, Title: rd.Title, Tags: rd.Tags, On: rd.On, File: name, FalsePos: rd.FalsePos, doc: *rd, place: place,
 		Severity: oneOf("severity", rd.Severity, severities, ""),
 		Status:   oneOf("status", rd.Status, statuses, "stable"),
 		Mode:     oneOf("mode", rd.Mode, modes, "enforce"),
@@ -246,20 +426,19 @@ func compileRule(env *cel.Env, d *strictyaml.Document, name string, i int, rd *r
 			bad.note(name, d.Errorf([]any{"rules", i, "on", j}, "event kind %q is unknown: use one of %s%s", k, strings.Join(kinds, ", "), suggest(k, kinds)))
 		}
 	}
-	compile := func(field, src string, want *cel.Type, required bool) cel.Program {
+	compile := func(field, src string, want *cel.Type, required bool) *expr {
 		if src == "" {
 			if required {
 				at(field, "rule %q needs %s", rd.ID, field)
 			}
 			return nil
 		}
-		p, w, err := program(env, src, want)
+		x, err := sc.compile(src, want)
 		if err != nil {
 			at(field, "%s of rule %q: %w", field, rd.ID, err)
 			return nil
 		}
-		r.wants |= w
-		return p
+		return x
 	}
 	r.when = compile("when", rd.When, cel.BoolType, true)
 	r.forEach = compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false)
@@ -274,6 +453,21 @@ func compileRule(env *cel.Env, d *strictyaml.Document, name string, i int, rd *r
 		return nil
 	}
 	return r
+}
+
+// need is what has to hold for the rule to fire, or to fail.
+func (r *Rule) need(rd *reader) *need {
+	n := rd.of(r.when.ast.Expr(), nil)
+	if r.forEach == nil {
+		return n
+	}
+	if !rd.safe(r.forEach.ast.Expr(), nil) {
+		return nothing
+	}
+	if t := rd.term(r.forEach.ast.Expr(), nil); t.kind == termField {
+		return all(rd.pred(pred{v: t.f.v, size: true, op: ">", than: 0}), n)
+	}
+	return n
 }
 
 // suggest names the known word that a wrong one is nearest to.

@@ -1,311 +1,997 @@
 package rules
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"encoding/binary"
-	"math/bits"
+	"math"
+	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-
-	"cel.dev/cel-go/common/types"
 
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
-// Store is where signals are kept: a part of the caller's fold, one for each
-// partition. *stage.State is one.
-type Store interface {
-	Get(key []byte) (value []byte, ok bool, err error)
-	Set(key, value []byte) error
+// Signal is one name for state from earlier entries, with what whoever uses it
+// has to know.
+type Signal struct {
+	Name   string `json:"name"`
+	Doc    string `json:"doc"`
+	Key    string `json:"key"`    // what it is kept by
+	Window string `json:"window"` // how far back it sees
+	Bound  string `json:"bound"`  // what it keeps at most, for each project
+	Cost   string `json:"cost"`   // look-ups to read it
 }
 
-const trueVal = types.True
+// signalDef is a signal and how it is read. Reading sees the entry itself as
+// already noted.
+type signalDef struct {
+	Signal
+	typ  reflect.Type
+	read func(s *signals) any
+}
 
-// The bounds of signals. Whatever falls out of one is the oldest.
+// The structures of signals.
+
+// Lineage says where a value of an action or memory was first met in the
+// project.
+type Lineage struct {
+	Carried     string  `cel:"carried" doc:"email, host, url, path, iban and the like, or phrase"`
+	Value       string  `cel:"value"`
+	FirstOrigin string  `cel:"first_origin" doc:"user, system, external or agent: who named it first"`
+	Origin      string  `cel:"origin" doc:"the same as the credential's origin"`
+	Observation string  `cel:"observation" doc:"event that named it first"`
+	Source      string  `cel:"source"`
+	Session     string  `cel:"session"`
+	Agent       string  `cel:"agent"`
+	Age         float64 `cel:"age" doc:"seconds since"`
+	User        bool    `cel:"user" doc:"the user has named it too, at any time"`
+	New         bool    `cel:"new" doc:"nobody named it before this entry"`
+}
+
+// Served is an instruction in untrusted content that a pending action would
+// carry out.
+type Served struct {
+	Observation  string  `cel:"observation" doc:"event that carried the instruction"`
+	By           string  `cel:"by" doc:"tool, carrier or value: what both name"`
+	Value        string  `cel:"value"`
+	Source       string  `cel:"source"`
+	SameSession  bool    `cel:"same_session"`
+	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value"`
+	UserDocument bool    `cel:"user_document" doc:"the user's own words in this session name the document that carried it"`
+	Age          float64 `cel:"age" doc:"seconds since it was read"`
+}
+
+// Push is a target that one source brings up again and again.
+type Push struct {
+	Source string `cel:"source"`
+	Target string `cel:"target" doc:"a host, address, handle or name, as kind:value"`
+	Count  int64  `cel:"count" doc:"different contents in which it does"`
+}
+
+// Fragment is a value that was put together from pieces which came separately.
+type Fragment struct {
+	Value  string   `cel:"value"`
+	Pieces []string `cel:"pieces"`
+	Events []string `cel:"events" doc:"observations that brought the pieces"`
+}
+
+// Sleeper is a memory that comes to use for the first time long after it was
+// written.
+type Sleeper struct {
+	Belief   string  `cel:"belief"`
+	Dormant  float64 `cel:"dormant" doc:"seconds between its writing and its first use"`
+	Origin   string  `cel:"origin"`
+	External bool    `cel:"external"`
+	Session  string  `cel:"session" doc:"in which it was written"`
+}
+
 const (
-	writeWindow   = time.Minute
-	maxWrites     = 512 // times kept of one agent
-	sequenceSteps = 40  // steps kept of one session
-	maxInstructed = 16  // marked observations kept of one session
-	maxWords      = 400 // words kept of one of them
-	maxValues     = 64  // carriers kept of one of them
+	minValue    = 12 // length from which an argument is distinctive, in bytes
+	minPiece    = 4  // length of a piece that a value may be put together from
+	maxNotes    = 32 // directives remembered of one session, word or target
+	maxUserWord = 4000
+	maxSeen     = 64 // sources, sessions and agents told apart in a cluster
+	noteText    = 2 << 10
+	sampleOf    = 4  // one phrase in so many is kept
+	maxSample   = 32 // of one content
+	maxPieces   = 64 // of one content
 )
 
-// The keys of signals, by their first byte.
-const (
-	keyWrites       = 'w'
-	keySequence     = 'q'
-	keyInstructions = 'i'
-	keyFolded       = 'f'
-)
-
-func key(space byte, parts ...string) []byte {
-	return append([]byte{space}, strings.Join(parts, "\x00")...)
+// builtinSignals are those that need more than counting. A pack declares the
+// others itself.
+var builtinSignals = []signalDef{
+	{Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"}, reflect.TypeFor[float64](), func(s *signals) any { return entropy(s.in.Content.Text) }},
+	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "16", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }},
+	{Signal{"action.lineage", "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project", "carrier", "all", "100000 carriers, 100000 phrases", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
+	{Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
+	{Signal{"signal.echo", "instructions in untrusted content of the project that this action would carry out", "session, tool word, carrier", "all", "4000 instructions", "1 a word of the tool's name and a carrier"}, reflect.TypeFor[[]*Served](), func(s *signals) any { return s.echo() }},
+	{Signal{"signal.user_named", "the user's own words in this session name the tool's act and every carrier of the arguments", "session", "session", "4000 words", "1"}, reflect.TypeFor[bool](), func(s *signals) any { return s.userNamed() }},
+	{Signal{"signal.novel", "carriers of the arguments that nobody named before in the project, as kind:value", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]string](), (*signals).novel},
+	{Signal{"signal.cluster_size", "contents of the project that are almost the same as this one, it included", "fingerprint", "all", "20000 clusters", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return s.cluster().size }},
+	{Signal{"signal.cluster_sources", "different sources among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sources)) }},
+	{Signal{"signal.cluster_sessions", "different sessions among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sessions)) }},
+	{Signal{"signal.cluster_agents", "different agents among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().agents)) }},
+	{Signal{"signal.cluster_age", "seconds since the first of them", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[float64](), func(s *signals) any { return s.since(s.cluster().first) }},
+	{Signal{"signal.pushes", "targets in this content that its source has brought up in three or more different contents", "source and target", "all", "50000", "1 a target"}, reflect.TypeFor[[]*Push](), (*signals).pushes},
+	{Signal{"signal.fragments", "values of the arguments that were put together from pieces of different observations", "piece", "all", "100000 pieces", "up to 2000 a value"}, reflect.TypeFor[[]*Fragment](), (*signals).fragments},
+	{Signal{"signal.sleepers", "memories that this action cites, or that were recalled in its session, and had slept for over a day in other sessions", "belief", "all", "50000 beliefs", "1 a belief"}, reflect.TypeFor[[]*Sleeper](), (*signals).sleepers},
+	{Signal{"signal.recalled_external", "memories of external origin that were recalled in this session", "session", "session", "32 a session", "1"}, reflect.TypeFor[[]string](), (*signals).recalledExternal},
+	{Signal{"signal.key_writes", "writes of this memory key, this one included", "key", "all", "20000 keys", "1"}, reflect.TypeFor[int64](), func(s *signals) any { return s.keyHistory().writes }},
+	{Signal{"signal.key_growth", "size of the value as a multiple of its first size", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().growth(s.in) }},
+	{Signal{"signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().rise(s.in) }},
+	{Signal{"signal.tool_drift", "the tool that is called has another description or schema than in the first catalogue of its server", "tool", "all", "5000 tools", "1"}, reflect.TypeFor[bool](), (*signals).toolDrift},
 }
 
-func keepsSignals(t streams.Type) bool {
-	switch t {
-	case streams.TypeObservation, streams.TypeAction, streams.TypeMemory:
-		return true
+// Signals lists the signals that every rule set knows.
+func Signals() []Signal {
+	var out []Signal
+	for _, d := range builtinSignals {
+		out = append(out, d.Signal)
 	}
-	return false
+	return out
 }
 
-func load(st Store, k []byte, v any) error {
-	b, ok, err := st.Get(k)
-	if err != nil || !ok {
-		return err
+// signals is the state of one project while one input is judged.
+type signals struct {
+	t   *tables
+	in  *Input
+	act *activation
+	// done holds the sequences that this input completes.
+	done map[string][]string
+
+	clusterRec *cluster
+	servedBy   []*Served
+	servedRead bool
+}
+
+func (s *signals) since(t time.Time) float64 {
+	if t.IsZero() {
+		return -1
 	}
-	return streams.Unmarshal(b, v)
+	return s.in.Event.Time.Sub(t).Seconds()
 }
 
-func save(st Store, k []byte, v any) error {
-	b, err := streams.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return st.Set(k, b)
-}
-
-// observe folds an input into the signals, and gives it those that its rules
-// read. State is kept whether a rule reads it or not, so that a rule that is
-// switched on finds it; what a rule set change adds starts empty.
-func observe(st Store, in *Input, w wants) error {
+// note folds an input into the state. State is kept whether a rule reads it or
+// not, so that a rule that is switched on finds it; what a pack declares
+// starts empty with it.
+func (s *signals) note() {
+	in := s.in
 	switch in.Event.Kind {
 	case "observation":
-		if err := noteInstruction(st, in); err != nil {
-			return err
+		s.noteContent(in.Event.External)
+		if in.Event.Origin == "user" {
+			s.noteUser()
 		}
-		if in.Event.External && in.Event.Tool != "" {
-			_, err := noteStep(st, in, []string{"read"})
-			return err
-		}
-	case "action":
-		if w&wantServes != 0 {
-			if err := serves(st, in); err != nil {
-				return err
-			}
-		}
-		seq, err := noteStep(st, in, in.Action.Effects)
-		in.Signal.Sequence = seq
-		return err
 	case "memory":
-		return countWrite(st, in)
+		s.noteContent(in.Memory.External)
+		s.noteKey()
+		s.noteBelief()
+	case "action":
+		s.noteCarriers("agent", false)
+	case "recall":
+		s.noteRecall()
+	case "tools":
+		s.noteTools()
 	}
-	return nil
 }
 
-// countWrite keeps the times of an agent's memory writes.
-func countWrite(st Store, in *Input) error {
-	k := key(keyWrites, in.Event.Project, in.Event.Agent)
-	b, _, err := st.Get(k)
-	if err != nil {
-		return err
+// noteContent keeps what content brings into the project.
+func (s *signals) noteContent(external bool) {
+	in := s.in
+	if in.Content.Text == "" {
+		return
 	}
-	now := in.Event.Time.UnixNano()
-	var times []byte
-	for ; len(b) >= 8; b = b[8:] {
-		if t := int64(binary.BigEndian.Uint64(b)); now-t < int64(writeWindow) {
-			times = binary.BigEndian.AppendUint64(times, uint64(t))
+	origin := in.Event.Origin
+	if external {
+		origin = "external"
+		if in.Memory.Inherited != "" {
+			origin = in.Memory.Inherited
 		}
 	}
-	times = binary.BigEndian.AppendUint64(times, uint64(now))
-	if over := len(times) - 8*maxWrites; over > 0 {
-		times = times[over:]
+	s.noteCluster()
+	s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
+	if !external {
+		return
 	}
-	in.Signal.Writes1m = int64(len(times) / 8)
-	return st.Set(k, times)
+	s.notePhrases()
+	s.notePieces()
+	s.notePushes()
+	s.noteDirective()
 }
 
-// step is one step of a session.
-type step struct {
-	Event   string   `json:"e"`
-	Effects []string `json:"f"`
+// ---- carriers and lineage
+
+// carrierRec is what is kept of a carrier.
+type carrierRec struct {
+	origin, event, source, session, agent string
+	external, user                        bool
+	at                                    time.Time
 }
 
-// noteStep adds a step to the session's window. If it writes, and the window
-// holds a read with an egress after it, it returns those three events.
-func noteStep(st Store, in *Input, effects []string) ([]string, error) {
-	if in.Event.Session == "" || len(effects) == 0 {
-		return nil, nil
+func (r *carrierRec) bytes() []byte {
+	var e enc
+	flags := uint64(0)
+	if r.external {
+		flags |= 1
 	}
-	k := key(keySequence, in.Event.Project, in.Event.Agent, in.Event.Session)
-	var steps []step
-	if err := load(st, k, &steps); err != nil {
-		return nil, err
+	if r.user {
+		flags |= 2
 	}
-	var found []string
-	if slices.Contains(effects, "write") {
-		found = subsequence(steps, "read", "egress")
-		if found != nil {
-			found = append(found, in.Event.ID)
-		}
+	e.num(flags)
+	e.num(uint64(r.at.UnixNano()))
+	for _, v := range []string{r.origin, r.event, r.source, r.session, r.agent} {
+		e.str(v)
 	}
-	steps = append(steps, step{in.Event.ID, effects})
-	if len(steps) > sequenceSteps {
-		steps = steps[len(steps)-sequenceSteps:]
-	}
-	return found, save(st, k, steps)
+	return e
 }
 
-// subsequence finds effects in order, each in a step of its own.
-func subsequence(steps []step, effects ...string) []string {
-	var found []string
-	for _, s := range steps {
-		if len(found) < len(effects) && slices.Contains(s.Effects, effects[len(found)]) {
-			found = append(found, s.Event)
-		}
+func readCarrier(b []byte) *carrierRec {
+	d := dec(b)
+	r := new(carrierRec)
+	flags := d.num()
+	r.external, r.user = flags&1 != 0, flags&2 != 0
+	r.at = time.Unix(0, int64(d.num())).UTC()
+	for _, v := range []*string{&r.origin, &r.event, &r.source, &r.session, &r.agent} {
+		*v = d.str()
 	}
-	if len(found) < len(effects) {
-		return nil
-	}
-	return found
+	return r
 }
 
-// instruction is what is kept of a marked observation.
-type instruction struct {
-	Event  string   `json:"e"`
-	Words  []string `json:"w"` // sorted
-	Values []string `json:"v"` // carriers, kind:value
-	Text   string   `json:"t"` // normalised, clipped
-}
-
-// instructionText is how much of a marked observation is kept, in bytes.
-const instructionText = 4 << 10
-
-// noteInstruction keeps external content that carries an instruction.
-func noteInstruction(st Store, in *Input) error {
-	if !in.Event.External || len(in.Content.Markers) == 0 {
-		return nil
-	}
-	words := make(map[string]bool)
-	for _, v := range in.Content.Views {
-		for _, w := range strings.FieldsFunc(v, notWord) {
-			if len(w) > 1 && len(words) < maxWords {
-				words[stem(w)] = true
-			}
-		}
-	}
-	ins := instruction{Event: in.Event.ID, Values: in.Content.Carriers[:min(len(in.Content.Carriers), maxValues)]}
-	for w := range words {
-		ins.Words = append(ins.Words, w)
-	}
-	slices.Sort(ins.Words)
-	ins.Text = streams.Clip(strings.Join(in.Content.Views, "\n"), instructionText)
-	k := key(keyInstructions, in.Event.Project, in.Event.Agent, in.Event.Session)
-	var kept []instruction
-	if err := load(st, k, &kept); err != nil {
-		return err
-	}
-	kept = append(kept, ins)
-	if len(kept) > maxInstructed {
-		kept = kept[len(kept)-maxInstructed:]
-	}
-	return save(st, k, kept)
-}
-
-func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
-
-// stem folds the commonest English endings, so that "emails" meets "email".
-func stem(w string) string {
-	for _, end := range []string{"ing", "ed", "es", "s"} {
-		if s, ok := strings.CutSuffix(w, end); ok && len(s) >= 3 {
-			return s
-		}
-	}
-	return strings.TrimSuffix(w, "e")
-}
-
-// serves finds the marked observations whose instruction the action would
-// carry out: dependence by evidence, not by everything that was seen.
-func serves(st Store, in *Input) error {
-	var kept []instruction
-	k := key(keyInstructions, in.Event.Project, in.Event.Agent, in.Event.Session)
-	if err := load(st, k, &kept); err != nil || len(kept) == 0 {
-		return err
-	}
-	tool := toolWords(in.Action.Tool)
-	for i := len(kept) - 1; i >= 0; i-- { // the latest first
-		if s := kept[i].servedBy(in, tool); s != nil {
-			in.Signal.Serves = append(in.Signal.Serves, s)
-		}
-	}
-	return nil
-}
-
-func (ins *instruction) servedBy(in *Input, tool []string) *Served {
+func (s *signals) noteCarriers(origin string, external bool) {
+	in := s.in
+	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
 	for _, c := range in.Content.Carriers {
-		if slices.Contains(ins.Values, c) {
-			return &Served{ins.Event, "carrier", c}
+		if b := s.t.get(tableCarriers, c); b != nil {
+			if r := readCarrier(b); user && !r.user {
+				r.user = true
+				s.t.put(tableCarriers, c, r.bytes())
+			}
+			continue
+		}
+		r := carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
+			agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}
+		s.t.put(tableCarriers, c, r.bytes())
+	}
+}
+
+// sampled are the phrases that both sides keep: chosen by their own value, so
+// that an extract has the same ones.
+func sampled(p text.Phrases) []uint64 {
+	var out []uint64
+	for _, h := range p.Hashes {
+		if h%sampleOf == 0 && len(out) < maxSample {
+			out = append(out, h)
 		}
 	}
-	hits := 0
-	for _, w := range tool {
-		if _, ok := slices.BinarySearch(ins.Words, w); ok {
+	return out
+}
+
+func phraseKey(h uint64) string { return string(binary.BigEndian.AppendUint64(nil, h)) }
+
+func (s *signals) notePhrases() {
+	var e enc
+	e.str(s.in.Event.ID)
+	e.str(streams.Clip(cmp.Or(s.in.Event.Source, s.in.Event.Tool), 120))
+	e.str(s.in.Event.Session)
+	e.num(uint64(s.in.Event.Time.UnixNano()))
+	for _, h := range sampled(s.in.features.Phrases) {
+		if s.t.get(tablePhrases, phraseKey(h)) == nil {
+			s.t.put(tablePhrases, phraseKey(h), e)
+		}
+	}
+}
+
+func (s *signals) lineage() any {
+	in := s.in
+	var out []*Lineage
+	for _, c := range in.Content.Carriers {
+		kind, value, _ := strings.Cut(c, ":")
+		b := s.t.get(tableCarriers, c)
+		if b == nil {
+			continue
+		}
+		r := readCarrier(b)
+		l := &Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.source, Session: r.session, Agent: r.agent,
+			Age: s.since(r.at), User: r.user, New: r.event == in.Event.ID}
+		if r.external {
+			l.FirstOrigin = "external"
+		}
+		out = append(out, l)
+	}
+	// A phrase counts when one external content holds a third of what is said.
+	hits := make(map[string]int)
+	first := make(map[string]*Lineage)
+	mine := sampled(in.features.Phrases)
+	for _, h := range mine {
+		b := s.t.get(tablePhrases, phraseKey(h))
+		if b == nil {
+			continue
+		}
+		d := dec(b)
+		l := &Lineage{Carried: "phrase", FirstOrigin: "external", Origin: "external", Observation: d.str(), Source: d.str(), Session: d.str()}
+		if l.Observation == in.Event.ID {
+			continue
+		}
+		l.Age = s.since(time.Unix(0, int64(d.num())).UTC())
+		hits[l.Observation]++
+		if first[l.Observation] == nil {
+			first[l.Observation] = l
+		}
+	}
+	for _, ev := range sortedKeys(hits) {
+		if hits[ev] >= 2 && 3*hits[ev] >= len(mine) {
+			l := first[ev]
+			l.Value = streams.Clip(in.Content.Text, 80)
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (s *signals) novel() any {
+	var out []string
+	for _, c := range s.in.Content.Carriers {
+		if b := s.t.get(tableCarriers, c); b != nil && readCarrier(b).event == s.in.Event.ID {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// ---- what the user said
+
+func sessionKey(space string, in *Input) string {
+	return space + in.Event.Agent + "\x00" + in.Event.Session
+}
+
+// noteUser keeps the words of the user in this session.
+func (s *signals) noteUser() {
+	k := sessionKey("u", s.in)
+	d := dec(s.t.get(tableSessions, k))
+	words := d.hashes()
+	for _, v := range s.in.Content.Views[:min(len(s.in.Content.Views), 1)] {
+		for _, w := range toolWords(v) {
+			words = append(words, hash32(w))
+		}
+	}
+	for _, c := range s.in.Content.Carriers {
+		words = append(words, hash32(c))
+	}
+	slices.Sort(words)
+	words = slices.Compact(words)
+	var e enc
+	e.hashes(words[:min(len(words), maxUserWord)])
+	s.t.put(tableSessions, k, e)
+}
+
+func (s *signals) userWords() []uint32 {
+	d := dec(s.t.get(tableSessions, sessionKey("u", s.in)))
+	return d.hashes()
+}
+
+func has(words []uint32, w string) bool {
+	_, ok := slices.BinarySearch(words, hash32(w))
+	return ok
+}
+
+// share is how many of some words are among the others.
+func share(words []uint32, of []string) (hits int) {
+	for _, w := range of {
+		if has(words, w) {
 			hits++
 		}
 	}
-	// Half of a tool's name, and no less than two words of it, unless it has
-	// one only.
-	if len(tool) > 0 && 2*hits >= len(tool) && (hits >= 2 || len(tool) == 1) {
-		return &Served{ins.Event, "tool", in.Action.Tool}
+	return hits
+}
+
+func (s *signals) userNamed() bool {
+	words := s.userWords()
+	if len(words) == 0 {
+		return false
+	}
+	for _, c := range s.in.Content.Carriers {
+		if !has(words, c) {
+			return false
+		}
+	}
+	tool := toolWords(s.in.Action.Tool)
+	return len(tool) > 0 && 2*share(words, tool) >= len(tool)
+}
+
+// ---- instructions of untrusted content, and what would carry them out
+
+// directive is what is kept of an instruction.
+type directive struct {
+	event, source, session, agent, text string
+	at                                  time.Time
+	carriers                            []uint32
+	sentences                           [][]uint32
+}
+
+func (n *directive) bytes() []byte {
+	var e enc
+	for _, v := range []string{n.event, n.source, n.session, n.agent, n.text} {
+		e.str(v)
+	}
+	e.num(uint64(n.at.UnixNano()))
+	e.hashes(n.carriers)
+	e.num(uint64(len(n.sentences)))
+	for _, st := range n.sentences {
+		e.hashes(st)
+	}
+	return e
+}
+
+func readDirective(b []byte) *directive {
+	d := dec(b)
+	n := new(directive)
+	for _, v := range []*string{&n.event, &n.source, &n.session, &n.agent, &n.text} {
+		*v = d.str()
+	}
+	n.at = time.Unix(0, int64(d.num())).UTC()
+	n.carriers = d.hashes()
+	for range min(d.num(), maxSentences) {
+		n.sentences = append(n.sentences, d.hashes())
+	}
+	return n
+}
+
+// noteDirective keeps untrusted content that carries an instruction, under its
+// session, the words of its sentences and its carriers.
+func (s *signals) noteDirective() {
+	in := s.in
+	if len(in.Content.Markers) == 0 {
+		return
+	}
+	n := &directive{event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent,
+		at: in.Event.Time, text: streams.Clip(strings.Join(in.Content.Views, "\n"), noteText), sentences: in.directives.sentences}
+	for _, c := range in.Content.Carriers {
+		n.carriers = append(n.carriers, hash32(c))
+	}
+	slices.Sort(n.carriers)
+	// The same text is one note, however often it is read.
+	id := hash32(n.text)
+	key := string(binary.BigEndian.AppendUint32(nil, id))
+	s.link(tableSessions, sessionKey("n", in), id)
+	if s.t.get(tableNotes, key) != nil {
+		return
+	}
+	s.t.put(tableNotes, key, n.bytes())
+	for _, c := range n.carriers {
+		s.link(tableTargets, string(binary.BigEndian.AppendUint32(nil, c)), id)
+	}
+	var words []uint32
+	for _, st := range n.sentences {
+		words = append(words, st...)
+	}
+	slices.Sort(words)
+	for _, w := range slices.Compact(words) {
+		s.link(tableWords, string(binary.BigEndian.AppendUint32(nil, w)), id)
+	}
+}
+
+// link adds an id to a bounded list; the oldest falls out.
+func (s *signals) link(t tableID, key string, id uint32) {
+	d := dec(s.t.get(t, key))
+	ids := d.hashes()
+	if slices.Contains(ids, id) {
+		return
+	}
+	ids = append(ids, id)
+	var e enc
+	e.hashes(ids[max(0, len(ids)-maxNotes):])
+	s.t.put(t, key, e)
+}
+
+func (s *signals) linked(t tableID, key string) []uint32 {
+	d := dec(s.t.get(t, key))
+	return d.hashes()
+}
+
+// echo finds the instructions that the action would carry out: dependence by
+// evidence, not by everything that was seen.
+func (s *signals) echo() []*Served {
+	if s.servedRead {
+		return s.servedBy
+	}
+	s.servedRead = true
+	in := s.in
+	tool := toolWords(in.Action.Tool)
+	whole := stem(wholeName(in.Action.Tool))
+	seen := make(map[uint32]bool)
+	var ids []uint32
+	add := func(more []uint32) {
+		for i := len(more) - 1; i >= 0; i-- { // the latest first
+			if !seen[more[i]] {
+				seen[more[i]] = true
+				ids = append(ids, more[i])
+			}
+		}
+	}
+	here := s.linked(tableSessions, sessionKey("n", in))
+	add(here)
+	for _, c := range in.Content.Carriers {
+		add(s.linked(tableTargets, string(binary.BigEndian.AppendUint32(nil, hash32(c)))))
+	}
+	for _, w := range append(slices.Clone(tool), whole) {
+		add(s.linked(tableWords, string(binary.BigEndian.AppendUint32(nil, hash32(w)))))
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	user := s.userWords()
+	for _, id := range ids {
+		b := s.t.get(tableNotes, string(binary.BigEndian.AppendUint32(nil, id)))
+		if b == nil {
+			continue
+		}
+		n := readDirective(b)
+		same := slices.Contains(here, id)
+		sv := n.servedBy(in, tool, whole, same, user)
+		if sv == nil {
+			continue
+		}
+		sv.Observation, sv.Source, sv.SameSession, sv.Age = n.event, n.source, same, s.since(n.at)
+		sv.UserDocument = n.source != "" && share(user, toolWords(path.Base(n.source))) > 0
+		s.servedBy = append(s.servedBy, sv)
+	}
+	return s.servedBy
+}
+
+// wholeName is a tool's name as one word: a text that names the tool often
+// holds it so.
+func wholeName(tool string) string {
+	return strings.Map(func(r rune) rune {
+		if notWord(r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(tool))
+}
+
+func (n *directive) servedBy(in *Input, tool []string, whole string, same bool, user []uint32) *Served {
+	named := len(tool) > 0 && 2*share(user, tool) >= len(tool) || has(user, whole)
+	for _, c := range in.Content.Carriers {
+		if _, ok := slices.BinarySearch(n.carriers, hash32(c)); ok {
+			return &Served{By: "carrier", Value: c, UserNamed: has(user, c)}
+		}
+	}
+	for _, st := range n.sentences {
+		hits := share(st, tool)
+		switch {
+		case has(st, whole):
+		// Half of a tool's name, and no less than two words of it; in another
+		// session all of it.
+		case hits >= 2 && (2*hits >= len(tool) && same || hits == len(tool)):
+		default:
+			continue
+		}
+		return &Served{By: "tool", Value: in.Action.Tool, UserNamed: named}
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
-		if v := text.Normalize(line); len(v) >= minValue && len(strings.Fields(v)) >= 2 && strings.Contains(ins.Text, v) {
-			return &Served{ins.Event, "value", streams.Clip(line, 120)}
+		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && strings.Contains(n.text, v) {
+			words := toolWords(v)
+			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: 2*share(user, words) >= 2*len(words)-1}
 		}
 	}
 	return nil
 }
 
-// minValue is the length from which an argument is distinctive, in bytes.
-const minValue = 12
+// ---- near-duplicates
 
-// toolWords cuts a tool's name into stems: sendEmail, send_email and
-// mail.sendEmail all hold send and email.
-func toolWords(name string) []string {
-	var words []string
-	var b strings.Builder
-	flush := func() {
-		if b.Len() > 1 {
-			words = append(words, stem(strings.ToLower(b.String())))
-		}
-		b.Reset()
-	}
-	prev := rune(0)
-	for _, r := range name {
-		switch {
-		case notWord(r):
-			flush()
-			prev = 0
-			continue
-		case unicode.IsUpper(r) && unicode.IsLower(prev):
-			flush()
-		}
-		b.WriteRune(r)
-		prev = r
-	}
-	flush()
-	return words
+type cluster struct {
+	first                     time.Time
+	size                      int64
+	sources, sessions, agents []uint32
 }
 
-// fold counts an alert with those of the same rule on the same subject, and
-// reports whether it is to be published: repeated ones at powers of two, so
-// that their number grows with the logarithm of their cause.
-func fold(st Store, a *streams.Alert) (publish bool, err error) {
-	sum := sha256.Sum256([]byte(a.Project + "\x00" + a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
-	k := append([]byte{keyFolded}, sum[:16]...)
-	b, _, err := st.Get(k)
-	if err != nil {
-		return false, err
+func (c *cluster) bytes() []byte {
+	var e enc
+	e.num(uint64(c.first.UnixNano()))
+	e.num(uint64(c.size))
+	e.hashes(c.sources)
+	e.hashes(c.sessions)
+	e.hashes(c.agents)
+	return e
+}
+
+func readCluster(b []byte) *cluster {
+	d := dec(b)
+	return &cluster{first: time.Unix(0, int64(d.num())).UTC(), size: int64(d.num()), sources: d.hashes(), sessions: d.hashes(), agents: d.hashes()}
+}
+
+// noteCluster puts the content into the cluster of the first fingerprint band
+// that is known, and makes all of its bands known. Of a content with few words
+// only the same one counts.
+func (s *signals) noteCluster() {
+	in := s.in
+	if len(in.features.Prints) == 0 || in.features.Words < 4 {
+		s.clusterRec = new(cluster)
+		return
 	}
-	n := uint64(1)
-	if len(b) == 8 {
-		n = binary.BigEndian.Uint64(b) + 1
+	bands := in.features.Prints[0].Bands()
+	var id []byte
+	for _, b := range bands {
+		if id = s.t.get(tableBands, phraseKey(b)); id != nil {
+			break
+		}
 	}
-	a.Count = n
-	return bits.OnesCount64(n) == 1, st.Set(k, binary.BigEndian.AppendUint64(nil, n))
+	if id == nil {
+		id = []byte(phraseKey(bands[0]))
+	}
+	var c *cluster
+	if b := s.t.get(tableClusters, string(id)); b != nil {
+		c = readCluster(b)
+	} else {
+		c = &cluster{first: in.Event.Time}
+	}
+	c.size++
+	for _, add := range []struct {
+		set *[]uint32
+		v   string
+	}{{&c.sources, cmp.Or(in.Event.Source, in.Event.Tool, in.Event.Origin)}, {&c.sessions, in.Event.Agent + "\x00" + in.Event.Session}, {&c.agents, in.Event.Agent}} {
+		if h := hash32(add.v); len(*add.set) < maxSeen && !slices.Contains(*add.set, h) {
+			*add.set = append(*add.set, h)
+		}
+	}
+	s.t.put(tableClusters, string(id), c.bytes())
+	for _, b := range bands {
+		if s.t.get(tableBands, phraseKey(b)) == nil {
+			s.t.put(tableBands, phraseKey(b), id)
+		}
+	}
+	s.clusterRec = c
+}
+
+func (s *signals) cluster() *cluster {
+	if s.clusterRec == nil {
+		return new(cluster)
+	}
+	return s.clusterRec
+}
+
+// ---- one source, one target
+
+// targets are what a source may push: hosts, addresses and handles, and names
+// in the text, by their capitals.
+func (s *signals) targets() []string {
+	var out []string
+	for _, c := range s.in.Content.Carriers {
+		switch kind, _, _ := strings.Cut(c, ":"); kind {
+		case "host", "email", "handle", "iban", "crypto", "command":
+			out = append(out, c)
+		}
+	}
+	prev := "."
+	for _, w := range strings.Fields(streams.Clip(s.in.Content.Text, 4<<10)) {
+		name := strings.Trim(w, `.,;:!?"'()[]`)
+		// A capital at the beginning of a sentence says nothing.
+		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") && len(out) < 24 {
+			out = append(out, "name:"+strings.ToLower(name))
+		}
+		prev = w
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (s *signals) pushKey(target string) string {
+	return s.sourceOf() + "\x00" + target
+}
+
+func (s *signals) sourceOf() string {
+	return streams.Clip(cmp.Or(s.in.Event.Source, s.in.Event.Tool, s.in.Event.Origin+":"+s.in.Event.Agent), 120)
+}
+
+func (s *signals) notePushes() {
+	if s.in.Event.Kind != "memory" {
+		return
+	}
+	h := hash32(text.Normalize(s.in.Content.Text))
+	for _, target := range s.targets() {
+		k := s.pushKey(target)
+		d := dec(s.t.get(tablePushes, k))
+		if hs := d.hashes(); len(hs) < maxSeen && !slices.Contains(hs, h) {
+			var e enc
+			e.hashes(append(hs, h))
+			s.t.put(tablePushes, k, e)
+		}
+	}
+}
+
+func (s *signals) pushes() any {
+	var out []*Push
+	for _, target := range s.targets() {
+		d := dec(s.t.get(tablePushes, s.pushKey(target)))
+		if n := len(d.hashes()); n >= 3 {
+			out = append(out, &Push{Source: s.sourceOf(), Target: target, Count: int64(n)})
+		}
+	}
+	return out
+}
+
+// ---- values put together from pieces
+
+// pieces are the unusual words of a content: what a value might be cut into.
+func pieces(s string) []string {
+	var out []string
+	for _, w := range strings.Fields(streams.Clip(s, 16<<10)) {
+		w = strings.Trim(w, `.,;:!?"'()[]{}<>`)
+		if len(w) >= minPiece && len(w) <= 64 && strings.ContainsAny(w, "0123456789@./:_-=+") && len(out) < maxPieces {
+			out = append(out, strings.ToLower(w))
+		}
+	}
+	return out
+}
+
+func (s *signals) notePieces() {
+	for _, p := range pieces(s.in.Content.Text) {
+		if s.t.get(tablePieces, p) == nil {
+			s.t.put(tablePieces, p, []byte(s.in.Event.ID))
+		}
+	}
+}
+
+func (s *signals) fragments() any {
+	var out []*Fragment
+	for _, v := range strings.Fields(s.in.Action.Text) {
+		v = strings.ToLower(strings.Trim(v, `.,;:!?"'()[]{}<>`))
+		if len(v) < minValue || len(v) > 96 || s.t.get(tablePieces, v) != nil {
+			continue
+		}
+		if f := s.assemble(v); f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// assemble cuts a value into pieces that are known, two to four of them, from
+// two observations at least.
+func (s *signals) assemble(v string) *Fragment {
+	type way struct {
+		pieces, events []string
+	}
+	ways := make([]*way, len(v)+1)
+	ways[0] = new(way)
+	for i := range v {
+		if ways[i] == nil || len(ways[i].pieces) == 4 {
+			continue
+		}
+		for j := min(i+64, len(v)); j >= i+minPiece; j-- {
+			if ways[j] != nil || i == 0 && j == len(v) {
+				continue
+			}
+			if ev := s.t.get(tablePieces, v[i:j]); ev != nil {
+				ways[j] = &way{append(slices.Clone(ways[i].pieces), v[i:j]), append(slices.Clone(ways[i].events), string(ev))}
+			}
+		}
+	}
+	w := ways[len(v)]
+	if w == nil || len(w.pieces) < 2 {
+		return nil
+	}
+	evs := slices.Clone(w.events)
+	slices.Sort(evs)
+	if len(slices.Compact(evs)) < 2 {
+		return nil
+	}
+	return &Fragment{Value: v, Pieces: w.pieces, Events: w.events}
+}
+
+// ---- memory keys
+
+type keyRec struct {
+	writes    int64
+	firstSize float64
+	firstH    float64
+}
+
+func (s *signals) noteKey() {
+	if s.in.Memory.Key == "" {
+		return
+	}
+	r := s.keyHistory()
+	if r.writes == 0 {
+		r.firstSize, r.firstH = float64(len(s.in.Content.Text)), entropy(s.in.Content.Text)
+	}
+	r.writes++
+	var e enc
+	e.num(uint64(r.writes))
+	e.num(math.Float64bits(r.firstSize))
+	e.num(math.Float64bits(r.firstH))
+	s.t.put(tableKeys, s.in.Memory.Key, e)
+}
+
+func (s *signals) keyHistory() *keyRec {
+	if s.in.Memory.Key == "" {
+		return new(keyRec)
+	}
+	d := dec(s.t.get(tableKeys, s.in.Memory.Key))
+	return &keyRec{int64(d.num()), math.Float64frombits(d.num()), math.Float64frombits(d.num())}
+}
+
+func (r *keyRec) growth(in *Input) float64 {
+	if r.firstSize == 0 {
+		return 1
+	}
+	return float64(len(in.Content.Text)) / r.firstSize
+}
+
+func (r *keyRec) rise(in *Input) float64 { return entropy(in.Content.Text) - r.firstH }
+
+// ---- beliefs over time
+
+type beliefRec struct {
+	written time.Time
+	origin  string
+	extern  bool
+	session string
+	used    time.Time // first recall or citation; zero when there was none
+	usedBy  string    // its event
+}
+
+func (r *beliefRec) bytes() []byte {
+	var e enc
+	e.num(uint64(r.written.UnixNano()))
+	if r.used.IsZero() {
+		e.num(0)
+	} else {
+		e.num(uint64(r.used.UnixNano()))
+	}
+	if r.extern {
+		e.num(1)
+	} else {
+		e.num(0)
+	}
+	e.str(r.origin)
+	e.str(r.session)
+	e.str(r.usedBy)
+	return e
+}
+
+func readBelief(b []byte) *beliefRec {
+	d := dec(b)
+	r := &beliefRec{written: time.Unix(0, int64(d.num())).UTC()}
+	if n := d.num(); n > 0 {
+		r.used = time.Unix(0, int64(n)).UTC()
+	}
+	r.extern = d.num() == 1
+	r.origin, r.session, r.usedBy = d.str(), d.str(), d.str()
+	return r
+}
+
+func (s *signals) noteBelief() {
+	in := s.in
+	id := in.Memory.Belief.ID
+	if id == "" || s.t.get(tableBeliefs, id) != nil {
+		return
+	}
+	r := beliefRec{written: in.Event.Time, origin: cmp.Or(in.Memory.Inherited, in.Memory.Origin), extern: in.Memory.External, session: in.Event.Session}
+	s.t.put(tableBeliefs, id, r.bytes())
+}
+
+// sleepAfter is how long a memory has to have been unused to be a sleeper.
+const sleepAfter = 24 * time.Hour
+
+// use notes the first use of a belief, and reports it if it came late.
+func (s *signals) use(id string) *Sleeper {
+	b := s.t.get(tableBeliefs, id)
+	if b == nil {
+		return nil
+	}
+	r := readBelief(b)
+	if r.used.IsZero() {
+		r.used, r.usedBy = s.in.Event.Time, s.in.Event.Session
+		s.t.put(tableBeliefs, id, r.bytes())
+	}
+	if r.usedBy != s.in.Event.Session || r.session == s.in.Event.Session || r.used.Sub(r.written) < sleepAfter {
+		return nil
+	}
+	return &Sleeper{Belief: id, Dormant: r.used.Sub(r.written).Seconds(), Origin: r.origin, External: r.extern, Session: r.session}
+}
+
+func (s *signals) noteRecall() {
+	k := sessionKey("r", s.in)
+	d := dec(s.t.get(tableSessions, k))
+	var ids []string
+	for range min(d.num(), maxNotes) {
+		ids = append(ids, d.str())
+	}
+	for _, it := range s.in.Recall.Items {
+		s.use(it.ID)
+		v := it.ID
+		if it.External {
+			v = "!" + v
+		}
+		if !slices.Contains(ids, v) {
+			ids = append(ids, v)
+		}
+	}
+	ids = ids[max(0, len(ids)-maxNotes):]
+	var e enc
+	e.num(uint64(len(ids)))
+	for _, id := range ids {
+		e.str(id)
+	}
+	s.t.put(tableSessions, k, e)
+}
+
+func (s *signals) recalled() []string {
+	d := dec(s.t.get(tableSessions, sessionKey("r", s.in)))
+	var ids []string
+	for range min(d.num(), maxNotes) {
+		ids = append(ids, d.str())
+	}
+	return ids
+}
+
+func (s *signals) recalledExternal() any {
+	var out []string
+	for _, id := range s.recalled() {
+		if v, ok := strings.CutPrefix(id, "!"); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (s *signals) sleepers() any {
+	var out []*Sleeper
+	seen := make(map[string]bool)
+	add := func(id string) {
+		if !seen[id] {
+			seen[id] = true
+			if sl := s.use(id); sl != nil {
+				out = append(out, sl)
+			}
+		}
+	}
+	for _, b := range s.in.Action.Beliefs {
+		add(b.ID)
+	}
+	for _, id := range s.recalled() {
+		add(strings.TrimPrefix(id, "!"))
+	}
+	return out
+}
+
+// ---- tool catalogues
+
+// noteTools compares a catalogue with the first one of its server.
+func (s *signals) noteTools() {
+	for _, it := range s.in.Tools.Items {
+		k := s.in.Tools.Server + "\x00" + it.Name
+		base := s.t.get(tableTools, k)
+		if base == nil {
+			s.t.put(tableTools, k, []byte(it.print))
+		} else if string(base) != it.print {
+			it.Drift = true
+		}
+		// By the bare name: who offers it, and whether it drifted.
+		first := s.in.Tools.Server
+		if b := s.t.get(tableTools, "\x01"+it.Name); b != nil {
+			d := dec(b)
+			if first = d.str(); first != s.in.Tools.Server {
+				it.Shadows = cmp.Or(first, "(unnamed)")
+			}
+		}
+		drift := uint64(0)
+		if it.Drift || it.Shadows != "" {
+			drift = 1
+		}
+		var e enc
+		e.str(first)
+		e.num(drift)
+		s.t.put(tableTools, "\x01"+it.Name, e)
+	}
+}
+
+func (s *signals) toolDrift() any {
+	d := dec(s.t.get(tableTools, "\x01"+s.in.Action.Tool))
+	_ = d.str()
+	return d.num() == 1
 }

@@ -113,7 +113,9 @@ func Test(ctx context.Context, src *Source) (TestReport, error) {
 	var bad Problems
 	for _, name := range names {
 		var td testDoc
-		decode(src, name, &td, &bad)
+		c := compiler{src: src}
+		c.decode(name, &td)
+		bad = append(bad, c.bad...)
 		for i := range td.Tests {
 			if err := ctx.Err(); err != nil {
 				return rep, err
@@ -221,7 +223,17 @@ func (tc *testCase) run(set *Set, fired map[string]int) (problems []string, err 
 	return problems, nil
 }
 
-func sortedKeys(m map[string]int) []string {
+// DropPrefix implements Store.
+func (m MemStore) DropPrefix(prefix []byte) error {
+	for k := range m {
+		if strings.HasPrefix(k, string(prefix)) {
+			delete(m, k)
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
 	var out []string
 	for k := range m {
 		out = append(out, k)

@@ -1,0 +1,317 @@
+package rules
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// signalDoc is a signal as a pack declares it: one of count, distinct and
+// sequence.
+type signalDoc struct {
+	Name     string    `yaml:"name"`
+	Doc      string    `yaml:"doc"`
+	Count    *countDoc `yaml:"count"`
+	Distinct *countDoc `yaml:"distinct"`
+	Sequence *seqDoc   `yaml:"sequence"`
+}
+
+// countDoc counts events, or the different values among them.
+type countDoc struct {
+	On     []string `yaml:"on"`
+	When   string   `yaml:"when"`
+	Key    string   `yaml:"key"`
+	Value  string   `yaml:"value"`
+	Window string   `yaml:"window"`
+	Max    int      `yaml:"max"`
+}
+
+// seqDoc finds steps in order, with anything in between.
+type seqDoc struct {
+	Key    string    `yaml:"key"`
+	Window string    `yaml:"window"`
+	Steps  []stepDoc `yaml:"steps"`
+}
+
+type stepDoc struct {
+	On   []string `yaml:"on"`
+	When string   `yaml:"when"`
+}
+
+const (
+	maxCount  = 1024 // times or values kept under one key
+	maxWindow = 400 * 24 * time.Hour
+	maxSteps  = 8
+)
+
+// declared is a compiled signal of a pack.
+type declared struct {
+	name     string
+	on       map[string]bool
+	key      *expr
+	when     *expr // nil: always
+	value    *expr // of distinct
+	window   time.Duration
+	max      int
+	steps    []step
+	distinct bool
+}
+
+type step struct {
+	on   []string
+	when *expr
+}
+
+// compileSignal checks a declaration and adds its name to the scope.
+func (s *scope) compileSignal(d *strictyaml.Document, file string, i int, doc *signalDoc, bad *Problems) *declared {
+	n := len(*bad)
+	at := func(path []any, format string, args ...any) {
+		bad.note(file, d.Errorf(append([]any{"signals", i}, path...), format, args...))
+	}
+	if !streams.ValidID(doc.Name) {
+		at([]any{"name"}, "%v", streams.CheckID("signal name", doc.Name))
+		return nil
+	}
+	if doc.Doc == "" {
+		at([]any{"name"}, "signal %q needs doc: what it means", doc.Name)
+	}
+	out := &declared{name: "signal." + doc.Name, on: make(map[string]bool)}
+	if _, ok := s.vars.index[out.name]; ok {
+		at([]any{"name"}, "there is a signal %s already", out.name)
+		return nil
+	}
+	compile := func(path []any, src string, want *cel.Type, required bool) *expr {
+		if src == "" {
+			if required {
+				at(path[:1], "signal %q needs %s.%s", doc.Name, path[0], path[len(path)-1])
+			}
+			return nil
+		}
+		x, err := s.compile(src, want)
+		if err != nil {
+			at(path, "%w", err)
+			return nil
+		}
+		if name := usesDeclared(x, s.vars); name != "" {
+			at(path, "a signal cannot be made from another: %s", name)
+		}
+		return x
+	}
+	window := func(path []any, src string) time.Duration {
+		w, err := time.ParseDuration(src)
+		if err != nil || w <= 0 || w > maxWindow {
+			at(path, "the window %q is no duration of up to %s, such as 10m or 72h", src, maxWindow)
+		}
+		return w
+	}
+	kindsOf := func(path []any, on []string) {
+		if len(on) == 0 {
+			at(path[:1], "signal %q needs on: the kinds of events that it looks at", doc.Name)
+		}
+		for j, k := range on {
+			if !slices.Contains(kinds, k) {
+				at(append(path, j), "event kind %q is unknown%s", k, suggest(k, kinds))
+			}
+			out.on[k] = true
+		}
+	}
+	typ := cel.IntType
+	counted := func(name string, c *countDoc) {
+		kindsOf([]any{name, "on"}, c.On)
+		out.key = compile([]any{name, "key"}, c.Key, cel.StringType, true)
+		out.when = compile([]any{name, "when"}, c.When, cel.BoolType, false)
+		out.window = window([]any{name, "window"}, c.Window)
+		if out.max = c.Max; c.Max == 0 {
+			out.max = maxCount
+		}
+		if c.Max < 0 || c.Max > maxCount {
+			at([]any{name, "max"}, "max %d is not within 1 to %d", c.Max, maxCount)
+		}
+	}
+	switch {
+	case doc.Count != nil && doc.Distinct == nil && doc.Sequence == nil:
+		counted("count", doc.Count)
+		if doc.Count.Value != "" {
+			at([]any{"count", "value"}, "count has no value: use distinct to count different ones")
+		}
+	case doc.Distinct != nil && doc.Count == nil && doc.Sequence == nil:
+		out.distinct = true
+		counted("distinct", doc.Distinct)
+		out.value = compile([]any{"distinct", "value"}, doc.Distinct.Value, cel.StringType, true)
+	case doc.Sequence != nil && doc.Count == nil && doc.Distinct == nil:
+		typ = cel.ListType(cel.StringType)
+		out.key = compile([]any{"sequence", "key"}, doc.Sequence.Key, cel.StringType, true)
+		out.window = window([]any{"sequence", "window"}, doc.Sequence.Window)
+		if k := len(doc.Sequence.Steps); k < 2 || k > maxSteps {
+			at([]any{"sequence"}, "a sequence has 2 to %d steps, this one %d", maxSteps, k)
+		}
+		for j, st := range doc.Sequence.Steps {
+			kindsOf([]any{"sequence", "steps", j, "on"}, st.On)
+			out.steps = append(out.steps, step{st.On, compile([]any{"sequence", "steps", j, "when"}, st.When, cel.BoolType, true)})
+		}
+	default:
+		at([]any{"name"}, "signal %q needs one of count, distinct and sequence", doc.Name)
+	}
+	if len(*bad) > n {
+		return nil
+	}
+	goTyp := reflect.TypeFor[int64]()
+	if out.steps != nil {
+		goTyp = reflect.TypeFor[[]string]()
+	}
+	env, err := s.env.Extend(cel.Variable(out.name, typ))
+	if err != nil {
+		at([]any{"name"}, "%v", err)
+		return nil
+	}
+	s.env = env
+	s.vars.add(&variable{name: out.name, typ: typ, goTyp: goTyp, doc: doc.Doc, sig: &signalDef{Signal: Signal{Name: out.name, Doc: doc.Doc,
+		Window: out.window.String()}, typ: goTyp, read: out.read}})
+	return out
+}
+
+// usesDeclared names a declared signal in an expression, or is "".
+func usesDeclared(x *expr, vars *varTable) (name string) {
+	base := len(baseVars().vars)
+	ast.PreOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if i, ok := vars.index[qualified(e)]; ok && i >= base {
+			name = vars.vars[i].name
+		}
+	}))
+	return name
+}
+
+func (d *declared) tableKey(act *activation) (string, bool) {
+	v, err := d.key.eval(act)
+	k, ok := v.(types.String)
+	return d.name + "\x00" + string(k), err == nil && ok
+}
+
+// note counts an event, or takes it as a step. What cannot be evaluated counts
+// nothing: the rules that read the signal have conditions of their own.
+func (d *declared) note(act *activation) {
+	if !d.on[act.in.Event.Kind] {
+		return
+	}
+	if d.steps != nil {
+		d.noteStep(act)
+		return
+	}
+	if d.when != nil && !d.when.isTrue(act) {
+		return
+	}
+	k, ok := d.tableKey(act)
+	if !ok {
+		return
+	}
+	var h uint32
+	if d.distinct {
+		v, err := d.value.eval(act)
+		s, ok := v.(types.String)
+		if err != nil || !ok {
+			return
+		}
+		h = hash32(string(s))
+	}
+	now := act.in.Event.Time.UnixNano()
+	var kept []byte
+	for b := act.sig.t.get(tableCounts, k); len(b) >= 12; b = b[12:] {
+		if old := int64(binary.BigEndian.Uint64(b)); now-old < int64(d.window) && !(d.distinct && binary.BigEndian.Uint32(b[8:]) == h) {
+			kept = append(kept, b[:12]...)
+		}
+	}
+	kept = binary.BigEndian.AppendUint64(kept, uint64(now))
+	kept = binary.BigEndian.AppendUint32(kept, h)
+	kept = kept[max(0, len(kept)-12*d.max):]
+	act.sig.t.put(tableCounts, k, kept)
+}
+
+// chain is how far a sequence has come: the events of its first steps, and
+// when the first of them was.
+type chain struct {
+	since  int64
+	events []string
+}
+
+// noteStep takes an event as a step of a sequence. Each step remembers the
+// latest chain that led to it, so that no number of other events in between
+// makes a sequence forgotten.
+func (d *declared) noteStep(act *activation) {
+	matched := false
+	for _, st := range d.steps {
+		if slices.Contains(st.on, act.in.Event.Kind) && st.when.isTrue(act) {
+			matched = true
+		}
+	}
+	if !matched {
+		return
+	}
+	k, ok := d.tableKey(act)
+	if !ok {
+		return
+	}
+	chains := make([]chain, len(d.steps))
+	dc := dec(act.sig.t.get(tableSteps, k))
+	for i := range chains {
+		chains[i].since = int64(dc.num())
+		for range min(dc.num(), maxSteps) {
+			chains[i].events = append(chains[i].events, dc.str())
+		}
+	}
+	now := act.in.Event.Time.UnixNano()
+	// The last step first, so that one event is one step of a chain.
+	for i := len(d.steps) - 1; i >= 0; i-- {
+		st := d.steps[i]
+		if !slices.Contains(st.on, act.in.Event.Kind) || !st.when.isTrue(act) {
+			continue
+		}
+		c := chain{since: now}
+		if i > 0 {
+			if c = chains[i-1]; c.events == nil || now-c.since >= int64(d.window) || slices.Contains(c.events, act.in.Event.ID) {
+				continue
+			}
+		}
+		chains[i] = chain{c.since, append(slices.Clone(c.events), act.in.Event.ID)}
+		if i == len(d.steps)-1 {
+			if act.sig.done == nil {
+				act.sig.done = make(map[string][]string)
+			}
+			act.sig.done[d.name] = chains[i].events
+		}
+	}
+	var e enc
+	for _, c := range chains {
+		e.num(uint64(c.since))
+		e.num(uint64(len(c.events)))
+		for _, ev := range c.events {
+			e.str(ev)
+		}
+	}
+	act.sig.t.put(tableSteps, k, e)
+}
+
+func (d *declared) read(s *signals) any {
+	if d.steps != nil {
+		return s.done[d.name]
+	}
+	k, ok := d.tableKey(s.act)
+	if !ok {
+		return fmt.Errorf("the key of %s cannot be evaluated", d.name)
+	}
+	now, n := s.in.Event.Time.UnixNano(), int64(0)
+	for b := s.t.get(tableCounts, k); len(b) >= 12; b = b[12:] {
+		if now-int64(binary.BigEndian.Uint64(b)) < int64(d.window) {
+			n++
+		}
+	}
+	return n
+}

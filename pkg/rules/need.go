@@ -1,0 +1,576 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// need is a condition that has to hold for an expression to be true. Where it
+// does not hold, the expression is false, and not an error either: that is what
+// makes it safe not to evaluate the expression.
+type need struct {
+	op   needOp
+	atom int32 // an atom's or a predicate's number
+	kids []*need
+}
+
+type needOp byte
+
+const (
+	needNothing needOp = iota // nothing is known: the expression has to be evaluated
+	needNever                 // the expression is never true
+	needAtom
+	needPred
+	needAll
+	needAny
+)
+
+var (
+	nothing = &need{op: needNothing}
+	noWay   = &need{op: needNever}
+)
+
+func all(ns ...*need) *need {
+	out := &need{op: needAll}
+	for _, n := range ns {
+		switch n.op {
+		case needNothing:
+		case needNever:
+			return noWay
+		case needAll:
+			out.kids = append(out.kids, n.kids...)
+		default:
+			out.kids = append(out.kids, n)
+		}
+	}
+	switch len(out.kids) {
+	case 0:
+		return nothing
+	case 1:
+		return out.kids[0]
+	}
+	return out
+}
+
+func anyOf(ns ...*need) *need {
+	out := &need{op: needAny}
+	for _, n := range ns {
+		switch n.op {
+		case needNothing:
+			return nothing
+		case needNever:
+		case needAny:
+			out.kids = append(out.kids, n.kids...)
+		default:
+			out.kids = append(out.kids, n)
+		}
+	}
+	switch len(out.kids) {
+	case 0:
+		return noWay
+	case 1:
+		return out.kids[0]
+	}
+	return out
+}
+
+// field is what an atom looks at: a variable, or each element of a list,
+// perhaps in lower case.
+type field struct {
+	v     int // number of the variable
+	elem  bool
+	lower bool
+}
+
+// atom is a condition that one pass over an event decides: a field is a value,
+// or a text holds a literal.
+type atom struct {
+	f       field
+	holds   bool   // the text holds value, in lower case; else the field is value
+	value   string // its canonical form
+	literal string
+}
+
+// pred is a comparison of a number, or a flag. It is evaluated only when a
+// rule's other conditions hold, and once.
+type pred struct {
+	v    int
+	size bool // of the size of the variable
+	flag bool // the variable is a flag, and want what it has to be
+	want bool
+	op   string
+	than float64
+}
+
+// reader reads the needs off expressions, and numbers atoms and predicates.
+type reader struct {
+	vars  *varTable
+	atoms []atom
+	preds []pred
+	byA   map[atom]int32
+	byP   map[pred]int32
+}
+
+func newReader(vars *varTable) *reader {
+	return &reader{vars: vars, byA: make(map[atom]int32), byP: make(map[pred]int32)}
+}
+
+func (r *reader) atom(a atom) *need {
+	n, ok := r.byA[a]
+	if !ok {
+		n = int32(len(r.atoms))
+		r.byA[a] = n
+		r.atoms = append(r.atoms, a)
+	}
+	return &need{op: needAtom, atom: n}
+}
+
+func (r *reader) pred(p pred) *need {
+	n, ok := r.byP[p]
+	if !ok {
+		n = int32(len(r.preds))
+		r.byP[p] = n
+		r.preds = append(r.preds, p)
+	}
+	return &need{op: needPred, atom: n}
+}
+
+// term is a value that an expression names.
+type term struct {
+	kind  termKind
+	f     field
+	value ref.Val
+}
+
+type termKind byte
+
+const (
+	termUnknown termKind = iota
+	termField
+	termSize
+	termConst
+)
+
+// binding gives the variables of loops their terms.
+type binding map[string]term
+
+func (b binding) with(name string, t term) binding {
+	c := make(binding, len(b)+1)
+	for k, v := range b {
+		c[k] = v
+	}
+	c[name] = t
+	return c
+}
+
+func (r *reader) term(e ast.Expr, b binding) term {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		return term{kind: termConst, value: e.AsLiteral()}
+	case ast.IdentKind, ast.SelectKind:
+		q := qualified(e)
+		if t, ok := b[q]; ok {
+			return t
+		}
+		// A loop's variable may hide the first part of a name.
+		if root, _, _ := strings.Cut(q, "."); root != "" {
+			if _, hidden := b[root]; hidden {
+				return term{}
+			}
+		}
+		if v, ok := r.vars.index[q]; ok {
+			return term{kind: termField, f: field{v: v}}
+		}
+	case ast.CallKind:
+		c := e.AsCall()
+		switch c.FunctionName() {
+		case "lowerAscii":
+			t := r.term(c.Target(), b)
+			switch {
+			case t.kind == termField && !t.f.lower && r.isText(t.f):
+				t.f.lower = true
+				return t
+			case t.kind == termConst:
+				if s, ok := t.value.(types.String); ok {
+					return term{kind: termConst, value: types.String(lowerASCII(string(s)))}
+				}
+			}
+		case operators.Negate:
+			if t := r.term(c.Args()[0], b); t.kind == termConst {
+				switch v := t.value.(type) {
+				case types.Int:
+					return term{kind: termConst, value: -v}
+				case types.Double:
+					return term{kind: termConst, value: -v}
+				}
+			}
+		case "size":
+			arg := c.Target()
+			if !c.IsMemberFunction() {
+				arg = c.Args()[0]
+			}
+			if t := r.term(arg, b); t.kind == termField && !t.f.elem && !t.f.lower {
+				t.kind = termSize
+				return t
+			}
+		}
+	}
+	return term{}
+}
+
+func (r *reader) isText(f field) bool {
+	k := r.vars.vars[f.v].typ.Kind()
+	return f.elem || k == types.StringKind
+}
+
+// lazy reports whether reading a variable costs look-ups.
+func (r *reader) lazy(f field) bool { return r.vars.vars[f.v].sig != nil }
+
+// canonical is the form in which values are compared: numbers of either type
+// that are equal have one.
+func canonical(v ref.Val) (string, bool) {
+	switch v := v.(type) {
+	case types.String:
+		return "s" + string(v), true
+	case types.Int:
+		return fmt.Sprintf("n%d", int64(v)), true
+	case types.Double:
+		if f := float64(v); f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return fmt.Sprintf("n%d", int64(f)), true
+		}
+	case types.Bool:
+		if v {
+			return "t", true
+		}
+		return "f", true
+	}
+	return "", false
+}
+
+// is is the need that a field has a value.
+func (r *reader) is(t term, v ref.Val) *need {
+	if t.kind == termConst {
+		// Two constants: a loop over a list of them.
+		if t.value.Equal(v) == types.True {
+			return nothing
+		}
+		return noWay
+	}
+	if t.kind == termSize {
+		return r.compare(t, "==", v)
+	}
+	if t.kind != termField {
+		return nothing
+	}
+	switch r.vars.vars[t.f.v].typ.Kind() {
+	case types.DoubleKind:
+		return r.compare(t, "==", v)
+	case types.StringKind, types.IntKind, types.BoolKind:
+	case types.ListKind:
+		if !t.f.elem {
+			return nothing
+		}
+	default:
+		return nothing
+	}
+	if r.lazy(t.f) {
+		switch v := v.(type) {
+		case types.Bool:
+			return r.pred(pred{v: t.f.v, flag: true, want: bool(v)})
+		case types.Int, types.Double:
+			return r.compare(t, "==", v)
+		}
+		return nothing
+	}
+	c, ok := canonical(v)
+	if !ok {
+		return nothing
+	}
+	if s, isText := v.(types.String); isText && t.f.lower && lowerASCII(string(s)) != string(s) {
+		return noWay // the lower-case form of a text is no such value
+	}
+	return r.atom(atom{f: t.f, value: c})
+}
+
+// holds is the need that a text holds a literal.
+func (r *reader) holds(t term, lit string) *need {
+	if t.kind != termField || !r.isText(t.f) || r.lazy(t.f) || len(lit) < minLiteral {
+		return nothing
+	}
+	t.f.lower = false // texts are searched in lower case anyway
+	return r.atom(atom{f: t.f, holds: true, literal: lowerASCII(lit)})
+}
+
+// compare is the need that a number compares.
+func (r *reader) compare(t term, op string, v ref.Val) *need {
+	var than float64
+	switch v := v.(type) {
+	case types.Int:
+		than = float64(v)
+	case types.Double:
+		than = float64(v)
+	default:
+		return nothing
+	}
+	if math.Abs(than) >= 1<<53 {
+		return nothing
+	}
+	switch t.kind {
+	case termSize:
+		return r.pred(pred{v: t.f.v, size: true, op: op, than: than})
+	case termField:
+		if k := r.vars.vars[t.f.v].typ.Kind(); !t.f.elem && (k == types.IntKind || k == types.DoubleKind) {
+			return r.pred(pred{v: t.f.v, op: op, than: than})
+		}
+	}
+	return nothing
+}
+
+// mirrored and opposite turn comparisons around.
+var (
+	comparisons = map[string]string{operators.Less: "<", operators.LessEquals: "<=", operators.Greater: ">", operators.GreaterEquals: ">="}
+	mirrored    = map[string]string{"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+	opposite    = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+)
+
+// of is what an expression needs to be true.
+func (r *reader) of(e ast.Expr, b binding) *need {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		if e.AsLiteral() == types.False {
+			return noWay
+		}
+		return nothing
+	case ast.IdentKind, ast.SelectKind:
+		return r.flag(e, b, true)
+	case ast.ComprehensionKind:
+		return r.loop(e.AsComprehension(), b, true)
+	case ast.CallKind:
+	default:
+		return nothing
+	}
+	c := e.AsCall()
+	args := c.Args()
+	switch fn := c.FunctionName(); fn {
+	case operators.LogicalAnd:
+		return all(r.of(args[0], b), r.of(args[1], b))
+	case operators.LogicalOr:
+		return anyOf(r.of(args[0], b), r.of(args[1], b))
+	case operators.LogicalNot:
+		return r.not(args[0], b)
+	case operators.Conditional:
+		if !r.safe(args[0], b) {
+			return nothing
+		}
+		return anyOf(all(r.of(args[0], b), r.of(args[1], b)), all(r.not(args[0], b), r.of(args[2], b)))
+	case operators.Equals:
+		return r.equals(args[0], args[1], b)
+	case operators.In:
+		return r.in(args[0], args[1], b)
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		return r.compared(comparisons[fn], args[0], args[1], b)
+	case operators.NotEquals:
+		x, y := r.term(args[0], b), r.term(args[1], b)
+		if y.kind == termConst && y.value.Equal(types.String("")) == types.True && x.kind == termField && !x.f.elem && !x.f.lower && r.isText(x.f) {
+			return r.pred(pred{v: x.f.v, size: true, op: ">", than: 0})
+		}
+	case "contains", "startsWith", "endsWith":
+		if t := r.term(args[0], b); t.kind == termConst {
+			if s, ok := t.value.(types.String); ok {
+				return r.holds(r.term(c.Target(), b), string(s))
+			}
+		}
+	case "matches":
+		target, re := c.Target(), args[0]
+		if !c.IsMemberFunction() {
+			target, re = args[0], args[1]
+		}
+		if t := r.term(re, b); t.kind == termConst {
+			if s, ok := t.value.(types.String); ok {
+				lits := requiredLiterals(string(s))
+				if lits == nil {
+					return nothing
+				}
+				var ns []*need
+				for _, l := range lits {
+					ns = append(ns, r.holds(r.term(target, b), l))
+				}
+				return anyOf(ns...)
+			}
+		}
+	}
+	return nothing
+}
+
+// not is what an expression needs to be false.
+func (r *reader) not(e ast.Expr, b binding) *need {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		if e.AsLiteral() == types.True {
+			return noWay
+		}
+		return nothing
+	case ast.IdentKind, ast.SelectKind:
+		return r.flag(e, b, false)
+	case ast.ComprehensionKind:
+		return r.loop(e.AsComprehension(), b, false)
+	case ast.CallKind:
+	default:
+		return nothing
+	}
+	c := e.AsCall()
+	args := c.Args()
+	switch fn := c.FunctionName(); fn {
+	case operators.LogicalAnd:
+		return anyOf(r.not(args[0], b), r.not(args[1], b))
+	case operators.LogicalOr:
+		return all(r.not(args[0], b), r.not(args[1], b))
+	case operators.LogicalNot:
+		return r.of(args[0], b)
+	case operators.NotEquals:
+		return r.equals(args[0], args[1], b)
+	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		// Not so for a number that is none; only integers have an opposite.
+		for _, a := range args {
+			if t := r.term(a, b); t.kind == termField && r.vars.vars[t.f.v].typ.Kind() != types.IntKind {
+				return nothing
+			}
+		}
+		return r.compared(opposite[comparisons[fn]], args[0], args[1], b)
+	}
+	return nothing
+}
+
+func (r *reader) flag(e ast.Expr, b binding, want bool) *need {
+	t := r.term(e, b)
+	switch {
+	case t.kind == termConst:
+		if t.value == types.Bool(!want) {
+			return noWay
+		}
+	case t.kind == termField && !t.f.elem && r.vars.vars[t.f.v].typ.Kind() == types.BoolKind:
+		return r.is(t, types.Bool(want))
+	}
+	return nothing
+}
+
+func (r *reader) equals(x, y ast.Expr, b binding) *need {
+	s, t := r.term(x, b), r.term(y, b)
+	if s.kind == termConst {
+		s, t = t, s
+	}
+	if t.kind != termConst {
+		return nothing
+	}
+	return r.is(s, t.value)
+}
+
+func (r *reader) compared(op string, x, y ast.Expr, b binding) *need {
+	s, t := r.term(x, b), r.term(y, b)
+	if s.kind == termConst {
+		s, t, op = t, s, mirrored[op]
+	}
+	if t.kind != termConst {
+		return nothing
+	}
+	return r.compare(s, op, t.value)
+}
+
+// in reads "x in [constants]" and "constant in list".
+func (r *reader) in(x, list ast.Expr, b binding) *need {
+	if list.Kind() == ast.ListKind {
+		s := r.term(x, b)
+		if s.kind != termField && s.kind != termConst {
+			return nothing
+		}
+		var ns []*need
+		for _, e := range list.AsList().Elements() {
+			t := r.term(e, b)
+			if t.kind != termConst {
+				return nothing
+			}
+			ns = append(ns, r.is(s, t.value))
+		}
+		return anyOf(ns...)
+	}
+	s, l := r.term(x, b), r.term(list, b)
+	if s.kind != termConst || l.kind != termField || r.vars.vars[l.f.v].typ.Kind() != types.ListKind {
+		return nothing
+	}
+	l.f.elem = true
+	return r.is(l, s.value)
+}
+
+// loop reads exists, and all under a negation. want says which of the two the
+// loop has to be.
+func (r *reader) loop(c ast.ComprehensionExpr, b binding, want bool) *need {
+	if c.HasIterVar2() || c.AccuInit().Kind() != ast.LiteralKind || c.Result().Kind() != ast.IdentKind || c.LoopStep().Kind() != ast.CallKind {
+		return nothing
+	}
+	step := c.LoopStep().AsCall()
+	if len(step.Args()) != 2 || qualified(step.Args()[0]) != c.AccuVar() {
+		return nothing
+	}
+	body := step.Args()[1]
+	var inner func(binding) *need
+	switch {
+	case want && step.FunctionName() == operators.LogicalOr && c.AccuInit().AsLiteral() == types.False:
+		inner = func(b binding) *need { return r.of(body, b) }
+	case !want && step.FunctionName() == operators.LogicalAnd && c.AccuInit().AsLiteral() == types.True:
+		inner = func(b binding) *need { return r.not(body, b) }
+	default:
+		return nothing
+	}
+	rng := c.IterRange()
+	if rng.Kind() == ast.ListKind {
+		var ns []*need
+		for _, e := range rng.AsList().Elements() {
+			t := r.term(e, b)
+			if t.kind != termConst {
+				return nothing
+			}
+			ns = append(ns, inner(b.with(c.IterVar(), t)))
+		}
+		return anyOf(ns...)
+	}
+	t := r.term(rng, b)
+	if t.kind != termField || t.f.elem || r.vars.vars[t.f.v].typ.Kind() != types.ListKind {
+		return nothing
+	}
+	t.f.elem = true
+	return all(r.pred(pred{v: t.f.v, size: true, op: ">", than: 0}), inner(b.with(c.IterVar(), t)))
+}
+
+// safe reports whether an expression cannot fail.
+func (r *reader) safe(e ast.Expr, b binding) bool {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		return true
+	case ast.IdentKind, ast.SelectKind:
+		t := r.term(e, b)
+		return t.kind != termUnknown
+	case ast.CallKind:
+		c := e.AsCall()
+		if !slices.Contains([]string{operators.LogicalAnd, operators.LogicalOr, operators.LogicalNot, operators.Equals, operators.NotEquals, operators.Less,
+			operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.Conditional, "contains", "startsWith", "endsWith", "lowerAscii", "size"}, c.FunctionName()) {
+			return false
+		}
+		if c.IsMemberFunction() && !r.safe(c.Target(), b) {
+			return false
+		}
+		for _, a := range c.Args() {
+			if !r.safe(a, b) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}

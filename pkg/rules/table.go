@@ -1,0 +1,223 @@
+package rules
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Store is where signals are kept: a part of the caller's fold, one for each
+// partition. *stage.State is one.
+type Store interface {
+	Get(key []byte) (value []byte, ok bool, err error)
+	Set(key, value []byte) error
+	// DropPrefix removes every key that begins with prefix.
+	DropPrefix(prefix []byte) error
+}
+
+// tableID names a table of signals. A table is bounded for each project: its
+// keys live in two generations, and when the younger one has grown to half of
+// the bound the elder one is dropped and the younger one takes its place. A key
+// that is used moves into the younger one. What falls out is so among the least
+// recently used half, at the cost of one counter.
+type tableID byte
+
+const (
+	tableCounts tableID = iota // declared counts and distinct counts
+	tableSteps                 // declared sequences
+	tableCarriers
+	tablePhrases
+	tableBands
+	tableClusters
+	tablePushes
+	tableNotes    // directives of untrusted content
+	tableWords    // words of directives → notes
+	tableTargets  // carriers of directives → notes
+	tableSessions // session → its notes, recalls and the user's words
+	tableKeys     // memory keys
+	tableBeliefs
+	tablePieces // pieces of untrusted content
+	tableTools
+	tableAlerts
+	numTables
+)
+
+var tableNames = [numTables]string{"counts", "sequences", "carriers", "phrases", "bands", "clusters", "pushes", "directives", "directive_words",
+	"directive_targets", "sessions", "keys", "beliefs", "pieces", "tools", "alerts"}
+
+// tableBounds is how many keys of one project a table holds.
+var tableBounds = [numTables]uint32{20_000, 20_000, 100_000, 100_000, 100_000, 20_000, 50_000, 4_000, 20_000, 20_000, 10_000, 20_000, 50_000, 100_000, 5_000, 50_000}
+
+// tableMeta is the state of one table of one project.
+type tableMeta struct {
+	gen   byte
+	lost  bool // keys have fallen out
+	count uint32
+	elder uint32 // keys of the elder generation
+}
+
+// tables is the state of one project's signals during one evaluation.
+type tables struct {
+	st      Store
+	project string
+	meta    [numTables]tableMeta
+	dirty   bool
+	err     error // the store's first; it ends the evaluation
+	buf     []byte
+}
+
+const metaSize = 10
+
+func metaKey(project string) []byte { return append([]byte{'m'}, project...) }
+
+func openTables(st Store, project string) (*tables, error) {
+	t := &tables{st: st, project: project}
+	b, ok, err := st.Get(metaKey(project))
+	if err != nil || !ok {
+		return t, err
+	}
+	if len(b)%metaSize != 0 || len(b)/metaSize > int(numTables) {
+		return nil, fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", project)
+	}
+	for i := range t.meta[:len(b)/metaSize] {
+		m := b[i*metaSize:]
+		t.meta[i] = tableMeta{gen: m[0], lost: m[1] != 0, count: binary.BigEndian.Uint32(m[2:]), elder: binary.BigEndian.Uint32(m[6:])}
+	}
+	return t, nil
+}
+
+func (t *tables) close() error {
+	if t.err != nil || !t.dirty {
+		return t.err
+	}
+	b := make([]byte, 0, metaSize*int(numTables))
+	for _, m := range t.meta {
+		lost := byte(0)
+		if m.lost {
+			lost = 1
+		}
+		b = append(b, m.gen, lost)
+		b = binary.BigEndian.AppendUint32(b, m.count)
+		b = binary.BigEndian.AppendUint32(b, m.elder)
+	}
+	return t.st.Set(metaKey(t.project), b)
+}
+
+// key is valid until the next call.
+func (t *tables) key(id tableID, gen byte, k string) []byte {
+	t.buf = append(t.buf[:0], 's', byte(id), gen)
+	t.buf = append(t.buf, t.project...)
+	t.buf = append(t.buf, 0)
+	t.buf = append(t.buf, k...)
+	return t.buf
+}
+
+// get returns a value, or nil. What it finds among the elder keys it moves.
+func (t *tables) get(id tableID, k string) []byte {
+	if t.err != nil {
+		return nil
+	}
+	m := &t.meta[id]
+	b, ok, err := t.st.Get(t.key(id, m.gen, k))
+	if err == nil && !ok && m.elder > 0 {
+		if b, ok, err = t.st.Get(t.key(id, m.gen-1, k)); ok {
+			t.put(id, k, b)
+		}
+	}
+	if t.err == nil {
+		t.err = err
+	}
+	if !ok {
+		return nil
+	}
+	return b
+}
+
+func (t *tables) put(id tableID, k string, v []byte) {
+	if t.err != nil {
+		return
+	}
+	m := &t.meta[id]
+	_, ok, err := t.st.Get(t.key(id, m.gen, k))
+	if err != nil {
+		t.err = err
+		return
+	}
+	if !ok {
+		if m.count >= tableBounds[id]/2 {
+			if t.err = t.st.DropPrefix(t.key(id, m.gen-1, "")); t.err != nil {
+				return
+			}
+			m.lost = m.lost || m.elder > 0
+			m.gen, m.elder, m.count = m.gen+1, m.count, 0
+		}
+		m.count++
+		t.dirty = true
+	}
+	t.err = t.st.Set(t.key(id, m.gen, k), v)
+}
+
+// partial names the tables out of which keys have fallen.
+func (t *tables) partial() []string {
+	var out []string
+	for i, m := range t.meta {
+		if m.lost {
+			out = append(out, tableNames[i])
+		}
+	}
+	return out
+}
+
+// enc and dec are the plain encoding of what tables hold.
+type enc []byte
+
+func (e *enc) num(n uint64) { *e = binary.AppendUvarint(*e, n) }
+
+func (e *enc) str(s string) {
+	e.num(uint64(len(s)))
+	*e = append(*e, s...)
+}
+
+func (e *enc) hashes(hs []uint32) {
+	e.num(uint64(len(hs)))
+	for _, h := range hs {
+		*e = binary.BigEndian.AppendUint32(*e, h)
+	}
+}
+
+// dec reads what enc wrote; what is missing reads as zero.
+type dec []byte
+
+func (d *dec) num() uint64 {
+	n, size := binary.Uvarint(*d)
+	if size <= 0 {
+		*d = nil
+		return 0
+	}
+	*d = (*d)[size:]
+	return n
+}
+
+func (d *dec) str() string {
+	n := d.num()
+	if n > uint64(len(*d)) {
+		*d = nil
+		return ""
+	}
+	s := string((*d)[:n])
+	*d = (*d)[n:]
+	return s
+}
+
+func (d *dec) hashes() []uint32 {
+	n := d.num()
+	if n > uint64(len(*d)/4) {
+		*d = nil
+		return nil
+	}
+	hs := make([]uint32, n)
+	for i := range hs {
+		hs[i] = binary.BigEndian.Uint32((*d)[4*i:])
+	}
+	*d = (*d)[4*n:]
+	return hs
+}
