@@ -111,7 +111,8 @@ type stretch struct {
 
 // align returns the clean form of s, and what came from where. It cleans one
 // character with its marks at a time, at the boundaries across which NFKC does
-// not change anything (UAX #15, section 9.1).
+// not change anything (UAX #15, section 9.1). Only a mark on an ASCII letter may
+// come out apart from it, which is no matter to carriers.
 func (sc *scratch) align(s string) (string, []stretch) {
 	if plainASCII(s) {
 		return s, []stretch{{cleanEnd: len(s), rawEnd: len(s), same: true}}
