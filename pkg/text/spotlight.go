@@ -20,7 +20,7 @@ const (
 	openMark     = delimiter + "-data "
 	closeMark    = delimiter + "-end "
 	markTail     = ">>>"
-	brokenMark   = "[" + markWord // in the place of a delimiter in the content
+	brokenMark   = "·" + markWord // in the place of a delimiter in the content
 
 	maxLabel = 80  // characters, the width of a terminal
 	maxNote  = 300 // characters, some three lines of it
@@ -75,7 +75,7 @@ func Unspotlight(s string) (content, label string, ok bool) {
 // and cannot hold a marker of [Spotlight]. Without a note the text stays as it
 // is.
 func Annotate(s, note string) string {
-	note = InertLine(neutral(note), maxNote)
+	note = neutral(InertLine(note, maxNote))
 	if note == "" {
 		return s
 	}
@@ -95,20 +95,34 @@ func cleanLabel(label string) string {
 }
 
 // neutral breaks up every delimiter in s: each stretch of it that reads as one
-// becomes [lazaret. That ends in the word and begins with a bracket of another
-// kind, so that what stands around it cannot make a new delimiter of it.
+// becomes ·lazaret. The dot cannot be a part of a delimiter, nor, not being
+// ASCII, of a terminal's control sequence that would swallow it; so what stands
+// around it cannot make a new delimiter of it.
+//
+// A model reads a control sequence as it is written, and [Normalize] without
+// it; there must be no delimiter either way.
 func neutral(s string) string {
 	if !strings.ContainsAny(s, "zZ") && plainASCII(s) {
 		return s
 	}
+	s = breakDelimiters(s, func(string) int { return 1 })
+	if strings.Contains(s, "\x1b[") {
+		s = breakDelimiters(s, controlLen)
+	}
+	return s
+}
+
+// breakDelimiters is one reading of neutral; skip is the length of the control
+// at the start of a text.
+func breakDelimiters(s string, skip func(string) int) string {
 	var b strings.Builder
 	done := 0                      // bytes of s that are in b
 	matched, starts := 0, [3]int{} // bytes of the delimiter that were read, and where the last brackets stand
 	for i := 0; i < len(s); {
 		from, seen := i, ""
 		if c := s[i]; byteClass[c] == controlByte {
-			i += controlLen(s[i:])
-			continue // also what a terminal would swallow
+			i += skip(s[i:])
+			continue
 		} else if c < utf8.RuneSelf {
 			i++
 			if byteClass[c] == upperByte {
