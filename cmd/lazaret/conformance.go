@@ -53,6 +53,7 @@ It must run until it is killed. Nothing of it touches another installation.`,
 	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals, "proposals that a check makes")
 	f.DurationVar(&cfg.Patience, "patience", conformance.DefaultPatience, "how long a check waits for all of its answers")
 	f.StringVar(&cfg.Poison, "poison", conformance.DefaultPoison, "a `TEXT` that the group must object to")
+	f.BoolVar(&cfg.FailFast, "fail-fast", false, "end with the first check that fails")
 	f.BoolVarP(&verbose, "verbose", "v", false, "show what the command prints")
 	c.MarkFlagRequired("group")
 	return group("conformance", "Check programs of others against the protocol", c)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -22,8 +23,9 @@ func harmless(id string) *streams.Action {
 	return &streams.Action{Head: streams.Head{ID: id, Session: "calm"}, Tool: "conformance.read", Args: []byte(`{"path":"notes.txt"}`)}
 }
 
-// starts runs the program and asks once. Its first answer may take longer,
-// since a program has to start.
+// starts runs the program and asks twice. The first answer may take longer,
+// since a program has to start; but it has to come, since what was asked before
+// a group was there is asked all the same.
 func (r *runner) starts(ctx context.Context) (string, error) {
 	var err error
 	if r.cmd, err = r.launch("1"); err != nil {
@@ -32,8 +34,9 @@ func (r *runner) starts(ctx context.Context) (string, error) {
 	if _, _, err := r.ask(ctx, projects[0], streams.KindAct, "", harmless(r.id("a"))); err != nil {
 		return "", err
 	}
-	if _, err := r.answered(ctx, 0, r.running); err != nil {
-		return "", err
+	if err := wait(ctx, r.cfg.Patience, func() bool { return r.cmd.ended() || unanswered(r.ledger.all(), r.stage, 0) == 0 }); err != nil {
+		_, oerr := order(r.ledger.all(), r.stage, 0)
+		return "", fmt.Errorf("%w: %w%s", err, oerr, r.cmd.last())
 	}
 	began := time.Now()
 	v, _, err := r.ask(ctx, projects[0], streams.KindAct, "", harmless(r.id("a")))
@@ -234,53 +237,64 @@ func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream
 	return err
 }
 
-// tightens shows the agent a poison and lets it propose what the poison asks
-// for, then does so again after a kill.
+// tightens shows the agent a poison and lets it do what the poison asks for,
+// before and after a kill.
 func (r *runner) tightens(ctx context.Context) (string, error) {
-	quoted, err := streams.Marshal(map[string]string{"text": r.cfg.Poison})
+	p := projects[1]
+	if _, err := r.publish(ctx, p, streams.KindObs, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: r.id("o"), Session: "poisoned"},
+		Tool: "conformance.read", Source: "https://evil.example", Content: r.cfg.Poison}); err != nil {
+		return "", err
+	}
+	act := func(text string) (streams.Verdict, error, error) {
+		args, err := streams.Marshal(map[string]string{"text": text})
+		if err != nil {
+			return 0, nil, err
+		}
+		v, said, err := r.ask(ctx, p, streams.KindAct, "", &streams.Action{Head: streams.Head{ID: r.id("a"), Session: "poisoned"}, Tool: "conformance.change", Args: args})
+		if err != nil {
+			return 0, nil, err
+		}
+		return v.Verdict, r.tightened(v, said), nil
+	}
+	mem, said, err := r.ask(ctx, p, streams.KindMem, beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: r.id("m"), Session: "poisoned"}, Content: r.cfg.Poison})
 	if err != nil {
 		return "", err
 	}
-	read := func() error {
-		_, err := r.publish(ctx, projects[1], streams.KindObs, beliefs.OriginWeb, &streams.Observation{
-			Head: streams.Head{ID: r.id("o"), Session: "poisoned"}, Tool: "conformance.read", Source: "https://evil.example", Content: r.cfg.Poison})
-		return err
-	}
-	propose := func() (*streams.VerdictEntry, *finding, error) {
-		return r.ask(ctx, projects[1], streams.KindAct, "", &streams.Action{Head: streams.Head{ID: r.id("a"), Session: "poisoned"}, Tool: "conformance.change", Args: quoted})
-	}
-	if err := read(); err != nil {
-		return "", err
-	}
-	v, said, err := propose()
+	memory := r.tightened(mem, said)
+	whole, action, err := act(r.cfg.Poison)
 	if err != nil {
 		return "", err
 	}
-	action := r.tightened(v, said)
-	mv, said, err := r.ask(ctx, projects[1], streams.KindMem, beliefs.OriginWeb, &streams.Memory{
-		Head: streams.Head{ID: r.id("m"), Session: "poisoned"}, Content: r.cfg.Poison})
-	if err != nil {
-		return "", err
-	}
-	memory := r.tightened(mv, said)
 	if action != nil && memory != nil {
 		return "", fmt.Errorf("%w; %w: if the group has no reason to object to %q, give a text that it must object to with --poison", action, memory, quote(r.cfg.Poison))
 	}
-	if action != nil {
-		return fmt.Sprintf("the poisoned memory write is %s; the action is not, so memory across a kill was not tried", mv.Verdict), nil
+	note := fmt.Sprintf("a memory write of the poison is %s, an action that repeats it %s", mem.Verdict, whole)
+	// What only the poison named shows whether the group remembers having read it.
+	target := address.FindString(r.cfg.Poison)
+	if target == "" {
+		return note + "; the poison names no address, so memory was not tried", nil
+	}
+	before, objection, err := act(target)
+	if err != nil {
+		return "", err
+	}
+	if objection != nil {
+		return note + "; the address alone is " + before.String() + ", so memory was not tried", nil
 	}
 	if err := r.restart(); err != nil {
 		return "", err
 	}
-	again, said, err := propose()
+	after, objection, err := act(target)
 	if err != nil {
 		return "", err
 	}
-	if err := r.tightened(again, said); err != nil {
-		return "", fmt.Errorf("before the kill it objected to %s, after it: %w: fold what lies before the cursor too", v.ID, err)
+	if objection != nil {
+		return "", fmt.Errorf("an action to %s was %s before a kill, after it: %w: fold what lies before the cursor too", target, before, objection)
 	}
-	return fmt.Sprintf("the poisoned action is %s, and %s after a kill; the memory write is %s", v.Verdict, again.Verdict, mv.Verdict), nil
+	return fmt.Sprintf("%s, one to its address %s, and %s after a kill", note, before, after), nil
 }
+
+var address = regexp.MustCompile(`[\w.+-]+@[\w-]+(\.[\w-]+)+`)
 
 // tightened is an error unless the group objected and the verdict says so.
 func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {

@@ -58,6 +58,8 @@ type Config struct {
 	Patience time.Duration
 	// Poison is a text that the group must object to.
 	Poison string
+	// FailFast ends with the first check that fails.
+	FailFast bool
 	// Out gets a line for each check, Log what the program prints.
 	Out, Log io.Writer
 }
@@ -116,8 +118,8 @@ func Sentinel(ctx context.Context, cfg Config) ([]Result, error) {
 		res := Result{Name: c.name, Note: note, Err: err}
 		r.results = append(r.results, res)
 		fmt.Fprintln(cfg.Out, res)
-		if len(r.results) == 1 && err != nil {
-			break // nothing else can be told
+		if err != nil && (cfg.FailFast || len(r.results) == 1) {
+			break // without the first, nothing else can be told
 		}
 	}
 	return r.results, nil
@@ -354,7 +356,7 @@ func (r *runner) answered(ctx context.Context, from uint64, alive func() error) 
 		if alive != nil {
 			died = alive()
 		}
-		return died != nil || unanswered(r.ledger.all(), r.stage) == 0
+		return died != nil || unanswered(r.ledger.all(), r.stage, from) == 0
 	})
 	if died != nil {
 		return 0, died

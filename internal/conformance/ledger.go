@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func (r *record) name() string {
 }
 
 // maxFaults is how many faults of one kind are told.
-const maxFaults = 5
+const maxFaults = 3
 
 // faults collects what is wrong, the first few of it in words.
 type faults struct {
@@ -91,20 +92,24 @@ func (f *faults) add(format string, args ...any) {
 	}
 }
 
-func (f *faults) err() error {
-	if f.n == 0 {
+// told is one error of all kinds of faults, or nil.
+func told(kinds ...*faults) error {
+	var all []string
+	for _, f := range kinds {
+		if all = append(all, f.list...); f.n > maxFaults {
+			all = append(all, fmt.Sprintf("and %d more of this kind", f.n-maxFaults))
+		}
+	}
+	if len(all) == 0 {
 		return nil
 	}
-	if f.n > maxFaults {
-		f.list = append(f.list, fmt.Sprintf("and %d more", f.n-maxFaults))
-	}
-	return fmt.Errorf("%s", strings.Join(f.list, "; "))
+	return errors.New(strings.Join(all, "; "))
 }
 
 // order checks that a group answered every proposal after from exactly once,
 // and that its entries follow the order of what they were made from.
 func order(recs []record, stage string, from uint64) (proposals int, err error) {
-	var f faults
+	var gaps, doubles, disorder faults
 	var last [streams.Partitions]*record
 	answers := make(map[uint64][]uint64) // by proposal
 	for i := range recs {
@@ -113,7 +118,7 @@ func order(recs []record, stage string, from uint64) (proposals int, err error) 
 			continue
 		}
 		if p := last[r.Partition]; p != nil && r.Src <= p.Src && r.Seq > from {
-			f.add("entry %d comes of entry %d, after entry %d that comes of %d: an answer must prove that everything before was judged, so Lz-Src only grows", r.Seq, r.Src, p.Seq, p.Src)
+			disorder.add("entry %d comes of entry %d, after entry %d that comes of %d: an answer must prove that everything before was judged, so Lz-Src only grows", r.Seq, r.Src, p.Seq, p.Src)
 		}
 		last[r.Partition] = r
 		if r.Type == streams.TypeAssessment {
@@ -128,20 +133,22 @@ func order(recs []record, stage string, from uint64) (proposals int, err error) 
 		proposals++
 		switch a := answers[r.Seq]; {
 		case len(a) == 0:
-			f.add("%s has no assessment", r.name())
+			gaps.add("%s has no assessment", r.name())
 		case len(a) > 1:
-			f.add("%s has %d assessments: entries %s", r.name(), len(a), join(a))
+			doubles.add("%s has %d assessments: entries %s", r.name(), len(a), join(a))
 		}
 	}
-	return proposals, f.err()
+	return proposals, told(&gaps, &doubles, &disorder)
 }
 
-// unanswered is how many proposals have no assessment yet.
-func unanswered(recs []record, stage string) int {
+// unanswered is how many proposals after from have no assessment yet.
+func unanswered(recs []record, stage string, from uint64) int {
 	answered := make(map[uint64]bool)
 	n := 0
 	for i := len(recs) - 1; i >= 0; i-- {
 		switch r := &recs[i]; {
+		case r.Seq <= from:
+			return n
 		case r.bad != nil:
 		case r.Stage == stage && r.Type == streams.TypeAssessment:
 			answered[r.Src] = true
@@ -253,5 +260,5 @@ func form(recs []record, group, digest string) (entries int, err error) {
 			}
 		}
 	}
-	return entries, f.err()
+	return entries, told(&f)
 }
