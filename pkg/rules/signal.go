@@ -508,7 +508,7 @@ func (s *signals) noteDirective() {
 	}
 	slices.Sort(n.carriers)
 	// The same text is one note, however often it is read.
-	id := hash32(n.text)
+	id := hash32(in.Event.Kind + "\x00" + n.text)
 	key := string(binary.BigEndian.AppendUint32(nil, id))
 	s.link(tableSessions, sessionKey("n", in), id)
 	if s.t.get(tableNotes, key) != nil {
