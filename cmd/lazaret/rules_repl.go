@@ -87,7 +87,7 @@ func (r *repl) interactive(f *os.File) error {
 	r.w = t
 	fmt.Fprintln(t, ":help lists commands,", r.con.Event(), "is loaded")
 	for {
-		if w, h, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+		if w, h, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w > 0 && h > 0 {
 			t.SetSize(w, h)
 		}
 		s, err := t.ReadLine()

@@ -63,9 +63,9 @@ type givenRecall struct {
 }
 
 type givenRecItem struct {
-	givenBelief `yaml:",inline"`
-	Text        string   `yaml:"text"`
-	Score       *float64 `yaml:"score"` // default: none was given
+	Belief givenBelief `yaml:",inline"`
+	Text   string      `yaml:"text"`
+	Score  *float64    `yaml:"score"` // default: none was given
 }
 
 type givenTools struct {
@@ -235,7 +235,7 @@ func (g *given) body(h streams.EntryHead) (typ streams.Type, body any, err error
 		}{{r.Items, &b.Admitted}, {r.ContextOnly, &b.ContextOnly}, {r.Contradictions, &b.Contradictions}} {
 			for i := range part.from {
 				it := &part.from[i]
-				ref, e := it.ref()
+				ref, e := it.Belief.ref()
 				if e != nil {
 					err = e
 				}
