@@ -128,7 +128,8 @@ func readCall(tool, args string) *call {
 	c := &call{whole: hash32(stem(wholeName(tool)))}
 	for _, w := range splitName(tool) {
 		s := stem(w)
-		if a, ok := acts[s]; ok {
+		// The first act is what the tool does; a later one names a thing: get log.
+		if a, ok := acts[s]; ok && len(c.act) == 0 {
 			c.act = append(c.act, hash32(a))
 		} else if !dull[s] {
 			c.things = append(c.things, hash32(s))
@@ -214,7 +215,7 @@ func (c *call) asks(sentence []uint32, same bool) bool {
 	if !same {
 		return act && things >= 2 && things == len(c.things)
 	}
-	if act && things > 0 && hasHash(sentence, requestHash) {
+	if act && hasHash(sentence, requestHash) && (things > 0 || args > 0 && args == len(c.args)) {
 		return true
 	}
 	if act && (things > 0 && 2*things >= len(c.things) || count(sentence, c.marks) > 0 || args >= 2 && 2*args >= len(c.args)) {
