@@ -333,6 +333,7 @@ func (s *sentence) word(w string) {
 	if c != 0 {
 		s.classified(c, w, n)
 	}
+	s.more(c, w, n)
 	switch w {
 	case "now":
 		if s.last2 == "you" && s.last == "are" {
@@ -399,7 +400,6 @@ func (s *sentence) classified(c uint32, w string, n int) {
 	if c&wAct != 0 && (s.start || s.prev&wLead != 0 && (s.prev&^wLead == 0 || s.last == "please") || s.prev&wFill != 0 && s.prev2&wLead != 0 || s.requestBefore()) {
 		s.act = n
 	}
-	s.more(c, w, n)
 	if c&wSecret != 0 && n-s.leak <= 12 && (s.last != "public") && (w != "key" && w != "keys" || s.last == "api" || s.last == "private" || s.last == "secret" || s.last == "access") && (w != "prompt" || s.last == "system") {
 		s.mark(mExfiltrate)
 	}
