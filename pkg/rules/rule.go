@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -157,6 +158,24 @@ type compiler struct {
 // Compile checks a rule set as a whole. Its error is Problems: everything that
 // is wrong, each with its place.
 func Compile(src *Source) (*Set, error) {
+	c, err := compile(src)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.bad) > 0 {
+		return nil, c.bad
+	}
+	for _, sc := range c.set.scopes {
+		sc.used = nil
+	}
+	for _, ev := range c.set.groups {
+		ev.build(c.set)
+	}
+	return c.set, nil
+}
+
+// compile is what can be compiled of a rule set, and what cannot.
+func compile(src *Source) (*compiler, error) {
 	env, err := baseEnv()
 	if err != nil {
 		return nil, err
@@ -164,7 +183,7 @@ func Compile(src *Source) (*Set, error) {
 	vars := &varTable{vars: slices.Clone(baseVars().vars), index: maps.Clone(baseVars().index)}
 	c := &compiler{src: src, seen: make(map[string]string), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
 		scopes: make(map[string]*scope), places: make(map[string]func(string, ...any) *strictyaml.Error)}}
-	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast)}
+	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast), used: &usage{make(map[*cel.Ast]bool), make(map[string]bool)}}
 	c.set.scopes[""] = common
 	if _, ok := src.files[commonFile]; ok {
 		var p packDoc
@@ -188,13 +207,7 @@ func Compile(src *Source) (*Set, error) {
 	sort.Slice(c.set.rules, func(i, j int) bool { return c.set.rules[i].ID < c.set.rules[j].ID })
 	c.exceptions(common)
 	c.groups(packs, byPack)
-	if len(c.bad) > 0 {
-		return nil, c.bad
-	}
-	for _, ev := range c.set.groups {
-		ev.build(c.set)
-	}
-	return c.set, nil
+	return c, nil
 }
 
 // commonFile holds the names that every pack knows, and exceptionsFile the
@@ -212,6 +225,16 @@ func (c *compiler) decode(name string, v any) *strictyaml.Document {
 	}
 	d, err := strictyaml.Parse(name, []byte(text))
 	if err == nil {
+		if unknown := d.Unknown(v); len(unknown) > 0 {
+			for _, e := range unknown {
+				var u *strictyaml.UnknownField
+				if errors.As(e, &u) {
+					e.Msg += suggest(u.Name, u.Known)
+				}
+				c.bad.note(name, e)
+			}
+			return nil
+		}
 		err = d.Decode(v)
 	}
 	if err != nil {

@@ -47,17 +47,13 @@ func (d *Document) unknown(node ast.Node, t reflect.Type, found func(key ast.Nod
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		fields := make(map[string]reflect.Type)
-		var known []string
-		for f := range t.Fields() {
-			if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name != "" && name != "-" {
-				fields[name] = f.Type
-				known = append(known, name)
+		for _, m := range []string{"UnmarshalYAML", "UnmarshalText"} {
+			if _, ok := reflect.PointerTo(t).MethodByName(m); ok {
+				return // the type reads itself
 			}
 		}
-		if known == nil {
-			return // a type that reads itself
-		}
+		fields := make(map[string]reflect.Type)
+		known := fieldsOf(t, fields)
 		for _, v := range pairs(node) {
 			if ft, ok := fields[v.Key.GetToken().Value]; ok {
 				d.unknown(v.Value, ft, found)
@@ -76,6 +72,31 @@ func (d *Document) unknown(node ast.Node, t reflect.Type, found func(key ast.Nod
 			}
 		}
 	}
+}
+
+// fieldsOf gathers the fields of a struct under their names in YAML.
+func fieldsOf(t reflect.Type, fields map[string]reflect.Type) (known []string) {
+	for f := range t.Fields() {
+		name, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case !f.IsExported() || name == "-":
+		case slices.Contains(strings.Split(opts, ","), "inline"):
+			ft := f.Type
+			if ft.Kind() == reflect.Pointer {
+				ft = ft.Elem()
+			}
+			if ft.Kind() == reflect.Struct {
+				known = append(known, fieldsOf(ft, fields)...)
+			}
+		default:
+			if name == "" {
+				name = strings.ToLower(f.Name)
+			}
+			fields[name] = f.Type
+			known = append(known, name)
+		}
+	}
+	return known
 }
 
 func pairs(node ast.Node) []*ast.MappingValueNode {
