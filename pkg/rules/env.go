@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -192,7 +193,7 @@ func (s *scope) compile(src string, want *cel.Type) (*expr, error) {
 	}
 	env := s.env
 	if x.fast, err = env.Program(a, cel.EvalOptions(cel.OptOptimize)); err != nil {
-		return nil, err
+		return nil, planError(src, a, err)
 	}
 	x.tracked = sync.OnceValues(func() (cel.Program, error) {
 		return env.Program(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostLimit))
@@ -294,6 +295,24 @@ func costError(src string, a *cel.Ast, c uint64) error {
 		n = "without bound"
 	}
 	return &faults{src, []fault{{fmt.Sprintf("the expression may cost %s, and at most %d are allowed: nest fewer loops", n, CostLimit), loc.Line(), loc.Column()}}}
+}
+
+// planError finds the regular expression that an expression cannot be planned
+// for.
+func planError(src string, a *cel.Ast, err error) error {
+	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
+			return
+		}
+		args := e.AsCall().Args()
+		for _, re := range constants(args[len(args)-1], nil) {
+			if _, bad := regexp.Compile(re); bad != nil && bad.Error() == err.Error() {
+				loc := a.NativeRep().SourceInfo().GetStartLocation(e.ID())
+				err = &faults{src, []fault{{bad.Error(), loc.Line(), loc.Column()}}}
+			}
+		}
+	}))
+	return err
 }
 
 // sizes bounds the values of expressions for the estimate.

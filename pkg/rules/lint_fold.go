@@ -148,12 +148,16 @@ func (f *folder) prop(e ast.Expr) prop {
 	case ast.LiteralKind:
 		return constantProp(e.AsLiteral() == types.True)
 	case ast.CallKind:
+		if v, ok := f.evaluate(e); ok {
+			return constantProp(v)
+		}
 		if p := f.call(e.AsCall()); p != nil {
 			return p
 		}
-	}
-	if v, ok := f.evaluate(e); ok {
-		return constantProp(v)
+	case ast.ComprehensionKind:
+		if v, ok := f.evaluate(e); ok {
+			return constantProp(v)
+		}
 	}
 	i, d := f.term(e)
 	d.flag = true

@@ -153,6 +153,8 @@ type compiler struct {
 	set  *Set
 	bad  Problems
 	seen map[string]string // rule → file
+	// written is the rules that there are, those that do not compile included.
+	written map[string]bool
 }
 
 // Compile checks a rule set as a whole. Its error is Problems: everything that
@@ -181,7 +183,7 @@ func compile(src *Source) (*compiler, error) {
 		return nil, err
 	}
 	vars := &varTable{vars: slices.Clone(baseVars().vars), index: maps.Clone(baseVars().index)}
-	c := &compiler{src: src, seen: make(map[string]string), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
+	c := &compiler{src: src, seen: make(map[string]string), written: make(map[string]bool), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
 		scopes: make(map[string]*scope), places: make(map[string]func(string, ...any) *strictyaml.Error)}}
 	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast), used: &usage{make(map[*cel.Ast]bool), make(map[string]bool)}}
 	c.set.scopes[""] = common
@@ -262,6 +264,7 @@ func (c *compiler) pack(pack string, sc *scope) (rules []*Rule) {
 		var rd rulesDoc
 		d := c.decode(name, &rd)
 		for i := range rd.Rules {
+			c.written[rd.Rules[i].ID] = true
 			r := compileRule(sc, d, name, i, &rd.Rules[i], &c.bad)
 			if r == nil {
 				continue
@@ -366,7 +369,7 @@ func (c *compiler) exceptions(sc *scope) {
 		for j, id := range e.Rules {
 			if r := c.set.Rule(id); r != nil {
 				r.exceptions = append(r.exceptions, x)
-			} else {
+			} else if !c.written[id] {
 				at([]any{"rules", j}, "there is no rule %q%s", id, suggest(id, sortedKeys(c.seen)))
 			}
 		}
