@@ -93,33 +93,62 @@ document or email. Whoever holds both is trusted to keep them apart.`,
 				}
 				ag.Origins = append(ag.Origins, org)
 			}
-			m, err := natsserver.OpenMinter(a.conn.Data)
-			if err != nil {
-				return err
-			}
-			name, inbox := agentContext(ag.Project, ag.Name), natsserver.AgentInbox(ag.Project, ag.Name)
-			if _, err := os.Stat(natsserver.CredsFile(a.conn.Data, name)); err == nil {
-				return fmt.Errorf("%s is there already: remove it first if the agent's rights are to change", natsserver.CredsFile(a.conn.Data, name))
-			}
-			url := a.conn.Server
-			if url == "" {
-				if url, err = natsserver.ContextURL(a.conn.Data, "operator"); err != nil {
-					return err
-				}
-			}
-			if err := m.Install(name, fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins), url, inbox, func() ([]byte, error) { return m.Agent(ag) }); err != nil {
-				return err
-			}
-			abs, err := filepath.Abs(natsserver.CredsFile(a.conn.Data, name))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\n", abs, inbox, natsserver.ContextFile(a.conn.Data, name))
-			return nil
+			return a.install(cmd, agentContext(ag.Project, ag.Name), fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins),
+				natsserver.AgentInbox(ag.Project, ag.Name), func(m *natsserver.Minter) ([]byte, error) { return m.Agent(ag) })
 		},
 	}
 	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)}, "`ORIGINS` whose content it may publish")
 	return group("agent", "Credentials of agents", add)
+}
+
+func (a *app) sentinel() *cobra.Command {
+	add := &cobra.Command{
+		Use:   "add GROUP",
+		Short: "Make a credential for a sentinel group of your own",
+		Long: `Make a credential that reads the ledger, all projects of it, and writes the group's
+own ledger subject and alerts, and nothing else. The group is waited for once a
+policy in force names it under groups; see docs/sentinels.md.`,
+		Example: "  lazaret sentinel add judge",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := streams.CheckID("group", args[0]); err != nil {
+				return err
+			}
+			a.conn.Resolve()
+			r := natsserver.SentinelRole(args[0])
+			return a.install(cmd, string(r), "Lazaret: sentinel group "+args[0], r.InboxPrefix(),
+				func(m *natsserver.Minter) ([]byte, error) { return m.Role(r) })
+		},
+	}
+	return group("sentinel", "Sentinel groups of your own", add)
+}
+
+// install mints a credential, leaves it and its context in the data folder, and
+// says where.
+func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint func(*natsserver.Minter) ([]byte, error)) error {
+	m, err := natsserver.OpenMinter(a.conn.Data)
+	if err != nil {
+		return err
+	}
+	file := natsserver.CredsFile(a.conn.Data, name)
+	if _, err := os.Stat(file); err == nil {
+		return fmt.Errorf("%s is there already: remove it first if its rights are to change", file)
+	}
+	url := a.conn.Server
+	if url == "" {
+		if url, err = natsserver.ContextURL(a.conn.Data, "operator"); err != nil {
+			return err
+		}
+	}
+	if err := m.Install(name, description, url, inbox, func() ([]byte, error) { return mint(m) }); err != nil {
+		return err
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\n", abs, inbox, natsserver.ContextFile(a.conn.Data, name))
+	return nil
 }
 
 func (a *app) rules() *cobra.Command {
