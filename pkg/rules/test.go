@@ -14,49 +14,49 @@ import (
 
 // testDoc is a test file.
 type testDoc struct {
-	Tests []testCase `yaml:"tests"`
+	Tests []testCase `yaml:"tests" doc:"Tests of the pack's rules; each starts with nothing known."`
 }
 
 type testCase struct {
-	Name    string         `yaml:"name"`
-	Group   string         `yaml:"group"` // default: the first
-	Given   []given        `yaml:"given"`
-	Repeat  int            `yaml:"repeat"` // play the given events so often
-	Fires   map[string]int `yaml:"fires"`  // rule → alerts published, exactly
-	Silent  []string       `yaml:"silent"` // rules that must not fire
-	Verdict string         `yaml:"verdict"`
-	Message string         `yaml:"message"` // some alert's message holds this
+	Name    string         `yaml:"name" is:"required" doc:"What is tried."`
+	Group   string         `yaml:"group" is:"id" doc:"The sentinel group that judges; the first unless said."`
+	Given   []given        `yaml:"given" is:"required,some" doc:"Events, in order."`
+	Repeat  int            `yaml:"repeat" is:"natural" doc:"Play the given events so often."`
+	Fires   map[string]int `yaml:"fires" is:"ids,natural" doc:"Rules, and how many alerts of each are published, exactly."`
+	Silent  []string       `yaml:"silent" is:"id" doc:"Rules that must not fire."`
+	Verdict string         `yaml:"verdict" is:"verdict" doc:"What the last proposal gets."`
+	Message string         `yaml:"message" doc:"The message of some alert holds this."`
 }
 
 // given is one event, in the words of ledger entries, with what a test leaves
 // out filled in.
 type given struct {
-	After       string       `yaml:"after"` // time since the event before
-	Session     string       `yaml:"session"`
-	Agent       string       `yaml:"agent"`
-	Observation *givenObs    `yaml:"observation"`
-	Memory      *givenMemory `yaml:"memory"`
-	Decision    *givenDec    `yaml:"decision"`
-	Action      *givenAction `yaml:"action"`
+	After       string       `yaml:"after" is:"duration" doc:"Time since the event before, such as 4m."`
+	Session     string       `yaml:"session" doc:"s1 unless said."`
+	Agent       string       `yaml:"agent" doc:"agent unless said."`
+	Observation *givenObs    `yaml:"observation" doc:"Content that was read."`
+	Memory      *givenMemory `yaml:"memory" doc:"A memory write."`
+	Decision    *givenDec    `yaml:"decision" doc:"A decision."`
+	Action      *givenAction `yaml:"action" doc:"A proposed action."`
 }
 
 type givenObs struct {
-	Origin string `yaml:"origin"`
+	Origin string `yaml:"origin" is:"origin" doc:"tool unless said."`
 	Tool   string `yaml:"tool"`
 	Source string `yaml:"source"`
 	Text   string `yaml:"text"`
 }
 
 type givenMemory struct {
-	Origin    string `yaml:"origin"`
-	Inherited string `yaml:"inherited"`
+	Origin    string `yaml:"origin" is:"origin" doc:"agent unless said."`
+	Inherited string `yaml:"inherited" is:"origin" doc:"Weakest origin that it derives from."`
 	Key       string `yaml:"key"`
 	Category  string `yaml:"category"`
 	Channel   string `yaml:"channel"`
-	KeyHolder string `yaml:"key_holder"`
+	KeyHolder string `yaml:"key_holder" is:"origin" doc:"Origin of the value that the key holds now."`
 	Text      string `yaml:"text"`
-	Times     int    `yaml:"times"` // the text so often, for size
-	Age       string `yaml:"age"`   // since the same content was first met
+	Times     int    `yaml:"times" is:"natural" doc:"The text so often, for size."`
+	Age       string `yaml:"age" is:"duration" doc:"Time since the same content was first met."`
 }
 
 type givenDec struct {
@@ -65,17 +65,17 @@ type givenDec struct {
 
 type givenBelief struct {
 	ID         string  `yaml:"id"`
-	Truth      string  `yaml:"truth"`
-	Quality    string  `yaml:"quality"`
-	Confidence float64 `yaml:"confidence"`
+	Truth      string  `yaml:"truth" is:"truth" doc:"supported unless said."`
+	Quality    string  `yaml:"quality" is:"quality" doc:"tool_result unless said."`
+	Confidence float64 `yaml:"confidence" is:"share" doc:"0.7 unless said."`
 }
 
 type givenAction struct {
 	Tool       string         `yaml:"tool"`
-	Level      int            `yaml:"level"`
+	Level      int            `yaml:"level" is:"level" doc:"What the policy makes of the tool, 0 to 5."`
 	Effects    []string       `yaml:"effects"`
 	Args       map[string]any `yaml:"args"`
-	Confidence *float64       `yaml:"confidence"`
+	Confidence *float64       `yaml:"confidence" is:"share" doc:"The agent's own."`
 	Beliefs    []givenBelief  `yaml:"beliefs"`
 }
 
