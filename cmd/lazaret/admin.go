@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -21,8 +20,6 @@ import (
 	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
-
-	shipped "lazaret/rules"
 )
 
 func (a *app) key() *cobra.Command {
@@ -152,32 +149,8 @@ func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint 
 }
 
 func (a *app) rules() *cobra.Command {
-	load := func(args []string) ([]byte, *rules.Source, error) {
-		fsys := shipped.FS()
-		if len(args) == 1 {
-			fsys = os.DirFS(args[0])
-		}
-		b, err := rules.Pack(fsys)
-		if err != nil {
-			return nil, nil, err
-		}
-		src, err := rules.Open(b)
-		return b, src, err
-	}
-	check := &cobra.Command{Use: "check [DIR]", Short: "Check rule packs (default the shipped ones)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, src, err := load(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		set, err := rules.Compile(src)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%d rules are good, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "), streams.Digest(b))
-		return nil
-	}}
 	test := &cobra.Command{Use: "test [DIR]", Short: "Run the tests beside the rules (exit 2 when one fails)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		_, src, err := load(args)
+		_, src, err := loadRules(args)
 		if err != nil {
 			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 		}
@@ -193,7 +166,7 @@ func (a *app) rules() *cobra.Command {
 	}}
 	var f cli.ListFlags
 	ls := &cobra.Command{Use: "ls [DIR]", Short: "List rules", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		_, src, err := load(args)
+		_, src, err := loadRules(args)
 		if err != nil {
 			return err
 		}
@@ -218,8 +191,8 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", check, test, ls, a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
-		b, src, err := load(args)
+	return group("rules", "Sentinel rules", a.rulesCheck(), test, ls, a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+		b, src, err := loadRules(args)
 		if err == nil {
 			_, err = rules.Compile(src)
 		}
