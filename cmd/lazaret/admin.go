@@ -149,21 +149,6 @@ func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint 
 }
 
 func (a *app) rules() *cobra.Command {
-	test := &cobra.Command{Use: "test [DIR]", Short: "Run the tests beside the rules (exit 2 when one fails)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		_, src, err := loadRules(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		rep, err := rules.Test(cmd.Context(), src)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprint(cmd.OutOrStdout(), rep.String())
-		if rep.Failed > 0 {
-			return &cli.Exit{Code: cli.ExitNegative}
-		}
-		return nil
-	}}
 	var f cli.ListFlags
 	ls := &cobra.Command{Use: "ls [DIR]", Short: "List rules", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		_, src, err := loadRules(args)
@@ -191,7 +176,7 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", a.rulesCheck(), test, ls, a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
 		b, src, err := loadRules(args)
 		if err == nil {
 			_, err = rules.Compile(src)

@@ -14,26 +14,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
-
-	shipped "lazaret/rules"
 )
-
-// loadRules reads the rule set of a folder, or the shipped one.
-func loadRules(args []string) ([]byte, *rules.Source, error) {
-	fsys := shipped.FS()
-	if len(args) == 1 {
-		if _, err := os.ReadDir(args[0]); err != nil {
-			return nil, nil, err
-		}
-		fsys = os.DirFS(args[0])
-	}
-	b, err := rules.Pack(fsys)
-	if err != nil {
-		return nil, nil, err
-	}
-	src, err := rules.Open(b)
-	return b, src, err
-}
 
 func (a *app) rulesCheck() *cobra.Command {
 	var format string

@@ -25,6 +25,7 @@ type Evaluator struct {
 	rules    []*Rule
 	vars     *varTable
 	declared []*declared
+	scopes   map[string]*scope
 	byKind   map[string]*index
 	trials   map[string]*sync.Pool // of *trial, by kind
 	// exhaustive evaluates every rule, for tests of the index.
@@ -32,7 +33,7 @@ type Evaluator struct {
 }
 
 func (ev *Evaluator) build(s *Set) {
-	ev.vars, ev.declared = s.vars, s.declared
+	ev.vars, ev.declared, ev.scopes = s.vars, s.declared, s.scopes
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
 	ev.byKind, ev.trials = make(map[string]*index), make(map[string]*sync.Pool)
 	for _, k := range kinds {
@@ -75,9 +76,17 @@ func (ev *Evaluator) Eval(st Store, e *streams.Entry) (Result, error) {
 	return ev.judge(st, e, inputs, nil)
 }
 
-// judge is Eval of an entry that is read. look, if there is one, is shown
-// every rule that was evaluated.
-func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look func(*activation, *Rule, []streams.Alert)) (Result, error) {
+// watcher is shown what judge does, for tests and explanations.
+type watcher interface {
+	// input comes before the rules of each input, with those that are
+	// evaluated.
+	input(w *work, candidates []int32)
+	// rule comes after a rule was evaluated.
+	rule(*activation, *Rule, []streams.Alert)
+}
+
+// judge is Eval of an entry that is read. watch may be nil.
+func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch watcher) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
 	if pool == nil || len(inputs) == 0 {
@@ -100,11 +109,15 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look fun
 		for _, d := range ev.declared {
 			d.note(w.act)
 		}
-		for _, i := range ev.candidates(x, w) {
+		found := ev.candidates(x, w)
+		if watch != nil {
+			watch.input(w, found)
+		}
+		for _, i := range found {
 			r := x.rules[i]
 			alerts := ev.fire(r, w.act, e)
-			if look != nil {
-				look(w.act, r, alerts)
+			if watch != nil {
+				watch.rule(w.act, r, alerts)
 			}
 			for _, a := range alerts {
 				if a.Mode == "enforce" && a.Exception == "" {
@@ -144,20 +157,9 @@ func verdictOf(effect string, t streams.Type) streams.Verdict {
 
 // fire evaluates one rule on one input.
 func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
-	items := []ref.Val{types.NullValue}
-	if r.forEach != nil {
-		v, err := r.forEach.eval(act)
-		if err != nil {
-			return []streams.Alert{ev.failed(r, act.in, e, err)}
-		}
-		l, ok := v.(traits.Lister)
-		if !ok {
-			return []streams.Alert{ev.failed(r, act.in, e, fmt.Errorf("for_each gives no list"))}
-		}
-		items = items[:0]
-		for it := l.Iterator(); it.HasNext() == types.True; {
-			items = append(items, it.Next())
-		}
+	items, err := r.items(act)
+	if err != nil {
+		return []streams.Alert{ev.failed(r, act.in, e, err)}
 	}
 	var out []streams.Alert
 	for _, it := range items {
@@ -174,6 +176,27 @@ func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.
 	}
 	act.it = types.NullValue
 	return out
+}
+
+// items is what a rule's condition is evaluated for: the elements of its
+// for_each, or one nothing.
+func (r *Rule) items(act *activation) ([]ref.Val, error) {
+	if r.forEach == nil {
+		return []ref.Val{types.NullValue}, nil
+	}
+	v, err := r.forEach.eval(act)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := v.(traits.Lister)
+	if !ok {
+		return nil, fmt.Errorf("for_each gives no list")
+	}
+	var out []ref.Val
+	for it := l.Iterator(); it.HasNext() == types.True; {
+		out = append(out, it.Next())
+	}
+	return out, nil
 }
 
 func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.Alert {

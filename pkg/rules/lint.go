@@ -202,7 +202,9 @@ func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
 		for i, tc := range td.Tests {
 			at := spot{d, []any{"tests", i}}
 			for _, r := range sortedKeys(tc.Fires) {
-				fired[r] = fired[r] || tc.Fires[r] > 0
+				for i := range tc.Fires[r] {
+					fired[r] = fired[r] || tc.Fires[r][i].count() > 0
+				}
 				named[r] = append(named[r], at.under("fires", r))
 			}
 			for j, r := range tc.Silent {

@@ -82,6 +82,16 @@ const (
 // schemaOf is the schema of a type: the names of its fields in YAML, their doc
 // tags, and what their is tags say of them.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[wants]():
+		n := &jsonschema.Schema{Type: "integer"}
+		restrict(n, "natural")
+		w := schemaOf(t.Elem())
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{n, w, {Type: "array", Items: schemaOf(t.Elem())}}}
+	case reflect.TypeFor[verdicts]():
+		v := jsonschema.Schema{Type: "string", Enum: texts[streams.Verdict]()}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{&v, {Type: "array", Items: v.CloneSchemas()}}}
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		return schemaOf(t.Elem())
@@ -91,7 +101,9 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: schemaOf(t.Elem())}
 	case reflect.Interface:
 		return &jsonschema.Schema{}
-	case reflect.Int:
+	case reflect.Bool:
+		return &jsonschema.Schema{Type: "boolean"}
+	case reflect.Int, reflect.Uint64:
 		return &jsonschema.Schema{Type: "integer"}
 	case reflect.Float64:
 		return &jsonschema.Schema{Type: "number"}
@@ -100,7 +112,19 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	}
 	s := &jsonschema.Schema{Type: "object", Properties: make(map[string]*jsonschema.Schema), AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	for f := range t.Fields() {
-		name := f.Tag.Get("yaml")
+		if !f.IsExported() {
+			continue
+		}
+		name, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if opts == "inline" {
+			in := schemaOf(f.Type)
+			for _, k := range in.PropertyOrder {
+				s.Properties[k] = in.Properties[k]
+			}
+			s.PropertyOrder = append(s.PropertyOrder, in.PropertyOrder...)
+			s.Required = append(s.Required, in.Required...)
+			continue
+		}
 		p := schemaOf(f.Type)
 		p.Description = f.Tag.Get("doc")
 		for is := range strings.SplitSeq(f.Tag.Get("is"), ",") {
@@ -118,7 +142,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[signalDoc]():
 		s.OneOf = oneOf("count", "distinct", "sequence")
 	case reflect.TypeFor[given]():
-		s.OneOf = oneOf("observation", "memory", "decision", "action")
+		s.OneOf = oneOf("observation", "memory", "recall", "tools", "phase", "decision", "action", "outcome")
 	case reflect.TypeFor[ruleDoc]():
 		// Any effect but alert says what it does when the rule fails.
 		alert := any("alert")
@@ -183,8 +207,8 @@ func restrict(s *jsonschema.Schema, is string) {
 		s.Enum = texts[beliefs.Truth]()
 	case "quality":
 		s.Enum = texts[beliefs.Quality]()
-	case "verdict":
-		s.Enum = texts[streams.Verdict]()
+	case "phase":
+		s.Enum = enum([]string{"start", "end"})
 	case "id":
 		s.Pattern = idPattern
 	case "tag":

@@ -100,6 +100,14 @@ func TestTheShippedFilesAreValidByTheirSchemas(t *testing.T) {
 	for name, text := range clean {
 		valid(name, text)
 	}
+	valid("p/forms.test.yaml", `tests:
+  - name: forms
+    given:
+      - recall: {query: q, items: [{id: b1, truth: supported, text: t, score: 0.5}]}
+      - phase: end
+    fires: {r1: 2, r2: {severity: low, count: 1}, r3: [{effect: hold}, {message: m}]}
+    verdict: [allow, hold]
+`)
 	for name := range schemas {
 		if !seen[name] {
 			t.Errorf("no file was tried with the schema %s", name)
@@ -159,6 +167,9 @@ func TestSchemasRefuseWhatHasNotTheForm(t *testing.T) {
 		{"exceptions.yaml", "2027-01-01", "never"},
 		{"p/r.test.yaml", "- action: {tool: alpha, level: 1}", "- {session: s}"},
 		{"p/r.test.yaml", "level: 1", "level: 9"},
+		{"p/r.test.yaml", "{r1: 1}", "{r1: -1}"},
+		{"p/r.test.yaml", "{r1: 1}", "{r1: {effcet: hold}}"},
+		{"p/r.test.yaml", "silent:", "verdict: maybe\n    silent:"},
 		{"common.yaml", "lists:", "name: x\nlists:"},
 	} {
 		text := strings.Replace(clean[c[0]], c[1], c[2], 1)
