@@ -67,11 +67,14 @@ func resolved(t *testing.T) map[string]*jsonschema.Resolved {
 // parsed is a file as a validator sees it.
 func parsed(t *testing.T, text string) any {
 	t.Helper()
-	b, err := yaml.YAMLToJSON([]byte(text))
+	var doc, v any
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var v any
 	if err := json.Unmarshal(b, &v); err != nil {
 		t.Fatal(err)
 	}
