@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -150,18 +149,6 @@ func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint 
 }
 
 func (a *app) rules() *cobra.Command {
-	check := &cobra.Command{Use: "check [DIR]", Short: "Check rule packs (default the shipped ones)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, src, err := loadRules(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		set, err := rules.Compile(src)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%d rules are good, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "), streams.Digest(b))
-		return nil
-	}}
 	var f cli.ListFlags
 	ls := &cobra.Command{Use: "ls [DIR]", Short: "List rules", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		_, src, err := loadRules(args)
@@ -189,7 +176,7 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", check, a.rulesTest(), a.rulesExplain(), a.rulesRepl(), ls, a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
 		b, src, err := loadRules(args)
 		if err == nil {
 			_, err = rules.Compile(src)

@@ -18,6 +18,9 @@ import (
 func loadRules(args []string) ([]byte, *rules.Source, error) {
 	fsys := shipped.FS()
 	if len(args) == 1 {
+		if _, err := os.ReadDir(args[0]); err != nil {
+			return nil, nil, err
+		}
 		fsys = os.DirFS(args[0])
 	}
 	b, err := rules.Pack(fsys)

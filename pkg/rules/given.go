@@ -14,42 +14,42 @@ import (
 // given is one event, in the words of ledger entries, with what a test leaves
 // out filled in.
 type given struct {
-	After   string `yaml:"after"` // time since the event before
-	ID      string `yaml:"id"`    // default: e and its number
-	Session string `yaml:"session"`
-	Agent   string `yaml:"agent"`
+	After   string `yaml:"after" is:"duration" doc:"Time since the event before, such as 4m."`
+	ID      string `yaml:"id" is:"id" doc:"e and its number unless said."`
+	Session string `yaml:"session" doc:"s1 unless said."`
+	Agent   string `yaml:"agent" doc:"agent unless said."`
 
-	Observation *givenObs     `yaml:"observation"`
-	Memory      *givenMemory  `yaml:"memory"`
-	Recall      *givenRecall  `yaml:"recall"`
-	Tools       *givenTools   `yaml:"tools"`
-	Phase       string        `yaml:"phase"` // start or end: of the session
-	Decision    *givenDec     `yaml:"decision"`
-	Action      *givenAction  `yaml:"action"`
-	Outcome     *givenOutcome `yaml:"outcome"`
+	Observation *givenObs     `yaml:"observation" doc:"Content that was read."`
+	Memory      *givenMemory  `yaml:"memory" doc:"A memory write."`
+	Recall      *givenRecall  `yaml:"recall" doc:"A retrieval from memory."`
+	Tools       *givenTools   `yaml:"tools" doc:"A tool catalogue."`
+	Phase       string        `yaml:"phase" is:"phase" doc:"Start or end of the session."`
+	Decision    *givenDec     `yaml:"decision" doc:"A decision."`
+	Action      *givenAction  `yaml:"action" doc:"A proposed action."`
+	Outcome     *givenOutcome `yaml:"outcome" doc:"What came of an action; without one, an answer of the agent."`
 }
 
 type givenObs struct {
-	Origin string   `yaml:"origin"`
+	Origin string   `yaml:"origin" is:"origin" doc:"tool unless said."`
 	Tool   string   `yaml:"tool"`
 	Source string   `yaml:"source"`
 	Text   string   `yaml:"text"`
-	Blocks []string `yaml:"blocks"` // further ones
+	Blocks []string `yaml:"blocks" doc:"Further content blocks."`
 }
 
 type givenMemory struct {
-	Origin    string       `yaml:"origin"`
-	Inherited string       `yaml:"inherited"`
+	Origin    string       `yaml:"origin" is:"origin" doc:"agent unless said."`
+	Inherited string       `yaml:"inherited" is:"origin" doc:"Weakest origin that it derives from."`
 	Key       string       `yaml:"key"`
 	Category  string       `yaml:"category"`
 	Channel   string       `yaml:"channel"`
-	KeyHolder string       `yaml:"key_holder"`
+	KeyHolder string       `yaml:"key_holder" is:"origin" doc:"Origin of the value that the key holds now."`
 	Source    string       `yaml:"source"`
 	Parents   []string     `yaml:"parents"`
 	Text      string       `yaml:"text"`
-	Times     int          `yaml:"times"` // the text so often, for size
-	Age       string       `yaml:"age"`   // since the same content was first met
-	Repeats   uint64       `yaml:"repeats"`
+	Times     int          `yaml:"times" is:"natural" doc:"The text so often, for size."`
+	Age       string       `yaml:"age" is:"duration" doc:"Time since the same content was first met."`
+	Repeats   uint64       `yaml:"repeats" is:"natural" doc:"How often the same content was met before."`
 	Belief    *givenBelief `yaml:"belief"`
 }
 
@@ -57,7 +57,7 @@ type givenRecall struct {
 	Query          string         `yaml:"query"`
 	Key            string         `yaml:"key"`
 	Purpose        string         `yaml:"purpose"`
-	Items          []givenRecItem `yaml:"items"` // admitted
+	Items          []givenRecItem `yaml:"items" doc:"What the context policy admits."`
 	ContextOnly    []givenRecItem `yaml:"context_only"`
 	Contradictions []givenRecItem `yaml:"contradictions"`
 }
@@ -65,7 +65,7 @@ type givenRecall struct {
 type givenRecItem struct {
 	Belief givenBelief `yaml:",inline"`
 	Text   string      `yaml:"text"`
-	Score  *float64    `yaml:"score"` // default: none was given
+	Score  *float64    `yaml:"score" doc:"The store's score, if it gave one."`
 }
 
 type givenTools struct {
@@ -88,31 +88,31 @@ type givenDec struct {
 // it says otherwise.
 type givenBelief struct {
 	ID          string  `yaml:"id"`
-	Missing     bool    `yaml:"missing"`
+	Missing     bool    `yaml:"missing" doc:"The belief was not found."`
 	Kind        string  `yaml:"kind"`
 	Key         string  `yaml:"key"`
-	Truth       string  `yaml:"truth"`
+	Truth       string  `yaml:"truth" is:"truth" doc:"supported unless said."`
 	Retrieval   string  `yaml:"retrieval"`
 	Security    string  `yaml:"security"`
 	Freshness   string  `yaml:"freshness"`
 	Sensitivity string  `yaml:"sensitivity"`
 	Scope       string  `yaml:"scope"`
-	Quality     string  `yaml:"quality"`
-	Origin      string  `yaml:"origin"`
-	Confidence  float64 `yaml:"confidence"`
+	Quality     string  `yaml:"quality" is:"quality" doc:"tool_result unless said."`
+	Origin      string  `yaml:"origin" is:"origin"`
+	Confidence  float64 `yaml:"confidence" is:"share" doc:"0.7 unless said."`
 	Source      string  `yaml:"source"`
 	Observation string  `yaml:"observation"`
 }
 
 type givenAction struct {
 	Tool          string         `yaml:"tool"`
-	Level         int            `yaml:"level"`
+	Level         int            `yaml:"level" is:"level" doc:"What the policy makes of the tool, 0 to 5."`
 	Effects       []string       `yaml:"effects"`
 	Args          map[string]any `yaml:"args"`
-	Confidence    *float64       `yaml:"confidence"`
+	Confidence    *float64       `yaml:"confidence" is:"share" doc:"The agent's own."`
 	Decision      string         `yaml:"decision"`
 	Beliefs       []givenBelief  `yaml:"beliefs"`
-	Unseen        bool           `yaml:"unseen"`
+	Unseen        bool           `yaml:"unseen" doc:"The session holds input that nobody judged."`
 	Blast         string         `yaml:"blast_radius"`
 	Reversibility string         `yaml:"reversibility"`
 }

@@ -72,7 +72,8 @@ func TestFaultsAreShownWithTheirPlace(t *testing.T) {
 		files map[string]string
 		says  []string
 	}{
-		{"unknown key", map[string]string{"p/r.yaml": head + "    on: [action]\n    wehn: \"true\"\n    when: \"true\"\n    effect: alert\n"}, []string{"p/r.yaml:8:", "wehn"}},
+		{"unknown key", map[string]string{"p/r.yaml": head + "    on: [action]\n    wehn: \"true\"\n    when: \"true\"\n    effect: alert\n"}, []string{"p/r.yaml:8:5:", "wehn", "did you mean when?"}},
+		{"in a block", map[string]string{"p/r.yaml": head + "    on: [action]\n    effect: alert\n    when: >-\n      action.level > 2\n      && action.tol == action.tool\n"}, []string{"p/r.yaml:11:16:", "tol"}},
 		{"unknown field", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.levle > 2\n    effect: alert\n"}, []string{"p/r.yaml:8:", "levle", "^"}},
 		{"wrong type", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.tool > 2\n    effect: alert\n"}, []string{"p/r.yaml:8:", "^"}},
 		{"no boolean", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.tool\n    effect: alert\n"}, []string{"p/r.yaml:8:", "string", "bool"}},

@@ -15,20 +15,20 @@ import (
 
 // testDoc is a test file.
 type testDoc struct {
-	Tests []testCase `yaml:"tests"`
+	Tests []testCase `yaml:"tests" doc:"Tests of the pack's rules; each starts with nothing known."`
 }
 
 type testCase struct {
-	Name     string           `yaml:"name"`
-	Group    string           `yaml:"group"`   // default: the first
-	Project  string           `yaml:"project"` // default: test
-	Given    []given          `yaml:"given"`
-	Repeat   int              `yaml:"repeat"` // play the given events so often
-	Fires    map[string]wants `yaml:"fires"`  // rule → alerts published, exactly
-	Silent   []string         `yaml:"silent"` // rules that must not fire
-	Verdict  verdicts         `yaml:"verdict"`
-	Message  string           `yaml:"message"`  // some alert's message holds this
-	Messages []string         `yaml:"messages"` // and these
+	Name     string           `yaml:"name" is:"required" doc:"What is tried."`
+	Group    string           `yaml:"group" is:"id" doc:"The sentinel group that judges; the first unless said."`
+	Project  string           `yaml:"project" is:"id" doc:"test unless said."`
+	Given    []given          `yaml:"given" is:"required,some" doc:"Events, in order."`
+	Repeat   int              `yaml:"repeat" is:"natural" doc:"Play the given events so often."`
+	Fires    map[string]wants `yaml:"fires" is:"ids" doc:"Rules, and what each raises, exactly: a number of alerts, a kind of alert, or a list of kinds."`
+	Silent   []string         `yaml:"silent" is:"id" doc:"Rules that must not fire."`
+	Verdict  verdicts         `yaml:"verdict" doc:"What the last proposal gets, or a list: what each gets."`
+	Message  string           `yaml:"message" doc:"The message of some alert holds this."`
+	Messages []string         `yaml:"messages" doc:"Each is held by the message of some alert."`
 }
 
 // wants is what a rule has to raise: a number of alerts, one kind of alert, or
@@ -36,13 +36,13 @@ type testCase struct {
 type wants []want
 
 type want struct {
-	Count     *int   `yaml:"count"` // default: 1
-	Severity  string `yaml:"severity"`
-	Effect    string `yaml:"effect"`
-	Mode      string `yaml:"mode"`
-	Subject   string `yaml:"subject"`   // a kind, or a kind and an id
-	Message   string `yaml:"message"`   // the message holds this
-	Exception string `yaml:"exception"` // that takes the effect away
+	Count     *int   `yaml:"count" is:"natural" doc:"1 unless said."`
+	Severity  string `yaml:"severity" is:"severity"`
+	Effect    string `yaml:"effect" is:"effect"`
+	Mode      string `yaml:"mode" is:"mode"`
+	Subject   string `yaml:"subject" doc:"A kind, or a kind and an id."`
+	Message   string `yaml:"message" doc:"The message holds this."`
+	Exception string `yaml:"exception" is:"id" doc:"The exception that takes the effect away."`
 }
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
