@@ -174,6 +174,8 @@ type ActionEntry struct {
 	Host          *Verdict              `json:"host_verdict,omitzero"`
 	Unseen        bool                  `json:"unseen,omitzero"`   // the session holds a rejected observation
 	Restored      bool                  `json:"restored,omitzero"` // names an intake sequence from the future
+	// Annotations are the hints of the tool's catalogue entries that raise it.
+	Annotations jsontext.Value `json:"annotations,omitzero"`
 }
 
 // OutcomeEntry is the body of an outcome.
@@ -227,13 +229,13 @@ type Alert struct {
 	Message    string         `json:"message"`
 	Events     []string       `json:"observed_event_ids,omitzero"`
 	Detail     map[string]any `json:"detail,omitzero"`
-	Effect     string         `json:"effect"`         // alert, hold, deny, restrict, quarantine
-	Mode       string         `json:"mode"`           // enforce or shadow
+	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine
+	Mode       string         `json:"mode"`   // enforce or shadow
 	// Exception names the exception that takes the effect away.
-	Exception string `json:"exception,omitzero"`
-	Error      string         `json:"error,omitzero"` // the rule failed and its on_error applied
-	Count      uint64         `json:"count"`          // how often so far, folded into one
-	Time       time.Time      `json:"time"`
+	Exception string    `json:"exception,omitzero"`
+	Error     string    `json:"error,omitzero"` // the rule failed and its on_error applied
+	Count     uint64    `json:"count"`          // how often so far, folded into one
+	Time      time.Time `json:"time"`
 }
 
 // AlertsEntry is the body of a sentinel's findings on an entry that is no
@@ -272,6 +274,9 @@ type HoldRef struct {
 	ID       string    `json:"id"`
 	Revision string    `json:"revision"`
 	Expires  time.Time `json:"expires"`
+	// Authority names the keys of which one has to sign an approval; none means
+	// any that is pinned for it.
+	Authority []string `json:"authority,omitzero"`
 }
 
 // VerdictEntry is the arbiter's answer to a proposal.

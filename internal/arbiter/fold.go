@@ -47,17 +47,19 @@ func (f *Fold) Reset() {
 
 // proposal is an open question, as it is kept in the state.
 type proposal struct {
-	Seq      uint64       `json:"seq"`
-	Type     streams.Type `json:"type"`
-	Project  string       `json:"project"`
-	ID       string       `json:"id"`
-	Agent    string       `json:"agent"`
-	Session  string       `json:"session,omitzero"`
-	Tool     string       `json:"tool,omitzero"`
-	Summary  string       `json:"summary,omitzero"`
-	Level    string       `json:"level,omitzero"`
-	Digest   string       `json:"digest,omitzero"`
-	Deadline time.Time    `json:"deadline"`
+	Seq     uint64       `json:"seq"`
+	Type    streams.Type `json:"type"`
+	Project string       `json:"project"`
+	ID      string       `json:"id"`
+	Agent   string       `json:"agent"`
+	Session string       `json:"session,omitzero"`
+	Tool    string       `json:"tool,omitzero"`
+	Summary string       `json:"summary,omitzero"`
+	Level   string       `json:"level,omitzero"`
+	Digest  string       `json:"digest,omitzero"`
+	// Authority names the keys of which one has to approve; nil: any.
+	Authority []string  `json:"authority,omitzero"`
+	Deadline  time.Time `json:"deadline"`
 	// Reasons are those that stood when it was proposed: floor, host, session,
 	// beliefs.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
@@ -168,16 +170,17 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	p.Policy = polDigest
 	level := beliefs.L0
+	var class policy.Class // of an action
 	switch e.Type {
 	case streams.TypeAction:
 		a := new(streams.ActionEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
 			return f.unreadable(e, err)
 		}
-		level = a.Level
-		if err := f.openAction(st, p, a, pol); err != nil {
+		if class, err = f.openAction(st, p, a, pol); err != nil {
 			return nil, err
 		}
+		level = class.Level
 	case streams.TypeMemory:
 		m := new(streams.MemoryEntry)
 		if err := streams.Unmarshal(e.Body, m); err != nil {
@@ -195,7 +198,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
 		return f.decide(st, p, nil, now)
 	}
-	for _, g := range pol.Groups {
+	for _, g := range pol.Required(class) {
 		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
 	}
 	if len(p.Groups) == 0 {

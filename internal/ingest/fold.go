@@ -141,6 +141,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applySession(st, e.Project, b)
 	case *streams.DecisionEntry:
 		return f.applyDecision(st, e.Project, b)
+	case *streams.ToolsEntry:
+		return f.applyTools(st, e.Project, b)
 	case *streams.RejectedEntry:
 		return f.applyRejected(st, e.Project, b)
 	case *streams.ChunkEntry, *streams.ActivationEntry:
@@ -203,6 +205,7 @@ const (
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
+	keyHints    = 'h' // project, tool's normalised name → hints that raise it
 )
 
 // applyHead notes what every own entry brings: the clock and the id.
