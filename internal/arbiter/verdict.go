@@ -171,7 +171,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
 	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
-		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Digest: p.Digest, Time: now}
+		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Digest: p.Digest, Authority: p.Authority, Time: now}
 	add := func(r streams.Reason) {
 		v.Verdict = v.Verdict.Join(r.Verdict)
 		v.Reasons = append(v.Reasons, r)
@@ -228,7 +228,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		if pol != nil {
 			expiry = pol.HoldExpiry
 		}
-		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry), Authority: p.Authority}
+		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 	}
 	if p.Type == streams.TypeMemory && p.Belief != nil {
 		b := *p.Belief
@@ -281,7 +281,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 		if pol != nil {
 			expiry = pol.HoldExpiry
 		}
-		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry), Authority: p.Authority}
+		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 		if err := f.openHold(st, p, v, now); err != nil {
 			return nil, err
 		}
