@@ -278,30 +278,27 @@ type HoldRef struct {
 
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
-	Proposal uint64   `json:"proposal"` // ledger sequence
-	Type     Type     `json:"type"`
-	ID       string   `json:"id"`
-	Agent    string   `json:"agent"`
-	Session  string   `json:"session,omitzero"`
-	Tool     string   `json:"tool,omitzero"`
-	Summary  string   `json:"summary,omitzero"` // arguments or content, clipped
-	Verdict  Verdict  `json:"verdict"`
-	Reasons  []Reason `json:"reasons,omitzero"`
-	Hold     *HoldRef `json:"hold,omitzero"`
-	// Authority names the keys of which one has to sign an approval of the
-	// hold; none means any that is pinned for it.
-	Authority []string   `json:"authority,omitzero"`
-	Policy    string     `json:"policy"` // digest
-	Rules     string     `json:"rules"`  // digest
-	Level     string     `json:"level,omitzero"`
-	Degraded  []string   `json:"degraded,omitzero"` // what was missing
-	Learn     bool       `json:"learn,omitzero"`    // recorded, not enforced
-	Would     *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
-	Belief    *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
-	Digest    string     `json:"digest,omitzero"`   // SHA-256 over the action's JCS
-	Again     bool       `json:"again,omitzero"`    // answers a proposal that was sent again
-	Late      bool       `json:"late,omitzero"`     // tightened after it was given
-	Time      time.Time  `json:"time"`              // ledger time of the deciding input
+	Proposal uint64     `json:"proposal"` // ledger sequence
+	Type     Type       `json:"type"`
+	ID       string     `json:"id"`
+	Agent    string     `json:"agent"`
+	Session  string     `json:"session,omitzero"`
+	Tool     string     `json:"tool,omitzero"`
+	Summary  string     `json:"summary,omitzero"` // arguments or content, clipped
+	Verdict  Verdict    `json:"verdict"`
+	Reasons  []Reason   `json:"reasons,omitzero"`
+	Hold     *HoldRef   `json:"hold,omitzero"`
+	Policy   string     `json:"policy"` // digest
+	Rules    string     `json:"rules"`  // digest
+	Level    string     `json:"level,omitzero"`
+	Degraded []string   `json:"degraded,omitzero"` // what was missing
+	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
+	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
+	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
+	Digest   string     `json:"digest,omitzero"`   // SHA-256 over the action's JCS
+	Again    bool       `json:"again,omitzero"`    // answers a proposal that was sent again
+	Late     bool       `json:"late,omitzero"`     // tightened after it was given
+	Time     time.Time  `json:"time"`              // ledger time of the deciding input
 }
 
 // DueEntry says that a timer of the arbiter passed.

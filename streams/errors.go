@@ -36,12 +36,12 @@ const (
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
 
-	CodeProtected    Code = "LZ320"
-	CodeEgress       Code = "LZ321"
-	CodeHoldRate     Code = "LZ322"
-	CodePrecondition Code = "LZ323"
-	CodeMismatch     Code = "LZ324"
-	CodeCalibration  Code = "LZ325"
+	CodeProtected    Code = "LZ330"
+	CodeEgress       Code = "LZ331"
+	CodeHoldRate     Code = "LZ332"
+	CodePrecondition Code = "LZ333"
+	CodeMismatch     Code = "LZ334"
+	CodeCalibration  Code = "LZ335"
 
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"

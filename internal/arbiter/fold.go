@@ -47,19 +47,17 @@ func (f *Fold) Reset() {
 
 // proposal is an open question, as it is kept in the state.
 type proposal struct {
-	Seq     uint64       `json:"seq"`
-	Type    streams.Type `json:"type"`
-	Project string       `json:"project"`
-	ID      string       `json:"id"`
-	Agent   string       `json:"agent"`
-	Session string       `json:"session,omitzero"`
-	Tool    string       `json:"tool,omitzero"`
-	Summary string       `json:"summary,omitzero"`
-	Level   string       `json:"level,omitzero"`
-	Digest  string       `json:"digest,omitzero"`
-	// Authority names the keys of which one has to approve; nil: any.
-	Authority []string  `json:"authority,omitzero"`
-	Deadline  time.Time `json:"deadline"`
+	Seq      uint64       `json:"seq"`
+	Type     streams.Type `json:"type"`
+	Project  string       `json:"project"`
+	ID       string       `json:"id"`
+	Agent    string       `json:"agent"`
+	Session  string       `json:"session,omitzero"`
+	Tool     string       `json:"tool,omitzero"`
+	Summary  string       `json:"summary,omitzero"`
+	Level    string       `json:"level,omitzero"`
+	Digest   string       `json:"digest,omitzero"`
+	Deadline time.Time    `json:"deadline"`
 	// Reasons are those that stood when it was proposed: floor, host, session,
 	// beliefs.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`

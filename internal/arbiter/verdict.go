@@ -34,8 +34,8 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		// raised by the agent's own declaration.
 		class = pol.Classify(a.Tool, a.Args, p.Project, a.Agent).RaiseByAnnotations(a.Annotations).Raise(a.Level)
 		class = pol.Guard(class, a.Args)
-		p.Level, p.Authority = class.Level.String(), class.Authority
-		p.Reasons = append(p.Reasons, strictest(class.Reasons)...)
+		p.Level = class.Level.String()
+		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
 	}
 	if a.Host != nil && *a.Host > streams.Allow {
 		p.reason(streams.CodeHost, *a.Host, "the host asks for %s", *a.Host)
@@ -72,9 +72,9 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 	return class, nil
 }
 
-// strictest are those reasons of a class that a verdict repeats: not more than
+// foremost are those reasons of a class that a verdict repeats: not more than
 // of an answer, the strictest first.
-func strictest(reasons []streams.Reason) []streams.Reason {
+func foremost(reasons []streams.Reason) []streams.Reason {
 	out := slices.Clone(reasons)
 	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })
 	out = out[:min(len(out), maxReasons)]
@@ -171,7 +171,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
 	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
-		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Digest: p.Digest, Authority: p.Authority, Time: now}
+		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Digest: p.Digest, Time: now}
 	add := func(r streams.Reason) {
 		v.Verdict = v.Verdict.Join(r.Verdict)
 		v.Reasons = append(v.Reasons, r)

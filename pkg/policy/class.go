@@ -26,9 +26,6 @@ type Class struct {
 	// entry first.
 	Floor   streams.Verdict
 	Reasons []streams.Reason
-	// Authority names the keys of which one has to sign an approval; nil is any
-	// key that is pinned for it. It is what all entries that matched agree on.
-	Authority []string
 
 	groups uint64 // whose assessment the entries ask for
 }
@@ -113,9 +110,6 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 		}
 		effects |= e.effects
 		class.groups |= e.groups
-		if e.authority != nil {
-			class.demand(e.authority)
-		}
 		class.Blast = max(class.Blast, e.blast)
 		class.Reversibility = max(class.Reversibility, e.reversibility)
 		class.Floor = class.Floor.Join(floor)
@@ -133,25 +127,6 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 	}
 	class.Effects = effects.names()
 	return class
-}
-
-// demand narrows who may approve. Where nobody is left, nobody can.
-func (c *Class) demand(names []string) {
-	if c.Authority == nil {
-		c.Authority = names
-		return
-	}
-	both := make([]string, 0, len(names))
-	for _, n := range c.Authority {
-		if slices.Contains(names, n) {
-			both = append(both, n)
-		}
-	}
-	if c.Authority = both; len(both) == 0 && c.Floor < streams.Deny {
-		c.Floor = streams.Deny
-		c.Reasons = append(c.Reasons, streams.Reason{Code: streams.CodeFloor, Verdict: streams.Deny,
-			Text: "the entries that match ask for approvals of different people, so nobody can give one"})
-	}
 }
 
 func unmatched(text string) Class {

@@ -18,7 +18,6 @@ type entry struct {
 	reversibility beliefs.Reversibility
 	when          cel.Program // nil: always
 	groups        uint64      // that it asks the assessment of, by place in Policy.Groups
-	authority     []string    // keys of which one has to approve; nil: any
 
 	needsObject bool
 	anyTool     bool // has a condition only

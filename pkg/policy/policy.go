@@ -183,8 +183,7 @@ type entryText struct {
 	Objects   []string `yaml:"objects"`
 	When      string   `yaml:"when"`
 
-	Groups    []string  `yaml:"groups"`
-	Authority *[]string `yaml:"authority"`
+	Groups []string `yaml:"groups"`
 
 	Outcome outcomeText `yaml:",inline"`
 }
@@ -431,7 +430,7 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 	return nil
 }
 
-// entryDemands reads whose assessment and whose approval an entry asks for.
+// entryDemands reads whose assessment an entry asks for.
 func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *entryText) error {
 	for i, name := range t.Groups {
 		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
@@ -440,18 +439,6 @@ func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *e
 		}
 		e.groups |= 1 << at
 	}
-	if t.Authority == nil {
-		return nil
-	}
-	if len(*t.Authority) == 0 {
-		return y.Errorf(append(slices.Clip(path), "authority"), "authority of %s names nobody: name the keys of which one has to approve, or leave it out", t.Name)
-	}
-	for i, name := range *t.Authority {
-		if err := streams.CheckID("authority", name); err != nil {
-			return y.Errorf(append(slices.Clip(path), "authority", i), "authority of %s: %w", t.Name, err)
-		}
-	}
-	e.authority = slices.Compact(slices.Sorted(slices.Values(*t.Authority)))
 	return nil
 }
 
