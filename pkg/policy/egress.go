@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/net/idna"
 
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/internal/strictyaml"
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -357,13 +358,16 @@ const (
 	reachAll               // every address and name
 )
 
-// reachOf goes by what the action does. An action of which the policy names no
-// effect may do any.
+// unknown reports whether the action may have any effect: the policy names none,
+// and the level allows for more than reading.
+func (c *Class) unknown() bool { return len(c.Effects) == 0 && c.Level >= beliefs.L2 }
+
+// reachOf goes by what the action does.
 func reachOf(c *Class) reach {
 	switch {
-	case len(c.Effects) == 0, c.Has(EffectEgress), c.Has(EffectPublish), c.Has(EffectExec):
+	case c.unknown(), c.Has(EffectEgress), c.Has(EffectPublish), c.Has(EffectExec):
 		return reachAll
-	case c.Has(EffectRead):
+	case len(c.Effects) == 0, c.Has(EffectRead):
 		return reachURLs
 	}
 	return reachMeta
@@ -415,4 +419,15 @@ func (g *egress) inner(d destination, r reach) (streams.Verdict, string) {
 		}
 	}
 	return streams.Allow, ""
+}
+
+// AdmitsMetadata reports whether the policy lets actions reach the services that
+// hand out a machine's credentials.
+func (p *Policy) AdmitsMetadata() bool {
+	for _, b := range blocks {
+		if v, _ := p.egress.judge(destination{addr: b.net.Addr(), url: true}, reachMeta); b.meta && b.net.IsSingleIP() && v == streams.Allow {
+			return true
+		}
+	}
+	return false
 }

@@ -19,6 +19,8 @@ type entry struct {
 	when          cel.Program // nil: always
 	groups        uint64      // that it asks the assessment of, by place in Policy.Groups
 
+	text *entryText // as written; nil for otherwise
+
 	needsObject bool
 	anyTool     bool // has a condition only
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -23,8 +24,11 @@ func (p *Policy) Guard(c Class, args []byte) Class {
 	if len(args) == 0 && !p.egress.listed {
 		return c
 	}
+	if c.Level == beliefs.L0 && len(c.Effects) == 0 {
+		return c // a thought of a place reaches nowhere
+	}
 	r := reachOf(&c)
-	a := readArguments(args, p.egress.content, c.Has(EffectExec) || len(c.Effects) == 0)
+	a := readArguments(args, p.egress.content, c.Has(EffectExec) || c.unknown())
 	add := func(code streams.Code, v streams.Verdict, text string) {
 		if v == streams.Allow {
 			return

@@ -415,6 +415,7 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 				return at("when", "condition of %s: %w", t.Name, err)
 			}
 		}
+		e.text = t
 		order[i], compiled[i] = i, e
 	}
 	slices.SortFunc(order, func(a, b int) int {
