@@ -964,6 +964,7 @@ func (s *signals) sleepers() any {
 // noteTools compares a catalogue with the first one of its server.
 func (s *signals) noteTools() {
 	for _, it := range s.in.Tools.Items {
+		it.Drift, it.Shadows = false, ""
 		k := s.in.Tools.Server + "\x00" + it.Name
 		base := s.t.get(tableTools, k)
 		if base == nil {

@@ -144,6 +144,9 @@ func Test(ctx context.Context, src *Source) (TestReport, error) {
 // MemStore is a Store in memory, for tests and trials.
 type MemStore map[string][]byte
 
+// NewMemStore returns an empty store.
+func NewMemStore() MemStore { return make(MemStore) }
+
 // Get implements Store.
 func (m MemStore) Get(k []byte) ([]byte, bool, error) {
 	v, ok := m[string(k)]
