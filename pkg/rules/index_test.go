@@ -230,10 +230,12 @@ func FuzzRequiredLiterals(f *testing.F) {
 func TestRequiredLiterals(t *testing.T) {
 	for expr, want := range map[string][]string{
 		`pass(?:word|phrase)`:     {"passphrase", "password"},
-		`(?i)Send`:                nil, // s has a partner outside of ASCII
+		`(?i)Send`:                {"send", "ſend"}, // s has a partner outside of ASCII
 		`(?i)Send.*evil`:          {"evil"},
 		`(?i)forward.*x`:          {"forward"},
 		`\b(?:send|set)\b`:        {"send", "set"},
+		`(?i)xkskskskyz`:          {"kyz", "\u212Ayz"},
+		`alpha[ -]beta`:           {"alpha beta", "alpha-beta"},
 		`a|bcd`:                   nil,
 		`.*`:                      nil,
 		`(?:foo)+bar?`:            {"foo"},
