@@ -147,7 +147,7 @@ func TestTheIndexFindsWhatEvaluatingEveryRuleFinds(t *testing.T) {
 			"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
 		fast, slow := set.Group("core"), *set.Group("core")
 		slow.exhaustive = true
-		st1, st2 := MemStore{}, MemStore{}
+		st1, st2 := NewMemStore(), NewMemStore()
 		for i := range events {
 			e := randomEntry(r, i+1)
 			want, err := slow.Eval(st1, e)

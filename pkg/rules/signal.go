@@ -243,17 +243,20 @@ func readCarrier(b []byte) *carrierRec {
 func (s *signals) noteCarriers(origin string, external bool) {
 	in := s.in
 	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
+	var fresh []byte // the record of all carriers that are new
 	for _, c := range in.Content.Carriers {
 		if b := s.t.get(tableCarriers, c); b != nil {
 			if r := readCarrier(b); user && !r.user {
 				r.user = true
-				s.t.put(tableCarriers, c, r.bytes())
+				s.t.set(tableCarriers, c, r.bytes(), true)
 			}
 			continue
 		}
-		r := carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
-			agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}
-		s.t.put(tableCarriers, c, r.bytes())
+		if fresh == nil {
+			fresh = (&carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
+				agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}).bytes()
+		}
+		s.t.set(tableCarriers, c, fresh, false)
 	}
 }
 
@@ -278,9 +281,7 @@ func (s *signals) notePhrases() {
 	e.str(s.in.Event.Session)
 	e.num(uint64(s.in.Event.Time.UnixNano()))
 	for _, h := range sampled(s.in.features.Phrases) {
-		if s.t.get(tablePhrases, phraseKey(h)) == nil {
-			s.t.put(tablePhrases, phraseKey(h), e)
-		}
+		s.t.add(tablePhrases, phraseKey(h), e)
 	}
 }
 
@@ -639,9 +640,7 @@ func (s *signals) noteCluster() {
 	}
 	s.t.put(tableClusters, string(id), c.bytes())
 	for _, b := range bands {
-		if s.t.get(tableBands, phraseKey(b)) == nil {
-			s.t.put(tableBands, phraseKey(b), id)
-		}
+		s.t.add(tableBands, phraseKey(b), id)
 	}
 	s.clusterRec = c
 }
@@ -666,8 +665,8 @@ func (s *signals) targets() []string {
 		}
 	}
 	prev := "."
-	for _, w := range strings.Fields(streams.Clip(s.in.Content.Text, 4<<10)) {
-		name := strings.Trim(w, `.,;:!?"'()[]`)
+	for w := range strings.FieldsSeq(streams.Clip(s.in.Content.Text, 4<<10)) {
+		name := edges.trim(w)
 		// A capital at the beginning of a sentence says nothing.
 		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") && len(out) < 24 {
 			out = append(out, "name:"+strings.ToLower(name))
@@ -715,23 +714,61 @@ func (s *signals) pushes() any {
 
 // ---- values put together from pieces
 
+// trimmed are what stands around a word and is none of it, and unusual what
+// only unusual words hold.
+var (
+	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
+	edges   = byteSet(`.,;:!?"'()[]`)
+	unusual = byteSet("0123456789@./:_-=+")
+)
+
+type bytes256 [256]bool
+
+func byteSet(s string) *bytes256 {
+	t := new(bytes256)
+	for _, c := range []byte(s) {
+		t[c] = true
+	}
+	return t
+}
+
+// trim cuts bytes of a set off both ends.
+func (t *bytes256) trim(w string) string {
+	for len(w) > 0 && t[w[0]] {
+		w = w[1:]
+	}
+	for len(w) > 0 && t[w[len(w)-1]] {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func (t *bytes256) in(w string) bool {
+	for i := range len(w) {
+		if t[w[i]] {
+			return true
+		}
+	}
+	return false
+}
+
 // pieces are the unusual words of a content: what a value might be cut into.
 func pieces(s string) []string {
 	var out []string
-	for _, w := range strings.Fields(streams.Clip(s, 16<<10)) {
-		w = strings.Trim(w, `.,;:!?"'()[]{}<>`)
-		if len(w) >= minPiece && len(w) <= 64 && strings.ContainsAny(w, "0123456789@./:_-=+") && len(out) < maxPieces {
-			out = append(out, strings.ToLower(w))
+	for w := range strings.FieldsSeq(streams.Clip(s, 16<<10)) {
+		if w = trimmed.trim(w); len(w) >= minPiece && len(w) <= 64 && unusual.in(w) {
+			if out = append(out, strings.ToLower(w)); len(out) == maxPieces {
+				break
+			}
 		}
 	}
 	return out
 }
 
 func (s *signals) notePieces() {
+	id := []byte(s.in.Event.ID)
 	for _, p := range pieces(s.in.Content.Text) {
-		if s.t.get(tablePieces, p) == nil {
-			s.t.put(tablePieces, p, []byte(s.in.Event.ID))
-		}
+		s.t.add(tablePieces, p, id)
 	}
 }
 

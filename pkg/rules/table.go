@@ -119,8 +119,8 @@ func (t *tables) get(id tableID, k string) []byte {
 	m := &t.meta[id]
 	b, ok, err := t.st.Get(t.key(id, m.gen, k))
 	if err == nil && !ok && m.elder > 0 {
-		if b, ok, err = t.st.Get(t.key(id, m.gen-1, k)); ok {
-			t.put(id, k, b)
+		if b, ok, err = t.st.Get(t.key(id, m.gen-1, k)); ok && err == nil {
+			t.set(id, k, b, false)
 		}
 	}
 	if t.err == nil {
@@ -142,7 +142,21 @@ func (t *tables) put(id tableID, k string, v []byte) {
 		t.err = err
 		return
 	}
-	if !ok {
+	t.set(id, k, v, ok)
+}
+
+// add gives a key that the table does not know a value.
+func (t *tables) add(id tableID, k string, v []byte) {
+	if t.get(id, k) == nil && t.err == nil {
+		t.set(id, k, v, false)
+	}
+}
+
+// set is put of a key of which it is known whether the younger generation has
+// it.
+func (t *tables) set(id tableID, k string, v []byte, known bool) {
+	m := &t.meta[id]
+	if !known {
 		if m.count >= tableBounds[id]/2 {
 			if t.err = t.st.DropPrefix(t.key(id, m.gen-1, "")); t.err != nil {
 				return

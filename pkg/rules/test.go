@@ -141,24 +141,6 @@ func Test(ctx context.Context, src *Source) (TestReport, error) {
 	return rep, nil
 }
 
-// MemStore is a Store in memory, for tests and trials.
-type MemStore map[string][]byte
-
-// NewMemStore returns an empty store.
-func NewMemStore() MemStore { return make(MemStore) }
-
-// Get implements Store.
-func (m MemStore) Get(k []byte) ([]byte, bool, error) {
-	v, ok := m[string(k)]
-	return v, ok, nil
-}
-
-// Set implements Store.
-func (m MemStore) Set(k, v []byte) error {
-	m[string(k)] = append([]byte(nil), v...)
-	return nil
-}
-
 func (tc *testCase) run(set *Set, fired map[string]int) (problems []string, err error) {
 	group := tc.Group
 	if group == "" {
@@ -168,7 +150,7 @@ func (tc *testCase) run(set *Set, fired map[string]int) (problems []string, err 
 	if ev == nil {
 		return nil, fmt.Errorf("there is no group %q", group)
 	}
-	st := MemStore{}
+	st := NewMemStore()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	got := make(map[string]int)
 	var verdict streams.Verdict
@@ -224,16 +206,6 @@ func (tc *testCase) run(set *Set, fired map[string]int) (problems []string, err 
 		problems = append(problems, fmt.Sprintf("no message holds %q: %q", tc.Message, messages))
 	}
 	return problems, nil
-}
-
-// DropPrefix implements Store.
-func (m MemStore) DropPrefix(prefix []byte) error {
-	for k := range m {
-		if strings.HasPrefix(k, string(prefix)) {
-			delete(m, k)
-		}
-	}
-	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {
