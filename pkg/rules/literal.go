@@ -3,16 +3,17 @@ package rules
 import "slices"
 
 // literals finds which of many literals stand in a text, ignoring ASCII case,
-// in one pass. Each literal is known by its rarest window of four bytes (three
-// for the shortest): a bitmap of a few KiB, which stays in the cache however
-// many literals there are, says of nearly every position that no literal is
-// there, and what is left is looked up and compared.
+// in one pass. Each literal is known by its rarest window of eight bytes (four or
+// three for shorter ones): a filter of a few KiB, which stays in the cache however
+// many literals there are, says of nearly every position that no literal is there,
+// and what is left is looked up and compared. A window of eight bytes is nearly as
+// rare in a text as the literal itself.
 //
 // An Aho–Corasick automaton of ten thousand literals has some 200,000 states
 // and misses the cache at every byte; see docs/decisions/0009.
 type literals struct {
-	four, three grams
-	lits        []literal
+	eight, four, three grams
+	lits               []literal
 }
 
 type literal struct {
@@ -22,24 +23,24 @@ type literal struct {
 
 // grams is an index of windows of one size.
 type grams struct {
-	shift  uint
-	bits   []uint64
+	n      int
+	mask   uint64     // of the bytes of a window
+	shift  uint       // of a hash, to a slot
+	fshift uint       // of a hash, to a word of the filter
+	filter []uint64   // two bits of one word for each window
 	slots  []gramSlot // open addressing, a power of two
 	places []place    // by slot
-	n      int
 }
 
 type gramSlot struct {
-	gram        uint32
+	gram        uint64
 	start, size int32 // in places; size 0: free
 }
 
 // place is where in a literal its window stands.
 type place struct{ lit, off int32 }
 
-const gramHash = 0x9E3779B1
-
-func (g *grams) slot(gram uint32) uint32 { return gram * gramHash >> g.shift }
+const gramHash = 0x9E3779B97F4A7C15
 
 var lowerByte = func() (t [256]byte) {
 	for c := range t {
@@ -51,9 +52,9 @@ var lowerByte = func() (t [256]byte) {
 	return t
 }()
 
-func gramAt(s string, i, size int) (g uint32) {
+func gramAt(s string, i, size int) (g uint64) {
 	for _, c := range []byte(s[i : i+size]) {
-		g = g<<8 | uint32(c)
+		g = g<<8 | uint64(c)
 	}
 	return g
 }
@@ -61,75 +62,79 @@ func gramAt(s string, i, size int) (g uint32) {
 // newLiterals indexes literals of minLiteral bytes or more, in lower case.
 func newLiterals(lits []literal) *literals {
 	l := &literals{lits: lits}
-	use := make(map[uint32]int)
-	for _, lit := range lits {
-		for i := 0; i+4 <= len(lit.text); i++ {
-			use[gramAt(lit.text, i, 4)]++
-		}
-	}
-	four, three := make(map[uint32][]place), make(map[uint32][]place)
-	for n, lit := range lits {
-		if len(lit.text) < 4 {
-			g := gramAt(lit.text, 0, 3)
-			three[g] = append(three[g], place{int32(n), 0})
-			continue
-		}
-		best := 0
-		for i := 1; i+4 <= len(lit.text); i++ {
-			if use[gramAt(lit.text, i, 4)] < use[gramAt(lit.text, best, 4)] {
-				best = i
+	for _, by := range []struct {
+		g           *grams
+		size, least int
+	}{{&l.eight, 8, 8}, {&l.four, 4, 4}, {&l.three, 3, minLiteral}} {
+		use := make(map[uint64]int)
+		for _, lit := range lits {
+			for i := 0; i+by.size <= len(lit.text); i++ {
+				use[gramAt(lit.text, i, by.size)]++
 			}
 		}
-		g := gramAt(lit.text, best, 4)
-		four[g] = append(four[g], place{int32(n), int32(best)})
+		places := make(map[uint64][]place)
+		for n, lit := range lits {
+			if len(lit.text) < by.least || by.size < 8 && len(lit.text) >= 2*by.least || by.size == 3 && len(lit.text) > 3 {
+				continue
+			}
+			best := 0
+			for i := 1; i+by.size <= len(lit.text); i++ {
+				if use[gramAt(lit.text, i, by.size)] < use[gramAt(lit.text, best, by.size)] {
+					best = i
+				}
+			}
+			g := gramAt(lit.text, best, by.size)
+			places[g] = append(places[g], place{int32(n), int32(best)})
+		}
+		*by.g = newGrams(places, by.size)
 	}
-	l.four, l.three = newGrams(four), newGrams(three)
 	return l
 }
 
-func newGrams(m map[uint32][]place) grams {
-	g := grams{n: len(m)}
+func newGrams(m map[uint64][]place, size int) grams {
+	g := grams{n: len(m), mask: 1<<(8*size) - 1}
+	if size == 8 {
+		g.mask = ^uint64(0)
+	}
 	if g.n == 0 {
 		return g
 	}
-	size := uint(6)
-	for 1<<size < 4*len(m) {
-		size++
+	bits := uint(6)
+	for 1<<bits < 4*len(m) {
+		bits++
 	}
-	g.shift = 32 - size
-	g.slots = make([]gramSlot, 1<<size)
-	// Eight bits a window in the bitmap, no less than 4 KiB.
-	g.bits = make([]uint64, max(512, len(g.slots)/32))
-	var keys []uint32
+	g.shift = 64 - bits
+	g.slots = make([]gramSlot, 1<<bits)
+	// Sixteen to thirty-two bits a window, no less than 1 KiB.
+	fbits := max(bits-4, 7)
+	g.fshift = 64 - fbits
+	g.filter = make([]uint64, 1<<fbits)
+	var keys []uint64
 	for k := range m {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		i := g.slot(k)
+		h := k * gramHash
+		i := h >> g.shift
 		for g.slots[i].size > 0 {
-			i = (i + 1) & uint32(len(g.slots)-1)
+			i = (i + 1) & uint64(len(g.slots)-1)
 		}
 		g.slots[i] = gramSlot{k, int32(len(g.places)), int32(len(m[k]))}
 		g.places = append(g.places, m[k]...)
-		b := g.bit(k)
-		g.bits[b>>6] |= 1 << (b & 63)
+		g.filter[h>>g.fshift] |= twoBits(h)
 	}
 	return g
 }
 
-// bit is the place of a window in the bitmap.
-func (g *grams) bit(gram uint32) uint32 {
-	return (gram * 0x85EBCA6B >> 7) & uint32(len(g.bits)*64-1)
-}
+// twoBits are the bits of a window in its word of the filter, from bits of the
+// hash that do not choose the word.
+func twoBits(h uint64) uint64 { return 1<<(h>>20&63) | 1<<(h>>28&63) }
 
-func (g *grams) find(gram uint32) []place {
-	b := g.bit(gram)
-	if g.bits[b>>6]&(1<<(b&63)) == 0 {
-		return nil
-	}
-	for i := g.slot(gram); g.slots[i].size > 0; i = (i + 1) & uint32(len(g.slots)-1) {
-		if s := g.slots[i]; s.gram == gram {
+// find looks up a window that the filter let through.
+func (g *grams) find(gram, h uint64) []place {
+	for i := h >> g.shift; g.slots[i].size > 0; i = (i + 1) & uint64(len(g.slots)-1) {
+		if s := &g.slots[i]; s.gram == gram {
 			return g.places[s.start : s.start+s.size]
 		}
 	}
@@ -139,19 +144,30 @@ func (g *grams) find(gram uint32) []place {
 // scan calls hit for the atom of each literal in the text, perhaps repeatedly.
 // skip says which need no second look.
 func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int32)) {
-	var w uint32
-	four, three := l.four.n > 0, l.three.n > 0
-	for i := range len(s) {
-		w = w<<8 | uint32(lowerByte[s[i]])
-		if four && i >= 3 {
-			for _, p := range l.four.find(w) {
-				l.verify(s, i-3, p, skip, hit)
-			}
+	for _, by := range []struct {
+		g    *grams
+		size int
+	}{{&l.eight, 8}, {&l.four, 4}, {&l.three, 3}} {
+		if by.g.n > 0 && len(s) >= by.size {
+			l.scanFor(by.g, by.size, s, skip, hit)
 		}
-		if three && i >= 2 {
-			for _, p := range l.three.find(w & 0xFFFFFF) {
-				l.verify(s, i-2, p, skip, hit)
-			}
+	}
+}
+
+func (l *literals) scanFor(g *grams, size int, s string, skip func(atom int32) bool, hit func(atom int32)) {
+	var w uint64
+	for i := range size - 1 {
+		w = w<<8 | uint64(lowerByte[s[i]])
+	}
+	filter, shift, mask := g.filter, g.fshift&63, g.mask
+	for i := size - 1; i < len(s); i++ {
+		w = w<<8 | uint64(lowerByte[s[i]])
+		h := (w & mask) * gramHash
+		if b := twoBits(h); filter[h>>shift]&b != b {
+			continue
+		}
+		for _, p := range g.find(w&mask, h) {
+			l.verify(s, i-size+1, p, skip, hit)
 		}
 	}
 }
