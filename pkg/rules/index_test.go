@@ -263,11 +263,11 @@ func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 	for range 300 {
 		var lits []literal
 		for i := range 50 {
-			lits = append(lits, literal{lowerASCII(random(3 + r.IntN(6))), int32(i)})
+			lits = append(lits, literal{lowerASCII(random(3 + r.IntN(14))), int32(i)})
 		}
 		l := newLiterals(lits)
 		for range 20 {
-			s := random(r.IntN(200))
+			s := random(r.IntN(200)) + lits[r.IntN(50)].text + random(r.IntN(9))
 			found := make(map[int32]bool)
 			l.scan(s, func(a int32) bool { return found[a] }, func(a int32) { found[a] = true })
 			for _, lit := range lits {

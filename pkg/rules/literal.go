@@ -3,18 +3,26 @@ package rules
 import "slices"
 
 // literals finds which of many literals stand in a text, ignoring ASCII case,
-// in one pass. Each literal is known by its rarest window of eight bytes (four or
-// three for shorter ones): a filter of a few KiB, which stays in the cache however
-// many literals there are, says of nearly every position that no literal is there,
-// and what is left is looked up and compared. A window of eight bytes is nearly as
-// rare in a text as the literal itself.
+// in one pass. A filter of a few KiB, which stays in the cache however many
+// literals there are, says of nearly every position that no literal is there, and
+// what is left is looked up and compared.
+//
+// Wherever a literal of eleven bytes or more stands, one of four neighbouring
+// windows of it, each of eight bytes, begins at a multiple of four: long knows
+// those windows and looks at every fourth position only. A shorter literal is
+// known by its last four bytes, and compared with the eight that were read last.
 //
 // An Aho–Corasick automaton of ten thousand literals has some 200,000 states
 // and misses the cache at every byte; see docs/decisions/0009.
 type literals struct {
-	eight, four, three grams
+	long, short, three grams
 	lits               []literal
 }
+
+const (
+	stride  = 4
+	minLong = 8 + stride - 1
+)
 
 type literal struct {
 	text string // lower case
@@ -24,7 +32,6 @@ type literal struct {
 // grams is an index of windows of one size.
 type grams struct {
 	n      int
-	mask   uint64     // of the bytes of a window
 	shift  uint       // of a hash, to a slot
 	fshift uint       // of a hash, to a word of the filter
 	filter []uint64   // two bits of one word for each window
@@ -37,8 +44,12 @@ type gramSlot struct {
 	start, size int32 // in places; size 0: free
 }
 
-// place is where in a literal its window stands.
-type place struct{ lit, off int32 }
+// place is where in a literal its window stands. tail is the literal's last
+// bytes, up to eight, and mask says how many those are.
+type place struct {
+	lit, off   int32
+	tail, mask uint64
+}
 
 const gramHash = 0x9E3779B97F4A7C15
 
@@ -62,40 +73,47 @@ func gramAt(s string, i, size int) (g uint64) {
 // newLiterals indexes literals of minLiteral bytes or more, in lower case.
 func newLiterals(lits []literal) *literals {
 	l := &literals{lits: lits}
-	for _, by := range []struct {
-		g           *grams
-		size, least int
-	}{{&l.eight, 8, 8}, {&l.four, 4, 4}, {&l.three, 3, minLiteral}} {
-		use := make(map[uint64]int)
-		for _, lit := range lits {
-			for i := 0; i+by.size <= len(lit.text); i++ {
-				use[gramAt(lit.text, i, by.size)]++
-			}
+	long, short, three := make(map[uint64][]place), make(map[uint64][]place), make(map[uint64][]place)
+	use := make(map[uint64]int)
+	for _, lit := range lits {
+		for i := 0; i+8 <= len(lit.text); i++ {
+			use[gramAt(lit.text, i, 8)]++
 		}
-		places := make(map[uint64][]place)
-		for n, lit := range lits {
-			if len(lit.text) < by.least || by.size < 8 && len(lit.text) >= 2*by.least || by.size == 3 && len(lit.text) > 3 {
-				continue
-			}
-			best := 0
-			for i := 1; i+by.size <= len(lit.text); i++ {
-				if use[gramAt(lit.text, i, by.size)] < use[gramAt(lit.text, best, by.size)] {
-					best = i
+	}
+	for n, lit := range lits {
+		size := min(len(lit.text), 8)
+		p := place{lit: int32(n), tail: gramAt(lit.text, len(lit.text)-size, size), mask: ^uint64(0) >> (64 - 8*size)}
+		switch {
+		case len(lit.text) >= minLong:
+			best, least := 0, -1
+			for i := 0; i+minLong <= len(lit.text); i++ {
+				sum := 0
+				for j := range stride {
+					sum += use[gramAt(lit.text, i+j, 8)]
+				}
+				if least < 0 || sum < least {
+					best, least = i, sum
 				}
 			}
-			g := gramAt(lit.text, best, by.size)
-			places[g] = append(places[g], place{int32(n), int32(best)})
+			for j := range stride {
+				p.off = int32(best + j)
+				g := gramAt(lit.text, best+j, 8)
+				long[g] = append(long[g], p)
+			}
+		case len(lit.text) > 3:
+			p.off = int32(len(lit.text) - 4)
+			g := gramAt(lit.text, len(lit.text)-4, 4)
+			short[g] = append(short[g], p)
+		default:
+			three[p.tail] = append(three[p.tail], p)
 		}
-		*by.g = newGrams(places, by.size)
 	}
+	l.long, l.short, l.three = newGrams(long), newGrams(short), newGrams(three)
 	return l
 }
 
-func newGrams(m map[uint64][]place, size int) grams {
-	g := grams{n: len(m), mask: 1<<(8*size) - 1}
-	if size == 8 {
-		g.mask = ^uint64(0)
-	}
+func newGrams(m map[uint64][]place) grams {
+	g := grams{n: len(m)}
 	if g.n == 0 {
 		return g
 	}
@@ -105,8 +123,8 @@ func newGrams(m map[uint64][]place, size int) grams {
 	}
 	g.shift = 64 - bits
 	g.slots = make([]gramSlot, 1<<bits)
-	// Sixteen to thirty-two bits a window, no less than 1 KiB.
-	fbits := max(bits-4, 7)
+	// Eight to sixteen bits a window, no less than 1 KiB.
+	fbits := max(bits-5, 7)
 	g.fshift = 64 - fbits
 	g.filter = make([]uint64, 1<<fbits)
 	var keys []uint64
@@ -144,32 +162,59 @@ func (g *grams) find(gram, h uint64) []place {
 // scan calls hit for the atom of each literal in the text, perhaps repeatedly.
 // skip says which need no second look.
 func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int32)) {
-	for _, by := range []struct {
-		g    *grams
-		size int
-	}{{&l.eight, 8}, {&l.four, 4}, {&l.three, 3}} {
-		if by.g.n > 0 && len(s) >= by.size {
-			l.scanFor(by.g, by.size, s, skip, hit)
+	if l.long.n > 0 {
+		l.scanLong(s, skip, hit)
+	}
+	if l.short.n > 0 {
+		l.scanShort(&l.short, 4, s, skip, hit)
+	}
+	if l.three.n > 0 {
+		l.scanShort(&l.three, 3, s, skip, hit)
+	}
+}
+
+func (l *literals) scanLong(s string, skip func(atom int32) bool, hit func(atom int32)) {
+	g := &l.long
+	filter, shift := g.filter, g.fshift&63
+	for i := 0; i+8 <= len(s); i += stride {
+		w := lowerEight(s[i : i+8])
+		h := w * gramHash
+		if b := twoBits(h); filter[h>>shift]&b != b {
+			continue
+		}
+		for _, p := range g.find(w, h) {
+			l.verify(s, i, p, skip, hit)
 		}
 	}
 }
 
-func (l *literals) scanFor(g *grams, size int, s string, skip func(atom int32) bool, hit func(atom int32)) {
+func (l *literals) scanShort(g *grams, size int, s string, skip func(atom int32) bool, hit func(atom int32)) {
 	var w uint64
-	for i := range size - 1 {
-		w = w<<8 | uint64(lowerByte[s[i]])
-	}
-	filter, shift, mask := g.filter, g.fshift&63, g.mask
-	for i := size - 1; i < len(s); i++ {
+	mask := uint64(1)<<(8*size) - 1
+	filter, shift := g.filter, g.fshift&63
+	for i := range len(s) {
 		w = w<<8 | uint64(lowerByte[s[i]])
 		h := (w & mask) * gramHash
 		if b := twoBits(h); filter[h>>shift]&b != b {
 			continue
 		}
 		for _, p := range g.find(w&mask, h) {
-			l.verify(s, i-size+1, p, skip, hit)
+			if w&p.mask == p.tail {
+				l.verify(s, i-size+1, p, skip, hit)
+			}
 		}
 	}
+}
+
+// lowerEight is eight bytes as gramAt reads them, in lower case.
+func lowerEight(s string) uint64 {
+	_ = s[7]
+	x := uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 | uint64(s[3])<<32 | uint64(s[2])<<40 | uint64(s[1])<<48 | uint64(s[0])<<56
+	const ones = 0x0101010101010101
+	low := x & (0x7f * ones)
+	// The high bit of each byte from A on, and of each after Z.
+	capital := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) &^ x & (0x80 * ones)
+	return x | capital>>2
 }
 
 func (l *literals) verify(s string, at int, p place, skip func(int32) bool, hit func(int32)) {
