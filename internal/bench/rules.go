@@ -285,12 +285,13 @@ func Rules(ctx context.Context, o Options) (*RulesReport, error) {
 func (rep *RulesReport) candidates(small, large *rules.Evaluator, events []*rules.Prepared) error {
 	rep.CandidatesLeast = -1
 	for i, ev := range []*rules.Evaluator{small, large} {
-		st, sum := rules.NewMemStore(), 0
+		st, sum, m := rules.NewMemStore(), 0, rules.NewMeter()
 		for _, p := range events {
-			n, err := ev.Candidates(st, p)
-			if err != nil {
+			before := m.Evaluations()
+			if _, _, err := m.Eval(ev, st, p); err != nil {
 				return err
 			}
+			n := int(m.Evaluations() - before)
 			if sum += n; rep.CandidatesLeast < 0 || n < rep.CandidatesLeast {
 				rep.CandidatesLeast = n
 			}

@@ -27,12 +27,17 @@ type Evaluator struct {
 	declared []*declared
 	byKind   map[string]*index
 	trials   map[string]*sync.Pool // of *trial, by kind
+	only     notes                 // state that is kept
 	// exhaustive evaluates every rule, for tests of the index.
 	exhaustive bool
 }
 
 func (ev *Evaluator) build(s *Set) {
-	ev.vars, ev.declared = s.vars, s.declared
+	ev.vars, ev.declared, ev.only = s.vars, s.declared, allNotes
+	ev.index()
+}
+
+func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
 	ev.byKind, ev.trials = make(map[string]*index), make(map[string]*sync.Pool)
 	for _, k := range kinds {
@@ -42,10 +47,10 @@ func (ev *Evaluator) build(s *Set) {
 				rs = append(rs, r)
 			}
 		}
-		x := newIndex(s.vars, rs)
+		x := newIndex(ev.vars, rs)
 		ev.byKind[k] = x
 		ev.trials[k] = &sync.Pool{New: func() any {
-			return &work{trial: newTrial(x), act: newActivation(s.vars)}
+			return &work{trial: newTrial(x), act: newActivation(ev.vars)}
 		}}
 	}
 }
@@ -75,12 +80,17 @@ func (ev *Evaluator) Eval(st Store, e *streams.Entry) (Result, error) {
 	return ev.judge(st, e, inputs, nil)
 }
 
-// judge is Eval of an entry that is read. look, if there is one, is shown
-// every rule that was evaluated.
-func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look func(*activation, *Rule, []streams.Alert)) (Result, error) {
+// observer is shown each rule around its evaluation.
+type observer interface {
+	before(r *Rule)
+	after(act *activation, r *Rule, alerts []streams.Alert)
+}
+
+// judge is Eval of an entry that is read. look may be nil.
+func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look observer) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
-	if pool == nil || len(inputs) == 0 {
+	if pool == nil || len(inputs) == 0 || ev.idle(e.Type) {
 		return res, nil
 	}
 	w := pool.Get().(*work)
@@ -96,15 +106,18 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look fun
 	for _, in := range inputs {
 		sig := &signals{t: t, in: in}
 		w.act.reset(in, sig)
-		sig.note()
+		sig.note(ev.only)
 		for _, d := range ev.declared {
 			d.note(w.act)
 		}
 		for _, i := range ev.candidates(x, w) {
 			r := x.rules[i]
+			if look != nil {
+				look.before(r)
+			}
 			alerts := ev.fire(r, w.act, e)
 			if look != nil {
-				look(w.act, r, alerts)
+				look.after(w.act, r, alerts)
 			}
 			for _, a := range alerts {
 				if a.Mode == "enforce" && a.Exception == "" {
@@ -117,6 +130,12 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look fun
 		}
 	}
 	return res, t.close()
+}
+
+// idle reports whether nothing is judged by entries of a type and nothing kept of
+// them.
+func (ev *Evaluator) idle(t streams.Type) bool {
+	return ev.only == 0 && len(ev.declared) == 0 && len(ev.byKind[string(t)].rules) == 0
 }
 
 func (ev *Evaluator) candidates(x *index, w *work) []int32 {

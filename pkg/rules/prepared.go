@@ -31,13 +31,6 @@ func (ev *Evaluator) EvalPrepared(st Store, p *Prepared) (Result, error) {
 	return ev.judge(st, p.Entry, p.inputs, nil)
 }
 
-// Candidates counts the rules that an entry is judged by: those whose
-// conditions the index found met. It folds the entry like EvalPrepared.
-func (ev *Evaluator) Candidates(st Store, p *Prepared) (n int, err error) {
-	_, err = ev.judge(st, p.Entry, p.inputs, func(*activation, *Rule, []streams.Alert) { n++ })
-	return n, err
-}
-
 // Exhaustive is the same evaluator without its index: it evaluates every rule
 // of an entry's kind. It is what the index is measured against.
 func (ev *Evaluator) Exhaustive() *Evaluator {

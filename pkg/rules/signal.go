@@ -156,30 +156,89 @@ func (s *signals) since(t time.Time) float64 {
 
 // note folds an input into the state. State is kept whether a rule reads it or
 // not, so that a rule that is switched on finds it; what a pack declares
-// starts empty with it.
-func (s *signals) note() {
+// starts empty with it. only says which state somebody may read; an evaluator of
+// a whole group keeps all.
+func (s *signals) note(only notes) {
 	in := s.in
 	switch in.Event.Kind {
 	case "observation":
-		s.noteContent(in.Event.External)
-		if in.Event.Origin == "user" {
+		s.noteContent(in.Event.External, only)
+		if in.Event.Origin == "user" && only&noteUsers != 0 {
 			s.noteUser()
 		}
 	case "memory":
-		s.noteContent(in.Memory.External)
-		s.noteKey()
-		s.noteBelief()
+		s.noteContent(in.Memory.External, only)
+		if only&noteKeys != 0 {
+			s.noteKey()
+		}
+		if only&noteBeliefs != 0 {
+			s.noteBelief()
+		}
 	case "action":
-		s.noteCarriers("agent", false)
+		if only&noteCarriers != 0 {
+			s.noteCarriers("agent", false)
+		}
+		if only&noteBeliefs != 0 {
+			for _, b := range in.Action.Beliefs {
+				s.use(b.ID)
+			}
+		}
 	case "recall":
-		s.noteRecall()
+		if only&noteRecalls != 0 {
+			s.noteRecall()
+		}
 	case "tools":
-		s.noteTools()
+		if only&noteTools != 0 {
+			s.noteTools()
+		}
 	}
 }
 
+// notes are the kinds of state that signals read.
+type notes uint16
+
+const (
+	noteClusters notes = 1 << iota
+	noteCarriers
+	notePhrases
+	notePieces
+	notePushes
+	noteDirectives
+	noteUsers
+	noteKeys
+	noteBeliefs
+	noteRecalls
+	noteTools
+
+	allNotes notes = 1<<iota - 1
+)
+
+// notesOf says which state a name reads. Names that are not here read none.
+var notesOf = map[string]notes{
+	"signal.partial":           allNotes,
+	"action.lineage":           noteCarriers | notePhrases,
+	"memory.lineage":           noteCarriers | notePhrases,
+	"signal.echo":              noteDirectives | noteUsers,
+	"signal.user_named":        noteUsers,
+	"signal.novel":             noteCarriers,
+	"signal.cluster_size":      noteClusters,
+	"signal.cluster_sources":   noteClusters,
+	"signal.cluster_sessions":  noteClusters,
+	"signal.cluster_agents":    noteClusters,
+	"signal.cluster_age":       noteClusters,
+	"signal.pushes":            notePushes,
+	"signal.fragments":         notePieces,
+	"signal.sleepers":          noteBeliefs | noteRecalls,
+	"signal.recalled_external": noteRecalls,
+	"signal.key_writes":        noteKeys,
+	"signal.key_growth":        noteKeys,
+	"signal.key_entropy_rise":  noteKeys,
+	"signal.tool_drift":        noteTools,
+	"tools.items":              noteTools, // drift and shadows
+}
+
 // noteContent keeps what content brings into the project.
-func (s *signals) noteContent(external bool) {
+func (s *signals) noteContent(external bool, only notes) {
 	in := s.in
 	if in.Content.Text == "" {
 		return
@@ -191,15 +250,27 @@ func (s *signals) noteContent(external bool) {
 			origin = in.Memory.Inherited
 		}
 	}
-	s.noteCluster()
-	s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
+	if only&noteClusters != 0 {
+		s.noteCluster()
+	}
+	if only&noteCarriers != 0 {
+		s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
+	}
 	if !external {
 		return
 	}
-	s.notePhrases()
-	s.notePieces()
-	s.notePushes()
-	s.noteDirective()
+	if only&notePhrases != 0 {
+		s.notePhrases()
+	}
+	if only&notePieces != 0 {
+		s.notePieces()
+	}
+	if only&notePushes != 0 {
+		s.notePushes()
+	}
+	if only&noteDirectives != 0 {
+		s.noteDirective()
+	}
 }
 
 // ---- carriers and lineage
