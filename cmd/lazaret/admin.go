@@ -189,7 +189,7 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", check, test, ls, a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+	return group("rules", "Sentinel rules", check, test, ls, a.rulesBacktest(), a.rulesShadow(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
 		b, src, err := load(args)
 		if err == nil {
 			_, err = rules.Compile(src)

@@ -38,3 +38,18 @@ func (ev *Evaluator) Exhaustive() *Evaluator {
 	c.exhaustive = true
 	return &c
 }
+
+// Text is what the entry says, of its first input: content, else what it
+// summarises, asks or answers. It is as foreign as the entry.
+func (p *Prepared) Text() string {
+	if len(p.inputs) == 0 {
+		return ""
+	}
+	in := p.inputs[0]
+	for _, s := range []string{in.Content.Text, in.Decision.Summary, in.Recall.Query} {
+		if s != "" {
+			return s
+		}
+	}
+	return in.Event.Tool
+}
