@@ -8,7 +8,7 @@ import (
 )
 
 func (a *app) bench() *cobra.Command {
-	return group("bench", "Measure this program on this machine", a.benchRules())
+	return group("bench", "Measure this program on this machine", a.benchRules(), a.benchBacktest())
 }
 
 // printBench prints a report, and is a negative result when a budget is
@@ -49,6 +49,30 @@ several rounds, and figures are medians, because machines are noisy.`,
 	f.IntVar(&o.Rules, "rules", 10_000, "rules of the large set")
 	f.IntVar(&o.Events, "events", 3000, "different events")
 	f.IntVar(&o.Rounds, "rounds", 7, "rounds of which medians are taken")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) benchBacktest() *cobra.Command {
+	var o bench.Options
+	var json bool
+	c := &cobra.Command{
+		Use:   "backtest",
+		Short: "Measure back-tests of rules (exit 2 when a budget is missed)",
+		Long: `Measure how many events a second a back-test judges: a history of 1 KiB events in
+memory, read already, all processors. The median of several rounds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rep, err := bench.Backtest(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 20_000, "events of the history")
+	f.IntVar(&o.Rounds, "rounds", 5, "rounds of which medians are taken")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }

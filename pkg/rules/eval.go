@@ -98,10 +98,7 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look obs
 		w.act.reset(nil, nil)
 		pool.Put(w)
 	}()
-	t, err := openTables(st, e.Project)
-	if err != nil {
-		return res, err
-	}
+	t := openTables(st, e.Project)
 	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
 		sig := &signals{t: t, in: in}

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"hash/fnv"
 	"slices"
 	"strings"
 	"unicode"
@@ -387,10 +386,13 @@ func (s *sentence) requestBefore() bool {
 	return false
 }
 
+// hash32 is FNV-1a.
 func hash32(s string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(s))
-	return h.Sum32()
+	h := uint32(2166136261)
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * 16777619
+	}
+	return h
 }
 
 func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
@@ -408,6 +410,9 @@ func stem(w string) string {
 // toolWords cuts a name into stems: sendEmail, send_email and mail.sendEmail
 // all hold send and email.
 func toolWords(name string) []string {
+	if words, ok := plainWords(name); ok {
+		return words
+	}
 	var words []string
 	var b strings.Builder
 	flush := func() {
@@ -431,4 +436,38 @@ func toolWords(name string) []string {
 	}
 	flush()
 	return words
+}
+
+// plainWords is toolWords of a text without letters outside of ASCII.
+func plainWords(name string) (words []string, ok bool) {
+	start, upper := -1, false
+	flush := func(end int) {
+		if start >= 0 && end-start > 1 {
+			w := name[start:end]
+			if upper {
+				w = strings.ToLower(w)
+			}
+			words = append(words, stem(w))
+		}
+		start, upper = -1, false
+	}
+	for i := range len(name) {
+		c := name[i]
+		big := c >= 'A' && c <= 'Z'
+		switch {
+		case c >= utf8.RuneSelf:
+			return nil, false
+		case !big && (c < 'a' || c > 'z') && (c < '0' || c > '9'):
+			flush(i)
+			continue
+		case big && start >= 0 && name[i-1] >= 'a' && name[i-1] <= 'z':
+			flush(i)
+		}
+		if start < 0 {
+			start = i
+		}
+		upper = upper || big
+	}
+	flush(len(name))
+	return words, true
 }

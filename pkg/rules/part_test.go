@@ -113,3 +113,24 @@ func TestChangedRules(t *testing.T) {
 		}
 	}
 }
+
+// The short ways through plain text find what the long ones do.
+func TestPlainWordsAndPieces(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	letters := []rune("aabBzZ09 ._-/:@\n\t\"'(ü")
+	for range 20_000 {
+		var b strings.Builder
+		for range r.IntN(40) {
+			b.WriteRune(letters[r.IntN(len(letters)-r.IntN(2))])
+		}
+		s := b.String()
+		// A letter outside of ASCII at the end sends all of it the long way.
+		long := toolWords(s + " ü")
+		if short := toolWords(s); !slices.Equal(short, long) && !slices.Equal(append(short, "ü"), long) {
+			t.Fatalf("words of %q: %q, want %q", s, short, long)
+		}
+		if short, long := pieces(s), pieces(s+" ü"); !slices.Equal(short, long) {
+			t.Fatalf("pieces of %q: %q, want %q", s, short, long)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -343,7 +344,17 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-func phraseKey(h uint64) string { return string(binary.BigEndian.AppendUint64(nil, h)) }
+func phraseKey(h uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], h)
+	return string(b[:])
+}
+
+func hashKey(h uint32) string {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], h)
+	return string(b[:])
+}
 
 func (s *signals) notePhrases() {
 	var e enc
@@ -526,14 +537,14 @@ func (s *signals) noteDirective() {
 	slices.Sort(n.carriers)
 	// The same text is one note, however often it is read.
 	id := hash32(n.text)
-	key := string(binary.BigEndian.AppendUint32(nil, id))
+	key := hashKey(id)
 	s.link(tableSessions, sessionKey("n", in), id)
 	if s.t.get(tableNotes, key) != nil {
 		return
 	}
 	s.t.put(tableNotes, key, n.bytes())
 	for _, c := range n.carriers {
-		s.link(tableTargets, string(binary.BigEndian.AppendUint32(nil, c)), id)
+		s.link(tableTargets, hashKey(c), id)
 	}
 	var words []uint32
 	for _, st := range n.sentences {
@@ -541,7 +552,7 @@ func (s *signals) noteDirective() {
 	}
 	slices.Sort(words)
 	for _, w := range slices.Compact(words) {
-		s.link(tableWords, string(binary.BigEndian.AppendUint32(nil, w)), id)
+		s.link(tableWords, hashKey(w), id)
 	}
 }
 
@@ -586,17 +597,17 @@ func (s *signals) echo() []*Served {
 	here := s.linked(tableSessions, sessionKey("n", in))
 	add(here)
 	for _, c := range in.Content.Carriers {
-		add(s.linked(tableTargets, string(binary.BigEndian.AppendUint32(nil, hash32(c)))))
+		add(s.linked(tableTargets, hashKey(hash32(c))))
 	}
 	for _, w := range append(slices.Clone(tool), whole) {
-		add(s.linked(tableWords, string(binary.BigEndian.AppendUint32(nil, hash32(w)))))
+		add(s.linked(tableWords, hashKey(hash32(w))))
 	}
 	if len(ids) == 0 {
 		return nil
 	}
 	user := s.userWords()
 	for _, id := range ids {
-		b := s.t.get(tableNotes, string(binary.BigEndian.AppendUint32(nil, id)))
+		b := s.t.get(tableNotes, hashKey(id))
 		if b == nil {
 			continue
 		}
@@ -825,13 +836,39 @@ func (t *bytes256) in(w string) bool {
 
 // pieces are the unusual words of a content: what a value might be cut into.
 func pieces(s string) []string {
+	s = streams.Clip(s, 16<<10)
 	var out []string
-	for w := range strings.FieldsSeq(streams.Clip(s, 16<<10)) {
+	add := func(w string) (more bool) {
 		if w = trimmed.trim(w); len(w) >= minPiece && len(w) <= 64 && unusual.in(w) {
-			if out = append(out, strings.ToLower(w)); len(out) == maxPieces {
-				break
-			}
+			out = append(out, strings.ToLower(w))
 		}
+		return len(out) < maxPieces
+	}
+	// Words are cut at ASCII spaces here, and only those with something
+	// unusual in them are looked at again.
+	start, odd := 0, false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			// Other spaces may follow: begin again.
+			out = nil
+			for w := range strings.FieldsSeq(s) {
+				if !add(w) {
+					break
+				}
+			}
+			return out
+		case c == ' ' || c >= '\t' && c <= '\r':
+			if odd && !add(s[start:i]) {
+				return out
+			}
+			start, odd = i+1, false
+		default:
+			odd = odd || unusual[c]
+		}
+	}
+	if odd {
+		add(s[start:])
 	}
 	return out
 }

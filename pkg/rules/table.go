@@ -60,6 +60,7 @@ type tables struct {
 	st      Store
 	project string
 	meta    [numTables]tableMeta
+	opened  bool
 	dirty   bool
 	err     error // the store's first; it ends the evaluation
 	buf     []byte
@@ -69,20 +70,25 @@ const metaSize = 10
 
 func metaKey(project string) []byte { return append([]byte{'m'}, project...) }
 
-func openTables(st Store, project string) (*tables, error) {
-	t := &tables{st: st, project: project}
-	b, ok, err := st.Get(metaKey(project))
+// openTables reads nothing yet: the first look-up does.
+func openTables(st Store, project string) *tables { return &tables{st: st, project: project} }
+
+// open reads how far the tables are filled.
+func (t *tables) open() {
+	t.opened = true
+	b, ok, err := t.st.Get(metaKey(t.project))
 	if err != nil || !ok {
-		return t, err
+		t.err = err
+		return
 	}
 	if len(b)%metaSize != 0 || len(b)/metaSize > int(numTables) {
-		return nil, fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", project)
+		t.err = fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", t.project)
+		return
 	}
 	for i := range t.meta[:len(b)/metaSize] {
 		m := b[i*metaSize:]
 		t.meta[i] = tableMeta{gen: m[0], lost: m[1] != 0, count: binary.BigEndian.Uint32(m[2:]), elder: binary.BigEndian.Uint32(m[6:])}
 	}
-	return t, nil
 }
 
 func (t *tables) close() error {
@@ -113,6 +119,9 @@ func (t *tables) key(id tableID, gen byte, k string) []byte {
 
 // get returns a value, or nil. What it finds among the elder keys it moves.
 func (t *tables) get(id tableID, k string) []byte {
+	if !t.opened {
+		t.open()
+	}
 	if t.err != nil {
 		return nil
 	}
@@ -133,6 +142,9 @@ func (t *tables) get(id tableID, k string) []byte {
 }
 
 func (t *tables) put(id tableID, k string, v []byte) {
+	if !t.opened {
+		t.open()
+	}
 	if t.err != nil {
 		return
 	}
@@ -172,6 +184,9 @@ func (t *tables) set(id tableID, k string, v []byte, known bool) {
 
 // partial names the tables out of which keys have fallen.
 func (t *tables) partial() []string {
+	if !t.opened {
+		t.open()
+	}
 	var out []string
 	for i, m := range t.meta {
 		if m.lost {
