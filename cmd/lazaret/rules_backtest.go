@@ -136,7 +136,7 @@ verdict: the policy may hold what no rule does.`,
 				}
 			}
 			if live {
-				err = backtest.Ledger(cmd.Context(), nc, since.start(), false, add)
+				err = backtest.Ledger(cmd.Context(), nc, backtest.Span{Since: since.start()}, add)
 			} else {
 				err = backtest.Files(files, add)
 			}

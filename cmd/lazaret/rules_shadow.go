@@ -42,9 +42,11 @@ Nothing is published and nothing is held. The signals of both sets start empty: 
 			}
 			watch := backtest.NewWatch(before, after, samples)
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(cmd.ErrOrStderr(), "watching: %d rules of %s beside %d; Ctrl-C ends\n", len(after.Rules()), args[0], len(before.Rules()))
 			errLimit, seen := errors.New("limit"), 0
-			err = backtest.Ledger(cmd.Context(), nc, since.start(), true, func(e *streams.Entry) error {
+			span := backtest.Span{Since: since.start(), Follow: true, Started: func() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "watching: %d rules of %s beside %d; Ctrl-C ends\n", len(after.Rules()), args[0], len(before.Rules()))
+			}}
+			err = backtest.Ledger(cmd.Context(), nc, span, func(e *streams.Entry) error {
 				if e.Stage == streams.StageIngest && e.Type == streams.TypeActivation {
 					fmt.Fprintln(cmd.ErrOrStderr(), "something else was put in force; still comparing with what was in force at the start")
 				}

@@ -17,11 +17,19 @@ import (
 	shipped "lazaret/rules"
 )
 
-// Ledger calls f for each entry of a running pipeline's ledger in order: those
-// since a time, or all if it is zero. It stops where the ledger ended when it began.
-// With follow it goes on with new entries until ctx ends, which is no error, and
-// begins with the next one if since is zero.
-func Ledger(ctx context.Context, nc *nats.Conn, since time.Time, follow bool, f func(*streams.Entry) error) error {
+// Span is which part of a ledger is read.
+type Span struct {
+	Since time.Time // zero: from its beginning; with Follow, from now on
+	// Follow goes on with new entries until the context ends, which is no
+	// error; without it the end is where the ledger ended at the start.
+	Follow bool
+	// Started, if set, is called once an entry written after it would be read.
+	Started func()
+}
+
+// Ledger calls f for each entry of a running pipeline's ledger, in order.
+func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry) error) error {
+	since, follow := span.Since, span.Follow
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -50,6 +58,9 @@ func Ledger(ctx context.Context, nc *nats.Conn, since time.Time, follow bool, f 
 		return err
 	}
 	defer it.Stop()
+	if span.Started != nil {
+		span.Started()
+	}
 	for {
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -103,7 +114,7 @@ func Active(ctx context.Context, nc *nats.Conn) (*rules.Set, error) {
 func chunks(ctx context.Context, nc *nats.Conn, digest string) ([]byte, error) {
 	var bundle []byte
 	next := 0
-	err := Ledger(ctx, nc, time.Time{}, false, func(e *streams.Entry) error {
+	err := Ledger(ctx, nc, Span{}, func(e *streams.Entry) error {
 		if e.Partition != 0 || e.Type != streams.TypeChunk {
 			return nil
 		}
