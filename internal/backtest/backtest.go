@@ -175,11 +175,9 @@ func compare(before, after *rules.Set, full bool) *comparison {
 			if ev == nil {
 				return
 			}
-			if !full {
-				ev = ev.Part(isChanged)
-			}
-			if !ev.Empty() {
-				*to = append(*to, ev)
+			// Even of a whole set only the state that its rules read is kept.
+			if p := ev.Part(func(r *rules.Rule) bool { return full || isChanged(r) }); !p.Empty() {
+				*to = append(*to, p)
 			}
 		}
 		add(&c.before, b)
