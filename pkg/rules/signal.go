@@ -697,10 +697,12 @@ func (s *signals) noteCluster() {
 	}
 	bands := in.features.Prints[0].Bands()
 	var id []byte
+	missed := 0 // bands that are known to be new
 	for _, b := range bands {
 		if id = s.t.get(tableBands, phraseKey(b)); id != nil {
 			break
 		}
+		missed++
 	}
 	if id == nil {
 		id = []byte(phraseKey(bands[0]))
@@ -721,8 +723,12 @@ func (s *signals) noteCluster() {
 		}
 	}
 	s.t.put(tableClusters, string(id), c.bytes())
-	for _, b := range bands {
-		s.t.add(tableBands, phraseKey(b), id)
+	for i, b := range bands {
+		if i < missed && !slices.Contains(bands[:i], b) {
+			s.t.set(tableBands, phraseKey(b), id, false)
+		} else {
+			s.t.add(tableBands, phraseKey(b), id)
+		}
 	}
 	s.clusterRec = c
 }

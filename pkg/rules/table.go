@@ -108,12 +108,15 @@ func (t *tables) close() error {
 	return t.st.Set(metaKey(t.project), b)
 }
 
-// key is valid until the next call.
+// key is valid until the next call. All keys of a project begin alike, but for
+// table and generation.
 func (t *tables) key(id tableID, gen byte, k string) []byte {
-	t.buf = append(t.buf[:0], 's', byte(id), gen)
-	t.buf = append(t.buf, t.project...)
-	t.buf = append(t.buf, 0)
-	t.buf = append(t.buf, k...)
+	if t.buf == nil {
+		t.buf = make([]byte, 0, len(t.project)+4+64)
+		t.buf = append(append(append(t.buf, 's', 0, 0), t.project...), 0)
+	}
+	t.buf = append(t.buf[:len(t.project)+4], k...)
+	t.buf[1], t.buf[2] = byte(id), gen
 	return t.buf
 }
 
@@ -167,6 +170,9 @@ func (t *tables) add(id tableID, k string, v []byte) {
 // set is put of a key of which it is known whether the younger generation has
 // it.
 func (t *tables) set(id tableID, k string, v []byte, known bool) {
+	if t.err != nil {
+		return
+	}
 	m := &t.meta[id]
 	if !known {
 		if m.count >= tableBounds[id]/2 {
