@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed groups.yaml */*.yaml
+//go:embed groups.yaml common.yaml */*.yaml
 var files embed.FS
 
 // FS is the shipped rule set.

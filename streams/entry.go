@@ -105,10 +105,16 @@ func ParseEntry(subject string, h nats.Header, body []byte, seq uint64, stamp ti
 	if e.Partition, e.Stage, err = ParseLedger(subject); err != nil {
 		return e, fmt.Errorf("ledger entry %d: %w", seq, err)
 	}
-	e.Type, e.Project = Type(first(h, HeaderType)), first(h, HeaderProject)
-	if e.Type == "" {
-		return e, fmt.Errorf("ledger entry %d on %s: header %s is missing", seq, subject, HeaderType)
+	// Checked before they are believed: whoever follows the ledger keeps them,
+	// and a group of somebody else's can write what it likes.
+	typ, project := first(h, HeaderType), first(h, HeaderProject)
+	if err := CheckID("header "+HeaderType, typ); err != nil {
+		return e, fmt.Errorf("ledger entry %d on %s: %w", seq, subject, err)
 	}
+	if project != "" && !ValidID(project) {
+		return e, fmt.Errorf("ledger entry %d on %s: %w", seq, subject, CheckID("header "+HeaderProject, project))
+	}
+	e.Type, e.Project = Type(typ), project
 	if e.Src, err = strconv.ParseUint(first(h, HeaderSrc), 10, 64); err != nil {
 		return e, fmt.Errorf("ledger entry %d on %s: header %s: %w", seq, subject, HeaderSrc, err)
 	}

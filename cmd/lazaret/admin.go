@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -21,8 +20,6 @@ import (
 	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
-
-	shipped "lazaret/rules"
 )
 
 func (a *app) key() *cobra.Command {
@@ -93,78 +90,68 @@ document or email. Whoever holds both is trusted to keep them apart.`,
 				}
 				ag.Origins = append(ag.Origins, org)
 			}
-			m, err := natsserver.OpenMinter(a.conn.Data)
-			if err != nil {
-				return err
-			}
-			name, inbox := agentContext(ag.Project, ag.Name), natsserver.AgentInbox(ag.Project, ag.Name)
-			if _, err := os.Stat(natsserver.CredsFile(a.conn.Data, name)); err == nil {
-				return fmt.Errorf("%s is there already: remove it first if the agent's rights are to change", natsserver.CredsFile(a.conn.Data, name))
-			}
-			url := a.conn.Server
-			if url == "" {
-				if url, err = natsserver.ContextURL(a.conn.Data, "operator"); err != nil {
-					return err
-				}
-			}
-			if err := m.Install(name, fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins), url, inbox, func() ([]byte, error) { return m.Agent(ag) }); err != nil {
-				return err
-			}
-			abs, err := filepath.Abs(natsserver.CredsFile(a.conn.Data, name))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\n", abs, inbox, natsserver.ContextFile(a.conn.Data, name))
-			return nil
+			return a.install(cmd, agentContext(ag.Project, ag.Name), fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins),
+				natsserver.AgentInbox(ag.Project, ag.Name), func(m *natsserver.Minter) ([]byte, error) { return m.Agent(ag) })
 		},
 	}
 	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)}, "`ORIGINS` whose content it may publish")
 	return group("agent", "Credentials of agents", add)
 }
 
-func (a *app) rules() *cobra.Command {
-	load := func(args []string) ([]byte, *rules.Source, error) {
-		fsys := shipped.FS()
-		if len(args) == 1 {
-			fsys = os.DirFS(args[0])
-		}
-		b, err := rules.Pack(fsys)
-		if err != nil {
-			return nil, nil, err
-		}
-		src, err := rules.Open(b)
-		return b, src, err
+func (a *app) sentinel() *cobra.Command {
+	add := &cobra.Command{
+		Use:   "add GROUP",
+		Short: "Make a credential for a sentinel group of your own",
+		Long: `Make a credential that reads the ledger, all projects of it, and writes the group's
+own ledger subject and alerts, and nothing else. The group is waited for once a
+policy in force names it under groups; see docs/sentinels.md.`,
+		Example: "  lazaret sentinel add judge",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := streams.CheckID("group", args[0]); err != nil {
+				return err
+			}
+			a.conn.Resolve()
+			r := natsserver.SentinelRole(args[0])
+			return a.install(cmd, string(r), "Lazaret: sentinel group "+args[0], r.InboxPrefix(),
+				func(m *natsserver.Minter) ([]byte, error) { return m.Role(r) })
+		},
 	}
-	check := &cobra.Command{Use: "check [DIR]", Short: "Check rule packs (default the shipped ones)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, src, err := load(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+	return group("sentinel", "Sentinel groups of your own", add)
+}
+
+// install mints a credential, leaves it and its context in the data folder, and
+// says where.
+func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint func(*natsserver.Minter) ([]byte, error)) error {
+	m, err := natsserver.OpenMinter(a.conn.Data)
+	if err != nil {
+		return err
+	}
+	file := natsserver.CredsFile(a.conn.Data, name)
+	if _, err := os.Stat(file); err == nil {
+		return fmt.Errorf("%s is there already: remove it first if its rights are to change", file)
+	}
+	url := a.conn.Server
+	if url == "" {
+		if url, err = natsserver.ContextURL(a.conn.Data, "operator"); err != nil {
+			return err
 		}
-		set, err := rules.Compile(src)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%d rules are good, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "), streams.Digest(b))
-		return nil
-	}}
-	test := &cobra.Command{Use: "test [DIR]", Short: "Run the tests beside the rules (exit 2 when one fails)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		_, src, err := load(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		rep, err := rules.Test(cmd.Context(), src)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprint(cmd.OutOrStdout(), rep.String())
-		if rep.Failed > 0 {
-			return &cli.Exit{Code: cli.ExitNegative}
-		}
-		return nil
-	}}
+	}
+	if err := m.Install(name, description, url, inbox, func() ([]byte, error) { return mint(m) }); err != nil {
+		return err
+	}
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\n", abs, inbox, natsserver.ContextFile(a.conn.Data, name))
+	return nil
+}
+
+func (a *app) rules() *cobra.Command {
 	var f cli.ListFlags
 	ls := &cobra.Command{Use: "ls [DIR]", Short: "List rules", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		_, src, err := load(args)
+		_, src, err := loadRules(args)
 		if err != nil {
 			return err
 		}
@@ -189,8 +176,8 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", check, test, ls, a.rulesBacktest(), a.rulesShadow(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
-		b, src, err := load(args)
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+		b, src, err := loadRules(args)
 		if err == nil {
 			_, err = rules.Compile(src)
 		}

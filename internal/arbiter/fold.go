@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
@@ -62,7 +63,7 @@ type proposal struct {
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	Cited   []string           `json:"cited,omitzero"` // beliefs
-	Groups  []string           `json:"groups"`         // required
+	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
@@ -70,6 +71,13 @@ type proposal struct {
 	// assessment tighten it.
 	Decided *streams.Verdict `json:"decided,omitzero"`
 	Hold    string           `json:"hold,omitzero"`
+}
+
+// required is a group that the policy wants an answer of.
+type required struct {
+	Group  string    `json:"group"`
+	Digest string    `json:"digest"` // what its answer has to carry
+	Until  time.Time `json:"until"`  // silent from then on
 }
 
 type answer struct {
@@ -187,11 +195,13 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
 		return f.decide(st, p, nil, now)
 	}
-	p.Groups = pol.Groups
-	p.Deadline = now.Add(pol.Deadline(level))
+	for _, g := range pol.Groups {
+		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
+	}
 	if len(p.Groups) == 0 {
 		return f.decide(st, p, pol, now)
 	}
+	p.Deadline = p.waits()
 	if err := st.Set(waitingKey(p), binary.BigEndian.AppendUint64(nil, p.Seq)); err != nil {
 		return nil, err
 	}
@@ -248,17 +258,17 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		return nil, f.noteBeliefs(st, e.Project, a.Alerts)
+		return nil, f.noteBeliefs(st, e.Project, group, a.Alerts)
 	case streams.TypeAssessment:
 	default:
 		return nil, nil
 	}
-	a := new(streams.AssessmentEntry)
+	a := new(assessment)
 	if err := streams.Unmarshal(e.Body, a); err != nil {
 		f.log.Error("unreadable assessment counts as silence", "seq", e.Seq, "group", group, "err", err)
 		return nil, nil
 	}
-	if err := f.noteBeliefs(st, e.Project, a.Alerts); err != nil {
+	if err := f.noteBeliefs(st, e.Project, group, a.Alerts); err != nil {
 		return nil, err
 	}
 	p := new(proposal)
@@ -266,19 +276,13 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	if err != nil || !ok {
 		return nil, err
 	}
-	ans := answer{Group: group, Digest: a.Digest, Verdict: a.Verdict}
-	for _, al := range a.Alerts {
-		if v, binding := alertVerdict(al); binding {
-			ans.Verdict = ans.Verdict.Join(v)
-			ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: v, Text: al.Message,
-				Rule: al.Rule, Digest: al.RuleDigest, Group: group, Alert: al.ID})
-		}
+	ans := a.answer(group)
+	if a.Verdict == nil {
+		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
 	}
-	if ans.Verdict > streams.Allow && len(ans.Reasons) == 0 {
-		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group,
-			Text: "the group asks for " + ans.Verdict.String()})
+	if !p.take(ans) {
+		return nil, nil
 	}
-	p.Answers = append(p.Answers, ans)
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
@@ -286,49 +290,145 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	if p.Decided != nil {
 		return f.tighten(st, p, pol, ans, now)
 	}
-	for _, g := range p.Groups {
-		if !p.answered(g) {
-			return nil, st.Put(proposalKey(p.Seq), p)
+	until := p.waits()
+	if !until.After(now) {
+		return f.decide(st, p, pol, now)
+	}
+	if !until.Equal(p.Deadline) {
+		if err := f.dropTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
+			return nil, err
+		}
+		p.Deadline = until
+		if err := f.addTimer(st, until, timerDeadline, seqKey(p.Seq)); err != nil {
+			return nil, err
 		}
 	}
-	return f.decide(st, p, pol, now)
+	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// answered reports whether group has judged the proposal with the rules that
-// were in force when it was made.
-func (p *proposal) answered(group string) bool {
+// What a verdict repeats of a group's answer. A group may be anybody's program,
+// and a verdict that does not fit into the ledger would stop the partition.
+const (
+	maxReasons    = 32  // of one answer
+	maxReasonText = 500 // bytes
+)
+
+// assessment is a group's answer as it was written: one that names no verdict
+// must not be read as allow.
+type assessment struct {
+	streams.AssessmentEntry
+	Verdict *streams.Verdict `json:"verdict"`
+}
+
+// answer is what an assessment amounts to: the strictest of its verdict and of
+// what its alerts ask for, with a reason at least as strict.
+func (a *assessment) answer(group string) answer {
+	ans := answer{Group: group, Digest: streams.Clip(a.Digest, maxReasonText)}
+	if a.Verdict != nil {
+		ans.Verdict = *a.Verdict
+	} else {
+		ans.Digest = ""
+	}
+	said := streams.Allow
+	for _, al := range a.Alerts {
+		v, binding := alertVerdict(al)
+		if !binding || len(ans.Reasons) == maxReasons && v <= said {
+			continue
+		}
+		said = said.Join(v)
+		ans.Reasons = append(ans.Reasons, alertReason(streams.CodeRule, v, group, al))
+	}
+	if ans.Verdict > said {
+		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group, Digest: ans.Digest,
+			Text: "the group asks for " + ans.Verdict.String()})
+	}
+	ans.Verdict = ans.Verdict.Join(said)
+	return ans
+}
+
+func alertReason(code streams.Code, v streams.Verdict, group string, al streams.Alert) streams.Reason {
+	clip := func(s string) string { return streams.Clip(s, maxReasonText) }
+	return streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest), Group: group, Alert: clip(al.ID)}
+}
+
+// take keeps an answer that says more than what its group said before: the
+// first that counts, or a stricter one. What adds nothing is dropped, so that
+// nobody makes a proposal grow.
+func (p *proposal) take(ans answer) bool {
+	first, stricter := p.unanswered(ans.Group), true
 	for _, a := range p.Answers {
-		if a.Group == group && a.Digest == p.Rules {
+		if a.Group == ans.Group && a.Verdict >= ans.Verdict {
+			stricter = false
+		}
+	}
+	p.Answers = append(p.Answers, ans)
+	if stricter || first && !p.unanswered(ans.Group) {
+		return true
+	}
+	p.Answers = p.Answers[:len(p.Answers)-1]
+	return false
+}
+
+// unanswered reports whether group is required and has not judged the proposal
+// by what the policy wants it to judge by.
+func (p *proposal) unanswered(group string) bool {
+	for _, g := range p.Groups {
+		if g.Group == group {
+			return !p.answered(g)
+		}
+	}
+	return false
+}
+
+// answered reports whether a group has judged the proposal with the rules that
+// were in force when it was made, or under the version that the policy pins. A
+// group without either has not judged.
+func (p *proposal) answered(g required) bool {
+	for _, a := range p.Answers {
+		if a.Group == g.Group && a.Digest == g.Digest && a.Digest != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// alertVerdict is what an alert asks for; shadow alerts ask for nothing.
-func alertVerdict(a streams.Alert) (streams.Verdict, bool) {
+// waits is how long the proposal waits for its groups: until the last deadline
+// of those that have not answered, or the zero time.
+func (p *proposal) waits() (until time.Time) {
+	for _, g := range p.Groups {
+		if g.Until.After(until) && !p.answered(g) {
+			until = g.Until
+		}
+	}
+	return until
+}
+
+// alertVerdict is what an alert asks for; shadow alerts ask for nothing. An
+// effect that this version does not know may be a stricter one.
+func alertVerdict(a streams.Alert) (v streams.Verdict, binding bool) {
 	if a.Mode == "shadow" {
 		return streams.Allow, false
 	}
 	switch a.Effect {
-	case "hold", "restrict":
-		return streams.Hold, true
+	case "alert":
+		return streams.Allow, false
 	case "deny", "quarantine":
 		return streams.Deny, true
 	}
-	return streams.Allow, false
+	return streams.Hold, true
 }
 
 // noteBeliefs remembers which beliefs were found bad, for actions that cite
 // them later: ingest may not have folded the alert yet when it enriches one.
-func (f *Fold) noteBeliefs(st *stage.State, project string, alerts []streams.Alert) error {
+func (f *Fold) noteBeliefs(st *stage.State, project, group string, alerts []streams.Alert) error {
 	for _, al := range alerts {
 		v, binding := alertVerdict(al)
-		if !binding || al.Subject.Kind != "belief" {
+		if !binding || al.Subject.Kind != "belief" || !streams.ValidID(al.Subject.ID) {
 			continue
 		}
-		r := streams.Reason{Code: streams.CodeBelief, Verdict: min(v, streams.Hold), Rule: al.Rule, Digest: al.RuleDigest,
-			Group: al.Group, Alert: al.ID, Text: fmt.Sprintf("belief %s: %s", al.Subject.ID, al.Message), Path: []string{"belief:" + al.Subject.ID}}
+		r := alertReason(streams.CodeBelief, min(v, streams.Hold), group, al)
+		r.Text = fmt.Sprintf("belief %s: %s", al.Subject.ID, r.Text)
+		r.Path = []string{"belief:" + al.Subject.ID}
 		if err := st.Put(stage.Key(keyBelief, project, al.Subject.ID), r); err != nil {
 			return err
 		}

@@ -178,28 +178,24 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 			add(r)
 		}
 	}
-	for _, g := range p.Groups {
-		ok := p.answered(g)
-		for _, a := range p.Answers {
-			if a.Group != g {
-				continue
-			}
-			// An answer under other rules proves nothing, but what it found
-			// against the proposal still counts.
-			for _, r := range a.Reasons {
-				add(r)
-			}
+	// Whoever says something against the proposal is heard, required or not.
+	// An answer under other rules proves nothing, but what it found still
+	// counts.
+	for _, a := range p.Answers {
+		for _, r := range a.Reasons {
+			add(r)
 		}
-		if ok {
+	}
+	for _, g := range p.Groups {
+		if p.answered(g) {
 			continue
 		}
 		silent := streams.Hold
 		if pol != nil {
 			silent = silent.Join(pol.OnSilent)
 		}
-		v.Degraded = append(v.Degraded, g)
-		add(streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g,
-			Text: fmt.Sprintf("sentinel group %q had not answered by %s", g, p.Deadline.Format(time.RFC3339Nano))})
+		v.Degraded = append(v.Degraded, g.Group)
+		add(streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group, Text: p.silence(g)})
 	}
 	if pol != nil && pol.Learn() {
 		would := v.Verdict
@@ -230,6 +226,20 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		v.Belief = &b
 	}
 	return v, nil
+}
+
+// silence says why a group counts as silent, to whoever has to mend it.
+func (p *proposal) silence(g required) string {
+	for _, a := range p.Answers {
+		switch {
+		case a.Group != g.Group:
+			continue
+		case a.Digest == "":
+			return fmt.Sprintf("sentinel group %q answered without a verdict or without a digest", g.Group)
+		}
+		return fmt.Sprintf("sentinel group %q answered under digest %q, wanted is %q", g.Group, streams.Clip(a.Digest, 80), g.Digest)
+	}
+	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
 }
 
 // tighten lets a late assessment make a given verdict stricter. It never

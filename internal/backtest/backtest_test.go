@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"lazaret/internal/backtest"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
-
-	shipped "lazaret/rules"
 )
 
 // sessions are recorded ones: pages that instruct, actions that obey or not,
@@ -39,28 +36,52 @@ func sessions(t *testing.T, n int) string {
 	return file
 }
 
-func set(t *testing.T, file string, replace ...string) *rules.Set {
+// base is the rules that the tests change. They do not depend on the packs that
+// ship.
+const base = `rules:
+  - id: obeys
+    title: Action carries out an instruction
+    severity: high
+    on: [action]
+    when: action.level >= 1 && signal.echo.exists(s, !s.user_named)
+    effect: hold
+    on_error: hold
+    subject: action
+    message: "'%s obeys'.format([action.tool])"
+  - id: named
+    title: Action goes to an address that a page named
+    severity: high
+    on: [action]
+    when: action.lineage.exists(l, l.carried == 'email' && l.first_origin == 'external')
+    effect: alert
+    subject: action
+    message: "'%s goes there'.format([action.tool])"
+  - id: again
+    title: Memory written again
+    severity: low
+    on: [memory]
+    when: memory.age >= 0.0 && memory.age <= 300.0
+    effect: alert
+    subject: memory
+    message: "'again'"
+`
+
+// set compiles the base rules with texts replaced.
+func set(t *testing.T, replace ...string) *rules.Set {
 	t.Helper()
-	with := map[string]string{}
-	if file != "" {
-		raw, err := fs.ReadFile(shipped.FS(), file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		with[file] = strings.NewReplacer(replace...).Replace(string(raw))
-		if with[file] == string(raw) {
-			t.Fatalf("nothing is replaced in %s", file)
-		}
+	s := strings.NewReplacer(replace...).Replace(base)
+	if s == base && len(replace) > 0 {
+		t.Fatalf("nothing is replaced by %q", replace)
 	}
-	b, err := rules.PackWith(shipped.FS(), with)
+	b, err := rules.PackFiles(map[string]string{"groups.yaml": "groups:\n  core: [p]\n", "p/pack.yaml": "name: p\ntitle: P\n", "p/rules.yaml": s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := backtest.Compile(b)
+	out, err := backtest.Compile(b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return out
 }
 
 func history(t *testing.T, files ...string) *backtest.History {
@@ -92,20 +113,20 @@ func flips(r *backtest.Report) string {
 // Judging changed rules only finds what judging all of both sets finds.
 func TestChangedRulesFlipWhatTheWholeSetsFlip(t *testing.T) {
 	h := history(t, sessions(t, 60))
-	base := set(t, "")
+	before := set(t)
 	for name, c := range map[string]struct {
 		after  *rules.Set
 		change backtest.Change
 		rule   string
 	}{
-		"a rule no longer holds":        {set(t, "provenance/instruction.yaml", "action.level >= 1", "action.level >= 5"), backtest.NoLongerHeld, "action-from-instruction"},
-		"an alert becomes a hold":       {set(t, "write-path/content.yaml", "effect: alert\n    subject: memory", "effect: hold\n    on_error: hold\n    subject: memory"), backtest.NewlyHeld, "identical-content"},
-		"a rule sees more":              {set(t, "write-path/content.yaml", "memory.age >= 0.0", "memory.age >= -1.0"), backtest.NewAlert, "identical-content"},
-		"a hold becomes a denial":       {set(t, "provenance/instruction.yaml", "effect: hold", "effect: deny"), backtest.Tightened, "action-from-instruction"},
-		"a hold that another rule has":  {set(t, "provenance/belief.yaml", "action.level >= 3", "action.level >= 1"), "", ""},
-		"only what a rule says changes": {set(t, "provenance/instruction.yaml", "title: Action", "title: An action"), "", ""},
+		"a rule no longer holds":        {set(t, "action.level >= 1", "action.level >= 5"), backtest.NoLongerHeld, "obeys"},
+		"an alert becomes a hold":       {set(t, "effect: alert\n    subject: memory", "effect: hold\n    on_error: hold\n    subject: memory"), backtest.NewlyHeld, "again"},
+		"a rule sees more":              {set(t, "memory.age >= 0.0", "memory.age >= -1.0"), backtest.NewAlert, "again"},
+		"a hold becomes a denial":       {set(t, "effect: hold", "effect: deny"), backtest.Tightened, "obeys"},
+		"what another rule holds too":   {set(t, "effect: alert\n    subject: action", "effect: hold\n    on_error: hold\n    subject: action"), backtest.OtherAlert, "named"},
+		"only what a rule says changes": {set(t, "title: Action carries", "title: An action carries"), "", ""},
 	} {
-		some, all := run(t, base, c.after, h, false), run(t, base, c.after, h, true)
+		some, all := run(t, before, c.after, h, false), run(t, before, c.after, h, true)
 		if flips(some) != flips(all) {
 			t.Errorf("%s: changed rules find\n%sall find\n%s", name, flips(some), flips(all))
 		}
@@ -119,7 +140,7 @@ func TestChangedRulesFlipWhatTheWholeSetsFlip(t *testing.T) {
 			t.Errorf("%s: %v", name, some.Flips)
 		}
 	}
-	if r := run(t, base, base, h, false); len(r.Changed) > 0 || len(r.Flips) > 0 {
+	if r := run(t, before, before, h, false); len(r.Changed) > 0 || len(r.Flips) > 0 {
 		t.Errorf("a set against itself: %+v", r)
 	}
 }
@@ -141,7 +162,7 @@ func TestAnExportIsTheSameHistory(t *testing.T) {
 	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before, after := set(t, ""), set(t, "provenance/instruction.yaml", "effect: hold", "effect: deny")
+	before, after := set(t), set(t, "effect: hold", "effect: deny")
 	want, got := run(t, before, after, h, true), run(t, before, after, history(t, file), true)
 	if flips(want) == "" || flips(want) != flips(got) {
 		t.Errorf("%q, want %q", flips(got), flips(want))
@@ -150,7 +171,7 @@ func TestAnExportIsTheSameHistory(t *testing.T) {
 
 // Entries that come one by one flip like a history.
 func TestAWatchFindsWhatABacktestFinds(t *testing.T) {
-	before, after := set(t, ""), set(t, "provenance/instruction.yaml", "action.level >= 1", "action.level >= 5")
+	before, after := set(t), set(t, "action.level >= 1", "action.level >= 5")
 	file := sessions(t, 12)
 	w := backtest.NewWatch(before, after, 1<<20)
 	n := 0

@@ -3,8 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"runtime"
+	"slices"
 	"strings"
 
 	"lazaret/internal/backtest"
@@ -56,49 +56,71 @@ func (r *BacktestReport) Lines() []Line {
 	}
 }
 
-// edited is the shipped rule set with texts replaced in one of its files.
-func edited(file string, replace ...string) (*rules.Set, error) {
-	raw, err := fs.ReadFile(shipped.FS(), file)
+// with is the shipped rule set, its groups' packs all in core, and beside them a
+// pack of a benchmark's own with some conditions.
+func with(whens ...string) (*rules.Set, error) {
+	ship, err := shippedSet()
 	if err != nil {
 		return nil, err
 	}
-	s := strings.NewReplacer(replace...).Replace(string(raw))
-	if s == string(raw) {
-		return nil, fmt.Errorf("%s is not what the benchmark expects", file)
+	packs := []string{"bench"}
+	for _, r := range ship.Rules() {
+		if !slices.Contains(packs, r.Pack) {
+			packs = append(packs, r.Pack)
+		}
 	}
-	b, err := rules.PackWith(shipped.FS(), map[string]string{file: s})
+	var b strings.Builder
+	b.WriteString("rules:\n")
+	for i, when := range whens {
+		fmt.Fprintf(&b, "  - {id: bench-%d, title: T, severity: low, on: [observation, memory, action], effect: alert, subject: observation, message: \"'m'\", when: %q}\n", i, when)
+	}
+	bundle, err := rules.PackWith(shipped.FS(), map[string]string{
+		"groups.yaml":      "groups:\n  core: [" + strings.Join(packs, ", ") + "]\n",
+		"bench/pack.yaml":  "name: bench\ntitle: Made for measuring\n",
+		"bench/rules.yaml": b.String(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return backtest.Compile(b)
+	return backtest.Compile(bundle)
+}
+
+// nobody is the shipped rule set without a rule in any group.
+func nobody() (*rules.Set, error) {
+	bundle, err := rules.PackWith(shipped.FS(), map[string]string{"groups.yaml": "groups:\n  core: []\n"})
+	if err != nil {
+		return nil, err
+	}
+	return backtest.Compile(bundle)
 }
 
 // Backtest measures back-tests over a history in memory.
 func Backtest(ctx context.Context, o Options) (*BacktestReport, error) {
 	rep := &BacktestReport{Events: o.Events, Rounds: o.Rounds, Workers: runtime.GOMAXPROCS(0)}
-	before, err := shippedSet()
+	var sets [5]*rules.Set
+	for i, whens := range [][]string{
+		{"memory.age >= 0.0 && memory.age <= 300.0", "event.size > 100 * 1000", "event.external && content.markers.exists(m, m in ['override', 'role', 'secrecy'])"},
+		{"memory.age >= 0.0 && memory.age <= 900.0", "event.size > 50 * 1000", "event.external && content.markers.exists(m, m in ['override', 'secrecy'])"},
+		{"action.lineage.exists(l, l.carried == 'phrase' && l.age > 600.0)"},
+		{"action.lineage.exists(l, l.carried == 'phrase' && l.age > 900.0)"},
+		{"signal.partial.size() > 99"},
+	} {
+		set, err := with(whens...)
+		if err != nil {
+			return nil, err
+		}
+		sets[i] = set
+	}
+	before, after, every := sets[0], sets[1], sets[4]
+	none, err := nobody()
 	if err != nil {
 		return nil, err
 	}
-	after, err := edited("write-path/content.yaml", "memory.age <= 300.0", "memory.age <= 900.0", "event.size > 100 * 1000", "event.size > 50 * 1000",
-		"['override', 'role', 'secrecy', 'exfiltrate']", "['override', 'role', 'secrecy']")
+	ship, err := shippedSet()
 	if err != nil {
 		return nil, err
 	}
 	rep.Changed = rules.Changed(before.Group("core"), after.Group("core"))
-	lineage, err := edited("provenance/instruction.yaml", "signal.echo.exists(s, !s.user_named)",
-		"(signal.echo.exists(s, !s.user_named) || action.lineage.exists(l, l.carried == 'phrase' && l.value == ''))")
-	if err != nil {
-		return nil, err
-	}
-	every, err := edited("provenance/instruction.yaml", "signal.echo.exists(s, !s.user_named)", "(signal.echo.exists(s, !s.user_named) || signal.partial.size() > 99)")
-	if err != nil {
-		return nil, err
-	}
-	nobody, err := edited("groups.yaml", "[write-path, provenance, sequence]", "[]")
-	if err != nil {
-		return nil, err
-	}
 	events, err := newCorpus(4).events(o.Events, "")
 	if err != nil {
 		return nil, err
@@ -116,9 +138,9 @@ func Backtest(ctx context.Context, o Options) (*BacktestReport, error) {
 		perSec, us    []float64
 	}{
 		{before: before, after: after, to: &rep.ChangedRules, cpu: &rep.ChangedCPU},
-		{before: before, after: lineage, to: &rep.SignalRule, cpu: &rep.SignalCPU},
-		{before: nobody, after: before, full: true, to: &rep.FullPack, cpu: &rep.FullCPU},
-		{before: nobody, after: every, full: true, to: &rep.FullState, cpu: &rep.StateCPU},
+		{before: sets[2], after: sets[3], to: &rep.SignalRule, cpu: &rep.SignalCPU},
+		{before: none, after: ship, full: true, to: &rep.FullPack, cpu: &rep.FullCPU},
+		{before: none, after: every, full: true, to: &rep.FullState, cpu: &rep.StateCPU},
 		{before: before, after: after, full: true, to: &rep.FullBoth, cpu: &rep.BothCPU},
 	}
 	for range o.Rounds {

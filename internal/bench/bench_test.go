@@ -31,7 +31,7 @@ func TestTheBacktestBenchmarkChangesRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Changed) != 4 || rep.ChangedRules <= rep.FullPack || rep.FullPack <= 0 || rep.SignalRule <= 0 {
+	if len(rep.Changed) != 3 || rep.ChangedRules <= rep.FullPack || rep.FullPack <= 0 || rep.SignalRule <= 0 {
 		t.Errorf("%+v", rep)
 	}
 }

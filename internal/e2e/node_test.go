@@ -12,15 +12,18 @@ import (
 	"lazaret/streams"
 )
 
-func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
+// stockNode copies a program of Node and what it needs to a folder, installs its
+// packages there and returns the folder.
+func stockNode(t *testing.T, from, program string) string {
+	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("SKIPPED: %s is not installed, so no client in another language was tried", tool)
 		}
 	}
 	dir := t.TempDir()
-	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs"} {
-		b, err := os.ReadFile(filepath.Join("node", f))
+	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", program} {
+		b, err := os.ReadFile(filepath.Join(from, f))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,6 +36,11 @@ func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED: the packages cannot be had, so no client in another language was tried: %v\n%s", err, out)
 	}
+	return dir
+}
+
+func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
+	dir := stockNode(t, "node", "client.mjs")
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	defer up.interrupt()

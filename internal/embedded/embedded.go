@@ -43,8 +43,8 @@ type Config struct {
 	Data   string
 	Listen string // as in natsserver.Config
 	NoSync bool
-	// Groups are the sentinel groups to run; empty means those of the shipped
-	// rule set.
+	// Groups are the sentinel groups to run; nil means those of the shipped
+	// rule set, an empty list none.
 	Groups []string
 	// ServerOnly starts server, streams and credentials, and leaves the stages
 	// to daemons.
@@ -263,7 +263,7 @@ func (p *Pipeline) credentials() error {
 }
 
 func (p *Pipeline) groups() []string {
-	if len(p.cfg.Groups) > 0 {
+	if p.cfg.Groups != nil {
 		return p.cfg.Groups
 	}
 	return shipped.Groups()

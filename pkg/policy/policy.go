@@ -41,6 +41,21 @@ var Default []byte
 // Error is a fault in a policy's text, with file, line, column and the line.
 type Error = strictyaml.Error
 
+// External begins the digest of a group whose judgement comes from no rule set
+// of ours: what follows is the version that the operator signed for.
+const External = "external:"
+
+// Group is a sentinel group that must assess every proposal.
+type Group struct {
+	Name string
+	// Digest is what its assessments have to carry: External and a version.
+	// Empty means the digest of the rule set in force.
+	Digest string
+	// Deadline is how long the arbiter waits for it; zero means as long as the
+	// policy says for the action's level.
+	Deadline time.Duration
+}
+
 // Mode is whether verdicts bind.
 type Mode string
 
@@ -58,7 +73,7 @@ type Policy struct {
 	Digest string // of the text, as activations name it
 	// Groups must assess every proposal. It may be empty: then only the ladder,
 	// the host and the beliefs speak.
-	Groups []string
+	Groups []Group
 	// OnSilent is the verdict when a group has not answered in time: Hold or
 	// Deny.
 	OnSilent   streams.Verdict
@@ -83,12 +98,18 @@ func (p *Policy) Deadline(l beliefs.Level) time.Duration {
 	return p.deadlines[min(int(l), len(p.deadlines)-1)]
 }
 
+// Wait is how long the arbiter waits for a group's answer to an action of a
+// level.
+func (p *Policy) Wait(g Group, l beliefs.Level) time.Duration {
+	return cmp.Or(g.Deadline, p.Deadline(l))
+}
+
 // document is a policy's text.
 type document struct {
 	Version      int                    `yaml:"version"`
 	Name         string                 `yaml:"name"`
 	Mode         string                 `yaml:"mode"`
-	Groups       *[]string              `yaml:"groups"`
+	Groups       *[]groupText           `yaml:"groups"`
 	Deadline     map[string]string      `yaml:"deadline"`
 	OnSilent     string                 `yaml:"on_silent"`
 	HoldExpiry   string                 `yaml:"hold_expiry"`
@@ -96,6 +117,30 @@ type document struct {
 	Tools        []entryText            `yaml:"tools"`
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
+}
+
+// groupText is a group's text: its name, or a mapping.
+type groupText struct {
+	Name     string
+	Digest   *string
+	Deadline string
+}
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (t *groupText) UnmarshalYAML(unmarshal func(any) error) error {
+	if unmarshal(&t.Name) == nil {
+		return nil
+	}
+	var m struct {
+		Name     string  `yaml:"name"`
+		Digest   *string `yaml:"digest"`
+		Deadline string  `yaml:"deadline"`
+	}
+	if err := unmarshal(&m); err != nil {
+		return err
+	}
+	*t = groupText(m)
+	return nil
 }
 
 // entryText is an entry's text: which calls it is for, and what it makes of
@@ -172,14 +217,15 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	if doc.Groups == nil {
 		return at("groups", "groups is missing: list the sentinel groups that must assess every proposal")
 	}
-	p.Groups = *doc.Groups
-	for i, g := range p.Groups {
-		if err := streams.CheckID("group", g); err != nil {
-			return y.Errorf([]any{"groups", i}, "%w", err)
+	for i, t := range *doc.Groups {
+		g, err := compileGroup(y, []any{"groups", i}, t)
+		if err != nil {
+			return err
 		}
-		if slices.Contains(p.Groups[:i], g) {
-			return y.Errorf([]any{"groups", i}, "group %q stands twice", g)
+		if slices.ContainsFunc(p.Groups, func(x Group) bool { return x.Name == g.Name }) {
+			return y.Errorf([]any{"groups", i}, "group %q stands twice", g.Name)
 		}
+		p.Groups = append(p.Groups, g)
 	}
 	switch cmp.Or(doc.OnSilent, "hold") {
 	case "hold":
@@ -203,6 +249,29 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		p.MaxOpenHolds = *n
 	}
 	return p.setDeadlines(y, doc.Deadline)
+}
+
+func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err error) {
+	g.Name = t.Name
+	if err := streams.CheckID("group", g.Name); err != nil {
+		return g, y.Errorf(path, "%w", err)
+	}
+	if t.Digest != nil {
+		// Not just "external": a judge that was replaced must not go on under
+		// the signature that its predecessor got.
+		version, ok := strings.CutPrefix(*t.Digest, External)
+		if !ok || !streams.ValidID(version) {
+			return g, y.Errorf(append(slices.Clip(path), "digest"), "digest of group %s is %q: write %s and a version of 1 to %d of A-Z a-z 0-9 _ -, or leave it out for a group of the rule set",
+				g.Name, *t.Digest, External, streams.MaxIDLen)
+		}
+		g.Digest = *t.Digest
+	}
+	if t.Deadline != "" {
+		if g.Deadline, err = duration(t.Deadline, MinDeadline, MaxDeadline); err != nil {
+			return g, y.Errorf(append(slices.Clip(path), "deadline"), "deadline of group %s: %w", g.Name, err)
+		}
+	}
+	return g, nil
 }
 
 func (p *Policy) setDeadlines(y *strictyaml.Document, texts map[string]string) error {

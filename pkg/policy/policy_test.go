@@ -79,7 +79,7 @@ func TestSettingsHaveDefaultsAndAreRead(t *testing.T) {
 version: 1
 name: strict
 mode: learn
-groups: [core, extra]
+groups: [core, {name: judge, digest: "external:judge-v1", deadline: 12s}]
 on_silent: deny
 deadline: {default: 1s, L4: 7s}
 hold_expiry: 2h
@@ -88,7 +88,8 @@ context:
   default: {max_age: 24h, max_external: 0}
   explanation: {ceiling: confidential, context_only: false}
 `)
-	if p.Mode != Learn || !p.Learn() || !slices.Equal(p.Groups, []string{"core", "extra"}) || p.OnSilent != streams.Deny ||
+	if p.Mode != Learn || !p.Learn() || !slices.Equal(p.Groups, []Group{{Name: "core"}, {Name: "judge", Digest: "external:judge-v1", Deadline: 12 * time.Second}}) || p.OnSilent != streams.Deny ||
+		p.Wait(p.Groups[0], beliefs.L4) != 7*time.Second || p.Wait(p.Groups[1], beliefs.L4) != 12*time.Second ||
 		p.Deadline(beliefs.L0) != time.Second || p.Deadline(beliefs.L4) != 7*time.Second || p.HoldExpiry != 2*time.Hour || p.MaxOpenHolds != 3 {
 		t.Errorf("%+v", p)
 	}

@@ -18,33 +18,33 @@ import (
 // signalDoc is a signal as a pack declares it: one of count, distinct and
 // sequence.
 type signalDoc struct {
-	Name     string    `yaml:"name"`
-	Doc      string    `yaml:"doc"`
-	Count    *countDoc `yaml:"count"`
-	Distinct *countDoc `yaml:"distinct"`
-	Sequence *seqDoc   `yaml:"sequence"`
+	Name     string    `yaml:"name" is:"id,required" doc:"Expressions call it signal.<name>."`
+	Doc      string    `yaml:"doc" is:"required" doc:"What it means."`
+	Count    *countDoc `yaml:"count" doc:"Counts events."`
+	Distinct *countDoc `yaml:"distinct" doc:"Counts different values among events."`
+	Sequence *seqDoc   `yaml:"sequence" doc:"Finds steps in order, with anything in between; its value is the ids of the events."`
 }
 
 // countDoc counts events, or the different values among them.
 type countDoc struct {
-	On     []string `yaml:"on"`
-	When   string   `yaml:"when"`
-	Key    string   `yaml:"key"`
-	Value  string   `yaml:"value"`
-	Window string   `yaml:"window"`
-	Max    int      `yaml:"max"`
+	On     []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that count."`
+	When   string   `yaml:"when" doc:"Condition under which an event counts: a boolean in CEL."`
+	Key    string   `yaml:"key" is:"required" doc:"What is counted apart: a text in CEL, such as event.agent."`
+	Value  string   `yaml:"value" doc:"Of distinct: what is to be different, a text in CEL."`
+	Window string   `yaml:"window" is:"duration,required" doc:"How far back it sees, such as 10m or 72h."`
+	Max    int      `yaml:"max" is:"count" doc:"How far it counts; 1024 unless said."`
 }
 
 // seqDoc finds steps in order, with anything in between.
 type seqDoc struct {
-	Key    string    `yaml:"key"`
-	Window string    `yaml:"window"`
-	Steps  []stepDoc `yaml:"steps"`
+	Key    string    `yaml:"key" is:"required" doc:"What sequences are kept apart by: a text in CEL, such as event.agent + '/' + event.session."`
+	Window string    `yaml:"window" is:"duration,required" doc:"Time from the first step to the last, such as 24h."`
+	Steps  []stepDoc `yaml:"steps" is:"required,steps" doc:"The steps, in order."`
 }
 
 type stepDoc struct {
-	On   []string `yaml:"on"`
-	When string   `yaml:"when"`
+	On   []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that may be the step."`
+	When string   `yaml:"when" is:"required" doc:"Condition under which an event is the step: a boolean in CEL."`
 }
 
 const (

@@ -1,10 +1,10 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -22,7 +22,7 @@ import (
 const (
 	// CostLimit is what one expression may cost, in CEL's units: about one per
 	// operation, and one per ten bytes of text looked at.
-	CostLimit = 10_000_000
+	CostLimit = 20_000_000
 	// maxExpr is the longest expression, in bytes.
 	maxExpr = 8 << 10
 )
@@ -130,6 +130,13 @@ type scope struct {
 	env  *cel.Env
 	vars *varTable
 	defs map[string]*cel.Ast // lists and macros, by name
+	used *usage              // what expressions mention, while a rule set is compiled
+}
+
+// usage is which lists, macros and variables expressions mention.
+type usage struct {
+	defs map[*cel.Ast]bool
+	vars map[string]bool
 }
 
 // define adds a list or macro. Its name is a variable for the checker, and
@@ -153,7 +160,7 @@ func (s *scope) define(name, src string, typ *cel.Type) error {
 
 // clone is a scope of its own, to which a pack adds its names.
 func (s *scope) clone() *scope {
-	return &scope{env: s.env, vars: s.vars, defs: maps.Clone(s.defs)}
+	return &scope{env: s.env, vars: s.vars, defs: maps.Clone(s.defs), used: s.used}
 }
 
 // expr is a compiled expression.
@@ -186,7 +193,7 @@ func (s *scope) compile(src string, want *cel.Type) (*expr, error) {
 	}
 	env := s.env
 	if x.fast, err = env.Program(a, cel.EvalOptions(cel.OptOptimize)); err != nil {
-		return nil, err
+		return nil, planError(src, a, err)
 	}
 	x.tracked = sync.OnceValues(func() (cel.Program, error) {
 		return env.Program(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostLimit))
@@ -203,7 +210,7 @@ func (s *scope) check(src string, want *cel.Type) (*cel.Ast, error) {
 	if want != nil && !want.IsAssignableType(a.OutputType()) && a.OutputType().Kind() != cel.DynKind {
 		return nil, fmt.Errorf("the expression is a %s, want a %s", a.OutputType(), want)
 	}
-	if len(s.defs) == 0 || !s.mentions(a.NativeRep().Expr()) {
+	if !s.mentions(a.NativeRep().Expr()) {
 		return a, nil
 	}
 	p, iss := s.env.Parse(src)
@@ -237,8 +244,11 @@ func qualified(e ast.Expr) string {
 
 func (s *scope) mentions(e ast.Expr) (found bool) {
 	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-		if _, ok := s.defs[qualified(e)]; ok {
-			found = true
+		q := qualified(e)
+		def, ok := s.defs[q]
+		found = found || ok
+		if s.used != nil && q != "" {
+			s.used.defs[def], s.used.vars[q] = true, true
 		}
 	}))
 	return found
@@ -284,7 +294,25 @@ func costError(src string, a *cel.Ast, c uint64) error {
 	if c > 1<<50 {
 		n = "without bound"
 	}
-	return fmt.Errorf("the expression may cost %s, and at most %d are allowed: nest fewer loops%s", n, CostLimit, caret(src, loc.Line(), loc.Column()))
+	return &faults{src, []fault{{fmt.Sprintf("the expression may cost %s, and at most %d are allowed: nest fewer loops", n, CostLimit), loc.Line(), loc.Column()}}}
+}
+
+// planError finds the regular expression that an expression cannot be planned
+// for.
+func planError(src string, a *cel.Ast, err error) error {
+	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
+			return
+		}
+		args := e.AsCall().Args()
+		for _, re := range constants(args[len(args)-1], nil) {
+			if _, bad := regexp.Compile(re); bad != nil && bad.Error() == err.Error() {
+				loc := a.NativeRep().SourceInfo().GetStartLocation(e.ID())
+				err = &faults{src, []fault{{bad.Error(), loc.Line(), loc.Column()}}}
+			}
+		}
+	}))
+	return err
 }
 
 // sizes bounds the values of expressions for the estimate.
@@ -333,17 +361,43 @@ func (in *Input) bounded() bool {
 	return true
 }
 
-// celError puts a caret under the place in the expression.
-func celError(src string, iss *cel.Issues) error {
+// fault is something wrong at a place in an expression.
+type fault struct {
+	msg          string
+	line, column int // from 1, and from 0
+}
+
+// faults is what is wrong with an expression. Its text shows each place with a
+// caret.
+type faults struct {
+	src string
+	all []fault
+}
+
+func (e *faults) Error() string {
 	var b strings.Builder
-	for i, e := range iss.Errors() {
+	for i, f := range e.all {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(e.Message)
-		b.WriteString(caret(src, e.Location.Line(), e.Location.Column()))
+		b.WriteString(f.msg)
+		b.WriteString(caret(e.src, f.line, f.column))
 	}
-	return errors.New(b.String())
+	return b.String()
+}
+
+// Within is the place of the first, so that the whole is laid there.
+func (e *faults) Within() (line, column int) { return e.all[0].line, e.all[0].column }
+
+func celError(src string, iss *cel.Issues) error {
+	e := &faults{src: src}
+	for _, x := range iss.Errors() {
+		e.all = append(e.all, fault{x.Message, x.Location.Line(), x.Location.Column()})
+	}
+	if e.all == nil {
+		return iss.Err()
+	}
+	return e
 }
 
 func caret(src string, line, col int) string {

@@ -25,6 +25,7 @@ type Evaluator struct {
 	rules    []*Rule
 	vars     *varTable
 	declared []*declared
+	scopes   map[string]*scope
 	byKind   map[string]*index
 	trials   map[string]*sync.Pool // of *trial, by kind
 	only     notes                 // state that is kept
@@ -33,7 +34,7 @@ type Evaluator struct {
 }
 
 func (ev *Evaluator) build(s *Set) {
-	ev.vars, ev.declared, ev.only = s.vars, s.declared, allNotes
+	ev.vars, ev.declared, ev.scopes, ev.only = s.vars, s.declared, s.scopes, allNotes
 	ev.index()
 }
 
@@ -80,14 +81,18 @@ func (ev *Evaluator) Eval(st Store, e *streams.Entry) (Result, error) {
 	return ev.judge(st, e, inputs, nil)
 }
 
-// observer is shown each rule around its evaluation.
-type observer interface {
-	before(r *Rule)
-	after(act *activation, r *Rule, alerts []streams.Alert)
+// watcher is shown what judge does, for tests and explanations.
+type watcher interface {
+	// input comes before the rules of each input, with those that are
+	// evaluated.
+	input(w *work, candidates []int32)
+	// before and rule come around the evaluation of a rule.
+	before(*Rule)
+	rule(*activation, *Rule, []streams.Alert)
 }
 
-// judge is Eval of an entry that is read. look may be nil.
-func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look observer) (Result, error) {
+// judge is Eval of an entry that is read. watch may be nil.
+func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch watcher) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
 	if pool == nil || len(inputs) == 0 || ev.idle(e.Type) {
@@ -107,14 +112,18 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, look obs
 		for _, d := range ev.declared {
 			d.note(w.act)
 		}
-		for _, i := range ev.candidates(x, w) {
+		found := ev.candidates(x, w)
+		if watch != nil {
+			watch.input(w, found)
+		}
+		for _, i := range found {
 			r := x.rules[i]
-			if look != nil {
-				look.before(r)
+			if watch != nil {
+				watch.before(r)
 			}
 			alerts := ev.fire(r, w.act, e)
-			if look != nil {
-				look.after(w.act, r, alerts)
+			if watch != nil {
+				watch.rule(w.act, r, alerts)
 			}
 			for _, a := range alerts {
 				if a.Mode == "enforce" && a.Exception == "" {
@@ -160,20 +169,9 @@ func verdictOf(effect string, t streams.Type) streams.Verdict {
 
 // fire evaluates one rule on one input.
 func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
-	items := []ref.Val{types.NullValue}
-	if r.forEach != nil {
-		v, err := r.forEach.eval(act)
-		if err != nil {
-			return []streams.Alert{ev.failed(r, act.in, e, err)}
-		}
-		l, ok := v.(traits.Lister)
-		if !ok {
-			return []streams.Alert{ev.failed(r, act.in, e, fmt.Errorf("for_each gives no list"))}
-		}
-		items = items[:0]
-		for it := l.Iterator(); it.HasNext() == types.True; {
-			items = append(items, it.Next())
-		}
+	items, err := r.items(act)
+	if err != nil {
+		return []streams.Alert{ev.failed(r, act.in, e, err)}
 	}
 	var out []streams.Alert
 	for _, it := range items {
@@ -190,6 +188,27 @@ func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.
 	}
 	act.it = types.NullValue
 	return out
+}
+
+// items is what a rule's condition is evaluated for: the elements of its
+// for_each, or one nothing.
+func (r *Rule) items(act *activation) ([]ref.Val, error) {
+	if r.forEach == nil {
+		return []ref.Val{types.NullValue}, nil
+	}
+	v, err := r.forEach.eval(act)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := v.(traits.Lister)
+	if !ok {
+		return nil, fmt.Errorf("for_each gives no list")
+	}
+	var out []ref.Val
+	for it := l.Iterator(); it.HasNext() == types.True; {
+		out = append(out, it.Next())
+	}
+	return out, nil
 }
 
 func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.Alert {

@@ -87,6 +87,7 @@ type Action struct {
 	Level         int64          `cel:"level" doc:"0 to 5, by the policy"`
 	Matched       string         `cel:"matched" doc:"policy entry that gave the level"`
 	Effects       []string       `cel:"effects" doc:"read, write, egress, delete, pay, publish, exec, secret"`
+	Acts          []string       `cel:"acts" doc:"what the tool does by its name and declared effects: send, delete, pay, grant, export and the like"`
 	Args          map[string]any `cel:"args"`
 	Text          string         `cel:"text" doc:"the arguments' strings, one a line"`
 	Confidence    float64        `cel:"confidence" doc:"the agent's own; -1 when not stated"`
@@ -232,6 +233,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		in.content(a.Text, a.Features)
 		in.Action = Action{ID: a.ID, Tool: a.Tool, Level: int64(a.Level), Matched: a.Matched, Effects: a.Effects, Text: a.Text, Confidence: -1,
 			Decision: a.Decision, Beliefs: cited(a.Beliefs), Unseen: a.Unseen, BlastRadius: a.Blast.String(), Reversibility: a.Reversibility.String()}
+		in.Action.Acts = actsOf(a.Tool, a.Effects)
 		if a.Confidence != nil {
 			in.Action.Confidence = *a.Confidence
 		}

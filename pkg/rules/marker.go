@@ -1,9 +1,7 @@
 package rules
 
 import (
-	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -42,7 +40,14 @@ const (
 	wMode                        // developer, admin: before "mode"
 	wFuture                      // future: before "sessions"
 	wSession                     // sessions, conversations
-	wNext                        // sentence openers that are no verbs
+	wSelf                        // who speaks
+	wAnswer                      // what the reader says
+	wShape                       // gives it a form
+	wFollow                      // does as it is told
+	wStrict                      // without exception
+	wMachine                     // a reader that is a program
+	wAsk
+	wReply
 )
 
 var wordClasses = func() map[string]uint32 {
@@ -53,6 +58,9 @@ var wordClasses = func() map[string]uint32 {
 		wPrior:    "previous prior earlier above preceding former original existing initial all any every your other system before foregoing old past",
 		wModel:    "ai assistant assistants agent agents llm llms chatbot chatbots model models bot",
 		wModal:    "must should shall need needs have has please required instructed asked supposed",
+		wMachine:  "software automated parser reviewer evaluator grader",
+		wAsk:      "ask asks asked asking",
+		wReply:    "reply respond answer say output print return",
 		wGreet:    "dear hey hello attention note notice instruction instructions message reminder",
 		wLead:     "please kindly must should need to immediately lets let's",
 		wFill:     "also now then first immediately directly just next additionally",
@@ -71,6 +79,11 @@ var wordClasses = func() map[string]uint32 {
 		wForever: "always permanently permanent forever future memory every",
 		wConsent: "knowledge consent permission confirmation approval confirming asking",
 		wMode:    "developer admin root god maintenance debug unrestricted",
+		wSelf:    "my me i mine our us we im id",
+		wAnswer:  "answer answers response responses reply replies output outputs completion summary",
+		wShape:   "in with only end begin start include must should respond reply answer solely exclusively print add append insert write use replace to of format",
+		wFollow:  "follow following adhere obey comply execute perform complete fulfill fulfil heed",
+		wStrict:  "strictly exactly must immediately without fully carefully task instead",
 		wFuture:  "future",
 		wSession: "sessions session conversations conversation tasks chats interactions requests",
 	} {
@@ -91,10 +104,13 @@ const (
 	mSecrecy
 	mTool
 	mPersist
+	mPlea
+	mAnswer
+	mObey
 	mHidden
 )
 
-var markerNames = []string{"override", "role", "address", "request", "exfiltrate", "secrecy", "tool", "persist", "hidden"}
+var markerNames = []string{"override", "role", "address", "request", "exfiltrate", "secrecy", "tool", "persist", "plea", "answer", "obey", "hidden"}
 
 // frames are pieces of chat templates: no document needs them, and a model
 // may take them for the end of a document.
@@ -167,9 +183,17 @@ func (d *directives) scan(view string, keep bool) {
 		for i < len(view) && wordByte[view[i]] {
 			i++
 		}
-		s.word(view[start:i])
+		// An apostrophe around a word is a quotation mark.
+		w := strings.Trim(view[start:i], "'")
+		if w == "" || w[0] != view[start] {
+			s.punctuation(view, start)
+		}
+		if w == "" {
+			continue
+		}
+		s.word(w)
 		if keep {
-			s.words = append(s.words, view[start:i])
+			s.words = append(s.words, w)
 		}
 	}
 	s.end()
@@ -182,6 +206,9 @@ var wordByte = func() (t [256]bool) {
 	}
 	return t
 }()
+
+// polite words after please ask for nothing that a tool does.
+var polite = map[string]bool{"note": true, "see": true, "find": true, "contact": true, "refer": true, "be": true, "feel": true, "let": true, "do": true, "visit": true, "allow": true, "keep": true, "accept": true, "select": true, "enter": true}
 
 // never is the place of a word that did not come.
 const never = -100
@@ -197,32 +224,46 @@ type sentence struct {
 	prev, prev2                                                                    uint32
 	last, last2                                                                    string
 	override, rule, prior, model, greet, leak, not, tell, call, keep, lead, future int
-	open                                                                           bool
+	follow, strict, shape, act, cond, asked, reply, please                         int
+	open, self, asks                                                               bool
+	from                                                                           int // first word that is kept
+	after                                                                          int // sentences that still belong to the last request
 }
 
 func (s *sentence) begin() {
-	s.n, s.open, s.start, s.found = 0, true, true, 0
+	s.n, s.open, s.start, s.found, s.from = 0, true, true, 0, 0
 	s.prev, s.prev2, s.last, s.last2 = 0, 0, "", ""
 	s.override, s.rule, s.prior, s.model, s.greet, s.leak = never, never, never, never, never, never
 	s.not, s.tell, s.call, s.keep, s.lead, s.future = never, never, never, never, never, never
+	s.follow, s.strict, s.shape, s.act, s.self = never, never, never, never, false
+	s.cond, s.asked, s.reply, s.please, s.asks = never, never, never, never, false
 	s.words = s.words[:0]
 }
 
 func (s *sentence) punctuation(view string, i int) {
+	if view[i] != ' ' && view[i] != ',' {
+		s.act = never // a verb with nothing after it is a name: "order": 3
+	}
 	switch view[i] {
 	case '.', '!', '?':
 		// A dot inside a word ends nothing: shop.example, 3.5.
 		if i+1 >= len(view) || !wordByte[view[i+1]] {
 			s.end()
 		}
-	case ';', '\n':
+	case ';', '\n', '{', '}', '[', ']':
 		s.end()
 	case ':':
 		if s.open && (s.last == "system" || s.last2 == "system" && (s.last == "message" || s.last == "prompt")) && s.n <= 3 {
 			s.mark(mRole)
 		}
 		s.start = true
-	case '"', '(', '*', '>', ',':
+	case '"', '\'':
+		// The values of a record are sentences of their own.
+		if p := strings.TrimRight(view[max(0, i-3):i], " \\"); p != "" && (p[len(p)-1] == ',' || p[len(p)-1] == ':') {
+			s.end()
+		}
+		s.start = true
+	case '(', '*', '>', ',':
 		s.start = s.start || view[i] != ','
 	}
 }
@@ -233,20 +274,41 @@ func (s *sentence) end() {
 		return
 	}
 	s.open = false
+	if s.self && s.found&(1<<mRequest) != 0 {
+		s.mark(mPlea)
+	}
 	s.d.found |= s.found
-	if s.found != 0 && len(s.words) > 1 && len(s.d.sentences) < maxSentences {
-		var hs []uint32
-		for _, w := range s.words[:min(len(s.words), sentenceWords)] {
-			for _, part := range toolWords(w) {
-				hs = append(hs, hash32(part))
-			}
+	asks := (s.found != 0 || s.asks) && len(s.words) > 1
+	if n := len(s.d.sentences); n > 0 && s.after > 0 && len(s.words) > 0 {
+		// What follows a request says more of it.
+		s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], s.kept()...))
+		s.after--
+	}
+	if asks && len(s.d.sentences) < maxSentences {
+		s.after = 2
+		hs := s.kept()
+		if s.found&(1<<mRequest|1<<mObey|1<<mOverride|1<<mAddress) != 0 {
+			hs = distinct(append(hs, requestHash))
 		}
-		slices.Sort(hs)
-		s.d.sentences = append(s.d.sentences, slices.Compact(hs))
+		s.d.sentences = append(s.d.sentences, hs)
 	}
 }
 
-func (s *sentence) mark(m int) { s.found |= 1 << m }
+func (s *sentence) mark(m int) {
+	if s.found == 0 {
+		s.from = max(0, s.n-beforeMark)
+	}
+	s.found |= 1 << m
+}
+
+// beforeMark is how many words before the first mark of a sentence are kept.
+const beforeMark = 8
+
+// kept are the words of the sentence around what it asks for.
+func (s *sentence) kept() []uint32 {
+	from := min(s.from, len(s.words))
+	return sentenceHashes(s.words[from:min(len(s.words), from+sentenceWords)])
+}
 
 // word takes the next word. Windows are in words, and what they join stands in
 // one sentence.
@@ -256,9 +318,22 @@ func (s *sentence) word(w string) {
 	}
 	c := wordClasses[w]
 	n := s.n
+	switch n - s.act {
+	case 1:
+		s.asks = true
+	case 2:
+		s.mark(mRequest)
+	}
+	if n-s.please == 2 && !polite[s.last] {
+		s.mark(mRequest)
+	}
+	if w == "please" || w == "kindly" || w == "you" && (s.last == "can" || s.last == "could" || s.last == "would") {
+		s.please = n
+	}
 	if c != 0 {
 		s.classified(c, w, n)
 	}
+	s.more(c, w, n)
 	switch w {
 	case "now":
 		if s.last2 == "you" && s.last == "are" {
@@ -313,7 +388,7 @@ func (s *sentence) classified(c uint32, w string, n int) {
 	if c&wModal != 0 && n-s.model <= 5 {
 		s.mark(mAddress)
 	}
-	if c&wModel != 0 {
+	if c&(wModel|wMachine) != 0 {
 		if n-s.greet <= 4 {
 			s.mark(mAddress)
 		}
@@ -323,7 +398,7 @@ func (s *sentence) classified(c uint32, w string, n int) {
 		s.greet = n
 	}
 	if c&wAct != 0 && (s.start || s.prev&wLead != 0 && (s.prev&^wLead == 0 || s.last == "please") || s.prev&wFill != 0 && s.prev2&wLead != 0 || s.requestBefore()) {
-		s.mark(mRequest)
+		s.act = n
 	}
 	if c&wSecret != 0 && n-s.leak <= 12 && (s.last != "public") && (w != "key" && w != "keys" || s.last == "api" || s.last == "private" || s.last == "secret" || s.last == "access") && (w != "prompt" || s.last == "system") {
 		s.mark(mExfiltrate)
@@ -367,6 +442,45 @@ func (s *sentence) classified(c uint32, w string, n int) {
 	}
 }
 
+// more finds the markers that say how the reader has to answer or obey.
+func (s *sentence) more(c uint32, w string, n int) {
+	if c&wSelf != 0 {
+		s.self = true
+	}
+	// What the reader says, and that it is the reader's: in your answer.
+	if c&wAnswer != 0 && (s.last == "your" || s.last == "the" && s.last2 == "in") && n-s.shape <= 8 && s.last == "your" {
+		s.mark(mAnswer)
+	}
+	// What to say if asked: a document that scripts its reader's answers.
+	if c&wReply != 0 && s.asked > never && n > s.asked {
+		s.mark(mAnswer)
+	}
+	if c&wAsk != 0 && s.cond > never && n-s.cond <= 4 {
+		s.asked = n
+	}
+	if w == "if" || w == "when" || w == "whenever" {
+		s.cond = n
+	}
+	if (w == "only" || w == "solely" || w == "exclusively") && n-s.reply <= 2 {
+		s.mark(mAnswer)
+	}
+	if c&wReply != 0 {
+		s.reply = n
+	}
+	if c&(wShape|wAct) != 0 {
+		s.shape = n
+	}
+	if c&wRule != 0 && n-s.follow <= 5 && (s.strict > never && n-s.strict <= 8) {
+		s.mark(mObey)
+	}
+	if c&wFollow != 0 {
+		s.follow = n
+	}
+	if c&wStrict != 0 {
+		s.strict = n
+	}
+}
+
 // notWithout reports whether the last negation was "without".
 func (s *sentence) notWithout() bool { return s.future == s.not }
 
@@ -384,90 +498,4 @@ func (s *sentence) requestBefore() bool {
 		return s.found&(1<<mRequest) != 0
 	}
 	return false
-}
-
-// hash32 is FNV-1a.
-func hash32(s string) uint32 {
-	h := uint32(2166136261)
-	for i := range len(s) {
-		h = (h ^ uint32(s[i])) * 16777619
-	}
-	return h
-}
-
-func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
-
-// stem folds the commonest English endings, so that "emails" meets "email".
-func stem(w string) string {
-	for _, end := range []string{"ing", "ed", "es", "s"} {
-		if s, ok := strings.CutSuffix(w, end); ok && len(s) >= 3 {
-			return s
-		}
-	}
-	return strings.TrimSuffix(w, "e")
-}
-
-// toolWords cuts a name into stems: sendEmail, send_email and mail.sendEmail
-// all hold send and email.
-func toolWords(name string) []string {
-	if words, ok := plainWords(name); ok {
-		return words
-	}
-	var words []string
-	var b strings.Builder
-	flush := func() {
-		if b.Len() > 1 {
-			words = append(words, stem(strings.ToLower(b.String())))
-		}
-		b.Reset()
-	}
-	prev := rune(0)
-	for _, r := range name {
-		switch {
-		case notWord(r):
-			flush()
-			prev = 0
-			continue
-		case unicode.IsUpper(r) && unicode.IsLower(prev):
-			flush()
-		}
-		b.WriteRune(r)
-		prev = r
-	}
-	flush()
-	return words
-}
-
-// plainWords is toolWords of a text without letters outside of ASCII.
-func plainWords(name string) (words []string, ok bool) {
-	start, upper := -1, false
-	flush := func(end int) {
-		if start >= 0 && end-start > 1 {
-			w := name[start:end]
-			if upper {
-				w = strings.ToLower(w)
-			}
-			words = append(words, stem(w))
-		}
-		start, upper = -1, false
-	}
-	for i := range len(name) {
-		c := name[i]
-		big := c >= 'A' && c <= 'Z'
-		switch {
-		case c >= utf8.RuneSelf:
-			return nil, false
-		case !big && (c < 'a' || c > 'z') && (c < '0' || c > '9'):
-			flush(i)
-			continue
-		case big && start >= 0 && name[i-1] >= 'a' && name[i-1] <= 'z':
-			flush(i)
-		}
-		if start < 0 {
-			start = i
-		}
-		upper = upper || big
-	}
-	flush(len(name))
-	return words, true
 }

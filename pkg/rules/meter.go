@@ -71,7 +71,10 @@ func (m *Meter) before(r *Rule) {
 	}
 }
 
-func (m *Meter) after(_ *activation, _ *Rule, alerts []streams.Alert) {
+// input implements watcher.
+func (m *Meter) input(*work, []int32) {}
+
+func (m *Meter) rule(_ *activation, _ *Rule, alerts []streams.Alert) {
 	c := m.cost
 	if c.Evaluated%sampleEvery == 0 {
 		c.spent += time.Since(m.start)

@@ -18,7 +18,7 @@ func (ev *Evaluator) Rules() []*Rule { return ev.rules }
 // read, and finds with them what the whole finds. (Reading a key keeps it from
 // falling out of a full table; there the two may differ.)
 func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
-	p := &Evaluator{group: ev.group, vars: ev.vars, exhaustive: ev.exhaustive}
+	p := &Evaluator{group: ev.group, vars: ev.vars, scopes: ev.scopes, exhaustive: ev.exhaustive}
 	names := make(map[string]bool)
 	for _, r := range ev.rules {
 		if keep(r) && r.Mode != "off" {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -17,58 +18,58 @@ import (
 
 // ruleDoc is a rule as it is written.
 type ruleDoc struct {
-	ID          string   `yaml:"id"`
-	Title       string   `yaml:"title"`
-	Description string   `yaml:"description"`
-	Severity    string   `yaml:"severity"`
-	Status      string   `yaml:"status"`
-	Tags        []string `yaml:"tags"`
-	On          []string `yaml:"on"`
-	When        string   `yaml:"when"`
-	ForEach     string   `yaml:"for_each"`
-	Effect      string   `yaml:"effect"`
-	Subject     string   `yaml:"subject"`
-	SubjectID   string   `yaml:"subject_id"`
-	OnError     string   `yaml:"on_error"`
-	Message     string   `yaml:"message"`
-	Mode        string   `yaml:"mode"`
-	FalsePos    string   `yaml:"false_positives"`
+	ID          string   `yaml:"id" is:"id,required" doc:"Names the rule, in alerts and in exceptions."`
+	Title       string   `yaml:"title" is:"required" doc:"What has happened when it fires, in one line."`
+	Description string   `yaml:"description" doc:"Why that matters."`
+	Severity    string   `yaml:"severity" is:"severity,required" doc:"How bad it is when it is true."`
+	Status      string   `yaml:"status" is:"status" doc:"How far it has been tried; stable unless said."`
+	Tags        []string `yaml:"tags" is:"tag" doc:"Entries of public lists, such as owasp.asi06, atlas.aml-t0080, cwe-94 and arxiv.2402.07867."`
+	On          []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that it looks at."`
+	When        string   `yaml:"when" is:"required" doc:"Condition under which it fires: a boolean in CEL. lazaret rules fields lists what it may name."`
+	ForEach     string   `yaml:"for_each" doc:"A list in CEL: the condition is asked of each element, which it calls it."`
+	Effect      string   `yaml:"effect" is:"effect,required" doc:"What it asks for."`
+	Subject     string   `yaml:"subject" is:"subject,required" doc:"What the alert is about."`
+	SubjectID   string   `yaml:"subject_id" doc:"The id of what the alert is about, in CEL, where the event does not give it."`
+	OnError     string   `yaml:"on_error" is:"effect" doc:"What it asks for when it fails; needed with any effect but alert."`
+	Message     string   `yaml:"message" is:"required" doc:"What the alert says: a text in CEL."`
+	Mode        string   `yaml:"mode" is:"mode" doc:"enforce unless said; shadow is recorded and has no effect."`
+	FalsePos    string   `yaml:"false_positives" doc:"What it flags wrongly, for who sees the alert."`
 }
 
 // rulesDoc is a rule file.
 type rulesDoc struct {
-	Rules []ruleDoc `yaml:"rules"`
+	Rules []ruleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
 }
 
 // packDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
 // signals, and its names are known to every pack.
 type packDoc struct {
-	Name        string              `yaml:"name"`
-	Title       string              `yaml:"title"`
-	Description string              `yaml:"description"`
-	Lists       map[string][]string `yaml:"lists"`
-	Macros      map[string]string   `yaml:"macros"`
-	Signals     []signalDoc         `yaml:"signals"`
+	Name        string              `yaml:"name" is:"required" doc:"The name of the pack's folder."`
+	Title       string              `yaml:"title" doc:"What the pack is about, in one line."`
+	Description string              `yaml:"description" doc:"The same at length."`
+	Lists       map[string][]string `yaml:"lists" is:"names" doc:"Lists of texts, which expressions call lists.<name>."`
+	Macros      map[string]string   `yaml:"macros" is:"names" doc:"Expressions in CEL, which others call macros.<name>."`
+	Signals     []signalDoc         `yaml:"signals" doc:"Counts and sequences of events, which expressions call signal.<name>."`
 }
 
 // groupsDoc is groups.yaml.
 type groupsDoc struct {
-	Groups map[string][]string `yaml:"groups"`
+	Groups map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
 }
 
 // exceptionsDoc is exceptions.yaml.
 type exceptionsDoc struct {
-	Exceptions []exceptionDoc `yaml:"exceptions"`
+	Exceptions []exceptionDoc `yaml:"exceptions" doc:"Where rules do not apply."`
 }
 
 // exceptionDoc says where rules do not apply, who says so, why and until when.
 type exceptionDoc struct {
-	ID      string   `yaml:"id"`
-	Rules   []string `yaml:"rules"`
-	When    string   `yaml:"when"`
-	Owner   string   `yaml:"owner"`
-	Reason  string   `yaml:"reason"`
-	Expires string   `yaml:"expires"`
+	ID      string   `yaml:"id" is:"id,required" doc:"Names the exception in alerts."`
+	Rules   []string `yaml:"rules" is:"id,required,some" doc:"The rules that it is for."`
+	When    string   `yaml:"when" is:"required" doc:"Condition under which it holds: a boolean in CEL."`
+	Owner   string   `yaml:"owner" is:"required" doc:"Who may be asked."`
+	Reason  string   `yaml:"reason" is:"required" doc:"Why it is there."`
+	Expires string   `yaml:"expires" is:"date,required" doc:"The day from which it no longer holds, such as 2027-01-31."`
 }
 
 // What rules may say.
@@ -152,19 +153,39 @@ type compiler struct {
 	set  *Set
 	bad  Problems
 	seen map[string]string // rule → file
+	// written is the rules that there are, those that do not compile included.
+	written map[string]bool
 }
 
 // Compile checks a rule set as a whole. Its error is Problems: everything that
 // is wrong, each with its place.
 func Compile(src *Source) (*Set, error) {
+	c, err := compile(src)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.bad) > 0 {
+		return nil, c.bad
+	}
+	for _, sc := range c.set.scopes {
+		sc.used = nil
+	}
+	for _, ev := range c.set.groups {
+		ev.build(c.set)
+	}
+	return c.set, nil
+}
+
+// compile is what can be compiled of a rule set, and what cannot.
+func compile(src *Source) (*compiler, error) {
 	env, err := baseEnv()
 	if err != nil {
 		return nil, err
 	}
 	vars := &varTable{vars: slices.Clone(baseVars().vars), index: maps.Clone(baseVars().index)}
-	c := &compiler{src: src, seen: make(map[string]string), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
+	c := &compiler{src: src, seen: make(map[string]string), written: make(map[string]bool), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
 		scopes: make(map[string]*scope), places: make(map[string]func(string, ...any) *strictyaml.Error)}}
-	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast)}
+	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast), used: &usage{make(map[*cel.Ast]bool), make(map[string]bool)}}
 	c.set.scopes[""] = common
 	if _, ok := src.files[commonFile]; ok {
 		var p packDoc
@@ -188,13 +209,7 @@ func Compile(src *Source) (*Set, error) {
 	sort.Slice(c.set.rules, func(i, j int) bool { return c.set.rules[i].ID < c.set.rules[j].ID })
 	c.exceptions(common)
 	c.groups(packs, byPack)
-	if len(c.bad) > 0 {
-		return nil, c.bad
-	}
-	for _, ev := range c.set.groups {
-		ev.build(c.set)
-	}
-	return c.set, nil
+	return c, nil
 }
 
 // commonFile holds the names that every pack knows, and exceptionsFile the
@@ -212,6 +227,16 @@ func (c *compiler) decode(name string, v any) *strictyaml.Document {
 	}
 	d, err := strictyaml.Parse(name, []byte(text))
 	if err == nil {
+		if unknown := d.Unknown(v); len(unknown) > 0 {
+			for _, e := range unknown {
+				var u *strictyaml.UnknownField
+				if errors.As(e, &u) {
+					e.Msg += suggest(u.Name, u.Known)
+				}
+				c.bad.note(name, e)
+			}
+			return nil
+		}
 		err = d.Decode(v)
 	}
 	if err != nil {
@@ -239,6 +264,7 @@ func (c *compiler) pack(pack string, sc *scope) (rules []*Rule) {
 		var rd rulesDoc
 		d := c.decode(name, &rd)
 		for i := range rd.Rules {
+			c.written[rd.Rules[i].ID] = true
 			r := compileRule(sc, d, name, i, &rd.Rules[i], &c.bad)
 			if r == nil {
 				continue
@@ -343,7 +369,7 @@ func (c *compiler) exceptions(sc *scope) {
 		for j, id := range e.Rules {
 			if r := c.set.Rule(id); r != nil {
 				r.exceptions = append(r.exceptions, x)
-			} else {
+			} else if !c.written[id] {
 				at([]any{"rules", j}, "there is no rule %q%s", id, suggest(id, sortedKeys(c.seen)))
 			}
 		}

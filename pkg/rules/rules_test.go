@@ -72,7 +72,8 @@ func TestFaultsAreShownWithTheirPlace(t *testing.T) {
 		files map[string]string
 		says  []string
 	}{
-		{"unknown key", map[string]string{"p/r.yaml": head + "    on: [action]\n    wehn: \"true\"\n    when: \"true\"\n    effect: alert\n"}, []string{"p/r.yaml:8:", "wehn"}},
+		{"unknown key", map[string]string{"p/r.yaml": head + "    on: [action]\n    wehn: \"true\"\n    when: \"true\"\n    effect: alert\n"}, []string{"p/r.yaml:8:5:", "wehn", "did you mean when?"}},
+		{"in a block", map[string]string{"p/r.yaml": head + "    on: [action]\n    effect: alert\n    when: >-\n      action.level > 2\n      && action.tol == action.tool\n"}, []string{"p/r.yaml:11:16:", "tol"}},
 		{"unknown field", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.levle > 2\n    effect: alert\n"}, []string{"p/r.yaml:8:", "levle", "^"}},
 		{"wrong type", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.tool > 2\n    effect: alert\n"}, []string{"p/r.yaml:8:", "^"}},
 		{"no boolean", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.tool\n    effect: alert\n"}, []string{"p/r.yaml:8:", "string", "bool"}},
@@ -214,8 +215,10 @@ func results(t *testing.T, ev *rules.Evaluator, st rules.Store, es []*streams.En
 func TestTheSameLedgerGivesTheSameAlerts(t *testing.T) {
 	es := mix(t, 600)
 	want := results(t, shippedEvaluator(t), rules.NewMemStore(), es)
-	if !bytes.Contains(want, []byte("action-from-instruction")) || !bytes.Contains(want, []byte("anomalous-tool-sequence")) || !bytes.Contains(want, []byte("injection-markers")) {
-		t.Fatal("the made-up ledger raises too little")
+	for _, rule := range []string{"action-from-instruction", "anomalous-tool-sequence", "injection-markers"} {
+		if !bytes.Contains(want, []byte(rule)) {
+			t.Fatalf("the made-up ledger does not raise %s", rule)
+		}
 	}
 	// Stopped and started again in the middle, with another evaluator.
 	st := rules.NewMemStore()

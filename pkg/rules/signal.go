@@ -62,6 +62,8 @@ type Served struct {
 	SameSession  bool    `cel:"same_session"`
 	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value"`
 	UserDocument bool    `cel:"user_document" doc:"the user's own words in this session name the document that carried it"`
+	Memory       bool    `cel:"memory" doc:"it stands in a memory that neither user nor operator wrote"`
+	Commands     bool    `cel:"commands" doc:"it carries more than a request: an override, a demand to obey, secrecy"`
 	Age          float64 `cel:"age" doc:"seconds since it was read"`
 }
 
@@ -96,6 +98,7 @@ const (
 	maxUserWord = 4000
 	maxSeen     = 64 // sources, sessions and agents told apart in a cluster
 	noteText    = 2 << 10
+	planNames   = 16 // identifiers up to which a document may be a plan
 	sampleOf    = 4  // one phrase in so many is kept
 	maxSample   = 32 // of one content
 	maxPieces   = 64 // of one content
@@ -144,6 +147,7 @@ type signals struct {
 	done map[string][]string
 
 	clusterRec *cluster
+	carriedBy  []string
 	servedBy   []*Served
 	servedRead bool
 }
@@ -257,6 +261,9 @@ func (s *signals) noteContent(external bool, only notes) {
 	if only&noteCarriers != 0 {
 		s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
 	}
+	if in.Event.Kind == "memory" && !external && origin == "agent" && only&noteDirectives != 0 {
+		s.noteDirective() // what the model wrote steers it again
+	}
 	if !external {
 		return
 	}
@@ -316,7 +323,7 @@ func (s *signals) noteCarriers(origin string, external bool) {
 	in := s.in
 	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
 	var fresh []byte // the record of all carriers that are new
-	for _, c := range in.Content.Carriers {
+	for _, c := range s.carried() {
 		if b := s.t.get(tableCarriers, c); b != nil {
 			if r := readCarrier(b); user && !r.user {
 				r.user = true
@@ -330,6 +337,53 @@ func (s *signals) noteCarriers(origin string, external bool) {
 		}
 		s.t.set(tableCarriers, c, fresh, false)
 	}
+}
+
+// carried are the carriers of the content and the proper names in it.
+func (s *signals) carried() []string {
+	if s.carriedBy == nil {
+		s.carriedBy = append(slices.Clip(s.in.Content.Carriers), properNames(s.in.Content.Text)...)
+	}
+	return s.carriedBy
+}
+
+// maxProper is how many proper names of a content are kept.
+const maxProper = 24
+
+// properNames are runs of two to four words with capitals, as name:a b.
+func properNames(text string) []string {
+	var out, run []string
+	add := func(words []string) {
+		if n := len(words); n >= 2 && n <= 4 && len(out) < maxProper {
+			if v := "name:" + strings.ToLower(strings.Join(words, " ")); !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+	}
+	flush := func() {
+		add(run)
+		if len(run) > 2 {
+			add(run[1:]) // the first word may only begin a sentence
+		}
+		run = run[:0]
+	}
+	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
+		for _, w := range strings.Fields(line) {
+			bare := strings.Trim(w, `.,;:!?"'()[]{}`)
+			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
+			if !capital || w[0] != bare[0] {
+				flush()
+			}
+			if capital {
+				run = append(run, bare)
+			}
+			if len(bare) == 0 || w[len(w)-1] != bare[len(bare)-1] {
+				flush()
+			}
+		}
+		flush()
+	}
+	return out
 }
 
 // sampled are the phrases that both sides keep: chosen by their own value, so
@@ -370,7 +424,7 @@ func (s *signals) notePhrases() {
 func (s *signals) lineage() any {
 	in := s.in
 	var out []*Lineage
-	for _, c := range in.Content.Carriers {
+	for _, c := range s.carried() {
 		kind, value, _ := strings.Cut(c, ":")
 		b := s.t.get(tableCarriers, c)
 		if b == nil {
@@ -436,9 +490,7 @@ func (s *signals) noteUser() {
 	d := dec(s.t.get(tableSessions, k))
 	words := d.hashes()
 	for _, v := range s.in.Content.Views[:min(len(s.in.Content.Views), 1)] {
-		for _, w := range toolWords(v) {
-			words = append(words, hash32(w))
-		}
+		words = append(words, sentenceHashes(strings.Fields(v))...)
 	}
 	for _, c := range s.in.Content.Carriers {
 		words = append(words, hash32(c))
@@ -455,21 +507,6 @@ func (s *signals) userWords() []uint32 {
 	return d.hashes()
 }
 
-func has(words []uint32, w string) bool {
-	_, ok := slices.BinarySearch(words, hash32(w))
-	return ok
-}
-
-// share is how many of some words are among the others.
-func share(words []uint32, of []string) (hits int) {
-	for _, w := range of {
-		if has(words, w) {
-			hits++
-		}
-	}
-	return hits
-}
-
 func (s *signals) userNamed() bool {
 	words := s.userWords()
 	if len(words) == 0 {
@@ -480,8 +517,7 @@ func (s *signals) userNamed() bool {
 			return false
 		}
 	}
-	tool := toolWords(s.in.Action.Tool)
-	return len(tool) > 0 && 2*share(words, tool) >= len(tool)
+	return s.call().named(words)
 }
 
 // ---- instructions of untrusted content, and what would carry them out
@@ -490,7 +526,9 @@ func (s *signals) userNamed() bool {
 type directive struct {
 	event, source, session, agent, text string
 	at                                  time.Time
-	carriers                            []uint32
+	memory                              bool // it was written to memory
+	commands                            bool // it carries more than a request
+	carriers, names                     []uint32
 	sentences                           [][]uint32
 }
 
@@ -501,6 +539,15 @@ func (n *directive) bytes() []byte {
 	}
 	e.num(uint64(n.at.UnixNano()))
 	e.hashes(n.carriers)
+	e.hashes(n.names)
+	flags := uint64(0)
+	if n.memory {
+		flags |= 1
+	}
+	if n.commands {
+		flags |= 2
+	}
+	e.num(flags)
 	e.num(uint64(len(n.sentences)))
 	for _, st := range n.sentences {
 		e.hashes(st)
@@ -516,6 +563,9 @@ func readDirective(b []byte) *directive {
 	}
 	n.at = time.Unix(0, int64(d.num())).UTC()
 	n.carriers = d.hashes()
+	n.names = d.hashes()
+	flags := d.num()
+	n.memory, n.commands = flags&1 != 0, flags&2 != 0
 	for range min(d.num(), maxSentences) {
 		n.sentences = append(n.sentences, d.hashes())
 	}
@@ -526,17 +576,22 @@ func readDirective(b []byte) *directive {
 // session, the words of its sentences and its carriers.
 func (s *signals) noteDirective() {
 	in := s.in
-	if len(in.Content.Markers) == 0 {
-		return
+	names := identifiers(in.Content.Text)
+	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 && in.Event.Kind != "memory" {
+		// A retrieved note that names a few tools is a plan, if it asks or not.
+		if in.Event.Origin != "document" || len(names) == 0 || len(names) > planNames {
+			return
+		}
 	}
-	n := &directive{event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent,
-		at: in.Event.Time, text: streams.Clip(strings.Join(in.Content.Views, "\n"), noteText), sentences: in.directives.sentences}
+	n := &directive{memory: in.Event.Kind == "memory", event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent,
+		at: in.Event.Time, text: streams.Clip(strings.Join(in.Content.Views, "\n"), noteText), sentences: in.directives.sentences,
+		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
 	for _, c := range in.Content.Carriers {
 		n.carriers = append(n.carriers, hash32(c))
 	}
 	slices.Sort(n.carriers)
 	// The same text is one note, however often it is read.
-	id := hash32(n.text)
+	id := hash32(in.Event.Kind + "\x00" + n.text)
 	key := hashKey(id)
 	s.link(tableSessions, sessionKey("n", in), id)
 	if s.t.get(tableNotes, key) != nil {
@@ -546,7 +601,7 @@ func (s *signals) noteDirective() {
 	for _, c := range n.carriers {
 		s.link(tableTargets, hashKey(c), id)
 	}
-	var words []uint32
+	words := slices.Clone(n.names)
 	for _, st := range n.sentences {
 		words = append(words, st...)
 	}
@@ -574,6 +629,14 @@ func (s *signals) linked(t tableID, key string) []uint32 {
 	return d.hashes()
 }
 
+func (s *signals) call() *call {
+	args := ""
+	if len(s.in.Content.Views) > 0 {
+		args = s.in.Content.Views[0]
+	}
+	return readCall(s.in.Action.Tool, args)
+}
+
 // echo finds the instructions that the action would carry out: dependence by
 // evidence, not by everything that was seen.
 func (s *signals) echo() []*Served {
@@ -582,8 +645,7 @@ func (s *signals) echo() []*Served {
 	}
 	s.servedRead = true
 	in := s.in
-	tool := toolWords(in.Action.Tool)
-	whole := stem(wholeName(in.Action.Tool))
+	c := s.call()
 	seen := make(map[uint32]bool)
 	var ids []uint32
 	add := func(more []uint32) {
@@ -596,11 +658,11 @@ func (s *signals) echo() []*Served {
 	}
 	here := s.linked(tableSessions, sessionKey("n", in))
 	add(here)
-	for _, c := range in.Content.Carriers {
-		add(s.linked(tableTargets, hashKey(hash32(c))))
+	for _, v := range in.Content.Carriers {
+		add(s.linked(tableTargets, hashKey(hash32(v))))
 	}
-	for _, w := range append(slices.Clone(tool), whole) {
-		add(s.linked(tableWords, hashKey(hash32(w))))
+	for _, h := range append(slices.Clone(c.things), c.whole) {
+		add(s.linked(tableWords, hashKey(h)))
 	}
 	if len(ids) == 0 {
 		return nil
@@ -613,54 +675,56 @@ func (s *signals) echo() []*Served {
 		}
 		n := readDirective(b)
 		same := slices.Contains(here, id)
-		sv := n.servedBy(in, tool, whole, same, user)
+		sv := n.servedBy(in, c, same, user)
 		if sv == nil {
 			continue
 		}
-		sv.Observation, sv.Source, sv.SameSession, sv.Age = n.event, n.source, same, s.since(n.at)
-		sv.UserDocument = n.source != "" && share(user, toolWords(path.Base(n.source))) > 0
+		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = n.event, n.source, same, n.memory, n.commands, s.since(n.at)
+		sv.UserDocument = n.source != "" && count(user, sentenceHashes([]string{path.Base(n.source)})) > 0
 		s.servedBy = append(s.servedBy, sv)
 	}
 	return s.servedBy
 }
 
-// wholeName is a tool's name as one word: a text that names the tool often
-// holds it so.
-func wholeName(tool string) string {
-	return strings.Map(func(r rune) rune {
-		if notWord(r) {
-			return -1
-		}
-		return r
-	}, strings.ToLower(tool))
-}
-
-func (n *directive) servedBy(in *Input, tool []string, whole string, same bool, user []uint32) *Served {
-	named := len(tool) > 0 && 2*share(user, tool) >= len(tool) || has(user, whole)
-	for _, c := range in.Content.Carriers {
-		if _, ok := slices.BinarySearch(n.carriers, hash32(c)); ok {
-			return &Served{By: "carrier", Value: c, UserNamed: has(user, c)}
+func (n *directive) servedBy(in *Input, c *call, same bool, user []uint32) *Served {
+	for _, v := range in.Content.Carriers {
+		if hasHash(n.carriers, hash32(v)) && (n.commands || reaches(v)) {
+			return &Served{By: "carrier", Value: v, UserNamed: has(user, v)}
 		}
 	}
+	best := -1 // how closely it names the call
+	if hasHash(n.names, c.whole) {
+		best = 100
+	}
 	for _, st := range n.sentences {
-		hits := share(st, tool)
-		switch {
-		case has(st, whole):
-		// Half of a tool's name, and no less than two words of it; in another
-		// session all of it.
-		case hits >= 2 && (2*hits >= len(tool) && same || hits == len(tool)):
-		default:
-			continue
+		if c.asks(st, same) {
+			best = max(best, c.strength(st))
 		}
-		return &Served{By: "tool", Value: in.Action.Tool, UserNamed: named}
+	}
+	if best >= 0 {
+		// The user accounts for an action that their own words name as closely.
+		return &Served{By: "tool", Value: in.Action.Tool, UserNamed: c.named(user) && c.strength(user) >= best}
+	}
+	if !n.commands {
+		return nil
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
 		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && strings.Contains(n.text, v) {
-			words := toolWords(v)
-			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: 2*share(user, words) >= 2*len(words)-1}
+			words := sentenceHashes(strings.Fields(v))
+			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: 5*count(user, words) >= 4*len(words)}
 		}
 	}
 	return nil
+}
+
+// reaches reports whether a carrier leads out of the project to somebody: an
+// address, and not the number or path of a record that many requests name.
+func reaches(carrier string) bool {
+	switch kind, _, _ := strings.Cut(carrier, ":"); text.Kind(kind) {
+	case text.Email, text.URL, text.Host, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:
+		return true
+	}
+	return false
 }
 
 // ---- near-duplicates

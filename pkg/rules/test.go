@@ -2,90 +2,137 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"sort"
 	"strings"
-	"time"
 
-	"lazaret/pkg/beliefs"
-	"lazaret/pkg/text"
+	"lazaret/pkg/internal/strictyaml"
 	"lazaret/streams"
 )
 
 // testDoc is a test file.
 type testDoc struct {
-	Tests []testCase `yaml:"tests"`
+	Tests []testCase `yaml:"tests" doc:"Tests of the pack's rules; each starts with nothing known."`
 }
 
 type testCase struct {
-	Name    string         `yaml:"name"`
-	Group   string         `yaml:"group"` // default: the first
-	Given   []given        `yaml:"given"`
-	Repeat  int            `yaml:"repeat"` // play the given events so often
-	Fires   map[string]int `yaml:"fires"`  // rule → alerts published, exactly
-	Silent  []string       `yaml:"silent"` // rules that must not fire
-	Verdict string         `yaml:"verdict"`
-	Message string         `yaml:"message"` // some alert's message holds this
+	Name     string           `yaml:"name" is:"required" doc:"What is tried."`
+	Group    string           `yaml:"group" is:"id" doc:"The sentinel group that judges; the first unless said."`
+	Project  string           `yaml:"project" is:"id" doc:"test unless said."`
+	Given    []given          `yaml:"given" is:"required,some" doc:"Events, in order."`
+	Repeat   int              `yaml:"repeat" is:"natural" doc:"Play the given events so often."`
+	Fires    map[string]wants `yaml:"fires" is:"ids" doc:"Rules, and what each raises, exactly: a number of alerts, a kind of alert, or a list of kinds."`
+	Silent   []string         `yaml:"silent" is:"id" doc:"Rules that must not fire."`
+	Verdict  verdicts         `yaml:"verdict" doc:"What the last proposal gets, or a list: what each gets."`
+	Message  string           `yaml:"message" doc:"The message of some alert holds this."`
+	Messages []string         `yaml:"messages" doc:"Each is held by the message of some alert."`
 }
 
-// given is one event, in the words of ledger entries, with what a test leaves
-// out filled in.
-type given struct {
-	After       string       `yaml:"after"` // time since the event before
-	Session     string       `yaml:"session"`
-	Agent       string       `yaml:"agent"`
-	Observation *givenObs    `yaml:"observation"`
-	Memory      *givenMemory `yaml:"memory"`
-	Decision    *givenDec    `yaml:"decision"`
-	Action      *givenAction `yaml:"action"`
+// wants is what a rule has to raise: a number of alerts, one kind of alert, or
+// a list of kinds. What an alert of a kind does not name does not matter.
+type wants []want
+
+type want struct {
+	Count     *int   `yaml:"count" is:"natural" doc:"1 unless said."`
+	Severity  string `yaml:"severity" is:"severity"`
+	Effect    string `yaml:"effect" is:"effect"`
+	Mode      string `yaml:"mode" is:"mode"`
+	Subject   string `yaml:"subject" doc:"A kind, or a kind and an id."`
+	Message   string `yaml:"message" doc:"The message holds this."`
+	Exception string `yaml:"exception" is:"id" doc:"The exception that takes the effect away."`
 }
 
-type givenObs struct {
-	Origin string `yaml:"origin"`
-	Tool   string `yaml:"tool"`
-	Source string `yaml:"source"`
-	Text   string `yaml:"text"`
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (ws *wants) UnmarshalYAML(decode func(any) error) error {
+	var v any
+	if err := decode(&v); err != nil {
+		return err
+	}
+	switch v.(type) {
+	case map[string]any:
+		*ws = make(wants, 1)
+		return decode(&(*ws)[0])
+	case []any:
+		return decode((*[]want)(ws))
+	}
+	var n int
+	if err := decode(&n); err != nil {
+		return err
+	}
+	*ws = wants{{Count: &n}}
+	return nil
 }
 
-type givenMemory struct {
-	Origin    string `yaml:"origin"`
-	Inherited string `yaml:"inherited"`
-	Key       string `yaml:"key"`
-	Category  string `yaml:"category"`
-	Channel   string `yaml:"channel"`
-	KeyHolder string `yaml:"key_holder"`
-	Text      string `yaml:"text"`
-	Times     int    `yaml:"times"` // the text so often, for size
-	Age       string `yaml:"age"`   // since the same content was first met
+func (w *want) count() int {
+	if w.Count == nil {
+		return 1
+	}
+	return *w.Count
 }
 
-type givenDec struct {
-	Beliefs []givenBelief `yaml:"beliefs"`
+func (w *want) matches(a *streams.Alert) bool {
+	is := func(want string, got ...string) bool { return want == "" || slices.Contains(got, want) }
+	return is(w.Severity, a.Severity) && is(w.Effect, a.Effect) && is(w.Mode, a.Mode) && is(w.Subject, a.Subject.Kind, a.Subject.Kind+" "+a.Subject.ID) &&
+		is(w.Exception, a.Exception) && strings.Contains(a.Message, w.Message)
 }
 
-type givenBelief struct {
-	ID         string  `yaml:"id"`
-	Truth      string  `yaml:"truth"`
-	Quality    string  `yaml:"quality"`
-	Confidence float64 `yaml:"confidence"`
+func (w *want) String() string {
+	var b strings.Builder
+	for _, f := range [][2]string{{"severity", w.Severity}, {"effect", w.Effect}, {"mode", w.Mode}, {"subject", w.Subject}, {"message", w.Message}, {"exception", w.Exception}} {
+		if f[1] != "" {
+			fmt.Fprintf(&b, " %s %q", f[0], f[1])
+		}
+	}
+	return b.String()
 }
 
-type givenAction struct {
-	Tool       string         `yaml:"tool"`
-	Level      int            `yaml:"level"`
-	Effects    []string       `yaml:"effects"`
-	Args       map[string]any `yaml:"args"`
-	Confidence *float64       `yaml:"confidence"`
-	Beliefs    []givenBelief  `yaml:"beliefs"`
+// verdicts is the verdict on the last proposal, or a list of those on each.
+type verdicts struct {
+	each bool
+	all  []string
+}
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (v *verdicts) UnmarshalYAML(decode func(any) error) error {
+	var x any
+	if err := decode(&x); err != nil {
+		return err
+	}
+	if _, v.each = x.([]any); v.each {
+		return decode(&v.all)
+	}
+	v.all = make([]string, 1)
+	return decode(&v.all[0])
+}
+
+// TestOptions say which tests are run, and how.
+type TestOptions struct {
+	Run      *regexp.Regexp // tests whose file/name it matches; nil for all
+	Coverage bool           // find out what of the rules the tests see
 }
 
 // TestReport is what a run of tests found.
 type TestReport struct {
-	Passed, Failed int
-	Failures       []string
+	Passed   int       `json:"passed"`
+	Failed   int       `json:"failed"`
+	Failures []Failure `json:"failures,omitempty"`
 	// Fired counts, by rule, in how many tests it fired.
-	Fired map[string]int
+	Fired    map[string]int `json:"fired"`
+	Coverage *Coverage      `json:"coverage,omitempty"`
 }
+
+// Failure is one expectation of a test that was not met.
+type Failure struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Test string `json:"test"`
+	Text string `json:"text"`
+}
+
+func (f Failure) String() string { return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Test, f.Text) }
 
 func (r TestReport) String() string {
 	var b strings.Builder
@@ -98,114 +145,218 @@ func (r TestReport) String() string {
 
 // Test runs all tests of a rule set.
 func Test(ctx context.Context, src *Source) (TestReport, error) {
+	return TestWith(ctx, src, TestOptions{})
+}
+
+// TestWith runs tests of a rule set.
+func TestWith(ctx context.Context, src *Source, o TestOptions) (TestReport, error) {
 	rep := TestReport{Fired: make(map[string]int)}
 	set, err := Compile(src)
 	if err != nil {
 		return rep, err
 	}
-	var names []string
-	for name := range src.files {
-		if strings.HasSuffix(name, ".test.yaml") {
-			names = append(names, name)
+	var cov *coverage
+	if o.Coverage {
+		if cov, err = newCoverage(src, set); err != nil {
+			return rep, err
 		}
 	}
-	sort.Strings(names)
 	var bad Problems
-	for _, name := range names {
+	for _, name := range sortedKeys(src.files) {
+		if !strings.HasSuffix(name, ".test.yaml") {
+			continue
+		}
 		var td testDoc
 		c := compiler{src: src}
-		c.decode(name, &td)
+		d := c.decode(name, &td)
 		bad = append(bad, c.bad...)
 		for i := range td.Tests {
 			if err := ctx.Err(); err != nil {
 				return rep, err
 			}
 			tc := &td.Tests[i]
-			problems, err := tc.run(set, rep.Fired)
-			if err != nil {
-				problems = append(problems, err.Error())
-			}
-			if len(problems) == 0 {
-				rep.Passed++
+			if o.Run != nil && !o.Run.MatchString(name+"/"+tc.Name) {
 				continue
 			}
-			rep.Failed++
-			for _, p := range problems {
-				rep.Failures = append(rep.Failures, fmt.Sprintf("%s: %s: %s", name, tc.Name, p))
+			t := &testRun{testCase: tc, doc: d, path: []any{"tests", i}, set: set, cov: cov}
+			for r := range t.run() {
+				rep.Fired[r]++
 			}
+			if len(t.failures) == 0 {
+				rep.Passed++
+			} else {
+				rep.Failed++
+			}
+			rep.Failures = append(rep.Failures, t.failures...)
 		}
 	}
 	if len(bad) > 0 {
 		return rep, bad
 	}
+	if cov != nil {
+		rep.Coverage = cov.report()
+	}
 	return rep, nil
 }
 
-func (tc *testCase) run(set *Set, fired map[string]int) (problems []string, err error) {
-	group := tc.Group
-	if group == "" {
-		group = set.Groups()[0]
-	}
-	ev := set.Group(group)
+// testRun is one test as it runs.
+type testRun struct {
+	*testCase
+	doc      *strictyaml.Document
+	path     []any
+	set      *Set
+	cov      *coverage
+	failures []Failure
+}
+
+// fail lays a failure at a place below the test.
+func (t *testRun) fail(path []any, format string, args ...any) {
+	e := t.doc.Errorf(append(slices.Clip(t.path), path...), format, args...)
+	t.failures = append(t.failures, Failure{e.File, e.Line, t.Name, e.Msg})
+}
+
+// run plays the events and compares. It returns the alerts by rule.
+func (t *testRun) run() map[string][]streams.Alert {
+	group := orElse(t.Group, t.set.Groups()[0])
+	ev := t.set.Group(group)
 	if ev == nil {
-		return nil, fmt.Errorf("there is no group %q", group)
+		t.fail([]any{"group"}, "there is no group %q%s", group, suggest(group, t.set.Groups()))
+		return nil
 	}
-	st := NewMemStore()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	got := make(map[string]int)
-	var verdict streams.Verdict
-	var messages []string
-	seq := uint64(0)
-	for range max(tc.Repeat, 1) {
-		for _, g := range tc.Given {
-			if g.After != "" {
-				d, err := time.ParseDuration(g.After)
-				if err != nil {
-					return nil, err
-				}
-				now = now.Add(d)
-			}
-			seq++
-			e, err := g.entry(seq, now)
+	t.checkNames(ev)
+	tl, st := newTimeline(t.Project), NewMemStore()
+	watch := func(*streams.Entry) error { return nil }
+	if t.cov != nil {
+		watch = t.cov.watch(ev)
+	}
+	got := make(map[string][]streams.Alert)
+	var verdicts, messages []string
+	for range max(t.Repeat, 1) {
+		for i := range t.Given {
+			at := []any{"given", i}
+			e, err := tl.add(&t.Given[i])
 			if err != nil {
-				return nil, err
+				t.fail(at, "%v", err)
+				return got
 			}
 			res, err := ev.Eval(st, e)
-			if err != nil {
-				return nil, err
+			if err = errors.Join(err, watch(e)); err != nil {
+				t.fail(at, "%v", err)
+				return got
 			}
 			for _, a := range res.Alerts {
-				got[a.Rule]++
+				got[a.Rule] = append(got[a.Rule], a)
 				messages = append(messages, a.Message)
 				if a.Error != "" {
-					problems = append(problems, fmt.Sprintf("rule %s failed: %s", a.Rule, a.Error))
+					t.fail(at, "rule %s failed: %s", a.Rule, a.Error)
 				}
 			}
 			if e.Type.Proposal() {
-				verdict = res.Verdict
+				verdicts = append(verdicts, res.Verdict.String())
 			}
 		}
 	}
-	for r := range got {
-		fired[r]++
+	t.compare(got, verdicts, messages)
+	return got
+}
+
+// checkNames finds rules that are none, or none of the group.
+func (t *testRun) checkNames(ev *Evaluator) {
+	var known []string
+	for _, r := range ev.rules {
+		known = append(known, r.ID)
 	}
-	for _, r := range sortedKeys(tc.Fires) {
-		if got[r] != tc.Fires[r] {
-			problems = append(problems, fmt.Sprintf("rule %s raised %d alerts, want %d", r, got[r], tc.Fires[r]))
+	check := func(path []any, id string) {
+		switch {
+		case t.set.Rule(id) == nil:
+			t.fail(path, "there is no rule %q%s", id, suggest(id, known))
+		case !slices.Contains(known, id):
+			t.fail(path, "rule %s is not in group %s", id, ev.group)
 		}
 	}
-	for _, r := range tc.Silent {
-		if got[r] > 0 {
-			problems = append(problems, fmt.Sprintf("rule %s raised %d alerts, want none", r, got[r]))
+	for _, id := range sortedKeys(t.Fires) {
+		check([]any{"fires", id}, id)
+	}
+	for i, id := range t.Silent {
+		check([]any{"silent", i}, id)
+	}
+}
+
+func (t *testRun) compare(got map[string][]streams.Alert, gave, messages []string) {
+	for _, r := range sortedKeys(t.Fires) {
+		path := []any{"fires", r}
+		total, left := 0, slices.Clone(got[r])
+		for i := range t.Fires[r] {
+			w := &t.Fires[r][i]
+			n := w.count()
+			total += n
+			for range n {
+				j := slices.IndexFunc(left, func(a streams.Alert) bool { return w.matches(&a) })
+				if j < 0 && len(left) > 0 {
+					t.fail(path, "rule %s raised no alert with%s: %s", r, w, describeAlerts(left))
+				}
+				if j < 0 {
+					break
+				}
+				left = slices.Delete(left, j, j+1)
+			}
+		}
+		if len(got[r]) != total && t.set.Rule(r) != nil {
+			t.fail(path, "rule %s raised %d alerts, want %d", r, len(got[r]), total)
 		}
 	}
-	if tc.Verdict != "" && verdict.String() != tc.Verdict {
-		problems = append(problems, fmt.Sprintf("the verdict is %s, want %s", verdict, tc.Verdict))
+	for i, r := range t.Silent {
+		if n := len(got[r]); n > 0 {
+			t.fail([]any{"silent", i}, "rule %s raised %d alerts, want none: %s", r, n, describeAlerts(got[r]))
+		}
 	}
-	if tc.Message != "" && !strings.Contains(strings.Join(messages, "\n"), tc.Message) {
-		problems = append(problems, fmt.Sprintf("no message holds %q: %q", tc.Message, messages))
+	for i, m := range append([]string{t.Message}, t.Messages...) {
+		if !slices.ContainsFunc(messages, func(s string) bool { return strings.Contains(s, m) }) && m != "" {
+			path := []any{"message"}
+			if i > 0 {
+				path = []any{"messages", i - 1}
+			}
+			t.fail(path, "no message holds %q: %q", m, messages)
+		}
 	}
-	return problems, nil
+	t.compareVerdicts(gave)
+}
+
+func (t *testRun) compareVerdicts(gave []string) {
+	path := []any{"verdict"}
+	for _, v := range t.Verdict.all {
+		if _, err := streams.ParseVerdict(v); err != nil {
+			t.fail(path, "%v", err)
+			return
+		}
+	}
+	switch want := t.Verdict.all; {
+	case t.Verdict.each:
+		if !slices.Equal(want, gave) {
+			t.fail(path, "the verdicts are %s, want %s", strings.Join(gave, ", "), strings.Join(want, ", "))
+		}
+	case len(want) == 0:
+	case len(gave) == 0:
+		t.fail(path, "nothing that is given waits for a verdict")
+	case gave[len(gave)-1] != want[0]:
+		t.fail(path, "the verdict is %s, want %s", gave[len(gave)-1], want[0])
+	}
+}
+
+// describeAlerts says in one line what was raised instead.
+func describeAlerts(as []streams.Alert) string {
+	var out []string
+	for _, a := range as[:min(len(as), 3)] {
+		s := fmt.Sprintf("severity %q effect %q mode %q subject %q message %q", a.Severity, a.Effect, a.Mode, a.Subject.Kind+" "+a.Subject.ID, streams.Clip(a.Message, 120))
+		if a.Exception != "" {
+			s += fmt.Sprintf(" exception %q", a.Exception)
+		}
+		out = append(out, s)
+	}
+	if len(as) > len(out) {
+		out = append(out, fmt.Sprintf("and %d more", len(as)-len(out)))
+	}
+	return strings.Join(out, "; ")
 }
 
 func sortedKeys[V any](m map[string]V) []string {
@@ -215,105 +366,4 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	sort.Strings(out)
 	return out
-}
-
-// entry builds the ledger entry that ingest would have written.
-func (g *given) entry(seq uint64, now time.Time) (*streams.Entry, error) {
-	h := streams.EntryHead{ID: fmt.Sprintf("e%d", seq), Agent: g.Agent, Session: g.Session, Time: now, Intake: seq}
-	if h.Agent == "" {
-		h.Agent = "agent"
-	}
-	if h.Session == "" {
-		h.Session = "s1"
-	}
-	e := &streams.Entry{Seq: seq, Time: now, Stage: streams.StageIngest, Project: "test"}
-	var body any
-	switch {
-	case g.Observation != nil:
-		o := g.Observation
-		e.Type = streams.TypeObservation
-		body = &streams.ObservationEntry{EntryHead: h, Origin: beliefs.Origin(orElse(o.Origin, "tool")), Tool: o.Tool, Source: o.Source,
-			Blocks: []streams.BlockEntry{{Text: o.Text, Features: text.Analyze(o.Text)}}}
-	case g.Memory != nil:
-		m := g.Memory
-		e.Type = streams.TypeMemory
-		content := strings.Repeat(m.Text, max(m.Times, 1))
-		b := &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(orElse(m.Origin, "agent")), Inherited: beliefs.Origin(m.Inherited), Key: m.Key,
-			Category: m.Category, Channel: m.Channel, KeyHolder: beliefs.Origin(m.KeyHolder), Content: content, Features: text.Analyze(content),
-			Belief: streams.BeliefRef{ID: fmt.Sprintf("b%d", seq), Found: true}}
-		if m.Age != "" {
-			d, err := time.ParseDuration(m.Age)
-			if err != nil {
-				return nil, err
-			}
-			b.FirstSeen, b.Repeats = now.Add(-d), 1
-		}
-		body = b
-	case g.Decision != nil:
-		e.Type = streams.TypeDecision
-		bs, err := refs(g.Decision.Beliefs)
-		if err != nil {
-			return nil, err
-		}
-		body = &streams.DecisionEntry{EntryHead: h, Beliefs: bs}
-	case g.Action != nil:
-		a := g.Action
-		e.Type = streams.TypeAction
-		bs, err := refs(a.Beliefs)
-		if err != nil {
-			return nil, err
-		}
-		args, err := streams.Marshal(a.Args)
-		if err != nil {
-			return nil, err
-		}
-		if a.Args == nil {
-			args = nil
-		}
-		var lines strings.Builder
-		for _, k := range argKeys(a.Args) {
-			fmt.Fprintln(&lines, a.Args[k])
-		}
-		body = &streams.ActionEntry{EntryHead: h, Tool: a.Tool, Level: beliefs.Level(a.Level), Effects: a.Effects, Args: args, Confidence: a.Confidence,
-			Beliefs: bs, Matched: "test", Text: lines.String(), Features: text.Analyze(lines.String())}
-	default:
-		return nil, fmt.Errorf("a given event is one of observation, memory, decision, action")
-	}
-	var err error
-	e.Body, err = streams.Marshal(body)
-	return e, err
-}
-
-func argKeys(m map[string]any) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
-}
-
-func refs(bs []givenBelief) ([]streams.BeliefRef, error) {
-	var out []streams.BeliefRef
-	for _, b := range bs {
-		r := streams.BeliefRef{ID: b.ID, Found: true, Confidence: b.Confidence}
-		if err := r.Axes.Truth.UnmarshalText([]byte(orElse(b.Truth, "supported"))); err != nil {
-			return nil, err
-		}
-		if err := r.Quality.UnmarshalText([]byte(orElse(b.Quality, "tool_result"))); err != nil {
-			return nil, err
-		}
-		if b.Confidence == 0 {
-			r.Confidence = 0.7
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-func orElse(s, deflt string) string {
-	if s == "" {
-		return deflt
-	}
-	return s
 }

@@ -24,7 +24,7 @@ func (sc *scanner) at(tok string) {
 		sc.named(Email, strings.ToLower(local)+"@"+domain)
 		sc.named(Host, domain)
 	case i == 0 && len(domain) >= 2 && len(domain) <= 40 && !strings.ContainsAny(domain, "@+~"):
-		sc.out.add(Handle, "@"+strings.ToLower(domain), sc.via)
+		sc.keep(Handle, "@"+strings.ToLower(domain))
 	}
 }
 
@@ -32,11 +32,11 @@ func (sc *scanner) at(tok string) {
 // for. The address itself comes first: a host that looks like a known one is
 // another host.
 func (sc *scanner) named(kind Kind, value string) {
-	sc.out.add(kind, value, sc.via)
+	sc.keep(kind, value)
 	for i := range len(value) {
 		if value[i] >= utf8.RuneSelf {
 			if like := Normalize(value); like != value {
-				sc.out.add(kind, like, sc.via)
+				sc.keep(kind, like)
 			}
 			return
 		}
@@ -128,7 +128,7 @@ func (sc *scanner) url(start, n int) int {
 	}
 	sc.named(URL, scheme+"://"+shown+tail)
 	if isIP {
-		sc.out.add(IP, ip.String(), sc.via)
+		sc.keep(IP, ip.String())
 	} else {
 		sc.named(Host, strings.TrimRight(host, "."))
 	}
@@ -236,7 +236,7 @@ func (sc *scanner) dotted(tok string) {
 	last := strings.ToLower(host[i+1:])
 	file := fileEndings[last]
 	if file {
-		sc.out.add(Path, host, sc.via)
+		sc.keep(Path, host)
 	}
 	if (len(last) == 2 && !file || topLevels[last]) && isDomain(host) && !abbreviation(host) && !nextSentence(host[i+1:]) {
 		sc.named(Host, strings.ToLower(host))
@@ -267,7 +267,7 @@ func (sc *scanner) path(tok string) {
 	if i := strings.IndexByte(tok, '/'); i > 0 && tok[0] != '.' && tok[0] != '~' {
 		host, _, _ := strings.Cut(tok[:i], ":")
 		if ip, ok := parseIP(host); ok && strings.Count(host, ".") == 3 {
-			sc.out.add(IP, ip.String(), sc.via) // a network, or an address with a path
+			sc.keep(IP, ip.String()) // a network, or an address with a path
 			return
 		}
 		last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
@@ -288,7 +288,7 @@ func (sc *scanner) path(tok string) {
 			return
 		}
 	}
-	sc.out.add(Path, path.Clean(tok), sc.via)
+	sc.keep(Path, path.Clean(tok))
 }
 
 // windowsPath reads C:\ at start and returns its end; its back slashes may be
@@ -300,7 +300,7 @@ func (sc *scanner) windowsPath(start, end int) int {
 	}
 	value := strings.TrimRight(strings.ReplaceAll(s[start:end], `\\`, `\`), `.:-\`)
 	if len(value) > 3 {
-		sc.out.add(Path, value, sc.via)
+		sc.keep(Path, value)
 	}
 	return end
 }

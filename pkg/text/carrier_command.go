@@ -57,7 +57,7 @@ func (sc *scanner) command(start, end int) int {
 	if len(words) < 2 || !argument(words[1], follows) {
 		return 0
 	}
-	sc.out.add(Command, strings.Join(words, " "), sc.via)
+	sc.keepAt(Command, strings.Join(words, " "), start, start+len(line))
 	return end
 }
 

@@ -19,14 +19,14 @@ func (sc *scanner) digits(start, end int, mask uint16) (int, bool) {
 		host, _, _ = strings.Cut(host, ":")
 		if strings.Count(host, ".") == 3 {
 			if ip, ok := parseIP(host); ok {
-				sc.out.add(IP, ip.String(), sc.via)
+				sc.keep(IP, ip.String())
 				return end, true
 			}
 		}
 	}
 	if mask&inColon != 0 && mask&(inAt|inSlash|inTilde|inHigh|inPlus) == 0 {
 		if ip, ok := ipv6(tok); ok {
-			sc.out.add(IP, ip, sc.via)
+			sc.keep(IP, ip)
 			return end, true
 		}
 	}
@@ -135,7 +135,7 @@ func (sc *scanner) card(g digitGroups) (int, bool) {
 			break // cards are grouped by fours, or 4-6-5
 		}
 		if n >= 13 && n <= 19 && cardPrefix(g.digits[:n]) && luhn(g.digits[:n]) {
-			sc.out.add(Card, masked(string(g.digits[:n]), 6, 4), sc.via)
+			sc.keep(Card, masked(string(g.digits[:n]), 6, 4))
 			return g.bytes[i], true
 		}
 	}
@@ -195,7 +195,7 @@ func (sc *scanner) phone(g digitGroups) (int, bool) {
 	}
 	d := g.digits
 	american := func(i, skip int) (int, bool) {
-		sc.out.add(Phone, "+1"+string(d[skip:skip+10]), sc.via)
+		sc.keep(Phone, "+1"+string(d[skip:skip+10]))
 		return g.bytes[i], true
 	}
 	if d[0] == '1' {
@@ -225,7 +225,7 @@ func (sc *scanner) phone(g digitGroups) (int, bool) {
 	if last < 0 || g.ends[last]-skip < 8 {
 		return 0, false
 	}
-	sc.out.add(Phone, "+"+string(d[skip:g.ends[last]]), sc.via)
+	sc.keep(Phone, "+"+string(d[skip:g.ends[last]]))
 	return g.bytes[last], true
 }
 
@@ -245,7 +245,7 @@ func (sc *scanner) longNumber(start int, g digitGroups) int {
 	if len(d) < minNumber || len(d) > maxDigits || dateLike(d) {
 		return start
 	}
-	sc.out.add(Number, string(d), sc.via)
+	sc.keep(Number, string(d))
 	return g.bytes[last]
 }
 
@@ -302,7 +302,7 @@ func (sc *scanner) iban(start int) (int, bool) {
 	if want == 0 || n < want || i < len(s) && isAlnum(s[i]) || !mod97(value[:n]) {
 		return 0, false
 	}
-	sc.out.add(IBAN, string(value[:n]), sc.via)
+	sc.keep(IBAN, string(value[:n]))
 	return i, true
 }
 

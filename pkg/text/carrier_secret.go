@@ -51,7 +51,7 @@ func (sc *scanner) secret(tok string, start int) bool {
 		if s.prefix == "eyJ" && strings.Count(tok, ".") != 2 || s.prefix == "sk-" && !hasDigit(tok) {
 			continue
 		}
-		sc.out.add(Secret, masked(tok, len(s.prefix), 0), sc.via)
+		sc.keep(Secret, masked(tok, len(s.prefix), 0))
 		return s.prefix != "eyJ" // its parts are base64, which is worth reading
 	}
 	return false
@@ -65,10 +65,12 @@ func (sc *scanner) pem(start int) bool {
 	if !ok || len(head) > 40 || !strings.HasSuffix(head, "PRIVATE KEY") {
 		return false
 	}
+	end := start + len(s)
 	if i := strings.Index(body, "-----END"); i >= 0 {
+		end -= len(body) - i
 		body = body[:i]
 	}
-	sc.out.add(Secret, "-----BEGIN"+head+"…#"+shortDigest(strings.Join(strings.Fields(body), "")), sc.via)
+	sc.keepAt(Secret, "-----BEGIN"+head+"…#"+shortDigest(strings.Join(strings.Fields(body), "")), start, end)
 	return true
 }
 
@@ -81,24 +83,24 @@ func (sc *scanner) opaque(tok string, mask uint16) bool {
 		value := strings.ToLower(hexes)
 		switch n := len(hexes); {
 		case n == 40 && len(tok) == 42:
-			sc.out.add(Crypto, "0x"+value, sc.via)
+			sc.keep(Crypto, "0x"+value)
 		case n == 32, n == 40, n == 64, n == 128:
-			sc.out.add(HexKey, value, sc.via)
+			sc.keep(HexKey, value)
 		default:
 			return false
 		}
 		return true
 	}
 	if len(tok) >= 42 && len(tok) <= 62 && bech32(tok) {
-		sc.out.add(Crypto, strings.ToLower(tok), sc.via)
+		sc.keep(Crypto, strings.ToLower(tok))
 		return true
 	}
 	if len(tok) >= 26 && len(tok) <= 35 && base58Check(tok) {
-		sc.out.add(Crypto, tok, sc.via)
+		sc.keep(Crypto, tok)
 		return true
 	}
 	if mask&(inUpper|inLower|inDigit) == inUpper|inLower|inDigit && mask&^(inLetters|inDigit|inDash) == 0 && len(tok) <= maxValue && scattered(tok) {
-		sc.out.add(Opaque, tok, sc.via)
+		sc.keep(Opaque, tok)
 		return true
 	}
 	return false

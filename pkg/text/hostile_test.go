@@ -76,6 +76,22 @@ func TestHostileContentIsBoundedInTimeAndSize(t *testing.T) {
 	}
 }
 
+func TestMaskingAndMarkingAreBoundedInTime(t *testing.T) {
+	brackets := struct{ name, content string }{"brackets", strings.Repeat("<<<lazare", 1<<20/9) + strings.Repeat("<", 1<<20) + "lazaret"}
+	for _, h := range append(hostile(), brackets) {
+		start := time.Now()
+		Mask(h.content, CarrierSpans(h.content))
+		if _, _, ok := Unspotlight(Spotlight(h.content, "label")); !ok {
+			t.Errorf("%s: the markers are not whole", h.name)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s: took %v", h.name, took)
+		} else if took > 500*time.Millisecond {
+			t.Logf("%s: took %v", h.name, took)
+		}
+	}
+}
+
 func TestFindingTheUsersWordsIsLinear(t *testing.T) {
 	period := "abc xyz "
 	needle := strings.Repeat(period, 1<<15) + "abc xy"

@@ -16,6 +16,9 @@ type scanner struct {
 	full    bool           // there were more
 	regions [3]region      // url, html, escape
 	letters region         // single letters, one by one
+
+	marking bool   // note where carriers stand, not which they are
+	marks   []Span // those places; Kind is that of the carrier
 }
 
 // region is a stretch of text with encoded characters not far from each other.
@@ -68,10 +71,36 @@ func (sc *scanner) reset(s, via string, decoding bool) {
 	sc.regions, sc.letters = [3]region{}, region{}
 	sc.spans = nil // the caller keeps them
 	sc.full = false
+	sc.marking, sc.marks = false, nil
 	if sc.perKind == nil {
 		sc.perKind = map[string]int{}
 	}
 	clear(sc.perKind)
+}
+
+// keep adds a carrier of the token that is being read.
+func (sc *scanner) keep(kind Kind, value string) { sc.keepAt(kind, value, 0, 0) }
+
+// keepAt adds a carrier that has another place than its token.
+func (sc *scanner) keepAt(kind Kind, value string, start, end int) {
+	if sc.marking {
+		sc.marks = append(sc.marks, Span{Kind: string(kind), Start: start, End: end})
+		return
+	}
+	sc.out.add(kind, value, sc.via)
+}
+
+// place gives the marks from the n-th on that have no place yet the token
+// s[start:end], without the punctuation of the sentence around it.
+func (sc *scanner) place(n, start, end int) {
+	for end > start+1 && (sc.s[end-1] == '.' || sc.s[end-1] == ':') {
+		end--
+	}
+	for ; n < len(sc.marks); n++ {
+		if sc.marks[n].End == 0 {
+			sc.marks[n].Start, sc.marks[n].End = start, end
+		}
+	}
 }
 
 // room reports whether another span of the kind may be kept.
@@ -128,7 +157,11 @@ func (sc *scanner) scan(out *carrierSet, h Hidden) []Span {
 				continue // a word, perhaps at the end of a sentence
 			}
 		}
+		marked := len(sc.marks)
 		i = max(i, sc.token(start, i, mask))
+		if len(sc.marks) > marked {
+			sc.place(marked, start, i)
+		}
 	}
 	for k := range sc.regions {
 		sc.closeRegion(k)

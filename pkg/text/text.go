@@ -7,6 +7,10 @@
 // Phrases are hashed word n-grams that survive copying, extracting and
 // reordering. A fingerprint recognises the same and almost the same text.
 //
+// Beside them stand what a guard does with a text once it has an opinion: [Mask]
+// takes parts out, [Spotlight] and [Annotate] mark it, and [Grounding] measures
+// how far an answer is supported by what the agent had read.
+//
 // Guarantees: pure functions of their input and of [Version], the same on every
 // machine; time and memory grow linearly with the content, whatever the content
 // is; no input makes them panic. Where a bound cut something off, [Features]

@@ -40,6 +40,9 @@ type Error struct {
 	Msg          string // what is wrong and what to do
 	Source       string // the line, without its end
 	cause        error
+
+	doc    *Document // of the value that it is about, nil when it is about none
+	scalar scalar
 }
 
 // Unwrap is the error that was wrapped into Msg, if one was.
@@ -129,6 +132,13 @@ func (d *Document) Decode(v any) (err error) {
 	}
 	defer d.recovered(&err)
 	if err := yaml.NodeToValue(d.root, v, yaml.Strict()); err != nil {
+		var unknown *yaml.UnknownFieldError
+		if errors.As(err, &unknown) {
+			// The library names any of them, and this the first.
+			if all := d.Unknown(v); len(all) > 0 {
+				return all[0]
+			}
+		}
 		return d.convert(err)
 	}
 	return nil
@@ -136,7 +146,8 @@ func (d *Document) Decode(v any) (err error) {
 
 // Errorf is an error at the value that path leads to: field names and list
 // indexes from the root. Where the path ends early, the error is at the last
-// value that exists. A format with %w wraps its error.
+// value that exists. A format with %w wraps its error; if that is a Within, the
+// error is at its place in the value.
 func (d *Document) Errorf(path []any, format string, args ...any) *Error {
 	node := d.root
 	for _, step := range path {
@@ -149,7 +160,16 @@ func (d *Document) Errorf(path []any, format string, args ...any) *Error {
 	if node == nil {
 		return d.whole(format, args...)
 	}
-	return d.at(first(node), format, args...)
+	e := d.at(first(node), format, args...)
+	if s, ok := scalarOf(node); ok {
+		e.doc, e.scalar = d, s
+		var in Within
+		if errors.As(e.cause, &in) {
+			line, column := in.Within()
+			d.within(e, s, line, column)
+		}
+	}
+	return e
 }
 
 func child(node ast.Node, step any) ast.Node {

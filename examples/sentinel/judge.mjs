@@ -1,0 +1,168 @@
+// A sentinel group in a language that is not Lazaret's, with a stock NATS client:
+// reads what ingest wrote into the ledger, in order, answers each proposal exactly
+// once, and publishes alerts. docs/sentinels.md says why each step is as it is.
+//
+// Its judgement is a few words, a stand-in for a model. Put yours into judge() and
+// change VERSION whenever it may answer differently: the operator's policy pins it.
+//
+//   NATS_URL, NATS_CREDS, NATS_INBOX_PREFIX, LAZARET_GROUP   as `lazaret sentinel add` prints
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { connect, credsAuthenticator, headers } from "@nats-io/transport-node";
+import { AckPolicy, DeliverPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+
+const VERSION = "external:words-v1";
+const GROUP = process.env.LAZARET_GROUP ?? "judge";
+const LEDGER = "LZ_LEDGER";
+const PARTITIONS = 16;
+const PROPOSALS = new Set(["action", "memory", "recall"]);
+const WRONG_LAST_SEQUENCE = 10071;
+
+const nc = await connect({
+  servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+  authenticator: credsAuthenticator(readFileSync(process.env.NATS_CREDS)),
+  inboxPrefix: process.env.NATS_INBOX_PREFIX ?? `_INBOX_LZ.sentinel-${GROUP}`, // the only one it may hear
+  maxReconnectAttempts: -1,
+});
+const js = jetstream(nc);
+const jsm = await jetstreamManager(nc, { checkAPI: false }); // $JS.API.INFO is not this credential's
+
+// ---- what was said -------------------------------------------------------------
+
+const own = (p) => `lz.ledger.${p}.sentinel-${GROUP}`;
+const said = []; // by partition: sequence of our last entry (the fence), and its src (the cursor)
+
+async function resync(p) {
+  const last = await jsm.streams.getMessage(LEDGER, { last_by_subj: own(p) });
+  said[p] = last ? { seq: last.seq, src: Number(last.header.get("Lz-Src")) } : { seq: 0, src: 0 };
+}
+
+// say adds the one entry that comes of ledger entry src. It returns when the ledger
+// has it, whoever put it there.
+async function say(p, src, type, project, body) {
+  while (src > said[p].src) {
+    const h = headers();
+    h.set("Lz-Type", type);
+    h.set("Lz-Project", project);
+    h.set("Lz-Src", String(src));
+    h.set("Lz-Salt", randomBytes(16).toString("hex"));
+    h.set("Nats-Expected-Last-Subject-Sequence", String(said[p].seq));
+    try {
+      const ack = await js.publish(own(p), JSON.stringify(body), { headers: h, timeout: 5000 });
+      said[p] = { seq: ack.seq, src };
+      live(ack.seq, project, body.alerts ?? []);
+    } catch (err) {
+      // The fence moved: by another process of this group, or by this publish when
+      // its acknowledgement was lost. The ledger knows which.
+      if (err.code !== WRONG_LAST_SEQUENCE) {
+        console.error(`answer to entry ${src} is not acknowledged, trying again: ${err.message}`);
+        await new Promise((done) => setTimeout(done, 500));
+      }
+      await resync(p).catch((err) => console.error(`partition ${p}: ${err.message}`));
+    }
+  }
+}
+
+// live sends people their copies: best effort, after the ledger has the entry.
+function live(seq, project, alerts) {
+  for (const a of alerts) {
+    const h = headers();
+    h.set("Lz-Type", "alerts");
+    h.set("Lz-Seq", String(seq));
+    nc.publish(`lz.live.${project}.alert.${a.severity}.${a.rule}`, JSON.stringify(a), { headers: h });
+  }
+}
+
+// ---- the judgement -------------------------------------------------------------
+
+const ORDERS = /\b(ignore|disregard|forget|override)\b.*\b(previous|earlier|prior|above|all)\b|\byou must\b|\btell nobody\b/is;
+const TARGETS = /[\w.+-]+@[\w-]+(\.[\w-]+)+|https?:\/\/[^\s"'<>]+/gi;
+
+const planted = new Map(); // project → addresses that came with an order, and in which event
+
+const targets = (text) => (text.match(TARGETS) ?? []).map((t) => t.toLowerCase().replace(/[.,;:]+$/, ""));
+
+// judge looks at an entry and returns what speaks against it. It is called for every
+// entry, in order, those from before a restart too: that is how it remembers.
+function judge(type, project, e) {
+  const found = [];
+  const orders = (text, rule, effect, kind, id) => {
+    if (ORDERS.test(text)) found.push({ rule, effect, kind, id, message: "it gives the reader orders" });
+  };
+  switch (type) {
+    case "observation":
+      for (const b of e.blocks ?? []) {
+        if (e.origin === "user" || !ORDERS.test(b.text)) continue;
+        orders(b.text, "orders-in-what-was-read", "alert", "observation", e.id);
+        if (!planted.has(project)) planted.set(project, new Map());
+        for (const t of targets(b.text)) planted.get(project).set(t, e.id);
+      }
+      break;
+    case "memory":
+      if (e.origin !== "user") orders(e.content, "orders-in-memory", "deny", "memory", e.id);
+      break;
+    case "recall":
+      for (const r of e.admitted ?? []) orders(r.content, "orders-in-recall", "hold", "belief", r.id);
+      break;
+    case "action": {
+      const text = e.text ?? "";
+      orders(text, "orders-in-arguments", "hold", "action", e.id);
+      const t = targets(text).find((t) => planted.get(project)?.has(t));
+      if (t) {
+        const by = planted.get(project).get(t);
+        found.push({ rule: "serves-an-order", effect: "hold", kind: "action", id: e.id, events: [by], message: `${t} came with an order in ${by}` });
+      }
+    }
+  }
+  return found;
+}
+
+const STRICT = { alert: "allow", hold: "hold", deny: "deny" };
+const RANK = ["allow", "hold", "deny"];
+
+function alerts(src, project, e, found) {
+  return found.map((f, i) => ({
+    id: `${GROUP}-${src}-${i}`, rule: f.rule, rule_digest: VERSION, group: GROUP, severity: "high",
+    subject: { kind: f.kind, id: f.id }, project, agent: e.agent, session: e.session, message: f.message,
+    observed_event_ids: f.events ?? [e.id], effect: f.effect, mode: "enforce", count: 1, time: e.time,
+  }));
+}
+
+// ---- the loop ------------------------------------------------------------------
+
+async function take(m) {
+  const p = Number(m.subject.split(".")[2]);
+  const type = m.headers?.get("Lz-Type");
+  const project = m.headers?.get("Lz-Project");
+  let found = [];
+  let e = {};
+  try {
+    e = m.json();
+    found = judge(type, project, e);
+  } catch (err) {
+    // Not to be read is no reason to stop. A proposal that cannot be judged is held.
+    console.error(`entry ${m.seq}: ${err.message}`);
+    if (PROPOSALS.has(type)) found = [{ rule: "unreadable", effect: "hold", kind: type, id: String(m.seq), message: `it cannot be judged: ${err.message}` }];
+  }
+  const list = alerts(m.seq, project, { time: m.time.toISOString(), id: String(m.seq), ...e }, found);
+  if (PROPOSALS.has(type)) {
+    const verdict = RANK[Math.max(0, ...found.map((f) => RANK.indexOf(STRICT[f.effect])))];
+    await say(p, m.seq, "assessment", project, { group: GROUP, digest: VERSION, verdict, alerts: list });
+  } else if (list.length > 0) {
+    await say(p, m.seq, "alerts", project, { group: GROUP, digest: VERSION, alerts: list });
+  }
+}
+
+for (let p = 0; p < PARTITIONS; p++) await resync(p);
+const { state } = await jsm.streams.info(LEDGER);
+if (state.first_seq > 1) {
+  console.error(`${LEDGER} begins at ${state.first_seq}: what this judge would have to remember is gone; restore its memory and go on from there`);
+  process.exit(1);
+}
+// Ordered, without acknowledgements, from the beginning: what was answered already is
+// folded in silence.
+const reader = await js.consumers.get(LEDGER, {
+  filter_subjects: ["lz.ledger.*.ingest"], deliver_policy: DeliverPolicy.All, ack_policy: AckPolicy.None,
+});
+console.error(`${GROUP} judges as ${VERSION}`);
+for await (const m of await reader.consume()) await take(m);

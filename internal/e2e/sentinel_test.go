@@ -1,0 +1,37 @@
+package e2e
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
+	dir := stockNode(t, "../../examples/sentinel", "judge.mjs")
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
+	defer cancel()
+	conform(ctx, t, "--group", "judge", "--digest", "external:words-v1", "--", "node", filepath.Join(dir, "judge.mjs"))
+}
+
+// The checker asks nothing that our own groups do not do.
+func TestOurOwnSentinelsKeepTheProtocolToo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
+	defer cancel()
+	conform(ctx, t, "--group", "core", "--digest", "rules", "--",
+		"sh", "-c", filepath.Join(bin, "sentinels")+` --group "$LAZARET_GROUP" --trust "$LAZARET_TRUST" --state "$LAZARET_STATE/cache"`)
+}
+
+func conform(ctx context.Context, t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append([]string{"conformance", "sentinel"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if n := strings.Count(string(out), "PASS  "); n != 8 {
+		t.Errorf("%d of 8 checks pass:\n%s", n, out)
+	}
+	t.Logf("\n%s", out)
+}

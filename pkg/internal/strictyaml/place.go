@@ -1,0 +1,260 @@
+package strictyaml
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Within is an error that knows its place in the text of a value: a line from
+// 1, and a column from 0 in characters. Errorf lays an error that wraps one at
+// that place of the file.
+type Within interface {
+	error
+	Within() (line, column int)
+}
+
+// UnknownField is the cause of an error at a key that no field is for.
+type UnknownField struct {
+	Name  string
+	Known []string // what may stand there, in the order of the fields
+}
+
+func (e *UnknownField) Error() string { return "unknown field " + `"` + e.Name + `"` }
+
+// Unknown lists the keys that what v points to has no field for, in the order
+// of the file. The cause of each is an *UnknownField.
+func (d *Document) Unknown(v any) []*Error {
+	var out []*Error
+	d.unknown(d.root, reflect.TypeOf(v), func(key ast.Node, known []string) {
+		tk := key.GetToken()
+		e := d.at(tk, "%w", &UnknownField{Name: tk.Value, Known: known})
+		out = append(out, e)
+	})
+	return out
+}
+
+func (d *Document) unknown(node ast.Node, t reflect.Type, found func(key ast.Node, known []string)) {
+	if node == nil {
+		return
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		for _, m := range []string{"UnmarshalYAML", "UnmarshalText"} {
+			if _, ok := reflect.PointerTo(t).MethodByName(m); ok {
+				return // the type reads itself
+			}
+		}
+		fields := make(map[string]reflect.Type)
+		known := fieldsOf(t, fields)
+		for _, v := range pairs(node) {
+			if ft, ok := fields[v.Key.GetToken().Value]; ok {
+				d.unknown(v.Value, ft, found)
+			} else {
+				found(v.Key, known)
+			}
+		}
+	case reflect.Map:
+		for _, v := range pairs(node) {
+			d.unknown(v.Value, t.Elem(), found)
+		}
+	case reflect.Slice:
+		if n, ok := node.(*ast.SequenceNode); ok {
+			for _, v := range n.Values {
+				d.unknown(v, t.Elem(), found)
+			}
+		}
+	}
+}
+
+// fieldsOf gathers the fields of a struct under their names in YAML.
+func fieldsOf(t reflect.Type, fields map[string]reflect.Type) (known []string) {
+	for f := range t.Fields() {
+		name, opts, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case !f.IsExported() || name == "-":
+		case slices.Contains(strings.Split(opts, ","), "inline"):
+			ft := f.Type
+			if ft.Kind() == reflect.Pointer {
+				ft = ft.Elem()
+			}
+			if ft.Kind() == reflect.Struct {
+				known = append(known, fieldsOf(ft, fields)...)
+			}
+		default:
+			if name == "" {
+				name = strings.ToLower(f.Name)
+			}
+			fields[name] = f.Type
+			known = append(known, name)
+		}
+	}
+	return known
+}
+
+func pairs(node ast.Node) []*ast.MappingValueNode {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n.Values
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}
+	}
+	return nil
+}
+
+// scalar is a value and how its text stands in the file.
+type scalar struct {
+	value  []rune
+	style  byte // ' or " or | for a block; 0 for plain
+	line   int  // of its first character, or of its mark
+	column int
+}
+
+func scalarOf(node ast.Node) (scalar, bool) {
+	if node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
+		return scalar{}, false
+	}
+	tk := node.GetToken()
+	s := scalar{line: tk.Position.Line, column: tk.Position.Column}
+	switch n := node.(type) {
+	case *ast.LiteralNode:
+		s.value, s.style = []rune(n.Value.Value), '|'
+	case *ast.StringNode:
+		s.value = []rune(n.Value)
+		switch tk.Type.String() {
+		case "SingleQuote":
+			s.style = '\''
+		case "DoubleQuote":
+			s.style = '"'
+		}
+	case ast.ScalarNode:
+		s.value = []rune(tk.Value)
+	default:
+		return scalar{}, false
+	}
+	return s, true
+}
+
+// place is where in the file a place within a scalar's value is. The value and
+// its text have the same characters in the same order, but for white space and
+// escapes, so both are gone through together. Where that fails it is false.
+func (d *Document) place(s scalar, line, column int) (int, int, bool) {
+	target, ok := index(s.value, line, column)
+	if !ok {
+		return 0, 0, false
+	}
+	text := []rune(string(bytes.ReplaceAll(d.src, []byte("\r\n"), []byte("\n"))))
+	at, ok := index(text, s.line, s.column-1)
+	if !ok {
+		return 0, 0, false
+	}
+	next := func() rune {
+		if at < len(text) {
+			return text[at]
+		}
+		return 0
+	}
+	switch s.style {
+	case '|':
+		for next() != '\n' && next() != 0 {
+			at++
+		}
+		at++
+	case '\'', '"':
+		at++
+	}
+	end := at // after the last character that is not white space
+	for i := 0; ; i++ {
+		if i < len(s.value) && !unicode.IsSpace(s.value[i]) {
+			for unicode.IsSpace(next()) || s.style == '"' && next() == '\\' && at+1 < len(text) && text[at+1] == '\n' {
+				at++
+			}
+		}
+		if i == target {
+			if i == len(s.value) {
+				at = end
+			}
+			n, start := 1, 0
+			for j, r := range text[:at] {
+				if r == '\n' {
+					n, start = n+1, j+1
+				}
+			}
+			return n, at - start + 1, true
+		}
+		switch r := s.value[i]; {
+		case s.style == '"' && next() == '\\':
+			at += escape(text[at:])
+			end = at
+		case unicode.IsSpace(r):
+			if unicode.IsSpace(next()) {
+				at++
+			}
+		case next() != r:
+			return 0, 0, false
+		case s.style == '\'' && r == '\'':
+			at += 2
+			end = at
+		default:
+			at++
+			end = at
+		}
+	}
+}
+
+// escape is the length of an escape sequence.
+func escape(text []rune) int {
+	if len(text) > 1 {
+		switch text[1] {
+		case 'x':
+			return 4
+		case 'u':
+			return 6
+		case 'U':
+			return 10
+		}
+	}
+	return 2
+}
+
+// index is the number of the character at a line from 1 and a column from 0.
+func index(text []rune, line, column int) (int, bool) {
+	at := 0
+	for ; line > 1; line-- {
+		i := slices.Index(text[at:], '\n')
+		if i < 0 {
+			return 0, false
+		}
+		at += i + 1
+	}
+	if line < 1 || column < 0 || at+column > len(text) {
+		return 0, false
+	}
+	return at + column, true
+}
+
+// within lays an error at a place in the value of a scalar.
+func (d *Document) within(e *Error, s scalar, line, column int) {
+	if l, c, ok := d.place(s, line, column); ok {
+		e.Line, e.Column = l, c
+		e.Source = d.line(l)
+	}
+}
+
+// Within is the error at another place of the same value, by its line from 1
+// and column from 0. Where there is no such place it stays where it was.
+func (e *Error) Within(line, column int) *Error {
+	c := *e
+	if e.doc != nil {
+		c.Line, c.Column, c.Source = e.scalar.line, e.scalar.column, e.doc.line(e.scalar.line)
+		e.doc.within(&c, e.scalar, line, column)
+	}
+	return &c
+}

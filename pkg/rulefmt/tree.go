@@ -1,0 +1,552 @@
+package rulefmt
+
+import (
+	"strings"
+
+	"lazaret/pkg/internal/strictyaml"
+)
+
+// A file is read by lines into blocks, so that each comment and each way of
+// writing a scalar is still there when it is written again. The YAML library has
+// accepted the file before, and compares the two after.
+
+type blockKind int
+
+const (
+	rawBlock blockKind = iota // a scalar or flow collection on lines of its own
+	mapBlock
+	seqBlock
+)
+
+// remark is a comment, or a blank line when it has no text.
+type remark struct {
+	indent int
+	text   string
+}
+
+type block struct {
+	kind  blockKind
+	head  []remark // of a rawBlock
+	value *value   // of a rawBlock
+	items []*entry
+	foot  []remark // comments after the last item
+}
+
+// entry is an item of a mapping or sequence. It has a value or a child or, when
+// it is null, none.
+type entry struct {
+	head    []remark
+	key     string // as it is written; "" in a sequence
+	comment string // after "key:", with the spaces before it
+	value   *value
+	child   *block
+}
+
+type valueKind int
+
+const (
+	plainValue valueKind = iota
+	quotedValue
+	flowValue
+	blockValue
+)
+
+// value is a scalar or flow collection as it is written. lines[0] stands after
+// the key; the others are indented by step more than the key, and by extra.
+type value struct {
+	kind    valueKind
+	lines   []string
+	extra   []int
+	step    int
+	comment string // with the spaces before it
+}
+
+type reader struct {
+	file  string
+	lines []string
+	pos   int
+}
+
+// fault is raised as a panic and becomes readTree's error.
+type fault struct{ err *strictyaml.Error }
+
+func (r *reader) fail(msg string) {
+	at := min(r.pos, len(r.lines)-1)
+	line := r.lines[at]
+	panic(fault{&strictyaml.Error{File: r.file, Line: at + 1, Column: indentOf(line) + 1, Msg: msg, Source: line}})
+}
+
+// readTree reads a file's lines. root is nil when there are only comments, which
+// are then in foot. before is what stands before a "---" that begins the file.
+func readTree(file string, lines []string) (before []remark, dashes bool, root *block, foot []remark, err error) {
+	r := &reader{file: file, lines: lines}
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case fault:
+			err = p.err
+		default:
+			panic(p)
+		}
+	}()
+	head := r.remarks()
+	if r.pos < len(lines) && strings.TrimRight(lines[r.pos], " ") == "---" {
+		before, dashes = head, true
+		r.pos++
+		head = r.remarks()
+	}
+	if r.pos == len(lines) {
+		return before, dashes, nil, head, nil
+	}
+	root, foot = r.block(head, r.indent(), -1)
+	if r.pos < len(lines) {
+		r.fail("the indentation is not understood here")
+	}
+	return before, dashes, root, foot, nil
+}
+
+func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+func isBlank(line string) bool { return strings.Trim(line, " \t") == "" }
+
+func isComment(line string) bool { return strings.HasPrefix(strings.TrimLeft(line, " \t"), "#") }
+
+// indent is that of the line at pos, which has content; -1 after the last.
+func (r *reader) indent() int {
+	if r.pos == len(r.lines) {
+		return -1
+	}
+	line := r.lines[r.pos]
+	n := indentOf(line)
+	if strings.HasPrefix(line[n:], "\t") {
+		r.fail("a tab: indent with spaces")
+	}
+	if n == 0 && (strings.HasPrefix(line, "---") || strings.HasPrefix(line, "...")) {
+		r.fail("markers of documents are only read before the first line: take it out")
+	}
+	return n
+}
+
+// remarks takes the comments and blank lines at pos.
+func (r *reader) remarks() []remark {
+	var out []remark
+	for ; r.pos < len(r.lines); r.pos++ {
+		line := r.lines[r.pos]
+		switch {
+		case isBlank(line):
+			out = append(out, remark{})
+		case isComment(line):
+			out = append(out, remark{indentOf(line), strings.Trim(line, " \t")})
+		default:
+			return out
+		}
+	}
+	return out
+}
+
+func isDash(text string) bool {
+	return text == "-" || strings.HasPrefix(text, "- ") || strings.HasPrefix(text, "-\t")
+}
+
+// block reads the block whose first line is at pos and begins at col; parent is
+// where what holds it begins. It returns the remarks after it that are not its.
+func (r *reader) block(head []remark, col, parent int) (*block, []remark) {
+	text := r.lines[r.pos][col:]
+	b := new(block)
+	if isDash(text) {
+		b.kind = seqBlock
+	} else if _, _, ok := splitKey(text); ok {
+		b.kind = mapBlock
+	} else {
+		b.head = head
+		b.value = r.value(col, parent, true)
+		return b, r.remarks()
+	}
+	for {
+		e := &entry{head: head}
+		b.items = append(b.items, e)
+		if b.kind == seqBlock {
+			head = r.item(e, col)
+		} else {
+			head = r.pair(e, col)
+		}
+		next := r.indent()
+		if next > col {
+			r.fail("the indentation is not understood here")
+		}
+		if next == col {
+			text = r.lines[r.pos][col:]
+			if b.kind == mapBlock {
+				if _, _, ok := splitKey(text); !ok || isDash(text) {
+					r.fail("a key is missing here")
+				}
+				continue
+			}
+			if isDash(text) {
+				continue
+			}
+		}
+		n := 0
+		for i, c := range head {
+			if c.text != "" {
+				if c.indent <= max(next, parent) {
+					break
+				}
+				n = i + 1
+			}
+		}
+		b.foot = head[:n:n]
+		return b, head[n:]
+	}
+}
+
+// item reads an item of a sequence whose dash is at col.
+func (r *reader) item(e *entry, col int) []remark {
+	line := r.lines[r.pos]
+	rest := strings.TrimLeft(line[col+1:], " \t")
+	if rest == "" || rest[0] == '#' {
+		if rest != "" {
+			e.head = append(e.head, remark{col, strings.TrimRight(rest, " \t")})
+		}
+		r.pos++
+		return r.below(e, col, col+1)
+	}
+	// The dash is only indentation for what follows it.
+	at := len(line) - len(rest)
+	if strings.Contains(line[col+1:at], "\t") {
+		r.fail("a tab: indent with spaces")
+	}
+	r.lines[r.pos] = strings.Repeat(" ", at) + rest
+	if _, _, ok := splitKey(rest); ok || isDash(rest) {
+		var left []remark
+		e.child, left = r.block(nil, at, col)
+		return left
+	}
+	e.value = r.value(at, col, false)
+	return r.remarks()
+}
+
+// pair reads an entry of a mapping whose key is at col.
+func (r *reader) pair(e *entry, col int) []remark {
+	line := r.lines[r.pos]
+	var rest string
+	e.key, rest, _ = splitKey(line[col:])
+	text := strings.TrimLeft(rest, " \t")
+	if text == "" || text[0] == '#' && text != rest {
+		if text != "" {
+			e.comment = spaced(rest)
+		}
+		r.pos++
+		least := col + 1
+		if at := r.peek(); at == col && isDash(r.lines[r.peekLine()][col:]) {
+			least = col
+		}
+		return r.below(e, col, least)
+	}
+	e.value = r.value(len(line)-len(text), col, false)
+	return r.remarks()
+}
+
+// peekLine is the next line with content.
+func (r *reader) peekLine() int {
+	i := r.pos
+	for i < len(r.lines) && (isBlank(r.lines[i]) || isComment(r.lines[i])) {
+		i++
+	}
+	return i
+}
+
+func (r *reader) peek() int {
+	i := r.peekLine()
+	if i == len(r.lines) {
+		return -1
+	}
+	return indentOf(r.lines[i])
+}
+
+// below reads the child of an entry on the lines below it, if there is one at
+// column least or right of it.
+func (r *reader) below(e *entry, col, least int) []remark {
+	head := r.remarks()
+	if at := r.indent(); at >= least {
+		var left []remark
+		e.child, left = r.block(head, at, col)
+		return left
+	}
+	return head
+}
+
+// spaced is a comment after something else, tabs before it made a space.
+func spaced(s string) string {
+	text := strings.TrimLeft(s, " \t")
+	gap := s[:len(s)-len(text)]
+	if strings.Contains(gap, "\t") {
+		gap = " "
+	}
+	return gap + strings.TrimRight(text, " \t")
+}
+
+// splitKey splits "key: rest".
+func splitKey(text string) (key, rest string, ok bool) {
+	if text == "" || strings.ContainsRune("[]{}|>#&*!%@`,", rune(text[0])) {
+		return "", "", false
+	}
+	ends := func(i int) bool { return i == len(text) || text[i] == ' ' || text[i] == '\t' }
+	if q := text[0]; q == '"' || q == '\'' {
+		i := closing(text, 1, q)
+		if i < 0 {
+			return "", "", false
+		}
+		end := i + 1
+		for i = end; i < len(text) && text[i] == ' '; i++ {
+		}
+		if i < len(text) && text[i] == ':' && ends(i+1) {
+			return text[:end], text[i+1:], true
+		}
+		return "", "", false
+	}
+	for i := range len(text) {
+		if text[i] == '#' && i > 0 && (text[i-1] == ' ' || text[i-1] == '\t') {
+			break
+		}
+		if text[i] == ':' && ends(i+1) {
+			return strings.TrimRight(text[:i], " \t"), text[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// closing is where the quote q is closed in text from i on, or -1.
+func closing(text string, i int, q byte) int {
+	for ; i < len(text); i++ {
+		switch {
+		case q == '"' && text[i] == '\\':
+			i++
+		case text[i] == q && q == '\'' && i+1 < len(text) && text[i+1] == q:
+			i++
+		case text[i] == q:
+			return i
+		}
+	}
+	return -1
+}
+
+// value reads the scalar or flow collection at pos from column at. parent is
+// where what holds it begins; own is set when it has lines of its own.
+func (r *reader) value(at, parent int, own bool) *value {
+	switch r.lines[r.pos][at] {
+	case '|', '>':
+		if own {
+			r.fail("a block scalar begins on the line of its key: move it there")
+		}
+		return r.blockScalar(at, parent)
+	case '"', '\'':
+		return r.quoted(at)
+	case '[', '{':
+		return r.flow(at)
+	}
+	return r.plain(at, parent)
+}
+
+func (v *value) add(line string, extra int) {
+	v.lines = append(v.lines, line)
+	v.extra = append(v.extra, extra)
+}
+
+func (r *reader) blockScalar(at, parent int) *value {
+	v := &value{kind: blockValue, step: 2}
+	header := r.lines[r.pos][at:]
+	if i := strings.IndexAny(header, " \t"); i >= 0 {
+		if !isBlank(header[i:]) {
+			v.comment = spaced(header[i:])
+		}
+		header = header[:i]
+	}
+	v.add(header, 0)
+	content := -1
+	for _, c := range header[1:] {
+		if c >= '1' && c <= '9' {
+			v.step = int(c - '0')
+			content = max(parent, 0) + v.step
+		}
+	}
+	r.pos++
+	last := r.pos
+	for i := r.pos; i < len(r.lines); i++ {
+		line := r.lines[i]
+		n := indentOf(line)
+		if n == len(line) && (content < 0 || n <= content) {
+			continue
+		}
+		if content < 0 {
+			if n <= parent {
+				break
+			}
+			content = n
+		}
+		if n < content {
+			break
+		}
+		last = i + 1
+	}
+	if strings.Contains(header, "+") {
+		for last < len(r.lines) && isBlank(r.lines[last]) {
+			last++
+		}
+	}
+	for ; r.pos < last; r.pos++ {
+		line := r.lines[r.pos]
+		v.add(line[min(max(content, 0), len(line)):], 0)
+	}
+	return v
+}
+
+func (r *reader) quoted(at int) *value {
+	v := &value{kind: quotedValue, step: 2}
+	text := r.lines[r.pos][at:]
+	q, from := text[0], 1
+	for {
+		if i := closing(text, from, q); i >= 0 {
+			v.add(text[:i+1], 0)
+			r.end(v, text[i+1:])
+			return v
+		}
+		v.add(strings.TrimRight(text, " \t"), 0)
+		if r.pos++; r.pos == len(r.lines) {
+			r.fail("a quote is not closed")
+		}
+		text, from = strings.TrimLeft(r.lines[r.pos], " \t"), 0
+	}
+}
+
+// end takes what stands after the last line of a value.
+func (r *reader) end(v *value, rest string) {
+	if !isBlank(rest) {
+		if !isComment(rest) {
+			r.fail("what follows the value here is not understood")
+		}
+		v.comment = spaced(rest)
+	}
+	r.pos++
+}
+
+func (r *reader) plain(at, parent int) *value {
+	v := &value{kind: plainValue, step: 2}
+	text := r.lines[r.pos][at:]
+	for {
+		for i := 1; i < len(text); i++ {
+			if text[i] == '#' && (text[i-1] == ' ' || text[i-1] == '\t') {
+				value := strings.TrimRight(text[:i], " \t")
+				v.add(value, 0)
+				r.end(v, text[len(value):])
+				return v
+			}
+		}
+		v.add(strings.TrimRight(text, " \t"), 0)
+		r.pos++
+		next := r.pos
+		for next < len(r.lines) && isBlank(r.lines[next]) {
+			next++
+		}
+		if next == len(r.lines) || isComment(r.lines[next]) || indentOf(r.lines[next]) <= parent {
+			return v
+		}
+		for ; r.pos < next; r.pos++ {
+			v.add("", 0)
+		}
+		r.indent()
+		text = strings.TrimLeft(r.lines[next], " ")
+		if _, _, ok := splitKey(text); ok || isDash(text) {
+			r.fail("the indentation is not understood here")
+		}
+	}
+}
+
+// flow reads a collection in brackets. Line breaks stay where they are, spaces
+// between tokens become one or none.
+func (r *reader) flow(at int) *value {
+	v := &value{kind: flowValue, step: 2}
+	depth, quote := 0, byte(0)
+	prev := byte(' ') // the last character that is no space, ' ' where a token may begin
+	text := r.lines[r.pos][at:]
+	for {
+		var b strings.Builder
+		extra, first := 2*(depth-1), true
+		if depth == 0 {
+			extra = 0
+		}
+		for i := 0; i < len(text); {
+			c := text[i]
+			if quote != 0 {
+				end := closing(text, i, quote)
+				if end < 0 {
+					b.WriteString(strings.TrimRight(text[i:], " \t"))
+					break
+				}
+				b.WriteString(text[i : end+1])
+				i, quote, prev, first = end+1, 0, '"', false
+				continue
+			}
+			if c == ' ' || c == '\t' {
+				gap := i
+				for i < len(text) && (text[i] == ' ' || text[i] == '\t') {
+					i++
+				}
+				switch {
+				case i == len(text):
+				case text[i] == '#':
+					b.WriteString(spaced(text[gap:]))
+					i = len(text)
+				case strings.IndexByte("[{", prev) >= 0 || strings.IndexByte("]},", text[i]) >= 0:
+				case prev == ',' || prev == ':':
+					b.WriteByte(' ')
+				default:
+					b.WriteString(text[gap:i])
+				}
+				continue
+			}
+			if prev == ',' && !first && text[i-1] == ',' && strings.IndexByte("]}", c) < 0 {
+				b.WriteByte(' ')
+			}
+			switch {
+			case c == '#' && i == 0:
+				b.WriteString(strings.TrimRight(text, " \t"))
+				i = len(text)
+				continue
+			case (c == '"' || c == '\'') && strings.IndexByte(" [{,:", prev) >= 0:
+				quote = c
+			case c == '[' || c == '{':
+				depth++
+			case c == ']' || c == '}':
+				depth--
+				if first {
+					extra -= 2
+				}
+			}
+			b.WriteByte(c)
+			i++
+			prev = c
+			if c != ']' && c != '}' {
+				first = false
+			}
+			if depth == 0 {
+				v.add(b.String(), extra)
+				r.end(v, text[i:])
+				return v
+			}
+		}
+		if len(v.lines) == 0 {
+			extra = 0
+		}
+		if line := b.String(); line != "" || quote != 0 || v.lines[len(v.lines)-1] != "" {
+			v.add(line, extra)
+		}
+		if prev != ',' && prev != ':' && prev != '[' && prev != '{' {
+			prev = '"' // a token goes on, or has ended
+		}
+		if r.pos++; r.pos == len(r.lines) {
+			r.fail("a bracket is not closed")
+		}
+		text = strings.TrimLeft(r.lines[r.pos], " \t")
+	}
+}

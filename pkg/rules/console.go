@@ -1,0 +1,222 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
+	"lazaret/streams"
+)
+
+// Console evaluates single expressions, on an event or on nothing. It is not
+// safe for concurrent use.
+type Console struct {
+	set   *Set
+	ev    *Evaluator
+	scope *scope
+	act   *activation
+	entry *streams.Entry // nil: no event is loaded
+}
+
+// Console is a console with the names of all packs; of two lists or macros of
+// one name that of the pack that comes first in the alphabet. It judges by one
+// group; "" is the first.
+func (s *Set) Console(group string) (*Console, error) {
+	if group == "" && len(s.groups) > 0 {
+		group = s.Groups()[0]
+	}
+	ev := s.Group(group)
+	if ev == nil {
+		return nil, fmt.Errorf("there is no group %q%s", group, suggest(group, s.Groups()))
+	}
+	sc := s.scopes[""].clone()
+	known := make(map[string]bool)
+	for _, v := range sc.env.Variables() {
+		known[v.Name()] = true
+	}
+	var opts []cel.EnvOption
+	for _, v := range s.vars.vars {
+		if !known[v.name] {
+			opts = append(opts, cel.Variable(v.name, v.typ))
+		}
+	}
+	for _, pack := range sortedKeys(s.scopes) {
+		for _, name := range sortedKeys(s.scopes[pack].defs) {
+			if sc.defs[name] != nil {
+				continue
+			}
+			sc.defs[name] = s.scopes[pack].defs[name]
+			opts = append(opts, cel.Variable(name, sc.defs[name].OutputType()))
+		}
+	}
+	env, err := sc.env.Extend(opts...)
+	if err != nil {
+		return nil, err
+	}
+	sc.env = env
+	c := &Console{set: s, ev: ev, scope: sc}
+	return c, c.Load(nil)
+}
+
+// Load plays entries; expressions are then evaluated on the last one, of an
+// observation on its last block.
+func (c *Console) Load(entries []*streams.Entry) error {
+	st := NewMemStore()
+	act, in := newActivation(c.set.vars), emptyInput()
+	var last *streams.Entry
+	project := ""
+	if n := len(entries); n > 0 {
+		last = entries[n-1]
+		for _, e := range entries[:n-1] {
+			if _, err := c.ev.Eval(st, e); err != nil {
+				return err
+			}
+		}
+		inputs, err := read(last)
+		if err != nil {
+			return err
+		}
+		if len(inputs) == 0 {
+			return fmt.Errorf("rules do not see entries of the type %s", last.Type)
+		}
+		// Earlier blocks have been noted when the last one is judged.
+		if _, err := c.ev.judge(st, last, inputs[:len(inputs)-1], nil); err != nil {
+			return err
+		}
+		in, project = inputs[len(inputs)-1], last.Project
+	}
+	t := openTables(st, project)
+	sig := &signals{t: t, in: in}
+	act.reset(in, sig)
+	if last != nil {
+		sig.note(allNotes)
+		for _, d := range c.ev.declared {
+			d.note(act)
+		}
+	}
+	c.act, c.entry = act, last
+	return nil
+}
+
+// Event names the event that expressions are evaluated on.
+func (c *Console) Event() string {
+	if c.entry == nil {
+		return "no event"
+	}
+	ev := c.act.in.Event
+	return clipInert(fmt.Sprintf("%s %s of agent %s, session %s", ev.Kind, ev.ID, ev.Agent, ev.Session), showBytes)
+}
+
+// Eval evaluates an expression. Its type and value are safe to print.
+func (c *Console) Eval(src string) (typ, value string, err error) {
+	a, err := c.scope.check(src, nil)
+	if err != nil {
+		return "", "", err
+	}
+	x, err := c.scope.compile(src, nil)
+	if err != nil {
+		return "", "", err
+	}
+	v, err := x.eval(c.act)
+	if err != nil {
+		return "", "", err
+	}
+	s := &shower{max: 4 << 10}
+	s.val(v)
+	return a.OutputType().String(), s.String(), nil
+}
+
+// Cost is the highest cost of an expression within the bounds that inputs are
+// estimated by, and what it costs on the loaded event.
+func (c *Console) Cost(src string) (highest, here uint64, err error) {
+	a, err := c.scope.check(src, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	est, err := c.scope.env.EstimateCost(a, sizes{})
+	if err != nil {
+		return 0, 0, err
+	}
+	p, err := c.scope.env.Program(a, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost))
+	if err != nil {
+		return 0, 0, err
+	}
+	_, det, _ := p.Eval(c.act) // a failure has a cost too
+	if n := det.ActualCost(); n != nil {
+		here = *n
+	}
+	return est.Max, here, nil
+}
+
+// Need says what the index reads off a condition: what has to hold for it to be
+// evaluated.
+func (c *Console) Need(src string) (string, error) {
+	x, err := c.scope.compile(src, cel.BoolType)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	r := newReader(c.set.vars)
+	r.words(&b, r.of(x.ast.Expr(), nil), 0)
+	return b.String(), nil
+}
+
+// Fields lists the names that begin with a prefix, those of packs included.
+func (c *Console) Fields(prefix string) []Field {
+	var out []Field
+	for _, f := range Fields() {
+		if _, known := c.set.vars.index[f.Name]; known || strings.HasPrefix(f.Name, "<") {
+			out = append(out, f)
+		}
+	}
+	for _, v := range c.set.vars.vars[len(baseVars().vars):] {
+		out = append(out, Field{v.name, typeName(v.goTyp), v.doc})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.scope.defs)) {
+		a := c.scope.defs[name]
+		out = append(out, Field{name, a.OutputType().String(), clipInert(a.Source().Content(), showBytes)})
+	}
+	return slices.DeleteFunc(out, func(f Field) bool { return !strings.HasPrefix(f.Name, prefix) })
+}
+
+// Signals lists the signals with their values on the loaded event.
+func (c *Console) Signals() []Named {
+	var out []Named
+	for i, v := range c.set.vars.vars {
+		if v.sig != nil {
+			out = append(out, Named{v.name, show(c.act.value(i))})
+		}
+	}
+	return out
+}
+
+// Rule evaluates a rule's condition on the loaded event, whatever the index or
+// its mode say.
+func (c *Console) Rule(id string) (Explanation, error) {
+	r := c.set.Rule(id)
+	if r == nil {
+		var known []string
+		for _, r := range c.set.rules {
+			known = append(known, r.ID)
+		}
+		return Explanation{}, fmt.Errorf("there is no rule %q%s", id, suggest(id, known))
+	}
+	e := c.entry
+	if e == nil {
+		e = &streams.Entry{}
+	}
+	x := &explainer{ev: c.ev, e: e}
+	n := x.begin(r)
+	if kind := c.act.in.Event.Kind; !slices.Contains(r.On, kind) {
+		n.WhyNot = []string{fmt.Sprintf("it looks at %s, and not at %s", strings.Join(r.On, ", "), orElse(kind, "nothing"))}
+	}
+	c.act.it = types.NullValue
+	n.Candidate = len(n.WhyNot) == 0
+	n.evaluate(c.ev, c.act, r, c.ev.fire(r, c.act, e), e.Type)
+	n.settle()
+	return n, nil
+}

@@ -1,0 +1,360 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// Explanation says what became of one rule on one input. All texts of it are
+// clipped and safe to print.
+type Explanation struct {
+	Rule  string `json:"rule"`
+	Title string `json:"title"`
+	File  string `json:"file"`
+	Line  int    `json:"line"`
+	Group string `json:"group"`
+	Mode  string `json:"mode"`
+	Block int    `json:"block"` // of an observation; else 0
+	// Outcome is fires, failed, false, or not evaluated. A failed rule counts
+	// as firing.
+	Outcome string `json:"outcome"`
+	// Candidate is whether the index let the rule through; WhyNot says what
+	// kept it back: each of it is enough.
+	Candidate bool     `json:"candidate"`
+	WhyNot    []string `json:"why_not,omitempty"`
+	// Evaluations is one, or one for each element of for_each.
+	Evaluations []Evaluation `json:"evaluations,omitempty"`
+	// Error is why for_each could not be evaluated; the rule counts as firing.
+	Error string `json:"error,omitempty"`
+}
+
+// Evaluation is one evaluation of a rule's condition.
+type Evaluation struct {
+	Item       string             `json:"item,omitempty"` // of for_each
+	Value      string             `json:"value"`          // true, false or an error
+	When       Part               `json:"when"`
+	Alert      *RaisedAlert       `json:"alert,omitempty"`
+	Exceptions []ExceptionOutcome `json:"exceptions,omitempty"`
+}
+
+// Part is a condition, or several joined by && or ||.
+type Part struct {
+	Op    string  `json:"op,omitempty"` // && or ||; empty for a condition
+	Text  string  `json:"text"`
+	Value string  `json:"value"`
+	Vars  []Named `json:"vars,omitempty"`
+	Parts []Part  `json:"parts,omitempty"`
+}
+
+// Named is a variable and its value.
+type Named struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// RaisedAlert is what of an alert matters to whoever asks why.
+type RaisedAlert struct {
+	Severity  string `json:"severity"`
+	Effect    string `json:"effect"`
+	Subject   string `json:"subject"`
+	Message   string `json:"message"`
+	Exception string `json:"exception,omitempty"`
+	Verdict   string `json:"verdict"` // what it asks for, the mode and exceptions considered
+	View      string `json:"view,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// ExceptionOutcome is whether an exception took a rule's effect away.
+type ExceptionOutcome struct {
+	ID      string `json:"id"`
+	Owner   string `json:"owner"`
+	Reason  string `json:"reason"`
+	Applies bool   `json:"applies"`
+	Why     string `json:"why"`
+}
+
+// Explain is [Evaluator.Eval], and says of each rule on that kind of event what
+// became of it and why.
+func (ev *Evaluator) Explain(st Store, e *streams.Entry) ([]Explanation, Result, error) {
+	inputs, err := read(e)
+	if err != nil {
+		return nil, Result{}, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	x := &explainer{ev: ev, e: e, block: -1}
+	res, err := ev.judge(st, e, inputs, x)
+	for i := range x.out {
+		x.out[i].settle()
+	}
+	slices.SortStableFunc(x.out, func(a, b Explanation) int { return cmp.Or(a.Block-b.Block, strings.Compare(a.Rule, b.Rule)) })
+	return x.out, res, err
+}
+
+// explainer is a watcher.
+type explainer struct {
+	ev    *Evaluator
+	e     *streams.Entry
+	block int
+	out   []Explanation
+}
+
+func (x *explainer) begin(r *Rule) Explanation {
+	at := r.place("id", "")
+	return Explanation{Rule: r.ID, Title: r.Title, File: r.File, Line: at.Line, Group: x.ev.group, Mode: r.Mode, Block: x.block}
+}
+
+func (x *explainer) input(w *work, candidates []int32) {
+	x.block++
+	ix := w.trial.x
+	for i, r := range ix.rules {
+		if !slices.Contains(candidates, int32(i)) {
+			n := x.begin(r)
+			n.WhyNot = ix.why(w.trial, ix.needs[i])
+			x.out = append(x.out, n)
+		}
+	}
+	for _, r := range x.ev.rules {
+		if r.Mode == "off" && slices.Contains(r.On, w.act.in.Event.Kind) {
+			n := x.begin(r)
+			n.WhyNot = []string{"its mode is off"}
+			x.out = append(x.out, n)
+		}
+	}
+}
+
+func (*explainer) before(*Rule) {}
+
+func (x *explainer) rule(act *activation, r *Rule, alerts []streams.Alert) {
+	n := x.begin(r)
+	n.Candidate = true
+	n.evaluate(x.ev, act, r, alerts, x.e.Type)
+	x.out = append(x.out, n)
+}
+
+// evaluate explains the evaluations of a rule. alerts are what they raised, in
+// their order.
+func (n *Explanation) evaluate(ev *Evaluator, act *activation, r *Rule, alerts []streams.Alert, typ streams.Type) {
+	items, err := r.items(act)
+	if err != nil {
+		n.Error = clipInert(err.Error(), 2*showBytes)
+		return
+	}
+	sc := ev.scopes[r.Pack]
+	t, err := sc.trace(r.when.src, cel.EvalOptions(cel.OptExhaustiveEval))
+	if err != nil { // it compiled before
+		n.Error = clipInert(err.Error(), 2*showBytes)
+		return
+	}
+	defer func() { act.it = types.NullValue }()
+	ta := &tracedAct{act, sc.tracer()}
+	for _, it := range items {
+		act.it = it
+		v, err := r.when.eval(act)
+		o := Evaluation{Value: outcome(v, err), When: t.explain(ta, sc)}
+		if r.forEach != nil {
+			o.Item = show(it)
+		}
+		if (err != nil || v == types.True) && len(alerts) > 0 {
+			a := alerts[0]
+			alerts = alerts[1:]
+			o.Alert = raised(&a, typ)
+			if err == nil {
+				o.Exceptions = exceptionOutcomes(act, r, a.Exception)
+			}
+		}
+		n.Evaluations = append(n.Evaluations, o)
+	}
+}
+
+func raised(a *streams.Alert, typ streams.Type) *RaisedAlert {
+	out := &RaisedAlert{Severity: a.Severity, Effect: a.Effect, Subject: clipInert(a.Subject.Kind+" "+a.Subject.ID, showBytes), Message: text.InertLine(a.Message, 0),
+		Exception: a.Exception, Error: text.InertLine(a.Error, 0), Verdict: streams.Allow.String()}
+	if a.Mode == "enforce" && a.Exception == "" {
+		out.Verdict = verdictOf(a.Effect, typ).String()
+	}
+	if v, ok := a.Detail["view"].(string); ok {
+		out.View = clipInert(v, showBytes)
+	}
+	return out
+}
+
+func exceptionOutcomes(act *activation, r *Rule, applied string) []ExceptionOutcome {
+	var out []ExceptionOutcome
+	for _, x := range r.exceptions {
+		o := ExceptionOutcome{ID: x.id, Owner: clipInert(x.owner, showBytes), Reason: clipInert(x.reason, 2*showBytes), Applies: x.id == applied}
+		v, err := x.when.eval(act)
+		switch {
+		case o.Applies:
+			o.Why = "its condition is true"
+		case !act.in.Event.Time.Before(x.expires):
+			o.Why = "it expired on " + x.expires.Format("2006-01-02")
+		case err == nil && v == types.True:
+			o.Why = "exception " + applied + " applies already"
+		default:
+			o.Why = "its condition is " + outcome(v, err)
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// explain evaluates all of a condition, what && and || would leave out
+// included, and splits it at them.
+func (t *traced) explain(act *tracedAct, sc *scope) Part {
+	v, det, err := t.prog.Eval(act)
+	state := det.State()
+	var split func(e ast.Expr) Part
+	split = func(e ast.Expr) Part {
+		p := Part{Text: clipInert(t.text(e), 2*showBytes)}
+		if v, ok := state.Value(e.ID()); ok {
+			p.Value = show(v)
+		} else {
+			p.Value = "not evaluated"
+		}
+		for _, op := range []string{operators.LogicalAnd, operators.LogicalOr} {
+			if isCall(e, op) {
+				p.Op = strings.Trim(op, "_")
+				for _, k := range operands(e, op) {
+					p.Parts = append(p.Parts, split(k))
+				}
+				return p
+			}
+		}
+		p.Vars = t.named(e, act, sc)
+		return p
+	}
+	root := t.ast.Expr()
+	p := split(root)
+	p.Value = outcome(v, err)
+	return p
+}
+
+// named lists the variables that an expression names, and those that its
+// macros do.
+func (t *traced) named(e ast.Expr, act *tracedAct, sc *scope) []Named {
+	var out []Named
+	seen := make(map[string]bool)
+	var walk func(e ast.Expr)
+	walk = func(e ast.Expr) {
+		ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+			q := qualified(e)
+			if q == "" || seen[q] {
+				return
+			}
+			seen[q] = true
+			var v ref.Val
+			if i, ok := act.table.index[q]; ok {
+				v = act.value(i)
+			} else if q == "it" {
+				v = act.it
+			} else if strings.HasPrefix(q, "macros.") && sc.defs[q] != nil {
+				x, _ := act.ResolveName(q)
+				v, _ = x.(ref.Val)
+				out = append(out, Named{q, show(v)})
+				walk(sc.defs[q].NativeRep().Expr())
+				return
+			} else {
+				return
+			}
+			out = append(out, Named{q, show(v)})
+		}))
+	}
+	walk(e)
+	return out
+}
+
+// settle sets the outcome.
+func (n *Explanation) settle() {
+	n.Outcome = "not evaluated"
+	if n.Error != "" {
+		n.Outcome = "failed"
+	} else if n.Candidate || n.Evaluations != nil {
+		n.Outcome = "false"
+	}
+	for _, e := range n.Evaluations {
+		if e.Alert != nil && n.Outcome == "false" {
+			n.Outcome = "fires"
+		}
+		if e.Alert != nil && e.Alert.Error != "" {
+			n.Outcome = "failed"
+		}
+	}
+}
+
+// Fires reports whether the rule raised an alert.
+func (n *Explanation) Fires() bool { return n.Outcome == "fires" || n.Outcome == "failed" }
+
+// String is the explanation for people, in some lines.
+func (n Explanation) String() string {
+	var b strings.Builder
+	state := n.Outcome
+	if n.Fires() {
+		state = strings.ToUpper(state)
+	}
+	fmt.Fprintf(&b, "%s  %s  (%s:%d, group %s", state, n.Rule, n.File, n.Line, n.Group)
+	if n.Mode != "enforce" {
+		fmt.Fprintf(&b, ", mode %s", n.Mode)
+	}
+	if n.Block > 0 {
+		fmt.Fprintf(&b, ", block %d", n.Block+1)
+	}
+	b.WriteString(")\n")
+	for _, w := range n.WhyNot {
+		fmt.Fprintf(&b, "    because %s\n", w)
+	}
+	if n.Error != "" {
+		fmt.Fprintf(&b, "    it cannot be evaluated and counts as firing: %s\n", n.Error)
+	}
+	for _, e := range n.Evaluations {
+		if e.Item != "" {
+			fmt.Fprintf(&b, "    it = %s\n", e.Item)
+		}
+		e.When.write(&b, 2)
+		if a := e.Alert; a != nil {
+			fmt.Fprintf(&b, "    alert: %s, effect %s, verdict %s, on %s: %s\n", a.Severity, a.Effect, a.Verdict, a.Subject, a.Message)
+			if a.View != "" {
+				fmt.Fprintf(&b, "      found in the view %s\n", a.View)
+			}
+			if a.Error != "" {
+				fmt.Fprintf(&b, "      %s\n", a.Error)
+			}
+		}
+		for _, x := range e.Exceptions {
+			not := "does not apply"
+			if x.Applies {
+				not = "takes the effect away"
+			}
+			fmt.Fprintf(&b, "      exception %s of %s %s: %s (%s)\n", x.ID, x.Owner, not, x.Why, x.Reason)
+		}
+	}
+	return b.String()
+}
+
+func (p *Part) write(b *strings.Builder, depth int) {
+	pad := strings.Repeat("  ", depth)
+	if p.Op == "" {
+		fmt.Fprintf(b, "%s%-5s  %s\n", pad, p.Value, p.Text)
+		for _, v := range p.Vars {
+			fmt.Fprintf(b, "%s         %s = %s\n", pad, v.Name, v.Value)
+		}
+		return
+	}
+	word := "all of"
+	if p.Op == "||" {
+		word = "any of"
+	}
+	fmt.Fprintf(b, "%s%-5s  %s\n", pad, p.Value, word)
+	for i := range p.Parts {
+		p.Parts[i].write(b, depth+1)
+	}
+}

@@ -1,0 +1,600 @@
+package rules
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// Levels of findings. An error is a fault: the set does not load, or a rule in
+// it guards nothing.
+const (
+	LevelError   = "error"
+	LevelWarning = "warning"
+	LevelNote    = "note"
+)
+
+// Finding is something that a lint found.
+type Finding struct {
+	Rule    string `json:"rule"` // id of the lint
+	Level   string `json:"level"`
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`   // from 1; 0 when it is about the file as a whole
+	Column  int    `json:"column,omitempty"` // from 1, in characters
+	Message string `json:"message"`
+	Source  string `json:"source,omitempty"` // the line
+}
+
+// LintInfo is a lint: what it finds, and what to do about it.
+type LintInfo struct {
+	ID    string `json:"id"`
+	Level string `json:"level"`
+	Doc   string `json:"doc"`
+	Help  string `json:"help"`
+}
+
+var lints = []LintInfo{
+	{"compile", LevelError, "The rule set does not load.", "Correct what the message names; until then the last good set stays in force."},
+	{"never-matches", LevelError, "A condition can never hold, so that what it stands for never happens.", "Look for two values wanted of one field, a range that is empty, or a text in upper case that a text in lower case is compared with."},
+	{"always-matches", LevelWarning, "The condition of a rule always holds.", "Say what sets the events apart that the rule is for, or narrow `on`."},
+	{"giant-regex", LevelWarning, "A regular expression is searched for in every text, or is very large.", "Begin it with ^, put a literal of three letters or more into it, or test contains() before it; split one of thousands of instructions, or turn it into a list."},
+	{"unindexed", LevelNote, "A rule has no condition by which the index can leave it out, so that it is evaluated for every event of its kinds.", "Add a condition that is a comparison of a field with a constant: an equality, `in`, contains(), or a number."},
+	{"missing-test", LevelWarning, "No test says that the rule fires.", "Name the rule in `fires` of a test in a *.test.yaml of its pack."},
+	{"unknown-rule", LevelWarning, "A test names a rule that the set does not have.", "Correct the name; a test that wants an unknown rule to be silent passes whatever happens."},
+	{"expired-exception", LevelWarning, "An exception has expired and no longer holds.", "Remove it, or have its owner say anew until when it is needed."},
+	{"exception-soon", LevelNote, "An exception expires within 30 days.", "Ask its owner whether it is still needed."},
+	{"over-budget", LevelWarning, "An expression may cost more than a tenth of the limit.", "Nest fewer loops over texts and views, and test what is cheap first."},
+	{"unused", LevelWarning, "Nothing mentions a list, macro or signal.", "Remove it, or use it: a signal takes memory for every event."},
+	{"no-false-positives", LevelNote, "A rule does not say what it flags wrongly.", "Fill in false_positives: who sees an alert first asks whether it is one of those."},
+	{"deprecated-enforced", LevelWarning, "A rule of status deprecated is in mode enforce.", "Set its mode to shadow or off, or remove it."},
+	{"experimental-enforced", LevelWarning, "A rule of status experimental holds or denies.", "Set its mode to shadow until its false positives are known."},
+	{"tag-form", LevelWarning, "A tag is of none of the documented forms.", "Use owasp.asi06, atlas.aml-t0080, cwe-94 or arxiv.2402.07867."},
+	{"shadowed-name", LevelWarning, "A name hides another.", "Give the pack's list or macro, or the variable of the loop, a name of its own."},
+	{"foreign-field", LevelWarning, "An expression reads a field that no event of the rule's kinds has.", "Correct `on` or the field: what an event does not have is empty, 0 or false."},
+	{"unread-file", LevelWarning, "Nothing reads a file of the set.", "Packs are folders with a pack.yaml, one level deep; beside them stand groups.yaml, common.yaml and exceptions.yaml."},
+	{"ungrouped-pack", LevelWarning, "A pack is in no group, so that no sentinel judges by it.", "Add it to a group in groups.yaml."},
+}
+
+// Lints lists the lints.
+func Lints() []LintInfo { return slices.Clone(lints) }
+
+const (
+	maxRegexProgram = 2000                // instructions
+	soon            = 30 * 24 * time.Hour // before an exception expires
+	lintCost        = CostLimit / 10
+)
+
+// tagForm is how a tag names a list that others know.
+var tagForm = regexp.MustCompile(`^(?:(?:owasp|atlas|arxiv)\.[a-z0-9]+(?:[.-][a-z0-9]+)*|cwe-[0-9]+)$`)
+
+// kindsOfRoot says which kinds of events fill the fields under a name. Those
+// that are not here are for all.
+var kindsOfRoot = map[string][]string{
+	"content":  {"observation", "memory", "action", "outcome"},
+	"memory":   {"memory"},
+	"decision": {"decision"},
+	"action":   {"action"},
+	"recall":   {"recall"},
+	"outcome":  {"outcome"},
+	"tools":    {"tools"},
+}
+
+// linter gathers findings.
+type linter struct {
+	c       *compiler
+	now     time.Time
+	out     []Finding
+	regexes map[string]bool // that were found in macros
+	untold  bool            // some tests are not readable
+}
+
+// Lint looks a rule set over. What keeps it from loading are findings too; an
+// error is a fault of this program.
+func Lint(src *Source, now time.Time) ([]Finding, error) {
+	c, err := compile(src)
+	if err != nil {
+		return nil, err
+	}
+	l := &linter{c: c, now: now, regexes: make(map[string]bool)}
+	fired, named := l.tests()
+	for _, p := range c.bad {
+		l.problem(p)
+	}
+	l.files()
+	l.names()
+	l.signals()
+	l.exceptions()
+	l.rules(fired)
+	if len(c.bad) == 0 { // else what is missing may be what does not compile
+		l.unknownRules(named)
+		l.packs()
+	}
+	slices.SortStableFunc(l.out, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Rule, b.Rule))
+	})
+	return slices.Compact(l.out), nil
+}
+
+// problem turns a problem of Compile into findings, one for each fault of an
+// expression.
+func (l *linter) problem(p *strictyaml.Error) {
+	var fs *faults
+	if !errors.As(p, &fs) {
+		l.add("compile", p)
+		return
+	}
+	before := strings.TrimSuffix(p.Msg, fs.Error())
+	for _, f := range fs.all {
+		e := p.Within(f.line, f.column)
+		e.Msg = before + f.msg
+		l.add("compile", e)
+	}
+}
+
+func (l *linter) add(id string, e *strictyaml.Error) {
+	i := slices.IndexFunc(lints, func(x LintInfo) bool { return x.ID == id })
+	l.out = append(l.out, Finding{Rule: id, Level: lints[i].Level, File: e.File, Line: e.Line, Column: e.Column, Message: e.Msg, Source: e.Source})
+}
+
+// note is add at the lowest level.
+func (l *linter) note(id string, e *strictyaml.Error) {
+	l.add(id, e)
+	l.out[len(l.out)-1].Level = LevelNote
+}
+
+// decode reads a file anew. What is wrong with it is known already.
+func (l *linter) decode(name string, v any) *strictyaml.Document {
+	c := compiler{src: l.c.src}
+	return c.decode(name, v)
+}
+
+// spot is a value of a file.
+type spot struct {
+	d    *strictyaml.Document
+	path []any
+}
+
+func (s spot) under(path ...any) spot { return spot{s.d, append(slices.Clone(s.path), path...)} }
+
+func (s spot) errorf(format string, args ...any) *strictyaml.Error {
+	return s.d.Errorf(s.path, format, args...)
+}
+
+// at is a message about a part of the expression at a spot.
+func (s spot) at(a *ast.AST, id int64, msg string) *strictyaml.Error {
+	loc := a.SourceInfo().GetStartLocation(id)
+	return s.errorf("%w", &remark{msg, loc.Line(), loc.Column()})
+}
+
+// remark is a message about a place in an expression.
+type remark fault
+
+func (r *remark) Error() string      { return r.msg }
+func (r *remark) Within() (int, int) { return r.line, r.column }
+
+// tests reads the tests: how many want a rule to fire, and where rules are
+// named.
+func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
+	fired, named = make(map[string]bool), make(map[string][]spot)
+	for _, name := range sortedKeys(l.c.src.files) {
+		if !strings.HasSuffix(name, ".test.yaml") {
+			continue
+		}
+		var td testDoc
+		d := l.c.decode(name, &td)
+		if d == nil {
+			l.untold = true
+			continue
+		}
+		for i, tc := range td.Tests {
+			at := spot{d, []any{"tests", i}}
+			for _, r := range sortedKeys(tc.Fires) {
+				for i := range tc.Fires[r] {
+					fired[r] = fired[r] || tc.Fires[r][i].count() > 0
+				}
+				named[r] = append(named[r], at.under("fires", r))
+			}
+			for j, r := range tc.Silent {
+				named[r] = append(named[r], at.under("silent", j))
+			}
+		}
+	}
+	return fired, named
+}
+
+func (l *linter) unknownRules(named map[string][]spot) {
+	for _, r := range sortedKeys(named) {
+		if l.c.set.Rule(r) != nil {
+			continue
+		}
+		for _, s := range named[r] {
+			l.add("unknown-rule", s.errorf("the test names rule %q, which the set does not have%s", r, suggest(r, sortedKeys(l.c.seen))))
+		}
+	}
+}
+
+// files finds files that nothing reads.
+func (l *linter) files() {
+	for _, name := range sortedKeys(l.c.src.files) {
+		dir, why := path.Dir(name), ""
+		switch {
+		case dir == ".":
+			if known := []string{"groups.yaml", commonFile, exceptionsFile}; !slices.Contains(known, name) && !strings.HasSuffix(name, ".test.yaml") {
+				why = "beside the packs only groups.yaml, common.yaml and exceptions.yaml are read" + suggest(name, known)
+			}
+		case strings.HasSuffix(name, ".test.yaml"):
+		case l.c.set.scopes[dir] == nil:
+			why = "its folder is no pack: it has no pack.yaml, or lies deeper than one level"
+		}
+		if why != "" {
+			l.add("unread-file", &strictyaml.Error{File: name, Msg: why})
+		}
+	}
+}
+
+// packs finds packs that no group judges by.
+func (l *linter) packs() {
+	var g groupsDoc
+	l.decode("groups.yaml", &g)
+	for _, pack := range sortedKeys(l.c.set.scopes) {
+		in := false
+		for _, packs := range g.Groups {
+			in = in || slices.Contains(packs, pack)
+		}
+		if file := pack + "/pack.yaml"; pack != "" && !in {
+			var p packDoc
+			l.add("ungrouped-pack", spot{l.decode(file, &p), []any{"name"}}.errorf("pack %q is in no group", pack))
+		}
+	}
+}
+
+// names looks at lists, macros and the names of signals.
+func (l *linter) names() {
+	common := l.c.set.scopes[""]
+	for _, pack := range sortedKeys(l.c.set.scopes) {
+		file, sc := path.Join(pack, "pack.yaml"), l.c.set.scopes[pack]
+		if pack == "" {
+			file = commonFile
+		}
+		if _, ok := l.c.src.files[file]; !ok {
+			continue
+		}
+		var p packDoc
+		d := l.decode(file, &p)
+		if d == nil {
+			continue
+		}
+		look := func(kind, name string) *cel.Ast {
+			def, at := sc.defs[kind+"."+name], spot{d, []any{kind, name}}
+			if def == nil {
+				return nil
+			}
+			if !sc.used.defs[def] && len(l.c.bad) == 0 {
+				l.add("unused", at.errorf("nothing mentions %s.%s", kind, name))
+			}
+			if pack != "" && common.defs[kind+"."+name] != nil {
+				l.add("shadowed-name", at.errorf("%s.%s hides that of %s", kind, name, commonFile))
+			}
+			return def
+		}
+		for _, name := range sortedKeys(p.Lists) {
+			look("lists", name)
+		}
+		for _, name := range sortedKeys(p.Macros) {
+			if def := look("macros", name); def != nil {
+				at, a := spot{d, []any{"macros", name}}, def.NativeRep()
+				l.loops(at, a)
+				for _, re := range l.regexesOf(at, a, false) {
+					l.regexes[re] = true
+				}
+			}
+		}
+		for i, s := range p.Signals {
+			if !sc.used.vars["signal."+s.Name] && len(l.c.bad) == 0 {
+				l.add("unused", d.Errorf([]any{"signals", i, "name"}, "nothing mentions signal.%s", s.Name))
+			}
+		}
+	}
+}
+
+// signals looks at the expressions of signals.
+func (l *linter) signals() {
+	byName := make(map[string]*declared)
+	for _, s := range l.c.set.declared {
+		byName[s.name] = s
+	}
+	for _, pack := range sortedKeys(l.c.set.scopes) {
+		file := path.Join(pack, "pack.yaml")
+		if pack == "" {
+			file = commonFile
+		}
+		if _, ok := l.c.src.files[file]; !ok {
+			continue
+		}
+		var p packDoc
+		d := l.decode(file, &p)
+		for i, doc := range p.Signals {
+			s := byName["signal."+doc.Name]
+			if s == nil {
+				continue
+			}
+			at := spot{d, []any{"signals", i}}
+			form := "count"
+			switch {
+			case doc.Distinct != nil:
+				form = "distinct"
+			case doc.Sequence != nil:
+				form = "sequence"
+			}
+			on := sortedKeys(s.on)
+			l.expr(at.under(form, "key"), s.key, on)
+			l.expr(at.under(form, "value"), s.value, on)
+			if l.expr(at.under(form, "when"), s.when, on); s.when != nil {
+				l.never(at.under(form, "when"), s.when, on, "the signal counts nothing")
+			}
+			for j, st := range s.steps {
+				at := at.under(form, "steps", j, "when")
+				l.expr(at, st.when, st.on)
+				l.never(at, st.when, st.on, "the sequence is never completed")
+			}
+		}
+	}
+}
+
+// exceptions looks at exceptions and their dates.
+func (l *linter) exceptions() {
+	if len(l.c.set.excepted) == 0 {
+		return
+	}
+	var ed exceptionsDoc
+	d := l.decode(exceptionsFile, &ed)
+	for i, doc := range ed.Exceptions {
+		j := slices.IndexFunc(l.c.set.excepted, func(x *exception) bool { return x.id == doc.ID })
+		if j < 0 {
+			continue
+		}
+		x, at := l.c.set.excepted[j], spot{d, []any{"exceptions", i}}
+		switch left := x.expires.Sub(l.now); {
+		case left <= 0:
+			l.add("expired-exception", at.under("expires").errorf("exception %q has expired: its rules apply again; ask %s", x.id, x.owner))
+		case left <= soon:
+			l.add("exception-soon", at.under("expires").errorf("exception %q expires in %d days: ask %s whether it is still needed", x.id, int(left.Hours()/24), x.owner))
+		}
+		var on []string
+		for _, id := range x.rules {
+			if r := l.c.set.Rule(id); r != nil {
+				on = append(on, r.On...)
+			}
+		}
+		l.expr(at.under("when"), x.when, on)
+		l.never(at.under("when"), x.when, on, "the exception is for nothing")
+	}
+}
+
+// rules looks at each rule.
+func (l *linter) rules(fired map[string]bool) {
+	for _, pack := range sortedKeys(l.c.set.scopes) {
+		if pack == "" {
+			continue
+		}
+		for _, name := range l.c.src.names(pack, ".yaml") {
+			if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
+				continue
+			}
+			var rd rulesDoc
+			d := l.decode(name, &rd)
+			for i := range rd.Rules {
+				if r := l.c.set.Rule(rd.Rules[i].ID); r != nil && r.File == name {
+					l.rule(spot{d, []any{"rules", i}}, r, fired[r.ID])
+				}
+			}
+		}
+	}
+}
+
+func (l *linter) rule(at spot, r *Rule, tested bool) {
+	id, when := at.under("id"), at.under("when")
+	if !tested && !l.untold && r.Mode != "off" {
+		l.add("missing-test", id.errorf("no test says that rule %q fires", r.ID))
+	}
+	if r.FalsePos == "" {
+		l.add("no-false-positives", id.errorf("rule %q does not say what it flags wrongly", r.ID))
+	}
+	if r.Status == "deprecated" && r.Mode == "enforce" {
+		l.add("deprecated-enforced", at.under("status").errorf("rule %q is deprecated and in mode enforce", r.ID))
+	}
+	if r.Status == "experimental" && r.Mode == "enforce" && slices.ContainsFunc(r.On, func(k string) bool { return verdictOf(r.Effect, streams.Type(k)) != streams.Allow }) {
+		l.add("experimental-enforced", at.under("status").errorf("rule %q is experimental, and its effect %s is enforced", r.ID, r.Effect))
+	}
+	for i, tag := range r.Tags {
+		if !tagForm.MatchString(tag) {
+			l.add("tag-form", at.under("tags", i).errorf("the tag %q is none of owasp.*, atlas.*, cwe-* and arxiv.*", tag))
+		}
+	}
+	l.expr(at.under("for_each"), r.forEach, r.On)
+	l.expr(at.under("subject_id"), r.subjectID, r.On)
+	l.expr(at.under("message"), r.message, r.On)
+	l.common(when, r.when, r.On)
+	rd := newReader(l.c.set.vars)
+	n := r.need(rd)
+	_, cost := access(n, make([]int, len(rd.atoms)))
+	l.regexesOf(when, r.when.ast, cost >= 0)
+	never := l.never(when, r.when, r.On, "the rule never fires")
+	if _, canFail := outcomes(l.c.set.vars, r.when.ast, r.On); !canFail && !never {
+		l.add("always-matches", when.errorf("the condition always holds: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")))
+	} else if cost < 0 {
+		l.add("unindexed", when.errorf("rule %q has no condition that the index can look it up by: it is evaluated for every %s", r.ID, strings.Join(r.On, " and ")))
+	}
+}
+
+// expr looks at an expression of any kind.
+func (l *linter) expr(at spot, x *expr, on []string) {
+	if x != nil {
+		l.common(at, x, on)
+		l.regexesOf(at, x.ast, false)
+	}
+}
+
+// common is what is looked for in every expression.
+func (l *linter) common(at spot, x *expr, on []string) {
+	if x.cost > lintCost && !dynamic(x.ast) {
+		l.add("over-budget", at.errorf("the expression may cost %d, and a tenth of the limit is %d", x.cost, lintCost))
+	}
+	l.loops(at, x.ast)
+	l.foreign(at, x, on)
+}
+
+// never reports a condition that never holds.
+func (l *linter) never(at spot, x *expr, on []string, so string) bool {
+	can, _ := outcomes(l.c.set.vars, x.ast, on)
+	if can && newReader(l.c.set.vars).of(x.ast.Expr(), nil).op != needNever {
+		return false
+	}
+	l.add("never-matches", at.errorf("the condition can never hold: %s", so))
+	return true
+}
+
+// foreign reports fields that no event of some kinds has.
+func (l *linter) foreign(at spot, x *expr, on []string) {
+	ast.PreOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		q := qualified(e)
+		v, ok := l.c.set.vars.index[q]
+		if !ok || l.c.set.vars.vars[v].sig != nil && strings.HasPrefix(q, "signal.") {
+			return
+		}
+		root, _, _ := strings.Cut(q, ".")
+		if ks, ok := kindsOfRoot[root]; ok && !slices.ContainsFunc(on, func(k string) bool { return slices.Contains(ks, k) }) {
+			l.add("foreign-field", at.at(x.ast, e.ID(), fmt.Sprintf("%s is always empty here: only events of kind %s have it, and this is for %s", q, strings.Join(ks, ", "), strings.Join(on, ", "))))
+		}
+	}))
+}
+
+// loops reports variables of loops that hide other names. What a macro writes
+// into an expression is reported where the macro stands.
+func (l *linter) loops(at spot, a *ast.AST) {
+	roots := map[string]bool{"it": true, "lists": true, "macros": true}
+	for name := range l.c.set.vars.index {
+		root, _, _ := strings.Cut(name, ".")
+		roots[root] = true
+	}
+	var walk func(e ast.Expr, outer []string)
+	walk = func(e ast.Expr, outer []string) {
+		if e.Kind() == ast.ComprehensionKind {
+			c := e.AsComprehension()
+			walk(c.IterRange(), outer)
+			names := []string{c.IterVar()}
+			if c.HasIterVar2() {
+				names = append(names, c.IterVar2())
+			}
+			for _, n := range names {
+				if (roots[n] || slices.Contains(outer, n)) && a.SourceInfo().GetStartLocation(e.ID()).Line() > 0 {
+					l.add("shadowed-name", at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another of that name", n)))
+				}
+			}
+			inner := append(slices.Clone(outer), names...)
+			walk(c.LoopStep(), inner)
+			walk(c.Result(), inner)
+			return
+		}
+		for _, k := range children(e) {
+			walk(k, outer)
+		}
+	}
+	walk(a.Expr(), nil)
+}
+
+// children are the direct parts of an expression that is no loop.
+func children(e ast.Expr) (out []ast.Expr) {
+	switch e.Kind() {
+	case ast.CallKind:
+		if e.AsCall().IsMemberFunction() {
+			out = append(out, e.AsCall().Target())
+		}
+		out = append(out, e.AsCall().Args()...)
+	case ast.SelectKind:
+		out = append(out, e.AsSelect().Operand())
+	case ast.ListKind:
+		out = e.AsList().Elements()
+	case ast.MapKind:
+		for _, x := range e.AsMap().Entries() {
+			out = append(out, x.AsMapEntry().Key(), x.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, x := range e.AsStruct().Fields() {
+			out = append(out, x.AsStructField().Value())
+		}
+	}
+	return out
+}
+
+// regexesOf lists the regular expressions of an expression, and reports the
+// large ones and those that every text is searched for. Where something else
+// keeps the expression from being evaluated, the latter are notes.
+func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
+	lists := make(map[string][]string) // variable of a loop → constants
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.ComprehensionKind && e.AsComprehension().IterRange().Kind() == ast.ListKind {
+			c := e.AsComprehension()
+			for _, x := range c.IterRange().AsList().Elements() {
+				lists[c.IterVar()] = append(lists[c.IterVar()], constants(x, nil)...)
+			}
+		}
+	}))
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
+			return
+		}
+		args := e.AsCall().Args()
+		for _, re := range constants(args[len(args)-1], lists) {
+			out = append(out, re)
+			if l.regexes[re] {
+				continue
+			}
+			p, err := syntax.Parse(re, syntax.Perl)
+			if err != nil {
+				continue
+			}
+			prog, err := syntax.Compile(p.Simplify())
+			if err != nil {
+				continue
+			}
+			switch n := len(prog.Inst); {
+			case n > maxRegexProgram:
+				l.add("giant-regex", at.at(a, e.ID(), fmt.Sprintf("a regular expression of %d instructions: more than %d are slow on every text", n, maxRegexProgram)))
+			case requiredLiterals(re) == nil && prog.StartCond()&syntax.EmptyBeginText == 0:
+				add := l.add
+				if indexed {
+					add = l.note
+				}
+				add("giant-regex", at.at(a, e.ID(), fmt.Sprintf("the regular expression %q has neither a literal of %d letters that every match holds nor ^ at its start: it is tried at every place of every text", re, minLiteral)))
+			}
+		}
+	}))
+	return out
+}
+
+// constants are the texts that an expression stands for.
+func constants(e ast.Expr, vars map[string][]string) []string {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		if s, ok := e.AsLiteral().(types.String); ok {
+			return []string{string(s)}
+		}
+	case ast.IdentKind:
+		return vars[e.AsIdent()]
+	}
+	return nil
+}

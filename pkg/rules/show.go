@@ -1,0 +1,130 @@
+package rules
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+
+	"lazaret/pkg/text"
+)
+
+// showBytes is how much of a value people are shown.
+const showBytes = 120
+
+// show is a value in few bytes, safe to print: texts in an event are foreign.
+func show(v ref.Val) string {
+	s := &shower{max: showBytes}
+	s.val(v)
+	return s.String()
+}
+
+// shower writes values until it has enough.
+type shower struct {
+	b   strings.Builder
+	max int
+}
+
+func (s *shower) full() bool { return s.b.Len() > s.max }
+
+func (s *shower) String() string { return clipInert(s.b.String(), s.max) }
+
+// clipInert cuts between characters and marks where it did.
+func clipInert(s string, n int) string {
+	cut := false
+	if len(s) > n {
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
+		}
+		s, cut = s[:n], true
+	}
+	if s = text.Inert(s); cut {
+		s += "…"
+	}
+	return s
+}
+
+func (s *shower) val(v ref.Val) {
+	switch v := v.(type) {
+	case nil:
+		s.b.WriteString("none")
+	case types.String:
+		s.quote(string(v))
+	case types.Timestamp:
+		s.b.WriteString(v.Time.Format(time.RFC3339Nano))
+	case *types.Err:
+		s.b.WriteString("error: " + v.Error())
+	case *types.Unknown:
+		s.b.WriteString("unknown")
+	case traits.Lister:
+		s.list(v.Iterator(), s.val)
+	case traits.Mapper:
+		s.b.WriteByte('{')
+		for it, sep := v.Iterator(), ""; it.HasNext() == types.True && !s.full(); sep = ", " {
+			k := it.Next()
+			s.b.WriteString(sep)
+			s.val(k)
+			s.b.WriteString(": ")
+			s.val(v.Get(k))
+		}
+		s.b.WriteByte('}')
+	case types.Null:
+		s.b.WriteString("null")
+	default:
+		s.native(reflect.ValueOf(v.Value()))
+	}
+}
+
+func (s *shower) list(it traits.Iterator, f func(ref.Val)) {
+	s.b.WriteByte('[')
+	for sep := ""; it.HasNext() == types.True && !s.full(); sep = ", " {
+		s.b.WriteString(sep)
+		f(it.Next())
+	}
+	s.b.WriteByte(']')
+}
+
+// native writes a structure by the names that expressions use, without what is
+// empty in it.
+func (s *shower) native(v reflect.Value) {
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.String {
+		s.quote(v.String())
+		return
+	}
+	if v.Kind() != reflect.Struct {
+		if v.IsValid() {
+			fmt.Fprint(&s.b, v.Interface())
+		}
+		return
+	}
+	s.b.WriteByte('{')
+	sep := ""
+	for i := range v.NumField() {
+		f, name := v.Field(i), v.Type().Field(i).Tag.Get("cel")
+		if name == "" || f.IsZero() || s.full() {
+			continue
+		}
+		s.b.WriteString(sep + name + ": ")
+		s.val(toVal(f))
+		sep = ", "
+	}
+	s.b.WriteByte('}')
+}
+
+// quote is strconv.Quote of what will be shown: the rest is cut off, and a
+// megabyte is not quoted first.
+func (s *shower) quote(v string) {
+	if len(v) > s.max {
+		v = v[:min(len(v), s.max+utf8.UTFMax)]
+	}
+	s.b.WriteString(strconv.Quote(v))
+}

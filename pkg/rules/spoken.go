@@ -1,0 +1,211 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// What the index knows of a rule, in words.
+
+// maxWords is how many alternatives are spelled out.
+const maxWords = 8
+
+func (f field) words(vars *varTable) string {
+	s := vars.vars[f.v].name
+	if f.lower {
+		s += ".lowerAscii()"
+	}
+	return s
+}
+
+// wanted is the value that an atom wants, as it is written in CEL.
+func (a atom) wanted() string {
+	switch {
+	case a.holds:
+		return quoted(a.literal)
+	case a.value[0] == 's':
+		return quoted(a.value[1:])
+	case a.value == "t":
+		return "true"
+	case a.value == "f":
+		return "false"
+	}
+	return a.value[1:]
+}
+
+func quoted(s string) string { return clipInert(strconv.Quote(s), showBytes) }
+
+func (p pred) subject(vars *varTable) string {
+	if p.size {
+		return "size(" + vars.vars[p.v].name + ")"
+	}
+	return vars.vars[p.v].name
+}
+
+func (p pred) wanted() string {
+	if p.flag {
+		return strconv.FormatBool(p.want)
+	}
+	op := p.op + " "
+	if p.op == "==" {
+		op = ""
+	}
+	return op + strconv.FormatFloat(p.than, 'g', -1, 64)
+}
+
+// why says what of a need does not hold: facts of which each is enough.
+func (x *index) why(t *trial, n *need) []string {
+	switch n.op {
+	case needNever:
+		return []string{"its condition is never true"}
+	case needAtom:
+		return []string{x.not(t.act, []int32{n.atom})}
+	case needPred:
+		p := x.preds[n.atom]
+		return []string{fmt.Sprintf("%s is %s, not %s", p.subject(t.act.table), p.found(t.act), p.wanted())}
+	case needAll:
+		var out []string
+		for _, k := range n.kids {
+			if !t.holds(k) {
+				out = append(out, x.why(t, k)...)
+			}
+		}
+		return unique(out)
+	case needAny:
+		return []string{strings.Join(unique(x.whyNone(t, n.kids)), ", and ")}
+	}
+	return nil
+}
+
+// whyNone says one fact against each of some alternatives; those that look at
+// the same in the same way share one.
+func (x *index) whyNone(t *trial, kids []*need) []string {
+	var out []string
+	var groups [][]int32
+	for _, k := range kids {
+		if k.op != needAtom {
+			continue
+		}
+		a := x.atoms[k.atom]
+		i := slices.IndexFunc(groups, func(g []int32) bool { return x.atoms[g[0]].f == a.f && x.atoms[g[0]].holds == a.holds })
+		if i < 0 {
+			groups = append(groups, []int32{k.atom})
+		} else {
+			groups[i] = append(groups[i], k.atom)
+		}
+	}
+	for _, g := range groups {
+		out = append(out, x.not(t.act, g))
+	}
+	for _, k := range kids {
+		if k.op != needAtom {
+			out = append(out, x.why(t, k)[0])
+		}
+	}
+	return out
+}
+
+func unique(in []string) []string {
+	var out []string
+	for _, s := range in {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// not says that none of some atoms of one field holds.
+func (x *index) not(act *activation, atoms []int32) string {
+	a := x.atoms[atoms[0]]
+	name := a.f.words(act.table)
+	var of []string
+	for _, i := range atoms {
+		of = append(of, x.atoms[i].wanted())
+	}
+	list := few(of)
+	switch one := len(of) == 1; {
+	case a.holds && one:
+		return fmt.Sprintf("%s holds no %s", name, list)
+	case a.holds:
+		return fmt.Sprintf("%s holds none of %s", name, list)
+	case a.f.elem && one:
+		return fmt.Sprintf("%s has no %s", name, list)
+	case a.f.elem:
+		return fmt.Sprintf("%s has none of %s", name, list)
+	case list == "true" || list == "false":
+		return fmt.Sprintf("%s is %s", name, show(act.value(a.f.v)))
+	case one:
+		return fmt.Sprintf("%s is %s, not %s", name, show(act.value(a.f.v)), list)
+	}
+	return fmt.Sprintf("%s is %s, none of %s", name, show(act.value(a.f.v)), list)
+}
+
+func few(of []string) string {
+	more := ""
+	if n := len(of); n > maxWords {
+		of, more = of[:maxWords], fmt.Sprintf(" and %d more", n-maxWords)
+	}
+	return strings.Join(of, ", ") + more
+}
+
+func (p pred) found(act *activation) string {
+	v := act.value(p.v)
+	if !p.size {
+		return show(v)
+	}
+	n, ok := size(v)
+	if !ok {
+		return show(v)
+	}
+	return fmt.Sprint(n)
+}
+
+// words writes a need as an indented list.
+func (r *reader) words(b *strings.Builder, n *need, depth int) {
+	line := func(format string, args ...any) {
+		b.WriteString(strings.Repeat("  ", depth))
+		fmt.Fprintf(b, format, args...)
+		b.WriteByte('\n')
+	}
+	switch n.op {
+	case needNothing:
+		line("nothing: it is evaluated for every event")
+	case needNever:
+		line("never: it cannot be true")
+	case needAtom:
+		a := r.atoms[n.atom]
+		verb := "is"
+		switch {
+		case a.holds:
+			verb = "holds"
+		case a.f.elem:
+			verb = "has"
+		}
+		line("%s %s %s", a.f.words(r.vars), verb, a.wanted())
+	case needPred:
+		p := r.preds[n.atom]
+		line("%s is %s", p.subject(r.vars), p.wanted())
+	default:
+		head := "all of"
+		if n.op == needAny {
+			head = "any of"
+		}
+		line("%s", head)
+		for _, k := range n.kids {
+			r.words(b, k, depth+1)
+		}
+	}
+}
+
+// outcome is a value of a condition in a word.
+func outcome(v ref.Val, err error) string {
+	if err != nil {
+		return "error: " + clipInert(err.Error(), 2*showBytes)
+	}
+	return show(v)
+}

@@ -1,0 +1,181 @@
+package text
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// maskText stands where something was taken out. It has none of the bytes that
+// tokens are made of at its edges, so that it joins nothing into a new carrier.
+const maskText = "[masked]"
+
+// Mask replaces the spans of s, given in bytes of s, with [masked]. Spans that
+// overlap or touch become one; one that begins or ends inside a character takes
+// all of it; an empty one, or one that is not wholly within s, is ignored. Only
+// Start and End of a span are looked at.
+func Mask(s string, spans []Span) string {
+	cuts := make([]Span, 0, len(spans))
+	for _, c := range spans {
+		if c.Start >= 0 && c.Start < c.End && c.End <= len(s) {
+			cuts = append(cuts, Span{Start: charStart(s, c.Start), End: charEnd(s, c.End)})
+		}
+	}
+	if len(cuts) == 0 {
+		return s
+	}
+	slices.SortFunc(cuts, func(a, b Span) int { return a.Start - b.Start })
+	var b strings.Builder
+	b.Grow(len(s) + len(maskText))
+	at := 0
+	for i := 0; i < len(cuts); {
+		start, end := cuts[i].Start, cuts[i].End
+		for i++; i < len(cuts) && cuts[i].Start <= end; i++ {
+			end = max(end, cuts[i].End)
+		}
+		b.WriteString(s[at:start])
+		b.WriteString(maskText)
+		at = end
+	}
+	b.WriteString(s[at:])
+	return b.String()
+}
+
+// charStart returns the start of the character that byte i of s is inside of,
+// or i. Bytes that are not UTF-8 are characters of their own.
+func charStart(s string, i int) int {
+	for k := 1; k < utf8.UTFMax && k <= i && i < len(s); k++ {
+		if _, size := utf8.DecodeRuneInString(s[i-k:]); size > k {
+			return i - k
+		}
+	}
+	return i
+}
+
+func charEnd(s string, i int) int {
+	start := charStart(s, i)
+	if start == i {
+		return i
+	}
+	_, size := utf8.DecodeRuneInString(s[start:])
+	return start + size
+}
+
+// CarrierSpans returns where in s the carriers of the given kinds stand, all of
+// them without a kind, in order of Start; the Kind of a span is that of the
+// carrier. Offsets are bytes of s itself, also where the carrier is only seen
+// once hidden characters are gone.
+//
+// A span covers the whole token that the carrier was read from: the host of an
+// address is marked with all of the address, a private key in PEM with all of
+// its body up to the end mark (16 KiB at most). Unlike the list in [Features]
+// it has every occurrence and no bound but the length of s. What is encoded is
+// not looked into.
+func CarrierSpans(s string, kinds ...Kind) []Span {
+	sc := newScratch()
+	defer sc.free()
+	clean, stretches := sc.align(s)
+	var out []Span
+	for _, m := range sc.marks(clean) {
+		if len(kinds) > 0 && !slices.Contains(kinds, Kind(m.Kind)) {
+			continue
+		}
+		m.Start, m.End = rawStart(stretches, m.Start), rawEnd(stretches, m.End)
+		out = append(out, m)
+	}
+	slices.SortStableFunc(out, func(a, b Span) int { return a.Start - b.Start })
+	return slices.CompactFunc(out, func(a, b Span) bool {
+		return a.Kind == b.Kind && a.Start == b.Start && a.End == b.End
+	})
+}
+
+// marks returns the places of the carriers of a clean text.
+func (sc *scratch) marks(clean string) []Span {
+	sc.scanner.reset(clean, "", true) // as Analyze does, to find the same
+	sc.scanner.marking = true
+	sc.scanner.scan(nil, Hidden{})
+	marks := sc.scanner.marks
+	sc.scanner.marks = nil
+	return marks
+}
+
+// stretch is a part of a clean text and of what it was made from.
+type stretch struct {
+	clean, cleanEnd int
+	raw, rawEnd     int
+	same            bool // byte for byte
+}
+
+// align returns the clean form of s, and what came from where. It cleans one
+// character with its marks at a time, at the boundaries across which NFKC does
+// not change anything (UAX #15, section 9.1). Only a mark on an ASCII letter may
+// come out apart from it, which is no matter to carriers.
+func (sc *scratch) align(s string) (string, []stretch) {
+	if plainASCII(s) {
+		return s, []stretch{{cleanEnd: len(s), rawEnd: len(s), same: true}}
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	var out []stretch
+	var ignored Hidden
+	for i := 0; i < len(s); {
+		from := i
+		for i < len(s) && byteClass[s[i]] < controlByte {
+			i++
+		}
+		if i == from {
+			i = charRun(s, i)
+		}
+		at, piece := b.Len(), sc.clean(s[from:i], &ignored)
+		b.WriteString(piece)
+		same := piece == s[from:i]
+		if n := len(out) - 1; n >= 0 && same && out[n].same {
+			out[n].cleanEnd, out[n].rawEnd = b.Len(), i
+			continue
+		}
+		out = append(out, stretch{at, b.Len(), from, i, same})
+	}
+	return b.String(), out
+}
+
+// charRun returns where the character at byte i ends, with the marks and
+// invisible characters after it.
+func charRun(s string, i int) int {
+	for first := true; i < len(s); first = false {
+		c := s[i]
+		switch {
+		case byteClass[c] == controlByte:
+			i += controlLen(s[i:])
+			continue
+		case c < utf8.RuneSelf:
+			return i
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if !first && !invisible(r) && !isMark(r) && norm.NFKC.PropertiesString(s[i:]).BoundaryBefore() {
+			return i
+		}
+		i += size
+	}
+	return i
+}
+
+func rawStart(stretches []stretch, i int) int {
+	n := sort.Search(len(stretches), func(k int) bool { return stretches[k].cleanEnd > i })
+	st := stretches[n]
+	if st.same {
+		return st.raw + i - st.clean
+	}
+	return st.raw
+}
+
+func rawEnd(stretches []stretch, i int) int {
+	n := sort.Search(len(stretches), func(k int) bool { return stretches[k].cleanEnd >= i })
+	st := stretches[n]
+	if st.same {
+		return st.raw + i - st.clean
+	}
+	return st.rawEnd
+}
