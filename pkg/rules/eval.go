@@ -28,12 +28,17 @@ type Evaluator struct {
 	scopes   map[string]*scope
 	byKind   map[string]*index
 	trials   map[string]*sync.Pool // of *trial, by kind
+	only     notes                 // state that is kept
 	// exhaustive evaluates every rule, for tests of the index.
 	exhaustive bool
 }
 
 func (ev *Evaluator) build(s *Set) {
-	ev.vars, ev.declared, ev.scopes = s.vars, s.declared, s.scopes
+	ev.vars, ev.declared, ev.scopes, ev.only = s.vars, s.declared, s.scopes, allNotes
+	ev.index()
+}
+
+func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
 	ev.byKind, ev.trials = make(map[string]*index), make(map[string]*sync.Pool)
 	for _, k := range kinds {
@@ -43,10 +48,10 @@ func (ev *Evaluator) build(s *Set) {
 				rs = append(rs, r)
 			}
 		}
-		x := newIndex(s.vars, rs)
+		x := newIndex(ev.vars, rs)
 		ev.byKind[k] = x
 		ev.trials[k] = &sync.Pool{New: func() any {
-			return &work{trial: newTrial(x), act: newActivation(s.vars)}
+			return &work{trial: newTrial(x), act: newActivation(ev.vars)}
 		}}
 	}
 }
@@ -81,7 +86,8 @@ type watcher interface {
 	// input comes before the rules of each input, with those that are
 	// evaluated.
 	input(w *work, candidates []int32)
-	// rule comes after a rule was evaluated.
+	// before and rule come around the evaluation of a rule.
+	before(*Rule)
 	rule(*activation, *Rule, []streams.Alert)
 }
 
@@ -89,7 +95,7 @@ type watcher interface {
 func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch watcher) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
-	if pool == nil || len(inputs) == 0 {
+	if pool == nil || len(inputs) == 0 || ev.idle(e.Type) {
 		return res, nil
 	}
 	w := pool.Get().(*work)
@@ -97,15 +103,12 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		w.act.reset(nil, nil)
 		pool.Put(w)
 	}()
-	t, err := openTables(st, e.Project)
-	if err != nil {
-		return res, err
-	}
+	t := openTables(st, e.Project)
 	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
 		sig := &signals{t: t, in: in}
 		w.act.reset(in, sig)
-		sig.note()
+		sig.note(ev.only)
 		for _, d := range ev.declared {
 			d.note(w.act)
 		}
@@ -115,6 +118,9 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		}
 		for _, i := range found {
 			r := x.rules[i]
+			if watch != nil {
+				watch.before(r)
+			}
 			alerts := ev.fire(r, w.act, e)
 			if watch != nil {
 				watch.rule(w.act, r, alerts)
@@ -130,6 +136,12 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		}
 	}
 	return res, t.close()
+}
+
+// idle reports whether nothing is judged by entries of a type and nothing kept of
+// them.
+func (ev *Evaluator) idle(t streams.Type) bool {
+	return ev.only == 0 && len(ev.declared) == 0 && len(ev.byKind[string(t)].rules) == 0
 }
 
 func (ev *Evaluator) candidates(x *index, w *work) []int32 {

@@ -132,6 +132,8 @@ func (x *explainer) input(w *work, candidates []int32) {
 	}
 }
 
+func (*explainer) before(*Rule) {}
+
 func (x *explainer) rule(act *activation, r *Rule, alerts []streams.Alert) {
 	n := x.begin(r)
 	n.Candidate = true

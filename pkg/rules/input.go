@@ -162,6 +162,7 @@ type Input struct {
 	features   text.Features
 	directives directives
 	viewNames  []string // of Content.Views, as pkg/text names them
+	large      bool     // beyond the sizes that costs are estimated for
 	markedIn   string   // the first decoded view that carries a marker that no view before it had
 }
 
@@ -174,6 +175,14 @@ func emptyInput() *Input {
 // read turns an entry into inputs: one for each content block of an
 // observation, one for any other entry, none for entries that rules do not see.
 func read(e *streams.Entry) ([]*Input, error) {
+	ins, err := readBody(e)
+	for _, in := range ins {
+		in.large = !in.bounded()
+	}
+	return ins, err
+}
+
+func readBody(e *streams.Entry) ([]*Input, error) {
 	switch e.Type {
 	case streams.TypeObservation:
 		o := new(streams.ObservationEntry)
