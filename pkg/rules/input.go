@@ -34,7 +34,7 @@ type Event struct {
 type Content struct {
 	Text      string   `cel:"text" doc:"verbatim"`
 	Views     []string `cel:"views" doc:"normalised, then decoded forms"`
-	Markers   []string `cel:"markers" doc:"classes of instruction that a view carries: override, role, address, request, exfiltrate, secrecy, tool, persist, hidden"`
+	Markers   []string `cel:"markers" doc:"classes of instruction that a view carries: override, role, address, request, exfiltrate, secrecy, tool, persist, plea, answer, obey, hidden"`
 	HasHidden bool     `cel:"has_hidden" doc:"zero-width, bidi or tag characters"`
 	Carriers  []string `cel:"carriers" doc:"addresses, hosts, accounts, paths and the like, as kind:value"`
 	Kinds     []string `cel:"kinds" doc:"the kinds of its carriers: email, host, url, path, secret and the like"`
