@@ -109,6 +109,9 @@ type RecallItem struct {
 	BeliefRef
 	Content string  `json:"content"`
 	Score   float64 `json:"score"`
+	// Effects says in an answer what was done to Content: mask, annotate,
+	// spotlight. The ledger keeps it as it was remembered.
+	Effects []string `json:"effects,omitzero"`
 }
 
 // Refusal is a belief that a recall found and did not admit, and why.
@@ -227,13 +230,13 @@ type Alert struct {
 	Message    string         `json:"message"`
 	Events     []string       `json:"observed_event_ids,omitzero"`
 	Detail     map[string]any `json:"detail,omitzero"`
-	Effect     string         `json:"effect"`         // alert, hold, deny, restrict, quarantine
-	Mode       string         `json:"mode"`           // enforce or shadow
+	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate, spotlight
+	Mode       string         `json:"mode"`   // enforce or shadow
 	// Exception names the exception that takes the effect away.
-	Exception string `json:"exception,omitzero"`
-	Error      string         `json:"error,omitzero"` // the rule failed and its on_error applied
-	Count      uint64         `json:"count"`          // how often so far, folded into one
-	Time       time.Time      `json:"time"`
+	Exception string    `json:"exception,omitzero"`
+	Error     string    `json:"error,omitzero"` // the rule failed and its on_error applied
+	Count     uint64    `json:"count"`          // how often so far, folded into one
+	Time      time.Time `json:"time"`
 }
 
 // AlertsEntry is the body of a sentinel's findings on an entry that is no
@@ -274,6 +277,14 @@ type HoldRef struct {
 	Expires  time.Time `json:"expires"`
 }
 
+// TextEffect is what is done to a recalled text before it is handed out.
+type TextEffect struct {
+	Belief  string   `json:"belief,omitzero"` // empty: every entry of the answer
+	Effects []string `json:"effects"`         // in the order in which they are applied
+	Note    string   `json:"note,omitzero"`   // what annotate puts before the text
+	Rules   []string `json:"rules,omitzero"`  // that asked for it, the first few by name
+}
+
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
 	Proposal uint64     `json:"proposal"` // ledger sequence
@@ -293,10 +304,13 @@ type VerdictEntry struct {
 	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
 	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
 	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
-	Digest   string     `json:"digest,omitzero"`   // SHA-256 over the action's JCS
-	Again    bool       `json:"again,omitzero"`    // answers a proposal that was sent again
-	Late     bool       `json:"late,omitzero"`     // tightened after it was given
-	Time     time.Time  `json:"time"`              // ledger time of the deciding input
+	// Texts are the effects on what a recall hands out. In learn mode they are
+	// recorded and not applied.
+	Texts  []TextEffect `json:"texts,omitzero"`
+	Digest string       `json:"digest,omitzero"` // SHA-256 over the action's JCS
+	Again  bool         `json:"again,omitzero"`  // answers a proposal that was sent again
+	Late   bool         `json:"late,omitzero"`   // tightened after it was given
+	Time   time.Time    `json:"time"`            // ledger time of the deciding input
 }
 
 // DueEntry says that a timer of the arbiter passed.

@@ -81,7 +81,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		return nil
 	}
 	for _, al := range a.Alerts {
-		if al.Subject.Kind != "belief" || al.Mode == "shadow" {
+		if _, binding := al.Asks(""); !binding || al.Subject.Kind != "belief" {
 			continue
 		}
 		r, err := f.belief(st, e.Project, al.Subject.ID)

@@ -120,8 +120,8 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 				watch.rule(w.act, r, alerts)
 			}
 			for _, a := range alerts {
-				if a.Mode == "enforce" && a.Exception == "" {
-					res.Verdict = res.Verdict.Join(verdictOf(a.Effect, e.Type))
+				if v, binding := a.Asks(e.Type); binding {
+					res.Verdict = res.Verdict.Join(v)
 				}
 				if fold(t, &a) || proposal {
 					res.Alerts = append(res.Alerts, a)
@@ -141,18 +141,6 @@ func (ev *Evaluator) candidates(x *index, w *work) []int32 {
 		out[i] = int32(i)
 	}
 	return out
-}
-
-// verdictOf is what an effect means for a proposal. On a memory write the
-// effects on beliefs are effects on the write.
-func verdictOf(effect string, t streams.Type) streams.Verdict {
-	switch {
-	case effect == "deny", effect == "quarantine" && t == streams.TypeMemory:
-		return streams.Deny
-	case effect == "hold", effect == "restrict" && t == streams.TypeMemory:
-		return streams.Hold
-	}
-	return streams.Allow
 }
 
 // fire evaluates one rule on one input.
