@@ -88,12 +88,17 @@ func (w *textWish) unite(o textWish) (more bool) {
 	return len(w.Effects) > had
 }
 
-// textEffects is how a verdict's entry says it.
+// textEffects is how a verdict's entry says it. Where a text is masked, no note
+// may say what was taken out.
 func textEffects(ws []textWish) []streams.TextEffect {
 	var out []streams.TextEffect
+	masked := slices.ContainsFunc(ws, func(w textWish) bool { return slices.Contains(w.Effects, streams.EffectMask) })
 	for _, w := range ws {
 		var notes []string
 		for _, n := range w.Notes {
+			if masked {
+				n.Text = mask(n.Text)
+			}
 			notes = append(notes, n.Text)
 		}
 		out = append(out, streams.TextEffect{Belief: w.Belief, Effects: w.Effects, Note: strings.Join(notes, "; "), Rules: w.Rules})
@@ -130,17 +135,16 @@ func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 				}
 			}
 		}
-		label, note := it.Source, strings.Join(notes, "; ")
+		label := it.Source
 		for _, effect := range streams.TextEffects() {
 			if !slices.Contains(asked, effect) {
 				continue
 			}
 			switch effect {
 			case streams.EffectMask:
-				// Neither label nor note may say what was taken out.
-				it.Content, label, note = mask(it.Content), mask(label), mask(note)
+				it.Content, label = mask(it.Content), mask(label)
 			case streams.EffectAnnotate:
-				it.Content = text.Annotate(it.Content, note)
+				it.Content = text.Annotate(it.Content, strings.Join(notes, "; "))
 			case streams.EffectSpotlight:
 				it.Content = text.Spotlight(it.Content, label)
 			}
