@@ -186,6 +186,12 @@ type OutcomeEntry struct {
 	Status   string        `json:"status,omitzero"`
 	Content  string        `json:"content,omitzero"`
 	Features text.Features `json:"features,omitzero"`
+	// Sources are those that an answer named, and Grounding how far they support
+	// it, 0 to 1; nil when it named none.
+	Sources   []string `json:"sources,omitzero"`
+	Grounding *float64 `json:"grounding,omitzero"`
+	Missing   []string `json:"missing,omitzero"` // sources that nobody knows, or no longer
+	Unread    []string `json:"unread,omitzero"`  // beyond the bounds, as a whole or in part
 }
 
 // RejectedEntry is the body of an event that was not admitted, with its

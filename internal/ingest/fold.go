@@ -97,7 +97,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Action:
 		return f.propose(st, a, head, ev)
 	case *streams.Outcome:
-		return f.outcome(a, head, ev)
+		return f.outcome(st, a, head, ev)
 	}
 	return nil, fmt.Errorf("event type %T is not handled", ev)
 }
@@ -137,6 +137,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyObservation(st, e.Project, b)
 	case *streams.MemoryEntry:
 		return f.applyMemory(st, e.Project, b)
+	case *streams.RecallEntry:
+		return f.applyRecall(st, e.Project, b)
 	case *streams.SessionEntry:
 		return f.applySession(st, e.Project, b)
 	case *streams.DecisionEntry:
@@ -203,6 +205,8 @@ const (
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
+	keyReading  = 'r' // project, agent, event id → the text that it showed
+	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
 )
 
 // applyHead notes what every own entry brings: the clock and the id.

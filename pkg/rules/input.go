@@ -257,6 +257,12 @@ func read(e *streams.Entry) ([]*Input, error) {
 		in.origin(beliefs.OriginAgent)
 		in.content(o.Content, o.Features)
 		in.Outcome.Action, in.Outcome.Status = o.Action, o.Status
+		if o.Status == streams.StatusAnswer {
+			in.Outcome.Kind = o.Status
+		}
+		if o.Grounding != nil {
+			in.Outcome.Grounding = *o.Grounding
+		}
 		return []*Input{in}, nil
 	case streams.TypeSession:
 		s := new(streams.SessionEntry)
