@@ -194,6 +194,43 @@ type OutcomeEntry struct {
 	Unread    []string `json:"unread,omitzero"`  // beyond the bounds, as a whole or in part
 }
 
+// The bounds of one chunk of a re-audit.
+const (
+	MaxAudited      = 256
+	MaxAuditedBytes = 256 << 10 // of content
+)
+
+// BeliefsEntry is a chunk of a re-audit: live beliefs of one project, to be
+// judged by the rules that are in force at this entry. It is no proposal.
+type BeliefsEntry struct {
+	EntryHead
+	// Run names what started the re-audit: "rules " and a digest, or "schedule "
+	// and a time.
+	Run   string `json:"run"`
+	Index int    `json:"index"`         // of the chunk, from 0, over all projects of the partition
+	Last  bool   `json:"last,omitzero"` // with it the partition is through
+	// Next is the project and belief behind which the next chunk begins.
+	Next    [2]string       `json:"next"`
+	Beliefs []AuditedBelief `json:"beliefs,omitzero"`
+}
+
+// AuditedBelief is a belief as it stands when it is judged again.
+type AuditedBelief struct {
+	BeliefRef
+	Agent     string         `json:"agent,omitzero"`
+	Session   string         `json:"session,omitzero"`
+	Tool      string         `json:"tool,omitzero"`
+	Category  string         `json:"category,omitzero"`
+	Channel   string         `json:"channel,omitzero"`
+	Writer    beliefs.Origin `json:"writer,omitzero"` // of a memory
+	Inherited beliefs.Origin `json:"inherited,omitzero"`
+	Content   string         `json:"content"`
+	Features  text.Features  `json:"features,omitzero"`
+	// Partial is set when the text is not all there is: of what was read long
+	// ago only its beginning is kept.
+	Partial bool `json:"partial,omitzero"`
+}
+
 // RejectedEntry is the body of an event that was not admitted, with its
 // original bytes.
 type RejectedEntry struct {
@@ -324,6 +361,7 @@ type DueEntry struct {
 	Until    time.Time `json:"until"`
 	Proposal uint64    `json:"proposal,omitzero"` // a deadline
 	Hold     string    `json:"hold,omitzero"`     // an expiry
+	Reaudit  bool      `json:"reaudit,omitzero"`  // the live beliefs are to be judged again
 }
 
 // HoldStateEntry is a change of a hold's state.

@@ -114,6 +114,7 @@ const (
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyBelief   = 'b' // project, belief → reason
+	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
 // Step implements stage.LedgerFold.
@@ -136,8 +137,13 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.propose(st, e, now)
 		case streams.TypeRepeat:
 			return f.again(st, e, now)
-		case streams.TypeChunk, streams.TypeActivation:
+		case streams.TypeChunk:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
+		case streams.TypeActivation:
+			if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
+				return nil, err
+			}
+			return nil, f.scheduleReaudit(st, now)
 		}
 	}
 	return nil, nil

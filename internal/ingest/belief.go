@@ -27,6 +27,11 @@ type record struct {
 	Intake  uint64           `json:"intake"`
 	Count   uint64           `json:"count"` // how often it was read
 	Memory  bool             `json:"memory,omitzero"`
+	// Of a memory, for those who judge it again.
+	Writer    beliefs.Origin `json:"writer,omitzero"`
+	Inherited beliefs.Origin `json:"inherited,omitzero"`
+	Category  string         `json:"category,omitzero"`
+	Channel   string         `json:"channel,omitzero"`
 }
 
 // previewLen is how much of what was read is kept in the state, in bytes. The

@@ -100,12 +100,17 @@ func (f *Fold) sourceText(st *stage.State, a streams.Address, id string) (string
 		}
 		return strings.Join(rd.Texts, "\n\n"), !rd.Cut, nil
 	}
+	return f.beliefText(st, a.Project, r)
+}
+
+// beliefText is what is kept of a belief's text, and whether that is all of it.
+func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, bool, error) {
 	if r.Memory || len(r.Content) <= previewLen {
 		return r.Content, true, nil
 	}
 	// Of what was read, the belief has the beginning only.
 	preview := strings.TrimSuffix(r.Content, "…")
-	rd, err := f.reading(st, a.Project, r.Agent, r.Ref.Observation)
+	rd, err := f.reading(st, project, r.Agent, r.Ref.Observation)
 	if err != nil || rd == nil {
 		return preview, false, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -39,7 +40,7 @@ func (ev *Evaluator) build(s *Set) {
 	for _, k := range kinds {
 		var rs []*Rule
 		for _, r := range ev.rules {
-			if r.Mode != "off" && slices.Contains(r.On, k) {
+			if r.Mode != "off" && (slices.Contains(r.On, k) || k == kindBelief && r.again()) {
 				rs = append(rs, r)
 			}
 		}
@@ -49,6 +50,32 @@ func (ev *Evaluator) build(s *Set) {
 			return &work{trial: newTrial(x), act: newActivation(s.vars)}
 		}}
 	}
+}
+
+// kindBelief is the kind of what is judged again.
+const kindBelief = string(streams.TypeBelief)
+
+// again reports whether a rule on memory writes applies to a belief that is
+// judged again: when it looks at the content, and at no signal. Signals are what
+// the project is like now, not what it was like when the memory was written; a
+// rule that wants them says on: [belief].
+func (r *Rule) again() bool {
+	if !slices.Contains(r.On, string(streams.TypeMemory)) {
+		return false
+	}
+	content, signal := false, false
+	for _, x := range []*expr{r.forEach, r.when} {
+		if x == nil {
+			continue
+		}
+		ast.PostOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if e.Kind() == ast.IdentKind {
+				name, _, _ := strings.Cut(e.AsIdent(), ".")
+				content, signal = content || name == "content", signal || name == "signal"
+			}
+		}))
+	}
+	return content && !signal
 }
 
 // work is the scratch of one evaluation.
@@ -115,6 +142,9 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		}
 		for _, i := range found {
 			r := x.rules[i]
+			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" && !slices.Contains(r.On, kindBelief) {
+				continue // a rule on memory writes, and this was read and not written
+			}
 			alerts := ev.fire(r, w.act, e)
 			if watch != nil {
 				watch.rule(w.act, r, alerts)
@@ -291,7 +321,11 @@ func detail(in *Input) map[string]any {
 // subject is what an alert names, unless the rule's subject_id says more.
 func subject(r *Rule, in *Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
-	switch r.Subject {
+	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
+		// The write was answered long ago; what can still be acted on is the belief.
+		s.Kind = "belief"
+	}
+	switch s.Kind {
 	case "session":
 		s.ID = in.Event.Session
 	case "source":

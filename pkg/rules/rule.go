@@ -81,7 +81,7 @@ var (
 	// textKinds are those with a text that somebody hands out: the arbiter what
 	// is recalled, and the agent's host an answer.
 	textKinds = []string{"recall", "outcome"}
-	kinds     = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome"}
+	kinds     = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome", "belief"}
 )
 
 // Rule is a compiled rule.
