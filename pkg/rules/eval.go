@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -44,7 +45,7 @@ func (ev *Evaluator) index() {
 	for _, k := range kinds {
 		var rs []*Rule
 		for _, r := range ev.rules {
-			if r.Mode != "off" && slices.Contains(r.On, k) {
+			if r.Mode != "off" && (slices.Contains(r.On, k) || k == kindBelief && r.again()) {
 				rs = append(rs, r)
 			}
 		}
@@ -54,6 +55,32 @@ func (ev *Evaluator) index() {
 			return &work{trial: newTrial(x), act: newActivation(ev.vars)}
 		}}
 	}
+}
+
+// kindBelief is the kind of what is judged again.
+const kindBelief = string(streams.TypeBelief)
+
+// again reports whether a rule on memory writes applies to a belief that is
+// judged again: when it looks at the content, and at no signal. Signals are what
+// the project is like now, not what it was like when the memory was written; a
+// rule that wants them says on: [belief].
+func (r *Rule) again() bool {
+	if !slices.Contains(r.On, string(streams.TypeMemory)) {
+		return false
+	}
+	content, signal := false, false
+	for _, x := range []*expr{r.forEach, r.when} {
+		if x == nil {
+			continue
+		}
+		ast.PostOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if e.Kind() == ast.IdentKind {
+				name, _, _ := strings.Cut(e.AsIdent(), ".")
+				content, signal = content || name == "content", signal || name == "signal"
+			}
+		}))
+	}
+	return content && !signal
 }
 
 // work is the scratch of one evaluation.
@@ -118,6 +145,9 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		}
 		for _, i := range found {
 			r := x.rules[i]
+			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" && !slices.Contains(r.On, kindBelief) {
+				continue // a rule on memory writes, and this was read and not written
+			}
 			if watch != nil {
 				watch.before(r)
 			}
@@ -126,8 +156,8 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 				watch.rule(w.act, r, alerts)
 			}
 			for _, a := range alerts {
-				if a.Mode == "enforce" && a.Exception == "" {
-					res.Verdict = res.Verdict.Join(verdictOf(a.Effect, e.Type))
+				if v, binding := a.Asks(e.Type); binding {
+					res.Verdict = res.Verdict.Join(v)
 				}
 				if fold(t, &a) || proposal {
 					res.Alerts = append(res.Alerts, a)
@@ -153,18 +183,6 @@ func (ev *Evaluator) candidates(x *index, w *work) []int32 {
 		out[i] = int32(i)
 	}
 	return out
-}
-
-// verdictOf is what an effect means for a proposal. On a memory write the
-// effects on beliefs are effects on the write.
-func verdictOf(effect string, t streams.Type) streams.Verdict {
-	switch {
-	case effect == "deny", effect == "quarantine" && t == streams.TypeMemory:
-		return streams.Deny
-	case effect == "hold", effect == "restrict" && t == streams.TypeMemory:
-		return streams.Hold
-	}
-	return streams.Allow
 }
 
 // fire evaluates one rule on one input.
@@ -315,7 +333,11 @@ func detail(in *Input) map[string]any {
 // subject is what an alert names, unless the rule's subject_id says more.
 func subject(r *Rule, in *Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
-	switch r.Subject {
+	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
+		// The write was answered long ago; what can still be acted on is the belief.
+		s.Kind = "belief"
+	}
+	switch s.Kind {
 	case "session":
 		s.ID = in.Event.Session
 	case "source":

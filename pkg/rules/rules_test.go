@@ -78,6 +78,7 @@ func TestFaultsAreShownWithTheirPlace(t *testing.T) {
 		{"wrong type", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.tool > 2\n    effect: alert\n"}, []string{"p/r.yaml:8:", "^"}},
 		{"no boolean", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: action.tool\n    effect: alert\n"}, []string{"p/r.yaml:8:", "string", "bool"}},
 		{"unknown severity", map[string]string{"p/r.yaml": strings.Replace(head, "low", "hihg", 1) + "    on: [action]\n    when: \"true\"\n    effect: alert\n"}, []string{"p/r.yaml:4:", "did you mean high?"}},
+		{"a text effect where there is no text", map[string]string{"p/r.yaml": head + "    on: [recall, action]\n    when: \"true\"\n    effect: mask\n    on_error: hold\n"}, []string{"p/r.yaml:9:", "mask", "action has none"}},
 		{"unknown kind", map[string]string{"p/r.yaml": head + "    on: [acton]\n    when: \"true\"\n    effect: alert\n"}, []string{"did you mean action?"}},
 		{"effect without on_error", map[string]string{"p/r.yaml": head + "    on: [action]\n    when: \"true\"\n    effect: hold\n"}, []string{"on_error"}},
 		{"the same id twice", map[string]string{"p/a.yaml": head + "    on: [action]\n    when: \"true\"\n    effect: alert\n", "p/b.yaml": head + "    on: [action]\n    when: \"true\"\n    effect: alert\n"}, []string{"p/b.yaml:2:", "p/a.yaml"}},
