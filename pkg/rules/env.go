@@ -22,7 +22,7 @@ import (
 const (
 	// CostLimit is what one expression may cost, in CEL's units: about one per
 	// operation, and one per ten bytes of text looked at.
-	CostLimit = 20_000_000
+	CostLimit = 25_000_000
 	// maxExpr is the longest expression, in bytes.
 	maxExpr = 8 << 10
 )

@@ -56,7 +56,7 @@ var lints = []LintInfo{
 	{"unknown-rule", LevelWarning, "A test names a rule that the set does not have.", "Correct the name; a test that wants an unknown rule to be silent passes whatever happens."},
 	{"expired-exception", LevelWarning, "An exception has expired and no longer holds.", "Remove it, or have its owner say anew until when it is needed."},
 	{"exception-soon", LevelNote, "An exception expires within 30 days.", "Ask its owner whether it is still needed."},
-	{"over-budget", LevelWarning, "An expression may cost more than a tenth of the limit.", "Nest fewer loops over texts and views, and test what is cheap first."},
+	{"over-budget", LevelWarning, "An expression may cost more than half of the limit.", "Nest fewer loops over texts and views, and test what is cheap first."},
 	{"unused", LevelWarning, "Nothing mentions a list, macro or signal.", "Remove it, or use it: a signal takes memory for every event."},
 	{"no-false-positives", LevelNote, "A rule does not say what it flags wrongly.", "Fill in false_positives: who sees an alert first asks whether it is one of those."},
 	{"deprecated-enforced", LevelWarning, "A rule of status deprecated is in mode enforce.", "Set its mode to shadow or off, or remove it."},
@@ -74,7 +74,7 @@ func Lints() []LintInfo { return slices.Clone(lints) }
 const (
 	maxRegexProgram = 2000                // instructions
 	soon            = 30 * 24 * time.Hour // before an exception expires
-	lintCost        = CostLimit / 10
+	lintCost        = CostLimit / 2
 )
 
 // tagForm is how a tag names a list that others know.
@@ -451,7 +451,7 @@ func (l *linter) expr(at spot, x *expr, on []string) {
 // common is what is looked for in every expression.
 func (l *linter) common(at spot, x *expr, on []string) {
 	if x.cost > lintCost && !dynamic(x.ast) {
-		l.add("over-budget", at.errorf("the expression may cost %d, and a tenth of the limit is %d", x.cost, lintCost))
+		l.add("over-budget", at.errorf("the expression may cost %d, and half of the limit is %d", x.cost, lintCost))
 	}
 	l.loops(at, x.ast)
 	l.foreign(at, x, on)
