@@ -368,8 +368,8 @@ func properNames(text string) []string {
 		run = run[:0]
 	}
 	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
-		for _, w := range strings.Fields(line) {
-			bare := strings.Trim(w, `.,;:!?"'()[]{}`)
+		for w := range strings.FieldsSeq(line) {
+			bare := namesEnd.trim(w)
 			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
 			if !capital || w[0] != bare[0] {
 				flush()
@@ -872,6 +872,8 @@ var (
 	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
 	edges   = byteSet(`.,;:!?"'()[]`)
 	unusual = byteSet("0123456789@./:_-=+")
+	// namesEnd is what may follow a proper name.
+	namesEnd = byteSet(`.,;:!?"'()[]{}`)
 )
 
 type bytes256 [256]bool

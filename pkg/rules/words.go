@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,8 +27,20 @@ func stem(w string) string {
 	if len(w) < 3 || len(w) > 40 {
 		return w
 	}
-	return english.Stem(w, true)
+	slot := &stems[hash32(w)%uint32(len(stems))]
+	if s := slot.Load(); s != nil && s.word == w {
+		return s.stem
+	}
+	s := &stemmed{strings.Clone(w), english.Stem(w, true)}
+	slot.Store(s)
+	return s.stem
 }
+
+// stems are the stems of the words that were met last. A stem takes 5 µs, and
+// texts have few words.
+var stems [1 << 13]atomic.Pointer[stemmed]
+
+type stemmed struct{ word, stem string }
 
 // splitName cuts a name into lower-case words: sendEmail, send_email and
 // mail.SendEMail all hold send; FHIRManage holds fhir and manage.
