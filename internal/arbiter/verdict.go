@@ -97,6 +97,9 @@ func openMemory(p *proposal, m *streams.MemoryEntry) {
 func openRecall(p *proposal, r *streams.RecallEntry) {
 	p.ID, p.Agent, p.Session = r.ID, r.Agent, r.Session
 	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
+	for it := range recalled(r) {
+		p.Items = append(p.Items, it.ID)
+	}
 	openSession(p, r.Unseen, r.Restored)
 }
 
@@ -230,6 +233,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		}
 		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 	}
+	v.Texts = textEffects(p.Texts)
 	if p.Type == streams.TypeMemory && p.Belief != nil {
 		b := *p.Belief
 		admitBelief(&b, v.Verdict)
@@ -252,13 +256,14 @@ func (p *proposal) silence(g required) string {
 	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
 }
 
-// tighten lets a late assessment make a given verdict stricter. It never
-// makes it milder, and says nothing when it changes nothing.
-func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late answer, now time.Time) (*stage.Output, error) {
+// tighten lets a late assessment make a given verdict stricter, or add to what
+// is done to recalled texts. It never makes anything milder, and says nothing
+// when it changes nothing.
+func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late answer, texts bool, now time.Time) (*stage.Output, error) {
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
-	if late.Verdict <= *p.Decided || (pol != nil && pol.Learn()) {
+	if late.Verdict <= *p.Decided && !texts || (pol != nil && pol.Learn()) {
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
@@ -267,8 +272,10 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err != nil || !ok {
 		return nil, err
 	}
-	v.Verdict, v.Time, v.Late = late.Verdict, now, true
-	v.Reasons = append(v.Reasons, late.Reasons...)
+	if v.Time, v.Late, v.Texts = now, true, textEffects(p.Texts); late.Verdict > v.Verdict {
+		v.Verdict = late.Verdict
+		v.Reasons = append(v.Reasons, late.Reasons...)
+	}
 	live := verdictLive(p.Project, v)
 	if v.Hold != nil && v.Verdict == streams.Deny {
 		if err := f.closeHold(st, p.Project, v.Hold.ID, "denied"); err != nil {
