@@ -48,6 +48,7 @@ const (
 	TypeRepeat      Type = "repeat"
 	TypeChunk       Type = "chunk"
 	TypeActivation  Type = "activation"
+	TypeResolution  Type = "resolution"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

@@ -35,10 +35,14 @@ const (
 	CodeLearn       Code = "LZ311"
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
+	CodeApproved    Code = "LZ320"
+	CodeRejected    Code = "LZ321"
+	CodeCancelled   Code = "LZ322"
 
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"
 	CodeBundle    Code = "LZ403"
+	CodeApproval  Code = "LZ404"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -76,9 +80,13 @@ var Codes = []CodeDoc{
 	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
 	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.", "Have a person confirm the belief."},
 	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again if it is still wanted."},
+	{CodeApproved, "approved", "A person released the hold with a signed approval; the verdict is allow.", "Act, once, as proposed. An edit is a new proposal."},
+	{CodeRejected, "rejected", "A person rejected the hold; the verdict is deny. The reason is the person's.", "Do not propose the same again. Choose another way, or ask the person."},
+	{CodeCancelled, "hold cancelled", "The agent withdrew the proposal, or replaced it by an edit.", "Nothing, or wait for the verdict on the edit."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
+	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
 }
 
 // Doc returns the documentation of a code.

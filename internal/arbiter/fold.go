@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/activation"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -23,6 +24,7 @@ type Fold struct {
 	log      *slog.Logger
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
+	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timerCache
 }
 
@@ -37,6 +39,8 @@ type timerCache struct {
 func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 	return &Fold{log: log, pinned: pinned, policies: activation.NewCache(func(b []byte) (*policy.Policy, error) {
 		return policy.Compile("policy", b)
+	}), trust: activation.NewCache(func(b []byte) (*keys.Trust, error) {
+		return keys.ParseTrust(keys.TrustFile, b)
 	})}
 }
 
@@ -71,6 +75,11 @@ type proposal struct {
 	// assessment tighten it.
 	Decided *streams.Verdict `json:"decided,omitzero"`
 	Hold    string           `json:"hold,omitzero"`
+	// Body is what a person would release: an action's arguments or a memory's
+	// content, whole.
+	Body string `json:"body,omitzero"`
+	// Withdrawn is set when the agent took it back before it was decided.
+	Withdrawn bool `json:"withdrawn,omitzero"`
 }
 
 // required is a group that the policy wants an answer of.
@@ -94,10 +103,14 @@ type hold struct {
 	Proposal uint64               `json:"proposal"`
 	Project  string               `json:"project"`
 	Agent    string               `json:"agent"`
-	State    string               `json:"state"` // open, expired, denied
+	State    string               `json:"state"` // see streams.HoldOpen
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Entry    streams.VerdictEntry `json:"entry"`
+	// While it is open: what is held, what it rests on, and the reasons for it
+	// that do not come from a sentinel.
+	Body  string   `json:"body,omitzero"`
+	Cited []string `json:"cited,omitzero"`
 }
 
 // The keys of the state, by their first byte.
@@ -110,6 +123,9 @@ const (
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyBelief   = 'b' // project, belief → reason
+	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
+	keyNonceEnd = 'y' // time, nonce's key → nothing: when it may be forgotten
+	keyRefused  = 'f' // project, hold or "-", check → how often
 )
 
 // Step implements stage.LedgerFold.
@@ -134,6 +150,10 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.again(st, e, now)
 		case streams.TypeChunk, streams.TypeActivation:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
+		case streams.TypeResolution:
+			return f.resolve(st, e, now)
+		case streams.TypeOutcome:
+			return f.outcome(st, e, now)
 		}
 	}
 	return nil, nil
@@ -168,6 +188,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	p.Policy = polDigest
 	level := beliefs.L0
+	var replaced *withdrawal
 	switch e.Type {
 	case streams.TypeAction:
 		a := new(streams.ActionEntry)
@@ -178,12 +199,17 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err := f.openAction(st, p, a, pol); err != nil {
 			return nil, err
 		}
+		if replaced, err = f.replace(st, p, a, now); err != nil {
+			return nil, err
+		}
 	case streams.TypeMemory:
 		m := new(streams.MemoryEntry)
 		if err := streams.Unmarshal(e.Body, m); err != nil {
 			return f.unreadable(e, err)
 		}
-		openMemory(p, m)
+		if err := openMemory(p, m); err != nil {
+			return nil, err
+		}
 	case streams.TypeRecall:
 		r := new(streams.RecallEntry)
 		if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -193,13 +219,13 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	if pol == nil {
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
-		return f.decide(st, p, nil, now)
+		return replaced.with(f.decide(st, p, nil, now))
 	}
 	for _, g := range pol.Groups {
 		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
 	}
 	if len(p.Groups) == 0 {
-		return f.decide(st, p, pol, now)
+		return replaced.with(f.decide(st, p, pol, now))
 	}
 	p.Deadline = p.waits()
 	if err := st.Set(waitingKey(p), binary.BigEndian.AppendUint64(nil, p.Seq)); err != nil {
@@ -208,7 +234,10 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if err := f.addTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
 		return nil, err
 	}
-	return nil, st.Put(proposalKey(p.Seq), p)
+	if err := st.Put(proposalKey(p.Seq), p); err != nil {
+		return nil, err
+	}
+	return replaced.output()
 }
 
 func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
@@ -241,7 +270,7 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	v.Again = true
 	if r.Differs {
 		// Same id, other content: the old verdict must not cover it.
-		v.Verdict = v.Verdict.Join(streams.Hold)
+		v.Verdict, v.Resolved = v.Verdict.Join(streams.Hold), nil
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeInvalid, Verdict: streams.Hold,
 			Text: "this id was used before for a different proposal; use a new id"})
 	}

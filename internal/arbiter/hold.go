@@ -22,7 +22,7 @@ const (
 func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, now time.Time) error {
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
-		State: "open", Opened: now, Expires: v.Hold.Expires, Entry: *v}
+		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Cited: p.Cited}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
 	}
@@ -39,10 +39,10 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, id)
 	ok, err := st.Load(key, h)
-	if err != nil || !ok || h.State != "open" {
+	if err != nil || !ok || h.State != streams.HoldOpen {
 		return err
 	}
-	h.State = state
+	h.State, h.Body, h.Cited = state, "", nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
 	}
@@ -132,15 +132,15 @@ func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now 
 	if err != nil {
 		return nil, err
 	}
-	if !ok || h.State != "open" {
+	if !ok || h.State != streams.HoldOpen {
 		return nil, f.dropTimer(st, d.Until, timerExpiry, []byte(project+"\x00"+d.Hold))
 	}
-	if err := f.closeHold(st, project, d.Hold, "expired"); err != nil {
+	w, err := f.lapse(st, h, streams.HoldExpired, streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold,
+		Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again under a new id"}, now)
+	if err != nil {
 		return nil, err
 	}
-	s := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, State: "expired", Time: now,
-		Reason: streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold, Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again"}}
-	return stage.NewOutput(streams.TypeHoldState, project, s, stage.LiveCopy(s, project, "hold", h.Agent, h.ID, "expired")...)
+	return w.output()
 }
 
 func timeKey(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }

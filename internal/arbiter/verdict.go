@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gowebpki/jcs"
-
 	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -22,9 +21,9 @@ const summaryLen = 400
 // asked.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) error {
 	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
-	p.Summary, p.Level = streams.Clip(string(a.Args), summaryLen), a.Level.String()
+	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
 	var err error
-	if p.Digest, err = actionDigest(p.Project, a); err != nil {
+	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.ID, a.Tool, a.Args); err != nil {
 		return err
 	}
 	if pol != nil {
@@ -76,14 +75,16 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 	return nil
 }
 
-func openMemory(p *proposal, m *streams.MemoryEntry) {
+func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 	p.ID, p.Agent, p.Session = m.ID, m.Agent, m.Session
 	p.Summary = streams.Clip(m.Content, summaryLen)
 	if m.Key != "" {
 		p.Tool = "memory:" + m.Key
 	}
-	p.Belief = &m.Belief
+	p.Belief, p.Body = &m.Belief, m.Content
 	openSession(p, m.Unseen, m.Restored)
+	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
+	return err
 }
 
 func openRecall(p *proposal, r *streams.RecallEntry) {
@@ -99,30 +100,6 @@ func openSession(p *proposal, unseen, restored bool) {
 	if restored {
 		p.reason(streams.CodeRestored, streams.Hold, "it names an acknowledged intake sequence that this intake never gave out")
 	}
-}
-
-// actionDigest binds an approval to the action: SHA-256 over the JCS form
-// (RFC 8785) of who does what.
-func actionDigest(project string, a *streams.ActionEntry) (string, error) {
-	raw, err := streams.Marshal(struct {
-		Project string `json:"project"`
-		Agent   string `json:"agent"`
-		Session string `json:"session"`
-		ID      string `json:"id"`
-		Tool    string `json:"tool"`
-		Args    any    `json:"args"`
-	}{project, a.Agent, a.Session, a.ID, a.Tool, a.Args})
-	if err != nil {
-		return "", fmt.Errorf("action %s: %w", a.ID, err)
-	}
-	canon, err := jcs.Transform(raw)
-	if err != nil {
-		// Arguments that RFC 8785 cannot express (a number beyond a double)
-		// are bound by their bytes instead.
-		canon = raw
-	}
-	sum := sha256.Sum256(canon)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // decide joins all that was said of a proposal into its verdict.
@@ -203,7 +180,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeLearn, Verdict: streams.Allow,
 			Text: "the policy is in learn mode; it would have answered " + would.String()})
 	}
-	if v.Verdict == streams.Hold && p.Type == streams.TypeAction {
+	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !p.Withdrawn {
 		n, err := openHolds(st, p.Project, p.Agent)
 		if err != nil {
 			return nil, err
@@ -213,7 +190,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 				Text: fmt.Sprintf("agent %s has %d holds open, the policy admits %d", p.Agent, n, pol.MaxOpenHolds)})
 		}
 	}
-	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall {
+	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall && !p.Withdrawn {
 		expiry := policy.DefaultHoldExpiry
 		if pol != nil {
 			expiry = pol.HoldExpiry
@@ -248,7 +225,13 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
-	if late.Verdict <= *p.Decided || (pol != nil && pol.Learn()) {
+	if pol != nil && pol.Learn() {
+		return nil, nil
+	}
+	if late.Verdict == streams.Hold && *p.Decided == streams.Hold {
+		return f.amend(st, p, late, now)
+	}
+	if late.Verdict <= *p.Decided {
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
@@ -257,7 +240,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err != nil || !ok {
 		return nil, err
 	}
-	v.Verdict, v.Time, v.Late = late.Verdict, now, true
+	v.Verdict, v.Time, v.Late, v.Resolved = late.Verdict, now, true, nil
 	v.Reasons = append(v.Reasons, late.Reasons...)
 	live := verdictLive(p.Project, v)
 	if v.Hold != nil && v.Verdict == streams.Deny {
@@ -266,7 +249,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 		}
 		live = append(live, holdLive(p.Project, v, "denied")...)
 		v.Hold = nil
-	} else if v.Verdict == streams.Hold && v.Hold == nil && p.Type != streams.TypeRecall {
+	} else if v.Verdict == streams.Hold && v.Hold == nil && p.Type != streams.TypeRecall && !p.Withdrawn {
 		expiry := policy.DefaultHoldExpiry
 		if pol != nil {
 			expiry = pol.HoldExpiry

@@ -175,6 +175,8 @@ func newBody(t streams.Type) any {
 		return new(streams.ChunkEntry)
 	case streams.TypeActivation:
 		return new(streams.ActivationEntry)
+	case streams.TypeResolution:
+		return new(streams.ResolutionEntry)
 	}
 	return nil
 }
@@ -207,11 +209,15 @@ const (
 
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
-	if err := st.Set(clockKey(e.Project), binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
+	clock := clockKey(e.Project)
+	if e.Type == streams.TypeResolution {
+		clock = clockKey(streams.SystemProject) // a person's time is not virtual
+	}
+	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation:
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeResolution:
 		return nil // a rejected event may be sent again, corrected
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

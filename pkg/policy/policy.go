@@ -11,6 +11,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -87,6 +88,7 @@ type Policy struct {
 	otherwise *entry  // nil: what matches nothing is denied
 	index     index
 	contexts  map[string]beliefs.ContextPolicy // by purpose
+	approver  keys.Role                        // empty: keys.RoleApprover
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -114,6 +116,7 @@ type document struct {
 	OnSilent     string                 `yaml:"on_silent"`
 	HoldExpiry   string                 `yaml:"hold_expiry"`
 	MaxOpenHolds *int                   `yaml:"max_open_holds"`
+	Approval     *approvalText          `yaml:"approval"`
 	Tools        []entryText            `yaml:"tools"`
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
@@ -162,6 +165,8 @@ type outcomeText struct {
 	Effects       []string `yaml:"effects"`
 	Blast         string   `yaml:"blast_radius"`
 	Reversibility string   `yaml:"reversibility"`
+
+	Approval *approvalText `yaml:"approval"`
 }
 
 // Compile reads a policy. name is what errors call it. An error is an *Error;
@@ -248,6 +253,11 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		}
 		p.MaxOpenHolds = *n
 	}
+	role, err := compileApproval(y, nil, doc.Approval)
+	if err != nil {
+		return err
+	}
+	p.approver = role
 	return p.setDeadlines(y, doc.Deadline)
 }
 
@@ -378,6 +388,9 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 		return y.Errorf(append(slices.Clip(path), key), format, args...)
 	}
 	e.name = name
+	if e.approver, err = compileApproval(y, path, t.Approval); err != nil {
+		return e, err
+	}
 	if t.Level == "" {
 		return e, at("level", "entry %q has no level: give L0 to L5", name)
 	}
