@@ -24,6 +24,7 @@ import (
 
 func (a *app) key() *cobra.Command {
 	var roles []string
+	var agent string
 	gen := &cobra.Command{
 		Use:   "gen NAME FILE",
 		Short: "Make a signing key; prints the public half",
@@ -48,7 +49,7 @@ folder's trust file, for the roles named.`,
 			if err != nil {
 				return err
 			}
-			pin := keys.Pin{Key: public}
+			pin := keys.Pin{Key: public, Agent: agent}
 			for _, r := range roles {
 				pin.Roles = append(pin.Roles, keys.Role(r))
 			}
@@ -58,12 +59,24 @@ folder's trust file, for the roles named.`,
 			if err := t.Write(embedded.TrustFile(a.conn.Data)); err != nil {
 				return err
 			}
-			fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; running daemons read it at their next start")
+			fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; it resolves holds once it is in force: lazaret key activate. Operators' keys count from the daemons' next start")
 			return nil
 		},
 	}
-	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`")
-	return group("key", "Signing keys", gen)
+	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
+	gen.Flags().StringVar(&agent, "agent", "", "the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+	activate := a.activate("activate [FILE]", "Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust, func(args []string) ([]byte, error) {
+		a.conn.Resolve()
+		file := embedded.TrustFile(a.conn.Data)
+		if len(args) == 1 {
+			file = args[0]
+		}
+		if _, err := keys.LoadTrust(file); err != nil {
+			return nil, err
+		}
+		return os.ReadFile(file)
+	})
+	return group("key", "Signing keys", gen, activate)
 }
 
 // agentContext is the name of an agent's credential and context.
@@ -243,7 +256,11 @@ func (a *app) activate(use, short, do string, load func(args []string) ([]byte, 
 		if do == streams.DoActivatePolicy {
 			rules, pol = "", digest
 		}
-		if err := embedded.AwaitActive(ctx, nc, rules, pol); err != nil {
+		await := func() error { return embedded.AwaitActive(ctx, nc, rules, pol) }
+		if do == streams.DoActivateTrust {
+			await = func() error { return embedded.AwaitTrust(ctx, nc, digest) }
+		}
+		if err := await(); err != nil {
 			return fmt.Errorf("published, but not in force: %w: is the key pinned for operators? Refusals are on lz.live.%s.rejected", err, streams.SystemProject)
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "in force:", digest)

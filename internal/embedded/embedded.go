@@ -401,10 +401,14 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	if _, err := rules.Compile(src); err != nil {
 		return err
 	}
+	trustText, err := os.ReadFile(TrustFile(p.cfg.Data))
+	if err != nil {
+		return err
+	}
 	for _, b := range []struct {
 		do     string
 		bundle []byte
-	}{{streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
+	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
 		if err := Activate(ctx, nc, signer, b.do, b.bundle); err != nil {
 			return err
 		}
@@ -433,18 +437,28 @@ func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
 // AwaitActive waits until ingest has put a rule set and a policy in force in
 // every partition. An empty digest is not waited for.
 func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Rules: rules, Policy: policy})
+}
+
+// AwaitTrust is AwaitActive for the keys that may resolve holds.
+func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
+}
+
+func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
+	is := func(want, have string) bool { return want == "" || want == have }
 	for p := range streams.Partitions {
 		for {
 			var a ingest.ActiveAnswer
 			if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
 				return err
 			}
-			if (rules == "" || a.Rules == rules) && (policy == "" || a.Policy == policy) {
+			if is(want.Rules, a.Rules) && is(want.Policy, a.Policy) && is(want.Trust, a.Trust) {
 				break
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("partition %d has rules %q and policy %q in force: %w", p, a.Rules, a.Policy, ctx.Err())
+				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust, ctx.Err())
 			case <-time.After(5 * time.Millisecond):
 			}
 		}
