@@ -49,6 +49,7 @@ const (
 	TypeChunk       Type = "chunk"
 	TypeActivation  Type = "activation"
 	TypeResolution  Type = "resolution"
+	TypeBelief      Type = "belief" // of a re-audit
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

@@ -143,12 +143,18 @@ type Action struct {
 	After uint64 `json:"after,omitzero"`
 }
 
+// StatusAnswer is the status of an outcome that is an answer of the agent.
+const StatusAnswer = "answer"
+
 // Outcome (kind out) is what came of an action, or an answer that was given.
 type Outcome struct {
 	Head
 	Action  string `json:"action,omitzero"` // id of the action
-	Status  string `json:"status,omitzero"` // ok, error, skipped; cancelled withdraws a held proposal
+	Status  string `json:"status,omitzero"` // ok, error, skipped, answer; cancelled withdraws a held proposal
 	Content string `json:"content,omitzero"`
+	// Sources are what an answer rests on: ids of the agent's observations and
+	// recalls, or of beliefs.
+	Sources []string `json:"sources,omitzero"`
 }
 
 // RejectError says why an event was not admitted. Its code is stable and
@@ -332,6 +338,12 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		}
 		return names(e.Tool, "tool", e.Decision, "decision")
 	case *Outcome:
+		if len(e.Sources) > 0 && e.Status != StatusAnswer {
+			return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer, clip(e.Status))
+		}
+		if err := refs("sources", e.Sources); err != nil {
+			return err
+		}
 		return names(e.Action, "action", e.Status, "status")
 	}
 	return nil

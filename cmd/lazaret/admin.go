@@ -189,7 +189,7 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
 		b, src, err := loadRules(args)
 		if err == nil {
 			_, err = rules.Compile(src)

@@ -71,6 +71,10 @@ type proposal struct {
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
+	// Items are the beliefs that a recall found, and Texts what the groups want
+	// done to them.
+	Items []string   `json:"items,omitzero"`
+	Texts []textWish `json:"texts,omitzero"`
 	// Decided is set once a verdict was given; the record stays to let a late
 	// assessment tighten it.
 	Decided *streams.Verdict `json:"decided,omitzero"`
@@ -126,6 +130,7 @@ const (
 	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
 	keyNonceEnd = 'y' // time, nonce's key → nothing: when it may be forgotten
 	keyRefused  = 'f' // project, hold or "-", check → how often
+	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
 // Step implements stage.LedgerFold.
@@ -148,12 +153,17 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.propose(st, e, now)
 		case streams.TypeRepeat:
 			return f.again(st, e, now)
-		case streams.TypeChunk, streams.TypeActivation:
+		case streams.TypeChunk:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
 		case streams.TypeResolution:
 			return f.resolve(st, e, now)
 		case streams.TypeOutcome:
 			return f.outcome(st, e, now)
+		case streams.TypeActivation:
+			if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
+				return nil, err
+			}
+			return nil, f.scheduleReaudit(st, now)
 		}
 	}
 	return nil, nil
@@ -305,11 +315,12 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	if err != nil || !ok {
 		return nil, err
 	}
-	ans := a.answer(group)
+	ans := a.answer(group, p.Type)
 	if a.Verdict == nil {
 		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
 	}
-	if !p.take(ans) {
+	more := p.takeTexts(a.Alerts)
+	if !p.take(ans) && !more {
 		return nil, nil
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
@@ -317,7 +328,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		return nil, err
 	}
 	if p.Decided != nil {
-		return f.tighten(st, p, pol, ans, now)
+		return f.tighten(st, p, pol, ans, more, now)
 	}
 	until := p.waits()
 	if !until.After(now) {
@@ -351,7 +362,7 @@ type assessment struct {
 
 // answer is what an assessment amounts to: the strictest of its verdict and of
 // what its alerts ask for, with a reason at least as strict.
-func (a *assessment) answer(group string) answer {
+func (a *assessment) answer(group string, on streams.Type) answer {
 	ans := answer{Group: group, Digest: streams.Clip(a.Digest, maxReasonText)}
 	if a.Verdict != nil {
 		ans.Verdict = *a.Verdict
@@ -360,7 +371,7 @@ func (a *assessment) answer(group string) answer {
 	}
 	said := streams.Allow
 	for _, al := range a.Alerts {
-		v, binding := alertVerdict(al)
+		v, binding := al.Asks(on)
 		if !binding || len(ans.Reasons) == maxReasons && v <= said {
 			continue
 		}
@@ -432,26 +443,11 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict is what an alert asks for; shadow alerts ask for nothing. An
-// effect that this version does not know may be a stricter one.
-func alertVerdict(a streams.Alert) (v streams.Verdict, binding bool) {
-	if a.Mode == "shadow" {
-		return streams.Allow, false
-	}
-	switch a.Effect {
-	case "alert":
-		return streams.Allow, false
-	case "deny", "quarantine":
-		return streams.Deny, true
-	}
-	return streams.Hold, true
-}
-
 // noteBeliefs remembers which beliefs were found bad, for actions that cite
 // them later: ingest may not have folded the alert yet when it enriches one.
 func (f *Fold) noteBeliefs(st *stage.State, project, group string, alerts []streams.Alert) error {
 	for _, al := range alerts {
-		v, binding := alertVerdict(al)
+		v, binding := al.Asks("")
 		if !binding || al.Subject.Kind != "belief" || !streams.ValidID(al.Subject.ID) {
 			continue
 		}

@@ -204,6 +204,9 @@ func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
 		if err := streams.Unmarshal(rec.Body, rep.Recall); err != nil {
 			return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", rec.Seq, err))
 		}
+		if !v.Learn {
+			applyTexts(rep.Recall, v.Texts)
+		}
 	}
 	return rep
 }

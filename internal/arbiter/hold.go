@@ -17,6 +17,7 @@ const keepLate = 10 * time.Minute
 const (
 	timerDeadline = 'd' // a group is silent
 	timerExpiry   = 'e' // a hold expires
+	timerReaudit  = 'r' // the live beliefs are to be judged again
 )
 
 func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, now time.Time) error {
@@ -108,6 +109,9 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 	if now.Before(d.Until) {
 		return nil, nil // the server's clock is behind; it will be written again
 	}
+	if d.Reaudit {
+		return nil, f.nextReaudit(st, now)
+	}
 	if d.Hold != "" {
 		return f.expire(st, e.Project, d, now)
 	}
@@ -179,6 +183,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 				t.due.Proposal = binary.BigEndian.Uint64(what)
 			case timerExpiry:
 				t.project, t.due.Hold, _ = cut(what)
+			case timerReaudit:
+				t.project, t.due.Reaudit = streams.SystemProject, true
 			}
 			return false, nil
 		})

@@ -90,6 +90,9 @@ func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 func openRecall(p *proposal, r *streams.RecallEntry) {
 	p.ID, p.Agent, p.Session = r.ID, r.Agent, r.Session
 	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
+	for it := range recalled(r) {
+		p.Items = append(p.Items, it.ID)
+	}
 	openSession(p, r.Unseen, r.Restored)
 }
 
@@ -197,6 +200,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		}
 		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 	}
+	v.Texts = textEffects(p.Texts)
 	if p.Type == streams.TypeMemory && p.Belief != nil {
 		b := *p.Belief
 		admitBelief(&b, v.Verdict)
@@ -219,19 +223,20 @@ func (p *proposal) silence(g required) string {
 	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
 }
 
-// tighten lets a late assessment make a given verdict stricter. It never
-// makes it milder, and says nothing when it changes nothing.
-func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late answer, now time.Time) (*stage.Output, error) {
+// tighten lets a late assessment make a given verdict stricter, or add to what
+// is done to recalled texts. It never makes anything milder, and says nothing
+// when it changes nothing.
+func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late answer, texts bool, now time.Time) (*stage.Output, error) {
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
 	if pol != nil && pol.Learn() {
 		return nil, nil
 	}
-	if late.Verdict == streams.Hold && *p.Decided == streams.Hold {
+	if !texts && late.Verdict == streams.Hold && *p.Decided == streams.Hold {
 		return f.amend(st, p, late, now)
 	}
-	if late.Verdict <= *p.Decided {
+	if late.Verdict <= *p.Decided && !texts {
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
@@ -240,8 +245,10 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err != nil || !ok {
 		return nil, err
 	}
-	v.Verdict, v.Time, v.Late, v.Resolved = late.Verdict, now, true, nil
-	v.Reasons = append(v.Reasons, late.Reasons...)
+	if v.Time, v.Late, v.Texts = now, true, textEffects(p.Texts); late.Verdict > v.Verdict {
+		v.Verdict, v.Resolved = late.Verdict, nil
+		v.Reasons = append(v.Reasons, late.Reasons...)
+	}
 	live := verdictLive(p.Project, v)
 	if v.Hold != nil && v.Verdict == streams.Deny {
 		if err := f.closeHold(st, p.Project, v.Hold.ID, "denied"); err != nil {

@@ -110,11 +110,3 @@ func argText(args []byte) string {
 	walk(v, 0)
 	return b.String()
 }
-
-func (f *Fold) outcome(a streams.Address, head streams.EntryHead, ev *streams.Outcome) (*stage.Admission, error) {
-	e := &streams.OutcomeEntry{EntryHead: head, Action: ev.Action, Status: ev.Status, Content: ev.Content}
-	if ev.Content != "" {
-		e.Features = text.Analyze(ev.Content)
-	}
-	return admission(streams.TypeOutcome, a.Project, e)
-}

@@ -27,6 +27,9 @@ func (e *echo) Reset() { e.resets++ }
 
 func (*echo) Relevant(e *streams.Entry) bool { return e.Type == streams.TypeAlerts }
 
+func (*echo) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }
+func (*echo) Wakes(*streams.Entry) bool                   { return false }
+
 func count(st *stage.State, key string) uint64 {
 	v, ok, err := st.Get([]byte(key))
 	if err != nil || !ok {

@@ -23,6 +23,8 @@ const (
 	DefaultHoldExpiry   = 24 * time.Hour // long enough for a person in another time zone
 	MinHoldExpiry       = time.Second
 	MaxHoldExpiry       = 30 * 24 * time.Hour
+	MinReaudit          = time.Second
+	MaxReaudit          = 366 * 24 * time.Hour
 	DefaultMaxOpenHolds = 20 // of one agent; more is a queue that nobody reads
 	MaxMaxOpenHolds     = 10_000
 	MaxEntries          = 4096
@@ -79,6 +81,9 @@ type Policy struct {
 	// Deny.
 	OnSilent   streams.Verdict
 	HoldExpiry time.Duration
+	// Reaudit is how often the live beliefs are judged again; zero: only when a
+	// rule set is activated.
+	Reaudit time.Duration
 	// MaxOpenHolds is how many holds one agent may have open, at least 1. One
 	// more is denied.
 	MaxOpenHolds int
@@ -115,6 +120,7 @@ type document struct {
 	Deadline     map[string]string      `yaml:"deadline"`
 	OnSilent     string                 `yaml:"on_silent"`
 	HoldExpiry   string                 `yaml:"hold_expiry"`
+	Reaudit      string                 `yaml:"reaudit"`
 	MaxOpenHolds *int                   `yaml:"max_open_holds"`
 	Approval     *approvalText          `yaml:"approval"`
 	Tools        []entryText            `yaml:"tools"`
@@ -246,6 +252,13 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 			return at("hold_expiry", "%w", err)
 		}
 		p.HoldExpiry = d
+	}
+	if doc.Reaudit != "" {
+		d, err := duration(doc.Reaudit, MinReaudit, MaxReaudit)
+		if err != nil {
+			return at("reaudit", "%w", err)
+		}
+		p.Reaudit = d
 	}
 	if n := doc.MaxOpenHolds; n != nil {
 		if *n < 1 || *n > MaxMaxOpenHolds {

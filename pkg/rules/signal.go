@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -160,30 +161,89 @@ func (s *signals) since(t time.Time) float64 {
 
 // note folds an input into the state. State is kept whether a rule reads it or
 // not, so that a rule that is switched on finds it; what a pack declares
-// starts empty with it.
-func (s *signals) note() {
+// starts empty with it. only says which state somebody may read; an evaluator of
+// a whole group keeps all.
+func (s *signals) note(only notes) {
 	in := s.in
 	switch in.Event.Kind {
 	case "observation":
-		s.noteContent(in.Event.External)
-		if in.Event.Origin == "user" {
+		s.noteContent(in.Event.External, only)
+		if in.Event.Origin == "user" && only&noteUsers != 0 {
 			s.noteUser()
 		}
 	case "memory":
-		s.noteContent(in.Memory.External)
-		s.noteKey()
-		s.noteBelief()
+		s.noteContent(in.Memory.External, only)
+		if only&noteKeys != 0 {
+			s.noteKey()
+		}
+		if only&noteBeliefs != 0 {
+			s.noteBelief()
+		}
 	case "action":
-		s.noteCarriers("agent", false)
+		if only&noteCarriers != 0 {
+			s.noteCarriers("agent", false)
+		}
+		if only&noteBeliefs != 0 {
+			for _, b := range in.Action.Beliefs {
+				s.use(b.ID)
+			}
+		}
 	case "recall":
-		s.noteRecall()
+		if only&noteRecalls != 0 {
+			s.noteRecall()
+		}
 	case "tools":
-		s.noteTools()
+		if only&noteTools != 0 {
+			s.noteTools()
+		}
 	}
 }
 
+// notes are the kinds of state that signals read.
+type notes uint16
+
+const (
+	noteClusters notes = 1 << iota
+	noteCarriers
+	notePhrases
+	notePieces
+	notePushes
+	noteDirectives
+	noteUsers
+	noteKeys
+	noteBeliefs
+	noteRecalls
+	noteTools
+
+	allNotes notes = 1<<iota - 1
+)
+
+// notesOf says which state a name reads. Names that are not here read none.
+var notesOf = map[string]notes{
+	"signal.partial":           allNotes,
+	"action.lineage":           noteCarriers | notePhrases,
+	"memory.lineage":           noteCarriers | notePhrases,
+	"signal.echo":              noteDirectives | noteUsers,
+	"signal.user_named":        noteUsers,
+	"signal.novel":             noteCarriers,
+	"signal.cluster_size":      noteClusters,
+	"signal.cluster_sources":   noteClusters,
+	"signal.cluster_sessions":  noteClusters,
+	"signal.cluster_agents":    noteClusters,
+	"signal.cluster_age":       noteClusters,
+	"signal.pushes":            notePushes,
+	"signal.fragments":         notePieces,
+	"signal.sleepers":          noteBeliefs | noteRecalls,
+	"signal.recalled_external": noteRecalls,
+	"signal.key_writes":        noteKeys,
+	"signal.key_growth":        noteKeys,
+	"signal.key_entropy_rise":  noteKeys,
+	"signal.tool_drift":        noteTools,
+	"tools.items":              noteTools, // drift and shadows
+}
+
 // noteContent keeps what content brings into the project.
-func (s *signals) noteContent(external bool) {
+func (s *signals) noteContent(external bool, only notes) {
 	in := s.in
 	if in.Content.Text == "" {
 		return
@@ -195,18 +255,30 @@ func (s *signals) noteContent(external bool) {
 			origin = in.Memory.Inherited
 		}
 	}
-	s.noteCluster()
-	s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
-	if in.Event.Kind == "memory" && !external && origin == "agent" {
+	if only&noteClusters != 0 {
+		s.noteCluster()
+	}
+	if only&noteCarriers != 0 {
+		s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
+	}
+	if in.Event.Kind == "memory" && !external && origin == "agent" && only&noteDirectives != 0 {
 		s.noteDirective() // what the model wrote steers it again
 	}
 	if !external {
 		return
 	}
-	s.notePhrases()
-	s.notePieces()
-	s.notePushes()
-	s.noteDirective()
+	if only&notePhrases != 0 {
+		s.notePhrases()
+	}
+	if only&notePieces != 0 {
+		s.notePieces()
+	}
+	if only&notePushes != 0 {
+		s.notePushes()
+	}
+	if only&noteDirectives != 0 {
+		s.noteDirective()
+	}
 }
 
 // ---- carriers and lineage
@@ -250,17 +322,20 @@ func readCarrier(b []byte) *carrierRec {
 func (s *signals) noteCarriers(origin string, external bool) {
 	in := s.in
 	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
+	var fresh []byte // the record of all carriers that are new
 	for _, c := range s.carried() {
 		if b := s.t.get(tableCarriers, c); b != nil {
 			if r := readCarrier(b); user && !r.user {
 				r.user = true
-				s.t.put(tableCarriers, c, r.bytes())
+				s.t.set(tableCarriers, c, r.bytes(), true)
 			}
 			continue
 		}
-		r := carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
-			agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}
-		s.t.put(tableCarriers, c, r.bytes())
+		if fresh == nil {
+			fresh = (&carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
+				agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}).bytes()
+		}
+		s.t.set(tableCarriers, c, fresh, false)
 	}
 }
 
@@ -293,8 +368,8 @@ func properNames(text string) []string {
 		run = run[:0]
 	}
 	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
-		for _, w := range strings.Fields(line) {
-			bare := strings.Trim(w, `.,;:!?"'()[]{}`)
+		for w := range strings.FieldsSeq(line) {
+			bare := namesEnd.trim(w)
 			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
 			if !capital || w[0] != bare[0] {
 				flush()
@@ -323,7 +398,17 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-func phraseKey(h uint64) string { return string(binary.BigEndian.AppendUint64(nil, h)) }
+func phraseKey(h uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], h)
+	return string(b[:])
+}
+
+func hashKey(h uint32) string {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], h)
+	return string(b[:])
+}
 
 func (s *signals) notePhrases() {
 	var e enc
@@ -332,9 +417,7 @@ func (s *signals) notePhrases() {
 	e.str(s.in.Event.Session)
 	e.num(uint64(s.in.Event.Time.UnixNano()))
 	for _, h := range sampled(s.in.features.Phrases) {
-		if s.t.get(tablePhrases, phraseKey(h)) == nil {
-			s.t.put(tablePhrases, phraseKey(h), e)
-		}
+		s.t.add(tablePhrases, phraseKey(h), e)
 	}
 }
 
@@ -509,14 +592,14 @@ func (s *signals) noteDirective() {
 	slices.Sort(n.carriers)
 	// The same text is one note, however often it is read.
 	id := hash32(in.Event.Kind + "\x00" + n.text)
-	key := string(binary.BigEndian.AppendUint32(nil, id))
+	key := hashKey(id)
 	s.link(tableSessions, sessionKey("n", in), id)
 	if s.t.get(tableNotes, key) != nil {
 		return
 	}
 	s.t.put(tableNotes, key, n.bytes())
 	for _, c := range n.carriers {
-		s.link(tableTargets, string(binary.BigEndian.AppendUint32(nil, c)), id)
+		s.link(tableTargets, hashKey(c), id)
 	}
 	words := slices.Clone(n.names)
 	for _, st := range n.sentences {
@@ -524,7 +607,7 @@ func (s *signals) noteDirective() {
 	}
 	slices.Sort(words)
 	for _, w := range slices.Compact(words) {
-		s.link(tableWords, string(binary.BigEndian.AppendUint32(nil, w)), id)
+		s.link(tableWords, hashKey(w), id)
 	}
 }
 
@@ -576,17 +659,17 @@ func (s *signals) echo() []*Served {
 	here := s.linked(tableSessions, sessionKey("n", in))
 	add(here)
 	for _, v := range in.Content.Carriers {
-		add(s.linked(tableTargets, string(binary.BigEndian.AppendUint32(nil, hash32(v)))))
+		add(s.linked(tableTargets, hashKey(hash32(v))))
 	}
 	for _, h := range append(slices.Clone(c.things), c.whole) {
-		add(s.linked(tableWords, string(binary.BigEndian.AppendUint32(nil, h))))
+		add(s.linked(tableWords, hashKey(h)))
 	}
 	if len(ids) == 0 {
 		return nil
 	}
 	user := s.userWords()
 	for _, id := range ids {
-		b := s.t.get(tableNotes, string(binary.BigEndian.AppendUint32(nil, id)))
+		b := s.t.get(tableNotes, hashKey(id))
 		if b == nil {
 			continue
 		}
@@ -678,10 +761,12 @@ func (s *signals) noteCluster() {
 	}
 	bands := in.features.Prints[0].Bands()
 	var id []byte
+	missed := 0 // bands that are known to be new
 	for _, b := range bands {
 		if id = s.t.get(tableBands, phraseKey(b)); id != nil {
 			break
 		}
+		missed++
 	}
 	if id == nil {
 		id = []byte(phraseKey(bands[0]))
@@ -702,9 +787,11 @@ func (s *signals) noteCluster() {
 		}
 	}
 	s.t.put(tableClusters, string(id), c.bytes())
-	for _, b := range bands {
-		if s.t.get(tableBands, phraseKey(b)) == nil {
-			s.t.put(tableBands, phraseKey(b), id)
+	for i, b := range bands {
+		if i < missed && !slices.Contains(bands[:i], b) {
+			s.t.set(tableBands, phraseKey(b), id, false)
+		} else {
+			s.t.add(tableBands, phraseKey(b), id)
 		}
 	}
 	s.clusterRec = c
@@ -730,8 +817,8 @@ func (s *signals) targets() []string {
 		}
 	}
 	prev := "."
-	for _, w := range strings.Fields(streams.Clip(s.in.Content.Text, 4<<10)) {
-		name := strings.Trim(w, `.,;:!?"'()[]`)
+	for w := range strings.FieldsSeq(streams.Clip(s.in.Content.Text, 4<<10)) {
+		name := edges.trim(w)
 		// A capital at the beginning of a sentence says nothing.
 		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") && len(out) < 24 {
 			out = append(out, "name:"+strings.ToLower(name))
@@ -779,23 +866,89 @@ func (s *signals) pushes() any {
 
 // ---- values put together from pieces
 
+// trimmed are what stands around a word and is none of it, and unusual what
+// only unusual words hold.
+var (
+	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
+	edges   = byteSet(`.,;:!?"'()[]`)
+	unusual = byteSet("0123456789@./:_-=+")
+	// namesEnd is what may follow a proper name.
+	namesEnd = byteSet(`.,;:!?"'()[]{}`)
+)
+
+type bytes256 [256]bool
+
+func byteSet(s string) *bytes256 {
+	t := new(bytes256)
+	for _, c := range []byte(s) {
+		t[c] = true
+	}
+	return t
+}
+
+// trim cuts bytes of a set off both ends.
+func (t *bytes256) trim(w string) string {
+	for len(w) > 0 && t[w[0]] {
+		w = w[1:]
+	}
+	for len(w) > 0 && t[w[len(w)-1]] {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func (t *bytes256) in(w string) bool {
+	for i := range len(w) {
+		if t[w[i]] {
+			return true
+		}
+	}
+	return false
+}
+
 // pieces are the unusual words of a content: what a value might be cut into.
 func pieces(s string) []string {
+	s = streams.Clip(s, 16<<10)
 	var out []string
-	for _, w := range strings.Fields(streams.Clip(s, 16<<10)) {
-		w = strings.Trim(w, `.,;:!?"'()[]{}<>`)
-		if len(w) >= minPiece && len(w) <= 64 && strings.ContainsAny(w, "0123456789@./:_-=+") && len(out) < maxPieces {
+	add := func(w string) (more bool) {
+		if w = trimmed.trim(w); len(w) >= minPiece && len(w) <= 64 && unusual.in(w) {
 			out = append(out, strings.ToLower(w))
 		}
+		return len(out) < maxPieces
+	}
+	// Words are cut at ASCII spaces here, and only those with something
+	// unusual in them are looked at again.
+	start, odd := 0, false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			// Other spaces may follow: begin again.
+			out = nil
+			for w := range strings.FieldsSeq(s) {
+				if !add(w) {
+					break
+				}
+			}
+			return out
+		case c == ' ' || c >= '\t' && c <= '\r':
+			if odd && !add(s[start:i]) {
+				return out
+			}
+			start, odd = i+1, false
+		default:
+			odd = odd || unusual[c]
+		}
+	}
+	if odd {
+		add(s[start:])
 	}
 	return out
 }
 
 func (s *signals) notePieces() {
+	id := []byte(s.in.Event.ID)
 	for _, p := range pieces(s.in.Content.Text) {
-		if s.t.get(tablePieces, p) == nil {
-			s.t.put(tablePieces, p, []byte(s.in.Event.ID))
-		}
+		s.t.add(tablePieces, p, id)
 	}
 }
 
@@ -1028,6 +1181,7 @@ func (s *signals) sleepers() any {
 // noteTools compares a catalogue with the first one of its server.
 func (s *signals) noteTools() {
 	for _, it := range s.in.Tools.Items {
+		it.Drift, it.Shadows = false, ""
 		k := s.in.Tools.Server + "\x00" + it.Name
 		base := s.t.get(tableTools, k)
 		if base == nil {
