@@ -36,7 +36,7 @@ type bench struct {
 	out     []*stage.Output // by entry; nil where there was none
 }
 
-func newBench(t testing.TB, trust []byte) *bench {
+func newBench(t testing.TB, trust []byte, more ...string) *bench {
 	t.Helper()
 	off, err := stage.OpenOffline()
 	if err != nil {
@@ -45,7 +45,7 @@ func newBench(t testing.TB, trust []byte) *bench {
 	t.Cleanup(func() { off.Close() })
 	b := &bench{t: t, st: off.State(streams.PartitionOf(project)), trust: trust, at: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
 		fold: NewFold(new(keys.Trust).Verifiers(keys.RoleOperator), slog.New(slog.DiscardHandler))}
-	text := strings.Replace(string(policy.Default), "groups: [core]", "groups: []", 1)
+	text := strings.Replace(string(policy.Default), "groups: [core]", "groups: []", 1) + strings.Join(more, "")
 	for do, bundle := range map[string][]byte{streams.DoActivatePolicy: []byte(text), streams.DoActivateTrust: trust} {
 		if err := activation.Put(b.st, do, bundle); err != nil {
 			t.Fatal(err)
@@ -346,4 +346,45 @@ func TestAnExpiredHoldIsNotDeniedAndSaysWhatToDo(t *testing.T) {
 		t.Errorf("%+v", out)
 	}
 	b.replayed()
+}
+
+func TestAStandingPermissionPassesTheLevelAndNothingElse(t *testing.T) {
+	b := newBench(t, newPeople(t).trust, `
+standing:
+  - name: weekly-report
+    tools: [send_email]
+    agents: [agent]
+    when: args.to == "x@example.org"
+    until: 2026-11-21T10:00:01Z
+    owner: olga
+    reason: the weekly report goes out by itself
+`)
+	n := 0
+	ask := func(agent, to string, unseen bool) *streams.VerdictEntry {
+		t.Helper()
+		n++
+		out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("a", n), Agent: agent, Session: "s"}, Tool: "send_email",
+			Level: beliefs.L4, Args: jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)), Unseen: unseen})
+		v := new(streams.VerdictEntry)
+		if err := streams.Unmarshal(out.Body, v); err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if v := ask("agent", "x@example.org", false); v.Verdict != streams.Allow || v.Reasons[len(v.Reasons)-1].Code != streams.CodeStanding {
+		t.Errorf("what it names: %+v", v)
+	}
+	for what, v := range map[string]*streams.VerdictEntry{
+		"another recipient": ask("agent", "eve@evil.example", false),
+		"another agent":     ask("other", "x@example.org", false),
+		"unseen input":      ask("agent", "x@example.org", true),
+	} {
+		if v.Verdict != streams.Hold {
+			t.Errorf("%s: %+v", what, v)
+		}
+	}
+	b.at = b.at.Add(2 * time.Second)
+	if v := ask("agent", "x@example.org", false); v.Verdict != streams.Hold {
+		t.Errorf("after its end: %+v", v)
+	}
 }

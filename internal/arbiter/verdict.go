@@ -177,6 +177,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		v.Degraded = append(v.Degraded, g.Group)
 		add(streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group, Text: p.silence(g)})
 	}
+	stands(p, pol, v, now)
 	if pol != nil && pol.Learn() {
 		would := v.Verdict
 		v.Would, v.Learn, v.Verdict = &would, true, streams.Allow

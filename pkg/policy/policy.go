@@ -94,6 +94,7 @@ type Policy struct {
 	index     index
 	contexts  map[string]beliefs.ContextPolicy // by purpose
 	approver  keys.Role                        // empty: keys.RoleApprover
+	standing  standings
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -123,6 +124,7 @@ type document struct {
 	Reaudit      string                 `yaml:"reaudit"`
 	MaxOpenHolds *int                   `yaml:"max_open_holds"`
 	Approval     *approvalText          `yaml:"approval"`
+	Standing     []standingText         `yaml:"standing"`
 	Tools        []entryText            `yaml:"tools"`
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
@@ -197,6 +199,9 @@ func Compile(name string, src []byte) (*Policy, error) {
 		return nil, err
 	}
 	if err := p.compileContexts(y, doc.Context); err != nil {
+		return nil, err
+	}
+	if p.standing, err = compileStanding(y, doc.Standing); err != nil {
 		return nil, err
 	}
 	if doc.Otherwise != nil {
