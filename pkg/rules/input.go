@@ -161,9 +161,18 @@ type Input struct {
 
 	features   text.Features
 	directives directives
-	viewNames  []string // of Content.Views, as pkg/text names them
-	large      bool     // beyond the sizes that costs are estimated for
-	markedIn   string   // the first decoded view that carries a marker that no view before it had
+
+	// What signals compare of the text; like views, it depends on nothing else.
+	names    []uint32 // identifiers, hashed
+	proper   []string // proper names, as name:a b
+	pieces   []string // unusual words
+	targets  []string // what a source may push
+	userSaid []uint32 // of the user's own words: stems and acts
+	call     *call    // of an action
+
+	viewNames []string // of Content.Views, as pkg/text names them
+	large     bool     // beyond the sizes that costs are estimated for
+	markedIn  string   // the first decoded view that carries a marker that no view before it had
 }
 
 func emptyInput() *Input {
@@ -234,6 +243,11 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		in.Action = Action{ID: a.ID, Tool: a.Tool, Level: int64(a.Level), Matched: a.Matched, Effects: a.Effects, Text: a.Text, Confidence: -1,
 			Decision: a.Decision, Beliefs: cited(a.Beliefs), Unseen: a.Unseen, BlastRadius: a.Blast.String(), Reversibility: a.Reversibility.String()}
 		in.Action.Acts = actsOf(a.Tool, a.Effects)
+		args := ""
+		if len(in.Content.Views) > 0 {
+			args = in.Content.Views[0]
+		}
+		in.call = readCall(a.Tool, args)
 		if a.Confidence != nil {
 			in.Action.Confidence = *a.Confidence
 		}
@@ -356,6 +370,15 @@ func (in *Input) content(s string, f text.Features) {
 		}
 	}
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
+	in.proper = properNames(s)
+	switch {
+	case in.Event.Kind == string(streams.TypeMemory):
+		in.names, in.pieces, in.targets = identifiers(s), pieces(s), in.findTargets()
+	case in.Event.Kind == string(streams.TypeObservation) && in.Event.External:
+		in.names, in.pieces = identifiers(s), pieces(s)
+	case in.Event.Origin == string(beliefs.OriginUser):
+		in.userSaid = sentenceHashes(strings.Fields(in.Content.Views[0]))
+	}
 }
 
 func cited(bs []streams.BeliefRef) []*Belief {

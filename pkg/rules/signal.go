@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -342,7 +343,7 @@ func (s *signals) noteCarriers(origin string, external bool) {
 // carried are the carriers of the content and the proper names in it.
 func (s *signals) carried() []string {
 	if s.carriedBy == nil {
-		s.carriedBy = append(slices.Clip(s.in.Content.Carriers), properNames(s.in.Content.Text)...)
+		s.carriedBy = append(slices.Clip(s.in.Content.Carriers), s.in.proper...)
 	}
 	return s.carriedBy
 }
@@ -489,9 +490,7 @@ func (s *signals) noteUser() {
 	k := sessionKey("u", s.in)
 	d := dec(s.t.get(tableSessions, k))
 	words := d.hashes()
-	for _, v := range s.in.Content.Views[:min(len(s.in.Content.Views), 1)] {
-		words = append(words, sentenceHashes(strings.Fields(v))...)
-	}
+	words = append(words, s.in.userSaid...)
 	for _, c := range s.in.Content.Carriers {
 		words = append(words, hash32(c))
 	}
@@ -509,7 +508,7 @@ func (s *signals) userWords() []uint32 {
 
 func (s *signals) userNamed() bool {
 	words := s.userWords()
-	if len(words) == 0 {
+	if len(words) == 0 || s.in.call == nil {
 		return false
 	}
 	for _, c := range s.in.Content.Carriers {
@@ -517,25 +516,26 @@ func (s *signals) userNamed() bool {
 			return false
 		}
 	}
-	return s.call().named(words)
+	return s.in.call.named(words)
 }
 
 // ---- instructions of untrusted content, and what would carry them out
 
 // directive is what is kept of an instruction.
 type directive struct {
-	event, source, session, agent, text string
-	at                                  time.Time
-	memory                              bool // it was written to memory
-	commands                            bool // it carries more than a request
-	carriers, names                     []uint32
-	sentences                           [][]uint32
+	event, source, text []byte
+	at                  time.Time
+	memory              bool // it was written to memory
+	commands            bool // it carries more than a request
+	carriers, names     []uint32
+	sentences           [][]uint32
 }
 
 func (n *directive) bytes() []byte {
 	var e enc
-	for _, v := range []string{n.event, n.source, n.session, n.agent, n.text} {
-		e.str(v)
+	for _, v := range [][]byte{n.event, n.source, n.text} {
+		e.num(uint64(len(v)))
+		e = append(e, v...)
 	}
 	e.num(uint64(n.at.UnixNano()))
 	e.hashes(n.carriers)
@@ -555,43 +555,46 @@ func (n *directive) bytes() []byte {
 	return e
 }
 
-func readDirective(b []byte) *directive {
+// readDirective reads a record into n. It points into b, and its hashes into
+// the buffer, so that looking through many of them allocates nothing.
+func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := dec(b)
-	n := new(directive)
-	for _, v := range []*string{&n.event, &n.source, &n.session, &n.agent, &n.text} {
-		*v = d.str()
-	}
+	n.event, n.source, n.text = d.raw(), d.raw(), d.raw()
 	n.at = time.Unix(0, int64(d.num())).UTC()
-	n.carriers = d.hashes()
-	n.names = d.hashes()
+	n.carriers, buf = d.into(buf)
+	n.names, buf = d.into(buf)
 	flags := d.num()
 	n.memory, n.commands = flags&1 != 0, flags&2 != 0
+	n.sentences = n.sentences[:0]
 	for range min(d.num(), maxSentences) {
-		n.sentences = append(n.sentences, d.hashes())
+		var st []uint32
+		st, buf = d.into(buf)
+		n.sentences = append(n.sentences, st)
 	}
-	return n
+	return buf
 }
 
 // noteDirective keeps untrusted content that carries an instruction, under its
 // session, the words of its sentences and its carriers.
 func (s *signals) noteDirective() {
 	in := s.in
-	names := identifiers(in.Content.Text)
-	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 && in.Event.Kind != "memory" {
-		// A retrieved note that names a few tools is a plan, if it asks or not.
-		if in.Event.Origin != "document" || len(names) == 0 || len(names) > planNames {
+	names := in.names
+	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 {
+		// A note that names a few tools is a plan, if it asks or not.
+		if in.Event.Origin != "document" && in.Event.Kind != "memory" || len(names) == 0 || len(names) > planNames && in.Event.Kind != "memory" {
 			return
 		}
 	}
-	n := &directive{memory: in.Event.Kind == "memory", event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent,
-		at: in.Event.Time, text: streams.Clip(strings.Join(in.Content.Views, "\n"), noteText), sentences: in.directives.sentences,
+	text := streams.Clip(strings.Join(in.Content.Views, "\n"), noteText)
+	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
+		at: in.Event.Time, text: []byte(text), sentences: in.directives.sentences,
 		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
 	for _, c := range in.Content.Carriers {
 		n.carriers = append(n.carriers, hash32(c))
 	}
 	slices.Sort(n.carriers)
 	// The same text is one note, however often it is read.
-	id := hash32(in.Event.Kind + "\x00" + n.text)
+	id := hash32(in.Event.Kind + "\x00" + text)
 	key := hashKey(id)
 	s.link(tableSessions, sessionKey("n", in), id)
 	if s.t.get(tableNotes, key) != nil {
@@ -629,14 +632,6 @@ func (s *signals) linked(t tableID, key string) []uint32 {
 	return d.hashes()
 }
 
-func (s *signals) call() *call {
-	args := ""
-	if len(s.in.Content.Views) > 0 {
-		args = s.in.Content.Views[0]
-	}
-	return readCall(s.in.Action.Tool, args)
-}
-
 // echo finds the instructions that the action would carry out: dependence by
 // evidence, not by everything that was seen.
 func (s *signals) echo() []*Served {
@@ -645,7 +640,10 @@ func (s *signals) echo() []*Served {
 	}
 	s.servedRead = true
 	in := s.in
-	c := s.call()
+	if in.call == nil {
+		return nil // no action
+	}
+	c := s.in.call
 	seen := make(map[uint32]bool)
 	var ids []uint32
 	add := func(more []uint32) {
@@ -668,19 +666,21 @@ func (s *signals) echo() []*Served {
 		return nil
 	}
 	user := s.userWords()
+	var n directive
+	var buf []uint32
 	for _, id := range ids {
 		b := s.t.get(tableNotes, hashKey(id))
 		if b == nil {
 			continue
 		}
-		n := readDirective(b)
+		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
 		sv := n.servedBy(in, c, same, user)
 		if sv == nil {
 			continue
 		}
-		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = n.event, n.source, same, n.memory, n.commands, s.since(n.at)
-		sv.UserDocument = n.source != "" && count(user, sentenceHashes([]string{path.Base(n.source)})) > 0
+		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = string(n.event), string(n.source), same, n.memory, n.commands, s.since(n.at)
+		sv.UserDocument = sv.Source != "" && count(user, sentenceHashes([]string{path.Base(sv.Source)})) > 0
 		s.servedBy = append(s.servedBy, sv)
 	}
 	return s.servedBy
@@ -709,7 +709,7 @@ func (n *directive) servedBy(in *Input, c *call, same bool, user []uint32) *Serv
 		return nil
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
-		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && strings.Contains(n.text, v) {
+		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && bytes.Contains(n.text, []byte(v)) {
 			words := sentenceHashes(strings.Fields(v))
 			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: 5*count(user, words) >= 4*len(words)}
 		}
@@ -808,16 +808,16 @@ func (s *signals) cluster() *cluster {
 
 // targets are what a source may push: hosts, addresses and handles, and names
 // in the text, by their capitals.
-func (s *signals) targets() []string {
+func (in *Input) findTargets() []string {
 	var out []string
-	for _, c := range s.in.Content.Carriers {
+	for _, c := range in.Content.Carriers {
 		switch kind, _, _ := strings.Cut(c, ":"); kind {
 		case "host", "email", "handle", "iban", "crypto", "command":
 			out = append(out, c)
 		}
 	}
 	prev := "."
-	for w := range strings.FieldsSeq(streams.Clip(s.in.Content.Text, 4<<10)) {
+	for w := range strings.FieldsSeq(streams.Clip(in.Content.Text, 4<<10)) {
 		name := edges.trim(w)
 		// A capital at the beginning of a sentence says nothing.
 		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") && len(out) < 24 {
@@ -842,7 +842,7 @@ func (s *signals) notePushes() {
 		return
 	}
 	h := hash32(text.Normalize(s.in.Content.Text))
-	for _, target := range s.targets() {
+	for _, target := range s.in.targets {
 		k := s.pushKey(target)
 		d := dec(s.t.get(tablePushes, k))
 		if hs := d.hashes(); len(hs) < maxSeen && !slices.Contains(hs, h) {
@@ -855,7 +855,7 @@ func (s *signals) notePushes() {
 
 func (s *signals) pushes() any {
 	var out []*Push
-	for _, target := range s.targets() {
+	for _, target := range s.in.targets {
 		d := dec(s.t.get(tablePushes, s.pushKey(target)))
 		if n := len(d.hashes()); n >= 3 {
 			out = append(out, &Push{Source: s.sourceOf(), Target: target, Count: int64(n)})
@@ -947,7 +947,7 @@ func pieces(s string) []string {
 
 func (s *signals) notePieces() {
 	id := []byte(s.in.Event.ID)
-	for _, p := range pieces(s.in.Content.Text) {
+	for _, p := range s.in.pieces {
 		s.t.add(tablePieces, p, id)
 	}
 }
@@ -956,7 +956,7 @@ func (s *signals) fragments() any {
 	var out []*Fragment
 	for _, v := range strings.Fields(s.in.Action.Text) {
 		v = strings.ToLower(strings.Trim(v, `.,;:!?"'()[]{}<>`))
-		if len(v) < minValue || len(v) > 96 || s.t.get(tablePieces, v) != nil {
+		if len(v) < minValue || len(v) > 96 || !unusual.in(v) || s.t.get(tablePieces, v) != nil {
 			continue
 		}
 		if f := s.assemble(v); f != nil {

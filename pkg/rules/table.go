@@ -243,6 +243,33 @@ func (d *dec) str() string {
 	return s
 }
 
+// raw is str without a copy.
+func (d *dec) raw() []byte {
+	n := d.num()
+	if n > uint64(len(*d)) {
+		*d = nil
+		return nil
+	}
+	b := (*d)[:n]
+	*d = (*d)[n:]
+	return b
+}
+
+// into is hashes at the end of a buffer.
+func (d *dec) into(buf []uint32) (hs, rest []uint32) {
+	n := d.num()
+	if n > uint64(len(*d)/4) {
+		*d = nil
+		return nil, buf
+	}
+	from := len(buf)
+	for i := range n {
+		buf = append(buf, binary.BigEndian.Uint32((*d)[4*i:]))
+	}
+	*d = (*d)[4*n:]
+	return buf[from:len(buf):len(buf)], buf
+}
+
 func (d *dec) hashes() []uint32 {
 	n := d.num()
 	if n > uint64(len(*d)/4) {
