@@ -234,14 +234,17 @@ func TestTenThousandBadResolutionsInTheFold(t *testing.T) {
 		},
 		"no note whatever": func() string { return strings.Repeat("— approve\n", r.IntN(900)) },
 	}
-	tried := 0
+	tried, each := 0, 700
+	if testing.Short() {
+		each = 70 // the race detector makes signatures slow
+	}
 	names := make([]string, 0, len(kinds))
 	for n := range kinds {
 		names = append(names, n)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		for range 700 {
+		for range each {
 			tried++
 			out := b.resolve(victim.Hold.ID, kinds[name]())
 			if out == nil || out.Type != streams.TypeAlerts {
@@ -387,4 +390,39 @@ standing:
 	if v := ask("agent", "x@example.org", false); v.Verdict != streams.Hold {
 		t.Errorf("after its end: %+v", v)
 	}
+}
+
+func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
+	who := newPeople(t)
+	b := newBench(t, who.trust)
+	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent", Session: "s"}, Tool: "send_email", Level: beliefs.L4,
+		Beliefs: []streams.BeliefRef{{ID: "b1", Found: true, Scope: beliefs.ToolActionAllowed}}})
+	v := new(streams.VerdictEntry)
+	if err := streams.Unmarshal(out.Body, v); err != nil || v.Hold == nil {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	old := b.sign(b.statement(v), who.alice)
+	raw, err := streams.Marshal(&streams.AlertsEntry{Group: "core", Alerts: []streams.Alert{{ID: "x", Rule: "bad-belief", Group: "core", Severity: "high",
+		Subject: streams.AlertSubject{Kind: "belief", ID: "b1"}, Project: project, Message: "it was planted", Effect: "quarantine", Mode: "enforce"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.step(&streams.Entry{Stage: streams.SentinelStage("core"), Type: streams.TypeAlerts, Project: project, Body: raw})
+	out = b.resolve(v.Hold.ID, old)
+	if out.Type != streams.TypeAlerts || !strings.Contains(string(out.Body), "approval-revision") || b.state(v.Hold.ID) != streams.HoldOpen {
+		t.Fatalf("%s", out.Body)
+	}
+	h := new(hold)
+	if _, err := b.st.Load(stage.Key(keyHold, project, v.Hold.ID), h); err != nil || h.Revision == v.Hold.Revision || !strings.Contains(fmt.Sprint(h.Entry.Reasons), "it was planted") {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	// It stays outdated, and whoever has seen the reason may still decide.
+	b.resolve(v.Hold.ID, old)
+	if b.state(v.Hold.ID) != streams.HoldOpen {
+		t.Error("released by the second try")
+	}
+	if b.resolve(v.Hold.ID, b.sign(b.statement(&h.Entry), who.alice)); b.state(v.Hold.ID) != streams.HoldApproved {
+		t.Error("not released as it is")
+	}
+	b.replayed()
 }
