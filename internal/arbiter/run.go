@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/metrics"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/streams"
@@ -38,8 +39,8 @@ type Hold struct {
 const maxHolds = 1000
 
 // Run runs the arbiter's fold until ctx ends, and, if front has connections,
-// the request services.
-func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig) error {
+// the request services. m may be nil.
+func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig, m *metrics.Process) error {
 	cfg.Name = streams.StageArbiter
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -67,7 +68,12 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		}
 		defer f.Close()
 	}
-	return stage.RunLedger(ctx, cfg, NewFold(pinned, cfg.Log), queries)
+	f := NewFold(pinned, cfg.Log)
+	f.Metrics = m.Arbiter()
+	if f.Metrics != nil {
+		cfg.Published = f.Metrics.Published
+	}
+	return stage.RunLedger(ctx, cfg, f, queries)
 }
 
 func listHolds(st *stage.State, req []byte) (any, error) {
