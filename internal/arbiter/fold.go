@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
@@ -21,11 +22,15 @@ import (
 //
 // All fields are owned by the stage's loop.
 type Fold struct {
+	// Metrics, if set before the fold is used, counts what it says.
+	Metrics *metrics.Arbiter
+
 	log      *slog.Logger
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timerCache
+	counted  [streams.Partitions]bool // the metrics know the holds of the state
 }
 
 type timerCache struct {
@@ -52,6 +57,7 @@ func (f *Fold) Reset() {
 // proposal is an open question, as it is kept in the state.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
+	Stamp    time.Time    `json:"stamp,omitzero"` // of the entry; for metrics only
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
@@ -188,7 +194,7 @@ func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 
 // propose opens a question.
 func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
-	p := &proposal{Seq: e.Seq, Type: e.Type, Project: e.Project}
+	p := &proposal{Seq: e.Seq, Stamp: e.Time, Type: e.Type, Project: e.Project}
 	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
@@ -232,6 +238,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		return replaced.with(f.decide(st, p, nil, now))
 	}
 	for _, g := range pol.Groups {
+		f.Metrics.Required(g.Name)
 		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
 	}
 	if len(p.Groups) == 0 {

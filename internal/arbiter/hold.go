@@ -21,6 +21,10 @@ const (
 )
 
 func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, now time.Time) error {
+	if err := f.countHolds(st); err != nil {
+		return err
+	}
+	f.Metrics.Holds(1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
 		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Cited: p.Cited}
@@ -43,6 +47,10 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 	if err != nil || !ok || h.State != streams.HoldOpen {
 		return err
 	}
+	if err := f.countHolds(st); err != nil {
+		return err
+	}
+	f.Metrics.Holds(-1)
 	h.State, h.Body, h.Cited = state, "", nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
@@ -53,6 +61,24 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 		}
 	}
 	return st.Put(key, h)
+}
+
+// countHolds tells the metrics, once for each partition, how many holds are
+// open in the state: those that have an expiry before them.
+func (f *Fold) countHolds(st *stage.State) error {
+	if f.Metrics == nil || f.counted[st.Partition()] {
+		return nil
+	}
+	f.counted[st.Partition()] = true
+	n := 0
+	err := st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
+		if len(k) > 9 && k[9] == timerExpiry {
+			n++
+		}
+		return true, nil
+	})
+	f.Metrics.Holds(n)
+	return err
 }
 
 func openHolds(st *stage.State, project, agent string) (int, error) {
@@ -169,6 +195,9 @@ func (f *Fold) dropTimer(st *stage.State, at time.Time, kind byte, what []byte) 
 
 // Timer implements stage.LedgerFold.
 func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
+	if err := f.countHolds(st); err != nil {
+		return time.Time{}, nil, false, err
+	}
 	t := &f.timers[st.Partition()]
 	if !t.known {
 		*t = timerCache{known: true}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/metrics"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
@@ -45,8 +46,8 @@ type Hold struct {
 const maxHolds = 1000
 
 // Run runs the arbiter's fold until ctx ends, and, if front has connections,
-// the request services.
-func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig) error {
+// the request services. m may be nil.
+func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig, m *metrics.Process) error {
 	cfg.Name = streams.StageArbiter
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -74,6 +75,10 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 			return err
 		}
 		defer f.Close()
+	}
+	fold.Metrics = m.Arbiter()
+	if fold.Metrics != nil {
+		cfg.Published = fold.Metrics.Published
 	}
 	return stage.RunLedger(ctx, cfg, fold, queries)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
@@ -135,7 +136,16 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
 	}
-	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	return f.output(p, v, live)
+}
+
+// output is a verdict's entry.
+func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
+	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	if err == nil && f.Metrics != nil {
+		out.Note = &metrics.Verdict{Entry: v, Proposed: p.Stamp}
+	}
+	return out, err
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
@@ -279,7 +289,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err := st.Put(key, v); err != nil {
 		return nil, err
 	}
-	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	return f.output(p, v, live)
 }
 
 // holdID is derived from what is held, so that every process gives it the

@@ -39,7 +39,12 @@ func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 		return nil, fmt.Errorf("own verdict: %w", err)
 	}
 	v.Replaces = w.entry.Hold
-	return stage.NewOutput(out.Type, out.Project, v, append(slices.Clip(out.Live), w.live...)...)
+	with, err := stage.NewOutput(out.Type, out.Project, v, append(slices.Clip(out.Live), w.live...)...)
+	if err != nil {
+		return nil, err
+	}
+	with.Note = out.Note
+	return with, nil
 }
 
 // lapse ends an open hold without a decision. The proposal's verdict stays hold

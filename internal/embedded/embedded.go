@@ -25,6 +25,7 @@ import (
 	"lazaret/internal/arbiter"
 	"lazaret/internal/auditor"
 	"lazaret/internal/ingest"
+	"lazaret/internal/metrics"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/sentinel"
@@ -56,6 +57,8 @@ type Config struct {
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
+	// Metrics, when set, is told of the stages.
+	Metrics *metrics.Process
 }
 
 // DefaultProject and DefaultAgent are whom the credential speaks for that the
@@ -129,7 +132,11 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 			return nil, err
 		}
 	}
-	return p, p.activateFirst(ctx)
+	if err := p.activateFirst(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Metrics.Complete()
+	return p, nil
 }
 
 func (p *Pipeline) connect(r natsserver.Role) (*nats.Conn, error) {
@@ -280,7 +287,7 @@ func MasterKey(data string) ([]byte, error) {
 
 // stages starts the four stages and waits until each has caught up.
 func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
-	pinned := trust.Verifiers(keys.RoleOperator)
+	pinned, m := trust.Verifiers(keys.RoleOperator), p.cfg.Metrics
 	svc, err := p.connect(natsserver.RoleService)
 	if err != nil {
 		return err
@@ -297,7 +304,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 		ch := make(chan struct{})
 		ready = append(ready, ch)
-		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }}
+		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) },
+			Stats: m.Stage(string(r), stage.Tail(nc, nil))}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}
@@ -305,17 +313,17 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return nil
 	}
 	if err := spawn(natsserver.RoleIngest, func(c stage.Config) error {
-		return ingest.Run(run, c, ingest.Config{Pinned: pinned}, svc)
+		return ingest.Run(run, c, ingest.Config{Pinned: pinned, Metrics: m}, svc)
 	}); err != nil {
 		return err
 	}
 	for _, g := range p.groups() {
-		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error { return sentinel.Run(run, c, g, pinned) }); err != nil {
+		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error { return sentinel.Run(run, c, g, pinned, m) }); err != nil {
 			return err
 		}
 	}
 	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: p.cfg.AnswerTimeout})
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: p.cfg.AnswerTimeout}, m)
 	}); err != nil {
 		return err
 	}
@@ -328,7 +336,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, Log: p.cfg.Log, Ready: c.Ready}, svc)
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, Log: p.cfg.Log, Ready: c.Ready,
+			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err
 	}

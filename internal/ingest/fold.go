@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -39,6 +40,7 @@ type Config struct {
 	MaxEvent int            // bytes; zero: streams.DefaultMaxEvent
 	Pinned   note.Verifiers // keys that may sign operator commands
 	Log      *slog.Logger
+	Metrics  *metrics.Process // may be nil
 }
 
 // New returns ingest's fold.

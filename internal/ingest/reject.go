@@ -41,7 +41,9 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		project = streams.SystemProject
 	}
 	var live []stage.Live
-	if project != streams.SystemProject {
+	// What nobody can be named for is noise; an operator waits to hear of a
+	// command.
+	if project != streams.SystemProject || a.Kind == streams.KindCtl {
 		live = stage.LiveCopy(&liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}, project, "rejected")
 	}
 	return admission(streams.TypeRejected, project, e, live...)

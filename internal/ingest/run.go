@@ -86,6 +86,9 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 		}
 		defer stop()
 	}
+	if m := fold.Metrics.Ingest(); m != nil {
+		cfg.Published = m.Published
+	}
 	return stage.RunIntake(ctx, cfg, New(fold), queries)
 }
 
