@@ -178,6 +178,8 @@ type ActionEntry struct {
 	Replaces      string                `json:"replaces,omitzero"` // id of a held proposal that this is an edit of
 	Unseen        bool                  `json:"unseen,omitzero"`   // the session holds a rejected observation
 	Restored      bool                  `json:"restored,omitzero"` // names an intake sequence from the future
+	// Annotations are the hints of the tool's catalogue entries that raise it.
+	Annotations jsontext.Value `json:"annotations,omitzero"`
 }
 
 // OutcomeEntry is the body of an outcome.
@@ -193,6 +195,7 @@ type OutcomeEntry struct {
 	Grounding *float64 `json:"grounding,omitzero"`
 	Missing   []string `json:"missing,omitzero"` // sources that nobody knows, or no longer
 	Unread    []string `json:"unread,omitzero"`  // beyond the bounds, as a whole or in part
+	Digest    string   `json:"digest,omitzero"`  // of the action, as the executor says
 }
 
 // The bounds of one chunk of a re-audit.

@@ -155,6 +155,9 @@ type Outcome struct {
 	// Sources are what an answer rests on: ids of the agent's observations and
 	// recalls, or of beliefs.
 	Sources []string `json:"sources,omitzero"`
+	// Digest is that of the action as its verdict gave it, echoed by the
+	// executor for what it carried out. Another one is an incident.
+	Digest string `json:"digest,omitzero"`
 }
 
 // RejectError says why an event was not admitted. Its code is stable and
@@ -344,7 +347,7 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		if err := refs("sources", e.Sources); err != nil {
 			return err
 		}
-		return names(e.Action, "action", e.Status, "status")
+		return names(e.Action, "action", e.Status, "status", e.Digest, "digest")
 	}
 	return nil
 }

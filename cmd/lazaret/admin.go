@@ -215,18 +215,10 @@ func (a *app) policy() *cobra.Command {
 		_, err := policy.Compile(name, b)
 		return b, err
 	}
-	check := &cobra.Command{Use: "check [FILE]", Short: "Check a policy (default the shipped one)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, err := load(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), "the policy is good,", streams.Digest(b))
-		return nil
-	}}
 	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 		cmd.OutOrStdout().Write(policy.Default)
 	}}
-	return group("policy", "The arbiter's policy", check, show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
+	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
 }
 
 // activate signs a bundle and puts it in force. follow, if not nil, is what

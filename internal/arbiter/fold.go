@@ -205,19 +205,20 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	p.Policy = polDigest
 	level := beliefs.L0
 	var replaced *withdrawal
+	var class policy.Class // of an action
 	switch e.Type {
 	case streams.TypeAction:
 		a := new(streams.ActionEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
 			return f.unreadable(e, err)
 		}
-		level = a.Level
-		if err := f.openAction(st, p, a, pol); err != nil {
+		if class, err = f.openAction(st, p, a, pol); err != nil {
 			return nil, err
 		}
 		if replaced, err = f.replace(st, p, a, now); err != nil {
 			return nil, err
 		}
+		level = class.Level
 	case streams.TypeMemory:
 		m := new(streams.MemoryEntry)
 		if err := streams.Unmarshal(e.Body, m); err != nil {
@@ -237,7 +238,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
 		return replaced.with(f.decide(st, p, nil, now))
 	}
-	for _, g := range pol.Groups {
+	for _, g := range pol.Required(class) {
 		f.Metrics.Required(g.Name)
 		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
 	}

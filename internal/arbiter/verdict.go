@@ -1,9 +1,11 @@
 package arbiter
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 
 	"lazaret/internal/metrics"
@@ -18,28 +20,22 @@ import (
 // verdict repeats for its readers, in bytes.
 const summaryLen = 400
 
-// openAction notes what speaks against an action before any sentinel was
-// asked.
-func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) error {
+// openAction notes what speaks against an action before any sentinel was asked.
+// It returns what the policy makes of the action.
+func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
 	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
-	var err error
 	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.ID, a.Tool, a.Args); err != nil {
-		return err
+		return class, err
 	}
 	if pol != nil {
 		// The policy in force here stands at the same place of the ledger as
 		// the one that ingest classified by; the level can only have been
 		// raised by the agent's own declaration.
-		c := pol.Classify(a.Tool, a.Args, p.Project, a.Agent)
-		c = c.Raise(a.Level)
-		p.Level = c.Level.String()
-		switch {
-		case c.Entry == "":
-			p.reason(streams.CodeUnmatched, streams.Deny, "the policy has no entry for tool %q", streams.Clip(a.Tool, 80))
-		case c.Floor > streams.Allow:
-			p.reason(streams.CodeFloor, c.Floor, "%s by policy entry %q", c.Level, c.Entry)
-		}
+		class = pol.Classify(a.Tool, a.Args, p.Project, a.Agent).RaiseByAnnotations(a.Annotations).Raise(a.Level)
+		class = pol.Guard(class, a.Args)
+		p.Level = class.Level.String()
+		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
 	}
 	if a.Host != nil && *a.Host > streams.Allow {
 		p.reason(streams.CodeHost, *a.Host, "the host asks for %s", *a.Host)
@@ -73,7 +69,19 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		}
 		p.Reasons = append(p.Reasons, r)
 	}
-	return nil
+	return class, nil
+}
+
+// foremost are those reasons of a class that a verdict repeats: not more than
+// of an answer, the strictest first.
+func foremost(reasons []streams.Reason) []streams.Reason {
+	out := slices.Clone(reasons)
+	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })
+	out = out[:min(len(out), maxReasons)]
+	for i := range out {
+		out[i].Text = streams.Clip(out[i].Text, maxReasonText)
+	}
+	return out
 }
 
 func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
@@ -122,6 +130,9 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	}
 	if v.Hold != nil {
 		if err := f.openHold(st, p, v, now); err != nil {
+			return nil, err
+		}
+		if err := noteHold(st, p, pol, now); err != nil {
 			return nil, err
 		}
 	}
@@ -195,13 +206,12 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 			Text: "the policy is in learn mode; it would have answered " + would.String()})
 	}
 	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !p.Withdrawn {
-		n, err := openHolds(st, p.Project, p.Agent)
+		over, err := overBudget(st, p, pol, now)
 		if err != nil {
 			return nil, err
 		}
-		if pol != nil && pol.MaxOpenHolds > 0 && n >= pol.MaxOpenHolds {
-			add(streams.Reason{Code: streams.CodeHoldBudget, Verdict: streams.Deny,
-				Text: fmt.Sprintf("agent %s has %d holds open, the policy admits %d", p.Agent, n, pol.MaxOpenHolds)})
+		if over != nil {
+			add(*over)
 		}
 	}
 	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall && !p.Withdrawn {
@@ -274,6 +284,9 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 		}
 		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 		if err := f.openHold(st, p, v, now); err != nil {
+			return nil, err
+		}
+		if err := noteHold(st, p, pol, now); err != nil {
 			return nil, err
 		}
 		live = append(live, holdLive(p.Project, v, "open")...)

@@ -87,7 +87,7 @@ func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		return nil, nil
 	}
 	if o.Status != streams.HoldCancelled {
-		return nil, nil
+		return f.executed(st, e, now)
 	}
 	w, err := f.withdraw(st, e.Project, o.Agent, o.Action, "the agent withdrew it", now)
 	if err != nil {

@@ -150,6 +150,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applySession(st, e.Project, b)
 	case *streams.DecisionEntry:
 		return f.applyDecision(st, e.Project, b)
+	case *streams.ToolsEntry:
+		return f.applyTools(st, e.Project, b)
 	case *streams.RejectedEntry:
 		return f.applyRejected(st, e.Project, b)
 	case *streams.BeliefsEntry:
@@ -226,6 +228,7 @@ const (
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
+	keyHints    = 'h' // project, tool's normalised name → hints that raise it
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number

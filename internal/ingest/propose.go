@@ -42,7 +42,10 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 		return nil, err
 	}
 	if pol != nil {
-		c := pol.Classify(ev.Tool, ev.Args, a.Project, a.Agent)
+		if e.Annotations, err = f.annotations(st, a.Project, ev.Tool); err != nil {
+			return nil, err
+		}
+		c := pol.Classify(ev.Tool, ev.Args, a.Project, a.Agent).RaiseByAnnotations(e.Annotations)
 		if ev.Level != nil {
 			c = c.Raise(*ev.Level)
 		}

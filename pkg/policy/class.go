@@ -31,6 +31,8 @@ type Class struct {
 	// all of them: those that the entries which matched ask for. Empty means
 	// Policy.Approver.
 	Approvers []keys.Role
+
+	groups uint64 // whose assessment the entries ask for
 }
 
 // Unmatched reports whether no entry matched, not even otherwise.
@@ -113,6 +115,7 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 		}
 		effects |= e.effects
 		class.require(e.approver)
+		class.groups |= e.groups
 		class.Blast = max(class.Blast, e.blast)
 		class.Reversibility = max(class.Reversibility, e.reversibility)
 		class.Floor = class.Floor.Join(floor)

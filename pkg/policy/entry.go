@@ -18,6 +18,9 @@ type entry struct {
 	blast         beliefs.BlastRadius
 	reversibility beliefs.Reversibility
 	when          cel.Program // nil: always
+	groups        uint64      // that it asks the assessment of, by place in Policy.Groups
+
+	text *entryText // as written; nil for otherwise
 
 	approver keys.Role // asked for by its approval; empty: the policy's
 

@@ -27,6 +27,8 @@ const (
 	MaxReaudit          = 366 * 24 * time.Hour
 	DefaultMaxOpenHolds = 20 // of one agent; more is a queue that nobody reads
 	MaxMaxOpenHolds     = 10_000
+	MaxMaxHoldRate      = 10_000
+	MaxGroups           = 64
 	MaxEntries          = 4096
 )
 
@@ -57,6 +59,9 @@ type Group struct {
 	// Deadline is how long the arbiter waits for it; zero means as long as the
 	// policy says for the action's level.
 	Deadline time.Duration
+	// OnDemand says that it only has to assess actions that an entry asks its
+	// assessment for.
+	OnDemand bool
 }
 
 // Mode is whether verdicts bind.
@@ -87,6 +92,12 @@ type Policy struct {
 	// MaxOpenHolds is how many holds one agent may have open, at least 1. One
 	// more is denied.
 	MaxOpenHolds int
+	// MaxHoldsPerMinute is how many holds one agent may open within a minute;
+	// zero is no bound. One more is denied.
+	MaxHoldsPerMinute int
+
+	egress    egress
+	protected []protected // by name
 
 	deadlines [beliefs.L5 + 1]time.Duration
 	entries   []entry // strictest first, then by name
@@ -112,6 +123,20 @@ func (p *Policy) Wait(g Group, l beliefs.Level) time.Duration {
 	return cmp.Or(g.Deadline, p.Deadline(l))
 }
 
+// Required are the groups that must assess an action of a class.
+func (p *Policy) Required(c Class) []Group {
+	out := make([]Group, 0, len(p.Groups))
+	for i, g := range p.Groups {
+		if !g.OnDemand || c.groups>>i&1 == 1 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Always are the groups that must assess every proposal.
+func (p *Policy) Always() []Group { return p.Required(Class{}) }
+
 // document is a policy's text.
 type document struct {
 	Version      int                    `yaml:"version"`
@@ -125,6 +150,9 @@ type document struct {
 	MaxOpenHolds *int                   `yaml:"max_open_holds"`
 	Approval     *approvalText          `yaml:"approval"`
 	Standing     []standingText         `yaml:"standing"`
+	MaxHoldRate  *int                   `yaml:"max_holds_per_minute"`
+	Protected    []protectedText        `yaml:"protected"`
+	Egress       *egressText            `yaml:"egress"`
 	Tools        []entryText            `yaml:"tools"`
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
@@ -135,6 +163,7 @@ type groupText struct {
 	Name     string
 	Digest   *string
 	Deadline string
+	For      string
 }
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
@@ -146,6 +175,7 @@ func (t *groupText) UnmarshalYAML(unmarshal func(any) error) error {
 		Name     string  `yaml:"name"`
 		Digest   *string `yaml:"digest"`
 		Deadline string  `yaml:"deadline"`
+		For      string  `yaml:"for"`
 	}
 	if err := unmarshal(&m); err != nil {
 		return err
@@ -163,6 +193,8 @@ type entryText struct {
 	Ambiguous []string `yaml:"ambiguous"`
 	Objects   []string `yaml:"objects"`
 	When      string   `yaml:"when"`
+
+	Groups []string `yaml:"groups"`
 
 	Outcome outcomeText `yaml:",inline"`
 }
@@ -204,6 +236,12 @@ func Compile(name string, src []byte) (*Policy, error) {
 	if p.standing, err = compileStanding(y, doc.Standing); err != nil {
 		return nil, err
 	}
+	if err := p.compileProtected(y, doc.Protected); err != nil {
+		return nil, err
+	}
+	if err := p.compileEgress(y, doc.Egress); err != nil {
+		return nil, err
+	}
 	if doc.Otherwise != nil {
 		e, err := compileOutcome(y, []any{Otherwise}, Otherwise, doc.Otherwise)
 		if err != nil {
@@ -232,6 +270,9 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	}
 	if doc.Groups == nil {
 		return at("groups", "groups is missing: list the sentinel groups that must assess every proposal")
+	}
+	if len(*doc.Groups) > MaxGroups {
+		return at("groups", "%d groups are too many, at most %d are possible", len(*doc.Groups), MaxGroups)
 	}
 	for i, t := range *doc.Groups {
 		g, err := compileGroup(y, []any{"groups", i}, t)
@@ -276,6 +317,12 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		return err
 	}
 	p.approver = role
+	if n := doc.MaxHoldRate; n != nil {
+		if *n < 1 || *n > MaxMaxHoldRate {
+			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d, or leave it out for no bound", *n, MaxMaxHoldRate)
+		}
+		p.MaxHoldsPerMinute = *n
+	}
 	return p.setDeadlines(y, doc.Deadline)
 }
 
@@ -298,6 +345,13 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 		if g.Deadline, err = duration(t.Deadline, MinDeadline, MaxDeadline); err != nil {
 			return g, y.Errorf(append(slices.Clip(path), "deadline"), "deadline of group %s: %w", g.Name, err)
 		}
+	}
+	switch t.For {
+	case "", "all":
+	case "entries":
+		g.OnDemand = true
+	default:
+		return g, y.Errorf(append(slices.Clip(path), "for"), "for of group %s is %q: use all, or entries for those proposals whose entry names it", g.Name, t.For)
 	}
 	return g, nil
 }
@@ -381,11 +435,15 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
+		if err := p.entryDemands(y, path, &e, t); err != nil {
+			return err
+		}
 		if t.When != "" {
 			if e.when, err = compileCondition(t.When); err != nil {
 				return at("when", "condition of %s: %w", t.Name, err)
 			}
 		}
+		e.text = t
 		order[i], compiled[i] = i, e
 	}
 	slices.SortFunc(order, func(a, b int) int {
@@ -397,6 +455,18 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 		if err := p.index.add(y, []any{"tools", i}, &texts[i], place); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// entryDemands reads whose assessment an entry asks for.
+func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *entryText) error {
+	for i, name := range t.Groups {
+		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
+		if at < 0 {
+			return y.Errorf(append(slices.Clip(path), "groups", i), "entry %s asks for group %q, which does not stand in the policy's groups", t.Name, name)
+		}
+		e.groups |= 1 << at
 	}
 	return nil
 }
