@@ -175,6 +175,7 @@ type ActionEntry struct {
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
 	Host          *Verdict              `json:"host_verdict,omitzero"`
+	Replaces      string                `json:"replaces,omitzero"` // id of a held proposal that this is an edit of
 	Unseen        bool                  `json:"unseen,omitzero"`   // the session holds a rejected observation
 	Restored      bool                  `json:"restored,omitzero"` // names an intake sequence from the future
 	// Annotations are the hints of the tool's catalogue entries that raise it.
@@ -291,6 +292,8 @@ type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
+	// Answers is set in the arbiter's alerts about a resolution: its id.
+	Answers string `json:"answers,omitzero"`
 }
 
 // AssessmentEntry is a group's one answer to a proposal. Src names the
@@ -357,6 +360,12 @@ type VerdictEntry struct {
 	Again  bool         `json:"again,omitzero"`  // answers a proposal that was sent again
 	Late   bool         `json:"late,omitzero"`   // tightened after it was given
 	Time   time.Time    `json:"time"`            // ledger time of the deciding input
+	// Resolved is set once a person has resolved the hold.
+	Resolved *Resolved `json:"resolved,omitzero"`
+	// Replaces is the hold that the proposal cancelled as its edit.
+	Replaces string `json:"replaces,omitzero"`
+	// Answers is the id of the resolution that this entry is the outcome of.
+	Answers string `json:"answers,omitzero"`
 }
 
 // DueEntry says that a timer of the arbiter passed.
@@ -375,4 +384,42 @@ type HoldStateEntry struct {
 	State    string    `json:"state"` // expired, approved, rejected, cancelled
 	Reason   Reason    `json:"reason"`
 	Time     time.Time `json:"time"`
+	ID       string    `json:"id,omitzero"` // of the proposal, as the agent named it
+	// Resolved is set where a person decided.
+	Resolved *Resolved `json:"resolved,omitzero"`
 }
+
+// Resolved says who resolved a hold, and how.
+type Resolved struct {
+	Hold     string    `json:"hold"`
+	Revision string    `json:"revision"` // as the signer saw it
+	State    string    `json:"state"`    // approved, rejected
+	By       string    `json:"by"`       // name of the key
+	Key      string    `json:"key"`      // the pinned key itself
+	Reason   string    `json:"reason,omitzero"`
+	Entry    uint64    `json:"entry"` // ledger sequence of the signed resolution
+	Time     time.Time `json:"time"`
+}
+
+// The states of a hold.
+const (
+	HoldOpen      = "open"
+	HoldApproved  = "approved"
+	HoldRejected  = "rejected"
+	HoldExpired   = "expired"   // nobody decided: not denied
+	HoldCancelled = "cancelled" // withdrawn by the agent, or edited
+	HoldDenied    = "denied"    // tightened while it waited
+)
+
+// ResolutionEntry is the body of a signed resolution of a hold as it came in.
+// Nothing of it has been verified: the arbiter does, and answers with a verdict
+// or an alert.
+type ResolutionEntry struct {
+	EntryHead
+	Hold string `json:"hold"`
+	Note string `json:"note"`          // clipped to MaxResolution
+	Size int    `json:"size,omitzero"` // of the note, where it was clipped
+}
+
+// MaxResolution is how much of a signed resolution the ledger takes, in bytes.
+const MaxResolution = 8 << 10

@@ -48,6 +48,7 @@ const (
 	TypeRepeat      Type = "repeat"
 	TypeChunk       Type = "chunk"
 	TypeActivation  Type = "activation"
+	TypeResolution  Type = "resolution"
 	TypeBelief      Type = "belief" // of a re-audit
 	// sentinels
 	TypeAlerts     Type = "alerts"

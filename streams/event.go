@@ -134,6 +134,10 @@ type Action struct {
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
 	Host          string                `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
+	// Replaces is the id of a held proposal of the same agent that this one is
+	// an edit of. The hold is cancelled; nothing that was said of it carries
+	// over.
+	Replaces string `json:"replaces,omitzero"`
 	// After is the last intake sequence that was acknowledged to the host
 	// before the agent proposed this.
 	After uint64 `json:"after,omitzero"`
@@ -146,7 +150,7 @@ const StatusAnswer = "answer"
 type Outcome struct {
 	Head
 	Action  string `json:"action,omitzero"` // id of the action
-	Status  string `json:"status,omitzero"` // ok, error, skipped; answer
+	Status  string `json:"status,omitzero"` // ok, error, skipped, answer; cancelled withdraws a held proposal
 	Content string `json:"content,omitzero"`
 	// Sources are what an answer rests on: ids of the agent's observations and
 	// recalls, or of beliefs.
@@ -331,6 +335,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		}
 		if err := refs("beliefs", e.Beliefs); err != nil {
 			return err
+		}
+		if e.Replaces != "" && !ValidID(e.Replaces) {
+			return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))
 		}
 		return names(e.Tool, "tool", e.Decision, "decision")
 	case *Outcome:

@@ -177,6 +177,7 @@ func (a *app) decide() *cobra.Command {
 	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that it carries out")
 	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
 	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
+	c.Flags().StringVar(&act.Replaces, "replaces", "", "`ID` of a held action that this is an edit of; its hold is cancelled")
 	return c
 }
 

@@ -78,7 +78,7 @@ func Assemble(st *stage.State, digest string) ([]byte, error) {
 		return nil, err
 	}
 	if bundle == nil {
-		for _, do := range []string{streams.DoActivatePolicy, streams.DoActivateRules} {
+		for _, do := range []string{streams.DoActivatePolicy, streams.DoActivateRules, streams.DoActivateTrust} {
 			if d, err := Digest(st, do); err != nil || d != digest {
 				continue
 			}

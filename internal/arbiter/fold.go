@@ -10,8 +10,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -20,10 +22,15 @@ import (
 //
 // All fields are owned by the stage's loop.
 type Fold struct {
+	// Metrics, if set before the fold is used, counts what it says.
+	Metrics *metrics.Arbiter
+
 	log      *slog.Logger
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
+	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timerCache
+	counted  [streams.Partitions]bool // the metrics know the holds of the state
 }
 
 type timerCache struct {
@@ -37,6 +44,8 @@ type timerCache struct {
 func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 	return &Fold{log: log, pinned: pinned, policies: activation.NewCache(func(b []byte) (*policy.Policy, error) {
 		return policy.Compile("policy", b)
+	}), trust: activation.NewCache(func(b []byte) (*keys.Trust, error) {
+		return keys.ParseTrust(keys.TrustFile, b)
 	})}
 }
 
@@ -48,6 +57,7 @@ func (f *Fold) Reset() {
 // proposal is an open question, as it is kept in the state.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
+	Stamp    time.Time    `json:"stamp,omitzero"` // of the entry; for metrics only
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
@@ -75,6 +85,13 @@ type proposal struct {
 	// assessment tighten it.
 	Decided *streams.Verdict `json:"decided,omitzero"`
 	Hold    string           `json:"hold,omitzero"`
+	// Body is what a person would release: an action's arguments or a memory's
+	// content, whole.
+	Body string `json:"body,omitzero"`
+	// Hints are the annotations of the tool that is called.
+	Hints string `json:"hints,omitzero"`
+	// Withdrawn is set when the agent took it back before it was decided.
+	Withdrawn bool `json:"withdrawn,omitzero"`
 }
 
 // required is a group that the policy wants an answer of.
@@ -98,10 +115,15 @@ type hold struct {
 	Proposal uint64               `json:"proposal"`
 	Project  string               `json:"project"`
 	Agent    string               `json:"agent"`
-	State    string               `json:"state"` // open, expired, denied
+	State    string               `json:"state"` // see streams.HoldOpen
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Entry    streams.VerdictEntry `json:"entry"`
+	// While it is open: what is held, what it rests on, and the reasons for it
+	// that do not come from a sentinel.
+	Body  string   `json:"body,omitzero"`
+	Hints string   `json:"hints,omitzero"`
+	Cited []string `json:"cited,omitzero"`
 }
 
 // The keys of the state, by their first byte.
@@ -114,6 +136,9 @@ const (
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyBelief   = 'b' // project, belief → reason
+	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
+	keyNonceEnd = 'y' // time, nonce's key → nothing: when it may be forgotten
+	keyRefused  = 'f' // project, hold or "-", check → how often
 	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
@@ -137,10 +162,12 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.propose(st, e, now)
 		case streams.TypeRepeat:
 			return f.again(st, e, now)
-		case streams.TypeOutcome:
-			return f.executed(st, e, now)
 		case streams.TypeChunk:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
+		case streams.TypeResolution:
+			return f.resolve(st, e, now)
+		case streams.TypeOutcome:
+			return f.outcome(st, e, now)
 		case streams.TypeActivation:
 			if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
 				return nil, err
@@ -170,7 +197,7 @@ func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 
 // propose opens a question.
 func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
-	p := &proposal{Seq: e.Seq, Type: e.Type, Project: e.Project}
+	p := &proposal{Seq: e.Seq, Stamp: e.Time, Type: e.Type, Project: e.Project}
 	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
@@ -180,6 +207,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	p.Policy = polDigest
 	level := beliefs.L0
+	var replaced *withdrawal
 	var class policy.Class // of an action
 	switch e.Type {
 	case streams.TypeAction:
@@ -190,13 +218,18 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if class, err = f.openAction(st, p, a, pol); err != nil {
 			return nil, err
 		}
+		if replaced, err = f.replace(st, p, a, now); err != nil {
+			return nil, err
+		}
 		level = class.Level
 	case streams.TypeMemory:
 		m := new(streams.MemoryEntry)
 		if err := streams.Unmarshal(e.Body, m); err != nil {
 			return f.unreadable(e, err)
 		}
-		openMemory(p, m)
+		if err := openMemory(p, m); err != nil {
+			return nil, err
+		}
 	case streams.TypeRecall:
 		r := new(streams.RecallEntry)
 		if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -206,13 +239,14 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	if pol == nil {
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
-		return f.decide(st, p, nil, now)
+		return replaced.with(f.decide(st, p, nil, now))
 	}
 	for _, g := range pol.Required(class) {
+		f.Metrics.Required(g.Name)
 		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
 	}
 	if len(p.Groups) == 0 {
-		return f.decide(st, p, pol, now)
+		return replaced.with(f.decide(st, p, pol, now))
 	}
 	p.Deadline = p.waits()
 	if err := st.Set(waitingKey(p), binary.BigEndian.AppendUint64(nil, p.Seq)); err != nil {
@@ -221,7 +255,10 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if err := f.addTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
 		return nil, err
 	}
-	return nil, st.Put(proposalKey(p.Seq), p)
+	if err := st.Put(proposalKey(p.Seq), p); err != nil {
+		return nil, err
+	}
+	return replaced.output()
 }
 
 func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
@@ -254,7 +291,7 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	v.Again = true
 	if r.Differs {
 		// Same id, other content: the old verdict must not cover it.
-		v.Verdict = v.Verdict.Join(streams.Hold)
+		v.Verdict, v.Resolved = v.Verdict.Join(streams.Hold), nil
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeInvalid, Verdict: streams.Hold,
 			Text: "this id was used before for a different proposal; use a new id"})
 	}

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gowebpki/jcs"
-
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -20,20 +20,27 @@ import (
 // verdict repeats for its readers, in bytes.
 const summaryLen = 400
 
+// classify is what a policy makes of an action: by its entries, by what the tool
+// says of itself, and by where it reaches and what it touches.
+// declared is the level that the agent itself says, which can only raise it.
+func classify(pol *policy.Policy, tool string, args, hints []byte, project, agent string, declared beliefs.Level) policy.Class {
+	return pol.Guard(pol.Classify(tool, args, project, agent).RaiseByAnnotations(hints).Raise(declared), args)
+}
+
 // openAction notes what speaks against an action before any sentinel was asked.
 // It returns what the policy makes of the action.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
-	p.Summary, p.Level = streams.Clip(string(a.Args), summaryLen), a.Level.String()
-	if p.Digest, err = actionDigest(p.Project, a); err != nil {
+	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
+	p.Hints = string(a.Annotations)
+	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.ID, a.Tool, a.Args); err != nil {
 		return class, err
 	}
 	if pol != nil {
 		// The policy in force here stands at the same place of the ledger as
 		// the one that ingest classified by; the level can only have been
 		// raised by the agent's own declaration.
-		class = pol.Classify(a.Tool, a.Args, p.Project, a.Agent).RaiseByAnnotations(a.Annotations).Raise(a.Level)
-		class = pol.Guard(class, a.Args)
+		class = classify(pol, a.Tool, a.Args, a.Annotations, p.Project, a.Agent, a.Level)
 		p.Level = class.Level.String()
 		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
 	}
@@ -84,14 +91,16 @@ func foremost(reasons []streams.Reason) []streams.Reason {
 	return out
 }
 
-func openMemory(p *proposal, m *streams.MemoryEntry) {
+func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 	p.ID, p.Agent, p.Session = m.ID, m.Agent, m.Session
 	p.Summary = streams.Clip(m.Content, summaryLen)
 	if m.Key != "" {
 		p.Tool = "memory:" + m.Key
 	}
-	p.Belief = &m.Belief
+	p.Belief, p.Body = &m.Belief, m.Content
 	openSession(p, m.Unseen, m.Restored)
+	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
+	return err
 }
 
 func openRecall(p *proposal, r *streams.RecallEntry) {
@@ -110,30 +119,6 @@ func openSession(p *proposal, unseen, restored bool) {
 	if restored {
 		p.reason(streams.CodeRestored, streams.Hold, "it names an acknowledged intake sequence that this intake never gave out")
 	}
-}
-
-// actionDigest binds an approval to the action: SHA-256 over the JCS form
-// (RFC 8785) of who does what.
-func actionDigest(project string, a *streams.ActionEntry) (string, error) {
-	raw, err := streams.Marshal(struct {
-		Project string `json:"project"`
-		Agent   string `json:"agent"`
-		Session string `json:"session"`
-		ID      string `json:"id"`
-		Tool    string `json:"tool"`
-		Args    any    `json:"args"`
-	}{project, a.Agent, a.Session, a.ID, a.Tool, a.Args})
-	if err != nil {
-		return "", fmt.Errorf("action %s: %w", a.ID, err)
-	}
-	canon, err := jcs.Transform(raw)
-	if err != nil {
-		// Arguments that RFC 8785 cannot express (a number beyond a double)
-		// are bound by their bytes instead.
-		canon = raw
-	}
-	sum := sha256.Sum256(canon)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // decide joins all that was said of a proposal into its verdict.
@@ -169,7 +154,16 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
 	}
-	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	return f.output(p, v, live)
+}
+
+// output is a verdict's entry.
+func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
+	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	if err == nil && f.Metrics != nil {
+		out.Note = &metrics.Verdict{Entry: v, Proposed: p.Stamp}
+	}
+	return out, err
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
@@ -211,13 +205,14 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		v.Degraded = append(v.Degraded, g.Group)
 		add(streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group, Text: p.silence(g)})
 	}
+	stands(p, pol, v, now)
 	if pol != nil && pol.Learn() {
 		would := v.Verdict
 		v.Would, v.Learn, v.Verdict = &would, true, streams.Allow
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeLearn, Verdict: streams.Allow,
 			Text: "the policy is in learn mode; it would have answered " + would.String()})
 	}
-	if v.Verdict == streams.Hold && p.Type == streams.TypeAction {
+	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !p.Withdrawn {
 		over, err := overBudget(st, p, pol, now)
 		if err != nil {
 			return nil, err
@@ -226,7 +221,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 			add(*over)
 		}
 	}
-	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall {
+	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall && !p.Withdrawn {
 		expiry := policy.DefaultHoldExpiry
 		if pol != nil {
 			expiry = pol.HoldExpiry
@@ -263,7 +258,13 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
-	if late.Verdict <= *p.Decided && !texts || (pol != nil && pol.Learn()) {
+	if pol != nil && pol.Learn() {
+		return nil, nil
+	}
+	if !texts && late.Verdict == streams.Hold && *p.Decided == streams.Hold {
+		return f.amend(st, p, late, now)
+	}
+	if late.Verdict <= *p.Decided && !texts {
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
@@ -273,7 +274,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 		return nil, err
 	}
 	if v.Time, v.Late, v.Texts = now, true, textEffects(p.Texts); late.Verdict > v.Verdict {
-		v.Verdict = late.Verdict
+		v.Verdict, v.Resolved = late.Verdict, nil
 		v.Reasons = append(v.Reasons, late.Reasons...)
 	}
 	live := verdictLive(p.Project, v)
@@ -283,7 +284,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 		}
 		live = append(live, holdLive(p.Project, v, "denied")...)
 		v.Hold = nil
-	} else if v.Verdict == streams.Hold && v.Hold == nil && p.Type != streams.TypeRecall {
+	} else if v.Verdict == streams.Hold && v.Hold == nil && p.Type != streams.TypeRecall && !p.Withdrawn {
 		expiry := policy.DefaultHoldExpiry
 		if pol != nil {
 			expiry = pol.HoldExpiry
@@ -308,7 +309,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late an
 	if err := st.Put(key, v); err != nil {
 		return nil, err
 	}
-	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	return f.output(p, v, live)
 }
 
 // holdID is derived from what is held, so that every process gives it the

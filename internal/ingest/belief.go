@@ -127,7 +127,10 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return err
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	if v.Late || r.Ref.Axes.Security != beliefs.Clean {
+	// A person who decides on what the hold left clears it, unless something
+	// else was found since.
+	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
+	if !resolved && (v.Late || r.Ref.Axes.Security != beliefs.Clean) {
 		// What was found in the meantime stays.
 		next = stricter(next, r.Ref.Axes)
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -39,6 +40,7 @@ type Config struct {
 	MaxEvent int            // bytes; zero: streams.DefaultMaxEvent
 	Pinned   note.Verifiers // keys that may sign operator commands
 	Log      *slog.Logger
+	Metrics  *metrics.Process // may be nil
 }
 
 // New returns ingest's fold.
@@ -194,6 +196,8 @@ func newBody(t streams.Type) any {
 		return new(streams.ChunkEntry)
 	case streams.TypeActivation:
 		return new(streams.ActivationEntry)
+	case streams.TypeResolution:
+		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
 	}
@@ -232,11 +236,15 @@ const (
 
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
-	if err := st.Set(clockKey(e.Project), binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
+	clock := clockKey(e.Project)
+	if e.Type == streams.TypeResolution {
+		clock = clockKey(streams.SystemProject) // a person's time is not virtual
+	}
+	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief:
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

@@ -15,7 +15,7 @@ import (
 // they stand now, and with the level that the policy in force gives its tool.
 func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Action) (*stage.Admission, error) {
 	e := &streams.ActionEntry{EntryHead: head, Tool: ev.Tool, Args: ev.Args, Decision: ev.Decision, Confidence: ev.Confidence,
-		Blast: ev.Blast, Reversibility: ev.Reversibility}
+		Blast: ev.Blast, Reversibility: ev.Reversibility, Replaces: ev.Replaces}
 	var err error
 	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (r Role) permissions() (perms, error) {
 		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")
 	case RoleFront:
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, "lz.in.>")
+		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
 		// The one credential that answers strangers: it can publish to
 		// inboxes and nowhere else, whatever reply subject a request names.

@@ -230,6 +230,9 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	if e.Seq > s.read {
 		s.read = e.Seq
 		s.stats.Folded.Store(e.Seq)
+		if ok {
+			s.stats.Entries.Add(1)
+		}
 	}
 	if !ok {
 		return nil
@@ -345,6 +348,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 		q := s.queue[p]
 		if !s.active[p] && len(q) > 0 && now.Sub(q[0].since) > s.cfg.Takeover && now.Sub(s.progress[p]) > s.cfg.Takeover {
 			s.log.Info("taking over", "partition", p, "waiting", len(q))
+			s.stats.TakenOver.Add(1)
 			s.active[p] = true
 		}
 		if s.active[p] {
@@ -413,7 +417,7 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 // lost, nothing of it stays.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	var entries []*streams.Entry
-	var live [][]Live
+	var outs []*Admission
 	var fences [streams.Partitions]uint64
 	for p, c := range s.cursors {
 		fences[p] = c.own
@@ -437,12 +441,12 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 		if err := s.apply(e, out.Decided); err != nil {
 			return err
 		}
-		entries, live = append(entries, e), append(live, out.Live)
+		entries, outs = append(entries, e), append(outs, out)
 	}
 	n, err := s.pub.publish(ctx, entries, &fences)
 	s.stats.Published.Add(uint64(n))
 	for i, e := range entries[:n] {
-		s.live(e.Seq, e, live[i])
+		s.added(e, outs[i].Live, outs[i].Decided)
 	}
 	if err == nil {
 		for _, e := range entries {
@@ -561,6 +565,7 @@ func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) erro
 		tail = max(tail, m.Sequence)
 		if s.active[p] && !slices.ContainsFunc(ours, func(e *streams.Entry) bool { return e.Seq == m.Sequence }) {
 			s.active[p] = false
+			s.stats.FenceLost.Add(1)
 			s.log.Info("standing by", "partition", p)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -20,6 +21,8 @@ type entry struct {
 	groups        uint64      // that it asks the assessment of, by place in Policy.Groups
 
 	text *entryText // as written; nil for otherwise
+
+	approver keys.Role // asked for by its approval; empty: the policy's
 
 	needsObject bool
 	anyTool     bool // has a condition only

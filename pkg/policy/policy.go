@@ -11,6 +11,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -103,6 +104,8 @@ type Policy struct {
 	otherwise *entry  // nil: what matches nothing is denied
 	index     index
 	contexts  map[string]beliefs.ContextPolicy // by purpose
+	approver  keys.Role                        // empty: keys.RoleApprover
+	standing  standings
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -145,6 +148,8 @@ type document struct {
 	HoldExpiry   string                 `yaml:"hold_expiry"`
 	Reaudit      string                 `yaml:"reaudit"`
 	MaxOpenHolds *int                   `yaml:"max_open_holds"`
+	Approval     *approvalText          `yaml:"approval"`
+	Standing     []standingText         `yaml:"standing"`
 	MaxHoldRate  *int                   `yaml:"max_holds_per_minute"`
 	Protected    []protectedText        `yaml:"protected"`
 	Egress       *egressText            `yaml:"egress"`
@@ -200,6 +205,8 @@ type outcomeText struct {
 	Effects       []string `yaml:"effects"`
 	Blast         string   `yaml:"blast_radius"`
 	Reversibility string   `yaml:"reversibility"`
+
+	Approval *approvalText `yaml:"approval"`
 }
 
 // Compile reads a policy. name is what errors call it. An error is an *Error;
@@ -224,6 +231,9 @@ func Compile(name string, src []byte) (*Policy, error) {
 		return nil, err
 	}
 	if err := p.compileContexts(y, doc.Context); err != nil {
+		return nil, err
+	}
+	if p.standing, err = compileStanding(y, doc.Standing); err != nil {
 		return nil, err
 	}
 	if err := p.compileProtected(y, doc.Protected); err != nil {
@@ -302,6 +312,11 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		}
 		p.MaxOpenHolds = *n
 	}
+	role, err := compileApproval(y, nil, doc.Approval)
+	if err != nil {
+		return err
+	}
+	p.approver = role
 	if n := doc.MaxHoldRate; n != nil {
 		if *n < 1 || *n > MaxMaxHoldRate {
 			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d, or leave it out for no bound", *n, MaxMaxHoldRate)
@@ -461,6 +476,9 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 		return y.Errorf(append(slices.Clip(path), key), format, args...)
 	}
 	e.name = name
+	if e.approver, err = compileApproval(y, path, t.Approval); err != nil {
+		return e, err
+	}
 	if t.Level == "" {
 		return e, at("level", "entry %q has no level: give L0 to L5", name)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
@@ -32,7 +33,24 @@ type Evaluator struct {
 	only     notes                 // state that is kept
 	// exhaustive evaluates every rule, for tests of the index.
 	exhaustive bool
+	observer   Observer
 }
+
+// Observer is told of each rule that an Evaluator evaluates, for metrics. It
+// cannot change what is decided. An evaluator that is used concurrently calls
+// it concurrently.
+type Observer interface {
+	// Begin is called before a rule is evaluated on one input. What it returns
+	// is given to End: the time, if this evaluation is to be timed, or zero.
+	Begin(r *Rule) time.Time
+	// End is called after it, with the alerts that it raised: those that have
+	// Error set are of a rule that failed, and counts as firing.
+	End(r *Rule, began time.Time, alerts []streams.Alert)
+}
+
+// Observe names the observer of an evaluator, before it is first used. Without
+// one, nothing is spent on it.
+func (ev *Evaluator) Observe(o Observer) { ev.observer = o }
 
 func (ev *Evaluator) build(s *Set) {
 	ev.vars, ev.declared, ev.scopes, ev.only = s.vars, s.declared, s.scopes, allNotes
@@ -151,7 +169,7 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 			if watch != nil {
 				watch.before(r)
 			}
-			alerts := ev.fire(r, w.act, e)
+			alerts := ev.try(r, w.act, e)
 			if watch != nil {
 				watch.rule(w.act, r, alerts)
 			}
@@ -183,6 +201,17 @@ func (ev *Evaluator) candidates(x *index, w *work) []int32 {
 		out[i] = int32(i)
 	}
 	return out
+}
+
+// try is fire, with the observer watching.
+func (ev *Evaluator) try(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
+	if ev.observer == nil {
+		return ev.fire(r, act, e)
+	}
+	began := ev.observer.Begin(r)
+	alerts := ev.fire(r, act, e)
+	ev.observer.End(r, began, alerts)
+	return alerts
 }
 
 // fire evaluates one rule on one input.
