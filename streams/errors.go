@@ -35,6 +35,7 @@ const (
 	CodeLearn       Code = "LZ311"
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
+	CodeRests       Code = "LZ315"
 
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"
@@ -76,6 +77,7 @@ var Codes = []CodeDoc{
 	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
 	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.", "Have a person confirm the belief."},
 	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again if it is still wanted."},
+	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},

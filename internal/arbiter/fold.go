@@ -58,19 +58,23 @@ type proposal struct {
 	Level    string       `json:"level,omitzero"`
 	Digest   string       `json:"digest,omitzero"`
 	Deadline time.Time    `json:"deadline"`
-	// Reasons are those that stood when it was proposed: floor, host, session,
-	// beliefs.
+	// Reasons are the facts that no group brought: floor, host, session, what it
+	// rests on; once it is decided also who was silent.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
-	Cited   []string           `json:"cited,omitzero"` // beliefs
+	From    []string           `json:"from,omitzero"`    // memory writes: what they derive from
+	Rests   []rest             `json:"rests,omitzero"`   // what it leans on, as far as it says so itself
+	Weighty bool               `json:"weighty,omitzero"` // above L1: what taints its session may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
 	// Decided is set once a verdict was given; the record stays to let a late
 	// assessment tighten it.
-	Decided *streams.Verdict `json:"decided,omitzero"`
-	Hold    string           `json:"hold,omitzero"`
+	Decided  *streams.Verdict `json:"decided,omitzero"`
+	Revision string           `json:"revision,omitzero"` // of the reasons against it
+	Hold     string           `json:"hold,omitzero"`
+	Used     bool             `json:"used,omitzero"` // its outcome came in
 }
 
 // required is a group that the policy wants an answer of.
@@ -78,13 +82,6 @@ type required struct {
 	Group  string    `json:"group"`
 	Digest string    `json:"digest"` // what its answer has to carry
 	Until  time.Time `json:"until"`  // silent from then on
-}
-
-type answer struct {
-	Group   string           `json:"group"`
-	Digest  string           `json:"digest"`
-	Verdict streams.Verdict  `json:"verdict"`
-	Reasons []streams.Reason `json:"reasons,omitzero"`
 }
 
 // hold is an open or settled hold.
@@ -109,7 +106,12 @@ const (
 	keyOpen     = 'n' // project, agent → number of open holds
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
-	keyBelief   = 'b' // project, belief → reason
+	keyLate     = 'l' // time, seq → nothing: decided proposals, until they are dropped
+	keyAlerted  = 'a' // project, subject → findings
+	keyRecalled = 's' // project, agent and session → beliefs
+	keyParents  = 'f' // project, belief → what it derives from
+	keyRing     = 'r' // table, project, number → key: the order in which a table was filled
+	keyFilled   = 'q' // table, project → how many keys it ever had
 )
 
 // Step implements stage.LedgerFold.
@@ -132,6 +134,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.propose(st, e, now)
 		case streams.TypeRepeat:
 			return f.again(st, e, now)
+		case streams.TypeOutcome:
+			return nil, f.used(st, e)
 		case streams.TypeChunk, streams.TypeActivation:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
 		}
@@ -258,7 +262,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		return nil, f.noteBeliefs(st, e.Project, group, a.Alerts)
+		return nil, f.note(st, e, group, a.Alerts, "", true)
 	case streams.TypeAssessment:
 	default:
 		return nil, nil
@@ -268,27 +272,32 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		f.log.Error("unreadable assessment counts as silence", "seq", e.Seq, "group", group, "err", err)
 		return nil, nil
 	}
-	if err := f.noteBeliefs(st, e.Project, group, a.Alerts); err != nil {
-		return nil, err
-	}
 	p := new(proposal)
 	ok, err := st.Load(proposalKey(e.Src), p)
-	if err != nil || !ok {
+	if err != nil {
 		return nil, err
 	}
-	ans := a.answer(group)
+	belief, memory := "", p.Type == streams.TypeMemory
+	if memory {
+		belief = p.Belief.ID
+	}
+	if err := f.note(st, e, group, a.Alerts, belief, memory); err != nil || !ok {
+		return nil, err
+	}
 	if a.Verdict == nil {
 		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
 	}
-	if !p.take(ans) {
+	said, more := hear(p.Answers, a.answer(group, p.wants(group)))
+	if !more {
 		return nil, nil
 	}
+	p.Answers = said
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
 	}
 	if p.Decided != nil {
-		return f.tighten(st, p, pol, ans, now)
+		return f.tighten(st, p, pol, now)
 	}
 	until := p.waits()
 	if !until.After(now) {
@@ -306,13 +315,6 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// What a verdict repeats of a group's answer. A group may be anybody's program,
-// and a verdict that does not fit into the ledger would stop the partition.
-const (
-	maxReasons    = 32  // of one answer
-	maxReasonText = 500 // bytes
-)
-
 // assessment is a group's answer as it was written: one that names no verdict
 // must not be read as allow.
 type assessment struct {
@@ -321,25 +323,34 @@ type assessment struct {
 }
 
 // answer is what an assessment amounts to: the strictest of its verdict and of
-// what its alerts ask for, with a reason at least as strict.
-func (a *assessment) answer(group string) answer {
-	ans := answer{Group: group, Digest: streams.Clip(a.Digest, maxReasonText)}
+// what its alerts ask for, with a reason at least as strict. It counts as the
+// group's judgement under the digest that is wanted of it; what it found counts
+// under any.
+func (a *assessment) answer(group, wanted string) answer {
+	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
+	digest := streams.Clip(a.Digest, maxReasonText)
+	switch {
+	case a.Verdict == nil || digest == "":
+		ans.Mute = true
+	case digest == wanted:
+		ans.Judged = true
+	default:
+		ans.Other = digest
+	}
 	if a.Verdict != nil {
 		ans.Verdict = *a.Verdict
-	} else {
-		ans.Digest = ""
 	}
 	said := streams.Allow
 	for _, al := range a.Alerts {
-		v, binding := alertVerdict(al)
-		if !binding || len(ans.Reasons) == maxReasons && v <= said {
+		v, counts := alertVerdict(al)
+		if !counts {
 			continue
 		}
 		said = said.Join(v)
 		ans.Reasons = append(ans.Reasons, alertReason(streams.CodeRule, v, group, al))
 	}
 	if ans.Verdict > said {
-		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group, Digest: ans.Digest,
+		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group, Digest: digest,
 			Text: "the group asks for " + ans.Verdict.String()})
 	}
 	ans.Verdict = ans.Verdict.Join(said)
@@ -348,36 +359,25 @@ func (a *assessment) answer(group string) answer {
 
 func alertReason(code streams.Code, v streams.Verdict, group string, al streams.Alert) streams.Reason {
 	clip := func(s string) string { return streams.Clip(s, maxReasonText) }
-	return streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest), Group: group, Alert: clip(al.ID)}
+	r := streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest), Group: group, Alert: clip(al.ID)}
+	if al.Exception != "" {
+		r.Text = clip("exception " + al.Exception + " applies: " + r.Text)
+	}
+	for _, step := range al.Path[:min(len(al.Path), maxPath)] {
+		r.Path = append(r.Path, streams.Clip(step, maxStep))
+	}
+	return r
 }
 
-// take keeps an answer that says more than what its group said before: the
-// first that counts, or a stricter one. What adds nothing is dropped, so that
-// nobody makes a proposal grow.
-func (p *proposal) take(ans answer) bool {
-	first, stricter := p.unanswered(ans.Group), true
-	for _, a := range p.Answers {
-		if a.Group == ans.Group && a.Verdict >= ans.Verdict {
-			stricter = false
-		}
-	}
-	p.Answers = append(p.Answers, ans)
-	if stricter || first && !p.unanswered(ans.Group) {
-		return true
-	}
-	p.Answers = p.Answers[:len(p.Answers)-1]
-	return false
-}
-
-// unanswered reports whether group is required and has not judged the proposal
-// by what the policy wants it to judge by.
-func (p *proposal) unanswered(group string) bool {
+// wants is the digest that a group has to judge by, empty when nobody requires
+// it.
+func (p *proposal) wants(group string) string {
 	for _, g := range p.Groups {
 		if g.Group == group {
-			return !p.answered(g)
+			return g.Digest
 		}
 	}
-	return false
+	return ""
 }
 
 // answered reports whether a group has judged the proposal with the rules that
@@ -385,7 +385,7 @@ func (p *proposal) unanswered(group string) bool {
 // group without either has not judged.
 func (p *proposal) answered(g required) bool {
 	for _, a := range p.Answers {
-		if a.Group == g.Group && a.Digest == g.Digest && a.Digest != "" {
+		if a.Group == g.Group && a.Judged {
 			return true
 		}
 	}
@@ -403,37 +403,24 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict is what an alert asks for; shadow alerts ask for nothing. An
-// effect that this version does not know may be a stricter one.
-func alertVerdict(a streams.Alert) (v streams.Verdict, binding bool) {
-	if a.Mode == "shadow" {
+// alertVerdict is what an alert asks for, and whether it counts: what is on
+// trial is not even named. An alert whose effect an exception takes away asks
+// for nothing and is named. An effect that this version does not know may be a
+// stricter one.
+func alertVerdict(a streams.Alert) (v streams.Verdict, counts bool) {
+	switch {
+	case a.Mode == "shadow":
 		return streams.Allow, false
+	case a.Exception != "":
+		return streams.Allow, true
 	}
 	switch a.Effect {
 	case "alert":
-		return streams.Allow, false
+		return streams.Allow, true
 	case "deny", "quarantine":
 		return streams.Deny, true
 	}
 	return streams.Hold, true
-}
-
-// noteBeliefs remembers which beliefs were found bad, for actions that cite
-// them later: ingest may not have folded the alert yet when it enriches one.
-func (f *Fold) noteBeliefs(st *stage.State, project, group string, alerts []streams.Alert) error {
-	for _, al := range alerts {
-		v, binding := alertVerdict(al)
-		if !binding || al.Subject.Kind != "belief" || !streams.ValidID(al.Subject.ID) {
-			continue
-		}
-		r := alertReason(streams.CodeBelief, min(v, streams.Hold), group, al)
-		r.Text = fmt.Sprintf("belief %s: %s", al.Subject.ID, r.Text)
-		r.Path = []string{"belief:" + al.Subject.ID}
-		if err := st.Put(stage.Key(keyBelief, project, al.Subject.ID), r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // admitBelief gives a memory's candidate the standing that a verdict leaves it.

@@ -80,12 +80,12 @@ func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return err
 	}
-	key := append([]byte{'l'}, timeKey(now.Add(keepLate))...)
+	key := append([]byte{keyLate}, timeKey(now.Add(keepLate))...)
 	if err := st.Set(append(key, seqKey(p.Seq)...), nil); err != nil {
 		return err
 	}
 	var gone [][]byte
-	err := st.Scan([]byte{'l'}, func(k, _ []byte) (bool, error) {
+	err := st.Scan([]byte{keyLate}, func(k, _ []byte) (bool, error) {
 		if len(k) != 17 || int64(binary.BigEndian.Uint64(k[1:])) > now.UnixNano() || len(gone) == 4 {
 			return false, nil
 		}

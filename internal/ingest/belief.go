@@ -48,6 +48,13 @@ func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	return r, nil
 }
 
+// cited is the belief for an event that refers to it.
+func (r *record) cited() streams.BeliefRef {
+	b := r.Ref
+	b.Agent = r.Agent
+	return b
+}
+
 // cite looks up the beliefs that an event names, as they stand now.
 func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.BeliefRef, error) {
 	var out []streams.BeliefRef
@@ -65,7 +72,7 @@ func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.Be
 			out = append(out, streams.BeliefRef{ID: id})
 			continue
 		}
-		out = append(out, r.Ref)
+		out = append(out, r.cited())
 	}
 	return out, nil
 }
@@ -81,7 +88,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		return nil
 	}
 	for _, al := range a.Alerts {
-		if al.Subject.Kind != "belief" || al.Mode == "shadow" {
+		if al.Subject.Kind != "belief" || al.Mode == "shadow" || al.Exception != "" {
 			continue
 		}
 		r, err := f.belief(st, e.Project, al.Subject.ID)

@@ -79,7 +79,7 @@ func (r Role) permissions() (perms, error) {
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>")
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>", "lz.live.*.alert.>")
 	case RoleAuditor:
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")

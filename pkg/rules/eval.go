@@ -64,6 +64,8 @@ type Result struct {
 	Alerts []streams.Alert
 	// Verdict is what the enforced rules ask for; it matters on proposals.
 	Verdict streams.Verdict
+	// Rests are the untrusted contents that an action leans on by evidence.
+	Rests []streams.Rest
 }
 
 // Eval folds one entry into the signals and judges it. It fails only if the
@@ -123,10 +125,16 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 				if a.Mode == "enforce" && a.Exception == "" {
 					res.Verdict = res.Verdict.Join(verdictOf(a.Effect, e.Type))
 				}
+				if a.Path == nil && e.Type == streams.TypeAction {
+					a.Path = r.path(sig, &a)
+				}
 				if fold(t, &a) || proposal {
 					res.Alerts = append(res.Alerts, a)
 				}
 			}
+		}
+		if e.Type == streams.TypeAction {
+			res.Rests = append(res.Rests, sig.rests()...)
 		}
 	}
 	return res, t.close()

@@ -160,6 +160,7 @@ type Input struct {
 	Tools    Tools
 
 	features   text.Features
+	belief     string // that the content became
 	directives directives
 	viewNames  []string // of Content.Views, as pkg/text names them
 	markedIn   string   // the first decoded view that carries a marker that no view before it had
@@ -186,6 +187,11 @@ func read(e *streams.Entry) ([]*Input, error) {
 			in.origin(o.Origin)
 			in.Event.Tool, in.Event.Source = o.Tool, o.Source
 			in.content(o.Blocks[i].Text, o.Blocks[i].Features)
+			for j := range o.Claims {
+				if c := &o.Claims[j]; c.Block == i {
+					in.belief = c.Belief.ID
+				}
+			}
 			out = append(out, in)
 		}
 		return out, nil
@@ -196,7 +202,7 @@ func read(e *streams.Entry) ([]*Input, error) {
 		}
 		in := head(e, &m.EntryHead)
 		in.origin(m.Origin)
-		in.Event.Source = m.Source
+		in.Event.Source, in.belief = m.Source, m.Belief.ID
 		in.content(m.Content, m.Features)
 		age := -1.0
 		if !m.FirstSeen.IsZero() {

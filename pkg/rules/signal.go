@@ -148,6 +148,7 @@ type signals struct {
 	clusterRec *cluster
 	carriedBy  []string
 	servedBy   []*Served
+	servedOn   []streams.Rest // the contents behind servedBy
 	servedRead bool
 }
 
@@ -213,9 +214,9 @@ func (s *signals) noteContent(external bool) {
 
 // carrierRec is what is kept of a carrier.
 type carrierRec struct {
-	origin, event, source, session, agent string
-	external, user                        bool
-	at                                    time.Time
+	origin, event, source, session, agent, belief string
+	external, user                                bool
+	at                                            time.Time
 }
 
 func (r *carrierRec) bytes() []byte {
@@ -229,7 +230,7 @@ func (r *carrierRec) bytes() []byte {
 	}
 	e.num(flags)
 	e.num(uint64(r.at.UnixNano()))
-	for _, v := range []string{r.origin, r.event, r.source, r.session, r.agent} {
+	for _, v := range []string{r.origin, r.event, r.source, r.session, r.agent, r.belief} {
 		e.str(v)
 	}
 	return e
@@ -241,7 +242,7 @@ func readCarrier(b []byte) *carrierRec {
 	flags := d.num()
 	r.external, r.user = flags&1 != 0, flags&2 != 0
 	r.at = time.Unix(0, int64(d.num())).UTC()
-	for _, v := range []*string{&r.origin, &r.event, &r.source, &r.session, &r.agent} {
+	for _, v := range []*string{&r.origin, &r.event, &r.source, &r.session, &r.agent, &r.belief} {
 		*v = d.str()
 	}
 	return r
@@ -259,7 +260,7 @@ func (s *signals) noteCarriers(origin string, external bool) {
 			continue
 		}
 		r := carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
-			agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}
+			agent: in.Event.Agent, belief: in.belief, external: external, user: user, at: in.Event.Time}
 		s.t.put(tableCarriers, c, r.bytes())
 	}
 }
@@ -441,17 +442,17 @@ func (s *signals) userNamed() bool {
 
 // directive is what is kept of an instruction.
 type directive struct {
-	event, source, session, agent, text string
-	at                                  time.Time
-	memory                              bool // it was written to memory
-	commands                            bool // it carries more than a request
-	carriers, names                     []uint32
-	sentences                           [][]uint32
+	event, source, session, agent, text, belief string
+	at                                          time.Time
+	memory                                      bool // it was written to memory
+	commands                                    bool // it carries more than a request
+	carriers, names                             []uint32
+	sentences                                   [][]uint32
 }
 
 func (n *directive) bytes() []byte {
 	var e enc
-	for _, v := range []string{n.event, n.source, n.session, n.agent, n.text} {
+	for _, v := range []string{n.event, n.source, n.session, n.agent, n.text, n.belief} {
 		e.str(v)
 	}
 	e.num(uint64(n.at.UnixNano()))
@@ -475,7 +476,7 @@ func (n *directive) bytes() []byte {
 func readDirective(b []byte) *directive {
 	d := dec(b)
 	n := new(directive)
-	for _, v := range []*string{&n.event, &n.source, &n.session, &n.agent, &n.text} {
+	for _, v := range []*string{&n.event, &n.source, &n.session, &n.agent, &n.text, &n.belief} {
 		*v = d.str()
 	}
 	n.at = time.Unix(0, int64(d.num())).UTC()
@@ -500,7 +501,7 @@ func (s *signals) noteDirective() {
 			return
 		}
 	}
-	n := &directive{memory: in.Event.Kind == "memory", event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent,
+	n := &directive{memory: in.Event.Kind == "memory", event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent, belief: in.belief,
 		at: in.Event.Time, text: streams.Clip(strings.Join(in.Content.Views, "\n"), noteText), sentences: in.directives.sentences,
 		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
 	for _, c := range in.Content.Carriers {
@@ -599,6 +600,7 @@ func (s *signals) echo() []*Served {
 		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = n.event, n.source, same, n.memory, n.commands, s.since(n.at)
 		sv.UserDocument = n.source != "" && count(user, sentenceHashes([]string{path.Base(n.source)})) > 0
 		s.servedBy = append(s.servedBy, sv)
+		s.servedOn = append(s.servedOn, streams.Rest{Agent: n.agent, Observation: n.event, Belief: n.belief, Source: n.source, By: "instruction", Value: sv.Value})
 	}
 	return s.servedBy
 }
