@@ -246,7 +246,10 @@ func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 		rests = append(rests, recalled...)
 		for _, a := range p.Answers {
 			for _, r := range a.Rests {
-				rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
+				// Of several values that come from one content the first will do.
+				if !slices.ContainsFunc(rests, func(x rest) bool { return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation }) {
+					rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
+				}
 			}
 		}
 	}
