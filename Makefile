@@ -45,11 +45,11 @@ staticcheck:
 
 .PHONY: unit
 unit:
-	$(GO) test ./...
+	$(GO) test -timeout 40m ./...
 
 .PHONY: race
 race:
-	$(GO) test -race -short $(RACE)
+	$(GO) test -race -short -timeout 40m $(RACE)
 
 FUZZTIME ?= 1m
 

@@ -109,7 +109,7 @@ func TestDisguisesChangeNoVerdict(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				res, err := ev.Eval(rules.MemStore{}, &streams.Entry{Seq: 1, Type: streams.TypeMemory, Stage: streams.StageIngest, Project: "p", Body: body})
+				res, err := ev.Eval(rules.NewMemStore(), &streams.Entry{Seq: 1, Type: streams.TypeMemory, Stage: streams.StageIngest, Project: "p", Body: body})
 				if err != nil {
 					t.Fatal(err)
 				}

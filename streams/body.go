@@ -113,6 +113,9 @@ type RecallItem struct {
 	BeliefRef
 	Content string  `json:"content"`
 	Score   float64 `json:"score"`
+	// Effects says in an answer what was done to Content: mask, annotate,
+	// spotlight. The ledger keeps it as it was remembered.
+	Effects []string `json:"effects,omitzero"`
 }
 
 // Refusal is a belief that a recall found and did not admit, and why.
@@ -176,8 +179,11 @@ type ActionEntry struct {
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
 	Host          *Verdict              `json:"host_verdict,omitzero"`
+	Replaces      string                `json:"replaces,omitzero"` // id of a held proposal that this is an edit of
 	Unseen        bool                  `json:"unseen,omitzero"`   // the session holds a rejected observation
 	Restored      bool                  `json:"restored,omitzero"` // names an intake sequence from the future
+	// Annotations are the hints of the tool's catalogue entries that raise it.
+	Annotations jsontext.Value `json:"annotations,omitzero"`
 }
 
 // OutcomeEntry is the body of an outcome.
@@ -187,6 +193,50 @@ type OutcomeEntry struct {
 	Status   string        `json:"status,omitzero"`
 	Content  string        `json:"content,omitzero"`
 	Features text.Features `json:"features,omitzero"`
+	// Sources are those that an answer named, and Grounding how far they support
+	// it, 0 to 1; nil when it named none.
+	Sources   []string `json:"sources,omitzero"`
+	Grounding *float64 `json:"grounding,omitzero"`
+	Missing   []string `json:"missing,omitzero"` // sources that nobody knows, or no longer
+	Unread    []string `json:"unread,omitzero"`  // beyond the bounds, as a whole or in part
+	Digest    string   `json:"digest,omitzero"`  // of the action, as the executor says
+}
+
+// The bounds of one chunk of a re-audit.
+const (
+	MaxAudited      = 256
+	MaxAuditedBytes = 256 << 10 // of content
+)
+
+// BeliefsEntry is a chunk of a re-audit: live beliefs of one project, to be
+// judged by the rules that are in force at this entry. It is no proposal.
+type BeliefsEntry struct {
+	EntryHead
+	// Run names what started the re-audit: "rules " and a digest, or "schedule "
+	// and a time.
+	Run   string `json:"run"`
+	Index int    `json:"index"`         // of the chunk, from 0, over all projects of the partition
+	Last  bool   `json:"last,omitzero"` // with it the partition is through
+	// Next is the project and belief behind which the next chunk begins.
+	Next    [2]string       `json:"next"`
+	Beliefs []AuditedBelief `json:"beliefs,omitzero"`
+}
+
+// AuditedBelief is a belief as it stands when it is judged again.
+type AuditedBelief struct {
+	BeliefRef
+	Agent     string         `json:"agent,omitzero"`
+	Session   string         `json:"session,omitzero"`
+	Tool      string         `json:"tool,omitzero"`
+	Category  string         `json:"category,omitzero"`
+	Channel   string         `json:"channel,omitzero"`
+	Writer    beliefs.Origin `json:"writer,omitzero"` // of a memory
+	Inherited beliefs.Origin `json:"inherited,omitzero"`
+	Content   string         `json:"content"`
+	Features  text.Features  `json:"features,omitzero"`
+	// Partial is set when the text is not all there is: of what was read long
+	// ago only its beginning is kept.
+	Partial bool `json:"partial,omitzero"`
 }
 
 // RejectedEntry is the body of an event that was not admitted, with its
@@ -231,7 +281,7 @@ type Alert struct {
 	Message    string         `json:"message"`
 	Events     []string       `json:"observed_event_ids,omitzero"`
 	Detail     map[string]any `json:"detail,omitzero"`
-	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine
+	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate, spotlight
 	Mode       string         `json:"mode"`   // enforce or shadow
 	// Exception names the exception that takes the effect away.
 	Exception string `json:"exception,omitzero"`
@@ -248,6 +298,8 @@ type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
+	// Answers is set in the arbiter's alerts about a resolution: its id.
+	Answers string `json:"answers,omitzero"`
 }
 
 // AssessmentEntry is a group's one answer to a proposal. Src names the
@@ -297,6 +349,14 @@ type HoldRef struct {
 	Expires  time.Time `json:"expires"`
 }
 
+// TextEffect is what is done to a recalled text before it is handed out.
+type TextEffect struct {
+	Belief  string   `json:"belief,omitzero"` // empty: every entry of the answer
+	Effects []string `json:"effects"`         // in the order in which they are applied
+	Note    string   `json:"note,omitzero"`   // what annotate puts before the text
+	Rules   []string `json:"rules,omitzero"`  // that asked for it, the first few by name
+}
+
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
 	Proposal uint64     `json:"proposal"` // ledger sequence
@@ -316,12 +376,21 @@ type VerdictEntry struct {
 	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
 	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
 	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
-	Digest   string     `json:"digest,omitzero"`   // SHA-256 over the action's JCS
-	Again    bool       `json:"again,omitzero"`    // answers a proposal that was sent again
-	Late     bool       `json:"late,omitzero"`     // tightened after it was given
+	// Texts are the effects on what a recall hands out. In learn mode they are
+	// recorded and not applied.
+	Texts  []TextEffect `json:"texts,omitzero"`
+	Digest string       `json:"digest,omitzero"` // SHA-256 over the action's JCS
+	Again  bool         `json:"again,omitzero"`  // answers a proposal that was sent again
+	Late   bool         `json:"late,omitzero"`   // tightened after it was given
 	// Alert is raised when a finding came too late to stop anything.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the deciding input
+	// Resolved is set once a person has resolved the hold.
+	Resolved *Resolved `json:"resolved,omitzero"`
+	// Replaces is the hold that the proposal cancelled as its edit.
+	Replaces string `json:"replaces,omitzero"`
+	// Answers is the id of the resolution that this entry is the outcome of.
+	Answers string `json:"answers,omitzero"`
 }
 
 // DueEntry says that a timer of the arbiter passed.
@@ -329,6 +398,7 @@ type DueEntry struct {
 	Until    time.Time `json:"until"`
 	Proposal uint64    `json:"proposal,omitzero"` // a deadline
 	Hold     string    `json:"hold,omitzero"`     // an expiry
+	Reaudit  bool      `json:"reaudit,omitzero"`  // the live beliefs are to be judged again
 }
 
 // HoldStateEntry is a change of a hold's state.
@@ -339,4 +409,42 @@ type HoldStateEntry struct {
 	State    string    `json:"state"` // expired, approved, rejected, cancelled
 	Reason   Reason    `json:"reason"`
 	Time     time.Time `json:"time"`
+	ID       string    `json:"id,omitzero"` // of the proposal, as the agent named it
+	// Resolved is set where a person decided.
+	Resolved *Resolved `json:"resolved,omitzero"`
 }
+
+// Resolved says who resolved a hold, and how.
+type Resolved struct {
+	Hold     string    `json:"hold"`
+	Revision string    `json:"revision"` // as the signer saw it
+	State    string    `json:"state"`    // approved, rejected
+	By       string    `json:"by"`       // name of the key
+	Key      string    `json:"key"`      // the pinned key itself
+	Reason   string    `json:"reason,omitzero"`
+	Entry    uint64    `json:"entry"` // ledger sequence of the signed resolution
+	Time     time.Time `json:"time"`
+}
+
+// The states of a hold.
+const (
+	HoldOpen      = "open"
+	HoldApproved  = "approved"
+	HoldRejected  = "rejected"
+	HoldExpired   = "expired"   // nobody decided: not denied
+	HoldCancelled = "cancelled" // withdrawn by the agent, or edited
+	HoldDenied    = "denied"    // tightened while it waited
+)
+
+// ResolutionEntry is the body of a signed resolution of a hold as it came in.
+// Nothing of it has been verified: the arbiter does, and answers with a verdict
+// or an alert.
+type ResolutionEntry struct {
+	EntryHead
+	Hold string `json:"hold"`
+	Note string `json:"note"`          // clipped to MaxResolution
+	Size int    `json:"size,omitzero"` // of the note, where it was clipped
+}
+
+// MaxResolution is how much of a signed resolution the ledger takes, in bytes.
+const MaxResolution = 8 << 10

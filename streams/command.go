@@ -35,6 +35,10 @@ const EngineVersion = 1
 const (
 	DoActivateRules  = "activate-rules"
 	DoActivatePolicy = "activate-policy"
+	// DoActivateTrust puts a trust file in force: who may resolve holds from
+	// that entry on. Whom operators' commands are taken from is not in it; that
+	// is each process's own file.
+	DoActivateTrust = "activate-trust"
 )
 
 // Command is a parsed operator command.
@@ -102,7 +106,7 @@ func parseCommand(text string) (c Command, err error) {
 			}
 		}
 	}
-	if c.Do != DoActivateRules && c.Do != DoActivatePolicy {
+	if c.Do != DoActivateRules && c.Do != DoActivatePolicy && c.Do != DoActivateTrust {
 		return c, rejectf(CodeCommand, "unknown command %q", clip(c.Do))
 	}
 	if c.Engine > EngineVersion || c.Engine < 1 {
@@ -120,15 +124,18 @@ func Digest(bundle []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Control is what travels on lz.ctl.<partition>: a chunk of a bundle, or a
-// signed command.
+// Control is what travels on lz.ctl.<partition>: a chunk of a bundle, a signed
+// command, or, with Project set, a signed resolution of a hold.
 type Control struct {
 	ID     string `json:"id"`
 	Digest string `json:"digest,omitzero"` // of the whole bundle
 	Index  int    `json:"index,omitzero"`
 	Count  int    `json:"count,omitzero"`
 	Chunk  []byte `json:"chunk,omitzero"`
-	Note   string `json:"note,omitzero"` // the signed command
+	Note   string `json:"note,omitzero"` // the signed command or resolution
+
+	Project string `json:"project,omitzero"` // of the hold
+	Hold    string `json:"hold,omitzero"`    // that is to be resolved
 }
 
 // ChunkSize is the size of a bundle's chunks, in bytes.

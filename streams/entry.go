@@ -48,6 +48,8 @@ const (
 	TypeRepeat      Type = "repeat"
 	TypeChunk       Type = "chunk"
 	TypeActivation  Type = "activation"
+	TypeResolution  Type = "resolution"
+	TypeBelief      Type = "belief" // of a re-audit
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

@@ -36,10 +36,22 @@ const (
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
 	CodeRests       Code = "LZ315"
+	CodeApproved    Code = "LZ320"
+	CodeRejected    Code = "LZ321"
+	CodeCancelled   Code = "LZ322"
+	CodeStanding    Code = "LZ323"
+
+	CodeProtected    Code = "LZ330"
+	CodeEgress       Code = "LZ331"
+	CodeHoldRate     Code = "LZ332"
+	CodePrecondition Code = "LZ333"
+	CodeMismatch     Code = "LZ334"
+	CodeCalibration  Code = "LZ335"
 
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"
 	CodeBundle    Code = "LZ403"
+	CodeApproval  Code = "LZ404"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -76,11 +88,22 @@ var Codes = []CodeDoc{
 	{CodeHoldBudget, "too many open holds", "The agent has more holds open than the policy admits, so a new hold becomes a deny.", "Have the open ones resolved first."},
 	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
 	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.", "Have a person confirm the belief."},
-	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again if it is still wanted."},
+	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again, under a new id, if it is still wanted."},
+	{CodeApproved, "approved", "A person released the hold with a signed approval; the verdict is allow.", "Act, once, as proposed. An edit is a new proposal."},
+	{CodeRejected, "rejected", "A person rejected the hold; the verdict is deny. The reason is the person's.", "Do not propose the same again. Choose another way, or ask the person."},
+	{CodeCancelled, "hold cancelled", "The agent withdrew the proposal, or replaced it by an edit.", "Nothing, or wait for the verdict on the edit."},
+	{CodeStanding, "standing permission", "The action's level would hold it, and the signed policy permits it until a date.", "None."},
+	{CodeProtected, "protected resource", "The action's arguments name a resource that the policy protects.", "Do without it, or have the operator change the policy."},
+	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.", "Use an admitted destination, or have the operator name it in the policy's egress."},
+	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
+	{CodePrecondition, "a precondition no longer holds", "What the verdict rested on when the action was proposed has changed before it was released.", "Propose the action again."},
+	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
+	{CodeCalibration, "over-confident class", "The agent's confidence in actions of this kind has been higher than their outcomes bear out.", "Have a person look; the class is measured again with every outcome."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
+	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
 }
 
 // Doc returns the documentation of a code.

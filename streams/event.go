@@ -134,17 +134,30 @@ type Action struct {
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
 	Host          string                `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
+	// Replaces is the id of a held proposal of the same agent that this one is
+	// an edit of. The hold is cancelled; nothing that was said of it carries
+	// over.
+	Replaces string `json:"replaces,omitzero"`
 	// After is the last intake sequence that was acknowledged to the host
 	// before the agent proposed this.
 	After uint64 `json:"after,omitzero"`
 }
 
+// StatusAnswer is the status of an outcome that is an answer of the agent.
+const StatusAnswer = "answer"
+
 // Outcome (kind out) is what came of an action, or an answer that was given.
 type Outcome struct {
 	Head
 	Action  string `json:"action,omitzero"` // id of the action
-	Status  string `json:"status,omitzero"` // ok, error, skipped
+	Status  string `json:"status,omitzero"` // ok, error, skipped, answer; cancelled withdraws a held proposal
 	Content string `json:"content,omitzero"`
+	// Sources are what an answer rests on: ids of the agent's observations and
+	// recalls, or of beliefs.
+	Sources []string `json:"sources,omitzero"`
+	// Digest is that of the action as its verdict gave it, echoed by the
+	// executor for what it carried out. Another one is an incident.
+	Digest string `json:"digest,omitzero"`
 }
 
 // RejectError says why an event was not admitted. Its code is stable and
@@ -323,9 +336,18 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		if err := refs("beliefs", e.Beliefs); err != nil {
 			return err
 		}
+		if e.Replaces != "" && !ValidID(e.Replaces) {
+			return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))
+		}
 		return names(e.Tool, "tool", e.Decision, "decision")
 	case *Outcome:
-		return names(e.Action, "action", e.Status, "status")
+		if len(e.Sources) > 0 && e.Status != StatusAnswer {
+			return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer, clip(e.Status))
+		}
+		if err := refs("sources", e.Sources); err != nil {
+			return err
+		}
+		return names(e.Action, "action", e.Status, "status", e.Digest, "digest")
 	}
 	return nil
 }

@@ -16,6 +16,28 @@ type Reply struct {
 	Elapsed int64        `json:"elapsed_us,omitzero"`
 }
 
+// ResolveRequest is the body of a request to lz.svc.resolve.<project>.<hold>.
+type ResolveRequest struct {
+	Note string `json:"note"` // the signed resolution
+}
+
+// ResolveReply is the answer to it, read back from the ledger.
+type ResolveReply struct {
+	Hold string `json:"hold"`
+	// State is the hold's state where the resolution was obeyed: approved,
+	// rejected, or denied when it could not be released any more. Empty means
+	// that it was refused, and that the hold is as it was.
+	State string `json:"state,omitzero"`
+	// Check names what a refused resolution failed.
+	Check string      `json:"check,omitzero"`
+	Text  string      `json:"text,omitzero"`
+	Error *ReplyError `json:"error,omitzero"`
+	// Seq is the ledger sequence of the outcome's entry, Entry that of the
+	// resolution's.
+	Seq   uint64 `json:"ledger_seq,omitzero"`
+	Entry uint64 `json:"entry,omitzero"`
+}
+
 // ReplyError says why there is no verdict.
 type ReplyError struct {
 	Code    Code   `json:"code"`

@@ -227,12 +227,31 @@ const (
 	SvcDecide   Service = "decide"
 	SvcRemember Service = "remember"
 	SvcRecall   Service = "recall"
+	SvcResolve  Service = "resolve" // see ResolveSubject
 )
 
 // QuerySubject is where operators ask a daemon about one partition's state:
 // lz.svc.query.<what>.<partition>.
 func QuerySubject(what string, partition int) string {
 	return servicePrefix + "query." + what + "." + strconv.Itoa(partition)
+}
+
+// ResolveSubject is where a signed resolution of a hold goes.
+func ResolveSubject(project, hold string) (string, error) {
+	if err := checkPrincipal(project, hold); err != nil {
+		return "", err
+	}
+	return servicePrefix + string(SvcResolve) + "." + project + "." + hold, nil
+}
+
+// ParseResolve splits a subject of ResolveSubject.
+func ParseResolve(subject string) (project, hold string, err error) {
+	rest, ok := strings.CutPrefix(subject, servicePrefix+string(SvcResolve)+".")
+	project, hold, two := strings.Cut(rest, ".")
+	if !ok || !two {
+		return "", "", fmt.Errorf("subject %q does not name project and hold", subject)
+	}
+	return project, hold, checkPrincipal(project, hold)
 }
 
 // ServiceSubject is where a client asks: lz.svc.<service>.<project>.<agent>,

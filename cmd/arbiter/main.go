@@ -35,7 +35,7 @@ func main() {
 			if front.Service, err = e.Connect(natsserver.RoleService); err != nil {
 				return err
 			}
-			return arbiter.Run(ctx, sc, trust.Verifiers(keys.RoleOperator), front)
+			return arbiter.Run(ctx, sc, trust.Verifiers(keys.RoleOperator), front, e.Metrics())
 		},
 	}.Main()
 }

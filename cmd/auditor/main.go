@@ -46,6 +46,7 @@ func main() {
 				return err
 			}
 			return auditor.Run(ctx, auditor.Config{Conn: nc, Dir: dir, Signer: signer, Origin: signer.Name(), MasterKey: master, Log: e.Log,
+				Stats: e.Watch(natsserver.RoleAuditor, nc, nil), Metrics: e.Metrics().Auditor(),
 				Ready: func() { e.Log.Info("ready", "stage", "auditor") }}, svc)
 		},
 	}.Main()

@@ -26,6 +26,7 @@ func main() {
 			if err != nil {
 				return err
 			}
+			cfg.Metrics = e.Metrics()
 			cfg.Pinned = trust.Verifiers(keys.RoleOperator)
 			sc, err := e.Stage(natsserver.RoleIngest)
 			if err != nil {

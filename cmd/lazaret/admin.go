@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
@@ -24,6 +28,7 @@ import (
 
 func (a *app) key() *cobra.Command {
 	var roles []string
+	var agent string
 	gen := &cobra.Command{
 		Use:   "gen NAME FILE",
 		Short: "Make a signing key; prints the public half",
@@ -48,7 +53,7 @@ folder's trust file, for the roles named.`,
 			if err != nil {
 				return err
 			}
-			pin := keys.Pin{Key: public}
+			pin := keys.Pin{Key: public, Agent: agent}
 			for _, r := range roles {
 				pin.Roles = append(pin.Roles, keys.Role(r))
 			}
@@ -58,12 +63,24 @@ folder's trust file, for the roles named.`,
 			if err := t.Write(embedded.TrustFile(a.conn.Data)); err != nil {
 				return err
 			}
-			fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; running daemons read it at their next start")
+			fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; it resolves holds once it is in force: lazaret key activate. Operators' keys count from the daemons' next start")
 			return nil
 		},
 	}
-	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`")
-	return group("key", "Signing keys", gen)
+	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
+	gen.Flags().StringVar(&agent, "agent", "", "the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+	activate := a.activate("activate [FILE]", "Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust, func(args []string) ([]byte, error) {
+		a.conn.Resolve()
+		file := embedded.TrustFile(a.conn.Data)
+		if len(args) == 1 {
+			file = args[0]
+		}
+		if _, err := keys.LoadTrust(file); err != nil {
+			return nil, err
+		}
+		return os.ReadFile(file)
+	}, nil)
+	return group("key", "Signing keys", gen, activate)
 }
 
 // agentContext is the name of an agent's credential and context.
@@ -176,13 +193,13 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
 		b, src, err := loadRules(args)
 		if err == nil {
 			_, err = rules.Compile(src)
 		}
 		return b, err
-	}))
+	}, watchRules))
 }
 
 func (a *app) policy() *cobra.Command {
@@ -198,59 +215,101 @@ func (a *app) policy() *cobra.Command {
 		_, err := policy.Compile(name, b)
 		return b, err
 	}
-	check := &cobra.Command{Use: "check [FILE]", Short: "Check a policy (default the shipped one)", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, err := load(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), "the policy is good,", streams.Digest(b))
-		return nil
-	}}
 	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 		cmd.OutOrStdout().Write(policy.Default)
 	}}
-	return group("policy", "The arbiter's policy", check, show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
+	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
 }
 
-// activate signs a bundle and puts it in force.
-func (a *app) activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
+// activate signs a bundle and puts it in force. follow, if not nil, is what
+// --watch does instead.
+func (a *app) activate(use, short, do string, load func(args []string) ([]byte, error), follow func(ctx context.Context, w io.Writer, dir string, o *operator) error) *cobra.Command {
 	var key string
+	var watch bool
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, err := load(args)
-		if err != nil {
+		var b []byte
+		var err error
+		if watch {
+			if len(args) == 0 {
+				return fmt.Errorf("--watch needs a folder to follow: lazaret rules activate DIR --watch")
+			}
+		} else if b, err = load(args); err != nil {
 			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 		}
-		a.conn.Resolve()
-		if key == "" {
-			key = embedded.OperatorKey(a.conn.Data)
-		}
-		signer, err := keys.LoadSigner(key)
+		o, err := a.openOperator(key, watch)
 		if err != nil {
 			return err
 		}
-		nc, err := a.conn.Connect("operator")
-		if err != nil {
-			return err
+		defer o.nc.Close()
+		if watch {
+			return follow(cmd.Context(), cmd.OutOrStdout(), args[0], o)
 		}
-		defer nc.Close()
 		ctx, cancel := a.timeout(cmd.Context())
 		defer cancel()
-		if err := embedded.Activate(ctx, nc, signer, do, b); err != nil {
+		if err := o.publish(ctx, do, b); err != nil {
 			return err
 		}
-		digest := streams.Digest(b)
-		rules, pol := digest, ""
-		if do == streams.DoActivatePolicy {
-			rules, pol = "", digest
+		if err := o.await(ctx, do, b); err != nil {
+			return err
 		}
-		if err := embedded.AwaitActive(ctx, nc, rules, pol); err != nil {
-			return fmt.Errorf("published, but not in force: %w: is the key pinned for operators? Refusals are on lz.live.%s.rejected", err, streams.SystemProject)
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), "in force:", digest)
+		fmt.Fprintln(cmd.OutOrStdout(), "in force:", streams.Digest(b))
 		return nil
 	}}
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
+	if follow != nil {
+		c.Flags().BoolVar(&watch, "watch", false, "follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
+	}
 	return c
+}
+
+// operator is who signs and publishes commands.
+type operator struct {
+	nc      *nats.Conn
+	signer  note.Signer
+	timeout time.Duration
+}
+
+// openOperator connects with the operator's key and credential. A lasting
+// connection survives the server's restarts.
+func (a *app) openOperator(key string, lasting bool) (*operator, error) {
+	a.conn.Resolve()
+	if key == "" {
+		key = embedded.OperatorKey(a.conn.Data)
+	}
+	signer, err := keys.LoadSigner(key)
+	if err != nil {
+		return nil, err
+	}
+	var opts []nats.Option
+	if lasting {
+		opts = []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond)}
+	}
+	nc, err := a.conn.Connect("operator", opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &operator{nc, signer, a.conn.Timeout}, nil
+}
+
+// publish signs the command that puts a bundle in force, and publishes both.
+func (o *operator) publish(ctx context.Context, do string, bundle []byte) error {
+	return embedded.Activate(ctx, o.nc, o.signer, do, bundle)
+}
+
+// await waits until a bundle that was published is in force everywhere.
+func (o *operator) await(ctx context.Context, do string, bundle []byte) error {
+	rules, pol := streams.Digest(bundle), ""
+	if do == streams.DoActivatePolicy {
+		rules, pol = "", rules
+	}
+	await := func() error { return embedded.AwaitActive(ctx, o.nc, rules, pol) }
+	if do == streams.DoActivateTrust {
+		await = func() error { return embedded.AwaitTrust(ctx, o.nc, rules) }
+	}
+	if err := await(); err != nil {
+		return fmt.Errorf("published, but not in force: %w: is the key pinned for operators? Refusals are on lz.live.%s.rejected", err, streams.SystemProject)
+	}
+	return nil
 }
 
 func (a *app) doctor() *cobra.Command {

@@ -180,6 +180,7 @@ func (a *app) decide() *cobra.Command {
 	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
 	c.Flags().BoolVar(&why, "explain", false, "explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
 	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
+	c.Flags().StringVar(&act.Replaces, "replaces", "", "`ID` of a held action that this is an edit of; its hold is cancelled")
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/arbiter"
 	"lazaret/internal/cli"
 	"lazaret/internal/query"
+	"lazaret/pkg/approval"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -133,7 +134,8 @@ func (a *app) verdicts() *cobra.Command {
 func (a *app) holds() *cobra.Command {
 	var f cli.ListFlags
 	var req arbiter.HoldsRequest
-	ls := &cobra.Command{Use: "ls", Short: "List holds", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	var each bool
+	ls := &cobra.Command{Use: "ls", Short: "List holds, similar ones together", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		ask := req
 		if ask.State == "all" {
 			ask.State = ""
@@ -152,6 +154,9 @@ func (a *app) holds() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !each && !f.JSON {
+			return printHoldGroups(cmd.OutOrStdout(), f, items)
+		}
 		return cli.Print(cmd.OutOrStdout(), f, items, []string{"HOLD", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL", "EXPIRES", "WHY"}, func(h arbiter.Hold) []string {
 			why := ""
 			if len(h.Verdict.Reasons) > 0 {
@@ -162,8 +167,9 @@ func (a *app) holds() *cobra.Command {
 	}}
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&req.Project, "project", "", "only this `PROJECT`")
-	ls.Flags().StringVar(&req.State, "state", "open", "open, expired, denied or all")
-	return group("holds", "What waits for a person", ls)
+	ls.Flags().StringVar(&req.State, "state", "open", "open, approved, rejected, expired, cancelled, denied or all")
+	ls.Flags().BoolVar(&each, "each", false, "a line for each, similar or not")
+	return group("holds", "What waits for a person", ls, a.holdShow(), a.holdResolve(approval.Approve), a.holdResolve(approval.Reject), a.holdCancel(), a.holdWatch())
 }
 
 // partitionsOf are the partitions where a project's state is: one, or all.

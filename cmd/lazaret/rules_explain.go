@@ -110,16 +110,16 @@ func (x *explained) print(w io.Writer) error {
 // explainer plays entries to every group of a rule set.
 type explainer struct {
 	set    *rules.Set
-	stores map[string]rules.MemStore // by group
+	stores map[string]*rules.MemStore // by group
 }
 
 func newExplainer(set *rules.Set) *explainer {
-	return &explainer{set: set, stores: make(map[string]rules.MemStore)}
+	return &explainer{set: set, stores: make(map[string]*rules.MemStore)}
 }
 
-func (x *explainer) store(group string) rules.MemStore {
+func (x *explainer) store(group string) *rules.MemStore {
 	if x.stores[group] == nil {
-		x.stores[group] = rules.MemStore{}
+		x.stores[group] = rules.NewMemStore()
 	}
 	return x.stores[group]
 }
@@ -178,8 +178,18 @@ func (a *app) explainSeq(ctx context.Context, seq uint64, dir []string) (*explai
 	if err != nil {
 		return nil, err
 	}
-	if e.Stage != streams.StageIngest {
-		return nil, fmt.Errorf("ledger entry %d is of the stage %s, and rules see those of ingest: %d is what it was made from", seq, e.Stage, e.Src)
+	// An answer or alert is explained by what it was made from.
+	for range 4 {
+		if e.Stage == streams.StageIngest {
+			break
+		}
+		if e, err = ledgerEntry(ctx, nc, e.Src); err != nil {
+			return nil, err
+		}
+	}
+	seq = e.Seq
+	if e.Stage != streams.StageIngest || e.Type == streams.TypeChunk || e.Type == streams.TypeActivation {
+		return nil, fmt.Errorf("ledger entry %d is a %s of the stage %s, and rules see none of those", seq, e.Type, e.Stage)
 	}
 	project, x := e.Project, newExplainer(nil)
 	force := &inForce{chunks: make(map[string]map[int][]byte)}

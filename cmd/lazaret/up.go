@@ -9,12 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/metrics"
 	"lazaret/internal/natsserver"
 )
 
 func (a *app) up() *cobra.Command {
 	var cfg embedded.Config
 	var verbose bool
+	var addr string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -30,11 +32,20 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 				level = slog.LevelInfo
 			}
 			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			if addr != "" {
+				cfg.Metrics = metrics.New()
+				srv, err := cfg.Metrics.Serve(addr, cfg.Log)
+				if err != nil {
+					return err
+				}
+				defer srv.Close()
+				addr = srv.Addr
+			}
 			p, err := embedded.Start(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
-			printWelcome(cmd, p, cfg)
+			printWelcome(cmd, p, cfg, addr)
 			select {
 			case <-cmd.Context().Done():
 				fmt.Fprintln(cmd.OutOrStdout(), "\ndraining …")
@@ -52,20 +63,24 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.BoolVar(&cfg.NoSync, "no-sync", false, "acknowledge before data is on disk: faster, and the last two minutes can be lost with the machine")
 	f.StringSliceVar(&cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
 	f.BoolVar(&cfg.ServerOnly, "server-only", false, "start server, streams and credentials, and leave the stages to daemons")
+	f.StringVar(&addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
 }
 
-func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config) {
+func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config, addr string) {
 	w := cmd.OutOrStdout()
 	data := ""
 	if cfg.Data != "data" {
 		data = " --data " + cfg.Data
 	}
 	fmt.Fprintf(w, "lazaret is up at %s, data in %s\n\n", p.Server.URL(), cfg.Data)
-	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil {
-		if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-			fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n\n", cfg.Listen)
+	if addr != "" {
+		fmt.Fprintf(w, "metrics at http://%s/metrics, health at /healthz and /readyz\n\n", addr)
+	}
+	for _, l := range []string{cfg.Listen, addr} {
+		if _, _, err := net.SplitHostPort(l); err == nil && !metrics.Loopback(l) {
+			fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n\n", l)
 		}
 	}
 	fmt.Fprintf(w, `agents publish to      lz.in.<project>.<agent>.obs.<origin>     what was read

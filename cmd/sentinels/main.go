@@ -29,7 +29,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			return sentinel.Run(ctx, sc, group, trust.Verifiers(keys.RoleOperator))
+			return sentinel.Run(ctx, sc, group, trust.Verifiers(keys.RoleOperator), e.Metrics())
 		},
 	}.Main()
 }

@@ -88,8 +88,8 @@ type finding struct {
 // that rests on it.
 func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string, reading bool) error {
 	for _, al := range alerts {
-		v, counts := alertVerdict(al)
-		if !counts {
+		v, named := alertVerdict(&al, "")
+		if !named {
 			continue
 		}
 		fd := finding{Agent: streams.Clip(al.Agent, maxStep), Reason: alertReason(streams.CodeRests, v, group, al)}
@@ -237,21 +237,13 @@ func derive(st *stage.State, p *proposal) error {
 // L1, it does not hold for what their session recalled or where their arguments
 // come from.
 func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
-	rests := slices.Clone(p.Rests)
+	rests := p.leans()
 	if p.Type == streams.TypeAction {
 		var recalled []rest
 		if _, err := st.Load(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session), &recalled); err != nil {
 			return nil, err
 		}
 		rests = append(rests, recalled...)
-		for _, a := range p.Answers {
-			for _, r := range a.Rests {
-				// Of several values that come from one content the first will do.
-				if !slices.ContainsFunc(rests, func(x rest) bool { return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation }) {
-					rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
-				}
-			}
-		}
 	}
 	var out []streams.Reason
 	for _, r := range rests {
@@ -264,6 +256,21 @@ func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 		out = joinReasons(maxBearing, out, rs)
 	}
 	return out, nil
+}
+
+// leans is what a proposal leans on by what it says itself and by what the
+// groups found of its arguments.
+func (p *proposal) leans() []rest {
+	rests := slices.Clone(p.Rests)
+	for _, a := range p.Answers {
+		for _, r := range a.Rests {
+			// Of several values that come from one content the first will do.
+			if !slices.ContainsFunc(rests, func(x rest) bool { return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation }) {
+				rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
+			}
+		}
+	}
+	return rests
 }
 
 // said reports whether a group's answer holds the alert behind a reason.

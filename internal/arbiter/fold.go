@@ -10,8 +10,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -20,10 +22,15 @@ import (
 //
 // All fields are owned by the stage's loop.
 type Fold struct {
+	// Metrics, if set before the fold is used, counts what it says.
+	Metrics *metrics.Arbiter
+
 	log      *slog.Logger
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
+	trust    *activation.Cache[*keys.Trust]
 	timers   [streams.Partitions]timerCache
+	counted  [streams.Partitions]bool // the metrics know the holds of the state
 }
 
 type timerCache struct {
@@ -37,6 +44,8 @@ type timerCache struct {
 func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 	return &Fold{log: log, pinned: pinned, policies: activation.NewCache(func(b []byte) (*policy.Policy, error) {
 		return policy.Compile("policy", b)
+	}), trust: activation.NewCache(func(b []byte) (*keys.Trust, error) {
+		return keys.ParseTrust(keys.TrustFile, b)
 	})}
 }
 
@@ -48,6 +57,7 @@ func (f *Fold) Reset() {
 // proposal is an open question, as it is kept in the state.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
+	Stamp    time.Time    `json:"stamp,omitzero"` // of the entry; for metrics only
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
@@ -69,12 +79,21 @@ type proposal struct {
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
 	Answers []answer           `json:"answers,omitzero"`
+	// Items are the beliefs that a recall found, and Texts what the groups want
+	// done to them.
+	Items []string   `json:"items,omitzero"`
+	Texts []textWish `json:"texts,omitzero"`
 	// Decided is set once a verdict was given; the record stays to let a late
 	// assessment tighten it.
 	Decided  *streams.Verdict `json:"decided,omitzero"`
 	Revision string           `json:"revision,omitzero"` // of the reasons against it
 	Hold     string           `json:"hold,omitzero"`
 	Used     bool             `json:"used,omitzero"` // its outcome came in
+	// Body is what a person would release: an action's arguments or a memory's
+	// content, whole.
+	Body string `json:"body,omitzero"`
+	// Withdrawn is set when the agent took it back before it was decided.
+	Withdrawn bool `json:"withdrawn,omitzero"`
 }
 
 // required is a group that the policy wants an answer of.
@@ -91,10 +110,14 @@ type hold struct {
 	Proposal uint64               `json:"proposal"`
 	Project  string               `json:"project"`
 	Agent    string               `json:"agent"`
-	State    string               `json:"state"` // open, expired, denied
+	State    string               `json:"state"` // see streams.HoldOpen
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Entry    streams.VerdictEntry `json:"entry"`
+	// While it is open: what is held, what it rests on, and the reasons for it
+	// that do not come from a sentinel.
+	Body  string `json:"body,omitzero"`
+	Rests []rest `json:"rests,omitzero"`
 }
 
 // The keys of the state, by their first byte.
@@ -107,11 +130,15 @@ const (
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyLate     = 'l' // time, seq → nothing: decided proposals, until they are dropped
-	keyAlerted  = 'a' // project, subject → findings
-	keyRecalled = 's' // project, agent and session → beliefs
-	keyParents  = 'f' // project, belief → what it derives from
-	keyRing     = 'r' // table, project, number → key: the order in which a table was filled
-	keyFilled   = 'q' // table, project → how many keys it ever had
+	keyAlerted  = 'A' // project, subject → findings
+	keyRecalled = 'S' // project, agent and session → beliefs
+	keyParents  = 'F' // project, belief → what it derives from
+	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
+	keyFilled   = 'Q' // table, project → how many keys it ever had
+	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
+	keyNonceEnd = 'y' // time, nonce's key → nothing: when it may be forgotten
+	keyRefused  = 'f' // project, hold or "-", check → how often
+	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
 // Step implements stage.LedgerFold.
@@ -134,10 +161,20 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.propose(st, e, now)
 		case streams.TypeRepeat:
 			return f.again(st, e, now)
-		case streams.TypeOutcome:
-			return nil, f.used(st, e)
-		case streams.TypeChunk, streams.TypeActivation:
+		case streams.TypeChunk:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
+		case streams.TypeResolution:
+			return f.resolve(st, e, now)
+		case streams.TypeOutcome:
+			if err := f.used(st, e); err != nil {
+				return nil, err
+			}
+			return f.outcome(st, e, now)
+		case streams.TypeActivation:
+			if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
+				return nil, err
+			}
+			return nil, f.scheduleReaudit(st, now)
 		}
 	}
 	return nil, nil
@@ -162,7 +199,7 @@ func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
 
 // propose opens a question.
 func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
-	p := &proposal{Seq: e.Seq, Type: e.Type, Project: e.Project}
+	p := &proposal{Seq: e.Seq, Stamp: e.Time, Type: e.Type, Project: e.Project}
 	pol, polDigest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
@@ -172,22 +209,29 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	p.Policy = polDigest
 	level := beliefs.L0
+	var replaced *withdrawal
+	var class policy.Class // of an action
 	switch e.Type {
 	case streams.TypeAction:
 		a := new(streams.ActionEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil {
 			return f.unreadable(e, err)
 		}
-		level = a.Level
-		if err := f.openAction(st, p, a, pol); err != nil {
+		if class, err = f.openAction(st, p, a, pol); err != nil {
 			return nil, err
 		}
+		if replaced, err = f.replace(st, p, a, now); err != nil {
+			return nil, err
+		}
+		level = class.Level
 	case streams.TypeMemory:
 		m := new(streams.MemoryEntry)
 		if err := streams.Unmarshal(e.Body, m); err != nil {
 			return f.unreadable(e, err)
 		}
-		openMemory(p, m)
+		if err := openMemory(p, m); err != nil {
+			return nil, err
+		}
 	case streams.TypeRecall:
 		r := new(streams.RecallEntry)
 		if err := streams.Unmarshal(e.Body, r); err != nil {
@@ -197,13 +241,14 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	if pol == nil {
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")
-		return f.decide(st, p, nil, now)
+		return replaced.with(f.decide(st, p, nil, now))
 	}
-	for _, g := range pol.Groups {
+	for _, g := range pol.Required(class) {
+		f.Metrics.Required(g.Name)
 		p.Groups = append(p.Groups, required{g.Name, cmp.Or(g.Digest, p.Rules), now.Add(pol.Wait(g, level))})
 	}
 	if len(p.Groups) == 0 {
-		return f.decide(st, p, pol, now)
+		return replaced.with(f.decide(st, p, pol, now))
 	}
 	p.Deadline = p.waits()
 	if err := st.Set(waitingKey(p), binary.BigEndian.AppendUint64(nil, p.Seq)); err != nil {
@@ -212,7 +257,10 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if err := f.addTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
 		return nil, err
 	}
-	return nil, st.Put(proposalKey(p.Seq), p)
+	if err := st.Put(proposalKey(p.Seq), p); err != nil {
+		return nil, err
+	}
+	return replaced.output()
 }
 
 func (f *Fold) unreadable(e *streams.Entry, err error) (*stage.Output, error) {
@@ -245,7 +293,7 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	v.Again = true
 	if r.Differs {
 		// Same id, other content: the old verdict must not cover it.
-		v.Verdict = v.Verdict.Join(streams.Hold)
+		v.Verdict, v.Resolved = v.Verdict.Join(streams.Hold), nil
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeInvalid, Verdict: streams.Hold,
 			Text: "this id was used before for a different proposal; use a new id"})
 	}
@@ -287,8 +335,9 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	if a.Verdict == nil {
 		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
 	}
-	said, more := hear(p.Answers, a.answer(group, p.wants(group)))
-	if !more {
+	said, more := hear(p.Answers, a.answer(group, p.wants(group), p.Type))
+	texts := p.takeTexts(a.Alerts)
+	if !more && !texts {
 		return nil, nil
 	}
 	p.Answers = said
@@ -297,7 +346,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		return nil, err
 	}
 	if p.Decided != nil {
-		return f.tighten(st, p, pol, now)
+		return f.tighten(st, p, pol, texts, now)
 	}
 	until := p.waits()
 	if !until.After(now) {
@@ -326,7 +375,7 @@ type assessment struct {
 // what its alerts ask for, with a reason at least as strict. It counts as the
 // group's judgement under the digest that is wanted of it; what it found counts
 // under any.
-func (a *assessment) answer(group, wanted string) answer {
+func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
 	switch {
@@ -342,8 +391,8 @@ func (a *assessment) answer(group, wanted string) answer {
 	}
 	said := streams.Allow
 	for _, al := range a.Alerts {
-		v, counts := alertVerdict(al)
-		if !counts {
+		v, named := alertVerdict(&al, on)
+		if !named {
 			continue
 		}
 		said = said.Join(v)
@@ -403,24 +452,18 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict is what an alert asks for, and whether it counts: what is on
-// trial is not even named. An alert whose effect an exception takes away asks
-// for nothing and is named. An effect that this version does not know may be a
-// stricter one.
-func alertVerdict(a streams.Alert) (v streams.Verdict, counts bool) {
+// alertVerdict is what an alert asks for, and whether it is named: what is on
+// trial is not, nor what only changes a recalled text. An alert that asks for
+// nothing, or whose effect an exception takes away, is named all the same.
+func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
+	v, binding := a.Asks(on)
 	switch {
-	case a.Mode == "shadow":
+	case binding:
+		return v, true
+	case a.Mode == "shadow", streams.IsTextEffect(a.Effect):
 		return streams.Allow, false
-	case a.Exception != "":
-		return streams.Allow, true
 	}
-	switch a.Effect {
-	case "alert":
-		return streams.Allow, true
-	case "deny", "quarantine":
-		return streams.Deny, true
-	}
-	return streams.Hold, true
+	return streams.Allow, true
 }
 
 // admitBelief gives a memory's candidate the standing that a verdict leaves it.

@@ -51,6 +51,9 @@ type Front struct {
 	mu      sync.Mutex
 	waiting map[caller][]chan streams.Entry
 	count   int
+	// resolving are those who wait for the outcome of a signed resolution, by
+	// its id.
+	resolving map[string]chan streams.Entry
 }
 
 // caller names a proposal the way its client does.
@@ -68,7 +71,7 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]chan streams.Entry)}
+	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]chan streams.Entry), resolving: make(map[string]chan streams.Entry)}
 	stopTail, err := stage.TailStage(ctx, cfg.Intake, streams.StageArbiter, cfg.Log, f.deliver)
 	if err != nil {
 		return nil, err
@@ -92,6 +95,10 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 			stopTail()
 			return nil, errors.Join(fmt.Errorf("serving %s: %w", v, err), svc.Stop())
 		}
+	}
+	if err := f.addResolve(svc); err != nil {
+		stopTail()
+		return nil, errors.Join(err, svc.Stop())
 	}
 	if err := cfg.Service.Flush(); err != nil {
 		stopTail()
@@ -197,6 +204,9 @@ func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
 		if err := streams.Unmarshal(rec.Body, rep.Recall); err != nil {
 			return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", rec.Seq, err))
 		}
+		if !v.Learn {
+			applyTexts(rep.Recall, v.Texts)
+		}
 	}
 	return rep
 }
@@ -204,6 +214,7 @@ func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
 // deliver hands a verdict to whoever waits for it. Called by the tail's
 // goroutine, in ledger order.
 func (f *Front) deliver(e streams.Entry) {
+	f.deliverOutcome(e)
 	if e.Type != streams.TypeVerdict {
 		return
 	}

@@ -17,12 +17,17 @@ const keepLate = 10 * time.Minute
 const (
 	timerDeadline = 'd' // a group is silent
 	timerExpiry   = 'e' // a hold expires
+	timerReaudit  = 'r' // the live beliefs are to be judged again
 )
 
 func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, now time.Time) error {
+	if err := f.countHolds(st); err != nil {
+		return err
+	}
+	f.Metrics.Holds(1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
-		State: "open", Opened: now, Expires: v.Hold.Expires, Entry: *v}
+		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Rests: p.leans()}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
 	}
@@ -39,10 +44,14 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, id)
 	ok, err := st.Load(key, h)
-	if err != nil || !ok || h.State != "open" {
+	if err != nil || !ok || h.State != streams.HoldOpen {
 		return err
 	}
-	h.State = state
+	if err := f.countHolds(st); err != nil {
+		return err
+	}
+	f.Metrics.Holds(-1)
+	h.State, h.Body, h.Rests = state, "", nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
 	}
@@ -52,6 +61,24 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 		}
 	}
 	return st.Put(key, h)
+}
+
+// countHolds tells the metrics, once for each partition, how many holds are
+// open in the state: those that have an expiry before them.
+func (f *Fold) countHolds(st *stage.State) error {
+	if f.Metrics == nil || f.counted[st.Partition()] {
+		return nil
+	}
+	f.counted[st.Partition()] = true
+	n := 0
+	err := st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
+		if len(k) > 9 && k[9] == timerExpiry {
+			n++
+		}
+		return true, nil
+	})
+	f.Metrics.Holds(n)
+	return err
 }
 
 func openHolds(st *stage.State, project, agent string) (int, error) {
@@ -108,6 +135,9 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 	if now.Before(d.Until) {
 		return nil, nil // the server's clock is behind; it will be written again
 	}
+	if d.Reaudit {
+		return nil, f.nextReaudit(st, now)
+	}
 	if d.Hold != "" {
 		return f.expire(st, e.Project, d, now)
 	}
@@ -132,15 +162,15 @@ func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now 
 	if err != nil {
 		return nil, err
 	}
-	if !ok || h.State != "open" {
+	if !ok || h.State != streams.HoldOpen {
 		return nil, f.dropTimer(st, d.Until, timerExpiry, []byte(project+"\x00"+d.Hold))
 	}
-	if err := f.closeHold(st, project, d.Hold, "expired"); err != nil {
+	w, err := f.lapse(st, h, streams.HoldExpired, streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold,
+		Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again under a new id"}, now)
+	if err != nil {
 		return nil, err
 	}
-	s := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, State: "expired", Time: now,
-		Reason: streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold, Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again"}}
-	return stage.NewOutput(streams.TypeHoldState, project, s, stage.LiveCopy(s, project, "hold", h.Agent, h.ID, "expired")...)
+	return w.output()
 }
 
 func timeKey(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
@@ -165,6 +195,9 @@ func (f *Fold) dropTimer(st *stage.State, at time.Time, kind byte, what []byte) 
 
 // Timer implements stage.LedgerFold.
 func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
+	if err := f.countHolds(st); err != nil {
+		return time.Time{}, nil, false, err
+	}
 	t := &f.timers[st.Partition()]
 	if !t.known {
 		*t = timerCache{known: true}
@@ -179,6 +212,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 				t.due.Proposal = binary.BigEndian.Uint64(what)
 			case timerExpiry:
 				t.project, t.due.Hold, _ = cut(what)
+			case timerReaudit:
+				t.project, t.due.Reaudit = streams.SystemProject, true
 			}
 			return false, nil
 		})

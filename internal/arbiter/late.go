@@ -14,14 +14,15 @@ import (
 // lateRule names the arbiter's own alert.
 const lateRule = "late-finding"
 
-// tighten lets a late assessment make a given verdict stricter. It never makes
-// it milder, and says nothing when it changes nothing.
+// tighten lets a late assessment make a given verdict stricter, or add to what
+// is done to recalled texts. It never makes anything milder, and says nothing
+// when it changes nothing.
 //
 // What is not carried out yet is tightened: an allow becomes a hold or a deny,
 // a hold a deny, and an open hold that got a further reason another revision,
 // so that nobody approves what he has not seen. What is carried out, or has
 // entered a context, cannot be taken back: then an alert says so.
-func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*stage.Output, error) {
+func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, texts bool, now time.Time) (*stage.Output, error) {
 	rests, err := f.bearing(st, p)
 	if err != nil {
 		return nil, err
@@ -33,7 +34,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return nil, err
 	}
-	if rev == was || pol != nil && pol.Learn() {
+	if rev == was && !texts || pol != nil && pol.Learn() {
 		return nil, nil
 	}
 	v := new(streams.VerdictEntry)
@@ -48,40 +49,51 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		if open, err = st.Load(stage.Key(keyHold, p.Project, v.Hold.ID), h); err != nil {
 			return nil, err
 		}
-		open = open && h.State == "open"
+		open = open && h.State == streams.HoldOpen
 	}
-	if verdict <= *p.Decided && !open {
+	if verdict <= *p.Decided && !texts && (!open || rev == was) {
 		return nil, nil
 	}
 	allowed := *p.Decided == streams.Allow
-	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert = p.Decided.Join(verdict), reasons, now, true, nil
+	if rev == was {
+		verdict = *p.Decided // only texts: what a person or a standing permission released stays released
+	}
+	// What a person or the clock has said in between stays among the reasons.
+	_, reasons = judge(v.Reasons, reasons)
+	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(verdict), reasons, now, true, nil, textEffects(p.Texts)
+	if v.Verdict > *p.Decided {
+		v.Resolved = nil
+	}
 	var live []stage.Live
 	switch {
-	case allowed && (p.Used || p.Type == streams.TypeRecall):
+	case allowed && v.Verdict > streams.Allow && (p.Used || p.Type == streams.TypeRecall):
 		v.Alert = lateAlert(p, v, now)
 		live = append(live, stage.LiveCopy(v.Alert, p.Project, "alert", v.Alert.Severity, v.Alert.Rule)...)
 	case open && v.Verdict == streams.Deny:
-		if err := f.closeHold(st, p.Project, v.Hold.ID, "denied"); err != nil {
+		if err := f.closeHold(st, p.Project, v.Hold.ID, streams.HoldDenied); err != nil {
 			return nil, err
 		}
-		live = append(live, holdLive(p.Project, v, "denied")...)
+		live = append(live, holdLive(p.Project, v, streams.HoldDenied)...)
 		v.Hold = nil
 	case open:
-		v.Hold.Revision = rev
+		v.Hold.Revision = revision(reasons)
 		if err := f.reviseHold(st, p.Project, v); err != nil {
 			return nil, err
 		}
-		live = append(live, holdLive(p.Project, v, "open")...)
-	case v.Verdict == streams.Hold && p.Type != streams.TypeRecall:
+		live = append(live, holdLive(p.Project, v, streams.HoldOpen)...)
+	case v.Verdict == streams.Hold && v.Hold == nil && p.Type != streams.TypeRecall && !p.Withdrawn:
 		expiry := policy.DefaultHoldExpiry
 		if pol != nil {
 			expiry = pol.HoldExpiry
 		}
-		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: rev, Expires: now.Add(expiry)}
+		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(reasons), Expires: now.Add(expiry)}
 		if err := f.openHold(st, p, v, now); err != nil {
 			return nil, err
 		}
-		live = append(live, holdLive(p.Project, v, "open")...)
+		if err := noteHold(st, p, pol, now); err != nil {
+			return nil, err
+		}
+		live = append(live, holdLive(p.Project, v, streams.HoldOpen)...)
 	}
 	if v.Belief != nil {
 		admitBelief(v.Belief, v.Verdict)
@@ -94,7 +106,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	if err := st.Put(key, v); err != nil {
 		return nil, err
 	}
-	return stage.NewOutput(streams.TypeVerdict, p.Project, v, append(verdictLive(p.Project, v), live...)...)
+	return f.output(p, v, append(verdictLive(p.Project, v), live...))
 }
 
 // reviseHold lets an open hold show what has come to it.
@@ -126,12 +138,13 @@ func (f *Fold) used(st *stage.State, e *streams.Entry) error {
 	var o struct {
 		Agent  string `json:"agent"`
 		Action string `json:"action"`
+		Status string `json:"status"`
 	}
 	if err := streams.Unmarshal(e.Body, &o); err != nil {
 		f.log.Error("unreadable outcome", "seq", e.Seq, "err", err)
 		return nil
 	}
-	if !streams.ValidID(o.Action) {
+	if !streams.ValidID(o.Action) || o.Status == streams.HoldCancelled {
 		return nil
 	}
 	var v struct {

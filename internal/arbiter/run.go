@@ -8,8 +8,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/metrics"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -19,7 +21,8 @@ const AskHolds = "holds"
 // HoldsRequest asks for the holds of a partition.
 type HoldsRequest struct {
 	Project string `json:"project,omitzero"`
-	State   string `json:"state,omitzero"` // open, expired, denied; empty: all
+	State   string `json:"state,omitzero"` // see streams.HoldOpen; empty: all
+	ID      string `json:"id,omitzero"`    // this one, with its body
 }
 
 // Hold is a hold as people see it.
@@ -32,26 +35,32 @@ type Hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Verdict  streams.VerdictEntry `json:"verdict"`
+	// Body is what is held, whole, where one open hold is asked for.
+	Body string `json:"body,omitzero"`
+	// Approvers are the roles that a signer needs under the policy in force,
+	// where one hold is asked for.
+	Approvers []keys.Role `json:"approvers,omitzero"`
 }
 
 // maxHolds bounds an answer.
 const maxHolds = 1000
 
 // Run runs the arbiter's fold until ctx ends, and, if front has connections,
-// the request services.
-func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig) error {
+// the request services. m may be nil.
+func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front FrontConfig, m *metrics.Process) error {
 	cfg.Name = streams.StageArbiter
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	queries := make(chan stage.Query)
+	fold := NewFold(pinned, cfg.Log)
 	if front.Service != nil {
 		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
 			AskHolds: func(ctx context.Context, p int, req []byte) (any, error) {
 				// Only read once Ask has seen them written.
 				var v any
 				var failed error
-				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = listHolds(st, req) }); err != nil {
+				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = fold.listHolds(st, req) }); err != nil {
 					return nil, fmt.Errorf("the arbiter is busy: %w", err)
 				}
 				return v, failed
@@ -67,10 +76,14 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		}
 		defer f.Close()
 	}
-	return stage.RunLedger(ctx, cfg, NewFold(pinned, cfg.Log), queries)
+	fold.Metrics = m.Arbiter()
+	if fold.Metrics != nil {
+		cfg.Published = fold.Metrics.Published
+	}
+	return stage.RunLedger(ctx, cfg, fold, queries)
 }
 
-func listHolds(st *stage.State, req []byte) (any, error) {
+func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 	var q HoldsRequest
 	if err := streams.Unmarshal(req, &q); err != nil {
 		return nil, err
@@ -85,9 +98,21 @@ func listHolds(st *stage.State, req []byte) (any, error) {
 		if err := streams.Unmarshal(v, h); err != nil {
 			return false, err
 		}
-		if q.State == "" || q.State == h.State {
-			out = append(out, Hold{h.ID, h.Revision, h.Project, h.Agent, h.State, h.Opened, h.Expires, h.Entry})
+		if (q.State != "" && q.State != h.State) || (q.ID != "" && q.ID != h.ID) {
+			return true, nil
 		}
+		x := Hold{ID: h.ID, Revision: h.Revision, Project: h.Project, Agent: h.Agent, State: h.State, Opened: h.Opened, Expires: h.Expires, Verdict: h.Entry}
+		if q.ID != "" {
+			x.Body = h.Body
+			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+			if err != nil {
+				return false, err
+			}
+			if pol != nil {
+				x.Approvers = approvers(pol, h)
+			}
+		}
+		out = append(out, x)
 		return len(out) < maxHolds, nil
 	})
 	return out, err

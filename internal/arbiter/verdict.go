@@ -1,15 +1,16 @@
 package arbiter
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/gowebpki/jcs"
-
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -19,35 +20,28 @@ import (
 // verdict repeats for its readers, in bytes.
 const summaryLen = 400
 
-// openAction notes what speaks against an action before any sentinel was
-// asked.
-func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) error {
+// openAction notes what speaks against an action before any sentinel was asked.
+// It returns what the policy makes of the action.
+func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
-	p.Summary, p.Level = streams.Clip(string(a.Args), summaryLen), a.Level.String()
-	level := a.Level
-	var err error
-	if p.Digest, err = actionDigest(p.Project, a); err != nil {
-		return err
+	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
+	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.ID, a.Tool, a.Args); err != nil {
+		return class, err
 	}
 	if pol != nil {
 		// The policy in force here stands at the same place of the ledger as
 		// the one that ingest classified by; the level can only have been
 		// raised by the agent's own declaration.
-		c := pol.Classify(a.Tool, a.Args, p.Project, a.Agent)
-		c = c.Raise(a.Level)
-		level, p.Level = c.Level, c.Level.String()
-		switch {
-		case c.Entry == "":
-			p.reason(streams.CodeUnmatched, streams.Deny, "the policy has no entry for tool %q", streams.Clip(a.Tool, 80))
-		case c.Floor > streams.Allow:
-			p.reason(streams.CodeFloor, c.Floor, "%s by policy entry %q", c.Level, c.Entry)
-		}
+		class = pol.Classify(a.Tool, a.Args, p.Project, a.Agent).RaiseByAnnotations(a.Annotations).Raise(a.Level)
+		class = pol.Guard(class, a.Args)
+		p.Level = class.Level.String()
+		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
 	}
 	if a.Host != nil && *a.Host > streams.Allow {
 		p.reason(streams.CodeHost, *a.Host, "the host asks for %s", *a.Host)
 	}
 	openSession(p, a.Unseen, a.Restored)
-	p.Weighty = max(a.Level, level) > beliefs.L1
+	p.Weighty = max(a.Level, class.Level) > beliefs.L1
 	p.rest(relDecision, streams.BeliefRef{}, a.Decision)
 	for _, b := range a.Beliefs {
 		p.rest(relCited, b, "")
@@ -70,26 +64,39 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		}
 		p.Reasons = append(p.Reasons, r)
 	}
-	return nil
+	return class, nil
 }
 
-func openMemory(p *proposal, m *streams.MemoryEntry) {
+// foremost are those reasons of a class that a verdict repeats: not more than
+// of an answer, the strictest first.
+func foremost(reasons []streams.Reason) []streams.Reason {
+	out := slices.Clone(reasons)
+	slices.SortStableFunc(out, func(a, b streams.Reason) int { return cmp.Compare(b.Verdict, a.Verdict) })
+	out = out[:min(len(out), maxReasons)]
+	for i := range out {
+		out[i].Text = streams.Clip(out[i].Text, maxReasonText)
+	}
+	return out
+}
+
+func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 	p.ID, p.Agent, p.Session = m.ID, m.Agent, m.Session
 	p.Summary = streams.Clip(m.Content, summaryLen)
 	if m.Key != "" {
 		p.Tool = "memory:" + m.Key
 	}
-	p.Belief, p.From = &m.Belief, m.DerivedFrom
+	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
 	openSession(p, m.Unseen, m.Restored)
+	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
+	return err
 }
 
 func openRecall(p *proposal, r *streams.RecallEntry) {
 	p.ID, p.Agent, p.Session = r.ID, r.Agent, r.Session
 	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
-	for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
-		for _, it := range items {
-			p.rest(relFound, it.BeliefRef, "")
-		}
+	for it := range recalled(r) {
+		p.Items = append(p.Items, it.ID)
+		p.rest(relFound, it.BeliefRef, "")
 	}
 	openSession(p, r.Unseen, r.Restored)
 }
@@ -101,30 +108,6 @@ func openSession(p *proposal, unseen, restored bool) {
 	if restored {
 		p.reason(streams.CodeRestored, streams.Hold, "it names an acknowledged intake sequence that this intake never gave out")
 	}
-}
-
-// actionDigest binds an approval to the action: SHA-256 over the JCS form
-// (RFC 8785) of who does what.
-func actionDigest(project string, a *streams.ActionEntry) (string, error) {
-	raw, err := streams.Marshal(struct {
-		Project string `json:"project"`
-		Agent   string `json:"agent"`
-		Session string `json:"session"`
-		ID      string `json:"id"`
-		Tool    string `json:"tool"`
-		Args    any    `json:"args"`
-	}{project, a.Agent, a.Session, a.ID, a.Tool, a.Args})
-	if err != nil {
-		return "", fmt.Errorf("action %s: %w", a.ID, err)
-	}
-	canon, err := jcs.Transform(raw)
-	if err != nil {
-		// Arguments that RFC 8785 cannot express (a number beyond a double)
-		// are bound by their bytes instead.
-		canon = raw
-	}
-	sum := sha256.Sum256(canon)
-	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
 // decide joins all that was said of a proposal into its verdict.
@@ -143,6 +126,9 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	}
 	if v.Hold != nil {
 		if err := f.openHold(st, p, v, now); err != nil {
+			return nil, err
+		}
+		if err := noteHold(st, p, pol, now); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +152,16 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
 	}
-	return stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	return f.output(p, v, live)
+}
+
+// output is a verdict's entry.
+func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
+	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
+	if err == nil && f.Metrics != nil {
+		out.Note = &metrics.Verdict{Entry: v, Proposed: p.Stamp}
+	}
+	return out, err
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
@@ -189,29 +184,31 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	}
 	p.Reasons = append(p.Reasons, rests...)
 	v.Verdict, v.Reasons = p.judge()
+	stands(p, pol, v, now)
 	if pol != nil && pol.Learn() {
 		would := v.Verdict
 		v.Would, v.Learn, v.Verdict = &would, true, streams.Allow
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeLearn, Verdict: streams.Allow,
 			Text: "the policy is in learn mode; it would have answered " + would.String()})
 	}
-	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !v.Learn {
-		n, err := openHolds(st, p.Project, p.Agent)
+	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !p.Withdrawn && !v.Learn {
+		over, err := overBudget(st, p, pol, now)
 		if err != nil {
 			return nil, err
 		}
-		if pol != nil && pol.MaxOpenHolds > 0 && n >= pol.MaxOpenHolds {
-			p.reason(streams.CodeHoldBudget, streams.Deny, "agent %s has %d holds open, the policy admits %d", p.Agent, n, pol.MaxOpenHolds)
+		if over != nil {
+			p.Reasons = append(p.Reasons, *over)
 			v.Verdict, v.Reasons = p.judge()
 		}
 	}
-	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall {
+	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall && !p.Withdrawn {
 		expiry := policy.DefaultHoldExpiry
 		if pol != nil {
 			expiry = pol.HoldExpiry
 		}
 		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 	}
+	v.Texts = textEffects(p.Texts)
 	if p.Type == streams.TypeMemory && p.Belief != nil {
 		b := *p.Belief
 		admitBelief(&b, v.Verdict)

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
@@ -42,6 +43,8 @@ type Config struct {
 	Origin    string      // first line of checkpoints
 	Log       *slog.Logger
 	Ready     func()
+	Stats     *stage.Stats     // may be nil
+	Metrics   *metrics.Auditor // may be nil
 }
 
 // Auditor is a running auditor.
@@ -68,13 +71,14 @@ func Open(cfg Config) (*Auditor, error) {
 		return nil, err
 	}
 	h := l.Head()
+	cfg.Metrics.Head(h.Size, h.Gaps)
 	return &Auditor{cfg: cfg, log: l, gaps: h.Gaps}, nil
 }
 
 // Follow follows the ledger until ctx ends, then signs a last checkpoint. It
 // returns nil when ctx ended.
 func (a *Auditor) Follow(ctx context.Context) error {
-	err := stage.Follow(ctx, a.cfg.Conn, a, batchSize, a.cfg.Log, a.cfg.Ready)
+	err := stage.Follow(ctx, a.cfg.Conn, a, batchSize, a.cfg.Log, a.cfg.Stats, a.cfg.Ready)
 	return errors.Join(err, a.checkpoint())
 }
 
@@ -96,7 +100,9 @@ func (a *Auditor) Take(entries []streams.Entry) error {
 	if err := a.log.Append(es); err != nil {
 		return fmt.Errorf("chaining ledger entries %d to %d: %w", entries[0].Seq, entries[len(entries)-1].Seq, err)
 	}
-	if h := a.log.Head(); h.Gaps > a.gaps {
+	h := a.log.Head()
+	a.cfg.Metrics.Head(h.Size, h.Gaps)
+	if h.Gaps > a.gaps {
 		a.cfg.Log.Error("the ledger skipped sequences", "gaps", h.Gaps-a.gaps, "up to", h.LastSeq)
 		a.gaps = h.Gaps
 		a.publish("incident", []byte(fmt.Sprintf(`{"kind":"ledger-gap","last_seq":%d,"gaps":%d}`, h.LastSeq, h.Gaps)))
@@ -130,6 +136,7 @@ func (a *Auditor) checkpoint() error {
 		return fmt.Errorf("signing a checkpoint of size %d: %w", h.Size, err)
 	}
 	a.signedAt, a.signedSize = time.Now(), h.Size
+	a.cfg.Metrics.Signed(h.Size)
 	a.publish("checkpoint", cp)
 	return nil
 }

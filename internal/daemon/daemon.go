@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/metrics"
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
@@ -47,6 +48,8 @@ type Env struct {
 	takeover   time.Duration
 	verbose    bool
 	json       bool
+	addr       string
+	metrics    *metrics.Process
 	conns      []*nats.Conn
 }
 
@@ -82,6 +85,18 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 				e.Log = slog.New(slog.NewJSONHandler(os.Stderr, o))
 			}
 			defer e.close()
+			if e.addr != "" {
+				e.metrics = metrics.New()
+				srv, err := e.metrics.Serve(e.addr, e.Log)
+				if err != nil {
+					return err
+				}
+				defer srv.Close()
+				e.Log.Info("metrics", "url", "http://"+srv.Addr+"/metrics")
+				if !metrics.Loopback(srv.Addr) {
+					e.Log.Warn("metrics are served to other machines, in the clear", "addr", srv.Addr)
+				}
+			}
 			return d.Run(cmd.Context(), e)
 		},
 	}
@@ -92,6 +107,7 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 	f.StringVar(&e.partitions, "partitions", "", "partitions to work on, such as 0-7 or 1,3,5 (default all)")
 	f.BoolVar(&e.standby, "standby", false, "start silent")
 	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long work may lie undone before a stand-by does it")
+	f.StringVar(&e.addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.BoolVarP(&e.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&e.json, "log-json", false, "log in JSON")
 	if d.Flags != nil {
@@ -113,6 +129,16 @@ func (e *Env) close() {
 	for _, nc := range e.conns {
 		nc.Close()
 	}
+}
+
+// Metrics is what the daemon is to count with, or nil.
+func (e *Env) Metrics() *metrics.Process { return e.metrics }
+
+// Watch announces the daemon's only stage to the metrics.
+func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) *stage.Stats {
+	s := e.metrics.Stage(string(r), stage.Tail(nc, partitions))
+	e.metrics.Complete()
+	return s
 }
 
 // Trust reads the pinned keys.
@@ -145,7 +171,7 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	if err != nil {
 		return stage.Config{}, err
 	}
-	return stage.Config{Conn: nc, Dir: dir, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log,
+	return stage.Config{Conn: nc, Dir: dir, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log, Stats: e.Watch(r, nc, ps),
 		Ready: func() { e.Log.Info("ready", "stage", string(r)) }}, nil
 }
 

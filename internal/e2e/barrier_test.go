@@ -122,7 +122,7 @@ func startStages(t *testing.T, data string, srv *natsserver.Server, fold func(tr
 		return stage.RunLedger(ctx, c, fold(trust), nil)
 	})
 	run(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(ctx, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: 60 * time.Second})
+		return arbiter.Run(ctx, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: 60 * time.Second}, nil)
 	})
 }
 

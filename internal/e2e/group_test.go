@@ -132,7 +132,7 @@ func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
 		{"deny with its reason", "read_file", assess(`,"verdict":"deny","alerts":[` + alert("deny", "it stinks") + `]`), streams.Deny, false, "it stinks"},
 		{"a verdict above its alerts", "read_file", assess(`,"verdict":"deny","alerts":[` + alert("hold", "it smells") + `]`), streams.Deny, false, "asks for deny"},
 		{"an alert above its verdict", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("deny", "no") + `]`), streams.Deny, false, "no"},
-		{"an effect of a later version", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("mask", "x") + `]`), streams.Hold, false, "x"},
+		{"an effect of a later version", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("rot13", "x") + `]`), streams.Hold, false, "x"},
 		{"an alert without effect", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("alert", "fyi") + `]`), streams.Allow, false, ""},
 		{"allow what the ladder holds", "send_email", assess(`,"verdict":"allow"`), streams.Hold, false, "L4"},
 		{"allow what nobody knows", "frobnicate", assess(`,"verdict":"allow"`), streams.Hold, false, "otherwise"},

@@ -113,7 +113,7 @@ func mixed(i int) (subject, body string) {
 // was killed has raised the alerts of one that never was, under the same ids.
 type rejudge struct {
 	ev     *rules.Evaluator
-	states [streams.Partitions]rules.MemStore
+	states [streams.Partitions]*rules.MemStore
 	want   map[uint64][]streams.Alert // by the entry that was judged
 	got    map[uint64][]streams.Alert
 	doubly int
@@ -140,7 +140,7 @@ func (r *rejudge) take(t *testing.T, e *streams.Entry) {
 	switch {
 	case e.Stage == streams.StageIngest && e.Type != streams.TypeChunk && e.Type != streams.TypeActivation:
 		if r.states[e.Partition] == nil {
-			r.states[e.Partition] = rules.MemStore{}
+			r.states[e.Partition] = rules.NewMemStore()
 		}
 		res, err := r.ev.Eval(r.states[e.Partition], e)
 		if err != nil {

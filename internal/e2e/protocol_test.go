@@ -36,7 +36,13 @@ type pipeline struct {
 
 func newPipeline(t *testing.T, cfg embedded.Config) *pipeline {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	pl, _ := startPipeline(t, cfg)
+	return pl
+}
+
+func startPipeline(t *testing.T, cfg embedded.Config) (*pipeline, *embedded.Pipeline) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	cfg.Data, cfg.Listen = t.TempDir(), "127.0.0.1:0"
 	p, err := embedded.Start(ctx, cfg)
@@ -55,7 +61,7 @@ func newPipeline(t *testing.T, cfg embedded.Config) *pipeline {
 	if pl.js, err = jetstream.New(pl.op); err != nil {
 		t.Fatal(err)
 	}
-	return pl
+	return pl, p
 }
 
 func (p *pipeline) decide(a *streams.Action) *streams.VerdictEntry {

@@ -148,7 +148,7 @@ func TestAnAfternoonWithTheCommands(t *testing.T) {
 		{[]string{"holds", "ls"}, 0, "send_email"},
 		{[]string{"beliefs", "ls", "--where", `origin == "user"`}, 0, "My shoe size is 43"},
 		{[]string{"verdicts", "ls"}, 0, "deny"},
-		{[]string{"rules", "check"}, 0, "rules are good, groups core"},
+		{[]string{"rules", "check"}, 0, "rules load, groups core"},
 		{[]string{"rules", "test"}, 0, "0 failed"},
 		{[]string{"policy", "check"}, 0, "good"},
 		{[]string{"key", "gen", "alice", data + "/alice.key"}, 0, "alice+"},

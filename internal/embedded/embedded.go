@@ -25,6 +25,7 @@ import (
 	"lazaret/internal/arbiter"
 	"lazaret/internal/auditor"
 	"lazaret/internal/ingest"
+	"lazaret/internal/metrics"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/sentinel"
@@ -56,6 +57,8 @@ type Config struct {
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
+	// Metrics, when set, is told of the stages.
+	Metrics *metrics.Process
 }
 
 // DefaultProject and DefaultAgent are whom the credential speaks for that the
@@ -129,7 +132,11 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 			return nil, err
 		}
 	}
-	return p, p.activateFirst(ctx)
+	if err := p.activateFirst(ctx); err != nil {
+		return nil, err
+	}
+	cfg.Metrics.Complete()
+	return p, nil
 }
 
 func (p *Pipeline) connect(r natsserver.Role) (*nats.Conn, error) {
@@ -280,7 +287,7 @@ func MasterKey(data string) ([]byte, error) {
 
 // stages starts the four stages and waits until each has caught up.
 func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
-	pinned := trust.Verifiers(keys.RoleOperator)
+	pinned, m := trust.Verifiers(keys.RoleOperator), p.cfg.Metrics
 	svc, err := p.connect(natsserver.RoleService)
 	if err != nil {
 		return err
@@ -297,7 +304,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 		ch := make(chan struct{})
 		ready = append(ready, ch)
-		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }}
+		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) },
+			Stats: m.Stage(string(r), stage.Tail(nc, nil))}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}
@@ -305,17 +313,17 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return nil
 	}
 	if err := spawn(natsserver.RoleIngest, func(c stage.Config) error {
-		return ingest.Run(run, c, ingest.Config{Pinned: pinned}, svc)
+		return ingest.Run(run, c, ingest.Config{Pinned: pinned, Metrics: m}, svc)
 	}); err != nil {
 		return err
 	}
 	for _, g := range p.groups() {
-		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error { return sentinel.Run(run, c, g, pinned) }); err != nil {
+		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error { return sentinel.Run(run, c, g, pinned, m) }); err != nil {
 			return err
 		}
 	}
 	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: p.cfg.AnswerTimeout})
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: p.cfg.AnswerTimeout}, m)
 	}); err != nil {
 		return err
 	}
@@ -328,7 +336,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, Log: p.cfg.Log, Ready: c.Ready}, svc)
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, Log: p.cfg.Log, Ready: c.Ready,
+			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err
 	}
@@ -401,10 +410,14 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	if _, err := rules.Compile(src); err != nil {
 		return err
 	}
+	trustText, err := os.ReadFile(TrustFile(p.cfg.Data))
+	if err != nil {
+		return err
+	}
 	for _, b := range []struct {
 		do     string
 		bundle []byte
-	}{{streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
+	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
 		if err := Activate(ctx, nc, signer, b.do, b.bundle); err != nil {
 			return err
 		}
@@ -433,18 +446,28 @@ func AwaitShipped(ctx context.Context, nc *nats.Conn) error {
 // AwaitActive waits until ingest has put a rule set and a policy in force in
 // every partition. An empty digest is not waited for.
 func AwaitActive(ctx context.Context, nc *nats.Conn, rules, policy string) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Rules: rules, Policy: policy})
+}
+
+// AwaitTrust is AwaitActive for the keys that may resolve holds.
+func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
+}
+
+func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
+	is := func(want, have string) bool { return want == "" || want == have }
 	for p := range streams.Partitions {
 		for {
 			var a ingest.ActiveAnswer
 			if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
 				return err
 			}
-			if (rules == "" || a.Rules == rules) && (policy == "" || a.Policy == policy) {
+			if is(want.Rules, a.Rules) && is(want.Policy, a.Policy) && is(want.Trust, a.Trust) {
 				break
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("partition %d has rules %q and policy %q in force: %w", p, a.Rules, a.Policy, ctx.Err())
+				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust, ctx.Err())
 			case <-time.After(5 * time.Millisecond):
 			}
 		}

@@ -27,6 +27,11 @@ type record struct {
 	Intake  uint64           `json:"intake"`
 	Count   uint64           `json:"count"` // how often it was read
 	Memory  bool             `json:"memory,omitzero"`
+	// Of a memory, for those who judge it again.
+	Writer    beliefs.Origin `json:"writer,omitzero"`
+	Inherited beliefs.Origin `json:"inherited,omitzero"`
+	Category  string         `json:"category,omitzero"`
+	Channel   string         `json:"channel,omitzero"`
 }
 
 // previewLen is how much of what was read is kept in the state, in bytes. The
@@ -88,7 +93,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		return nil
 	}
 	for _, al := range a.Alerts {
-		if al.Subject.Kind != "belief" || al.Mode == "shadow" || al.Exception != "" {
+		if _, binding := al.Asks(""); !binding || al.Subject.Kind != "belief" {
 			continue
 		}
 		r, err := f.belief(st, e.Project, al.Subject.ID)
@@ -129,7 +134,10 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return err
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	if v.Late || r.Ref.Axes.Security != beliefs.Clean {
+	// A person who decides on what the hold left clears it, unless something
+	// else was found since.
+	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
+	if !resolved && (v.Late || r.Ref.Axes.Security != beliefs.Clean) {
 		// What was found in the meantime stays.
 		next = stricter(next, r.Ref.Axes)
 	}

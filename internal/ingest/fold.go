@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -39,6 +40,7 @@ type Config struct {
 	MaxEvent int            // bytes; zero: streams.DefaultMaxEvent
 	Pinned   note.Verifiers // keys that may sign operator commands
 	Log      *slog.Logger
+	Metrics  *metrics.Process // may be nil
 }
 
 // New returns ingest's fold.
@@ -97,7 +99,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Action:
 		return f.propose(st, a, head, ev)
 	case *streams.Outcome:
-		return f.outcome(a, head, ev)
+		return f.outcome(st, a, head, ev)
 	}
 	return nil, fmt.Errorf("event type %T is not handled", ev)
 }
@@ -107,6 +109,8 @@ func (f *Fold) Relevant(e *streams.Entry) bool {
 	switch e.Type {
 	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict:
 		return true
+	case streams.TypeDue:
+		return reauditDue(e)
 	}
 	return false
 }
@@ -117,6 +121,9 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyAlerts(st, e)
 	}
 	if e.Stage == streams.StageArbiter {
+		if e.Type == streams.TypeDue {
+			return f.applyDue(st, e)
+		}
 		return f.applyVerdict(st, e)
 	}
 	body := decided
@@ -137,14 +144,28 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyObservation(st, e.Project, b)
 	case *streams.MemoryEntry:
 		return f.applyMemory(st, e.Project, b)
+	case *streams.RecallEntry:
+		return f.applyRecall(st, e.Project, b)
 	case *streams.SessionEntry:
 		return f.applySession(st, e.Project, b)
 	case *streams.DecisionEntry:
 		return f.applyDecision(st, e.Project, b)
+	case *streams.ToolsEntry:
+		return f.applyTools(st, e.Project, b)
 	case *streams.RejectedEntry:
 		return f.applyRejected(st, e.Project, b)
-	case *streams.ChunkEntry, *streams.ActivationEntry:
+	case *streams.BeliefsEntry:
+		return f.applyReaudit(st, b)
+	case *streams.ChunkEntry:
 		return activation.Apply(st, e, f.pinned, f.log)
+	case *streams.ActivationEntry:
+		if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
+			return err
+		}
+		if d, err := activation.Digest(st, streams.DoActivateRules); err != nil || b.Do != streams.DoActivateRules || d != b.Digest {
+			return err
+		}
+		return f.startReaudit(st, "rules "+b.Digest)
 	}
 	return nil
 }
@@ -175,6 +196,10 @@ func newBody(t streams.Type) any {
 		return new(streams.ChunkEntry)
 	case streams.TypeActivation:
 		return new(streams.ActivationEntry)
+	case streams.TypeResolution:
+		return new(streams.ResolutionEntry)
+	case streams.TypeBelief:
+		return new(streams.BeliefsEntry)
 	}
 	return nil
 }
@@ -203,16 +228,24 @@ const (
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
+	keyHints    = 'h' // project, tool's normalised name → hints that raise it
+	keyReaudit  = 'a' // → how far a re-audit has come
+	keyReading  = 'r' // project, agent, event id → the text that it showed
+	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
 )
 
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
-	if err := st.Set(clockKey(e.Project), binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
+	clock := clockKey(e.Project)
+	if e.Type == streams.TypeResolution {
+		clock = clockKey(streams.SystemProject) // a person's time is not virtual
+	}
+	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation:
-		return nil // a rejected event may be sent again, corrected
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution:
+		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that
 	// every process knows it.

@@ -83,6 +83,13 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := st.Set(stage.Key(keyOrigin, project, e.Agent, e.ID), []byte(e.Origin)); err != nil {
 		return err
 	}
+	texts := make([]string, len(e.Blocks))
+	for i := range e.Blocks {
+		texts[i] = e.Blocks[i].Text
+	}
+	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil {
+		return err
+	}
 	for _, c := range e.Claims {
 		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
 		if c.Kind == beliefs.Content {

@@ -16,7 +16,7 @@ import (
 // they stand now, and with the level that the policy in force gives its tool.
 func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Action) (*stage.Admission, error) {
 	e := &streams.ActionEntry{EntryHead: head, Tool: ev.Tool, Args: ev.Args, Decision: ev.Decision, Confidence: ev.Confidence,
-		Blast: ev.Blast, Reversibility: ev.Reversibility}
+		Blast: ev.Blast, Reversibility: ev.Reversibility, Replaces: ev.Replaces}
 	var err error
 	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
@@ -48,7 +48,10 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 		return nil, err
 	}
 	if pol != nil {
-		c := pol.Classify(ev.Tool, ev.Args, a.Project, a.Agent)
+		if e.Annotations, err = f.annotations(st, a.Project, ev.Tool); err != nil {
+			return nil, err
+		}
+		c := pol.Classify(ev.Tool, ev.Args, a.Project, a.Agent).RaiseByAnnotations(e.Annotations)
 		if ev.Level != nil {
 			c = c.Raise(*ev.Level)
 		}
@@ -115,12 +118,4 @@ func argText(args []byte) string {
 	}
 	walk(v, 0)
 	return b.String()
-}
-
-func (f *Fold) outcome(a streams.Address, head streams.EntryHead, ev *streams.Outcome) (*stage.Admission, error) {
-	e := &streams.OutcomeEntry{EntryHead: head, Action: ev.Action, Status: ev.Status, Content: ev.Content}
-	if ev.Content != "" {
-		e.Features = text.Analyze(ev.Content)
-	}
-	return admission(streams.TypeOutcome, a.Project, e)
 }

@@ -8,6 +8,7 @@ import (
 
 	"lazaret/internal/activation"
 	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
@@ -40,7 +41,9 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		project = streams.SystemProject
 	}
 	var live []stage.Live
-	if project != streams.SystemProject {
+	// What nobody can be named for is noise; an operator waits to hear of a
+	// command.
+	if project != streams.SystemProject || a.Kind == streams.KindCtl {
 		live = stage.LiveCopy(&liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}, project, "rejected")
 	}
 	return admission(streams.TypeRejected, project, e, live...)
@@ -87,6 +90,9 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		return nil, err
 	}
 	head := streams.EntryHead{ID: c.ID, Time: now, Intake: m.Seq}
+	if c.Project != "" {
+		return f.resolution(st, m, c, head)
+	}
 	if c.Note == "" {
 		if c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count || len(c.Chunk) > streams.ChunkSize || !strings.HasPrefix(c.Digest, "sha256:") || len(c.Digest) != 71 {
 			return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: "not a chunk of a bundle"})
@@ -109,8 +115,12 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 
 // check compiles a bundle the way the stages will, before it is put in force.
 func check(do string, bundle []byte) error {
-	if do == streams.DoActivatePolicy {
+	switch do {
+	case streams.DoActivatePolicy:
 		_, err := policy.Compile("policy", bundle)
+		return err
+	case streams.DoActivateTrust:
+		_, err := keys.ParseTrust(keys.TrustFile, bundle)
 		return err
 	}
 	src, err := rules.Open(bundle)

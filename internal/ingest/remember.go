@@ -93,7 +93,8 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	}
 	ad := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}.Adopt()
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
-		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true}
+		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
+		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel}
 	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}

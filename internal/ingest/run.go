@@ -54,6 +54,7 @@ type Belief struct {
 type ActiveAnswer struct {
 	Rules  string `json:"rules"`
 	Policy string `json:"policy"`
+	Trust  string `json:"trust"`
 }
 
 // Run runs ingest until ctx ends. svc may be nil: then it answers no
@@ -85,6 +86,9 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 		}
 		defer stop()
 	}
+	if m := fold.Metrics.Ingest(); m != nil {
+		cfg.Published = m.Published
+	}
 	return stage.RunIntake(ctx, cfg, New(fold), queries)
 }
 
@@ -92,6 +96,9 @@ func active(st *stage.State, _ []byte) (any, error) {
 	var a ActiveAnswer
 	var err error
 	if a.Rules, err = activation.Digest(st, streams.DoActivateRules); err != nil {
+		return nil, err
+	}
+	if a.Trust, err = activation.Digest(st, streams.DoActivateTrust); err != nil {
 		return nil, err
 	}
 	a.Policy, err = activation.Digest(st, streams.DoActivatePolicy)

@@ -79,13 +79,13 @@ func (r Role) permissions() (perms, error) {
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>", "lz.live.*.alert.>")
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>", "lz.live.*.alert.>", "lz.live.*.incident")
 	case RoleAuditor:
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")
 	case RoleFront:
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, "lz.in.>")
+		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
 		// The one credential that answers strangers: it can publish to
 		// inboxes and nowhere else, whatever reply subject a request names.

@@ -243,7 +243,7 @@ func (b *builder) step(s step) error {
 	case "system", "harness":
 		b.observe("system", "", "", s.Content)
 	case "agent":
-		b.add(streams.KindOut, "", &streams.Outcome{Head: b.head(), Status: "answer", Content: s.Content})
+		b.add(streams.KindOut, "", &streams.Outcome{Head: b.head(), Status: streams.StatusAnswer, Content: s.Content})
 	case "tool_result":
 		b.observe("tool", s.Tool, s.CallID, s.Content)
 	case "action":

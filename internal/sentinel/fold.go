@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
@@ -24,10 +25,14 @@ import (
 //
 // All fields are owned by the stage's loop.
 type Fold struct {
+	// Metrics, if set before the fold is used, counts what it does.
+	Metrics *metrics.Sentinel
+
 	group  string
 	log    *slog.Logger
 	pinned note.Verifiers
 	sets   *activation.Cache[*rules.Set]
+	told   [streams.Partitions]bool // the metrics know what was in force at the start
 }
 
 // New returns the fold of a group that obeys rule sets signed by pinned keys.
@@ -47,9 +52,34 @@ func compile(bundle []byte) (*rules.Set, error) {
 func (f *Fold) Reset() {}
 
 // Timer implements stage.LedgerFold. Sentinels have none: what time changes,
-// the events that come later show.
-func (f *Fold) Timer(*stage.State) (time.Time, *stage.Output, bool, error) {
+// the events that come later show. It is called for each partition at the
+// start, which tells the metrics what an idle one has in force.
+func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
+	if p := st.Partition(); f.Metrics != nil && !f.told[p] {
+		f.told[p] = true
+		if _, _, err := f.evaluator(st); err != nil {
+			return time.Time{}, nil, false, err
+		}
+	}
 	return time.Time{}, nil, false, nil
+}
+
+// evaluator is what judges in a partition, and the digest of its rule set; nil
+// if there are no rules or none for this group.
+func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
+	set, digest, err := f.sets.Active(st, streams.DoActivateRules)
+	if err != nil {
+		return nil, "", err
+	}
+	var ev *rules.Evaluator
+	if set != nil {
+		ev = set.Group(f.group)
+	}
+	if ev == nil {
+		digest = ""
+	}
+	f.Metrics.InForce(st.Partition(), digest, ev)
+	return ev, digest, nil
 }
 
 // Step implements stage.LedgerFold.
@@ -59,15 +89,12 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	}
 	switch e.Type {
 	case streams.TypeChunk, streams.TypeActivation:
+		f.told[st.Partition()] = false
 		return nil, activation.Apply(st, e, f.pinned, f.log)
 	}
-	set, digest, err := f.sets.Active(st, streams.DoActivateRules)
+	ev, digest, err := f.evaluator(st)
 	if err != nil {
 		return nil, err
-	}
-	var ev *rules.Evaluator
-	if set != nil {
-		ev = set.Group(f.group)
 	}
 	if ev == nil {
 		// No rules, or none for this group.

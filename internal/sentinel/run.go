@@ -6,12 +6,13 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/streams"
 )
 
-// Run runs a sentinel group until ctx ends.
-func Run(ctx context.Context, cfg stage.Config, group string, pinned note.Verifiers) error {
+// Run runs a sentinel group until ctx ends. m may be nil.
+func Run(ctx context.Context, cfg stage.Config, group string, pinned note.Verifiers, m *metrics.Process) error {
 	if err := streams.CheckID("sentinel group", group); err != nil {
 		return err
 	}
@@ -19,5 +20,7 @@ func Run(ctx context.Context, cfg stage.Config, group string, pinned note.Verifi
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return stage.RunLedger(ctx, cfg, New(group, pinned, cfg.Log), nil)
+	f := New(group, pinned, cfg.Log)
+	f.Metrics = m.Sentinel(group)
+	return stage.RunLedger(ctx, cfg, f, nil)
 }

@@ -23,7 +23,12 @@ type Follower interface {
 
 // Follow feeds a follower until ctx ends, and returns nil then. ready is
 // called once, when the follower has everything that was there at the start.
-func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog.Logger, ready func()) error {
+//
+// stats may be nil.
+func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog.Logger, stats *Stats, ready func()) error {
+	if stats == nil {
+		stats = new(Stats)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -33,6 +38,7 @@ func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog
 	if err != nil {
 		return err
 	}
+	stats.Folded.Store(from - 1)
 	rd, err := openReader(ctx, js, streams.LedgerStream, nil, from, log)
 	if err != nil {
 		return err
@@ -43,9 +49,11 @@ func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog
 	buf := make([]jetstream.Msg, 0, batch)
 	entries := make([]streams.Entry, 0, batch)
 	for {
-		if ready != nil && f.Next() > last {
-			ready()
-			ready = nil
+		if !stats.Ready.Load() && f.Next() > last {
+			stats.Ready.Store(true)
+			if ready != nil {
+				ready()
+			}
 		}
 		buf, entries = buf[:0], entries[:0]
 		select {
@@ -70,6 +78,10 @@ func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog
 		}
 		if err := f.Take(entries); err != nil {
 			return err
+		}
+		if len(entries) > 0 {
+			stats.Folded.Store(entries[len(entries)-1].Seq)
+			stats.Entries.Add(uint64(len(entries)))
 		}
 	}
 }

@@ -47,6 +47,12 @@ type IntakeFold interface {
 	Apply(st *State, e *streams.Entry, decided any) error
 	// Relevant reports whether another stage's entry means anything to Apply.
 	Relevant(e *streams.Entry) bool
+	// Owed returns an entry that the ledger is owed though no message asks for
+	// it, or nil. Like Admit it must not change the state. Applying the entry
+	// has to bring the fold closer to owing nothing.
+	Owed(st *State) (*Admission, error)
+	// Wakes reports whether an entry may be a reason to owe one.
+	Wakes(e *streams.Entry) bool
 	// Reset drops whatever the fold holds outside of State.
 	Reset()
 }
@@ -80,6 +86,7 @@ type intakeStage struct {
 	queued   int
 	seen     uint64 // last intake sequence that came in
 	active   [streams.Partitions]bool
+	owes     [streams.Partitions]bool      // perhaps
 	progress [streams.Partitions]time.Time // wall clock of the last own entry by others
 	purged   uint64
 	purgedAt time.Time
@@ -117,6 +124,8 @@ func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	var src uint64
 	for _, p := range r.cfg.Partitions {
 		s.active[p] = !r.cfg.Standby
+		s.owes[p] = true
+		s.progress[p] = time.Now()
 		src = max(src, r.cursors[p].src)
 	}
 	if _, err := checkStart(ctx, r.js, streams.IntakeStream, src+1); err != nil {
@@ -183,7 +192,11 @@ func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query
 			}
 		case <-tick.C:
 		}
-		if err := s.work(ctx); err != nil {
+		err := s.work(ctx)
+		if err == nil {
+			err = s.owed(ctx)
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return s.commitFolded()
 			}
@@ -217,6 +230,9 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	if e.Seq > s.read {
 		s.read = e.Seq
 		s.stats.Folded.Store(e.Seq)
+		if ok {
+			s.stats.Entries.Add(1)
+		}
 	}
 	if !ok {
 		return nil
@@ -226,6 +242,7 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	if e.Stage != s.cfg.Name {
 		if e.Seq > c.folded && s.fold.Relevant(&e) {
 			s.foreign[p] = append(s.foreign[p], &e)
+			s.owes[p] = s.owes[p] || s.fold.Wakes(&e)
 		}
 		return nil
 	}
@@ -258,6 +275,7 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if err := s.fold.Apply(s.states[e.Partition], &own, decided); err != nil {
 		return fmt.Errorf("stage %s, applying %s entry of input %d: %w", s.cfg.Name, e.Type, e.Src, err)
 	}
+	s.owes[e.Partition] = s.owes[e.Partition] || s.fold.Wakes(e)
 	return nil
 }
 
@@ -330,6 +348,7 @@ func (s *intakeStage) work(ctx context.Context) error {
 		q := s.queue[p]
 		if !s.active[p] && len(q) > 0 && now.Sub(q[0].since) > s.cfg.Takeover && now.Sub(s.progress[p]) > s.cfg.Takeover {
 			s.log.Info("taking over", "partition", p, "waiting", len(q))
+			s.stats.TakenOver.Add(1)
 			s.active[p] = true
 		}
 		if s.active[p] {
@@ -398,7 +417,7 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 // lost, nothing of it stays.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	var entries []*streams.Entry
-	var live [][]Live
+	var outs []*Admission
 	var fences [streams.Partitions]uint64
 	for p, c := range s.cursors {
 		fences[p] = c.own
@@ -422,12 +441,12 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 		if err := s.apply(e, out.Decided); err != nil {
 			return err
 		}
-		entries, live = append(entries, e), append(live, out.Live)
+		entries, outs = append(entries, e), append(outs, out)
 	}
 	n, err := s.pub.publish(ctx, entries, &fences)
 	s.stats.Published.Add(uint64(n))
 	for i, e := range entries[:n] {
-		s.live(e.Seq, e, live[i])
+		s.added(e, outs[i].Live, outs[i].Decided)
 	}
 	if err == nil {
 		for _, e := range entries {
@@ -438,13 +457,86 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 		}
 		return s.commit()
 	}
-	// What was applied is not, or not for certain, in the ledger: forget it.
-	// Entries that did get there come back through the reader.
-	s.foreign, s.cursors = held, s.saved
+	return s.undo(ctx, entries, n, held, err)
+}
+
+// owed adds at most one entry in each partition that no message asks for. One
+// at a time and between batches, so that messages do not wait for many. Such an
+// entry names the input of the entry before it and moves no cursor: what it
+// leaves to be done is in the state, which is a fold of the ledger, so that
+// whoever reads on from there neither leaves one out nor repeats it.
+func (s *intakeStage) owed(ctx context.Context) error {
+	for _, p := range s.cfg.Partitions {
+		if !s.owes[p] || !s.active[p] && time.Since(s.progress[p]) <= s.cfg.Takeover {
+			continue
+		}
+		if err := s.owedIn(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *intakeStage) owedIn(ctx context.Context, p int) error {
+	at, held := s.read, s.foreign
+	if err := s.applyForeign(p, at); err != nil {
+		return err
+	}
+	out, err := s.fold.Owed(s.states[p])
+	if err != nil {
+		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
+	}
+	if out == nil {
+		// Other stages' entries are folded with an own one and not before.
+		s.foreign, s.owes[p] = held, false
+		return s.forget()
+	}
+	if !s.active[p] {
+		s.log.Info("taking over", "partition", p, "owed", out.Type)
+		s.active[p] = true
+	}
+	e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
+		Src: s.cursors[p].src, At: at, Salt: streams.NewSalt(), Body: out.Body}
+	if err := s.apply(e, out.Decided); err != nil {
+		return err
+	}
+	var fences [streams.Partitions]uint64
+	for i, c := range s.cursors {
+		fences[i] = c.own
+	}
+	entries := []*streams.Entry{e}
+	n, err := s.pub.publish(ctx, entries, &fences)
+	s.stats.Published.Add(uint64(n))
+	if err != nil {
+		return s.undo(ctx, entries, n, held, err)
+	}
+	s.live(e.Seq, e, out.Live)
+	c := &s.cursors[p]
+	c.own, c.folded = e.Seq, max(c.folded, at)
+	return s.commit()
+}
+
+// forget drops what was applied since the last commit.
+func (s *intakeStage) forget() error {
 	if err := s.store.discard(); err != nil {
 		return err
 	}
 	s.fold.Reset()
+	return nil
+}
+
+// undo drops what was applied of a batch of which the first n entries are in
+// the ledger for certain.
+func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int, held [streams.Partitions][]*streams.Entry, err error) error {
+	// What was applied is not, or not for certain, in the ledger: forget it.
+	// Entries that did get there come back through the reader.
+	s.foreign, s.cursors = held, s.saved
+	if err := s.forget(); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		s.owes[e.Partition] = true
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -473,6 +565,7 @@ func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) erro
 		tail = max(tail, m.Sequence)
 		if s.active[p] && !slices.ContainsFunc(ours, func(e *streams.Entry) bool { return e.Seq == m.Sequence }) {
 			s.active[p] = false
+			s.stats.FenceLost.Add(1)
 			s.log.Info("standing by", "partition", p)
 		}
 	}

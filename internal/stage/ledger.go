@@ -35,6 +35,7 @@ type LedgerFold interface {
 type pending struct {
 	entry  *streams.Entry
 	live   []Live
+	note   any
 	since  time.Time // wall clock; drives take-over only
 	stored bool      // the outbox in Pebble has it
 }
@@ -161,11 +162,12 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 		return err
 	}
 	c.folded = e.Seq
+	s.stats.Entries.Add(1)
 	s.alarms[e.Partition].known = false
 	if out == nil || e.Seq <= c.src {
 		return nil // nothing to say, or said already
 	}
-	s.push(&pending{live: out.Live, since: time.Now(), entry: &streams.Entry{
+	s.push(&pending{live: out.Live, note: out.Note, since: time.Now(), entry: &streams.Entry{
 		Partition: e.Partition, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
 		Src: e.Seq, Salt: streams.NewSalt(), Body: out.Body,
 	}})
@@ -220,6 +222,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 		box := s.outbox[p]
 		if !s.active[p] && len(box) > 0 && now.Sub(box[0].since) > s.cfg.Takeover {
 			s.log.Info("taking over", "partition", p, "waiting", len(box))
+			s.stats.TakenOver.Add(1)
 			s.active[p] = true
 		}
 		if s.active[p] {
@@ -241,7 +244,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	for _, e := range batch[:n] {
 		c := &s.cursors[e.Partition]
 		c.own, c.src = e.Seq, max(c.src, e.Src)
-		s.live(e.Seq, e, s.outbox[e.Partition][0].live)
+		s.added(e, s.outbox[e.Partition][0].live, s.outbox[e.Partition][0].note)
 		if err := s.pop(e.Partition); err != nil {
 			return err
 		}
@@ -281,6 +284,7 @@ func (s *ledgerStage) standBy(ctx context.Context, refused []*streams.Entry, fen
 			continue // refused with the others of its batch
 		}
 		s.active[p] = false
+		s.stats.FenceLost.Add(1)
 		s.log.Info("standing by", "partition", p)
 		for _, b := range s.outbox[p] {
 			b.since = time.Now()
@@ -340,13 +344,14 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 			return nil
 		}
 		s.log.Info("taking over a timer", "partition", p)
+		s.stats.TakenOver.Add(1)
 		s.active[p] = true
 	}
 	if now.Sub(a.wrote) < timerRetry {
 		return nil
 	}
 	a.wrote = now
-	s.push(&pending{live: a.due.Live, since: now, entry: &streams.Entry{
+	s.push(&pending{live: a.due.Live, note: a.due.Note, since: now, entry: &streams.Entry{
 		Partition: p, Stage: s.cfg.Name, Type: a.due.Type, Project: a.due.Project,
 		Src: s.cursors[p].folded, Salt: streams.NewSalt(), Body: a.due.Body,
 	}})

@@ -66,8 +66,12 @@ func (m *memory) deleteRange(from, to []byte) error {
 }
 
 func (m *memory) scan(prefix []byte, fn func(key, value []byte) (bool, error)) error {
+	return m.scanFrom(prefix, prefix, fn)
+}
+
+func (m *memory) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
 	// What fn changes is not seen by the scan, as with a snapshot.
-	at, _ := m.find(prefix)
+	at, _ := m.find(from)
 	end := at
 	for end < len(m.keys) && bytes.HasPrefix(m.keys[end], prefix) {
 		end++

@@ -42,18 +42,27 @@ type Config struct {
 	// Ready is called once, when the stage has folded all that was in the
 	// ledger when it started.
 	Ready func()
-	// Stats, when set, is kept up to date for health checks.
+	// Stats, when set, is kept up to date for health checks and metrics.
 	Stats *Stats
+	// Published, when set, is told of each entry that this process added to
+	// the ledger, from the stage's loop, with what the fold said in Note or
+	// Decided; that is nil for an entry that was decided before a restart. It
+	// is for metrics: an entry whose acknowledgement was lost may be left out.
+	Published func(e *streams.Entry, note any)
 }
 
 // Stats is what a stage tells of itself. All fields are safe to read while it
 // runs.
 type Stats struct {
-	Folded    atomic.Uint64 // ledger sequence
+	Ready     atomic.Bool   // all that was in the ledger at the start is folded
+	Folded    atomic.Uint64 // ledger sequence up to which everything was taken in
+	Entries   atomic.Uint64 // taken in by this process
 	Published atomic.Uint64 // entries
 	Waiting   atomic.Int64  // decided, not yet in the ledger
 	Active    atomic.Bool   // publishing in at least one partition
 	Diverged  atomic.Uint64 // own entries that differ from what this process would have written
+	FenceLost atomic.Uint64 // partitions where another process had come first
+	TakenOver atomic.Uint64 // partitions where work had lain undone
 }
 
 // Output is what a stage adds to the ledger because of one input.
@@ -63,6 +72,8 @@ type Output struct {
 	Body    []byte
 	// Live are copies to publish once the entry is in the ledger.
 	Live []Live
+	// Note is for Config.Published, and for nothing that is decided.
+	Note any
 }
 
 // Live is a best-effort copy for the live feed.
@@ -207,19 +218,48 @@ func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
 		return nil, 0, err
 	}
 	if !r.all() {
-		last = 0
-		for _, p := range r.cfg.Partitions {
-			m, err := lastOn(ctx, r.js, streams.LedgerFilter(p))
-			if err != nil {
-				return nil, 0, err
-			}
-			if m != nil {
-				last = max(last, m.Sequence)
-			}
+		if last, err = lastOf(ctx, r.js, r.cfg.Partitions); err != nil {
+			return nil, 0, err
 		}
 	}
+	// All up to here is in the state already.
+	r.stats.Folded.Store(from - 1)
 	rd, err := openReader(ctx, r.js, streams.LedgerStream, r.ledgerFilters(), from, r.log)
 	return rd, last, err
+}
+
+// lastOf is the last ledger sequence of partitions.
+func lastOf(ctx context.Context, js jetstream.JetStream, partitions []int) (last uint64, err error) {
+	for _, p := range partitions {
+		m, err := lastOn(ctx, js, streams.LedgerFilter(p))
+		if err != nil {
+			return 0, err
+		}
+		if m != nil {
+			last = max(last, m.Sequence)
+		}
+	}
+	return last, nil
+}
+
+// Tail returns a function that asks for the last ledger sequence of the
+// partitions that a stage works on; none means all. A stage is behind by what
+// lies between this and Stats.Folded.
+func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, error) {
+	return func(ctx context.Context) (uint64, error) {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return 0, err
+		}
+		if len(partitions) > 0 && len(partitions) < streams.Partitions {
+			return lastOf(ctx, js, partitions)
+		}
+		st, err := js.Stream(ctx, streams.LedgerStream)
+		if err != nil {
+			return 0, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+		}
+		return st.CachedInfo().State.LastSeq, nil
+	}
 }
 
 // TrimmedError says that a reader's cursor lies before the first message that
@@ -276,6 +316,14 @@ func (r *runtime) entry(m jetstream.Msg) (streams.Entry, bool) {
 	return e, r.mine[e.Partition]
 }
 
+// added tells of an entry that this process has added to the ledger.
+func (r *runtime) added(e *streams.Entry, live []Live, note any) {
+	r.live(e.Seq, e, live)
+	if r.cfg.Published != nil {
+		r.cfg.Published(e, note)
+	}
+}
+
 func (r *runtime) live(seq uint64, e *streams.Entry, live []Live) {
 	for _, l := range live {
 		m := &nats.Msg{Subject: l.Subject, Data: l.Body, Header: nats.Header{
@@ -306,6 +354,7 @@ func (r *runtime) commit() error {
 }
 
 func (r *runtime) ready() {
+	r.stats.Ready.Store(true)
 	if r.cfg.Ready != nil {
 		r.cfg.Ready()
 		r.cfg.Ready = nil

@@ -27,6 +27,9 @@ func (e *echo) Reset() { e.resets++ }
 
 func (*echo) Relevant(e *streams.Entry) bool { return e.Type == streams.TypeAlerts }
 
+func (*echo) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }
+func (*echo) Wakes(*streams.Entry) bool                   { return false }
+
 func count(st *stage.State, key string) uint64 {
 	v, ok, err := st.Get([]byte(key))
 	if err != nil || !ok {
@@ -220,6 +223,7 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 		return in, se
 	}
 	const rounds, n = 8, 300
+	lost := uint64(0)
 	for round := range rounds {
 		// Two rivals at once; one of them is stopped in the middle of the
 		// stream, and each takes turns at being the one that stays.
@@ -238,7 +242,11 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 			if d := s.Stats.Diverged.Load(); d > 0 {
 				t.Errorf("round %d: %d entries diverged", round, d)
 			}
+			lost += s.Stats.FenceLost.Load()
 		}
+	}
+	if lost == 0 {
+		t.Error("of two rivals none ever lost a fence")
 	}
 	obs, alerts := account(t, srv.Ledger())
 	if obs["alpha"] != rounds*n {
@@ -265,9 +273,25 @@ func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	if n := standby.Stats.Published.Load(); n != 0 {
 		t.Fatalf("the stand-by published %d entries while the active was at work", n)
 	}
+	natstest.Eventually(t, 10*time.Second, "the stand-by follows", func() bool { return standby.Stats.Folded.Load() == 50 })
+	if s := standby.Stats; s.Entries.Load() != 50 || !s.Ready.Load() || s.Active.Load() || s.TakenOver.Load() != 0 {
+		t.Errorf("the stand-by took in %d entries, ready %v, active %v, took over %d partitions", s.Entries.Load(), s.Ready.Load(), s.Active.Load(), s.TakenOver.Load())
+	}
+	at := streams.PartitionOf("alpha")
+	for _, c := range []struct {
+		partitions []int
+		tail       uint64
+	}{{nil, 50}, {[]int{at}, 50}, {[]int{(at + 1) % streams.Partitions}, 0}} {
+		if got, err := stage.Tail(nc, c.partitions)(t.Context()); err != nil || got != c.tail {
+			t.Errorf("the tail of %v is %d, want %d: %v", c.partitions, got, c.tail, err)
+		}
+	}
 	active.stop()
 	publish(t, nc, "alpha", 50, 50)
 	natstest.Eventually(t, 10*time.Second, "entries by the stand-by", func() bool { return len(srv.Ledger()) == 100 })
+	if n := standby.Stats.TakenOver.Load(); n != 1 {
+		t.Errorf("it took over %d partitions, want the one", n)
+	}
 	account(t, srv.Ledger())
 }
 

@@ -111,6 +111,7 @@ type kv interface {
 	delete(key []byte) error
 	deleteRange(from, to []byte) error
 	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
+	scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
 }
 
 func (s *store) set(key, value []byte) error       { return s.batch.Set(key, value, nil) }
@@ -150,6 +151,12 @@ func (st *State) DropPrefix(prefix []byte) error {
 // false. Keys are given without the partition's own prefix.
 func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error {
 	return st.s.scan(append([]byte(nil), st.full(prefix)...), func(k, v []byte) (bool, error) { return fn(k[2:], v) })
+}
+
+// ScanFrom is Scan of the keys with the prefix that are not below from.
+func (st *State) ScanFrom(prefix, from []byte, fn func(key, value []byte) (more bool, err error)) error {
+	low := append([]byte(nil), st.full(from)...)
+	return st.s.scanFrom(append([]byte(nil), st.full(prefix)...), low, func(k, v []byte) (bool, error) { return fn(k[2:], v) })
 }
 
 // Put stores a value as JSON.
@@ -202,8 +209,12 @@ func (s *store) get(key []byte) ([]byte, bool, error) {
 	return out, true, c.Close()
 }
 
-func (s *store) scan(prefix []byte, fn func(key, value []byte) (bool, error)) (err error) {
-	it, err := s.batch.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: upperBound(prefix)})
+func (s *store) scan(prefix []byte, fn func(key, value []byte) (bool, error)) error {
+	return s.scanFrom(prefix, prefix, fn)
+}
+
+func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) (err error) {
+	it, err := s.batch.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upperBound(prefix)})
 	if err != nil {
 		return fmt.Errorf("scanning stage state: %w", err)
 	}

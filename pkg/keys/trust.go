@@ -32,13 +32,39 @@ const (
 	RoleProbe    Role = "probe"    // signs results of planned tests
 )
 
-// Roles is every role.
+// ApproverPrefix begins a narrower approver's role, such as approver:finance. A
+// policy may ask for one; it does not imply approver, nor approver it.
+const ApproverPrefix = RoleApprover + ":"
+
+// Valid reports whether a key may be pinned for r.
+func (r Role) Valid() bool { return slices.Contains(Roles, r) || r.Approver() }
+
+// Approver reports whether r resolves holds.
+func (r Role) Approver() bool {
+	if r == RoleApprover {
+		return true
+	}
+	name, ok := strings.CutPrefix(string(r), string(ApproverPrefix))
+	return ok && plainName(name)
+}
+
+// plainName reports whether s is an identifier as subjects have them.
+func plainName(s string) bool {
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	})
+}
+
+// Roles is every role but the narrower ones of approvers.
 var Roles = []Role{RoleOperator, RoleApprover, RoleAuditor, RoleProbe}
 
 // Pin is one key that is trusted, and in what.
 type Pin struct {
-	Key     string `yaml:"key" json:"key"` // note verifier key
-	Roles   []Role `yaml:"roles" json:"roles"`
+	Key   string `yaml:"key" json:"key"` // note verifier key
+	Roles []Role `yaml:"roles" json:"roles"`
+	// Agent is whose key it is when an agent holds it: project/agent. Such a
+	// key never resolves a hold of that agent.
+	Agent   string `yaml:"agent,omitempty" json:"agent,omitempty"`
 	Comment string `yaml:"comment,omitempty" json:"comment,omitempty"`
 }
 
@@ -57,11 +83,14 @@ type nameHash struct {
 type pinned struct {
 	verifier note.Verifier
 	roles    []Role
+	pin      int // in Trust.pins
 }
 
 // trustHead introduces a written trust file to whoever opens it.
 const trustHead = `# Public keys that Lazaret obeys, and the roles it obeys them in:
-# operator, approver, auditor, probe. Whoever can write this file decides whom
+# operator, approver, auditor, probe, and approver:NAME for policies that ask for
+# a narrower one. Approvers count once an operator has put this file in force:
+# lazaret key activate. Whoever can write this file decides whom
 # Lazaret believes; keep it owned by the operator, mode 0644 or stricter.
 `
 
@@ -117,11 +146,17 @@ func (t *Trust) Add(p Pin) error {
 		return fmt.Errorf("key %s has no roles: give it some of %v", v.Name(), Roles)
 	}
 	for i, r := range p.Roles {
-		if !slices.Contains(Roles, r) {
-			return fmt.Errorf("key %s: role %q is unknown: use some of %v", v.Name(), r, Roles)
+		if !r.Valid() {
+			return fmt.Errorf("key %s: role %q is unknown: use some of %v, or %sNAME", v.Name(), r, Roles, ApproverPrefix)
 		}
 		if slices.Contains(p.Roles[:i], r) {
 			return fmt.Errorf("key %s: role %q stands twice", v.Name(), r)
+		}
+	}
+	if p.Agent != "" {
+		project, agent, ok := strings.Cut(p.Agent, "/")
+		if !ok || !plainName(project) || !plainName(agent) {
+			return fmt.Errorf("key %s: agent %q is not project/agent", v.Name(), p.Agent)
 		}
 	}
 	id := nameHash{v.Name(), v.KeyHash()}
@@ -132,8 +167,8 @@ func (t *Trust) Add(p Pin) error {
 		t.keys = make(map[nameHash]pinned)
 	}
 	p.Roles = slices.Clone(p.Roles)
+	t.keys[id] = pinned{v, p.Roles, len(t.pins)}
 	t.pins = append(t.pins, p)
-	t.keys[id] = pinned{v, p.Roles}
 	return nil
 }
 
@@ -162,6 +197,32 @@ func (r roleVerifiers) Verifier(name string, hash uint32) (note.Verifier, error)
 		return nil, &note.UnknownVerifierError{Name: name, KeyHash: hash}
 	}
 	return p.verifier, nil
+}
+
+// All is the keys that are trusted in any role, for note.Open. Whoever uses it
+// has to look at the roles of the key that signed, with Find.
+func (t *Trust) All() note.Verifiers { return allVerifiers{t} }
+
+type allVerifiers struct{ trust *Trust }
+
+// Verifier implements note.Verifiers.
+func (a allVerifiers) Verifier(name string, hash uint32) (note.Verifier, error) {
+	p, ok := a.trust.keys[nameHash{name, hash}]
+	if !ok {
+		return nil, &note.UnknownVerifierError{Name: name, KeyHash: hash}
+	}
+	return p.verifier, nil
+}
+
+// Find returns the pin of a key.
+func (t *Trust) Find(name string, hash uint32) (Pin, bool) {
+	p, ok := t.keys[nameHash{name, hash}]
+	if !ok {
+		return Pin{}, false
+	}
+	pin := t.pins[p.pin]
+	pin.Roles = slices.Clone(pin.Roles)
+	return pin, true
 }
 
 // Marshal is the trust file's text. Comments other than those of pins are not

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -49,6 +50,69 @@ func (c Class) RaiseByAnnotations(raw []byte) Class {
 		c = c.with(EffectEgress).raise(least, because("openWorldHint", true))
 	}
 	return c
+}
+
+// Hints are those annotations of a tool that can raise its level.
+type Hints uint8
+
+// The hints.
+const (
+	HintWrites      Hints = 1 << iota // readOnlyHint: false
+	HintDestructive                   // destructiveHint: true, or annotations that cannot be read
+	HintOpenWorld                     // openWorldHint: true
+)
+
+// ReadHints reads the annotations object of a catalogue entry.
+func ReadHints(raw []byte) (h Hints) {
+	if len(raw) == 0 {
+		return 0
+	}
+	var a annotations
+	if json.Unmarshal(raw, &a) != nil {
+		return HintDestructive
+	}
+	if a.ReadOnly != nil && !*a.ReadOnly {
+		h |= HintWrites
+	}
+	if a.Destructive != nil && *a.Destructive {
+		h |= HintDestructive
+	}
+	if a.OpenWorld != nil && *a.OpenWorld {
+		h |= HintOpenWorld
+	}
+	return h
+}
+
+// Annotations is an annotations object that says just that; nil for nothing.
+func (h Hints) Annotations() []byte {
+	var parts []string
+	for i, s := range []string{`"readOnlyHint":false`, `"destructiveHint":true`, `"openWorldHint":true`} {
+		if h>>i&1 == 1 {
+			parts = append(parts, s)
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []byte("{" + strings.Join(parts, ",") + "}")
+}
+
+// ToolNames are the normalised names under which a catalogue may list a tool
+// that is called by this name: the name itself, and what is left of it without
+// the namespaces in front, as hosts put them there: create_issue is what
+// mcp__github__create_issue calls.
+func ToolNames(tool string) []string {
+	if len(tool) > MaxTool {
+		tool = tool[:MaxTool]
+	}
+	n := parseName(tool, nil, nil)
+	var names []string
+	for i, w := range n.words {
+		if i == 0 || w.head {
+			names = append(names, string(n.norm[w.from:]))
+		}
+	}
+	return names
 }
 
 func because(hint string, value bool) string {

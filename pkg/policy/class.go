@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -26,6 +27,12 @@ type Class struct {
 	// entry first.
 	Floor   streams.Verdict
 	Reasons []streams.Reason
+	// Approvers are the roles that whoever releases it from a hold must have,
+	// all of them: those that the entries which matched ask for. Empty means
+	// Policy.Approver.
+	Approvers []keys.Role
+
+	groups uint64 // whose assessment the entries ask for
 }
 
 // Unmatched reports whether no entry matched, not even otherwise.
@@ -107,6 +114,8 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 			class.Level, class.Entry = level, e.name
 		}
 		effects |= e.effects
+		class.require(e.approver)
+		class.groups |= e.groups
 		class.Blast = max(class.Blast, e.blast)
 		class.Reversibility = max(class.Reversibility, e.reversibility)
 		class.Floor = class.Floor.Join(floor)
@@ -121,6 +130,7 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 		}
 		class = Class{Level: e.level, Entry: Otherwise, Blast: e.blast, Reversibility: e.reversibility, Floor: e.floor, Reasons: []streams.Reason{e.reason}}
 		effects = e.effects
+		class.require(e.approver)
 	}
 	class.Effects = effects.names()
 	return class

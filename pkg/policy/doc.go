@@ -18,7 +18,11 @@
 //     otherwise applies to tools that nothing else matches, may not be milder
 //     than L4, and may be absent: what then matches nothing is denied.
 //   - The ladder is a floor: an entry, a declared level and a tool's own
-//     annotations raise it, nothing lowers it.
+//     annotations raise it, nothing lowers it. A standing permission does not
+//     lower it either: it is an approval given in advance, for named tools,
+//     until a date, and counts only where nothing but the level holds an action.
+//   - Whoever approves needs every role that the entries which matched name
+//     under approval, or else the policy's own, or else approver.
 //   - A condition that errs or exceeds its cost limit counts as met, at L4 or
 //     above, and says so.
 //   - Classify is a pure function of the policy's text and its arguments. It

@@ -4,6 +4,7 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -17,6 +18,11 @@ type entry struct {
 	blast         beliefs.BlastRadius
 	reversibility beliefs.Reversibility
 	when          cel.Program // nil: always
+	groups        uint64      // that it asks the assessment of, by place in Policy.Groups
+
+	text *entryText // as written; nil for otherwise
+
+	approver keys.Role // asked for by its approval; empty: the policy's
 
 	needsObject bool
 	anyTool     bool // has a condition only

@@ -11,6 +11,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -22,8 +23,12 @@ const (
 	DefaultHoldExpiry   = 24 * time.Hour // long enough for a person in another time zone
 	MinHoldExpiry       = time.Second
 	MaxHoldExpiry       = 30 * 24 * time.Hour
+	MinReaudit          = time.Second
+	MaxReaudit          = 366 * 24 * time.Hour
 	DefaultMaxOpenHolds = 20 // of one agent; more is a queue that nobody reads
 	MaxMaxOpenHolds     = 10_000
+	MaxMaxHoldRate      = 10_000
+	MaxGroups           = 64
 	MaxEntries          = 4096
 )
 
@@ -54,6 +59,9 @@ type Group struct {
 	// Deadline is how long the arbiter waits for it; zero means as long as the
 	// policy says for the action's level.
 	Deadline time.Duration
+	// OnDemand says that it only has to assess actions that an entry asks its
+	// assessment for.
+	OnDemand bool
 }
 
 // Mode is whether verdicts bind.
@@ -78,15 +86,26 @@ type Policy struct {
 	// Deny.
 	OnSilent   streams.Verdict
 	HoldExpiry time.Duration
+	// Reaudit is how often the live beliefs are judged again; zero: only when a
+	// rule set is activated.
+	Reaudit time.Duration
 	// MaxOpenHolds is how many holds one agent may have open, at least 1. One
 	// more is denied.
 	MaxOpenHolds int
+	// MaxHoldsPerMinute is how many holds one agent may open within a minute;
+	// zero is no bound. One more is denied.
+	MaxHoldsPerMinute int
+
+	egress    egress
+	protected []protected // by name
 
 	deadlines [beliefs.L5 + 1]time.Duration
 	entries   []entry // strictest first, then by name
 	otherwise *entry  // nil: what matches nothing is denied
 	index     index
 	contexts  map[string]beliefs.ContextPolicy // by purpose
+	approver  keys.Role                        // empty: keys.RoleApprover
+	standing  standings
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -104,6 +123,20 @@ func (p *Policy) Wait(g Group, l beliefs.Level) time.Duration {
 	return cmp.Or(g.Deadline, p.Deadline(l))
 }
 
+// Required are the groups that must assess an action of a class.
+func (p *Policy) Required(c Class) []Group {
+	out := make([]Group, 0, len(p.Groups))
+	for i, g := range p.Groups {
+		if !g.OnDemand || c.groups>>i&1 == 1 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// Always are the groups that must assess every proposal.
+func (p *Policy) Always() []Group { return p.Required(Class{}) }
+
 // document is a policy's text.
 type document struct {
 	Version      int                    `yaml:"version"`
@@ -113,7 +146,13 @@ type document struct {
 	Deadline     map[string]string      `yaml:"deadline"`
 	OnSilent     string                 `yaml:"on_silent"`
 	HoldExpiry   string                 `yaml:"hold_expiry"`
+	Reaudit      string                 `yaml:"reaudit"`
 	MaxOpenHolds *int                   `yaml:"max_open_holds"`
+	Approval     *approvalText          `yaml:"approval"`
+	Standing     []standingText         `yaml:"standing"`
+	MaxHoldRate  *int                   `yaml:"max_holds_per_minute"`
+	Protected    []protectedText        `yaml:"protected"`
+	Egress       *egressText            `yaml:"egress"`
 	Tools        []entryText            `yaml:"tools"`
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
@@ -124,6 +163,7 @@ type groupText struct {
 	Name     string
 	Digest   *string
 	Deadline string
+	For      string
 }
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
@@ -135,6 +175,7 @@ func (t *groupText) UnmarshalYAML(unmarshal func(any) error) error {
 		Name     string  `yaml:"name"`
 		Digest   *string `yaml:"digest"`
 		Deadline string  `yaml:"deadline"`
+		For      string  `yaml:"for"`
 	}
 	if err := unmarshal(&m); err != nil {
 		return err
@@ -153,6 +194,8 @@ type entryText struct {
 	Objects   []string `yaml:"objects"`
 	When      string   `yaml:"when"`
 
+	Groups []string `yaml:"groups"`
+
 	Outcome outcomeText `yaml:",inline"`
 }
 
@@ -162,6 +205,8 @@ type outcomeText struct {
 	Effects       []string `yaml:"effects"`
 	Blast         string   `yaml:"blast_radius"`
 	Reversibility string   `yaml:"reversibility"`
+
+	Approval *approvalText `yaml:"approval"`
 }
 
 // Compile reads a policy. name is what errors call it. An error is an *Error;
@@ -186,6 +231,15 @@ func Compile(name string, src []byte) (*Policy, error) {
 		return nil, err
 	}
 	if err := p.compileContexts(y, doc.Context); err != nil {
+		return nil, err
+	}
+	if p.standing, err = compileStanding(y, doc.Standing); err != nil {
+		return nil, err
+	}
+	if err := p.compileProtected(y, doc.Protected); err != nil {
+		return nil, err
+	}
+	if err := p.compileEgress(y, doc.Egress); err != nil {
 		return nil, err
 	}
 	if doc.Otherwise != nil {
@@ -217,6 +271,9 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	if doc.Groups == nil {
 		return at("groups", "groups is missing: list the sentinel groups that must assess every proposal")
 	}
+	if len(*doc.Groups) > MaxGroups {
+		return at("groups", "%d groups are too many, at most %d are possible", len(*doc.Groups), MaxGroups)
+	}
 	for i, t := range *doc.Groups {
 		g, err := compileGroup(y, []any{"groups", i}, t)
 		if err != nil {
@@ -242,11 +299,29 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		}
 		p.HoldExpiry = d
 	}
+	if doc.Reaudit != "" {
+		d, err := duration(doc.Reaudit, MinReaudit, MaxReaudit)
+		if err != nil {
+			return at("reaudit", "%w", err)
+		}
+		p.Reaudit = d
+	}
 	if n := doc.MaxOpenHolds; n != nil {
 		if *n < 1 || *n > MaxMaxOpenHolds {
 			return at("max_open_holds", "max_open_holds is %d, want 1 to %d", *n, MaxMaxOpenHolds)
 		}
 		p.MaxOpenHolds = *n
+	}
+	role, err := compileApproval(y, nil, doc.Approval)
+	if err != nil {
+		return err
+	}
+	p.approver = role
+	if n := doc.MaxHoldRate; n != nil {
+		if *n < 1 || *n > MaxMaxHoldRate {
+			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d, or leave it out for no bound", *n, MaxMaxHoldRate)
+		}
+		p.MaxHoldsPerMinute = *n
 	}
 	return p.setDeadlines(y, doc.Deadline)
 }
@@ -270,6 +345,13 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 		if g.Deadline, err = duration(t.Deadline, MinDeadline, MaxDeadline); err != nil {
 			return g, y.Errorf(append(slices.Clip(path), "deadline"), "deadline of group %s: %w", g.Name, err)
 		}
+	}
+	switch t.For {
+	case "", "all":
+	case "entries":
+		g.OnDemand = true
+	default:
+		return g, y.Errorf(append(slices.Clip(path), "for"), "for of group %s is %q: use all, or entries for those proposals whose entry names it", g.Name, t.For)
 	}
 	return g, nil
 }
@@ -353,11 +435,15 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
+		if err := p.entryDemands(y, path, &e, t); err != nil {
+			return err
+		}
 		if t.When != "" {
 			if e.when, err = compileCondition(t.When); err != nil {
 				return at("when", "condition of %s: %w", t.Name, err)
 			}
 		}
+		e.text = t
 		order[i], compiled[i] = i, e
 	}
 	slices.SortFunc(order, func(a, b int) int {
@@ -373,11 +459,26 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 	return nil
 }
 
+// entryDemands reads whose assessment an entry asks for.
+func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *entryText) error {
+	for i, name := range t.Groups {
+		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
+		if at < 0 {
+			return y.Errorf(append(slices.Clip(path), "groups", i), "entry %s asks for group %q, which does not stand in the policy's groups", t.Name, name)
+		}
+		e.groups |= 1 << at
+	}
+	return nil
+}
+
 func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeText) (e entry, err error) {
 	at := func(key string, format string, args ...any) error {
 		return y.Errorf(append(slices.Clip(path), key), format, args...)
 	}
 	e.name = name
+	if e.approver, err = compileApproval(y, path, t.Approval); err != nil {
+		return e, err
+	}
 	if t.Level == "" {
 		return e, at("level", "entry %q has no level: give L0 to L5", name)
 	}

@@ -29,7 +29,7 @@ func compile(t testing.TB, src string) *Policy {
 }
 
 func TestPolicies(t *testing.T) {
-	for _, file := range []string{"testdata/classify", "testdata/errors"} {
+	for _, file := range []string{"testdata/classify", "testdata/errors", "testdata/guard"} {
 		var p *Policy
 		datadriven.RunTest(t, file, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
@@ -48,6 +48,18 @@ func TestPolicies(t *testing.T) {
 					return err.Error()
 				}
 				return "ok"
+			case "guard": // tool args, a line each: what the arguments add
+				var out strings.Builder
+				for line := range strings.Lines(d.Input) {
+					tool, args, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+					c := p.Classify(tool, []byte(args), "p", "a")
+					g := p.Guard(c, []byte(args))
+					fmt.Fprintf(&out, "%s %s: %s, then %s\n", tool, args, c.Floor, g.Floor)
+					for _, r := range g.Reasons[len(c.Reasons):] {
+						fmt.Fprintf(&out, "  %s %s %s\n", r.Code, r.Verdict, r.Text)
+					}
+				}
+				return out.String()
 			case "classify": // tool [args], a line each
 				project, agent := "p", "a"
 				d.MaybeScanArgs(t, "project", &project)
@@ -368,6 +380,10 @@ func FuzzCompile(f *testing.F) {
 		c := p.Classify(tool, args, "p", "a")
 		if c.Floor < Floor(c.Level) || p.OnSilent < streams.Hold {
 			t.Fatal(show(c))
+		}
+		g := p.Guard(c, args)
+		if g.Floor < c.Floor || g.Level != c.Level || len(g.Reasons) < len(c.Reasons) || !reflect.DeepEqual(g, p.Guard(c, args)) {
+			t.Fatalf("%s, guarded %s", show(c), show(g))
 		}
 		if d := p.Classify(tool, args, "p", "a"); !reflect.DeepEqual(c, d) {
 			t.Fatalf("%s, then %s", show(c), show(d))

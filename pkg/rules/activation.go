@@ -33,7 +33,7 @@ func (a *activation) reset(in *Input, sig *signals) {
 	a.used = a.used[:0]
 	a.in, a.sig, a.it, a.limit = in, sig, types.NullValue, false
 	if in != nil {
-		a.root, a.limit = reflect.ValueOf(in).Elem(), !in.bounded()
+		a.root, a.limit = reflect.ValueOf(in).Elem(), in.large
 	}
 	if sig != nil {
 		sig.act = a

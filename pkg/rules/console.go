@@ -65,7 +65,7 @@ func (s *Set) Console(group string) (*Console, error) {
 // Load plays entries; expressions are then evaluated on the last one, of an
 // observation on its last block.
 func (c *Console) Load(entries []*streams.Entry) error {
-	st := MemStore{}
+	st := NewMemStore()
 	act, in := newActivation(c.set.vars), emptyInput()
 	var last *streams.Entry
 	project := ""
@@ -89,14 +89,11 @@ func (c *Console) Load(entries []*streams.Entry) error {
 		}
 		in, project = inputs[len(inputs)-1], last.Project
 	}
-	t, err := openTables(st, project)
-	if err != nil {
-		return err
-	}
+	t := openTables(st, project)
 	sig := &signals{t: t, in: in}
 	act.reset(in, sig)
 	if last != nil {
-		sig.note()
+		sig.note(allNotes)
 		for _, d := range c.ev.declared {
 			d.note(act)
 		}

@@ -165,7 +165,7 @@ func cover(sc *scope, name, expr, text, file string, at position) (*covered, err
 // watch plays events to every rule of a group, whatever the index says, and
 // notes what they see.
 func (c *coverage) watch(ev *Evaluator) func(*streams.Entry) error {
-	every, st := *ev, MemStore{}
+	every, st := *ev, NewMemStore()
 	every.exhaustive = true
 	return func(e *streams.Entry) error {
 		inputs, err := read(e)
@@ -177,6 +177,8 @@ func (c *coverage) watch(ev *Evaluator) func(*streams.Entry) error {
 }
 
 func (c *coverage) input(*work, []int32) {}
+
+func (*coverage) before(*Rule) {}
 
 func (c *coverage) rule(act *activation, r *Rule, alerts []streams.Alert) {
 	u := c.rules[r]

@@ -246,13 +246,14 @@ type chain struct {
 // latest chain that led to it, so that no number of other events in between
 // makes a sequence forgotten.
 func (d *declared) noteStep(act *activation) {
-	matched := false
-	for _, st := range d.steps {
+	var matched [maxSteps]bool
+	some := false
+	for i, st := range d.steps {
 		if slices.Contains(st.on, act.in.Event.Kind) && st.when.isTrue(act) {
-			matched = true
+			matched[i], some = true, true
 		}
 	}
-	if !matched {
+	if !some {
 		return
 	}
 	k, ok := d.tableKey(act)
@@ -270,8 +271,7 @@ func (d *declared) noteStep(act *activation) {
 	now := act.in.Event.Time.UnixNano()
 	// The last step first, so that one event is one step of a chain.
 	for i := len(d.steps) - 1; i >= 0; i-- {
-		st := d.steps[i]
-		if !slices.Contains(st.on, act.in.Event.Kind) || !st.when.isTrue(act) {
+		if !matched[i] {
 			continue
 		}
 		c := chain{since: now}

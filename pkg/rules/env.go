@@ -425,6 +425,9 @@ func Fields() []Field {
 		t := t.(reflect.Type)
 		for i := range t.NumField() {
 			f := t.Field(i)
+			if !f.IsExported() {
+				continue
+			}
 			out = append(out, Field{"<" + strings.ToLower(t.Name()) + ">." + f.Tag.Get("cel"), typeName(f.Type), f.Tag.Get("doc")})
 		}
 	}

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -28,27 +30,75 @@ type Evaluator struct {
 	scopes   map[string]*scope
 	byKind   map[string]*index
 	trials   map[string]*sync.Pool // of *trial, by kind
+	only     notes                 // state that is kept
 	// exhaustive evaluates every rule, for tests of the index.
 	exhaustive bool
+	observer   Observer
 }
 
+// Observer is told of each rule that an Evaluator evaluates, for metrics. It
+// cannot change what is decided. An evaluator that is used concurrently calls
+// it concurrently.
+type Observer interface {
+	// Begin is called before a rule is evaluated on one input. What it returns
+	// is given to End: the time, if this evaluation is to be timed, or zero.
+	Begin(r *Rule) time.Time
+	// End is called after it, with the alerts that it raised: those that have
+	// Error set are of a rule that failed, and counts as firing.
+	End(r *Rule, began time.Time, alerts []streams.Alert)
+}
+
+// Observe names the observer of an evaluator, before it is first used. Without
+// one, nothing is spent on it.
+func (ev *Evaluator) Observe(o Observer) { ev.observer = o }
+
 func (ev *Evaluator) build(s *Set) {
-	ev.vars, ev.declared, ev.scopes = s.vars, s.declared, s.scopes
+	ev.vars, ev.declared, ev.scopes, ev.only = s.vars, s.declared, s.scopes, allNotes
+	ev.index()
+}
+
+func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
 	ev.byKind, ev.trials = make(map[string]*index), make(map[string]*sync.Pool)
 	for _, k := range kinds {
 		var rs []*Rule
 		for _, r := range ev.rules {
-			if r.Mode != "off" && slices.Contains(r.On, k) {
+			if r.Mode != "off" && (slices.Contains(r.On, k) || k == kindBelief && r.again()) {
 				rs = append(rs, r)
 			}
 		}
-		x := newIndex(s.vars, rs)
+		x := newIndex(ev.vars, rs)
 		ev.byKind[k] = x
 		ev.trials[k] = &sync.Pool{New: func() any {
-			return &work{trial: newTrial(x), act: newActivation(s.vars)}
+			return &work{trial: newTrial(x), act: newActivation(ev.vars)}
 		}}
 	}
+}
+
+// kindBelief is the kind of what is judged again.
+const kindBelief = string(streams.TypeBelief)
+
+// again reports whether a rule on memory writes applies to a belief that is
+// judged again: when it looks at the content, and at no signal. Signals are what
+// the project is like now, not what it was like when the memory was written; a
+// rule that wants them says on: [belief].
+func (r *Rule) again() bool {
+	if !slices.Contains(r.On, string(streams.TypeMemory)) {
+		return false
+	}
+	content, signal := false, false
+	for _, x := range []*expr{r.forEach, r.when} {
+		if x == nil {
+			continue
+		}
+		ast.PostOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if e.Kind() == ast.IdentKind {
+				name, _, _ := strings.Cut(e.AsIdent(), ".")
+				content, signal = content || name == "content", signal || name == "signal"
+			}
+		}))
+	}
+	return content && !signal
 }
 
 // work is the scratch of one evaluation.
@@ -83,7 +133,8 @@ type watcher interface {
 	// input comes before the rules of each input, with those that are
 	// evaluated.
 	input(w *work, candidates []int32)
-	// rule comes after a rule was evaluated.
+	// before and rule come around the evaluation of a rule.
+	before(*Rule)
 	rule(*activation, *Rule, []streams.Alert)
 }
 
@@ -91,7 +142,7 @@ type watcher interface {
 func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch watcher) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
-	if pool == nil || len(inputs) == 0 {
+	if pool == nil || len(inputs) == 0 || ev.idle(e.Type) {
 		return res, nil
 	}
 	w := pool.Get().(*work)
@@ -99,15 +150,12 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		w.act.reset(nil, nil)
 		pool.Put(w)
 	}()
-	t, err := openTables(st, e.Project)
-	if err != nil {
-		return res, err
-	}
+	t := openTables(st, e.Project)
 	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
 		sig := &signals{t: t, in: in}
 		w.act.reset(in, sig)
-		sig.note()
+		sig.note(ev.only)
 		for _, d := range ev.declared {
 			d.note(w.act)
 		}
@@ -117,13 +165,19 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		}
 		for _, i := range found {
 			r := x.rules[i]
-			alerts := ev.fire(r, w.act, e)
+			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" && !slices.Contains(r.On, kindBelief) {
+				continue // a rule on memory writes, and this was read and not written
+			}
+			if watch != nil {
+				watch.before(r)
+			}
+			alerts := ev.try(r, w.act, e)
 			if watch != nil {
 				watch.rule(w.act, r, alerts)
 			}
 			for _, a := range alerts {
-				if a.Mode == "enforce" && a.Exception == "" {
-					res.Verdict = res.Verdict.Join(verdictOf(a.Effect, e.Type))
+				if v, binding := a.Asks(e.Type); binding {
+					res.Verdict = res.Verdict.Join(v)
 				}
 				if a.Path == nil && e.Type == streams.TypeAction {
 					a.Path = r.path(sig, &a)
@@ -140,6 +194,12 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 	return res, t.close()
 }
 
+// idle reports whether nothing is judged by entries of a type and nothing kept of
+// them.
+func (ev *Evaluator) idle(t streams.Type) bool {
+	return ev.only == 0 && len(ev.declared) == 0 && len(ev.byKind[string(t)].rules) == 0
+}
+
 func (ev *Evaluator) candidates(x *index, w *work) []int32 {
 	if !ev.exhaustive {
 		return w.trial.candidates(w.act)
@@ -151,16 +211,15 @@ func (ev *Evaluator) candidates(x *index, w *work) []int32 {
 	return out
 }
 
-// verdictOf is what an effect means for a proposal. On a memory write the
-// effects on beliefs are effects on the write.
-func verdictOf(effect string, t streams.Type) streams.Verdict {
-	switch {
-	case effect == "deny", effect == "quarantine" && t == streams.TypeMemory:
-		return streams.Deny
-	case effect == "hold", effect == "restrict" && t == streams.TypeMemory:
-		return streams.Hold
+// try is fire, with the observer watching.
+func (ev *Evaluator) try(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
+	if ev.observer == nil {
+		return ev.fire(r, act, e)
 	}
-	return streams.Allow
+	began := ev.observer.Begin(r)
+	alerts := ev.fire(r, act, e)
+	ev.observer.End(r, began, alerts)
+	return alerts
 }
 
 // fire evaluates one rule on one input.
@@ -311,7 +370,11 @@ func detail(in *Input) map[string]any {
 // subject is what an alert names, unless the rule's subject_id says more.
 func subject(r *Rule, in *Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
-	switch r.Subject {
+	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
+		// The write was answered long ago; what can still be acted on is the belief.
+		s.Kind = "belief"
+	}
+	switch s.Kind {
 	case "session":
 		s.ID = in.Event.Session
 	case "source":

@@ -132,6 +132,8 @@ func (x *explainer) input(w *work, candidates []int32) {
 	}
 }
 
+func (*explainer) before(*Rule) {}
+
 func (x *explainer) rule(act *activation, r *Rule, alerts []streams.Alert) {
 	n := x.begin(r)
 	n.Candidate = true
@@ -177,8 +179,8 @@ func (n *Explanation) evaluate(ev *Evaluator, act *activation, r *Rule, alerts [
 func raised(a *streams.Alert, typ streams.Type) *RaisedAlert {
 	out := &RaisedAlert{Severity: a.Severity, Effect: a.Effect, Subject: clipInert(a.Subject.Kind+" "+a.Subject.ID, showBytes), Message: text.InertLine(a.Message, 0),
 		Exception: a.Exception, Error: text.InertLine(a.Error, 0), Verdict: streams.Allow.String()}
-	if a.Mode == "enforce" && a.Exception == "" {
-		out.Verdict = verdictOf(a.Effect, typ).String()
+	if v, binding := a.Asks(typ); binding {
+		out.Verdict = v.String()
 	}
 	if v, ok := a.Detail["view"].(string); ok {
 		out.View = clipInert(v, showBytes)

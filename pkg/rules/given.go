@@ -117,11 +117,12 @@ type givenAction struct {
 	Reversibility string         `yaml:"reversibility"`
 }
 
-// givenOutcome is what came of an action; without one, an answer of the agent.
+// givenOutcome is what came of an action, or an answer of the agent.
 type givenOutcome struct {
-	Action string `yaml:"action"`
-	Status string `yaml:"status"`
-	Text   string `yaml:"text"`
+	Action    string   `yaml:"action"`
+	Status    string   `yaml:"status"` // answer for one of the agent
+	Text      string   `yaml:"text"`
+	Grounding *float64 `yaml:"grounding"` // default: it names no sources
 }
 
 // timeline turns given events into ledger entries, one after the other.
@@ -279,7 +280,7 @@ func (g *given) body(h streams.EntryHead) (typ streams.Type, body any, err error
 		set(streams.TypeAction, b, err)
 	}
 	if o := g.Outcome; o != nil {
-		set(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: h, Action: o.Action, Status: o.Status, Content: o.Text, Features: text.Analyze(o.Text)}, nil)
+		set(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: h, Action: o.Action, Status: o.Status, Content: o.Text, Features: text.Analyze(o.Text), Grounding: o.Grounding}, nil)
 	}
 	if n != 1 {
 		return "", nil, fmt.Errorf("a given event is one of observation, memory, recall, tools, phase, decision, action and outcome; this one is %d", n)

@@ -147,7 +147,7 @@ func TestTheIndexFindsWhatEvaluatingEveryRuleFinds(t *testing.T) {
 			"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
 		fast, slow := set.Group("core"), *set.Group("core")
 		slow.exhaustive = true
-		st1, st2 := MemStore{}, MemStore{}
+		st1, st2 := NewMemStore(), NewMemStore()
 		for i := range events {
 			e := randomEntry(r, i+1)
 			want, err := slow.Eval(st1, e)
@@ -230,10 +230,12 @@ func FuzzRequiredLiterals(f *testing.F) {
 func TestRequiredLiterals(t *testing.T) {
 	for expr, want := range map[string][]string{
 		`pass(?:word|phrase)`:     {"passphrase", "password"},
-		`(?i)Send`:                nil, // s has a partner outside of ASCII
+		`(?i)Send`:                {"send", "ſend"}, // s has a partner outside of ASCII
 		`(?i)Send.*evil`:          {"evil"},
 		`(?i)forward.*x`:          {"forward"},
 		`\b(?:send|set)\b`:        {"send", "set"},
+		`(?i)xkskskskyz`:          {"kyz", "\u212Ayz"},
+		`alpha[ -]beta`:           {"alpha beta", "alpha-beta"},
 		`a|bcd`:                   nil,
 		`.*`:                      nil,
 		`(?:foo)+bar?`:            {"foo"},
@@ -261,11 +263,11 @@ func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 	for range 300 {
 		var lits []literal
 		for i := range 50 {
-			lits = append(lits, literal{lowerASCII(random(3 + r.IntN(6))), int32(i)})
+			lits = append(lits, literal{lowerASCII(random(3 + r.IntN(14))), int32(i)})
 		}
 		l := newLiterals(lits)
 		for range 20 {
-			s := random(r.IntN(200))
+			s := random(r.IntN(200)) + lits[r.IntN(50)].text + random(r.IntN(9))
 			found := make(map[int32]bool)
 			l.scan(s, func(a int32) bool { return found[a] }, func(a int32) { found[a] = true })
 			for _, lit := range lits {

@@ -16,7 +16,7 @@ import (
 
 // Event is what all entries have in common.
 type Event struct {
-	Kind      string    `cel:"kind" doc:"observation, memory, recall, tools, session, decision, action or outcome"`
+	Kind      string    `cel:"kind" doc:"observation, memory, recall, tools, session, decision, action, outcome, or belief when one is judged again"`
 	ID        string    `cel:"id" doc:"the client's id of the event"`
 	Project   string    `cel:"project"`
 	Agent     string    `cel:"agent"`
@@ -34,7 +34,7 @@ type Event struct {
 type Content struct {
 	Text      string   `cel:"text" doc:"verbatim"`
 	Views     []string `cel:"views" doc:"normalised, then decoded forms"`
-	Markers   []string `cel:"markers" doc:"classes of instruction that a view carries: override, role, address, request, exfiltrate, secrecy, tool, persist, hidden"`
+	Markers   []string `cel:"markers" doc:"classes of instruction that a view carries: override, role, address, request, exfiltrate, secrecy, tool, persist, plea, answer, obey, hidden"`
 	HasHidden bool     `cel:"has_hidden" doc:"zero-width, bidi or tag characters"`
 	Carriers  []string `cel:"carriers" doc:"addresses, hosts, accounts, paths and the like, as kind:value"`
 	Kinds     []string `cel:"kinds" doc:"the kinds of its carriers: email, host, url, path, secret and the like"`
@@ -162,8 +162,18 @@ type Input struct {
 	features   text.Features
 	belief     string // that the content became
 	directives directives
-	viewNames  []string // of Content.Views, as pkg/text names them
-	markedIn   string   // the first decoded view that carries a marker that no view before it had
+
+	// What signals compare of the text; like views, it depends on nothing else.
+	names    []uint32 // identifiers, hashed
+	proper   []string // proper names, as name:a b
+	pieces   []string // unusual words
+	targets  []string // what a source may push
+	userSaid []uint32 // of the user's own words: stems and acts
+	call     *call    // of an action
+
+	viewNames []string // of Content.Views, as pkg/text names them
+	large     bool     // beyond the sizes that costs are estimated for
+	markedIn  string   // the first decoded view that carries a marker that no view before it had
 }
 
 func emptyInput() *Input {
@@ -175,6 +185,14 @@ func emptyInput() *Input {
 // read turns an entry into inputs: one for each content block of an
 // observation, one for any other entry, none for entries that rules do not see.
 func read(e *streams.Entry) ([]*Input, error) {
+	ins, err := readBody(e)
+	for _, in := range ins {
+		in.large = !in.bounded()
+	}
+	return ins, err
+}
+
+func readBody(e *streams.Entry) ([]*Input, error) {
 	switch e.Type {
 	case streams.TypeObservation:
 		o := new(streams.ObservationEntry)
@@ -231,6 +249,11 @@ func read(e *streams.Entry) ([]*Input, error) {
 		in.Action = Action{ID: a.ID, Tool: a.Tool, Level: int64(a.Level), Matched: a.Matched, Effects: a.Effects, Text: a.Text, Confidence: -1,
 			Decision: a.Decision, Beliefs: cited(a.Beliefs), Unseen: a.Unseen, BlastRadius: a.Blast.String(), Reversibility: a.Reversibility.String()}
 		in.Action.Acts = actsOf(a.Tool, a.Effects)
+		args := ""
+		if len(in.Content.Views) > 0 {
+			args = in.Content.Views[0]
+		}
+		in.call = readCall(a.Tool, args)
 		if a.Confidence != nil {
 			in.Action.Confidence = *a.Confidence
 		}
@@ -263,7 +286,23 @@ func read(e *streams.Entry) ([]*Input, error) {
 		in.origin(beliefs.OriginAgent)
 		in.content(o.Content, o.Features)
 		in.Outcome.Action, in.Outcome.Status = o.Action, o.Status
+		if o.Status == streams.StatusAnswer {
+			in.Outcome.Kind = o.Status
+		}
+		if o.Grounding != nil {
+			in.Outcome.Grounding = *o.Grounding
+		}
 		return []*Input{in}, nil
+	case streams.TypeBelief:
+		b := new(streams.BeliefsEntry)
+		if err := streams.Unmarshal(e.Body, b); err != nil {
+			return nil, err
+		}
+		var out []*Input
+		for i := range b.Beliefs {
+			out = append(out, audited(e, b, &b.Beliefs[i]))
+		}
+		return out, nil
 	case streams.TypeSession:
 		s := new(streams.SessionEntry)
 		if err := streams.Unmarshal(e.Body, s); err != nil {
@@ -283,6 +322,22 @@ func read(e *streams.Entry) ([]*Input, error) {
 		return []*Input{in}, nil
 	}
 	return nil, nil
+}
+
+// audited is a belief that is judged again. What a memory write says of the
+// moment of writing is not there.
+func audited(e *streams.Entry, b *streams.BeliefsEntry, a *streams.AuditedBelief) *Input {
+	in := head(e, &streams.EntryHead{ID: a.Observation, Agent: a.Agent, Session: a.Session, Time: b.Time})
+	writer := a.Writer
+	if writer == "" {
+		writer = a.Origin
+	}
+	in.origin(writer)
+	in.Event.Tool, in.Event.Source = a.Tool, a.Source
+	in.content(a.Content, a.Features)
+	in.Memory = Memory{Key: a.Key, Category: a.Category, Channel: a.Channel, Origin: string(writer), Inherited: string(a.Inherited),
+		External: writer.External() || a.Inherited.External() && a.Inherited != "", Age: -1, Belief: belief(&a.BeliefRef)}
+	return in
 }
 
 func head(e *streams.Entry, h *streams.EntryHead) *Input {
@@ -321,6 +376,15 @@ func (in *Input) content(s string, f text.Features) {
 		}
 	}
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
+	in.proper = properNames(s)
+	switch {
+	case in.Event.Kind == string(streams.TypeMemory):
+		in.names, in.pieces, in.targets = identifiers(s), pieces(s), in.findTargets()
+	case in.Event.Kind == string(streams.TypeObservation) && in.Event.External:
+		in.names, in.pieces = identifiers(s), pieces(s)
+	case in.Event.Origin == string(beliefs.OriginUser):
+		in.userSaid = sentenceHashes(strings.Fields(in.Content.Views[0]))
+	}
 }
 
 func cited(bs []streams.BeliefRef) []*Belief {

@@ -416,7 +416,10 @@ func (l *linter) rule(at spot, r *Rule, tested bool) {
 	if r.Status == "deprecated" && r.Mode == "enforce" {
 		l.add("deprecated-enforced", at.under("status").errorf("rule %q is deprecated and in mode enforce", r.ID))
 	}
-	if r.Status == "experimental" && r.Mode == "enforce" && slices.ContainsFunc(r.On, func(k string) bool { return verdictOf(r.Effect, streams.Type(k)) != streams.Allow }) {
+	if r.Status == "experimental" && r.Mode == "enforce" && slices.ContainsFunc(r.On, func(k string) bool {
+		v, _ := (&streams.Alert{Effect: r.Effect}).Asks(streams.Type(k))
+		return v != streams.Allow
+	}) {
 		l.add("experimental-enforced", at.under("status").errorf("rule %q is experimental, and its effect %s is enforced", r.ID, r.Effect))
 	}
 	for i, tag := range r.Tags {

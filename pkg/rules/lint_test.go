@@ -150,7 +150,7 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"unknown-rule", [3]string{"p/r.test.yaml", "silent: [r1]", "silent: [r2]"}, "p/r.test.yaml:6:14", "did you mean r1?"},
 		{"expired-exception", [3]string{"exceptions.yaml", "2027-01-01", "2026-06-01"}, "exceptions.yaml:7:14", "dana"},
 		{"exception-soon", [3]string{"exceptions.yaml", "2027-01-01", "2026-06-30"}, "exceptions.yaml:7:14", "28 days"},
-		{"over-budget", when("content.views.exists(v, content.views.exists(w, v == w || w == event.tool || v.startsWith(w)))"), "p/r.yaml:9:11", "may cost"},
+		{"over-budget", when("content.views.exists(v, v.matches('" + strings.Repeat("(?:abcdef|ghijkl)", 36) + "'))"), "p/r.yaml:9:11", "may cost"},
 		{"unused", pack("words: [alpha, beta]", "words: [alpha, beta]\n  others: [x]"), "p/pack.yaml:5:11", "lists.others"},
 		{"unused", pack("macros:", "macros:\n  other: action.level > 2"), "p/pack.yaml:6:10", "macros.other"},
 		{"unused", rule("signal.calls", "action.level"), "p/pack.yaml:8:11", "signal.calls"},

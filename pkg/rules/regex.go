@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"math"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -48,6 +49,11 @@ func required(re *syntax.Regexp) []string {
 		}
 	}
 	switch re.Op {
+	case syntax.OpLiteral:
+		// Of one that has too many spellings as a whole, a part.
+		if len(re.Rune) > 1 {
+			return requiredOfConcat(letters(re))
+		}
 	case syntax.OpCapture, syntax.OpPlus:
 		return required(re.Sub[0])
 	case syntax.OpRepeat:
@@ -108,16 +114,13 @@ func isEmptyWidth(op syntax.Op) bool {
 	return false
 }
 
-// better prefers a longer shortest literal, then fewer of them.
-func better(a, b []string) bool {
-	if b == nil {
-		return true
-	}
-	la, lb := shortest(a), shortest(b)
-	if min(la, 8) != min(lb, 8) {
-		return la > lb
-	}
-	return len(a) < len(b)
+// better prefers the set that fewer texts hold one of: a byte more makes a
+// literal about half as frequent, and twice as many literals are met twice as
+// often.
+func better(a, b []string) bool { return b == nil || rarity(a) > rarity(b) }
+
+func rarity(set []string) float64 {
+	return float64(min(shortest(set), 40)) - math.Log2(float64(len(set)))
 }
 
 func shortest(set []string) int {
@@ -147,11 +150,19 @@ func cross(a, b []string) []string {
 func exact(re *syntax.Regexp) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
-		s, ok := lowered(re.Rune, re.Flags&syntax.FoldCase != 0)
-		if !ok {
-			return nil
+		if slices.Contains(re.Rune, unicode.ReplacementChar) {
+			return nil // also matches bytes that are no UTF-8
 		}
-		return []string{s}
+		if re.Flags&syntax.FoldCase == 0 {
+			return []string{lowerASCII(string(re.Rune))}
+		}
+		out := []string{""}
+		for _, r := range re.Rune {
+			if out = cross(out, spellings(r)); out == nil {
+				return nil
+			}
+		}
+		return out
 	case syntax.OpCharClass:
 		var out []string
 		for i := 0; i+1 < len(re.Rune); i += 2 {
@@ -201,23 +212,26 @@ func exact(re *syntax.Regexp) []string {
 	return nil
 }
 
-// lowered is a literal in lower case. One that ignores case has no single
-// form when a letter of it has a partner outside of ASCII, such as K and the
-// Kelvin sign.
-func lowered(rs []rune, fold bool) (string, bool) {
-	if slices.Contains(rs, unicode.ReplacementChar) {
-		return "", false // also matches bytes that are no UTF-8
-	}
-	if fold {
-		for _, r := range rs {
-			for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-				if f >= 0x80 || r >= 0x80 {
-					return "", false
-				}
-			}
+// spellings are the forms that a letter has where case is ignored, in lower
+// case. Some have partners outside of ASCII: K and the Kelvin sign, s and the
+// long s.
+func spellings(r rune) []string {
+	out := []string{lowerASCII(string(r))}
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		if s := lowerASCII(string(f)); !slices.Contains(out, s) {
+			out = append(out, s)
 		}
 	}
-	return lowerASCII(string(rs)), true
+	return out
+}
+
+// letters are the runes of a literal, one expression each.
+func letters(re *syntax.Regexp) []*syntax.Regexp {
+	out := make([]*syntax.Regexp, len(re.Rune))
+	for i := range re.Rune {
+		out[i] = &syntax.Regexp{Op: syntax.OpLiteral, Flags: re.Flags, Rune: re.Rune[i : i+1]}
+	}
+	return out
 }
 
 // lowerASCII folds the letters A to Z and leaves every other byte alone.

@@ -79,7 +79,10 @@ var (
 	modes      = []string{"enforce", "shadow", "off"}
 	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
 	subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
-	kinds      = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome"}
+	// textKinds are those with a text that somebody hands out: the arbiter what
+	// is recalled, and the agent's host an answer.
+	textKinds = []string{"recall", "outcome"}
+	kinds     = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome", "belief"}
 )
 
 // Rule is a compiled rule.
@@ -444,6 +447,11 @@ func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *rule
 		r.OnError = "alert"
 	}
 	oneOf("on_error", r.OnError, effects, "")
+	for field, effect := range map[string]string{"effect": r.Effect, "on_error": r.OnError} {
+		if k := slices.IndexFunc(rd.On, func(k string) bool { return !slices.Contains(textKinds, k) }); k >= 0 && streams.IsTextEffect(effect) {
+			at(field, "%s %s changes a text that is handed out, and %s has none: it goes with on: [%s] only", field, effect, rd.On[k], strings.Join(textKinds, ", "))
+		}
+	}
 	if len(rd.On) == 0 {
 		at("on", "rule %q needs on: the kinds of events that it looks at", rd.ID)
 	}

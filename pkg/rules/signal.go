@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -161,30 +163,89 @@ func (s *signals) since(t time.Time) float64 {
 
 // note folds an input into the state. State is kept whether a rule reads it or
 // not, so that a rule that is switched on finds it; what a pack declares
-// starts empty with it.
-func (s *signals) note() {
+// starts empty with it. only says which state somebody may read; an evaluator of
+// a whole group keeps all.
+func (s *signals) note(only notes) {
 	in := s.in
 	switch in.Event.Kind {
 	case "observation":
-		s.noteContent(in.Event.External)
-		if in.Event.Origin == "user" {
+		s.noteContent(in.Event.External, only)
+		if in.Event.Origin == "user" && only&noteUsers != 0 {
 			s.noteUser()
 		}
 	case "memory":
-		s.noteContent(in.Memory.External)
-		s.noteKey()
-		s.noteBelief()
+		s.noteContent(in.Memory.External, only)
+		if only&noteKeys != 0 {
+			s.noteKey()
+		}
+		if only&noteBeliefs != 0 {
+			s.noteBelief()
+		}
 	case "action":
-		s.noteCarriers("agent", false)
+		if only&noteCarriers != 0 {
+			s.noteCarriers("agent", false)
+		}
+		if only&noteBeliefs != 0 {
+			for _, b := range in.Action.Beliefs {
+				s.use(b.ID)
+			}
+		}
 	case "recall":
-		s.noteRecall()
+		if only&noteRecalls != 0 {
+			s.noteRecall()
+		}
 	case "tools":
-		s.noteTools()
+		if only&noteTools != 0 {
+			s.noteTools()
+		}
 	}
 }
 
+// notes are the kinds of state that signals read.
+type notes uint16
+
+const (
+	noteClusters notes = 1 << iota
+	noteCarriers
+	notePhrases
+	notePieces
+	notePushes
+	noteDirectives
+	noteUsers
+	noteKeys
+	noteBeliefs
+	noteRecalls
+	noteTools
+
+	allNotes notes = 1<<iota - 1
+)
+
+// notesOf says which state a name reads. Names that are not here read none.
+var notesOf = map[string]notes{
+	"signal.partial":           allNotes,
+	"action.lineage":           noteCarriers | notePhrases,
+	"memory.lineage":           noteCarriers | notePhrases,
+	"signal.echo":              noteDirectives | noteUsers,
+	"signal.user_named":        noteUsers,
+	"signal.novel":             noteCarriers,
+	"signal.cluster_size":      noteClusters,
+	"signal.cluster_sources":   noteClusters,
+	"signal.cluster_sessions":  noteClusters,
+	"signal.cluster_agents":    noteClusters,
+	"signal.cluster_age":       noteClusters,
+	"signal.pushes":            notePushes,
+	"signal.fragments":         notePieces,
+	"signal.sleepers":          noteBeliefs | noteRecalls,
+	"signal.recalled_external": noteRecalls,
+	"signal.key_writes":        noteKeys,
+	"signal.key_growth":        noteKeys,
+	"signal.key_entropy_rise":  noteKeys,
+	"signal.tool_drift":        noteTools,
+	"tools.items":              noteTools, // drift and shadows
+}
+
 // noteContent keeps what content brings into the project.
-func (s *signals) noteContent(external bool) {
+func (s *signals) noteContent(external bool, only notes) {
 	in := s.in
 	if in.Content.Text == "" {
 		return
@@ -196,18 +257,30 @@ func (s *signals) noteContent(external bool) {
 			origin = in.Memory.Inherited
 		}
 	}
-	s.noteCluster()
-	s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
-	if in.Event.Kind == "memory" && !external && origin == "agent" {
+	if only&noteClusters != 0 {
+		s.noteCluster()
+	}
+	if only&noteCarriers != 0 {
+		s.noteCarriers(cmp.Or(origin, in.Event.Origin), external)
+	}
+	if in.Event.Kind == "memory" && !external && origin == "agent" && only&noteDirectives != 0 {
 		s.noteDirective() // what the model wrote steers it again
 	}
 	if !external {
 		return
 	}
-	s.notePhrases()
-	s.notePieces()
-	s.notePushes()
-	s.noteDirective()
+	if only&notePhrases != 0 {
+		s.notePhrases()
+	}
+	if only&notePieces != 0 {
+		s.notePieces()
+	}
+	if only&notePushes != 0 {
+		s.notePushes()
+	}
+	if only&noteDirectives != 0 {
+		s.noteDirective()
+	}
 }
 
 // ---- carriers and lineage
@@ -251,24 +324,27 @@ func readCarrier(b []byte) *carrierRec {
 func (s *signals) noteCarriers(origin string, external bool) {
 	in := s.in
 	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
+	var fresh []byte // the record of all carriers that are new
 	for _, c := range s.carried() {
 		if b := s.t.get(tableCarriers, c); b != nil {
 			if r := readCarrier(b); user && !r.user {
 				r.user = true
-				s.t.put(tableCarriers, c, r.bytes())
+				s.t.set(tableCarriers, c, r.bytes(), true)
 			}
 			continue
 		}
-		r := carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
-			agent: in.Event.Agent, belief: in.belief, external: external, user: user, at: in.Event.Time}
-		s.t.put(tableCarriers, c, r.bytes())
+		if fresh == nil {
+			fresh = (&carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
+				agent: in.Event.Agent, belief: in.belief, external: external, user: user, at: in.Event.Time}).bytes()
+		}
+		s.t.set(tableCarriers, c, fresh, false)
 	}
 }
 
 // carried are the carriers of the content and the proper names in it.
 func (s *signals) carried() []string {
 	if s.carriedBy == nil {
-		s.carriedBy = append(slices.Clip(s.in.Content.Carriers), properNames(s.in.Content.Text)...)
+		s.carriedBy = append(slices.Clip(s.in.Content.Carriers), s.in.proper...)
 	}
 	return s.carriedBy
 }
@@ -294,8 +370,8 @@ func properNames(text string) []string {
 		run = run[:0]
 	}
 	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
-		for _, w := range strings.Fields(line) {
-			bare := strings.Trim(w, `.,;:!?"'()[]{}`)
+		for w := range strings.FieldsSeq(line) {
+			bare := namesEnd.trim(w)
 			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
 			if !capital || w[0] != bare[0] {
 				flush()
@@ -324,7 +400,17 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-func phraseKey(h uint64) string { return string(binary.BigEndian.AppendUint64(nil, h)) }
+func phraseKey(h uint64) string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], h)
+	return string(b[:])
+}
+
+func hashKey(h uint32) string {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], h)
+	return string(b[:])
+}
 
 func (s *signals) notePhrases() {
 	var e enc
@@ -333,9 +419,7 @@ func (s *signals) notePhrases() {
 	e.str(s.in.Event.Session)
 	e.num(uint64(s.in.Event.Time.UnixNano()))
 	for _, h := range sampled(s.in.features.Phrases) {
-		if s.t.get(tablePhrases, phraseKey(h)) == nil {
-			s.t.put(tablePhrases, phraseKey(h), e)
-		}
+		s.t.add(tablePhrases, phraseKey(h), e)
 	}
 }
 
@@ -407,9 +491,7 @@ func (s *signals) noteUser() {
 	k := sessionKey("u", s.in)
 	d := dec(s.t.get(tableSessions, k))
 	words := d.hashes()
-	for _, v := range s.in.Content.Views[:min(len(s.in.Content.Views), 1)] {
-		words = append(words, sentenceHashes(strings.Fields(v))...)
-	}
+	words = append(words, s.in.userSaid...)
 	for _, c := range s.in.Content.Carriers {
 		words = append(words, hash32(c))
 	}
@@ -427,7 +509,7 @@ func (s *signals) userWords() []uint32 {
 
 func (s *signals) userNamed() bool {
 	words := s.userWords()
-	if len(words) == 0 {
+	if len(words) == 0 || s.in.call == nil {
 		return false
 	}
 	for _, c := range s.in.Content.Carriers {
@@ -435,25 +517,26 @@ func (s *signals) userNamed() bool {
 			return false
 		}
 	}
-	return s.call().named(words)
+	return s.in.call.named(words)
 }
 
 // ---- instructions of untrusted content, and what would carry them out
 
 // directive is what is kept of an instruction.
 type directive struct {
-	event, source, session, agent, text, belief string
-	at                                          time.Time
-	memory                                      bool // it was written to memory
-	commands                                    bool // it carries more than a request
-	carriers, names                             []uint32
-	sentences                                   [][]uint32
+	event, source, text, agent, belief []byte
+	at                                 time.Time
+	memory                             bool // it was written to memory
+	commands                           bool // it carries more than a request
+	carriers, names                    []uint32
+	sentences                          [][]uint32
 }
 
 func (n *directive) bytes() []byte {
 	var e enc
-	for _, v := range []string{n.event, n.source, n.session, n.agent, n.text, n.belief} {
-		e.str(v)
+	for _, v := range [][]byte{n.event, n.source, n.text, n.agent, n.belief} {
+		e.num(uint64(len(v)))
+		e = append(e, v...)
 	}
 	e.num(uint64(n.at.UnixNano()))
 	e.hashes(n.carriers)
@@ -473,51 +556,54 @@ func (n *directive) bytes() []byte {
 	return e
 }
 
-func readDirective(b []byte) *directive {
+// readDirective reads a record into n. It points into b, and its hashes into
+// the buffer, so that looking through many of them allocates nothing.
+func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := dec(b)
-	n := new(directive)
-	for _, v := range []*string{&n.event, &n.source, &n.session, &n.agent, &n.text, &n.belief} {
-		*v = d.str()
-	}
+	n.event, n.source, n.text, n.agent, n.belief = d.raw(), d.raw(), d.raw(), d.raw(), d.raw()
 	n.at = time.Unix(0, int64(d.num())).UTC()
-	n.carriers = d.hashes()
-	n.names = d.hashes()
+	n.carriers, buf = d.into(buf)
+	n.names, buf = d.into(buf)
 	flags := d.num()
 	n.memory, n.commands = flags&1 != 0, flags&2 != 0
+	n.sentences = n.sentences[:0]
 	for range min(d.num(), maxSentences) {
-		n.sentences = append(n.sentences, d.hashes())
+		var st []uint32
+		st, buf = d.into(buf)
+		n.sentences = append(n.sentences, st)
 	}
-	return n
+	return buf
 }
 
 // noteDirective keeps untrusted content that carries an instruction, under its
 // session, the words of its sentences and its carriers.
 func (s *signals) noteDirective() {
 	in := s.in
-	names := identifiers(in.Content.Text)
-	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 && in.Event.Kind != "memory" {
-		// A retrieved note that names a few tools is a plan, if it asks or not.
-		if in.Event.Origin != "document" || len(names) == 0 || len(names) > planNames {
+	names := in.names
+	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 {
+		// A note that names a few tools is a plan, if it asks or not.
+		if in.Event.Origin != "document" && in.Event.Kind != "memory" || len(names) == 0 || len(names) > planNames && in.Event.Kind != "memory" {
 			return
 		}
 	}
-	n := &directive{memory: in.Event.Kind == "memory", event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session, agent: in.Event.Agent, belief: in.belief,
-		at: in.Event.Time, text: streams.Clip(strings.Join(in.Content.Views, "\n"), noteText), sentences: in.directives.sentences,
+	text := streams.Clip(strings.Join(in.Content.Views, "\n"), noteText)
+	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), agent: []byte(in.Event.Agent), belief: []byte(in.belief), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
+		at: in.Event.Time, text: []byte(text), sentences: in.directives.sentences,
 		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
 	for _, c := range in.Content.Carriers {
 		n.carriers = append(n.carriers, hash32(c))
 	}
 	slices.Sort(n.carriers)
 	// The same text is one note, however often it is read.
-	id := hash32(in.Event.Kind + "\x00" + n.text)
-	key := string(binary.BigEndian.AppendUint32(nil, id))
+	id := hash32(in.Event.Kind + "\x00" + text)
+	key := hashKey(id)
 	s.link(tableSessions, sessionKey("n", in), id)
 	if s.t.get(tableNotes, key) != nil {
 		return
 	}
 	s.t.put(tableNotes, key, n.bytes())
 	for _, c := range n.carriers {
-		s.link(tableTargets, string(binary.BigEndian.AppendUint32(nil, c)), id)
+		s.link(tableTargets, hashKey(c), id)
 	}
 	words := slices.Clone(n.names)
 	for _, st := range n.sentences {
@@ -525,7 +611,7 @@ func (s *signals) noteDirective() {
 	}
 	slices.Sort(words)
 	for _, w := range slices.Compact(words) {
-		s.link(tableWords, string(binary.BigEndian.AppendUint32(nil, w)), id)
+		s.link(tableWords, hashKey(w), id)
 	}
 }
 
@@ -547,14 +633,6 @@ func (s *signals) linked(t tableID, key string) []uint32 {
 	return d.hashes()
 }
 
-func (s *signals) call() *call {
-	args := ""
-	if len(s.in.Content.Views) > 0 {
-		args = s.in.Content.Views[0]
-	}
-	return readCall(s.in.Action.Tool, args)
-}
-
 // echo finds the instructions that the action would carry out: dependence by
 // evidence, not by everything that was seen.
 func (s *signals) echo() []*Served {
@@ -563,7 +641,10 @@ func (s *signals) echo() []*Served {
 	}
 	s.servedRead = true
 	in := s.in
-	c := s.call()
+	if in.call == nil {
+		return nil // no action
+	}
+	c := s.in.call
 	seen := make(map[uint32]bool)
 	var ids []uint32
 	add := func(more []uint32) {
@@ -577,30 +658,32 @@ func (s *signals) echo() []*Served {
 	here := s.linked(tableSessions, sessionKey("n", in))
 	add(here)
 	for _, v := range in.Content.Carriers {
-		add(s.linked(tableTargets, string(binary.BigEndian.AppendUint32(nil, hash32(v)))))
+		add(s.linked(tableTargets, hashKey(hash32(v))))
 	}
 	for _, h := range append(slices.Clone(c.things), c.whole) {
-		add(s.linked(tableWords, string(binary.BigEndian.AppendUint32(nil, h))))
+		add(s.linked(tableWords, hashKey(h)))
 	}
 	if len(ids) == 0 {
 		return nil
 	}
 	user := s.userWords()
+	var n directive
+	var buf []uint32
 	for _, id := range ids {
-		b := s.t.get(tableNotes, string(binary.BigEndian.AppendUint32(nil, id)))
+		b := s.t.get(tableNotes, hashKey(id))
 		if b == nil {
 			continue
 		}
-		n := readDirective(b)
+		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
 		sv := n.servedBy(in, c, same, user)
 		if sv == nil {
 			continue
 		}
-		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = n.event, n.source, same, n.memory, n.commands, s.since(n.at)
-		sv.UserDocument = n.source != "" && count(user, sentenceHashes([]string{path.Base(n.source)})) > 0
+		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = string(n.event), string(n.source), same, n.memory, n.commands, s.since(n.at)
+		sv.UserDocument = sv.Source != "" && count(user, sentenceHashes([]string{path.Base(sv.Source)})) > 0
 		s.servedBy = append(s.servedBy, sv)
-		s.servedOn = append(s.servedOn, streams.Rest{Agent: n.agent, Observation: n.event, Belief: n.belief, Source: n.source, By: "instruction", Value: sv.Value})
+		s.servedOn = append(s.servedOn, streams.Rest{Agent: string(n.agent), Observation: sv.Observation, Belief: string(n.belief), Source: sv.Source, By: "instruction", Value: sv.Value})
 	}
 	return s.servedBy
 }
@@ -628,7 +711,7 @@ func (n *directive) servedBy(in *Input, c *call, same bool, user []uint32) *Serv
 		return nil
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
-		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && strings.Contains(n.text, v) {
+		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && bytes.Contains(n.text, []byte(v)) {
 			words := sentenceHashes(strings.Fields(v))
 			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: 5*count(user, words) >= 4*len(words)}
 		}
@@ -680,10 +763,12 @@ func (s *signals) noteCluster() {
 	}
 	bands := in.features.Prints[0].Bands()
 	var id []byte
+	missed := 0 // bands that are known to be new
 	for _, b := range bands {
 		if id = s.t.get(tableBands, phraseKey(b)); id != nil {
 			break
 		}
+		missed++
 	}
 	if id == nil {
 		id = []byte(phraseKey(bands[0]))
@@ -704,9 +789,11 @@ func (s *signals) noteCluster() {
 		}
 	}
 	s.t.put(tableClusters, string(id), c.bytes())
-	for _, b := range bands {
-		if s.t.get(tableBands, phraseKey(b)) == nil {
-			s.t.put(tableBands, phraseKey(b), id)
+	for i, b := range bands {
+		if i < missed && !slices.Contains(bands[:i], b) {
+			s.t.set(tableBands, phraseKey(b), id, false)
+		} else {
+			s.t.add(tableBands, phraseKey(b), id)
 		}
 	}
 	s.clusterRec = c
@@ -723,17 +810,17 @@ func (s *signals) cluster() *cluster {
 
 // targets are what a source may push: hosts, addresses and handles, and names
 // in the text, by their capitals.
-func (s *signals) targets() []string {
+func (in *Input) findTargets() []string {
 	var out []string
-	for _, c := range s.in.Content.Carriers {
+	for _, c := range in.Content.Carriers {
 		switch kind, _, _ := strings.Cut(c, ":"); kind {
 		case "host", "email", "handle", "iban", "crypto", "command":
 			out = append(out, c)
 		}
 	}
 	prev := "."
-	for _, w := range strings.Fields(streams.Clip(s.in.Content.Text, 4<<10)) {
-		name := strings.Trim(w, `.,;:!?"'()[]`)
+	for w := range strings.FieldsSeq(streams.Clip(in.Content.Text, 4<<10)) {
+		name := edges.trim(w)
 		// A capital at the beginning of a sentence says nothing.
 		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") && len(out) < 24 {
 			out = append(out, "name:"+strings.ToLower(name))
@@ -757,7 +844,7 @@ func (s *signals) notePushes() {
 		return
 	}
 	h := hash32(text.Normalize(s.in.Content.Text))
-	for _, target := range s.targets() {
+	for _, target := range s.in.targets {
 		k := s.pushKey(target)
 		d := dec(s.t.get(tablePushes, k))
 		if hs := d.hashes(); len(hs) < maxSeen && !slices.Contains(hs, h) {
@@ -770,7 +857,7 @@ func (s *signals) notePushes() {
 
 func (s *signals) pushes() any {
 	var out []*Push
-	for _, target := range s.targets() {
+	for _, target := range s.in.targets {
 		d := dec(s.t.get(tablePushes, s.pushKey(target)))
 		if n := len(d.hashes()); n >= 3 {
 			out = append(out, &Push{Source: s.sourceOf(), Target: target, Count: int64(n)})
@@ -781,23 +868,89 @@ func (s *signals) pushes() any {
 
 // ---- values put together from pieces
 
+// trimmed are what stands around a word and is none of it, and unusual what
+// only unusual words hold.
+var (
+	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
+	edges   = byteSet(`.,;:!?"'()[]`)
+	unusual = byteSet("0123456789@./:_-=+")
+	// namesEnd is what may follow a proper name.
+	namesEnd = byteSet(`.,;:!?"'()[]{}`)
+)
+
+type bytes256 [256]bool
+
+func byteSet(s string) *bytes256 {
+	t := new(bytes256)
+	for _, c := range []byte(s) {
+		t[c] = true
+	}
+	return t
+}
+
+// trim cuts bytes of a set off both ends.
+func (t *bytes256) trim(w string) string {
+	for len(w) > 0 && t[w[0]] {
+		w = w[1:]
+	}
+	for len(w) > 0 && t[w[len(w)-1]] {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func (t *bytes256) in(w string) bool {
+	for i := range len(w) {
+		if t[w[i]] {
+			return true
+		}
+	}
+	return false
+}
+
 // pieces are the unusual words of a content: what a value might be cut into.
 func pieces(s string) []string {
+	s = streams.Clip(s, 16<<10)
 	var out []string
-	for _, w := range strings.Fields(streams.Clip(s, 16<<10)) {
-		w = strings.Trim(w, `.,;:!?"'()[]{}<>`)
-		if len(w) >= minPiece && len(w) <= 64 && strings.ContainsAny(w, "0123456789@./:_-=+") && len(out) < maxPieces {
+	add := func(w string) (more bool) {
+		if w = trimmed.trim(w); len(w) >= minPiece && len(w) <= 64 && unusual.in(w) {
 			out = append(out, strings.ToLower(w))
 		}
+		return len(out) < maxPieces
+	}
+	// Words are cut at ASCII spaces here, and only those with something
+	// unusual in them are looked at again.
+	start, odd := 0, false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			// Other spaces may follow: begin again.
+			out = nil
+			for w := range strings.FieldsSeq(s) {
+				if !add(w) {
+					break
+				}
+			}
+			return out
+		case c == ' ' || c >= '\t' && c <= '\r':
+			if odd && !add(s[start:i]) {
+				return out
+			}
+			start, odd = i+1, false
+		default:
+			odd = odd || unusual[c]
+		}
+	}
+	if odd {
+		add(s[start:])
 	}
 	return out
 }
 
 func (s *signals) notePieces() {
-	for _, p := range pieces(s.in.Content.Text) {
-		if s.t.get(tablePieces, p) == nil {
-			s.t.put(tablePieces, p, []byte(s.in.Event.ID))
-		}
+	id := []byte(s.in.Event.ID)
+	for _, p := range s.in.pieces {
+		s.t.add(tablePieces, p, id)
 	}
 }
 
@@ -805,7 +958,7 @@ func (s *signals) fragments() any {
 	var out []*Fragment
 	for _, v := range strings.Fields(s.in.Action.Text) {
 		v = strings.ToLower(strings.Trim(v, `.,;:!?"'()[]{}<>`))
-		if len(v) < minValue || len(v) > 96 || s.t.get(tablePieces, v) != nil {
+		if len(v) < minValue || len(v) > 96 || !unusual.in(v) || s.t.get(tablePieces, v) != nil {
 			continue
 		}
 		if f := s.assemble(v); f != nil {
@@ -1030,6 +1183,7 @@ func (s *signals) sleepers() any {
 // noteTools compares a catalogue with the first one of its server.
 func (s *signals) noteTools() {
 	for _, it := range s.in.Tools.Items {
+		it.Drift, it.Shadows = false, ""
 		k := s.in.Tools.Server + "\x00" + it.Name
 		base := s.t.get(tableTools, k)
 		if base == nil {

@@ -59,6 +59,19 @@ func PackWith(fsys fs.FS, replace map[string]string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("collecting rules: %w", err)
 	}
+	return b.encode()
+}
+
+// PackFiles is Pack of files that are not in a file system, by name.
+func PackFiles(files map[string]string) ([]byte, error) {
+	b := bundle{Format: bundleFormat}
+	for name, text := range files {
+		b.Files = append(b.Files, file{name, text})
+	}
+	return b.encode()
+}
+
+func (b bundle) encode() ([]byte, error) {
 	sort.Slice(b.Files, func(i, j int) bool { return b.Files[i].Name < b.Files[j].Name })
 	return streams.Marshal(b)
 }

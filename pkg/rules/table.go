@@ -60,6 +60,7 @@ type tables struct {
 	st      Store
 	project string
 	meta    [numTables]tableMeta
+	opened  bool
 	dirty   bool
 	err     error // the store's first; it ends the evaluation
 	buf     []byte
@@ -69,20 +70,25 @@ const metaSize = 10
 
 func metaKey(project string) []byte { return append([]byte{'m'}, project...) }
 
-func openTables(st Store, project string) (*tables, error) {
-	t := &tables{st: st, project: project}
-	b, ok, err := st.Get(metaKey(project))
+// openTables reads nothing yet: the first look-up does.
+func openTables(st Store, project string) *tables { return &tables{st: st, project: project} }
+
+// open reads how far the tables are filled.
+func (t *tables) open() {
+	t.opened = true
+	b, ok, err := t.st.Get(metaKey(t.project))
 	if err != nil || !ok {
-		return t, err
+		t.err = err
+		return
 	}
 	if len(b)%metaSize != 0 || len(b)/metaSize > int(numTables) {
-		return nil, fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", project)
+		t.err = fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", t.project)
+		return
 	}
 	for i := range t.meta[:len(b)/metaSize] {
 		m := b[i*metaSize:]
 		t.meta[i] = tableMeta{gen: m[0], lost: m[1] != 0, count: binary.BigEndian.Uint32(m[2:]), elder: binary.BigEndian.Uint32(m[6:])}
 	}
-	return t, nil
 }
 
 func (t *tables) close() error {
@@ -102,25 +108,31 @@ func (t *tables) close() error {
 	return t.st.Set(metaKey(t.project), b)
 }
 
-// key is valid until the next call.
+// key is valid until the next call. All keys of a project begin alike, but for
+// table and generation.
 func (t *tables) key(id tableID, gen byte, k string) []byte {
-	t.buf = append(t.buf[:0], 's', byte(id), gen)
-	t.buf = append(t.buf, t.project...)
-	t.buf = append(t.buf, 0)
-	t.buf = append(t.buf, k...)
+	if t.buf == nil {
+		t.buf = make([]byte, 0, len(t.project)+4+64)
+		t.buf = append(append(append(t.buf, 's', 0, 0), t.project...), 0)
+	}
+	t.buf = append(t.buf[:len(t.project)+4], k...)
+	t.buf[1], t.buf[2] = byte(id), gen
 	return t.buf
 }
 
 // get returns a value, or nil. What it finds among the elder keys it moves.
 func (t *tables) get(id tableID, k string) []byte {
+	if !t.opened {
+		t.open()
+	}
 	if t.err != nil {
 		return nil
 	}
 	m := &t.meta[id]
 	b, ok, err := t.st.Get(t.key(id, m.gen, k))
 	if err == nil && !ok && m.elder > 0 {
-		if b, ok, err = t.st.Get(t.key(id, m.gen-1, k)); ok {
-			t.put(id, k, b)
+		if b, ok, err = t.st.Get(t.key(id, m.gen-1, k)); ok && err == nil {
+			t.set(id, k, b, false)
 		}
 	}
 	if t.err == nil {
@@ -133,6 +145,9 @@ func (t *tables) get(id tableID, k string) []byte {
 }
 
 func (t *tables) put(id tableID, k string, v []byte) {
+	if !t.opened {
+		t.open()
+	}
 	if t.err != nil {
 		return
 	}
@@ -142,7 +157,24 @@ func (t *tables) put(id tableID, k string, v []byte) {
 		t.err = err
 		return
 	}
-	if !ok {
+	t.set(id, k, v, ok)
+}
+
+// add gives a key that the table does not know a value.
+func (t *tables) add(id tableID, k string, v []byte) {
+	if t.get(id, k) == nil && t.err == nil {
+		t.set(id, k, v, false)
+	}
+}
+
+// set is put of a key of which it is known whether the younger generation has
+// it.
+func (t *tables) set(id tableID, k string, v []byte, known bool) {
+	if t.err != nil {
+		return
+	}
+	m := &t.meta[id]
+	if !known {
 		if m.count >= tableBounds[id]/2 {
 			if t.err = t.st.DropPrefix(t.key(id, m.gen-1, "")); t.err != nil {
 				return
@@ -158,6 +190,9 @@ func (t *tables) put(id tableID, k string, v []byte) {
 
 // partial names the tables out of which keys have fallen.
 func (t *tables) partial() []string {
+	if !t.opened {
+		t.open()
+	}
 	var out []string
 	for i, m := range t.meta {
 		if m.lost {
@@ -206,6 +241,33 @@ func (d *dec) str() string {
 	s := string((*d)[:n])
 	*d = (*d)[n:]
 	return s
+}
+
+// raw is str without a copy.
+func (d *dec) raw() []byte {
+	n := d.num()
+	if n > uint64(len(*d)) {
+		*d = nil
+		return nil
+	}
+	b := (*d)[:n]
+	*d = (*d)[n:]
+	return b
+}
+
+// into is hashes at the end of a buffer.
+func (d *dec) into(buf []uint32) (hs, rest []uint32) {
+	n := d.num()
+	if n > uint64(len(*d)/4) {
+		*d = nil
+		return nil, buf
+	}
+	from := len(buf)
+	for i := range n {
+		buf = append(buf, binary.BigEndian.Uint32((*d)[4*i:]))
+	}
+	*d = (*d)[4*n:]
+	return buf[from:len(buf):len(buf)], buf
 }
 
 func (d *dec) hashes() []uint32 {

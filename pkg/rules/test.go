@@ -199,31 +199,6 @@ func TestWith(ctx context.Context, src *Source, o TestOptions) (TestReport, erro
 	return rep, nil
 }
 
-// MemStore is a Store in memory, for tests and trials.
-type MemStore map[string][]byte
-
-// Get implements Store.
-func (m MemStore) Get(k []byte) ([]byte, bool, error) {
-	v, ok := m[string(k)]
-	return v, ok, nil
-}
-
-// Set implements Store.
-func (m MemStore) Set(k, v []byte) error {
-	m[string(k)] = append([]byte(nil), v...)
-	return nil
-}
-
-// DropPrefix implements Store.
-func (m MemStore) DropPrefix(prefix []byte) error {
-	for k := range m {
-		if strings.HasPrefix(k, string(prefix)) {
-			delete(m, k)
-		}
-	}
-	return nil
-}
-
 // testRun is one test as it runs.
 type testRun struct {
 	*testCase
@@ -249,7 +224,7 @@ func (t *testRun) run() map[string][]streams.Alert {
 		return nil
 	}
 	t.checkNames(ev)
-	tl, st := newTimeline(t.Project), MemStore{}
+	tl, st := newTimeline(t.Project), NewMemStore()
 	watch := func(*streams.Entry) error { return nil }
 	if t.cov != nil {
 		watch = t.cov.watch(ev)

@@ -203,11 +203,11 @@ func TestExplanationsSayWhichPartDecided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := ev.Eval(rules.MemStore{}, es[0])
+	want, err := ev.Eval(rules.NewMemStore(), es[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	xs, res, err := ev.Explain(rules.MemStore{}, es[0])
+	xs, res, err := ev.Explain(rules.NewMemStore(), es[0])
 	if err != nil || len(res.Alerts) != len(want.Alerts) || res.Verdict != want.Verdict {
 		t.Fatalf("explaining gives %+v, judging %+v, %v", res, want, err)
 	}

@@ -31,7 +31,7 @@ func TestTracedExpressionsAreTheOnesThatDecide(t *testing.T) {
 			"  m0: event.tool in lists.some\n  m1: \"macros.m0 && content.text.contains('password')\"\n  m2: \"content.views.exists(v, v.matches('ign[o0]re|kelvin'))\"\n" +
 			"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
 		w := &traceWatch{t: t, sc: set.scopes["p"], n: &evaluated}
-		ev, st := *set.Group("core"), MemStore{}
+		ev, st := *set.Group("core"), NewMemStore()
 		ev.exhaustive = true
 		for i := range 20 {
 			e := randomEntry(r, i+1)
@@ -56,6 +56,8 @@ type traceWatch struct {
 }
 
 func (w *traceWatch) input(*work, []int32) {}
+
+func (*traceWatch) before(*Rule) {}
 
 func (w *traceWatch) rule(act *activation, r *Rule, _ []streams.Alert) {
 	show := func(v ref.Val, err error) string {

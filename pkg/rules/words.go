@@ -1,18 +1,22 @@
 package rules
 
 import (
-	"hash/fnv"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/kljensen/snowball/english"
 )
 
+// hash32 is FNV-1a.
 func hash32(s string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(s))
-	return h.Sum32()
+	h := uint32(2166136261)
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * 16777619
+	}
+	return h
 }
 
 func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
@@ -23,12 +27,27 @@ func stem(w string) string {
 	if len(w) < 3 || len(w) > 40 {
 		return w
 	}
-	return english.Stem(w, true)
+	slot := &stems[hash32(w)%uint32(len(stems))]
+	if s := slot.Load(); s != nil && s.word == w {
+		return s.stem
+	}
+	s := &stemmed{strings.Clone(w), english.Stem(w, true)}
+	slot.Store(s)
+	return s.stem
 }
+
+// stems are the stems of the words that were met last. A stem takes 5 µs, and
+// texts have few words.
+var stems [1 << 13]atomic.Pointer[stemmed]
+
+type stemmed struct{ word, stem string }
 
 // splitName cuts a name into lower-case words: sendEmail, send_email and
 // mail.SendEMail all hold send; FHIRManage holds fhir and manage.
 func splitName(name string) []string {
+	if words, ok := splitPlain(name); ok {
+		return words
+	}
 	var words []string
 	rs := []rune(name)
 	start := 0
@@ -49,6 +68,39 @@ func splitName(name string) []string {
 	}
 	flush(len(rs))
 	return words
+}
+
+// splitPlain is splitName of a text without characters outside of ASCII.
+func splitPlain(name string) (words []string, ok bool) {
+	start, big := 0, false
+	flush := func(end int) {
+		if end-start > 1 {
+			w := name[start:end]
+			if big {
+				w = strings.ToLower(w)
+			}
+			words = append(words, w)
+		}
+		start, big = end, false
+	}
+	upper := func(i int) bool { return name[i] >= 'A' && name[i] <= 'Z' }
+	lower := func(i int) bool { return name[i] >= 'a' && name[i] <= 'z' }
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= utf8.RuneSelf:
+			return nil, false
+		case !upper(i) && !lower(i) && (c < '0' || c > '9'):
+			flush(i)
+			start = i + 1
+			continue
+		case i > start && upper(i) && (lower(i-1) || i+1 < len(name) && upper(i-1) && lower(i+1)):
+			flush(i)
+		}
+		big = big || upper(i)
+	}
+	flush(len(name))
+	return words, true
 }
 
 // acts are what tools do, in the words that tools and people have for it. Two

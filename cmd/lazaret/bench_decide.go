@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/bench"
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/streams"
+)
+
+func (a *app) benchDecide() *cobra.Command {
+	var o bench.DecideOptions
+	var flat, noSync, json bool
+	var few, many int
+	c := &cobra.Command{
+		Use:   "decide",
+		Short: "Measure how long a verdict takes (exit 2 when a budget is missed)",
+		Long: `Start a pipeline in a folder of its own and ask it for verdicts, one after the
+other, from a process of its own over a local connection. With --rate, another
+process publishes observations of 1 KiB into the same project meanwhile. With
+--flat, measure again once the project has many actions behind it.
+
+Every answer is in the ledger, and on disk unless --no-sync is given.`,
+		Example: "  lazaret bench decide --json\n  lazaret bench decide --rate 3000\n  lazaret bench decide --flat",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := os.MkdirTemp("", "lazaret-bench-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(data)
+			p, err := embedded.Start(cmd.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: noSync})
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			rep := &bench.DecideReport{SyncAlways: !noSync, Rate: o.Rate}
+			if flat {
+				rep.Flat, err = benchFlat(cmd.Context(), data, o, few, many)
+			} else {
+				err = benchLoaded(cmd.Context(), data, o, rep)
+			}
+			if err != nil {
+				return err
+			}
+			if rep.Flat != nil {
+				rep.Latencies = rep.Flat.First
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Requests, "requests", 3000, "requests that are measured")
+	f.IntVar(&o.Warm, "warm", 300, "requests before them")
+	f.Float64Var(&o.Rate, "rate", 0, "observations a second meanwhile")
+	f.BoolVar(&flat, "flat", false, "compare a project of --many actions with one of --few")
+	f.IntVar(&few, "few", 1000, "actions before the first measurement of --flat")
+	f.IntVar(&many, "many", 100_000, "actions before the second one")
+	f.BoolVar(&noSync, "no-sync", false, "acknowledge before data is on disk")
+	f.BoolVar(&json, "json", false, "print JSON")
+	c.MarkFlagsMutuallyExclusive("rate", "flat")
+	return c
+}
+
+// benchLoaded measures, with a load if there is one.
+func benchLoaded(ctx context.Context, data string, o bench.DecideOptions, rep *bench.DecideReport) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	load := make(chan error, 1)
+	if o.Rate > 0 {
+		// Long enough for requests of 20 ms each, and ended with them.
+		go func() {
+			load <- benchClient(ctx, data, bench.DecideOptions{Rate: o.Rate, For: benchLoadTime(o)}, &rep.Achieved)
+		}()
+		select {
+		case err := <-load:
+			return fmt.Errorf("the load ended early: %w", err)
+		case <-time.After(2 * time.Second): // for the load to be there
+		}
+	}
+	lat := new(bench.Latencies)
+	if err := benchClient(ctx, data, bench.DecideOptions{Requests: o.Requests, Warm: o.Warm}, lat); err != nil {
+		return err
+	}
+	rep.Latencies = *lat
+	if o.Rate == 0 {
+		return nil
+	}
+	return <-load
+}
+
+// benchLoadTime is how long the load goes on: as long as the requests take at
+// 3 ms each, at least ten seconds.
+func benchLoadTime(o bench.DecideOptions) time.Duration {
+	return max(10*time.Second, time.Duration(o.Requests+o.Warm)*3*time.Millisecond)
+}
+
+func benchFlat(ctx context.Context, data string, o bench.DecideOptions, few, many int) (*bench.Flatness, error) {
+	f := &bench.Flatness{Few: few, Many: many}
+	if err := benchClient(ctx, data, bench.DecideOptions{Fill: few, Requests: o.Requests}, &f.First); err != nil {
+		return nil, err
+	}
+	if err := benchClient(ctx, data, bench.DecideOptions{Fill: max(many-few-o.Requests, 0), Warm: o.Warm, Requests: o.Requests}, &f.Last); err != nil {
+		return nil, err
+	}
+	f.Ratio = float64(f.Last.P99) / float64(max(f.First.P99, 1))
+	return f, nil
+}
+
+// benchClient runs a client in a process of its own and reads what it measured.
+func benchClient(ctx context.Context, data string, o bench.DecideOptions, into any) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, self, "bench", "client", "--data", data, "--requests", strconv.Itoa(o.Requests), "--warm", strconv.Itoa(o.Warm),
+		"--fill", strconv.Itoa(o.Fill), "--rate", fmt.Sprint(o.Rate), "--for", o.For.String())
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return fmt.Errorf("the client: %w: %s", err, bytes.TrimSpace(errs.Bytes()))
+	}
+	return streams.Unmarshal(out.Bytes(), into)
+}
+
+// benchClientCmd is the client of bench decide.
+func (a *app) benchClientCmd() *cobra.Command {
+	o := bench.DecideOptions{Project: embedded.DefaultProject, Agent: embedded.DefaultAgent}
+	c := &cobra.Command{
+		Use:    "client",
+		Short:  "The client process of the other benchmarks",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nc, err := a.conn.Connect("agent")
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			if o.Rate > 0 {
+				n, err := bench.Load(cmd.Context(), nc, o)
+				if err != nil {
+					return err
+				}
+				return cli.JSON(cmd.OutOrStdout(), n)
+			}
+			l, err := bench.AskMany(cmd.Context(), nc, o)
+			if err != nil {
+				return err
+			}
+			return cli.JSON(cmd.OutOrStdout(), l)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Requests, "requests", 0, "requests that are measured")
+	f.IntVar(&o.Warm, "warm", 0, "requests before them")
+	f.IntVar(&o.Fill, "fill", 0, "actions before all of them")
+	f.Float64Var(&o.Rate, "rate", 0, "observations a second to publish instead")
+	f.DurationVar(&o.For, "for", 0, "how long")
+	return c
+}

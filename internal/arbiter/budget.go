@@ -1,0 +1,70 @@
+package arbiter
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// keyRate leads from project and agent to the times at which its last actions
+// were held, eight bytes each, oldest first.
+const keyRate = 'r'
+
+// overBudget turns a hold into a deny where the agent has too many open, or had
+// too many within the last minute.
+func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
+	if pol == nil {
+		return nil, nil
+	}
+	n, err := openHolds(st, p.Project, p.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if pol.MaxOpenHolds > 0 && n >= pol.MaxOpenHolds {
+		return &streams.Reason{Code: streams.CodeHoldBudget, Verdict: streams.Deny,
+			Text: fmt.Sprintf("agent %s has %d holds open, the policy admits %d", p.Agent, n, pol.MaxOpenHolds)}, nil
+	}
+	if pol.MaxHoldsPerMinute == 0 {
+		return nil, nil
+	}
+	times, err := recentHolds(st, p, now)
+	if err != nil || len(times)/8 < pol.MaxHoldsPerMinute {
+		return nil, err
+	}
+	return &streams.Reason{Code: streams.CodeHoldRate, Verdict: streams.Deny,
+		Text: fmt.Sprintf("agent %s had %d actions held within a minute, the policy admits %d", p.Agent, len(times)/8, pol.MaxHoldsPerMinute)}, nil
+}
+
+// recentHolds are the times of the last minute's holds by ledger time.
+func recentHolds(st *stage.State, p *proposal, now time.Time) ([]byte, error) {
+	v, _, err := st.Get(stage.Key(keyRate, p.Project, p.Agent))
+	if err != nil {
+		return nil, err
+	}
+	since := now.Add(-time.Minute).UnixNano()
+	for len(v) >= 8 && int64(binary.BigEndian.Uint64(v)) <= since {
+		v = v[8:]
+	}
+	return append([]byte(nil), v...), nil
+}
+
+// noteHold counts a hold that was opened. What is kept is bounded by what the
+// policy admits.
+func noteHold(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) error {
+	if pol == nil || pol.MaxHoldsPerMinute == 0 || p.Type != streams.TypeAction {
+		return nil
+	}
+	times, err := recentHolds(st, p, now)
+	if err != nil {
+		return err
+	}
+	times = binary.BigEndian.AppendUint64(times, uint64(now.UnixNano()))
+	if over := len(times) - 8*pol.MaxHoldsPerMinute; over > 0 {
+		times = times[over:]
+	}
+	return st.Set(stage.Key(keyRate, p.Project, p.Agent), times)
+}

@@ -1,0 +1,60 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// The rules of the arbiter's alerts about what executors report.
+const (
+	ruleMismatch   = "outcome-mismatch"   // another action than the one that was released
+	ruleUnreleased = "outcome-unreleased" // an action that was not released
+)
+
+// executed holds an executor's report against the verdict on the action that it
+// names. What was carried out without a release, or is not what was released,
+// is an incident: an alert in the ledger, and one on the incident subject.
+// Nothing is undone, and no verdict changes.
+func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	o := new(streams.OutcomeEntry)
+	if err := streams.Unmarshal(e.Body, o); err != nil {
+		f.log.Error("unreadable outcome", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	if !streams.ValidID(o.Action) {
+		return nil, nil // an answer, or an action of somebody who asks for no verdicts
+	}
+	v := new(streams.VerdictEntry)
+	known, err := st.Load(stage.Key(keyVerdict, e.Project, o.Agent, o.Action), v)
+	if err != nil {
+		return nil, err
+	}
+	ran := o.Status == "ok" || o.Status == "error"
+	switch {
+	case !known && o.Digest == "":
+	case !known:
+		return f.incident(e, o, v, ruleUnreleased, "it names action %s, on which no verdict was given", now)
+	case v.Type != streams.TypeAction:
+	case ran && v.Verdict != streams.Allow:
+		return f.incident(e, o, v, ruleUnreleased, "it carried out action %s, whose verdict is "+v.Verdict.String(), now)
+	case o.Digest != "" && o.Digest != v.Digest:
+		return f.incident(e, o, v, ruleMismatch, "it carried out something else under the name of action %s", now)
+	}
+	return nil, nil
+}
+
+// incident is an alert of the arbiter's own.
+func (f *Fold) incident(e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, rule, format string, now time.Time) (*stage.Output, error) {
+	a := streams.Alert{
+		ID: fmt.Sprintf("%s-%d", rule, e.Seq), Rule: rule, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "critical",
+		Subject: streams.AlertSubject{Kind: "action", ID: o.Action}, Project: e.Project, Agent: o.Agent, Session: o.Session,
+		Message: streams.Clip(string(streams.CodeMismatch)+": an executor reported an outcome: "+fmt.Sprintf(format, o.Action), maxReasonText),
+		Events:  []string{o.Action, o.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		Detail: map[string]any{"code": string(streams.CodeMismatch), "reported": streams.Clip(o.Digest, 80), "released": v.Digest, "verdict": v.Verdict.String(), "status": streams.Clip(o.Status, 40)},
+	}
+	live := append(stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule), stage.LiveCopy(&a, e.Project, "incident")...)
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Digest: v.Policy, Alerts: []streams.Alert{a}}, live...)
+}

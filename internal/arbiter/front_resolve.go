@@ -1,0 +1,164 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nuid"
+
+	"lazaret/streams"
+)
+
+// addResolve serves lz.svc.resolve.<project>.<hold>: it puts a signed resolution
+// into the intake and answers with what the ledger says became of it. It checks
+// nothing that the arbiter's fold checks.
+func (f *Front) addResolve(svc micro.Service) error {
+	err := svc.AddEndpoint(string(streams.SvcResolve), micro.HandlerFunc(func(r micro.Request) { go f.serveResolve(r) }),
+		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcResolve)))
+	if err != nil {
+		return fmt.Errorf("serving %s: %w", streams.SvcResolve, err)
+	}
+	return nil
+}
+
+func (f *Front) serveResolve(r micro.Request) {
+	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		return
+	}
+	rep := f.resolve(r)
+	body, err := streams.Marshal(rep)
+	switch {
+	case err != nil:
+	case rep.Error != nil:
+		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
+	default:
+		err = r.Respond(body)
+	}
+	if err != nil {
+		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
+	}
+}
+
+func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
+	rep := new(streams.ResolveReply)
+	failed := func(code streams.Code, err error) *streams.ResolveReply {
+		rep.Error = &streams.ReplyError{Code: code, Message: err.Error()}
+		return rep
+	}
+	project, hold, err := streams.ParseResolve(r.Subject())
+	if err != nil {
+		return failed(streams.CodeBadSubject, err)
+	}
+	rep.Hold = hold
+	var req streams.ResolveRequest
+	if err := streams.Unmarshal(r.Data(), &req); err != nil {
+		return failed(streams.CodeMalformed, fmt.Errorf("want {\"note\": …}: %w", err))
+	}
+	if len(req.Note) == 0 || len(req.Note) > streams.MaxResolution {
+		return failed(streams.CodeInvalid, fmt.Errorf("the note has %d bytes, want 1 to %d", len(req.Note), streams.MaxResolution))
+	}
+	c := streams.Control{ID: nuid.Next(), Project: project, Hold: hold, Note: req.Note}
+	ch, ok := f.awaitOutcome(c.ID)
+	if !ok {
+		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
+	}
+	defer f.forgetOutcome(c.ID)
+	body, err := streams.Marshal(c)
+	if err != nil {
+		return failed(streams.CodeMalformed, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
+	defer cancel()
+	if _, err := f.js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body); err != nil {
+		var api *jetstream.APIError
+		if errors.As(err, &api) {
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s", api.Description))
+		}
+		return failed(streams.CodeUnavailable, fmt.Errorf("the resolution may not be journaled: %w", err))
+	}
+	select {
+	case e := <-ch:
+		if err := readOutcome(rep, e); err != nil {
+			return failed(streams.CodeUnavailable, err)
+		}
+		return rep
+	case <-ctx.Done():
+		return failed(streams.CodeTimeout, fmt.Errorf("no outcome within %v; it is journaled, look at the hold before signing again", f.cfg.Timeout))
+	}
+}
+
+// readOutcome reads off an entry of the arbiter what became of a resolution.
+func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
+	rep.Seq, rep.Entry = e.Seq, e.Src
+	if e.Type == streams.TypeAlerts {
+		a := new(streams.AlertsEntry)
+		if err := streams.Unmarshal(e.Body, a); err != nil || len(a.Alerts) == 0 {
+			return errors.Join(err, fmt.Errorf("ledger entry %d says nothing", e.Seq))
+		}
+		rep.Check, rep.Text = strings.TrimPrefix(a.Alerts[0].Rule, approvalRule), a.Alerts[0].Message
+		rep.Error = &streams.ReplyError{Code: streams.CodeApproval, Message: rep.Text}
+		return nil
+	}
+	v := new(streams.VerdictEntry)
+	if err := streams.Unmarshal(e.Body, v); err != nil {
+		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	rep.State = streams.HoldDenied
+	if v.Resolved != nil {
+		rep.State = v.Resolved.State
+	}
+	if n := len(v.Reasons); n > 0 {
+		rep.Text = v.Reasons[n-1].Text
+	}
+	return nil
+}
+
+// deliverOutcome hands an entry to whoever waits for what became of a
+// resolution.
+func (f *Front) deliverOutcome(e streams.Entry) {
+	if e.Type != streams.TypeVerdict && e.Type != streams.TypeAlerts {
+		return
+	}
+	f.mu.Lock()
+	idle := len(f.resolving) == 0
+	f.mu.Unlock()
+	if idle {
+		return
+	}
+	var o struct {
+		Answers string `json:"answers"`
+	}
+	if err := streams.Unmarshal(e.Body, &o); err != nil || o.Answers == "" {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ch := f.resolving[o.Answers]; ch != nil {
+		select {
+		case ch <- e:
+		default: // has its answer
+		}
+	}
+}
+
+func (f *Front) awaitOutcome(id string) (chan streams.Entry, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.resolving) >= MaxWaiting {
+		return nil, false
+	}
+	ch := make(chan streams.Entry, 1)
+	f.resolving[id] = ch
+	return ch, true
+}
+
+func (f *Front) forgetOutcome(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.resolving, id)
+}

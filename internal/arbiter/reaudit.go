@@ -1,0 +1,69 @@
+package arbiter
+
+import (
+	"encoding/binary"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// The arbiter only says when a re-audit is due, by an entry, as it does with
+// every other timer; ingest folds that entry and emits the beliefs.
+
+// scheduleReaudit fits the timer of the next re-audit to the policy in force.
+func (f *Fold) scheduleReaudit(st *stage.State, now time.Time) error {
+	at, err := f.reauditAt(st)
+	if err != nil {
+		return err
+	}
+	every, err := f.reauditEvery(st)
+	if err != nil {
+		return err
+	}
+	if every > 0 && !at.IsZero() && !at.After(now.Add(every)) {
+		return nil // an activation does not put it off
+	}
+	return f.nextReaudit(st, now)
+}
+
+// nextReaudit sets the timer anew, counted from now: what was missed while
+// nothing ran is made up for once.
+func (f *Fold) nextReaudit(st *stage.State, now time.Time) error {
+	at, err := f.reauditAt(st)
+	if err != nil {
+		return err
+	}
+	if err := f.dropTimer(st, at, timerReaudit, nil); err != nil {
+		return err
+	}
+	every, err := f.reauditEvery(st)
+	if err != nil {
+		return err
+	}
+	if every == 0 {
+		return st.Delete([]byte{keyReaudit})
+	}
+	next := now.Add(every)
+	if err := st.Set([]byte{keyReaudit}, timeKey(next)); err != nil {
+		return err
+	}
+	return f.addTimer(st, next, timerReaudit, nil)
+}
+
+func (f *Fold) reauditEvery(st *stage.State) (time.Duration, error) {
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil || pol == nil {
+		return 0, err
+	}
+	return pol.Reaudit, nil
+}
+
+// reauditAt is when the next one is due, or the zero time.
+func (f *Fold) reauditAt(st *stage.State) (time.Time, error) {
+	v, ok, err := st.Get([]byte{keyReaudit})
+	if err != nil || !ok || len(v) != 8 {
+		return time.Time{}, err
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(v))).UTC(), nil
+}

@@ -1,0 +1,338 @@
+package arbiter
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// resolve decides on a signed resolution of a hold. It is obeyed, once, or it
+// leaves the hold as it was and an alert in the ledger. Everything that it is
+// judged by stands in the ledger: the keys, the policy, the hold, the time.
+func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	r := new(streams.ResolutionEntry)
+	if err := streams.Unmarshal(e.Body, r); err != nil {
+		f.log.Error("unreadable resolution", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	trust, trustDigest, err := f.trust.Active(st, streams.DoActivateTrust)
+	if err != nil {
+		return nil, err
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	h := new(hold)
+	known, err := st.Load(stage.Key(keyHold, e.Project, r.Hold), h)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		h = &hold{Project: e.Project}
+	}
+	in := &resolution{seq: e.Seq, id: r.ID, named: r.Hold, project: e.Project, hold: h, trust: trustDigest}
+	refuse := func(err error) (*stage.Output, error) { return f.refuse(st, in, err, now) }
+
+	s, err := approval.Open([]byte(r.Note), trust)
+	if err != nil {
+		return refuse(err)
+	}
+	in.signer = s.Signer
+	c := approval.Case{Project: e.Project, Agent: h.Agent, Hold: h.ID, Revision: h.Revision, Action: h.Entry.Digest, Now: now,
+		Open: h.State == streams.HoldOpen && h.Entry.Verdict == streams.Hold, State: h.State, Roles: approvers(pol, h)}
+	if c.Open && !now.Before(h.Expires) {
+		c.Open, c.State = false, streams.HoldExpired // its due entry is on the way
+	}
+	if _, c.Used, err = st.Get(nonceKey(s)); err != nil {
+		return nil, err
+	}
+	if err := s.Judge(&c); err != nil {
+		return refuse(err)
+	}
+	if s.Decision == approval.Approve {
+		if pol == nil {
+			return refuse(&approval.Error{Check: approval.CheckPolicy, Text: "no policy is in force, so nobody may release anything"})
+		}
+		fresh, err := f.recheck(st, h, pol)
+		if err != nil {
+			return nil, err
+		}
+		switch v := strictest(fresh); {
+		case v == streams.Deny:
+			// Nothing releases a deny. The hold has become one.
+			return f.denyHeld(st, in, h, fresh, now)
+		case len(fresh) > 0:
+			if err := f.revise(st, h, fresh); err != nil {
+				return nil, err
+			}
+			in.revised = true
+			return refuse(&approval.Error{Check: approval.CheckRevision, Text: "more speaks against it than the signer saw: " + fresh[0].Text})
+		}
+	}
+	if err := useNonce(st, s, now); err != nil {
+		return nil, err
+	}
+	return f.settle(st, in, h, s, now)
+}
+
+// resolution is one that is being judged.
+type resolution struct {
+	seq     uint64 // of its entry
+	id      string
+	project string
+	named   string // the hold that it was sent for
+	hold    *hold
+	signer  string
+	trust   string // digest of the keys in force
+	revised bool
+}
+
+// approvers are the roles that whoever resolves a hold needs under a policy.
+func approvers(pol *policy.Policy, h *hold) []keys.Role {
+	if pol == nil {
+		return nil
+	}
+	if h.Entry.Type == streams.TypeAction {
+		if c := pol.Classify(h.Entry.Tool, []byte(h.Body), h.Project, h.Agent); len(c.Approvers) > 0 {
+			return c.Approvers
+		}
+	}
+	return []keys.Role{pol.Approver()}
+}
+
+// recheck looks at what a hold rests on as it stands now, and returns what
+// speaks against it that its approver has not seen.
+func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.Reason, error) {
+	var fresh []streams.Reason
+	add := func(r streams.Reason) {
+		if !slices.ContainsFunc(h.Entry.Reasons, func(o streams.Reason) bool {
+			return o.Code == r.Code && o.Rule == r.Rule && o.Group == r.Group && o.Text == r.Text && o.Verdict >= r.Verdict
+		}) {
+			fresh = append(fresh, r)
+		}
+	}
+	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session, Rests: h.Rests}
+	p.Weighty = h.Entry.Level != beliefs.L0.String() && h.Entry.Level != beliefs.L1.String()
+	rests, err := f.bearing(st, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rests {
+		if r.Verdict > streams.Allow {
+			add(r)
+		}
+	}
+	if h.Entry.Type != streams.TypeAction {
+		return fresh, nil
+	}
+	c := pol.Classify(h.Entry.Tool, []byte(h.Body), h.Project, h.Agent)
+	var was beliefs.Level
+	if err := was.UnmarshalText([]byte(h.Entry.Level)); err != nil {
+		return nil, fmt.Errorf("level of hold %s: %w", h.ID, err)
+	}
+	switch {
+	case c.Floor == streams.Deny:
+		code := streams.CodeFloor
+		if c.Unmatched() {
+			code = streams.CodeUnmatched
+		}
+		add(streams.Reason{Code: code, Verdict: streams.Deny, Text: fmt.Sprintf("the policy in force by now denies it: %s", c.Level)})
+	case c.Floor == streams.Hold && c.Level > was:
+		add(streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Text: fmt.Sprintf("%s by policy entry %q of the policy in force by now", c.Level, c.Entry)})
+	}
+	return fresh, nil
+}
+
+func strictest(reasons []streams.Reason) (v streams.Verdict) {
+	for _, r := range reasons {
+		v = v.Join(r.Verdict)
+	}
+	return v
+}
+
+// revise adds reasons to an open hold. Its revision changes with them, so that
+// whoever signed without having seen them did not sign this hold.
+func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
+	h.Entry.Reasons = append(slices.Clip(h.Entry.Reasons), fresh...)
+	h.Revision = revision(h.Entry.Reasons)
+	ref := *h.Entry.Hold
+	ref.Revision = h.Revision
+	h.Entry.Hold = &ref
+	if err := st.Put(stage.Key(keyHold, h.Project, h.ID), h); err != nil {
+		return err
+	}
+	return f.remember(st, h)
+}
+
+// remember makes a hold's verdict the one that is given again to whoever asks
+// again.
+func (f *Fold) remember(st *stage.State, h *hold) error {
+	return st.Put(stage.Key(keyVerdict, h.Project, h.Agent, h.Entry.ID), &h.Entry)
+}
+
+// denyHeld turns a held proposal into a denied one.
+func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []streams.Reason, now time.Time) (*stage.Output, error) {
+	if err := f.closeHold(st, h.Project, h.ID, streams.HoldDenied); err != nil {
+		return nil, err
+	}
+	v := &h.Entry
+	live := holdLive(h.Project, v, streams.HoldDenied)
+	v.Verdict, v.Time, v.Late, v.Hold = streams.Deny, now, true, nil
+	v.Reasons = append(slices.Clip(v.Reasons), fresh...)
+	return f.conclude(st, in, h, live)
+}
+
+// settle obeys a resolution: the hold ends, and its proposal has a verdict that
+// a person gave.
+func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Signed, now time.Time) (*stage.Output, error) {
+	state, code, verdict, did := streams.HoldApproved, streams.CodeApproved, streams.Allow, "approved"
+	if s.Decision == approval.Reject {
+		state, code, verdict, did = streams.HoldRejected, streams.CodeRejected, streams.Deny, "rejected"
+	}
+	if err := f.closeHold(st, h.Project, h.ID, state); err != nil {
+		return nil, err
+	}
+	why := streams.Reason{Code: code, Verdict: verdict, Text: did + " by " + s.Signer}
+	if s.Reason != "" {
+		why.Text += ": " + s.Reason
+	}
+	v := &h.Entry
+	v.Verdict, v.Time, v.Late, v.Hold = verdict, now, false, nil
+	v.Reasons = append(slices.Clip(v.Reasons), why)
+	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key, Reason: s.Reason, Entry: in.seq, Time: now}
+	said := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: v.ID, State: state, Reason: why, Time: now, Resolved: v.Resolved}
+	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
+}
+
+// conclude keeps the verdict that a resolution led to, and gives it.
+func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.Live) (*stage.Output, error) {
+	v := &h.Entry
+	v.Again = false
+	if v.Belief != nil {
+		b := *v.Belief
+		admitBelief(&b, v.Verdict)
+		v.Belief = &b
+	}
+	if err := f.remember(st, h); err != nil {
+		return nil, err
+	}
+	// The record of the hold says how it ended.
+	kept := new(hold)
+	key := stage.Key(keyHold, h.Project, h.ID)
+	if ok, err := st.Load(key, kept); err != nil || !ok {
+		return nil, errors.Join(err, fmt.Errorf("hold %s is gone", h.ID))
+	}
+	kept.Entry = *v
+	if err := st.Put(key, kept); err != nil {
+		return nil, err
+	}
+	// Late assessments go on from what was decided.
+	p := new(proposal)
+	ok, err := st.Load(proposalKey(h.Proposal), p)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		decided := v.Verdict
+		p.Decided = &decided
+		if err := st.Put(proposalKey(h.Proposal), p); err != nil {
+			return nil, err
+		}
+	}
+	out := *v
+	out.Answers = in.id
+	return stage.NewOutput(streams.TypeVerdict, h.Project, &out, append(verdictLive(h.Project, &out), live...)...)
+}
+
+// approvalRule begins the names of the alerts about refused resolutions; the
+// check that failed ends them.
+const approvalRule = "approval-"
+
+// refuse leaves the hold and raises an alert that names the check. Every one is
+// in the ledger; of the live copies those at powers of two.
+func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Time) (*stage.Output, error) {
+	var r *approval.Error
+	if !errors.As(cause, &r) {
+		return nil, cause
+	}
+	h := in.hold
+	bucket := h.ID
+	if bucket == "" {
+		bucket = "-" // made-up holds must not make the state grow
+	}
+	n, err := count(st, stage.Key(keyRefused, in.project, bucket, string(r.Check)))
+	if err != nil {
+		return nil, err
+	}
+	rule := approvalRule + string(r.Check)
+	a := streams.Alert{
+		ID: fmt.Sprintf("%s-%d", rule, in.seq), Rule: rule, RuleDigest: in.trust, Group: streams.StageArbiter, Severity: "high",
+		Subject: streams.AlertSubject{Kind: "approval", ID: in.named}, Project: in.project, Agent: h.Agent, Session: h.Entry.Session,
+		Message: streams.Clip(fmt.Sprintf("a resolution of hold %s was refused, the hold is as it was: %s", in.named, r.Text), maxReasonText),
+		Detail:  map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)},
+		Effect:  "alert", Mode: "enforce", Count: n, Time: now,
+	}
+	if h.Entry.ID != "" {
+		a.Events = []string{h.Entry.ID}
+	}
+	if in.signer != "" {
+		a.Detail["signer"] = in.signer // verified: the key is pinned
+	}
+	var live []stage.Live
+	if bits.OnesCount64(n) == 1 {
+		live = stage.LiveCopy(&a, in.project, "alert", a.Severity, a.Rule)
+	}
+	if in.revised {
+		v := h.Entry
+		live = append(live, holdLive(h.Project, &v, streams.HoldOpen)...)
+	}
+	return stage.NewOutput(streams.TypeAlerts, in.project, &streams.AlertsEntry{Group: streams.StageArbiter, Digest: in.trust, Alerts: []streams.Alert{a}, Answers: in.id}, live...)
+}
+
+// count counts one more under a key.
+func count(st *stage.State, key []byte) (uint64, error) {
+	v, ok, err := st.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	n := uint64(1)
+	if ok && len(v) == 8 {
+		n += binary.BigEndian.Uint64(v)
+	}
+	return n, st.Set(key, binary.BigEndian.AppendUint64(nil, n))
+}
+
+func nonceKey(s *approval.Signed) []byte { return stage.Key(keyNonce, s.Project, s.Nonce) }
+
+// useNonce notes that a resolution counted. It is forgotten once the statement
+// has expired and would be refused for that.
+func useNonce(st *stage.State, s *approval.Signed, now time.Time) error {
+	key := nonceKey(s)
+	end := append(append([]byte{keyNonceEnd}, timeKey(s.Expires)...), key...)
+	if err := errors.Join(st.Set(key, nil), st.Set(end, nil)); err != nil {
+		return err
+	}
+	var gone [][]byte
+	err := st.Scan([]byte{keyNonceEnd}, func(k, _ []byte) (bool, error) {
+		if len(k) < 9 || int64(binary.BigEndian.Uint64(k[1:9])) > now.UnixNano() || len(gone) == 4 {
+			return false, nil
+		}
+		gone = append(gone, append([]byte(nil), k...))
+		return true, nil
+	})
+	for _, k := range gone {
+		err = errors.Join(err, st.Delete(k), st.Delete(k[9:]))
+	}
+	return err
+}

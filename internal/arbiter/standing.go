@@ -1,0 +1,30 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// stands lets an action pass that is held because of its level alone, where the
+// signed policy has a standing permission for it. Whatever else speaks against
+// it holds it as before: a finding, a silence, a belief, the host.
+func stands(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) {
+	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn {
+		return
+	}
+	for _, r := range v.Reasons {
+		if r.Verdict > streams.Allow && r.Code != streams.CodeFloor {
+			return
+		}
+	}
+	s := pol.Standing(p.Tool, []byte(p.Body), p.Project, p.Agent, now)
+	if s == nil {
+		return
+	}
+	v.Verdict = streams.Allow
+	v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeStanding, Verdict: streams.Allow,
+		Text: streams.Clip(fmt.Sprintf("standing permission %s of %s until %s: %s", s.Name, s.Owner, s.Until.Format(time.RFC3339), s.Reason), maxReasonText)})
+}

@@ -1,0 +1,171 @@
+package arbiter
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// textWish is what the groups want done to one recalled text, or to all of
+// them when Belief is empty. Wishes of all groups are united; nothing takes one
+// back. The verdict's entry holds them, and the front applies them to the texts
+// of the recall's entry: both stand in the ledger, so that whoever reads it
+// knows what the agent was handed.
+type textWish struct {
+	Belief  string    `json:"belief,omitzero"`
+	Effects []string  `json:"effects"`
+	Notes   []message `json:"notes,omitzero"`
+	Rules   []string  `json:"rules,omitzero"`
+}
+
+// message is an alert's message for annotate.
+type message struct {
+	Rank int    `json:"rank"` // of its severity
+	Text string `json:"text"`
+}
+
+// What is kept of the words that come with a wish. A group may be anybody's
+// program.
+const (
+	maxNotes     = 3
+	maxNote      = 300 // bytes
+	maxTextRules = 8
+)
+
+var severityRank = []string{"info", "low", "medium", "high", "critical"}
+
+// takeTexts unites the effects on text that a group's alerts ask for with those
+// that were asked for before, and reports whether there are more now. What
+// names none of the recall's entries is meant for all of them: a rule that
+// failed cannot say which one.
+func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
+	if p.Type != streams.TypeRecall {
+		return false
+	}
+	for i := range alerts {
+		al := &alerts[i]
+		if al.Mode == "shadow" || al.Exception != "" || !streams.IsTextEffect(al.Effect) {
+			continue
+		}
+		w := textWish{Effects: []string{al.Effect}, Rules: []string{streams.Clip(al.Rule, maxReasonText)}}
+		if al.Subject.Kind == "belief" && slices.Contains(p.Items, al.Subject.ID) {
+			w.Belief = al.Subject.ID
+		}
+		if al.Effect == streams.EffectAnnotate {
+			w.Notes = []message{{slices.Index(severityRank, al.Severity), streams.Clip(al.Message, maxNote)}}
+		}
+		more = p.wish(w) || more
+	}
+	return more
+}
+
+func (p *proposal) wish(w textWish) (more bool) {
+	i, ok := slices.BinarySearchFunc(p.Texts, w.Belief, func(t textWish, id string) int { return strings.Compare(t.Belief, id) })
+	if !ok {
+		p.Texts = slices.Insert(p.Texts, i, textWish{Belief: w.Belief})
+	}
+	return p.Texts[i].unite(w)
+}
+
+// unite is commutative and associative, so that the order in which groups
+// answer is of no matter.
+func (w *textWish) unite(o textWish) (more bool) {
+	had := len(w.Effects)
+	all := append(slices.Clone(w.Effects), o.Effects...)
+	w.Effects = slices.DeleteFunc(streams.TextEffects(), func(e string) bool { return !slices.Contains(all, e) })
+	w.Notes = append(w.Notes, o.Notes...)
+	slices.SortFunc(w.Notes, func(a, b message) int { return cmp.Or(b.Rank-a.Rank, strings.Compare(a.Text, b.Text)) })
+	w.Notes = slices.Compact(w.Notes)
+	w.Notes = w.Notes[:min(len(w.Notes), maxNotes)]
+	w.Rules = append(w.Rules, o.Rules...)
+	slices.Sort(w.Rules)
+	w.Rules = slices.Compact(w.Rules)
+	w.Rules = w.Rules[:min(len(w.Rules), maxTextRules)]
+	return len(w.Effects) > had
+}
+
+// textEffects is how a verdict's entry says it. Where a text is masked, no note
+// may say what was taken out.
+func textEffects(ws []textWish) []streams.TextEffect {
+	var out []streams.TextEffect
+	masked := slices.ContainsFunc(ws, func(w textWish) bool { return slices.Contains(w.Effects, streams.EffectMask) })
+	for _, w := range ws {
+		var notes []string
+		for _, n := range w.Notes {
+			if masked {
+				n.Text = mask(n.Text)
+			}
+			notes = append(notes, n.Text)
+		}
+		out = append(out, streams.TextEffect{Belief: w.Belief, Effects: w.Effects, Note: strings.Join(notes, "; "), Rules: w.Rules})
+	}
+	return out
+}
+
+// recalled yields every entry that a recall would hand out.
+func recalled(r *streams.RecallEntry) iter.Seq[*streams.RecallItem] {
+	return func(yield func(*streams.RecallItem) bool) {
+		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
+			for i := range items {
+				if !yield(&items[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// applyTexts does to the texts of an answer what its verdict says: mask, then
+// annotate, then spotlight, each once, whoever asked for it and how often.
+func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
+	if len(texts) == 0 {
+		return
+	}
+	for it := range recalled(r) {
+		var asked, notes []string
+		for _, t := range texts {
+			if t.Belief == "" || t.Belief == it.ID {
+				asked = append(asked, t.Effects...)
+				if t.Note != "" {
+					notes = append(notes, t.Note)
+				}
+			}
+		}
+		label := it.Source
+		for _, effect := range streams.TextEffects() {
+			if !slices.Contains(asked, effect) {
+				continue
+			}
+			switch effect {
+			case streams.EffectMask:
+				it.Content, label = mask(it.Content), mask(label)
+			case streams.EffectAnnotate:
+				it.Content = text.Annotate(it.Content, strings.Join(notes, "; "))
+			case streams.EffectSpotlight:
+				it.Content = text.Spotlight(it.Content, label)
+			}
+			it.Effects = append(it.Effects, effect)
+		}
+	}
+}
+
+// leaking are the kinds of carriers whose value is a secret or somebody's
+// personal data.
+var leaking = []text.Kind{text.Secret, text.Card, text.IBAN, text.Email, text.Phone, text.HexKey}
+
+// mask takes what leaks out of a text. Where one stands in the text only
+// encoded it cannot be told apart from what is around it, and nothing of the
+// text is left.
+func mask(s string) string {
+	s = text.Mask(s, text.CarrierSpans(s, leaking...))
+	for _, c := range text.Analyze(s).Carriers {
+		if slices.Contains(leaking, c.Kind) {
+			return text.Mask(s, []text.Span{{End: len(s)}})
+		}
+	}
+	return s
+}

@@ -1,0 +1,107 @@
+package backtest
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/internal/activation"
+	"lazaret/internal/ingest"
+	"lazaret/internal/replay"
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// exported is a ledger entry as a line of JSON.
+type exported struct {
+	Seq     uint64         `json:"seq"`
+	Time    time.Time      `json:"time"`
+	Stage   string         `json:"stage"`
+	Type    streams.Type   `json:"type"`
+	Project string         `json:"project"`
+	Src     uint64         `json:"src,omitzero"`
+	Body    jsontext.Value `json:"body"`
+}
+
+// Export writes an entry as a line that Files reads. Others than ingest's are
+// left out.
+func Export(w io.Writer, e *streams.Entry) error {
+	if e.Stage != streams.StageIngest {
+		return nil
+	}
+	b, err := streams.Marshal(exported{e.Seq, e.Time, e.Stage, e.Type, e.Project, e.Src, jsontext.Value(e.Body)})
+	if err != nil {
+		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	_, err = w.Write(append(b, '\n'))
+	return err
+}
+
+// Files reads files, or the *.jsonl files of folders, and calls f for each entry
+// that ingest would have written. A line is an exported ledger entry, or a recorded
+// session or piece of content, which is folded here by ingest itself under the
+// shipped policy. Nobody answers proposals then: a memory stays a candidate.
+func Files(paths []string, f func(*streams.Entry) error) error {
+	off, err := stage.OpenOffline()
+	if err != nil {
+		return err
+	}
+	defer off.Close()
+	o := &offline{off: off, fold: ingest.New(ingest.Config{}), f: f, ready: make(map[int]bool)}
+	return replay.Lines(paths, func(file string, line []byte) error {
+		var x exported
+		if err := streams.Unmarshal(line, &x); err == nil && x.Type != "" && len(x.Body) > 0 {
+			return f(&streams.Entry{Seq: x.Seq, Time: x.Time, Partition: streams.PartitionOf(x.Project), Stage: x.Stage, Type: x.Type, Project: x.Project, Src: x.Src,
+				Body: append([]byte(nil), x.Body...)})
+		}
+		s, err := replay.Parse(file, line)
+		if err != nil {
+			return err
+		}
+		return o.play(&s)
+	})
+}
+
+// offline folds recorded sessions without a server.
+type offline struct {
+	off   *stage.Offline
+	fold  *ingest.Fold
+	f     func(*streams.Entry) error
+	ready map[int]bool // partitions with a policy in force
+	seq   uint64
+}
+
+func (o *offline) play(s *replay.Script) error {
+	p := streams.PartitionOf(s.Project)
+	st := o.off.State(p)
+	if !o.ready[p] {
+		if err := activation.Put(st, streams.DoActivatePolicy, policy.Default); err != nil {
+			return err
+		}
+		o.ready[p] = true
+	}
+	for i, step := range s.Steps {
+		body, err := streams.Marshal(step.Event)
+		if err != nil {
+			return err
+		}
+		o.seq++
+		m := &stage.Message{Seq: o.seq, Time: streams.HeadOf(step.Event).Time, Data: body,
+			Address: streams.Address{Project: s.Project, Agent: streams.ReplayAgent, Kind: step.Kind, Origin: step.Origin}}
+		ad, err := o.fold.Admit(st, m)
+		if err != nil {
+			return fmt.Errorf("session %s, step %d: %w", s.Name, i, err)
+		}
+		e := &streams.Entry{Seq: o.seq, Time: m.Time, Partition: p, Stage: streams.StageIngest, Type: ad.Type, Project: ad.Project, Src: o.seq, Body: ad.Body}
+		if err := o.fold.Apply(st, e, ad.Decided); err != nil {
+			return fmt.Errorf("session %s, step %d: %w", s.Name, i, err)
+		}
+		if err := o.f(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

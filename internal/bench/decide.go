@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/client"
+	"lazaret/streams"
+)
+
+// DecideOptions are how verdicts are asked for.
+type DecideOptions struct {
+	Project, Agent string
+	Requests       int     // that are measured, one after the other
+	Warm           int     // before them, not measured
+	Fill           int     // actions before all that, many at once, not measured
+	Rate           float64 // observations a second to publish instead of asking
+	For            time.Duration
+}
+
+// Latencies are how long requests took, in microseconds, from the client's side.
+type Latencies struct {
+	Requests int   `json:"requests"`
+	P50      int64 `json:"p50_us"`
+	P90      int64 `json:"p90_us"`
+	P99      int64 `json:"p99_us"`
+	Max      int64 `json:"max_us"`
+	Allowed  int   `json:"allowed"` // every one, where nothing went wrong
+}
+
+// DecideReport is what a verdict costs.
+type DecideReport struct {
+	Latencies
+	SyncAlways bool `json:"sync_always"`
+	// Rate is how many observations of 1 KiB a second were published into the
+	// same project meanwhile, by a process of its own, and Achieved how many
+	// were acknowledged.
+	Rate     float64 `json:"rate"`
+	Achieved float64 `json:"rate_achieved,omitzero"`
+	// Flat is set where it was asked for.
+	Flat *Flatness `json:"flat,omitzero"`
+}
+
+// Flatness compares a project with many actions behind it with one of few.
+type Flatness struct {
+	Few   int       `json:"few"` // actions before the first measurement
+	Many  int       `json:"many"`
+	First Latencies `json:"first"`
+	Last  Latencies `json:"last"`
+	Ratio float64   `json:"p99_ratio"`
+}
+
+// Lines are the figures and their budgets.
+func (r *DecideReport) Lines() []Line {
+	ms := func(what string, us int64, budget float64) Line {
+		l := Line{What: what, Value: float64(us) / 1000, Unit: "ms"}
+		if budget > 0 && r.SyncAlways {
+			l.Budget, l.Pass = fmt.Sprintf("<= %g ms", budget), l.Value <= budget
+		}
+		return l
+	}
+	var out []Line
+	if r.Rate == 0 {
+		out = append(out, ms("decide, idle, p50", r.P50, 0.8), ms("decide, idle, p99", r.P99, 4))
+	} else {
+		out = append(out, ms(fmt.Sprintf("decide behind %.0f observations/s, p50", r.Rate), r.P50, 0), ms("  p99", r.P99, 15),
+			Line{What: "  observations acknowledged", Value: r.Achieved, Unit: "/s"})
+	}
+	out = append(out, ms("  longest", r.Max, 0))
+	if f := r.Flat; f != nil {
+		out = append(out, ms(fmt.Sprintf("after %d actions, p99", f.Few), f.First.P99, 0), ms(fmt.Sprintf("after %d actions, p99", f.Many), f.Last.P99, 0),
+			Line{What: "  against each other", Value: f.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: f.Ratio <= 1.3})
+	}
+	return out
+}
+
+// question is an action that the shipped policy allows.
+func question(i int) *streams.Action {
+	return &streams.Action{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "read_file", Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt"}`, i))}
+}
+
+// AskMany asks for verdicts over a connection, as a client would.
+func AskMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, error) {
+	c, err := client.New(nc, o.Project, o.Agent)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(ctx, c, o.Fill); err != nil {
+		return nil, err
+	}
+	l := new(Latencies)
+	took := make([]time.Duration, 0, o.Requests)
+	for i := range o.Warm + o.Requests {
+		began := time.Now()
+		rep, err := c.Decide(ctx, question(i))
+		d := time.Since(began)
+		if err != nil {
+			return nil, err
+		}
+		if i < o.Warm {
+			continue
+		}
+		if rep.Verdict == streams.Allow {
+			l.Allowed++
+		}
+		took = append(took, d)
+	}
+	if len(took) == 0 {
+		return l, nil
+	}
+	slices.Sort(took)
+	at := func(q float64) int64 { return took[min(int(q*float64(len(took))), len(took)-1)].Microseconds() }
+	l.Requests, l.P50, l.P90, l.P99, l.Max = len(took), at(0.5), at(0.9), at(0.99), at(1)
+	return l, nil
+}
+
+// fill proposes n actions, many at once.
+func fill(ctx context.Context, c *client.Client, n int) error {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make(chan error, 1)
+	for range 128 {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1))
+				if i > n {
+					return
+				}
+				if _, err := c.Decide(ctx, question(i)); err != nil {
+					select {
+					case errs <- err:
+					default:
+					}
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return fmt.Errorf("filling the project: %w", err)
+	default:
+		return nil
+	}
+}
+
+// Load publishes observations of 1 KiB at a rate, for a time or until the
+// context ends, and returns how many a second were acknowledged.
+func Load(ctx context.Context, nc *nats.Conn, o DecideOptions) (float64, error) {
+	subject, err := streams.IntakeSubject(o.Project, o.Agent, streams.KindObs, "tool")
+	if err != nil {
+		return 0, err
+	}
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4096))
+	if err != nil {
+		return 0, err
+	}
+	corpus := newCorpus(77)
+	const step = 5 * time.Millisecond
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	began, sent := time.Now(), 0
+	for time.Since(began) < o.For {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+		for due := int(o.Rate * time.Since(began).Seconds()); sent < due; sent++ {
+			o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: fmt.Sprintf("b%d", sent%64)}, Tool: "web.search", Content: prose(corpus, eventSize)}
+			b, err := streams.Marshal(o)
+			if err != nil {
+				return 0, err
+			}
+			if _, err := js.PublishAsync(subject, b, jetstream.WithStallWait(30*time.Second)); err != nil {
+				return 0, err
+			}
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	return float64(sent) / time.Since(began).Seconds(), nil
+}
+
+func prose(c *corpus, n int) string {
+	var b strings.Builder
+	for b.Len() < n {
+		b.WriteString(c.words[c.r.IntN(len(c.words))])
+		b.WriteByte(' ')
+	}
+	return b.String()
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/backtest"
+	"lazaret/streams"
+
+	shipped "lazaret/rules"
+)
+
+// A candidate rule set is compared with the one in force while things happen,
+// and on the ledger afterwards.
+func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
+	data, addr := t.TempDir(), freePort(t)
+	dir := filepath.Join(t.TempDir(), "rules")
+	if err := os.CopyFS(dir, shipped.FS()); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(dir, "write-path", "keys.yaml"), "memory.key.lowerAscii() in lists.protected_keys", "memory.key == 'nobody'")
+	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
+	shadow := start(t, "watching:", "lazaret", "rules", "shadow", dir, "--data", data)
+	command(t, data, "remember", "--origin", "agent", "--key", "system_prompt", "Be brief.")
+	for range 2000 {
+		if strings.Contains(shadow.output(), "-protected-key") {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	shadow.interrupt()
+	if out := shadow.output(); !strings.Contains(out, "no longer held (allow, was hold) -protected-key") || !strings.Contains(out, "1 rules differ") {
+		t.Errorf("the shadow says\n%s", out)
+	}
+	export := filepath.Join(t.TempDir(), "export.jsonl")
+	for _, args := range [][]string{{"--since", "1d", "--export", export}, {"--ledger", "--full"}, {"--against", "shipped", export}} {
+		out, code := command(t, data, append([]string{"rules", "backtest", dir, "--json"}, args...)...)
+		var r backtest.Report
+		if err := streams.Unmarshal([]byte(out), &r); err != nil || code != 2 || r.Flips[backtest.NoLongerHeld] != 1 || len(r.Samples) != 1 {
+			t.Errorf("backtest %v: exit %d, %v: %s", args, code, err, out)
+		}
+	}
+	// A set in force that is not the shipped one is read from the ledger.
+	must(t, data, "rules", "activate", dir)
+	if out := must(t, data, "rules", "backtest", dir, "--ledger"); !strings.Contains(out, "no rule differs") {
+		t.Error(out)
+	}
+	up.interrupt()
+}
+
+func edit(t *testing.T, file, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := strings.Replace(string(b), from, to, 1)
+	if s == string(b) {
+		t.Fatalf("%s does not hold %q", file, from)
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(s), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,54 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// applyTools notes the hints of a catalogue that raise a tool. They add up over
+// all catalogues of the project and are never taken back: a server that calls
+// its tool harmless the next day, or another that offers one of the same name,
+// lowers nothing.
+func (f *Fold) applyTools(st *stage.State, project string, e *streams.ToolsEntry) error {
+	for _, t := range e.Tools {
+		h := policy.ReadHints(t.Annotations)
+		names := policy.ToolNames(t.Name)
+		if h == 0 || len(names) == 0 {
+			continue
+		}
+		was, err := hints(st, project, names[0])
+		if err != nil {
+			return err
+		}
+		if was|h == was {
+			continue
+		}
+		if err := st.Set(stage.Key(keyHints, project, names[0]), []byte{byte(was | h)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// annotations are the hints that raise a tool as it is called, as an
+// annotations object.
+func (f *Fold) annotations(st *stage.State, project, tool string) ([]byte, error) {
+	var all policy.Hints
+	for _, name := range policy.ToolNames(tool) {
+		h, err := hints(st, project, name)
+		if err != nil {
+			return nil, err
+		}
+		all |= h
+	}
+	return all.Annotations(), nil
+}
+
+func hints(st *stage.State, project, name string) (policy.Hints, error) {
+	v, ok, err := st.Get(stage.Key(keyHints, project, name))
+	if err != nil || !ok || len(v) != 1 {
+		return 0, err
+	}
+	return policy.Hints(v[0]), nil
+}

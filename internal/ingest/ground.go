@@ -1,0 +1,213 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// Bounds of grounding. What they leave out counts as unsupported, and the entry
+// names it.
+const (
+	// maxSources and maxSourceBytes bound what one answer is held against.
+	maxSources     = 16
+	maxSourceBytes = 256 << 10
+	// maxReading is what is kept of one event that was read: as much as
+	// text.Grounding reads of a source.
+	maxReading = 64 << 10
+	// keptReadings is how many such events are kept of each agent, the latest.
+	// By agent, so that nobody can push out what another one rests on.
+	keptReadings = 256
+)
+
+// outcome records what came of an action, or an answer with how far the sources
+// that it names support it.
+func (f *Fold) outcome(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Outcome) (*stage.Admission, error) {
+	e := &streams.OutcomeEntry{EntryHead: head, Action: ev.Action, Status: ev.Status, Content: ev.Content, Sources: ev.Sources, Digest: ev.Digest}
+	if ev.Content != "" {
+		e.Features = text.Analyze(ev.Content)
+	}
+	if len(ev.Sources) > 0 {
+		s := sources{f: f, st: st, a: a, left: maxSourceBytes}
+		for i, id := range ev.Sources {
+			if slices.Contains(ev.Sources[:i], id) {
+				continue
+			}
+			if err := s.take(id); err != nil {
+				return nil, err
+			}
+		}
+		g := text.Grounding(ev.Content, s.texts)
+		e.Grounding, e.Missing, e.Unread = &g, s.missing, s.unread
+	}
+	return admission(streams.TypeOutcome, a.Project, e)
+}
+
+// sources gathers the texts that an answer names.
+type sources struct {
+	f  *Fold
+	st *stage.State
+	a  streams.Address
+
+	texts           []string
+	left            int // bytes
+	missing, unread []string
+}
+
+// take adds the text of a source, as far as the bounds let it.
+func (s *sources) take(id string) error {
+	if len(s.texts) == maxSources || s.left == 0 {
+		s.unread = append(s.unread, id)
+		return nil
+	}
+	t, whole, err := s.f.sourceText(s.st, s.a, id)
+	if err != nil {
+		return err
+	}
+	if t == "" {
+		s.missing = append(s.missing, id)
+		return nil
+	}
+	if len(t) > s.left {
+		t, whole = cut(t, s.left), false
+		s.left = 0
+	}
+	s.left = max(0, s.left-len(t))
+	s.texts = append(s.texts, t)
+	if !whole {
+		s.unread = append(s.unread, id)
+	}
+	return nil
+}
+
+// sourceText is what is kept of the text behind an id, and whether that is all
+// of it: of a belief of the project, or of an observation or recall of the
+// agent, whose ids are its own.
+func (f *Fold) sourceText(st *stage.State, a streams.Address, id string) (string, bool, error) {
+	r, err := f.belief(st, a.Project, id)
+	if err != nil {
+		return "", false, err
+	}
+	if r == nil {
+		rd, err := f.reading(st, a.Project, a.Agent, id)
+		if err != nil || rd == nil {
+			return "", false, err
+		}
+		return strings.Join(rd.Texts, "\n\n"), !rd.Cut, nil
+	}
+	return f.beliefText(st, a.Project, r)
+}
+
+// beliefText is what is kept of a belief's text, and whether that is all of it.
+func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, bool, error) {
+	if r.Memory || len(r.Content) <= previewLen {
+		return r.Content, true, nil
+	}
+	// Of what was read, the belief has the beginning only.
+	preview := strings.TrimSuffix(r.Content, "…")
+	rd, err := f.reading(st, project, r.Agent, r.Ref.Observation)
+	if err != nil || rd == nil {
+		return preview, false, err
+	}
+	for i, t := range rd.Texts {
+		if strings.HasPrefix(t, preview) {
+			return t, !rd.Cut || i < len(rd.Texts)-1, nil
+		}
+	}
+	return preview, false, nil
+}
+
+// reading is the text of an event that the agent read, by block.
+type reading struct {
+	Texts []string `json:"texts"`
+	Cut   bool     `json:"cut,omitzero"` // behind the last of them
+}
+
+func (f *Fold) reading(st *stage.State, project, agent, id string) (*reading, error) {
+	rd := new(reading)
+	ok, err := st.Load(stage.Key(keyReading, project, agent, id), rd)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return rd, nil
+}
+
+// noteReading keeps what an event showed the agent, and drops the oldest of
+// those that are kept.
+func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead, texts []string) error {
+	rd := reading{}
+	left := maxReading
+	for _, t := range texts {
+		if t == "" {
+			continue
+		}
+		if left == 0 {
+			rd.Cut = true
+			break
+		}
+		if len(t) > left {
+			t, rd.Cut = cut(t, left), true
+		}
+		left -= len(t)
+		if rd.Texts = append(rd.Texts, t); rd.Cut {
+			break
+		}
+	}
+	if len(rd.Texts) == 0 {
+		return nil
+	}
+	counter := stage.Key(keyReadings, project, h.Agent, "")
+	v, ok, err := st.Get(counter)
+	if err != nil {
+		return err
+	}
+	var n uint64
+	if ok && len(v) == 8 {
+		n = binary.BigEndian.Uint64(v)
+	}
+	slot := stage.Key(keyReadings, project, h.Agent, string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
+	old, ok, err := st.Get(slot)
+	if err != nil {
+		return err
+	}
+	if ok {
+		if err := st.Delete(stage.Key(keyReading, project, h.Agent, string(old))); err != nil {
+			return err
+		}
+	}
+	if err := st.Set(slot, []byte(h.ID)); err != nil {
+		return err
+	}
+	if err := st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1)); err != nil {
+		return err
+	}
+	return st.Put(stage.Key(keyReading, project, h.Agent, h.ID), &rd)
+}
+
+// applyRecall keeps what a recall found as something that the agent read.
+func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
+	var texts []string
+	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
+		for _, it := range items {
+			texts = append(texts, it.Content)
+		}
+	}
+	return f.noteReading(st, project, &e.EntryHead, texts)
+}
+
+// cut returns the first n bytes of s, or less so as not to end inside a
+// character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}

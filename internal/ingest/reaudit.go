@@ -1,0 +1,140 @@
+package ingest
+
+import (
+	"bytes"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// A re-audit emits the live beliefs once more, so that the rules in force now
+// judge what older ones let pass. It starts at an entry: the activation of a
+// rule set, or the arbiter's word that one is due. How far it has come is part
+// of the fold, moved by its own entries, so that it goes on after a crash where
+// the ledger ends; another start begins it anew.
+
+// reaudit is how far one has come.
+type reaudit struct {
+	Run   string    `json:"run"`
+	Index int       `json:"index"`
+	Next  [2]string `json:"next"` // project and belief
+}
+
+// maxLooked is how many records one chunk looks at: with many that are not
+// live, a chunk may be empty.
+const maxLooked = 4096
+
+// startReaudit begins a re-audit, unless nothing is believed.
+func (f *Fold) startReaudit(st *stage.State, run string) error {
+	any := false
+	if err := st.Scan([]byte{keyBelief}, func(_, _ []byte) (bool, error) { any = true; return false, nil }); err != nil || !any {
+		return err
+	}
+	return st.Put([]byte{keyReaudit}, &reaudit{Run: run})
+}
+
+// reauditDue reports whether an entry of the arbiter says that a re-audit is due.
+func reauditDue(e *streams.Entry) bool {
+	var d streams.DueEntry
+	return e.Stage == streams.StageArbiter && streams.Unmarshal(e.Body, &d) == nil && d.Reaudit && !e.Time.Before(d.Until)
+}
+
+func (f *Fold) applyDue(st *stage.State, e *streams.Entry) error {
+	if !reauditDue(e) {
+		return nil
+	}
+	return f.startReaudit(st, "schedule "+e.Time.Format("2006-01-02T15:04:05.000000000Z07:00"))
+}
+
+// Wakes implements stage.IntakeFold.
+func (f *Fold) Wakes(e *streams.Entry) bool {
+	switch e.Type {
+	case streams.TypeActivation, streams.TypeBelief:
+		return true
+	case streams.TypeDue:
+		return reauditDue(e)
+	}
+	return false
+}
+
+// Owed implements stage.IntakeFold: it makes the next chunk of a re-audit that
+// is not through.
+func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
+	run := new(reaudit)
+	ok, err := st.Load([]byte{keyReaudit}, run)
+	if err != nil || !ok {
+		return nil, err
+	}
+	e := &streams.BeliefsEntry{Run: run.Run, Index: run.Index, Next: run.Next, Last: true}
+	from := []byte{keyBelief}
+	if run.Next[0] != "" {
+		from = append(stage.Key(keyBelief, run.Next[0], run.Next[1]), 0) // behind it
+	}
+	looked, size := 0, 0
+	var found []*record
+	err = st.ScanFrom([]byte{keyBelief}, from, func(k, v []byte) (bool, error) {
+		project, id, _ := bytes.Cut(k[1:], []byte{0})
+		// A chunk is of one project, and its bounds leave room for a belief of
+		// any size.
+		if len(found) > 0 && string(project) != e.Next[0] || len(found) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
+			e.Last = false
+			return false, nil
+		}
+		looked++
+		e.Next = [2]string{string(project), string(id)}
+		r := new(record)
+		if err := streams.Unmarshal(v, r); err != nil {
+			return false, err
+		}
+		if live(r) {
+			found = append(found, r)
+			size += len(r.Content)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	project := e.Next[0]
+	if project == "" {
+		project = streams.SystemProject
+	}
+	if e.Time, err = f.clock(st, project); err != nil {
+		return nil, err
+	}
+	for _, r := range found {
+		b := streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category, Channel: r.Channel,
+			Writer: r.Writer, Inherited: r.Inherited, Content: r.Content}
+		if !r.Memory {
+			whole := false
+			if b.Content, whole, err = f.beliefText(st, project, r); err != nil {
+				return nil, err
+			}
+			b.Partial = !whole
+		}
+		b.Features = text.Analyze(b.Content)
+		e.Beliefs = append(e.Beliefs, b)
+	}
+	return admission(streams.TypeBelief, project, e)
+}
+
+// live reports whether a belief can still reach a context or an action. What
+// an envelope says is ours.
+func live(r *record) bool {
+	return r.Ref.Kind != beliefs.Envelope && r.Ref.Axes.Truth != beliefs.Superseded && r.Ref.Axes.Security < beliefs.Quarantined && r.Ref.Axes.Retrieval != beliefs.Hidden
+}
+
+func (f *Fold) applyReaudit(st *stage.State, e *streams.BeliefsEntry) error {
+	run := new(reaudit)
+	ok, err := st.Load([]byte{keyReaudit}, run)
+	if err != nil || !ok {
+		return err
+	}
+	if e.Last {
+		return st.Delete([]byte{keyReaudit})
+	}
+	run.Index, run.Next = e.Index+1, e.Next
+	return st.Put([]byte{keyReaudit}, run)
+}

@@ -1,0 +1,169 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"lazaret/streams"
+)
+
+// Arbiter counts what the arbiter says.
+type Arbiter struct {
+	verdicts, silent *prometheus.CounterVec
+	seconds          prometheus.Histogram
+	holds            prometheus.Gauge
+}
+
+// Verdict is what the arbiter hands to Published with a verdict's entry.
+type Verdict struct {
+	Entry    *streams.VerdictEntry
+	Proposed time.Time // the proposal's stamp in the ledger; zero if unknown
+}
+
+// Arbiter returns the arbiter's counts.
+func (p *Process) Arbiter() *Arbiter {
+	if p == nil {
+		return nil
+	}
+	a := &Arbiter{
+		verdicts: counters(p, "verdicts_total", "Verdicts, and verdicts that were tightened afterwards; not those that were asked for again.", "type", "verdict"),
+		silent:   counters(p, "silent_groups_total", "Verdicts for which a required sentinel group had no valid answer.", "group"),
+		holds:    gauge(p, "open_holds", "Holds that wait for a person."),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "lazaret_verdict_seconds",
+			Help:    "From a proposal's stamp in the ledger until its verdict was there, by two clocks: the server's and this process's.",
+			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 4, 8, 16}}),
+	}
+	p.reg.MustRegister(a.seconds)
+	for _, t := range []streams.Type{streams.TypeAction, streams.TypeMemory, streams.TypeRecall} {
+		for _, v := range []streams.Verdict{streams.Allow, streams.Hold, streams.Deny} {
+			a.verdicts.WithLabelValues(string(t), v.String())
+		}
+	}
+	return a
+}
+
+// Published implements stage.Config.Published.
+func (a *Arbiter) Published(e *streams.Entry, note any) {
+	if a == nil || e.Type != streams.TypeVerdict {
+		return
+	}
+	n, ok := note.(*Verdict)
+	if !ok {
+		// Decided before a restart.
+		n = &Verdict{Entry: new(streams.VerdictEntry)}
+		if err := streams.Unmarshal(e.Body, n.Entry); err != nil {
+			return
+		}
+	}
+	v := n.Entry
+	if v.Again {
+		return
+	}
+	a.verdicts.WithLabelValues(string(v.Type), v.Verdict.String()).Inc()
+	if v.Late || v.Resolved != nil {
+		return
+	}
+	for _, g := range v.Degraded {
+		a.silent.WithLabelValues(g).Inc()
+	}
+	if !n.Proposed.IsZero() {
+		a.seconds.Observe(max(time.Since(n.Proposed), 0).Seconds())
+	}
+}
+
+// Holds adds to the number of open holds.
+func (a *Arbiter) Holds(by int) {
+	if a != nil && by != 0 {
+		a.holds.Add(float64(by))
+	}
+}
+
+// Required says that the policy wants an answer of a group, so that its
+// counter is there before it is silent.
+func (a *Arbiter) Required(group string) {
+	if a != nil {
+		a.silent.WithLabelValues(group)
+	}
+}
+
+// Ingest counts what ingest makes of the intake.
+type Ingest struct {
+	admitted, rejected *prometheus.CounterVec
+	repeats            prometheus.Counter
+}
+
+// Ingest returns ingest's counts.
+func (p *Process) Ingest() *Ingest {
+	if p == nil {
+		return nil
+	}
+	i := &Ingest{
+		admitted: counters(p, "admitted_total", "Messages that became an entry of their own type.", "type"),
+		rejected: counters(p, "rejected_total", "Messages that were refused, by the code in docs/errors.md.", "code"),
+		repeats:  prometheus.NewCounter(prometheus.CounterOpts{Name: "lazaret_repeats_total", Help: "Messages whose id had been used before."}),
+	}
+	p.reg.MustRegister(i.repeats)
+	for _, c := range []streams.Code{streams.CodeMalformed, streams.CodeTooLarge, streams.CodeUnknownKind, streams.CodeBadSubject, streams.CodeInvalid,
+		streams.CodeTimeTravel, streams.CodeForeign, streams.CodeSignature, streams.CodeCommand, streams.CodeBundle} {
+		i.rejected.WithLabelValues(string(c))
+	}
+	return i
+}
+
+// Published implements stage.Config.Published.
+func (i *Ingest) Published(e *streams.Entry, note any) {
+	if i == nil {
+		return
+	}
+	switch r, _ := note.(*streams.RejectedEntry); {
+	case r != nil:
+		i.rejected.WithLabelValues(string(r.Code)).Inc()
+	case e.Type == streams.TypeRepeat:
+		i.repeats.Inc()
+	default:
+		i.admitted.WithLabelValues(string(e.Type)).Inc()
+	}
+}
+
+// Auditor says how far the log has come.
+type Auditor struct {
+	head, signed, gaps atomic.Int64
+	at                 atomic.Int64 // Unix nanoseconds
+}
+
+// Auditor returns the auditor's numbers.
+func (p *Process) Auditor() *Auditor {
+	if p == nil {
+		return nil
+	}
+	a := new(Auditor)
+	a.at.Store(time.Now().UnixNano())
+	of := func(name, help string, f func() float64) {
+		p.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lazaret_audit_" + name, Help: help}, f))
+	}
+	of("head_index", "Leaves in the log.", func() float64 { return float64(a.head.Load()) })
+	of("gaps", "Sequences that the ledger skipped and that became leaves.", func() float64 { return float64(a.gaps.Load()) })
+	of("unsigned_leaves", "Leaves that no checkpoint covers yet.", func() float64 { return float64(max(a.head.Load()-a.signed.Load(), 0)) })
+	of("checkpoint_age_seconds", "Time since the last checkpoint, or since the start; it grows while nothing comes in.", func() float64 {
+		return time.Since(time.Unix(0, a.at.Load())).Seconds()
+	})
+	return a
+}
+
+// Head says how many leaves and gaps the log has.
+func (a *Auditor) Head(size, gaps int64) {
+	if a != nil {
+		a.head.Store(size)
+		a.gaps.Store(gaps)
+	}
+}
+
+// Signed says that a checkpoint of a size was signed now.
+func (a *Auditor) Signed(size int64) {
+	if a != nil {
+		a.signed.Store(size)
+		a.at.Store(time.Now().UnixNano())
+	}
+}

@@ -1,0 +1,298 @@
+// Package approval is the signed word of a person on a hold: what is signed,
+// how it is signed, and when it may be obeyed. It is pure: no I/O, no clock.
+//
+// A resolution is a C2SP signed note with one Ed25519 signature. Its text is one
+// line, the JCS form (RFC 8785) of a Statement. It names the hold, the revision
+// of the hold that the signer saw, the digest of the action, the decision, an
+// expiry and a nonce, so that it resolves that one hold, as it was seen, once.
+//
+// There is exactly one encoding of a signed statement. Whatever differs from it
+// in a byte is refused, even where the signature would still verify.
+package approval
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gowebpki/jcs"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/keys"
+)
+
+// Version begins every statement's meaning: nothing that was signed for another
+// purpose can be read as a resolution, and no resolution as anything else.
+const Version = "lazaret/approval/v1"
+
+// Limits.
+const (
+	MaxNote   = 4 << 10        // bytes of a signed resolution
+	MaxReason = 500            // bytes of the signer's own words
+	MaxLife   = 24 * time.Hour // how far off an expiry may lie
+	NonceSize = 16             // bytes
+)
+
+// Decision is what a person decided.
+type Decision string
+
+// The decisions.
+const (
+	Approve Decision = "approve"
+	Reject  Decision = "reject"
+)
+
+// Statement is what is signed.
+type Statement struct {
+	Action   string    `json:"action"` // digest, see ActionDigest
+	Decision Decision  `json:"decision"`
+	Expires  time.Time `json:"expires"` // whole seconds, UTC
+	Hold     string    `json:"hold"`
+	Nonce    string    `json:"nonce"` // hex
+	Project  string    `json:"project"`
+	Reason   string    `json:"reason,omitzero"`
+	Revision string    `json:"revision"`
+	Version  string    `json:"v"`
+}
+
+// NewNonce draws a nonce.
+func NewNonce() string {
+	var b [NonceSize]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// Text is the text that is signed.
+func (s *Statement) Text() (string, error) {
+	if err := s.check(); err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	canon, err := jcs.Transform(raw)
+	if err != nil {
+		return "", err
+	}
+	return string(canon) + "\n", nil
+}
+
+// Sign returns the statement as a signed note.
+func (s *Statement) Sign(signer note.Signer) ([]byte, error) {
+	text, err := s.Text()
+	if err != nil {
+		return nil, err
+	}
+	msg, err := note.Sign(&note.Note{Text: text}, signer)
+	if err == nil && len(msg) > MaxNote {
+		err = fmt.Errorf("the signed resolution has %d bytes, at most %d are taken", len(msg), MaxNote)
+	}
+	return msg, err
+}
+
+// check is whether the statement says all that it has to, in the one way that
+// it can be said.
+func (s *Statement) check() error {
+	switch {
+	case s.Version != Version:
+		return refuse(CheckForm, "version is %q, want %q", clip(s.Version), Version)
+	case s.Decision != Approve && s.Decision != Reject:
+		return refuse(CheckForm, "decision is %q, use %s or %s", clip(string(s.Decision)), Approve, Reject)
+	case !isHex(s.Nonce, 2*NonceSize):
+		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(s.Nonce), NonceSize)
+	case !strings.HasPrefix(s.Action, digestPrefix) || !isHex(s.Action[len(digestPrefix):], 64):
+		return refuse(CheckForm, "action %q is not %s and 32 bytes in lower-case hex", clip(s.Action), digestPrefix)
+	case s.Project == "" || s.Hold == "" || s.Revision == "":
+		return refuse(CheckForm, "project, hold and revision must be named")
+	case s.Expires.IsZero() || s.Expires.Nanosecond() != 0 || s.Expires.Year() > 9999:
+		return refuse(CheckForm, "expires is no time in whole seconds")
+	case len(s.Reason) > MaxReason:
+		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
+	}
+	for _, v := range []string{s.Project, s.Hold, s.Revision, s.Reason} {
+		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
+		}
+	}
+	return nil
+}
+
+func isHex(s string, n int) bool {
+	return len(s) == n && !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') })
+}
+
+// Check is one of the things that are checked of a resolution. It is what the
+// alert about a refused one is named after.
+type Check string
+
+// The checks, in the order in which they are made.
+const (
+	CheckForm      Check = "form"      // not a signed statement, or not its one encoding
+	CheckUnpinned  Check = "unpinned"  // signed by a key that is not pinned
+	CheckSignature Check = "signature" // forged or altered
+	CheckHold      Check = "hold"      // for another hold, or for one that there is not
+	CheckReplayed  Check = "replayed"  // used before
+	CheckSettled   Check = "settled"   // the hold is not open
+	CheckExpired   Check = "expired"   // signed for a time that is over, or too far off
+	CheckRole      Check = "role"      // the key lacks a role that the policy asks for
+	CheckSelf      Check = "self"      // the key is the requesting agent's own
+	CheckAction    Check = "action"    // for another action
+	CheckRevision  Check = "revision"  // the hold was tightened since it was seen
+	CheckPolicy    Check = "policy"    // the policy in force does not let anybody approve it
+)
+
+// Checks is every check, in order.
+var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckReplayed, CheckSettled, CheckExpired,
+	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckPolicy}
+
+// Error says why a resolution is not obeyed.
+type Error struct {
+	Check Check
+	Text  string
+}
+
+func (e *Error) Error() string { return string(e.Check) + ": " + e.Text }
+
+// Is lets errors.Is find an Error by its check alone.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Check == e.Check && (t.Text == "" || t.Text == e.Text)
+}
+
+func refuse(c Check, format string, args ...any) error {
+	return &Error{c, fmt.Sprintf(format, args...)}
+}
+
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+// Signed is a statement whose signature was verified.
+type Signed struct {
+	Statement
+	Signer string   // name of the key
+	Pin    keys.Pin // what is pinned of it
+}
+
+// sigLine begins the line of a signature in a note.
+const sigLine = "— "
+
+// Open verifies that msg is a statement, signed by exactly one key, which is
+// pinned. It says nothing yet about what the key may do: see Judge. An error is
+// an *Error.
+func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
+	if len(msg) > MaxNote {
+		return nil, refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
+	}
+	if trust == nil {
+		trust = new(keys.Trust)
+	}
+	n, err := note.Open(msg, trust.All())
+	var unverified *note.UnverifiedNoteError
+	var invalid *note.InvalidSignatureError
+	switch {
+	case errors.As(err, &unverified):
+		who := "nobody"
+		if s := unverified.Note.UnverifiedSigs; len(s) > 0 {
+			who = fmt.Sprintf("%q+%08x", clip(s[0].Name), s[0].Hash)
+		}
+		return nil, refuse(CheckUnpinned, "it is signed by %s, which is not pinned", who)
+	case errors.As(err, &invalid):
+		return nil, refuse(CheckSignature, "the signature of key %q does not fit what is said", clip(invalid.Name))
+	case err != nil:
+		return nil, refuse(CheckForm, "it is not a signed note: %v", err)
+	}
+	if len(n.Sigs) != 1 || len(n.UnverifiedSigs) != 0 {
+		return nil, refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
+	}
+	sig := n.Sigs[0]
+	// A note can be written in several ways that verify, base64 alone allows
+	// it. One of them counts.
+	raw, err := base64.StdEncoding.DecodeString(sig.Base64)
+	if err != nil || string(msg) != n.Text+"\n"+sigLine+sig.Name+" "+base64.StdEncoding.EncodeToString(raw)+"\n" {
+		return nil, refuse(CheckForm, "it is not in its canonical encoding")
+	}
+	s := &Signed{Signer: sig.Name}
+	pin, ok := trust.Find(sig.Name, sig.Hash)
+	if !ok {
+		return nil, refuse(CheckUnpinned, "key %q is not pinned", clip(sig.Name))
+	}
+	s.Pin = pin
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(n.Text, "\n")), &s.Statement, json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
+		return nil, refuse(CheckForm, "the text is not a statement")
+	}
+	text, err := s.Text()
+	if err != nil {
+		return nil, err
+	}
+	if text != n.Text {
+		return nil, refuse(CheckForm, "the statement is not in its canonical form")
+	}
+	return s, nil
+}
+
+// Case is the hold that a resolution is held against, as it stands.
+type Case struct {
+	Project  string
+	Agent    string // that asked
+	Hold     string
+	Revision string
+	Action   string // digest
+	// Roles are those that the signer's key must have, all of them.
+	Roles []keys.Role
+	Now   time.Time // ledger time
+	// Used tells whether the nonce was used before, and Open whether the hold
+	// waits for a decision; State says what it is otherwise.
+	Used  bool
+	Open  bool
+	State string
+}
+
+// Judge returns why a verified statement may not decide the case, as an *Error,
+// or nil.
+func (s *Signed) Judge(c *Case) error {
+	switch {
+	case s.Project != c.Project || s.Hold != c.Hold || c.Hold == "":
+		return refuse(CheckHold, "it is for hold %s of project %s", clip(s.Hold), clip(s.Project))
+	case c.Used:
+		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
+	case !c.Open:
+		return refuse(CheckSettled, "the hold is %s", c.State)
+	case !c.Now.Before(s.Expires):
+		return refuse(CheckExpired, "it expired at %s", s.Expires.Format(time.RFC3339))
+	case s.Expires.Sub(c.Now) > MaxLife:
+		return refuse(CheckExpired, "it expires at %s, more than %v from now", s.Expires.Format(time.RFC3339), MaxLife)
+	}
+	roles := c.Roles
+	if len(roles) == 0 {
+		roles = []keys.Role{keys.RoleApprover}
+	}
+	for _, r := range roles {
+		if !slices.Contains(s.Pin.Roles, r) {
+			return refuse(CheckRole, "key %q lacks the role %s", s.Signer, r)
+		}
+	}
+	switch {
+	case s.Pin.Agent != "" && s.Pin.Agent == c.Project+"/"+c.Agent:
+		return refuse(CheckSelf, "key %q belongs to agent %s, which asked for it", s.Signer, s.Pin.Agent)
+	case s.Action != c.Action:
+		return refuse(CheckAction, "it is for the action %s, the hold's is %s", s.Action, c.Action)
+	case s.Revision != c.Revision:
+		return refuse(CheckRevision, "it is for revision %s, the hold has revision %s: look at its reasons again", clip(s.Revision), c.Revision)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"lazaret/pkg/text"
+)
+
+// Bounds on what is read of one action's arguments. What lies beyond is said to
+// be unread, which holds where it matters.
+const (
+	maxArgDepth  = 16
+	maxArgValues = 4096
+	maxWords     = 16384 // of command lines
+)
+
+// arguments is what the arguments of a call name: where it reaches and what it
+// touches.
+type arguments struct {
+	destinations []destination
+	resources    []string // lower case, paths cleaned
+	unread       bool     // there is more than was looked at
+}
+
+// hostWords are the last words of the names of arguments that hold a host.
+var hostWords = contentWords(strings.Fields(`host hostname server domain url uri endpoint address addr ip target
+	destination dest proxy webhook callback site link href remote upstream gateway hosts urls uris endpoints addresses ips
+	servers domains targets destinations recipient recipients to`))
+
+type argValue struct {
+	text string
+	host bool // stands under a name that is for hosts
+}
+
+// readArguments takes apart the arguments of a call. content names arguments
+// that are read by their receiver and not acted on; commands says that all of
+// them may be acted on, as those of a shell are.
+func readArguments(raw []byte, content map[string]bool, commands bool) (a arguments) {
+	if len(raw) == 0 {
+		return a
+	}
+	var root any
+	if err := json.Unmarshal(raw, &root); err != nil {
+		// What cannot be taken apart is looked at as a whole.
+		a.unread = true
+		root = string(raw)
+	}
+	var values []argValue
+	var walk func(v any, key string, depth int)
+	walk = func(v any, key string, depth int) {
+		if depth > maxArgDepth || len(values) >= maxArgValues {
+			a.unread = true
+			return
+		}
+		last := lastWord(key)
+		add := func(s string) {
+			if s != "" && (commands || !content[last]) {
+				values = append(values, argValue{s, hostWords[last]})
+			}
+		}
+		switch v := v.(type) {
+		case string:
+			add(v)
+		case float64:
+			if v >= 0 && v <= math.MaxUint32 && v == math.Trunc(v) {
+				add(strconv.FormatUint(uint64(v), 10))
+			}
+		case []any:
+			for _, x := range v {
+				walk(x, key, depth+1)
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				values = append(values, argValue{text: k})
+				walk(v[k], k, depth+1)
+			}
+		}
+	}
+	walk(root, "", 0)
+	a.gather(values, commands)
+	return a
+}
+
+func lastWord(key string) string {
+	n := parseName(key, nil, nil)
+	for i := len(n.words) - 1; i >= 0; i-- {
+		if w := string(n.text(n.words[i])); strings.Trim(w, "0123456789") != "" {
+			return w
+		}
+	}
+	return ""
+}
+
+func (a *arguments) gather(values []argValue, commands bool) {
+	var all strings.Builder
+	words := 0
+	seen := make(map[destination]bool)
+	urlHosts := make(map[string]bool)
+	reaches := func(d destination) {
+		if d.url {
+			urlHosts[d.String()] = true
+		}
+		if !seen[d] {
+			seen[d] = true
+			a.destinations = append(a.destinations, d)
+		}
+	}
+	touched := make(map[string]bool)
+	touches := func(s string) {
+		if len(s) > maxResourceLen {
+			a.unread = true
+			return
+		}
+		if s = cleanResource(s); s != "" && !touched[s] {
+			touched[s] = true
+			a.resources = append(a.resources, s)
+		}
+	}
+	for _, v := range values {
+		all.WriteString(v.text)
+		all.WriteByte('\n')
+		touches(v.text)
+		bare := v.text
+		if rest, ok := strings.CutPrefix(strings.ReplaceAll(v.text, `\`, "/"), "//"); ok { // //host/share
+			bare, _, _ = strings.Cut(rest, "/")
+			if d, ok := destinationOf(bare); ok {
+				d.url = true
+				reaches(d)
+			}
+		} else if v.host && !strings.Contains(bare, "://") && !strings.Contains(bare, "@") {
+			bare, _, _ = strings.Cut(bare, "/")
+			if d, ok := destinationOf(bare); ok {
+				d.url = strings.Contains(d.host, ".") || d.addr.IsValid()
+				reaches(d)
+			}
+		}
+		if !commands {
+			continue
+		}
+		for w := range strings.FieldsFuncSeq(v.text, splitsCommand) {
+			if words++; words > maxWords {
+				a.unread = true
+				break
+			}
+			touches(w)
+			w = w[strings.LastIndexByte(w, '@')+1:]
+			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") || len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
+				reaches(d)
+			}
+		}
+	}
+	joined := all.String()
+	f := text.Analyze(joined)
+	a.unread = a.unread || f.Partial
+	lower := strings.ToLower(joined)
+	mail := make(map[string]bool)
+	for _, c := range f.Carriers {
+		if c.Kind == text.Email {
+			host := c.Value[strings.LastIndexByte(c.Value, '@')+1:]
+			// The host counts as that of an address only where it stands
+			// nowhere else.
+			if strings.Count(lower, host) <= strings.Count(lower, "@"+host) {
+				mail[host] = true
+			}
+		}
+	}
+	for _, c := range f.Carriers {
+		if c.Kind != text.URL {
+			continue
+		}
+		if d, ok := destinationOf(urlHost(c.Value)); ok {
+			d.url = true
+			reaches(d)
+		}
+	}
+	for _, c := range f.Carriers {
+		touches(c.Value)
+		if c.Kind != text.Host && c.Kind != text.IP {
+			continue
+		}
+		if d, ok := destinationOf(c.Value); ok && !urlHosts[d.String()] {
+			d.mail = mail[c.Value]
+			reaches(d)
+		}
+	}
+}
+
+// urlHost is the host of a URL in the form of text.URL.
+func urlHost(u string) string {
+	_, rest, _ := strings.Cut(u, "://")
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest
+}
+
+func splitsCommand(r rune) bool {
+	return r <= ' ' || strings.ContainsRune("\"'`;|&<>(){}=,$", r)
+}

@@ -1,0 +1,120 @@
+package policy
+
+import (
+	"fmt"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Entry is an entry of a policy as people see it.
+type Entry struct {
+	Name          string                `json:"name"`
+	Level         beliefs.Level         `json:"level"`
+	Verdict       streams.Verdict       `json:"verdict"` // the least that it asks for
+	Effects       []string              `json:"effects,omitzero"`
+	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
+	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
+	Groups        []string              `json:"groups,omitzero"`
+	Tools         []string              `json:"tools,omitzero"`
+	Verbs         []string              `json:"verbs,omitzero"`
+	Ambiguous     []string              `json:"ambiguous,omitzero"`
+	Objects       []string              `json:"objects,omitzero"`
+	When          string                `json:"when,omitzero"`
+}
+
+func (e *entry) info() Entry {
+	x := Entry{Name: e.name, Level: e.level, Verdict: e.floor, Effects: e.effects.names(), Blast: e.blast, Reversibility: e.reversibility}
+	if t := e.text; t != nil {
+		x.Groups, x.Tools, x.Verbs, x.Ambiguous, x.Objects, x.When = t.Groups, t.Tools, t.Verbs, t.Ambiguous, t.Objects, t.When
+	}
+	return x
+}
+
+// Entries are the policy's entries, strictest first, and otherwise at the end
+// where there is one.
+func (p *Policy) Entries() []Entry {
+	var out []Entry
+	for i := range p.entries {
+		out = append(out, p.entries[i].info())
+	}
+	if p.otherwise != nil {
+		out = append(out, p.otherwise.info())
+	}
+	return out
+}
+
+// Match is what an entry made of a call whose tool it names.
+type Match struct {
+	Entry   string          `json:"entry"`
+	Level   beliefs.Level   `json:"level"`
+	Verdict streams.Verdict `json:"verdict"`
+	Because string          `json:"because"`       // what of the name it met
+	When    string          `json:"when,omitzero"` // its condition
+	Met     bool            `json:"met"`           // it applies
+	Error   string          `json:"error,omitzero"`
+}
+
+// Explanation is how a policy comes to what it makes of a call.
+type Explanation struct {
+	Tool    string   `json:"tool"`
+	Words   []string `json:"words"`
+	Matches []Match  `json:"matches"`
+	Class   Class    `json:"-"` // annotations and arguments included
+}
+
+// Explain classifies a call the way the arbiter does, and says which entries
+// spoke and which did not although they name the tool.
+func (p *Policy) Explain(tool string, args, annotations []byte, project, agent string) Explanation {
+	x := Explanation{Tool: tool, Class: p.Guard(p.Classify(tool, args, project, agent).RaiseByAnnotations(annotations), args)}
+	if len(tool) > MaxTool {
+		return x
+	}
+	name := parseName(tool, nil, nil)
+	for _, w := range name.words {
+		x.Words = append(x.Words, string(name.text(w)))
+	}
+	hits := make([]seen, len(p.entries))
+	p.index.mark(&name, hits)
+	c := call{tool: tool, project: project, agent: agent, raw: args}
+	for i := range p.entries {
+		e := &p.entries[i]
+		if hits[i]&^seenObject == 0 && !e.anyTool {
+			continue
+		}
+		m := Match{Entry: e.name, Level: e.level, Verdict: e.floor, Because: e.because(hits[i], name.plain), Met: e.matches(hits[i], name.plain)}
+		if e.when != nil && m.Met {
+			m.When = e.text.When
+			met, err := c.holds(e.when)
+			if m.Met = met || err != nil; err != nil {
+				m.Level = max(m.Level, beliefs.L4)
+				m.Verdict = m.Verdict.Join(Floor(m.Level))
+				m.Error = "counts as met, because it failed: " + err.Error()
+			}
+		}
+		x.Matches = append(x.Matches, m)
+	}
+	if len(x.Matches) == 0 && p.otherwise != nil {
+		x.Matches = append(x.Matches, Match{Entry: Otherwise, Level: p.otherwise.level, Verdict: p.otherwise.floor, Because: "no entry is for this tool", Met: true})
+	}
+	return x
+}
+
+// because says what of a name an entry met, and what keeps it from applying.
+func (e *entry) because(s seen, plain bool) string {
+	switch {
+	case e.anyTool:
+		return "it is for every tool"
+	case s&seenTool != 0:
+		return "a pattern fits the name"
+	case e.needsObject && s&seenObject == 0:
+		return "a verb stands in the name, but none of its objects"
+	case s&seenVerb != 0 && !plain && e.floor == streams.Allow:
+		return "a verb stands in the name, but so do characters beyond ASCII, which admit nothing"
+	case s&seenVerb != 0:
+		return "a verb stands in the name"
+	case e.floor == streams.Allow:
+		return "an ambiguous word stands in the name, but not at its beginning, where it would admit"
+	}
+	return fmt.Sprintf("an ambiguous word stands in the name, which is enough for %s", e.floor)
+}

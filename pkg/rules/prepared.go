@@ -1,0 +1,55 @@
+package rules
+
+import (
+	"fmt"
+
+	"lazaret/streams"
+)
+
+// Prepared is an entry that is read: what rules see of it is worked out, so
+// that it can be judged again and again without decoding it. One goroutine at a
+// time may judge it.
+type Prepared struct {
+	Entry  *streams.Entry
+	inputs []*Input
+}
+
+// Prepare reads an entry. What rules do not see becomes an empty Prepared.
+func Prepare(e *streams.Entry) (*Prepared, error) {
+	inputs, err := read(e)
+	if err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	return &Prepared{Entry: e, inputs: inputs}, nil
+}
+
+// Empty reports whether rules see nothing of the entry.
+func (p *Prepared) Empty() bool { return len(p.inputs) == 0 }
+
+// EvalPrepared is Eval of an entry that is read.
+func (ev *Evaluator) EvalPrepared(st Store, p *Prepared) (Result, error) {
+	return ev.judge(st, p.Entry, p.inputs, nil)
+}
+
+// Exhaustive is the same evaluator without its index: it evaluates every rule
+// of an entry's kind. It is what the index is measured against.
+func (ev *Evaluator) Exhaustive() *Evaluator {
+	c := *ev
+	c.exhaustive = true
+	return &c
+}
+
+// Text is what the entry says, of its first input: content, else what it
+// summarises, asks or answers. It is as foreign as the entry.
+func (p *Prepared) Text() string {
+	if len(p.inputs) == 0 {
+		return ""
+	}
+	in := p.inputs[0]
+	for _, s := range []string{in.Content.Text, in.Decision.Summary, in.Recall.Query} {
+		if s != "" {
+			return s
+		}
+	}
+	return in.Event.Tool
+}
