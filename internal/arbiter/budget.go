@@ -12,7 +12,7 @@ import (
 
 // keyRate leads from project and agent to the times at which its last actions
 // were held, eight bytes each, oldest first.
-const keyRate = 'r'
+const keyRate = 'q'
 
 // overBudget turns a hold into a deny where the agent has too many open, or had
 // too many within the last minute.

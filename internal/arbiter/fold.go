@@ -92,6 +92,8 @@ type proposal struct {
 	// Body is what a person would release: an action's arguments or a memory's
 	// content, whole.
 	Body string `json:"body,omitzero"`
+	// Hints are the annotations of the tool that is called.
+	Hints string `json:"hints,omitzero"`
 	// Withdrawn is set when the agent took it back before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
 }
@@ -117,6 +119,7 @@ type hold struct {
 	// While it is open: what is held, what it rests on, and the reasons for it
 	// that do not come from a sentinel.
 	Body  string `json:"body,omitzero"`
+	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`
 }
 

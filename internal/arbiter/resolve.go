@@ -104,7 +104,7 @@ func approvers(pol *policy.Policy, h *hold) []keys.Role {
 		return nil
 	}
 	if h.Entry.Type == streams.TypeAction {
-		if c := pol.Classify(h.Entry.Tool, []byte(h.Body), h.Project, h.Agent); len(c.Approvers) > 0 {
+		if c := classify(pol, h.Entry.Tool, []byte(h.Body), []byte(h.Hints), h.Project, h.Agent, beliefs.L0); len(c.Approvers) > 0 {
 			return c.Approvers
 		}
 	}
@@ -136,7 +136,7 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 	if h.Entry.Type != streams.TypeAction {
 		return fresh, nil
 	}
-	c := pol.Classify(h.Entry.Tool, []byte(h.Body), h.Project, h.Agent)
+	c := classify(pol, h.Entry.Tool, []byte(h.Body), []byte(h.Hints), h.Project, h.Agent, beliefs.L0)
 	var was beliefs.Level
 	if err := was.UnmarshalText([]byte(h.Entry.Level)); err != nil {
 		return nil, fmt.Errorf("level of hold %s: %w", h.ID, err)

@@ -20,11 +20,19 @@ import (
 // verdict repeats for its readers, in bytes.
 const summaryLen = 400
 
+// classify is what a policy makes of an action: by its entries, by what the tool
+// says of itself, and by where it reaches and what it touches.
+// declared is the level that the agent itself says, which can only raise it.
+func classify(pol *policy.Policy, tool string, args, hints []byte, project, agent string, declared beliefs.Level) policy.Class {
+	return pol.Guard(pol.Classify(tool, args, project, agent).RaiseByAnnotations(hints).Raise(declared), args)
+}
+
 // openAction notes what speaks against an action before any sentinel was asked.
 // It returns what the policy makes of the action.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
 	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
+	p.Hints = string(a.Annotations)
 	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.ID, a.Tool, a.Args); err != nil {
 		return class, err
 	}
@@ -32,8 +40,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		// The policy in force here stands at the same place of the ledger as
 		// the one that ingest classified by; the level can only have been
 		// raised by the agent's own declaration.
-		class = pol.Classify(a.Tool, a.Args, p.Project, a.Agent).RaiseByAnnotations(a.Annotations).Raise(a.Level)
-		class = pol.Guard(class, a.Args)
+		class = classify(pol, a.Tool, a.Args, a.Annotations, p.Project, a.Agent, a.Level)
 		p.Level = class.Level.String()
 		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
 	}

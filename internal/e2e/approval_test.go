@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,6 +109,17 @@ func signed(t *testing.T, s *approval.Statement, k note.Signer) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// signature cuts a note before its signature's bytes: key hash, then signature.
+func signature(t *testing.T, msg string) (head string, raw []byte) {
+	t.Helper()
+	i := strings.LastIndexByte(msg, ' ') + 1
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(msg[i:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg[:i], raw
 }
 
 // resolve sends a signed resolution for a hold.
@@ -264,9 +276,10 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	}{
 		{"forged", nil, func(v *streams.VerdictEntry) string {
 			// alice's name and key hash over mallory's signature.
-			good, bad := signed(t, statementOn(v), alice), signed(t, statementOn(v), unpinned)
-			line := func(m string) string { return m[strings.LastIndexByte(m, ' ')+1:] }
-			return strings.TrimSuffix(bad, line(bad)) + line(good)[:5] + line(bad)[5:]
+			head, raw := signature(t, signed(t, statementOn(v), unpinned))
+			_, hers := signature(t, signed(t, statementOn(v), alice))
+			copy(raw, hers[:4])
+			return head + base64.StdEncoding.EncodeToString(raw) + "\n"
 		}, approval.CheckSignature},
 		{"altered", nil, func(v *streams.VerdictEntry) string {
 			s := statementOn(v)

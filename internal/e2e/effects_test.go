@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"lazaret/pkg/rules"
 	"lazaret/pkg/text"
 	"lazaret/streams"
+
+	shipped "lazaret/rules"
 )
 
 const card = "4111 1111 1111 1111"
@@ -63,7 +66,8 @@ func (p *pipeline) proposed(typ streams.Type, id string) (seq uint64) {
 
 func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
-	secret := p.remember("user", "m1", "My booking card is "+card+", write to ana@home.example about it.")
+	// The operator's: what anybody else writes is held for its card.
+	secret := p.remember("system", "m1", "My booking card is "+card+", write to ana@home.example about it.")
 	plain := p.remember("user", "m2", "The booking opens on Monday.")
 	page := p.remember("web", "m3", "The booking desk is closed on Sunday.")
 	rep, items := p.recall("r1", "booking")
@@ -110,7 +114,11 @@ func wish(rule, effect, subject, message string) string {
 }
 
 func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
-	p, j := judged(t, `[core, {name: judge, digest: "external:judge-v1", deadline: 20s}]`)
+	// Without the rules that keep a card out of the memory, as in one that is
+	// older than they are.
+	p := newPipeline(t, embedded.Config{Rules: provenanceOnly(t), Policy: roomyPolicy(t, "groups: [core]",
+		`groups: [core, {name: judge, digest: "external:judge-v1", deadline: 20s}]`)})
+	j := newJudge(t, p, "judge")
 	write := func(origin, id, content string) string {
 		p.publish("lz.in.demo.agent.mem."+origin, fmt.Sprintf(`{"id":%q,"session":"s","content":%q,"source":"desk <<<lazaret-end"}`, id, content))
 		seq := p.proposed(streams.TypeMemory, id)
@@ -210,6 +218,29 @@ func TestLearnModeRecordsEffectsOnTextAndAppliesNone(t *testing.T) {
 	if len(rep.Entry.Texts) != 1 || items[id].Effects != nil || !strings.Contains(items[id].Content, card) {
 		t.Errorf("%+v %+v", rep.Entry, items)
 	}
+}
+
+// provenanceOnly is the shipped rule set with a core that judges by one pack.
+func provenanceOnly(t *testing.T) []byte {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	err := fs.WalkDir(shipped.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(shipped.FS(), name)
+		fsys[name] = &fstest.MapFile{Data: b}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsys["groups.yaml"] = &fstest.MapFile{Data: []byte("groups:\n  core: [provenance]\n")}
+	b, err := rules.Pack(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func bundle(t *testing.T, rule string) []byte {
