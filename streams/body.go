@@ -44,6 +44,10 @@ type BeliefRef struct {
 	Confidence  float64             `json:"confidence"`
 	Source      string              `json:"source,omitzero"`
 	Observation string              `json:"observation,omitzero"` // event that introduced it
+	// Agent is whose event that was, and Via the decision that cites the
+	// belief; both only where an event refers to it.
+	Agent string `json:"agent,omitzero"`
+	Via   string `json:"via,omitzero"`
 }
 
 // ClaimEntry is a claim that an event made, and the belief it became.
@@ -280,10 +284,12 @@ type Alert struct {
 	Effect     string         `json:"effect"` // alert, hold, deny, restrict, quarantine, mask, annotate, spotlight
 	Mode       string         `json:"mode"`   // enforce or shadow
 	// Exception names the exception that takes the effect away.
-	Exception string    `json:"exception,omitzero"`
-	Error     string    `json:"error,omitzero"` // the rule failed and its on_error applied
-	Count     uint64    `json:"count"`          // how often so far, folded into one
-	Time      time.Time `json:"time"`
+	Exception string `json:"exception,omitzero"`
+	// Path leads from a proposal to what the finding rests on.
+	Path  []string  `json:"path,omitzero"`
+	Error string    `json:"error,omitzero"` // the rule failed and its on_error applied
+	Count uint64    `json:"count"`          // how often so far, folded into one
+	Time  time.Time `json:"time"`
 }
 
 // AlertsEntry is the body of a sentinel's findings on an entry that is no
@@ -303,6 +309,20 @@ type AssessmentEntry struct {
 	Digest  string  `json:"digest"`
 	Verdict Verdict `json:"verdict"`
 	Alerts  []Alert `json:"alerts,omitzero"`
+	// Rests are the untrusted contents that the group found an action's
+	// arguments to lean on, whether it objects or not.
+	Rests []Rest `json:"rests,omitzero"`
+}
+
+// Rest is untrusted content that an action leans on by evidence: it was the
+// first to name a value of the arguments, or it asks for what the action does.
+type Rest struct {
+	Agent       string `json:"agent,omitzero"` // who brought it in
+	Observation string `json:"observation"`    // event that brought it in
+	Belief      string `json:"belief,omitzero"`
+	Source      string `json:"source,omitzero"`
+	By          string `json:"by,omitzero"` // email, host, phrase and the like, or instruction
+	Value       string `json:"value,omitzero"`
 }
 
 // Reason is one part of a verdict.
@@ -317,6 +337,9 @@ type Reason struct {
 	// Path leads from the action to what it rests on: action, belief,
 	// observation, source.
 	Path []string `json:"path,omitzero"`
+	// Entry is the ledger sequence of the finding, when it is older than the
+	// proposal.
+	Entry uint64 `json:"entry,omitzero"`
 }
 
 // HoldRef is a hold that a verdict opened.
@@ -359,7 +382,9 @@ type VerdictEntry struct {
 	Digest string       `json:"digest,omitzero"` // SHA-256 over the action's JCS
 	Again  bool         `json:"again,omitzero"`  // answers a proposal that was sent again
 	Late   bool         `json:"late,omitzero"`   // tightened after it was given
-	Time   time.Time    `json:"time"`            // ledger time of the deciding input
+	// Alert is raised when a finding came too late to stop anything.
+	Alert *Alert    `json:"alert,omitzero"`
+	Time  time.Time `json:"time"` // ledger time of the deciding input
 	// Resolved is set once a person has resolved the hold.
 	Resolved *Resolved `json:"resolved,omitzero"`
 	// Replaces is the hold that the proposal cancelled as its edit.

@@ -35,6 +35,7 @@ const (
 	CodeLearn       Code = "LZ311"
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
+	CodeRests       Code = "LZ315"
 	CodeApproved    Code = "LZ320"
 	CodeRejected    Code = "LZ321"
 	CodeCancelled   Code = "LZ322"
@@ -94,6 +95,7 @@ var Codes = []CodeDoc{
 	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.", "Use an admitted destination, or have the operator name it in the policy's egress."},
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
+	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},

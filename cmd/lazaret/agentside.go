@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"lazaret/client"
@@ -155,6 +156,7 @@ func (a *app) decide() *cobra.Command {
 	var s speaker
 	var act streams.Action
 	var args string
+	var why bool
 	c := &cobra.Command{
 		Use:   "decide TOOL",
 		Short: "Ask for a verdict on an action (exit 0 allow, 10 hold, 11 deny)",
@@ -169,13 +171,14 @@ func (a *app) decide() *cobra.Command {
 					return fmt.Errorf("--args is not a JSON object: %s", text.InertLine(args, 80))
 				}
 			}
-			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Decide(ctx, &act) })
+			return a.askAnd(cmd, &s, why, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Decide(ctx, &act) })
 		},
 	}
 	s.bind(c)
 	c.Flags().StringVar(&args, "args", "", "arguments, a JSON `OBJECT`")
 	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that it carries out")
 	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
+	c.Flags().BoolVar(&why, "explain", false, "explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
 	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
 	c.Flags().StringVar(&act.Replaces, "replaces", "", "`ID` of a held action that this is an edit of; its hold is cancelled")
 	return c
@@ -206,6 +209,11 @@ func (a *app) recall() *cobra.Command {
 // ask asks for a verdict, prints it and ends with its exit code. What is no
 // verdict counts as hold.
 func (a *app) ask(cmd *cobra.Command, s *speaker, f func(context.Context, *client.Client) (*streams.Reply, error)) error {
+	return a.askAnd(cmd, s, false, f)
+}
+
+// askAnd is ask, with the explanation of the verdict if it is wanted.
+func (a *app) askAnd(cmd *cobra.Command, s *speaker, why bool, f func(context.Context, *client.Client) (*streams.Reply, error)) error {
 	cl, done, err := a.client(s)
 	if err != nil {
 		return err
@@ -230,12 +238,32 @@ func (a *app) ask(cmd *cobra.Command, s *speaker, f func(context.Context, *clien
 	if err != nil {
 		return err
 	}
-	if s.json {
-		if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+	var x *explanation
+	if why {
+		// The agent's own credential cannot read the ledger.
+		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+			x, err = explain(ctx, nc, fmt.Sprint(rep.Seq), s.project, "")
 			return err
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "lazaret: the ledger cannot be read, what follows is the reply alone:", err)
 		}
-	} else {
+	}
+	switch {
+	case s.json && x != nil:
+		err = cli.JSON(cmd.OutOrStdout(), struct {
+			Reply       *streams.Reply `json:"reply"`
+			Explanation *explanation   `json:"explanation"`
+		}{rep, x})
+	case s.json:
+		err = cli.JSON(cmd.OutOrStdout(), rep)
+	case x != nil:
+		x.print(cmd.OutOrStdout())
+	default:
 		printReply(cmd.OutOrStdout(), rep)
+	}
+	if err != nil {
+		return err
 	}
 	return cli.VerdictExit(rep.Verdict)
 }

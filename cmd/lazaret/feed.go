@@ -126,7 +126,9 @@ func (a *app) verdicts() *cobra.Command {
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
 	ls.Flags().DurationVar(&f.Since, "since", 0, "only the last `DURATION`")
-	return group("verdicts", "What the arbiter answered", ls)
+	c := group("verdicts", "What the arbiter answered", ls, a.verdictShow())
+	c.Aliases = []string{"verdict"}
+	return c
 }
 
 func (a *app) holds() *cobra.Command {

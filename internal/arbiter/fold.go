@@ -68,11 +68,13 @@ type proposal struct {
 	Level    string       `json:"level,omitzero"`
 	Digest   string       `json:"digest,omitzero"`
 	Deadline time.Time    `json:"deadline"`
-	// Reasons are those that stood when it was proposed: floor, host, session,
-	// beliefs.
+	// Reasons are the facts that no group brought: floor, host, session, what it
+	// rests on; once it is decided also who was silent.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
-	Cited   []string           `json:"cited,omitzero"` // beliefs
+	From    []string           `json:"from,omitzero"`    // memory writes: what they derive from
+	Rests   []rest             `json:"rests,omitzero"`   // what it leans on, as far as it says so itself
+	Weighty bool               `json:"weighty,omitzero"` // above L1: what taints its session may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
@@ -83,8 +85,10 @@ type proposal struct {
 	Texts []textWish `json:"texts,omitzero"`
 	// Decided is set once a verdict was given; the record stays to let a late
 	// assessment tighten it.
-	Decided *streams.Verdict `json:"decided,omitzero"`
-	Hold    string           `json:"hold,omitzero"`
+	Decided  *streams.Verdict `json:"decided,omitzero"`
+	Revision string           `json:"revision,omitzero"` // of the reasons against it
+	Hold     string           `json:"hold,omitzero"`
+	Used     bool             `json:"used,omitzero"` // its outcome came in
 	// Body is what a person would release: an action's arguments or a memory's
 	// content, whole.
 	Body string `json:"body,omitzero"`
@@ -101,13 +105,6 @@ type required struct {
 	Until  time.Time `json:"until"`  // silent from then on
 }
 
-type answer struct {
-	Group   string           `json:"group"`
-	Digest  string           `json:"digest"`
-	Verdict streams.Verdict  `json:"verdict"`
-	Reasons []streams.Reason `json:"reasons,omitzero"`
-}
-
 // hold is an open or settled hold.
 type hold struct {
 	ID       string               `json:"id"`
@@ -121,9 +118,9 @@ type hold struct {
 	Entry    streams.VerdictEntry `json:"entry"`
 	// While it is open: what is held, what it rests on, and the reasons for it
 	// that do not come from a sentinel.
-	Body  string   `json:"body,omitzero"`
-	Hints string   `json:"hints,omitzero"`
-	Cited []string `json:"cited,omitzero"`
+	Body  string `json:"body,omitzero"`
+	Hints string `json:"hints,omitzero"`
+	Rests []rest `json:"rests,omitzero"`
 }
 
 // The keys of the state, by their first byte.
@@ -135,7 +132,12 @@ const (
 	keyOpen     = 'n' // project, agent → number of open holds
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
-	keyBelief   = 'b' // project, belief → reason
+	keyLate     = 'l' // time, seq → nothing: decided proposals, until they are dropped
+	keyAlerted  = 'A' // project, subject → findings
+	keyRecalled = 'S' // project, agent and session → beliefs
+	keyParents  = 'F' // project, belief → what it derives from
+	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
+	keyFilled   = 'Q' // table, project → how many keys it ever had
 	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
 	keyNonceEnd = 'y' // time, nonce's key → nothing: when it may be forgotten
 	keyRefused  = 'f' // project, hold or "-", check → how often
@@ -167,6 +169,9 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		case streams.TypeResolution:
 			return f.resolve(st, e, now)
 		case streams.TypeOutcome:
+			if err := f.used(st, e); err != nil {
+				return nil, err
+			}
 			return f.outcome(st, e, now)
 		case streams.TypeActivation:
 			if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
@@ -308,7 +313,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		return nil, f.noteBeliefs(st, e.Project, group, a.Alerts)
+		return nil, f.note(st, e, group, a.Alerts, "", true)
 	case streams.TypeAssessment:
 	default:
 		return nil, nil
@@ -318,28 +323,33 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		f.log.Error("unreadable assessment counts as silence", "seq", e.Seq, "group", group, "err", err)
 		return nil, nil
 	}
-	if err := f.noteBeliefs(st, e.Project, group, a.Alerts); err != nil {
-		return nil, err
-	}
 	p := new(proposal)
 	ok, err := st.Load(proposalKey(e.Src), p)
-	if err != nil || !ok {
+	if err != nil {
 		return nil, err
 	}
-	ans := a.answer(group, p.Type)
+	belief, memory := "", p.Type == streams.TypeMemory
+	if memory {
+		belief = p.Belief.ID
+	}
+	if err := f.note(st, e, group, a.Alerts, belief, memory); err != nil || !ok {
+		return nil, err
+	}
 	if a.Verdict == nil {
 		f.log.Error("assessment without a verdict counts as silence", "seq", e.Seq, "group", group)
 	}
-	more := p.takeTexts(a.Alerts)
-	if !p.take(ans) && !more {
+	said, more := hear(p.Answers, a.answer(group, p.wants(group), p.Type))
+	texts := p.takeTexts(a.Alerts)
+	if !more && !texts {
 		return nil, nil
 	}
+	p.Answers = said
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
 		return nil, err
 	}
 	if p.Decided != nil {
-		return f.tighten(st, p, pol, ans, more, now)
+		return f.tighten(st, p, pol, texts, now)
 	}
 	until := p.waits()
 	if !until.After(now) {
@@ -357,13 +367,6 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	return nil, st.Put(proposalKey(p.Seq), p)
 }
 
-// What a verdict repeats of a group's answer. A group may be anybody's program,
-// and a verdict that does not fit into the ledger would stop the partition.
-const (
-	maxReasons    = 32  // of one answer
-	maxReasonText = 500 // bytes
-)
-
 // assessment is a group's answer as it was written: one that names no verdict
 // must not be read as allow.
 type assessment struct {
@@ -372,25 +375,34 @@ type assessment struct {
 }
 
 // answer is what an assessment amounts to: the strictest of its verdict and of
-// what its alerts ask for, with a reason at least as strict.
-func (a *assessment) answer(group string, on streams.Type) answer {
-	ans := answer{Group: group, Digest: streams.Clip(a.Digest, maxReasonText)}
+// what its alerts ask for, with a reason at least as strict. It counts as the
+// group's judgement under the digest that is wanted of it; what it found counts
+// under any.
+func (a *assessment) answer(group, wanted string, on streams.Type) answer {
+	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
+	digest := streams.Clip(a.Digest, maxReasonText)
+	switch {
+	case a.Verdict == nil || digest == "":
+		ans.Mute = true
+	case digest == wanted:
+		ans.Judged = true
+	default:
+		ans.Other = digest
+	}
 	if a.Verdict != nil {
 		ans.Verdict = *a.Verdict
-	} else {
-		ans.Digest = ""
 	}
 	said := streams.Allow
 	for _, al := range a.Alerts {
-		v, binding := al.Asks(on)
-		if !binding || len(ans.Reasons) == maxReasons && v <= said {
+		v, named := alertVerdict(&al, on)
+		if !named {
 			continue
 		}
 		said = said.Join(v)
 		ans.Reasons = append(ans.Reasons, alertReason(streams.CodeRule, v, group, al))
 	}
 	if ans.Verdict > said {
-		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group, Digest: ans.Digest,
+		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group, Digest: digest,
 			Text: "the group asks for " + ans.Verdict.String()})
 	}
 	ans.Verdict = ans.Verdict.Join(said)
@@ -399,36 +411,25 @@ func (a *assessment) answer(group string, on streams.Type) answer {
 
 func alertReason(code streams.Code, v streams.Verdict, group string, al streams.Alert) streams.Reason {
 	clip := func(s string) string { return streams.Clip(s, maxReasonText) }
-	return streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest), Group: group, Alert: clip(al.ID)}
+	r := streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest), Group: group, Alert: clip(al.ID)}
+	if al.Exception != "" {
+		r.Text = clip("exception " + al.Exception + " applies: " + r.Text)
+	}
+	for _, step := range al.Path[:min(len(al.Path), maxPath)] {
+		r.Path = append(r.Path, streams.Clip(step, maxStep))
+	}
+	return r
 }
 
-// take keeps an answer that says more than what its group said before: the
-// first that counts, or a stricter one. What adds nothing is dropped, so that
-// nobody makes a proposal grow.
-func (p *proposal) take(ans answer) bool {
-	first, stricter := p.unanswered(ans.Group), true
-	for _, a := range p.Answers {
-		if a.Group == ans.Group && a.Verdict >= ans.Verdict {
-			stricter = false
-		}
-	}
-	p.Answers = append(p.Answers, ans)
-	if stricter || first && !p.unanswered(ans.Group) {
-		return true
-	}
-	p.Answers = p.Answers[:len(p.Answers)-1]
-	return false
-}
-
-// unanswered reports whether group is required and has not judged the proposal
-// by what the policy wants it to judge by.
-func (p *proposal) unanswered(group string) bool {
+// wants is the digest that a group has to judge by, empty when nobody requires
+// it.
+func (p *proposal) wants(group string) string {
 	for _, g := range p.Groups {
 		if g.Group == group {
-			return !p.answered(g)
+			return g.Digest
 		}
 	}
-	return false
+	return ""
 }
 
 // answered reports whether a group has judged the proposal with the rules that
@@ -436,7 +437,7 @@ func (p *proposal) unanswered(group string) bool {
 // group without either has not judged.
 func (p *proposal) answered(g required) bool {
 	for _, a := range p.Answers {
-		if a.Group == g.Group && a.Digest == g.Digest && a.Digest != "" {
+		if a.Group == g.Group && a.Judged {
 			return true
 		}
 	}
@@ -454,22 +455,18 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// noteBeliefs remembers which beliefs were found bad, for actions that cite
-// them later: ingest may not have folded the alert yet when it enriches one.
-func (f *Fold) noteBeliefs(st *stage.State, project, group string, alerts []streams.Alert) error {
-	for _, al := range alerts {
-		v, binding := al.Asks("")
-		if !binding || al.Subject.Kind != "belief" || !streams.ValidID(al.Subject.ID) {
-			continue
-		}
-		r := alertReason(streams.CodeBelief, min(v, streams.Hold), group, al)
-		r.Text = fmt.Sprintf("belief %s: %s", al.Subject.ID, r.Text)
-		r.Path = []string{"belief:" + al.Subject.ID}
-		if err := st.Put(stage.Key(keyBelief, project, al.Subject.ID), r); err != nil {
-			return err
-		}
+// alertVerdict is what an alert asks for, and whether it is named: what is on
+// trial is not, nor what only changes a recalled text. An alert that asks for
+// nothing, or whose effect an exception takes away, is named all the same.
+func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
+	v, binding := a.Asks(on)
+	switch {
+	case binding:
+		return v, true
+	case a.Mode == "shadow", streams.IsTextEffect(a.Effect):
+		return streams.Allow, false
 	}
-	return nil
+	return streams.Allow, true
 }
 
 // admitBelief gives a memory's candidate the standing that a verdict leaves it.

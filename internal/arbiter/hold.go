@@ -27,7 +27,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	f.Metrics.Holds(1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
-		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Cited: p.Cited}
+		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Rests: p.leans()}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 		return err
 	}
 	f.Metrics.Holds(-1)
-	h.State, h.Body, h.Hints, h.Cited = state, "", "", nil
+	h.State, h.Body, h.Hints, h.Rests = state, "", "", nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
 	}
@@ -107,12 +107,12 @@ func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
 	if err := st.Put(proposalKey(p.Seq), p); err != nil {
 		return err
 	}
-	key := append([]byte{'l'}, timeKey(now.Add(keepLate))...)
+	key := append([]byte{keyLate}, timeKey(now.Add(keepLate))...)
 	if err := st.Set(append(key, seqKey(p.Seq)...), nil); err != nil {
 		return err
 	}
 	var gone [][]byte
-	err := st.Scan([]byte{'l'}, func(k, _ []byte) (bool, error) {
+	err := st.Scan([]byte{keyLate}, func(k, _ []byte) (bool, error) {
 		if len(k) != 17 || int64(binary.BigEndian.Uint64(k[1:])) > now.UnixNano() || len(gone) == 4 {
 			return false, nil
 		}

@@ -122,13 +122,14 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 			fresh = append(fresh, r)
 		}
 	}
-	for _, id := range h.Cited {
-		var r streams.Reason
-		ok, err := st.Load(stage.Key(keyBelief, h.Project, id), &r)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session, Rests: h.Rests}
+	p.Weighty = h.Entry.Level != beliefs.L0.String() && h.Entry.Level != beliefs.L1.String()
+	rests, err := f.bearing(st, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rests {
+		if r.Verdict > streams.Allow {
 			add(r)
 		}
 	}
@@ -178,22 +179,6 @@ func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
 // again.
 func (f *Fold) remember(st *stage.State, h *hold) error {
 	return st.Put(stage.Key(keyVerdict, h.Project, h.Agent, h.Entry.ID), &h.Entry)
-}
-
-// amend adds what a late assessment says to a hold that is open. An approval of
-// the hold as it was before is outdated by it.
-func (f *Fold) amend(st *stage.State, p *proposal, late answer, now time.Time) (*stage.Output, error) {
-	h := new(hold)
-	ok, err := st.Load(stage.Key(keyHold, p.Project, p.Hold), h)
-	if err != nil || !ok || h.State != streams.HoldOpen || len(late.Reasons) == 0 {
-		return nil, err
-	}
-	h.Entry.Time, h.Entry.Late = now, true
-	if err := f.revise(st, h, late.Reasons); err != nil {
-		return nil, err
-	}
-	v := h.Entry
-	return stage.NewOutput(streams.TypeVerdict, p.Project, &v, append(verdictLive(p.Project, &v), holdLive(p.Project, &v, streams.HoldOpen)...)...)
 }
 
 // denyHeld turns a held proposal into a denied one.

@@ -48,16 +48,11 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		p.reason(streams.CodeHost, *a.Host, "the host asks for %s", *a.Host)
 	}
 	openSession(p, a.Unseen, a.Restored)
+	p.Weighty = max(a.Level, class.Level) > beliefs.L1
+	p.rest(relDecision, streams.BeliefRef{}, a.Decision)
 	for _, b := range a.Beliefs {
-		p.Cited = append(p.Cited, b.ID)
-		path := []string{"action:" + a.ID, "belief:" + b.ID}
-		if b.Observation != "" {
-			path = append(path, "observation:"+b.Observation)
-		}
-		if b.Source != "" {
-			path = append(path, "source:"+b.Source)
-		}
-		r := streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Path: path}
+		p.rest(relCited, b, "")
+		r := streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Path: p.pathTo(ref(b))}
 		switch {
 		case !b.Found:
 			r.Text = fmt.Sprintf("it cites belief %s, which nobody knows", b.ID)
@@ -97,7 +92,7 @@ func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 	if m.Key != "" {
 		p.Tool = "memory:" + m.Key
 	}
-	p.Belief, p.Body = &m.Belief, m.Content
+	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
 	openSession(p, m.Unseen, m.Restored)
 	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
 	return err
@@ -108,6 +103,7 @@ func openRecall(p *proposal, r *streams.RecallEntry) {
 	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
 	for it := range recalled(r) {
 		p.Items = append(p.Items, it.ID)
+		p.rest(relFound, it.BeliefRef, "")
 	}
 	openSession(p, r.Unseen, r.Restored)
 }
@@ -128,7 +124,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 		return nil, err
 	}
 	decided := v.Verdict
-	p.Decided = &decided
+	p.Decided, p.Revision = &decided, revision(v.Reasons)
 	if err := f.dropTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
 		return nil, err
 	}
@@ -150,6 +146,15 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if err := st.Put(stage.Key(keyVerdict, p.Project, p.Agent, p.ID), v); err != nil {
 		return nil, err
 	}
+	switch {
+	case p.Type == streams.TypeRecall && v.Verdict == streams.Allow:
+		err = served(st, p)
+	case p.Type == streams.TypeMemory:
+		err = derive(st, p)
+	}
+	if err != nil {
+		return nil, err
+	}
 	live := verdictLive(p.Project, v)
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
@@ -169,31 +174,6 @@ func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
 	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
 		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Digest: p.Digest, Time: now}
-	add := func(r streams.Reason) {
-		v.Verdict = v.Verdict.Join(r.Verdict)
-		v.Reasons = append(v.Reasons, r)
-	}
-	for _, r := range p.Reasons {
-		add(r)
-	}
-	for _, id := range p.Cited {
-		var r streams.Reason
-		ok, err := st.Load(stage.Key(keyBelief, p.Project, id), &r)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			add(r)
-		}
-	}
-	// Whoever says something against the proposal is heard, required or not.
-	// An answer under other rules proves nothing, but what it found still
-	// counts.
-	for _, a := range p.Answers {
-		for _, r := range a.Reasons {
-			add(r)
-		}
-	}
 	for _, g := range p.Groups {
 		if p.answered(g) {
 			continue
@@ -203,8 +183,14 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 			silent = silent.Join(pol.OnSilent)
 		}
 		v.Degraded = append(v.Degraded, g.Group)
-		add(streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group, Text: p.silence(g)})
+		p.Reasons = append(p.Reasons, streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group, Text: p.silence(g)})
 	}
+	rests, err := f.bearing(st, p)
+	if err != nil {
+		return nil, err
+	}
+	p.Reasons = append(p.Reasons, rests...)
+	v.Verdict, v.Reasons = p.judge()
 	stands(p, pol, v, now)
 	if pol != nil && pol.Learn() {
 		would := v.Verdict
@@ -212,13 +198,14 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeLearn, Verdict: streams.Allow,
 			Text: "the policy is in learn mode; it would have answered " + would.String()})
 	}
-	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !p.Withdrawn {
+	if v.Verdict == streams.Hold && p.Type == streams.TypeAction && !p.Withdrawn && !v.Learn {
 		over, err := overBudget(st, p, pol, now)
 		if err != nil {
 			return nil, err
 		}
 		if over != nil {
-			add(*over)
+			p.Reasons = append(p.Reasons, *over)
+			v.Verdict, v.Reasons = p.judge()
 		}
 	}
 	if v.Verdict == streams.Hold && p.Type != streams.TypeRecall && !p.Withdrawn {
@@ -237,79 +224,31 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	return v, nil
 }
 
+// judge is the join of all that is known of a proposal. Whoever says something
+// against it is heard, required or not: an answer under other rules proves
+// nothing, but what it found still counts.
+func (p *proposal) judge() (streams.Verdict, []streams.Reason) {
+	facts := make([][]streams.Reason, 0, len(p.Answers)+1)
+	facts = append(facts, p.Reasons)
+	for _, a := range p.Answers {
+		facts = append(facts, a.Reasons)
+	}
+	return judge(facts...)
+}
+
 // silence says why a group counts as silent, to whoever has to mend it.
 func (p *proposal) silence(g required) string {
 	for _, a := range p.Answers {
 		switch {
 		case a.Group != g.Group:
 			continue
-		case a.Digest == "":
+		case a.Other != "":
+			return fmt.Sprintf("sentinel group %q answered under digest %q, wanted is %q", g.Group, streams.Clip(a.Other, 80), g.Digest)
+		case a.Mute:
 			return fmt.Sprintf("sentinel group %q answered without a verdict or without a digest", g.Group)
 		}
-		return fmt.Sprintf("sentinel group %q answered under digest %q, wanted is %q", g.Group, streams.Clip(a.Digest, 80), g.Digest)
 	}
 	return fmt.Sprintf("sentinel group %q had not answered by %s", g.Group, g.Until.Format(time.RFC3339Nano))
-}
-
-// tighten lets a late assessment make a given verdict stricter, or add to what
-// is done to recalled texts. It never makes anything milder, and says nothing
-// when it changes nothing.
-func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, late answer, texts bool, now time.Time) (*stage.Output, error) {
-	if err := st.Put(proposalKey(p.Seq), p); err != nil {
-		return nil, err
-	}
-	if pol != nil && pol.Learn() {
-		return nil, nil
-	}
-	if !texts && late.Verdict == streams.Hold && *p.Decided == streams.Hold {
-		return f.amend(st, p, late, now)
-	}
-	if late.Verdict <= *p.Decided && !texts {
-		return nil, nil
-	}
-	v := new(streams.VerdictEntry)
-	key := stage.Key(keyVerdict, p.Project, p.Agent, p.ID)
-	ok, err := st.Load(key, v)
-	if err != nil || !ok {
-		return nil, err
-	}
-	if v.Time, v.Late, v.Texts = now, true, textEffects(p.Texts); late.Verdict > v.Verdict {
-		v.Verdict, v.Resolved = late.Verdict, nil
-		v.Reasons = append(v.Reasons, late.Reasons...)
-	}
-	live := verdictLive(p.Project, v)
-	if v.Hold != nil && v.Verdict == streams.Deny {
-		if err := f.closeHold(st, p.Project, v.Hold.ID, "denied"); err != nil {
-			return nil, err
-		}
-		live = append(live, holdLive(p.Project, v, "denied")...)
-		v.Hold = nil
-	} else if v.Verdict == streams.Hold && v.Hold == nil && p.Type != streams.TypeRecall && !p.Withdrawn {
-		expiry := policy.DefaultHoldExpiry
-		if pol != nil {
-			expiry = pol.HoldExpiry
-		}
-		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
-		if err := f.openHold(st, p, v, now); err != nil {
-			return nil, err
-		}
-		if err := noteHold(st, p, pol, now); err != nil {
-			return nil, err
-		}
-		live = append(live, holdLive(p.Project, v, "open")...)
-	}
-	if v.Belief != nil {
-		admitBelief(v.Belief, v.Verdict)
-	}
-	decided := v.Verdict
-	p.Decided = &decided
-	if err := st.Put(proposalKey(p.Seq), p); err != nil {
-		return nil, err
-	}
-	if err := st.Put(key, v); err != nil {
-		return nil, err
-	}
-	return f.output(p, v, live)
 }
 
 // holdID is derived from what is held, so that every process gives it the
@@ -319,8 +258,10 @@ func holdID(p *proposal) string {
 	return "h" + hex.EncodeToString(sum[:8])
 }
 
-// revision is the digest of the reasons that an approver gets to see.
+// revision is the digest of the reasons that speak against a proposal, as an
+// approver gets to see them.
 func revision(reasons []streams.Reason) string {
+	reasons = slices.DeleteFunc(slices.Clone(reasons), func(r streams.Reason) bool { return r.Verdict == streams.Allow })
 	b, err := streams.Marshal(reasons)
 	if err != nil {
 		b = fmt.Append(nil, reasons)

@@ -53,6 +53,13 @@ func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	return r, nil
 }
 
+// cited is the belief for an event that refers to it.
+func (r *record) cited() streams.BeliefRef {
+	b := r.Ref
+	b.Agent = r.Agent
+	return b
+}
+
 // cite looks up the beliefs that an event names, as they stand now.
 func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.BeliefRef, error) {
 	var out []streams.BeliefRef
@@ -70,7 +77,7 @@ func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.Be
 			out = append(out, streams.BeliefRef{ID: id})
 			continue
 		}
-		out = append(out, r.Ref)
+		out = append(out, r.cited())
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -36,6 +37,11 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	}
 	if e.Beliefs, err = f.cite(st, a.Project, ids); err != nil {
 		return nil, err
+	}
+	for i := range e.Beliefs {
+		if b := &e.Beliefs[i]; !slices.Contains(ev.Beliefs, b.ID) {
+			b.Via = ev.Decision
+		}
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {

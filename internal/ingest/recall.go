@@ -50,7 +50,7 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 		cands[i] = beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.At, ValidFrom: m.From, ValidTo: m.To}
 	}
 	for i, r := range pol.Judge(head.Time, cands) {
-		item := streams.RecallItem{BeliefRef: found[i].Ref, Content: found[i].Content, Score: found[i].score}
+		item := streams.RecallItem{BeliefRef: found[i].cited(), Content: found[i].Content, Score: found[i].score}
 		switch r.Channel {
 		case beliefs.Admitted:
 			if len(e.Admitted) < e.Limit {

@@ -310,7 +310,15 @@ const timerRetry = 250 * time.Millisecond
 // timer puts the due entry of a passed timer on the outbox. The wall clock
 // only decides when the entry is written; what follows is decided when it is
 // read back, by ledger time.
+//
+// A process that has not read up to what is answered already, because it began
+// anew, does not look at the time: its due entry would name an earlier input
+// than the entry before it, and whoever begins anew after that would take later
+// answers for unsaid, and say them twice.
 func (s *ledgerStage) timer(p int, now time.Time) error {
+	if s.cursors[p].folded < s.cursors[p].src {
+		return nil
+	}
 	a := &s.alarms[p]
 	if !a.known {
 		at, due, ok, err := s.fold.Timer(s.states[p])

@@ -99,10 +99,24 @@ func (s *store) commit() error {
 // methods see the fold's own uncommitted changes. Values that Get and Scan
 // return must not be kept or changed after the next call.
 type State struct {
-	s         *store
+	s         kv
 	partition int
 	key       []byte // scratch
 }
+
+// kv is what a state is kept in, uncommitted changes included.
+type kv interface {
+	get(key []byte) ([]byte, bool, error)
+	set(key, value []byte) error
+	delete(key []byte) error
+	deleteRange(from, to []byte) error
+	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
+	scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
+}
+
+func (s *store) set(key, value []byte) error       { return s.batch.Set(key, value, nil) }
+func (s *store) delete(key []byte) error           { return s.batch.Delete(key, nil) }
+func (s *store) deleteRange(from, to []byte) error { return s.batch.DeleteRange(from, to, nil) }
 
 // Partition is the partition whose state this is.
 func (st *State) Partition() int { return st.partition }
@@ -119,18 +133,18 @@ func (st *State) Get(key []byte) ([]byte, bool, error) {
 
 // Set gives key a value.
 func (st *State) Set(key, value []byte) error {
-	return st.s.batch.Set(st.full(key), value, nil)
+	return st.s.set(st.full(key), value)
 }
 
 // Delete removes key.
 func (st *State) Delete(key []byte) error {
-	return st.s.batch.Delete(st.full(key), nil)
+	return st.s.delete(st.full(key))
 }
 
 // DropPrefix removes every key with the prefix.
 func (st *State) DropPrefix(prefix []byte) error {
 	from := append([]byte(nil), st.full(prefix)...)
-	return st.s.batch.DeleteRange(from, upperBound(from), nil)
+	return st.s.deleteRange(from, upperBound(from))
 }
 
 // Scan calls fn for every key with the prefix, in byte order, until fn returns

@@ -114,6 +114,8 @@ type Result struct {
 	Alerts []streams.Alert
 	// Verdict is what the enforced rules ask for; it matters on proposals.
 	Verdict streams.Verdict
+	// Rests are the untrusted contents that an action leans on by evidence.
+	Rests []streams.Rest
 }
 
 // Eval folds one entry into the signals and judges it. It fails only if the
@@ -177,10 +179,16 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 				if v, binding := a.Asks(e.Type); binding {
 					res.Verdict = res.Verdict.Join(v)
 				}
+				if a.Path == nil && e.Type == streams.TypeAction {
+					a.Path = r.path(sig, &a)
+				}
 				if fold(t, &a) || proposal {
 					res.Alerts = append(res.Alerts, a)
 				}
 			}
+		}
+		if e.Type == streams.TypeAction {
+			res.Rests = append(res.Rests, sig.rests()...)
 		}
 	}
 	return res, t.close()

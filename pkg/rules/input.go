@@ -160,6 +160,7 @@ type Input struct {
 	Tools    Tools
 
 	features   text.Features
+	belief     string // that the content became
 	directives directives
 
 	// What signals compare of the text; like views, it depends on nothing else.
@@ -204,6 +205,11 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 			in.origin(o.Origin)
 			in.Event.Tool, in.Event.Source = o.Tool, o.Source
 			in.content(o.Blocks[i].Text, o.Blocks[i].Features)
+			for j := range o.Claims {
+				if c := &o.Claims[j]; c.Block == i {
+					in.belief = c.Belief.ID
+				}
+			}
 			out = append(out, in)
 		}
 		return out, nil
@@ -214,7 +220,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		}
 		in := head(e, &m.EntryHead)
 		in.origin(m.Origin)
-		in.Event.Source = m.Source
+		in.Event.Source, in.belief = m.Source, m.Belief.ID
 		in.content(m.Content, m.Features)
 		age := -1.0
 		if !m.FirstSeen.IsZero() {

@@ -150,6 +150,7 @@ type signals struct {
 	clusterRec *cluster
 	carriedBy  []string
 	servedBy   []*Served
+	servedOn   []streams.Rest // the contents behind servedBy
 	servedRead bool
 }
 
@@ -286,9 +287,9 @@ func (s *signals) noteContent(external bool, only notes) {
 
 // carrierRec is what is kept of a carrier.
 type carrierRec struct {
-	origin, event, source, session, agent string
-	external, user                        bool
-	at                                    time.Time
+	origin, event, source, session, agent, belief string
+	external, user                                bool
+	at                                            time.Time
 }
 
 func (r *carrierRec) bytes() []byte {
@@ -302,7 +303,7 @@ func (r *carrierRec) bytes() []byte {
 	}
 	e.num(flags)
 	e.num(uint64(r.at.UnixNano()))
-	for _, v := range []string{r.origin, r.event, r.source, r.session, r.agent} {
+	for _, v := range []string{r.origin, r.event, r.source, r.session, r.agent, r.belief} {
 		e.str(v)
 	}
 	return e
@@ -314,7 +315,7 @@ func readCarrier(b []byte) *carrierRec {
 	flags := d.num()
 	r.external, r.user = flags&1 != 0, flags&2 != 0
 	r.at = time.Unix(0, int64(d.num())).UTC()
-	for _, v := range []*string{&r.origin, &r.event, &r.source, &r.session, &r.agent} {
+	for _, v := range []*string{&r.origin, &r.event, &r.source, &r.session, &r.agent, &r.belief} {
 		*v = d.str()
 	}
 	return r
@@ -334,7 +335,7 @@ func (s *signals) noteCarriers(origin string, external bool) {
 		}
 		if fresh == nil {
 			fresh = (&carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
-				agent: in.Event.Agent, external: external, user: user, at: in.Event.Time}).bytes()
+				agent: in.Event.Agent, belief: in.belief, external: external, user: user, at: in.Event.Time}).bytes()
 		}
 		s.t.set(tableCarriers, c, fresh, false)
 	}
@@ -523,17 +524,17 @@ func (s *signals) userNamed() bool {
 
 // directive is what is kept of an instruction.
 type directive struct {
-	event, source, text []byte
-	at                  time.Time
-	memory              bool // it was written to memory
-	commands            bool // it carries more than a request
-	carriers, names     []uint32
-	sentences           [][]uint32
+	event, source, text, agent, belief []byte
+	at                                 time.Time
+	memory                             bool // it was written to memory
+	commands                           bool // it carries more than a request
+	carriers, names                    []uint32
+	sentences                          [][]uint32
 }
 
 func (n *directive) bytes() []byte {
 	var e enc
-	for _, v := range [][]byte{n.event, n.source, n.text} {
+	for _, v := range [][]byte{n.event, n.source, n.text, n.agent, n.belief} {
 		e.num(uint64(len(v)))
 		e = append(e, v...)
 	}
@@ -559,7 +560,7 @@ func (n *directive) bytes() []byte {
 // the buffer, so that looking through many of them allocates nothing.
 func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := dec(b)
-	n.event, n.source, n.text = d.raw(), d.raw(), d.raw()
+	n.event, n.source, n.text, n.agent, n.belief = d.raw(), d.raw(), d.raw(), d.raw(), d.raw()
 	n.at = time.Unix(0, int64(d.num())).UTC()
 	n.carriers, buf = d.into(buf)
 	n.names, buf = d.into(buf)
@@ -586,7 +587,7 @@ func (s *signals) noteDirective() {
 		}
 	}
 	text := streams.Clip(strings.Join(in.Content.Views, "\n"), noteText)
-	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
+	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), agent: []byte(in.Event.Agent), belief: []byte(in.belief), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
 		at: in.Event.Time, text: []byte(text), sentences: in.directives.sentences,
 		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
 	for _, c := range in.Content.Carriers {
@@ -682,6 +683,7 @@ func (s *signals) echo() []*Served {
 		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = string(n.event), string(n.source), same, n.memory, n.commands, s.since(n.at)
 		sv.UserDocument = sv.Source != "" && count(user, sentenceHashes([]string{path.Base(sv.Source)})) > 0
 		s.servedBy = append(s.servedBy, sv)
+		s.servedOn = append(s.servedOn, streams.Rest{Agent: string(n.agent), Observation: sv.Observation, Belief: string(n.belief), Source: sv.Source, By: "instruction", Value: sv.Value})
 	}
 	return s.servedBy
 }

@@ -1,0 +1,386 @@
+package arbiter
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// This file finds the alerts that bear on a proposal: those on the beliefs that
+// it or its decision cites, on the beliefs that were recalled in its session,
+// and on the untrusted content that its arguments lean on, with all that these
+// derive from. When, where and by whom any of it was taken in does not matter.
+// What its session has merely read bears on nothing.
+//
+// All of it is bounded. What falls out of the tables is the oldest; a belief
+// that a sentinel restricted stays restricted in ingest's own record, which
+// every later action that cites it carries.
+const (
+	maxAlerted  = 20_000 // subjects with findings, of a project
+	maxFindings = 8      // of a subject
+	maxSessions = 10_000 // sessions with recalls, of a project
+	maxRecalled = 128    // beliefs recalled in a session
+	maxParents  = 50_000 // beliefs that derive from something, of a project
+	maxFrom     = 16     // of a belief
+	maxBearing  = 32     // reasons of a proposal
+	maxSteps    = 32     // ancestors that are looked at for one of its rests
+)
+
+// How a proposal leans on something.
+const (
+	relCited    = "cited"
+	relDecision = "decision"
+	relFound    = "found" // a recall would bring it into the context
+	relRecalled = "recalled"
+	relArgument = "argument"
+)
+
+// rest is what a proposal leans on, in the words of a path.
+type rest struct {
+	Rel         string `json:"rel"`
+	Decision    string `json:"decision,omitzero"`
+	Belief      string `json:"belief,omitzero"`
+	Agent       string `json:"agent,omitzero"` // whose event the observation is
+	Observation string `json:"observation,omitzero"`
+	Source      string `json:"source,omitzero"`
+	Value       string `json:"value,omitzero"` // of the arguments
+}
+
+func ref(b streams.BeliefRef) rest {
+	return rest{Decision: b.Via, Belief: b.ID, Agent: b.Agent, Observation: b.Observation, Source: b.Source}
+}
+
+func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
+	r := ref(b)
+	r.Rel, r.Decision = rel, cmp.Or(r.Decision, decision)
+	if r.Belief != "" || r.Decision != "" {
+		p.Rests = append(p.Rests, r)
+	}
+}
+
+// pathTo leads from the proposal to where a rest comes from.
+func (p *proposal) pathTo(r rest) []string {
+	path := []string{string(p.Type) + ":" + p.ID}
+	for _, step := range [][2]string{{"decision", r.Decision}, {"belief", r.Belief}, {"observation", r.Observation}, {"source", r.Source}} {
+		if step[1] != "" {
+			path = append(path, streams.Clip(step[0]+":"+step[1], maxStep))
+		}
+	}
+	return path
+}
+
+// finding is an alert, kept under what it names.
+type finding struct {
+	Agent  string         `json:"agent,omitzero"` // whose events it saw
+	Reason streams.Reason `json:"reason"`
+}
+
+// note keeps a group's findings for the actions that rest on what they name.
+// belief is the candidate of the memory write that they are about; reading is
+// set when they are about what was read or written, and not about a proposal
+// that rests on it.
+func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string, reading bool) error {
+	for _, al := range alerts {
+		v, named := alertVerdict(&al, "")
+		if !named {
+			continue
+		}
+		fd := finding{Agent: streams.Clip(al.Agent, maxStep), Reason: alertReason(streams.CodeRests, v, group, al)}
+		fd.Reason.Entry, fd.Reason.Path = e.Seq, nil
+		var under []string
+		if al.Subject.Kind == "belief" {
+			under = append(under, beliefSubject(al.Subject.ID))
+		}
+		if belief != "" {
+			under = append(under, beliefSubject(belief))
+		}
+		if reading {
+			for _, ev := range al.Events[:min(len(al.Events), 4)] {
+				under = append(under, eventSubject(ev))
+			}
+			if al.Subject.Kind == "source" {
+				under = append(under, sourceSubject(al.Subject.ID))
+			}
+		}
+		slices.Sort(under)
+		for _, s := range slices.Compact(under) {
+			if err := noteFinding(st, e.Project, s, fd); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// What findings are kept under. An identifier of somebody else's is kept by its
+// digest if it is no legal name.
+func subject(kind byte, id string) string {
+	if !streams.ValidID(id) {
+		sum := sha256.Sum256([]byte(id))
+		return string(kind) + "#" + hex.EncodeToString(sum[:16])
+	}
+	return string(kind) + ":" + id
+}
+
+func beliefSubject(id string) string { return subject('b', id) }
+func eventSubject(id string) string  { return subject('e', id) }
+
+// A source is a URL or a sender, and in what the sentinels keep of it clipped.
+func sourceSubject(id string) string { return subject('s', streams.Clip(id, 120)) }
+
+func noteFinding(st *stage.State, project, under string, fd finding) error {
+	var fs []finding
+	known, err := st.Load(stage.Key(keyAlerted, project, under), &fs)
+	if err != nil {
+		return err
+	}
+	// The strictest are kept, whatever the order in which they came; of one
+	// rule that finds the same again the first that was written.
+	for i, x := range fs {
+		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule && x.Reason.Verdict == fd.Reason.Verdict {
+			if x.Reason.Entry <= fd.Reason.Entry {
+				return nil
+			}
+			fs = slices.Delete(fs, i, i+1)
+			break
+		}
+	}
+	fs = append(fs, fd)
+	slices.SortFunc(fs, func(a, b finding) int {
+		return cmp.Or(compareReasons(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent))
+	})
+	return keep(st, keyAlerted, project, under, known, maxAlerted, fs[:min(len(fs), maxFindings)])
+}
+
+// keep stores a value in a table that holds so many keys of a project: when
+// there is one more, the one that came first falls out.
+func keep(st *stage.State, table byte, project, key string, known bool, limit uint64, v any) error {
+	if !known {
+		count := append([]byte{keyFilled, table}, project...)
+		n := uint64(0)
+		if b, ok, err := st.Get(count); err != nil {
+			return err
+		} else if ok && len(b) == 8 {
+			n = binary.BigEndian.Uint64(b)
+		}
+		ring := func(n uint64) []byte {
+			k := append([]byte{keyRing, table}, project...)
+			return binary.BigEndian.AppendUint64(append(k, 0), n%limit)
+		}
+		if old, ok, err := st.Get(ring(n)); err != nil {
+			return err
+		} else if ok {
+			if err := st.Delete(stage.Key(table, project, string(old))); err != nil {
+				return err
+			}
+		}
+		if err := st.Set(ring(n), []byte(key)); err != nil {
+			return err
+		}
+		if err := st.Set(count, binary.BigEndian.AppendUint64(nil, n+1)); err != nil {
+			return err
+		}
+	}
+	return st.Put(stage.Key(table, project, key), v)
+}
+
+// served notes what a recall that was allowed brought into its session.
+func served(st *stage.State, p *proposal) error {
+	var have []rest
+	key := p.Agent + "\x00" + p.Session
+	known, err := st.Load(stage.Key(keyRecalled, p.Project, key), &have)
+	if err != nil {
+		return err
+	}
+	n := len(have)
+	for _, r := range p.Rests {
+		r.Rel = relRecalled
+		if !slices.ContainsFunc(have, func(x rest) bool { return x.Belief == r.Belief }) {
+			have = append(have, r)
+		}
+	}
+	if len(have) == n {
+		return nil
+	}
+	return keep(st, keyRecalled, p.Project, key, known, maxSessions, have[max(0, len(have)-maxRecalled):])
+}
+
+// parents is what a memory's candidate derives from.
+type parents struct {
+	Agent string   `json:"agent"`
+	Event string   `json:"event"`
+	From  []string `json:"from,omitzero"`
+}
+
+// derive notes what a memory write derives from, whatever becomes of it.
+func derive(st *stage.State, p *proposal) error {
+	if p.Belief == nil || len(p.From) == 0 {
+		return nil
+	}
+	known, err := st.Load(stage.Key(keyParents, p.Project, p.Belief.ID), new(parents))
+	if err != nil {
+		return err
+	}
+	return keep(st, keyParents, p.Project, p.Belief.ID, known, maxParents, parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
+}
+
+// bearing are the reasons that follow from earlier findings on what a proposal
+// rests on. Such a finding holds what it bears on and never denies it. It holds
+// whatever cites the belief that it names; observations and suggestions, L0 and
+// L1, it does not hold for what their session recalled or where their arguments
+// come from.
+func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
+	rests := p.leans()
+	if p.Type == streams.TypeAction {
+		var recalled []rest
+		if _, err := st.Load(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session), &recalled); err != nil {
+			return nil, err
+		}
+		rests = append(rests, recalled...)
+	}
+	var out []streams.Reason
+	for _, r := range rests {
+		rs, err := p.findings(st, r)
+		if err != nil {
+			return nil, err
+		}
+		// What a group says of this proposal itself need not be said twice.
+		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
+		out = joinReasons(maxBearing, out, rs)
+	}
+	return out, nil
+}
+
+// leans is what a proposal leans on by what it says itself and by what the
+// groups found of its arguments.
+func (p *proposal) leans() []rest {
+	rests := slices.Clone(p.Rests)
+	for _, a := range p.Answers {
+		for _, r := range a.Rests {
+			// Of several values that come from one content the first will do.
+			if !slices.ContainsFunc(rests, func(x rest) bool { return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation }) {
+				rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
+			}
+		}
+	}
+	return rests
+}
+
+// said reports whether a group's answer holds the alert behind a reason.
+func (p *proposal) said(r streams.Reason) bool {
+	return slices.ContainsFunc(p.Answers, func(a answer) bool {
+		return a.Group == r.Group && slices.ContainsFunc(a.Reasons, func(x streams.Reason) bool { return x.Rule == r.Rule && x.Alert == r.Alert })
+	})
+}
+
+// step is one of the things behind a rest.
+type step struct {
+	id, agent string
+	path      []string // from the rest on
+}
+
+// findings are the reasons that follow from one rest, by all that it derives
+// from.
+func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
+	var out []streams.Reason
+	look := func(under, agent string, path []string, named bool) error {
+		var fs []finding
+		if _, err := st.Load(stage.Key(keyAlerted, p.Project, under), &fs); err != nil {
+			return err
+		}
+		for _, fd := range fs {
+			if agent != "" && fd.Agent != "" && fd.Agent != agent {
+				continue // another agent's event of the same name
+			}
+			out = append(out, p.because(r, fd.Reason, path, named))
+		}
+		return nil
+	}
+	base := p.pathTo(r)
+	if r.Belief != "" {
+		if err := look(beliefSubject(r.Belief), "", base, true); err != nil {
+			return nil, err
+		}
+	}
+	if r.Rel == relDecision {
+		err := look(eventSubject(r.Decision), p.Agent, base, false)
+		return out, err
+	}
+	if r.Observation != "" {
+		if err := look(eventSubject(r.Observation), r.Agent, base, false); err != nil {
+			return nil, err
+		}
+	}
+	if source := strings.TrimPrefix(r.Source, "tool:"); source != "" {
+		if err := look(sourceSubject(source), "", base, false); err != nil {
+			return nil, err
+		}
+	}
+	if r.Belief == "" {
+		return out, nil
+	}
+	seen := map[string]bool{r.Belief: true}
+	next := []step{{id: r.Belief, path: base}}
+	for n := 0; len(next) > 0 && n < maxSteps; n++ {
+		s := next[0]
+		next = next[1:]
+		var from parents
+		ok, err := st.Load(stage.Key(keyParents, p.Project, s.id), &from)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		for _, id := range from.From {
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			path := append(slices.Clip(s.path), streams.Clip("from:"+id, maxStep))
+			if err := look(beliefSubject(id), "", path, false); err != nil {
+				return nil, err
+			}
+			if err := look(eventSubject(id), from.Agent, path, false); err != nil {
+				return nil, err
+			}
+			if len(path) < maxPath {
+				next = append(next, step{id, from.Agent, path})
+			}
+		}
+	}
+	return out, nil
+}
+
+// because turns a finding into a reason of this proposal.
+func (p *proposal) because(r rest, found streams.Reason, path []string, named bool) streams.Reason {
+	found.Verdict, found.Path = min(found.Verdict, streams.Hold), path
+	direct := named && (r.Rel == relCited || r.Rel == relFound)
+	if direct {
+		found.Code = streams.CodeBelief
+	} else if p.Type == streams.TypeAction && !p.Weighty {
+		found.Verdict = streams.Allow
+	}
+	how := ""
+	switch r.Rel {
+	case relCited:
+		how = "it cites belief " + r.Belief
+	case relDecision:
+		how = "it carries out decision " + r.Decision
+	case relFound:
+		how = "it finds belief " + r.Belief
+	case relRecalled:
+		how = "its session recalled belief " + r.Belief
+	case relArgument:
+		how = fmt.Sprintf("its arguments lean on observation %s for %q", r.Observation, r.Value)
+	}
+	found.Text = streams.Clip(how+": "+found.Text, maxReasonText)
+	return found
+}

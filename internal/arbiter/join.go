@@ -1,0 +1,134 @@
+package arbiter
+
+import (
+	"cmp"
+	"slices"
+
+	"lazaret/streams"
+)
+
+// This file is the algebra of verdicts. It knows no state, no clock and no
+// policy: a verdict is a function of the set of facts that speak about a
+// proposal. A fact is a reason with the least verdict that it asks for: a
+// floor, the host's word, a finding, a silence, a hole in what was seen.
+//
+// Verdicts with their reasons form a bounded join semilattice, and so do the
+// answers of a group. Joining is commutative, associative and idempotent, so
+// that order, repetition, redelivery and the way in which facts are put
+// together before they come here cannot matter; and what is joined is never
+// milder than its parts.
+
+// What a verdict repeats of a group's answer. A group may be anybody's program,
+// and a verdict that does not fit into the ledger would stop the partition.
+const (
+	maxReasons    = 32  // of one answer
+	maxRests      = 16  // of one answer
+	maxReasonText = 500 // bytes
+	maxPath       = 8   // steps
+	maxStep       = 160 // bytes
+)
+
+// judge is the verdict that a set of facts amounts to, and the facts in their
+// canonical order, strictest first.
+func judge(facts ...[]streams.Reason) (streams.Verdict, []streams.Reason) {
+	all := slices.Concat(facts...)
+	slices.SortFunc(all, compareReasons)
+	all = slices.CompactFunc(all, func(a, b streams.Reason) bool { return compareReasons(a, b) == 0 })
+	v := streams.Allow
+	for _, r := range all {
+		v = v.Join(r.Verdict)
+	}
+	return v, all
+}
+
+// joinReasons is the union of two sets of reasons, cut to the first n in
+// canonical order. A cut never drops a reason for one that is milder, so the
+// join of the verdicts is that of the whole.
+func joinReasons(n int, a, b []streams.Reason) []streams.Reason {
+	_, all := judge(a, b)
+	return all[:min(len(all), n):min(len(all), n)]
+}
+
+// compareReasons orders reasons: the strictest first, then by what they are.
+// Only reasons that say the same are equal.
+func compareReasons(a, b streams.Reason) int {
+	return cmp.Or(
+		-cmp.Compare(a.Verdict, b.Verdict),
+		cmp.Compare(a.Code, b.Code),
+		cmp.Compare(a.Group, b.Group),
+		cmp.Compare(a.Rule, b.Rule),
+		cmp.Compare(a.Alert, b.Alert),
+		cmp.Compare(a.Digest, b.Digest),
+		cmp.Compare(a.Text, b.Text),
+		slices.Compare(a.Path, b.Path),
+		cmp.Compare(a.Entry, b.Entry),
+	)
+}
+
+// answer is what a group has said of a proposal: the join of all its
+// assessments.
+type answer struct {
+	Group string `json:"group"`
+	// Judged is set once it answered by what the policy wants it to judge by.
+	Judged bool `json:"judged,omitzero"`
+	// Other is a digest that it answered by and that was not wanted; of several
+	// the first in byte order. Mute is set when it answered without a verdict or
+	// without a digest.
+	Other   string           `json:"other,omitzero"`
+	Mute    bool             `json:"mute,omitzero"`
+	Verdict streams.Verdict  `json:"verdict"`
+	Reasons []streams.Reason `json:"reasons,omitzero"`
+	// Rests are what it found the arguments to lean on.
+	Rests []streams.Rest `json:"rests,omitzero"`
+}
+
+// join is what two answers of one group amount to.
+func (a answer) join(b answer) answer {
+	other := a.Other
+	if other == "" || b.Other != "" && b.Other < other {
+		other = b.Other
+	}
+	return answer{Group: a.Group, Judged: a.Judged || b.Judged, Other: other, Mute: a.Mute || b.Mute,
+		Verdict: a.Verdict.Join(b.Verdict), Reasons: joinReasons(maxReasons, a.Reasons, b.Reasons),
+		Rests: joinRests(maxRests, a.Rests, b.Rests)}
+}
+
+// joinRests is the union of what two answers say the arguments lean on, cut to
+// the first n.
+func joinRests(n int, a, b []streams.Rest) []streams.Rest {
+	all := slices.Concat(a, b)
+	for i := range all {
+		r := &all[i]
+		for _, s := range []*string{&r.Agent, &r.Observation, &r.Belief, &r.Source, &r.By, &r.Value} {
+			*s = streams.Clip(*s, maxStep)
+		}
+	}
+	slices.SortFunc(all, compareRests)
+	all = slices.Compact(all)
+	return all[:min(len(all), n):min(len(all), n)]
+}
+
+func compareRests(a, b streams.Rest) int {
+	return cmp.Or(cmp.Compare(a.Observation, b.Observation), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Belief, b.Belief),
+		cmp.Compare(a.Source, b.Source), cmp.Compare(a.By, b.By), cmp.Compare(a.Value, b.Value))
+}
+
+func (a answer) equal(b answer) bool {
+	return a.Group == b.Group && a.Judged == b.Judged && a.Other == b.Other && a.Mute == b.Mute && a.Verdict == b.Verdict &&
+		slices.EqualFunc(a.Reasons, b.Reasons, func(x, y streams.Reason) bool { return compareReasons(x, y) == 0 }) && slices.Equal(a.Rests, b.Rests)
+}
+
+// hear joins an answer into what the groups have said, in the order of their
+// names, and reports whether it says more than they did.
+func hear(said []answer, a answer) ([]answer, bool) {
+	i, ok := slices.BinarySearchFunc(said, a.Group, func(x answer, g string) int { return cmp.Compare(x.Group, g) })
+	if !ok {
+		return slices.Insert(said, i, answer{Group: a.Group}.join(a)), true
+	}
+	next := said[i].join(a)
+	if next.equal(said[i]) {
+		return said, false
+	}
+	said[i] = next
+	return said, true
+}
