@@ -21,6 +21,9 @@ func genID(t *rapid.T) string {
 func TestIntakeSubjectsParseBackToTheirParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		project, agent := genID(t), genID(t)
+		if project == "_" {
+			t.Skip("the pipeline's own project")
+		}
 		kind := rapid.SampledFrom(streams.Kinds).Draw(t, "kind")
 		var origin beliefs.Origin
 		if kind.HasOrigin() {
