@@ -41,12 +41,10 @@ const (
 	CodeCancelled   Code = "LZ322"
 	CodeStanding    Code = "LZ323"
 
-	CodeProtected    Code = "LZ330"
-	CodeEgress       Code = "LZ331"
-	CodeHoldRate     Code = "LZ332"
-	CodePrecondition Code = "LZ333"
-	CodeMismatch     Code = "LZ334"
-	CodeCalibration  Code = "LZ335"
+	CodeProtected Code = "LZ330"
+	CodeEgress    Code = "LZ331"
+	CodeHoldRate  Code = "LZ332"
+	CodeMismatch  Code = "LZ334"
 
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"
@@ -96,9 +94,7 @@ var Codes = []CodeDoc{
 	{CodeProtected, "protected resource", "The action's arguments name a resource that the policy protects.", "Do without it, or have the operator change the policy."},
 	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.", "Use an admitted destination, or have the operator name it in the policy's egress."},
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
-	{CodePrecondition, "a precondition no longer holds", "What the verdict rested on when the action was proposed has changed before it was released.", "Propose the action again."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
-	{CodeCalibration, "over-confident class", "The agent's confidence in actions of this kind has been higher than their outcomes bear out.", "Have a person look; the class is measured again with every outcome."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},

@@ -44,6 +44,9 @@ type Storage struct {
 	// LedgerBytes bounds the ledger, in bytes; when it is full, stages stop
 	// and publishers are refused. Zero means no bound but the disk.
 	LedgerBytes int64
+	// IntakeBytes bounds the intake; when it is full, publishers are refused.
+	// Zero means the constant of that name.
+	IntakeBytes int64
 }
 
 // Definitions returns the three streams as Lazaret needs them.
@@ -53,6 +56,9 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 	}
 	if s.LedgerBytes == 0 {
 		s.LedgerBytes = -1
+	}
+	if s.IntakeBytes == 0 {
+		s.IntakeBytes = IntakeBytes
 	}
 	return []jetstream.StreamConfig{
 		{
@@ -69,7 +75,7 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Discard:              jetstream.DiscardNew,
 			DiscardNewPerSubject: true,
 			MaxMsgsPerSubject:    IntakePerSubject,
-			MaxBytes:             IntakeBytes,
+			MaxBytes:             s.IntakeBytes,
 			MaxMsgSize:           IntakeMsgSize,
 			Storage:              jetstream.FileStorage,
 			Replicas:             s.Replicas,

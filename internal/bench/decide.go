@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ type Latencies struct {
 	P99      int64 `json:"p99_us"`
 	Max      int64 `json:"max_us"`
 	Allowed  int   `json:"allowed"` // every one, where nothing went wrong
+	// Unanswered got an error instead of a verdict; they count with the time
+	// that it took.
+	Unanswered int `json:"unanswered,omitzero"`
 }
 
 // DecideReport is what a verdict costs.
@@ -76,6 +80,9 @@ func (r *DecideReport) Lines() []Line {
 			Line{What: "  observations acknowledged", Value: r.Achieved, Unit: "/s"})
 	}
 	out = append(out, ms("  longest", r.Max, 0))
+	if r.Unanswered > 0 {
+		out = append(out, Line{What: "  without a verdict", Value: float64(r.Unanswered), Budget: "0"})
+	}
 	if f := r.Flat; f != nil {
 		out = append(out, ms(fmt.Sprintf("after %d actions, p99", f.Few), f.First.P99, 0), ms(fmt.Sprintf("after %d actions, p99", f.Many), f.Last.P99, 0),
 			Line{What: "  against each other", Value: f.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: f.Ratio <= 1.3})
@@ -103,13 +110,16 @@ func AskMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, e
 		began := time.Now()
 		rep, err := c.Decide(ctx, question(i))
 		d := time.Since(began)
-		if err != nil {
+		var le *client.Error
+		if err != nil && !errors.As(err, &le) {
 			return nil, err
 		}
-		if i < o.Warm {
+		switch {
+		case i < o.Warm:
 			continue
-		}
-		if rep.Verdict == streams.Allow {
+		case err != nil:
+			l.Unanswered++
+		case rep.Verdict == streams.Allow:
 			l.Allowed++
 		}
 		took = append(took, d)
@@ -135,7 +145,8 @@ func fill(ctx context.Context, c *client.Client, n int) error {
 				if i > n {
 					return
 				}
-				if _, err := c.Decide(ctx, question(i)); err != nil {
+				var le *client.Error
+				if _, err := c.Decide(ctx, question(i)); err != nil && !(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // journaled, if late
 					select {
 					case errs <- err:
 					default:

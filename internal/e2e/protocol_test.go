@@ -36,12 +36,6 @@ type pipeline struct {
 
 func newPipeline(t *testing.T, cfg embedded.Config) *pipeline {
 	t.Helper()
-	pl, _ := startPipeline(t, cfg)
-	return pl
-}
-
-func startPipeline(t *testing.T, cfg embedded.Config) (*pipeline, *embedded.Pipeline) {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	cfg.Data, cfg.Listen = t.TempDir(), "127.0.0.1:0"
@@ -61,7 +55,7 @@ func startPipeline(t *testing.T, cfg embedded.Config) (*pipeline, *embedded.Pipe
 	if pl.js, err = jetstream.New(pl.op); err != nil {
 		t.Fatal(err)
 	}
-	return pl, p
+	return pl
 }
 
 func (p *pipeline) decide(a *streams.Action) *streams.VerdictEntry {

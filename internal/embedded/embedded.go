@@ -53,6 +53,8 @@ type Config struct {
 	// Policy and Rules replace what is activated on the first start.
 	Policy []byte
 	Rules  []byte
+	// Storage is how the streams are made on the first start.
+	Storage streams.Storage
 	// Takeover and AnswerTimeout are for tests.
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
@@ -162,7 +164,7 @@ func (p *Pipeline) setup(ctx context.Context) error {
 		// be replaced by an empty one: what it held may still be on disk.
 		return awaitStreams(ctx, js)
 	}
-	return streams.Ensure(ctx, js, streams.Storage{})
+	return streams.Ensure(ctx, js, p.cfg.Storage)
 }
 
 // recoveryTimeout is how long the server may take to recover its streams.

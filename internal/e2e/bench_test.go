@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Figures are for machines that do nothing else; that they are there, from a
+// client of its own, is tried here.
+func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
+	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate", "50"}, {"--flat", "--few", "20", "--many", "120", "--requests", "30", "--warm", "5"}} {
+		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "decide", "--json"}, args...)...).Output()
+		var exit *exec.ExitError
+		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) { // 2: over a budget
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		var rep struct {
+			P50  int64   `json:"p50_us"`
+			P99  int64   `json:"p99_us"`
+			Sync bool    `json:"sync_always"`
+			Rate float64 `json:"rate"`
+			Got  float64 `json:"rate_achieved"`
+			N    int     `json:"requests"`
+			Flat *struct {
+				Ratio float64 `json:"p99_ratio"`
+			} `json:"flat"`
+		}
+		if err := json.Unmarshal(out, &rep); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if rep.N == 0 || rep.P50 <= 0 || rep.P99 < rep.P50 || !rep.Sync || rep.Rate > 0 && rep.Got <= 0 || args[0] == "--flat" && (rep.Flat == nil || rep.Flat.Ratio <= 0) {
+			t.Errorf("%v: %s", args, out)
+		}
+	}
+}
