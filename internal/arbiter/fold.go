@@ -349,7 +349,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		return nil, err
 	}
 	if p.Decided != nil {
-		return f.tighten(st, p, pol, texts, now)
+		return f.tighten(st, p, pol, more, texts, now)
 	}
 	until := p.waits()
 	if !until.After(now) {

@@ -22,12 +22,15 @@ const lateRule = "late-finding"
 // a hold a deny, and an open hold that got a further reason another revision,
 // so that nobody approves what he has not seen. What is carried out, or has
 // entered a context, cannot be taken back: then an alert says so.
-func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, texts bool, now time.Time) (*stage.Output, error) {
-	rests, err := f.bearing(st, p)
-	if err != nil {
-		return nil, err
+func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, texts bool, now time.Time) (*stage.Output, error) {
+	if more {
+		// What it leans on by this answer may bear on it too.
+		rests, err := f.bearing(st, p)
+		if err != nil {
+			return nil, err
+		}
+		p.Reasons = joinReasons(len(p.Reasons)+maxBearing, p.Reasons, rests)
 	}
-	p.Reasons = joinReasons(len(p.Reasons)+maxBearing, p.Reasons, rests)
 	verdict, reasons := p.judge()
 	rev, was := revision(reasons), p.Revision
 	p.Revision = rev
