@@ -171,7 +171,7 @@ func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	if v := p.decide(read("s")); v.Verdict != streams.Hold || v.Rules != before.Rules || len(v.Degraded) > 0 {
 		t.Errorf("the running set does not go on: %+v", v)
 	}
-	if n := len(p.entries(streams.TypeActivation)); n != 2*streams.Partitions {
+	if n := len(p.entries(streams.TypeActivation)); n != 3*streams.Partitions {
 		t.Errorf("%d activations, want those of the start", n)
 	}
 }
