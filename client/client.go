@@ -100,6 +100,12 @@ func (c *Client) Recall(ctx context.Context, r *streams.Recall) (*Reply, error) 
 	return c.ask(ctx, streams.SvcRecall, "", r)
 }
 
+// Gate asks which candidates of another memory store may enter the agent's
+// context.
+func (c *Client) Gate(ctx context.Context, r *streams.Recall) (*Reply, error) {
+	return c.ask(ctx, streams.SvcGate, "", r)
+}
+
 // DefaultTimeout applies to requests whose context has no deadline.
 const DefaultTimeout = 20 * time.Second
 

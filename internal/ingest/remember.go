@@ -98,5 +98,5 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}
-	return st.Set(stage.Key(keyMemory, project, e.Belief.ID), nil)
+	return indexBelief(st, project, r, e.Content)
 }
