@@ -47,10 +47,16 @@ const (
 	CodeHoldRate  Code = "LZ332"
 	CodeMismatch  Code = "LZ334"
 
+	CodeStaged    Code = "LZ340"
+	CodeTombstone Code = "LZ341"
+	CodeProcedure Code = "LZ342"
+
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"
 	CodeBundle    Code = "LZ403"
 	CodeApproval  Code = "LZ404"
+
+	CodeConfirmation Code = "LZ410"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -98,10 +104,14 @@ var Codes = []CodeDoc{
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
+	{CodeStaged, "memory is staged", "The write is recorded and is context at most until a person confirms it or independent stronger evidence comes; the text says why.", "Have a person confirm it: lazaret beliefs confirm."},
+	{CodeTombstone, "value was refused before", "The write says again, in the same or other words, what was refused or quarantined; the text names the earlier write.", "Do not write it again in other words. A person who wants it signs for it."},
+	{CodeProcedure, "procedure without a signature", "A skill is served and followed only once a person has signed for exactly its bytes.", "Have a person approve the hold, or confirm the belief."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
 	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
+	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 }
 
 // Doc returns the documentation of a code.
