@@ -68,7 +68,7 @@ func TestJoinedTextsAreWhatEvaluationGives(t *testing.T) {
 		"event.agent":                           true,
 		"event.agent + '/' + event.session":     true,
 		"'a' + (event.tool + 'b') + memory.key": true,
-		"event.kind + string(event.external)":   false,
+		"event.external ? event.kind : 'x'":     false,
 	} {
 		x, err := s.compile(src, cel.StringType)
 		if err != nil {
