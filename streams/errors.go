@@ -35,6 +35,7 @@ const (
 	CodeLearn       Code = "LZ311"
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
+	CodeForgotten   Code = "LZ314"
 	CodeRests       Code = "LZ315"
 	CodeApproved    Code = "LZ320"
 	CodeRejected    Code = "LZ321"
@@ -93,6 +94,7 @@ var Codes = []CodeDoc{
 	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
 	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.", "Have a person confirm the belief."},
 	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again, under a new id, if it is still wanted."},
+	{CodeForgotten, "verdict no longer kept", "The id belongs to a proposal of long ago, or to one that was refused; its verdict is not kept by the arbiter any more. The ledger may still have it.", "Treat as hold. Propose it again under a new id."},
 	{CodeApproved, "approved", "A person released the hold with a signed approval; the verdict is allow.", "Act, once, as proposed. An edit is a new proposal."},
 	{CodeRejected, "rejected", "A person rejected the hold; the verdict is deny. The reason is the person's.", "Do not propose the same again. Choose another way, or ask the person."},
 	{CodeCancelled, "hold cancelled", "The agent withdrew the proposal, or replaced it by an edit.", "Nothing, or wait for the verdict on the edit."},
