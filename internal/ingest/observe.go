@@ -58,7 +58,11 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 // reading it again is noted and changes nothing.
 func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))
+	in := beliefs.Namespace{User: head.User}
 	id := beliefID("content", a.Project, q.String(), string(sum[:]))
+	if in != (beliefs.Namespace{}) {
+		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String())
+	}
 	seen, err := f.content(st, a.Project, sum)
 	if err != nil {
 		return streams.ClaimEntry{}, err
@@ -75,7 +79,7 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 	}
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: q, Source: source, At: head.Time}}.Adopt()
 	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
-		Origin: a.Origin, Confidence: ad.Confidence, Source: source, Observation: head.ID}
+		Origin: a.Origin, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in}
 	return c, nil
 }
 
@@ -91,7 +95,8 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		return err
 	}
 	for _, c := range e.Claims {
-		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
+		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1,
+			Evidence: beliefs.EvidenceSet{{Observation: e.ID, Quality: c.Belief.Quality, Source: c.Belief.Source, At: e.Time}}}
 		if c.Kind == beliefs.Content {
 			body := e.Blocks[c.Block].Text
 			sum := sha256.Sum256([]byte(body))

@@ -35,7 +35,7 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
 	}
-	found, err := f.search(st, a.Project, ev)
+	found, err := f.search(st, a.Project, head.Namespace(), ev)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ type match struct {
 
 // search returns the project's memories that match, best first; ties are in
 // the order of their ids.
-func (f *Fold) search(st *stage.State, project string, ev *streams.Recall) ([]match, error) {
+func (f *Fold) search(st *stage.State, project string, in beliefs.Namespace, ev *streams.Recall) ([]match, error) {
 	want := words(ev.Query)
 	var out []match
 	n := 0
@@ -94,6 +94,9 @@ func (f *Fold) search(st *stage.State, project string, ev *streams.Recall) ([]ma
 		r, err := f.belief(st, project, id)
 		if err != nil || r == nil {
 			return true, err
+		}
+		if !in.Sees(r.Ref.Namespace) {
+			return true, nil // another user's, or another session's: not even refused
 		}
 		if ev.Key != "" && r.Ref.Key != ev.Key {
 			return true, nil

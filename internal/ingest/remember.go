@@ -40,7 +40,7 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	quality := beliefs.QualityOf(weakest)
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
 	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.MemoryClaim, Key: m.Key,
-		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID}
+		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace()}
 	seen, err := f.content(st, a.Project, sha256.Sum256([]byte(m.Content)))
 	if err != nil {
 		return nil, err
@@ -91,10 +91,12 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := f.noteContent(st, project, sha256.Sum256([]byte(e.Content)), e.Time); err != nil {
 		return err
 	}
-	ad := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}.Adopt()
+	ev := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}
+	ad := ev.Adopt()
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
-		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel}
+		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
+		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor}
 	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}

@@ -57,6 +57,12 @@ func (f *Fold) applyDecision(st *stage.State, project string, e *streams.Decisio
 	ids := make([]string, len(e.Beliefs))
 	for i, b := range e.Beliefs {
 		ids[i] = b.ID
+		if !b.Found {
+			continue
+		}
+		if err := f.influence(st, project, b.ID, impactDecision, e.Agent, e.ID); err != nil {
+			return err
+		}
 	}
 	return st.Put(stage.Key(keyDecision, project, e.Agent, e.ID), ids)
 }
