@@ -1,17 +1,24 @@
 // Package client is the Go client of Lazaret. It is a convenience: everything
 // it does is one NATS publish or one NATS request, described in docs/protocol.md,
-// and any NATS client in any language can do the same.
+// and any NATS client in any language can do the same (examples/clients).
 //
 // A host program around an agent uses it in three places: it publishes what
 // the agent is about to be shown (Observe) and shows it only after the call
 // returned; it asks before the agent writes to its memory (Remember) and
-// before it acts (Decide); and it treats every error as hold.
+// before it acts (Decide); and it treats every error as hold, which VerdictOf
+// does for it. What is held is waited for with Await.
+//
+// Events are sent again when it cannot be known whether they arrived, with the
+// same id and the same bytes, so that the pipeline counts them once. Proposals
+// carry the last sequence that the intake acknowledged to this client, unless
+// the caller sets After.
 package client
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -28,11 +35,20 @@ type Client struct {
 	nc      *nats.Conn
 	project string
 	agent   string
+	retry   Retry
+
+	last atomic.Uint64 // the highest acknowledged intake sequence
 }
+
+// Option changes a client.
+type Option func(*Client)
+
+// WithRetry replaces DefaultRetry.
+func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r } }
 
 // New returns a client over a connection whose credential speaks for the
 // agent. The connection stays the caller's to close.
-func New(nc *nats.Conn, project, agent string) (*Client, error) {
+func New(nc *nats.Conn, project, agent string, opts ...Option) (*Client, error) {
 	if _, err := streams.IntakeSubject(project, agent, streams.KindAct, ""); err != nil {
 		return nil, err
 	}
@@ -40,20 +56,16 @@ func New(nc *nats.Conn, project, agent string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{js: js, nc: nc, project: project, agent: agent}, nil
+	c := &Client{js: js, nc: nc, project: project, agent: agent, retry: DefaultRetry}
+	for _, o := range opts {
+		o(c)
+	}
+	return c, nil
 }
 
 // NewID returns an identifier for an event. A caller that may have to send an
 // event again makes the id first and sends it with every try.
 func NewID() string { return nuid.Next() }
-
-// Error is an answer without a verdict. Callers must treat it as hold.
-type Error struct {
-	Code    streams.Code
-	Message string
-}
-
-func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
 // Reply is the answer to a proposal.
 type Reply = streams.Reply
@@ -65,18 +77,25 @@ func (c *Client) Publish(ctx context.Context, kind streams.Kind, origin beliefs.
 	if err != nil {
 		return 0, err
 	}
-	if h := streams.HeadOf(e); h.ID == "" {
-		h.ID = NewID()
-	}
-	body, err := streams.Marshal(e)
+	body, err := bodyOf(e)
 	if err != nil {
 		return 0, err
 	}
-	ack, err := c.js.Publish(ctx, subject, body)
-	if err != nil {
-		return 0, fmt.Errorf("publishing to %s: %w", subject, err)
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	var seq uint64
+	err = c.retry.do(ctx, func(ctx context.Context) error {
+		ack, err := c.js.Publish(ctx, subject, body)
+		if err != nil {
+			return refused(subject, err)
+		}
+		seq = ack.Sequence
+		return nil
+	})
+	if err == nil {
+		c.acknowledged(seq)
 	}
-	return ack.Sequence, nil
+	return seq, err
 }
 
 // Observe publishes what the agent is about to be shown. Show it only after
@@ -87,60 +106,122 @@ func (c *Client) Observe(ctx context.Context, origin beliefs.Origin, o *streams.
 
 // Decide asks for a verdict on an action.
 func (c *Client) Decide(ctx context.Context, a *streams.Action) (*Reply, error) {
+	c.after(&a.After)
 	return c.ask(ctx, streams.SvcDecide, "", a)
 }
 
 // Remember asks for a verdict on a memory write.
 func (c *Client) Remember(ctx context.Context, origin beliefs.Origin, m *streams.Memory) (*Reply, error) {
+	c.after(&m.After)
 	return c.ask(ctx, streams.SvcRemember, origin, m)
 }
 
 // Recall asks what of memory may enter the agent's context.
 func (c *Client) Recall(ctx context.Context, r *streams.Recall) (*Reply, error) {
+	c.after(&r.After)
 	return c.ask(ctx, streams.SvcRecall, "", r)
 }
 
 // Gate asks which candidates of another memory store may enter the agent's
 // context.
 func (c *Client) Gate(ctx context.Context, r *streams.Recall) (*Reply, error) {
+	c.after(&r.After)
 	return c.ask(ctx, streams.SvcGate, "", r)
 }
 
-// DefaultTimeout applies to requests whose context has no deadline.
+// Executed reports what came of a released action: status is ok, error or
+// skipped. The digest is that of the verdict, so that an executor which carried
+// out something else is found out.
+func (c *Client) Executed(ctx context.Context, a *streams.Action, rep *Reply, status string) (uint64, error) {
+	o := &streams.Outcome{Head: streams.Head{Session: a.Session}, Action: a.ID, Status: status}
+	if rep != nil && rep.Entry != nil {
+		o.Digest = rep.Entry.Digest
+	}
+	return c.Publish(ctx, streams.KindOut, "", o)
+}
+
+// Withdraw cancels the hold of a proposal of this agent.
+func (c *Client) Withdraw(ctx context.Context, session, id string) error {
+	_, err := c.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: session}, Action: id, Status: streams.HoldCancelled})
+	return err
+}
+
+// LastAcknowledged is the highest intake sequence that was acknowledged to this
+// client; zero if none was.
+func (c *Client) LastAcknowledged() uint64 { return c.last.Load() }
+
+func (c *Client) acknowledged(seq uint64) {
+	for {
+		old := c.last.Load()
+		if seq <= old || c.last.CompareAndSwap(old, seq) {
+			return
+		}
+	}
+}
+
+func (c *Client) after(seq *uint64) {
+	if *seq == 0 {
+		*seq = c.last.Load()
+	}
+}
+
+// DefaultTimeout applies to calls whose context has no deadline.
 const DefaultTimeout = 20 * time.Second
+
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, DefaultTimeout)
+}
+
+func bodyOf(e streams.Event) ([]byte, error) {
+	if h := streams.HeadOf(e); h.ID == "" {
+		h.ID = NewID()
+	}
+	return streams.Marshal(e)
+}
 
 func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Origin, e streams.Event) (*Reply, error) {
 	subject, err := streams.ServiceSubject(svc, c.project, c.agent, origin)
 	if err != nil {
 		return nil, err
 	}
-	if h := streams.HeadOf(e); h.ID == "" {
-		h.ID = NewID()
-	}
-	body, err := streams.Marshal(e)
+	body, err := bodyOf(e)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, DefaultTimeout)
-		defer cancel()
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	var rep *Reply
+	err = c.retry.do(ctx, func(ctx context.Context) (err error) {
+		rep, err = c.request(ctx, subject, body)
+		return err
+	})
+	if rep != nil && rep.IntakeSeq != 0 {
+		c.acknowledged(rep.IntakeSeq)
 	}
+	return rep, err
+}
+
+func (c *Client) request(ctx context.Context, subject string, body []byte) (*Reply, error) {
 	m, err := c.nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, &Error{streams.CodeUnavailable, "nobody answers on " + subject + ": is the arbiter running, and may this credential ask there?"}
+		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the arbiter running, and may this credential ask there?", err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return nil, &Error{streams.CodeTimeout, "no answer on " + subject}
+		return nil, &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
+	case errors.Is(err, context.Canceled):
+		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("asking %s: %w", subject, err)
+		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("asking %s: %v", subject, err), err: err}
 	}
 	rep := new(Reply)
 	if err := streams.Unmarshal(m.Data, rep); err != nil {
-		return nil, fmt.Errorf("answer on %s: %w", subject, err)
+		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
 	}
 	if rep.Error != nil {
-		return rep, &Error{rep.Error.Code, rep.Error.Message}
+		return rep, &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
 	}
 	return rep, nil
 }

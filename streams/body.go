@@ -18,6 +18,7 @@ type EntryHead struct {
 	ID      string `json:"id,omitzero"`
 	Agent   string `json:"agent,omitzero"`
 	Session string `json:"session,omitzero"`
+	User    string `json:"user,omitzero"`
 	// Time is the event's time: the intake stream's stamp, never earlier than
 	// the event before it in the partition, or virtual time in synthetic
 	// projects.
@@ -44,6 +45,14 @@ type BeliefRef struct {
 	Confidence  float64             `json:"confidence"`
 	Source      string              `json:"source,omitzero"`
 	Observation string              `json:"observation,omitzero"` // event that introduced it
+	// Namespace is where in the project it holds; empty: in all of it.
+	Namespace beliefs.Namespace `json:"namespace,omitzero"`
+	// Staged says that it waits for a person, or for independent evidence,
+	// before it may be more than context.
+	Staged bool `json:"staged,omitzero"`
+	// Procedure is set of what would be carried out again by whoever finds it: a
+	// skill. It is served once a person has signed for exactly its bytes.
+	Procedure bool `json:"procedure,omitzero"`
 	// Agent is whose event that was, and Via the decision that cites the
 	// belief; both only where an event refers to it.
 	Agent string `json:"agent,omitzero"`
@@ -61,6 +70,8 @@ type ClaimEntry struct {
 	Repeats uint64 `json:"repeats,omitzero"`
 	// FirstSeen is when the same content was first observed, if it was.
 	FirstSeen time.Time `json:"first_seen,omitzero"`
+	// Parents are what a user's words turned out to come from: a paste.
+	Parents []Parent `json:"parents,omitzero"`
 }
 
 // BlockEntry is one content block with its text features.
@@ -80,6 +91,8 @@ type ObservationEntry struct {
 	Source string         `json:"source,omitzero"`
 	Blocks []BlockEntry   `json:"blocks,omitzero"`
 	Claims []ClaimEntry   `json:"claims,omitzero"`
+	// Revisions are the beliefs that it corroborates or contradicts.
+	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }
 
 // MemoryEntry is the body of a memory write: a candidate, hidden until the
@@ -106,6 +119,17 @@ type MemoryEntry struct {
 	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
 	Unseen    bool           `json:"unseen,omitzero"`
 	Restored  bool           `json:"restored,omitzero"`
+	// Parents are what it derives from: those that it declares, then those that
+	// were found by what it shares with them.
+	Parents []Parent         `json:"parents,omitzero"`
+	Triples []beliefs.Triple `json:"triples,omitzero"`
+	// Stale and Expires are when it ceases to be fresh, and to be served.
+	Stale   time.Time `json:"stale,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+	// StagedFor says why it is staged.
+	StagedFor string `json:"staged_for,omitzero"`
+	// Tombstone is the refused value that it repeats.
+	Tombstone *Tombstone `json:"tombstone,omitzero"`
 }
 
 // RecallItem is a belief that a recall found.

@@ -50,6 +50,10 @@ const (
 	TypeActivation  Type = "activation"
 	TypeResolution  Type = "resolution"
 	TypeBelief      Type = "belief" // of a re-audit
+	// TypeConfirmation is a signed word on a belief, and TypeRevision what
+	// changed of beliefs without one.
+	TypeConfirmation Type = "confirmation"
+	TypeRevision     Type = "revision"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

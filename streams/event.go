@@ -35,6 +35,10 @@ type Head struct {
 	ID string `json:"id"`
 	// Session groups the events of one run of the agent.
 	Session string `json:"session,omitzero"`
+	// User is the person of the project whom the event is about, where a host
+	// serves several. What is remembered of one is not served to another. Like
+	// the session it is the host's word.
+	User string `json:"user,omitzero"`
 	// Time is the event's own time. It is honoured in projects whose name
 	// starts with SyntheticPrefix, where it must not run backwards; everywhere
 	// else the server's stamp counts.
@@ -80,7 +84,16 @@ type Memory struct {
 	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
 	ValidFrom   time.Time           `json:"valid_from,omitzero"`
 	ValidTo     time.Time           `json:"valid_to,omitzero"`
-	After       uint64              `json:"after,omitzero"` // last acknowledged intake sequence
+	// Scope is where it is to hold: project, user or session. Without it, of the
+	// event's user if it names one, else of the project.
+	Scope string `json:"scope,omitzero"`
+	// Triples are what the content states, as far as the writer takes it apart.
+	// A content that is a flat JSON object with a subject needs none.
+	Triples []beliefs.Triple `json:"triples,omitzero"`
+	// TTL is how long it may be served without being confirmed again, in
+	// seconds of ledger time; zero: as long as the policy says.
+	TTL   int64  `json:"ttl,omitzero"`
+	After uint64 `json:"after,omitzero"` // last acknowledged intake sequence
 }
 
 // Recall (kind recall) asks what of memory may enter a context: what is found by
@@ -307,6 +320,11 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			return err
 		}
 	}
+	if h.User != "" {
+		if err := CheckID("user", h.User); err != nil {
+			return err
+		}
+	}
 	switch e := e.(type) {
 	case *Observation:
 		if len(e.Blocks) > MaxBlocks {
@@ -324,6 +342,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			return rejectf(CodeInvalid, "valid_to lies before valid_from")
 		}
 		if err := refs("derived_from", e.DerivedFrom); err != nil {
+			return err
+		}
+		if err := checkStatement(h, e); err != nil {
 			return err
 		}
 		return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")

@@ -143,7 +143,15 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if err := f.keepForLate(st, p, now); err != nil {
 		return nil, err
 	}
-	if err := st.Put(stage.Key(keyVerdict, p.Project, p.Agent, p.ID), v); err != nil {
+	until := now
+	if v.Hold != nil {
+		until = v.Hold.Expires
+	}
+	key := stage.Key(keyVerdict, p.Project, p.Agent, p.ID)
+	if err := f.forgetAt(st, until.Add(KeepVerdict), key); err != nil {
+		return nil, err
+	}
+	if err := st.Put(key, v); err != nil {
 		return nil, err
 	}
 	switch {

@@ -12,9 +12,9 @@ import (
 	"lazaret/streams"
 )
 
-// stockNode copies a program of Node and what it needs to a folder, installs its
+// stockNode copies programs of Node and what they need to a folder, installs their
 // packages there and returns the folder.
-func stockNode(t *testing.T, from, program string) string {
+func stockNode(t *testing.T, from string, programs ...string) string {
 	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -22,7 +22,7 @@ func stockNode(t *testing.T, from, program string) string {
 		}
 	}
 	dir := t.TempDir()
-	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", program} {
+	for _, f := range append([]string{"package.json", "package-lock.json", ".npmrc"}, programs...) {
 		b, err := os.ReadFile(filepath.Join(from, f))
 		if err != nil {
 			t.Fatal(err)

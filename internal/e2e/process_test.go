@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 	for _, c := range []string{"lazaret", "ingest", "sentinels", "arbiter", "auditor"} {
 		args = append(args, "lazaret/cmd/"+c)
 	}
+	args = append(args, "lazaret/examples/clients/go")
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the programs: %v\n%s", err, out)
 		os.Exit(1)

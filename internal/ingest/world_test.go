@@ -12,8 +12,6 @@ import (
 	"lazaret/streams"
 )
 
-var epoch = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
-
 // world is ingest's fold with an intake and a ledger that are lists.
 type world struct {
 	t      testing.TB
@@ -28,12 +26,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	off, err := stage.OpenOffline()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { off.Close() })
-	return &world{t: t, fold: New(Config{}), st: off.State(0), now: epoch}
+	return &world{t: t, fold: New(Config{}), st: offline(t), now: epoch}
 }
 
 // send admits an event and applies what ingest made of it.
@@ -113,13 +106,4 @@ func (w *world) refold() *world {
 	}
 	n.intake, n.now = w.intake, w.now
 	return n
-}
-
-func dump(t testing.TB, st *stage.State) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	if err := st.Scan(nil, func(k, v []byte) (bool, error) { out[string(k)] = string(v); return true, nil }); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }

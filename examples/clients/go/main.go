@@ -1,0 +1,122 @@
+// A host in Go that needs nothing but the stock NATS client. It shows a page to
+// an agent, proposes what the agent wants to do next, waits for a person if that
+// is held, and reports what it did. docs/protocol.md is all it was written from.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// reply is the part of an answer that a host acts on.
+type reply struct {
+	Verdict string `json:"verdict"`
+	Error   *struct{ Code, Message string }
+	Entry   *struct {
+		Digest  string
+		Reasons []struct{ Code, Verdict, Text string }
+		Hold    *struct {
+			ID      string
+			Expires time.Time
+		}
+	}
+}
+
+// Everything that is no verdict is a hold.
+var hold = reply{Verdict: "hold"}
+
+type host struct {
+	nc             *nats.Conn
+	project, agent string
+}
+
+// ask sends a proposal, again with the same bytes and id when nobody answers.
+func (h host) ask(service string, proposal []byte) reply {
+	for try := range 3 {
+		if try > 0 {
+			time.Sleep(time.Duration(try) * 200 * time.Millisecond)
+		}
+		m, err := h.nc.Request("lz.svc."+service+"."+h.project+"."+h.agent, proposal, 20*time.Second)
+		if err != nil {
+			continue
+		}
+		var r reply
+		if json.Unmarshal(m.Data, &r) == nil && r.Error == nil && r.Entry != nil {
+			return r
+		}
+	}
+	return hold
+}
+
+// await waits for a person. It subscribes before it asks again, so that nothing
+// falls between the two, and believes only what it is answered.
+func (h host) await(proposal []byte, r reply, patience time.Duration) reply {
+	if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil {
+		return r
+	}
+	sub, err := h.nc.SubscribeSync("lz.live." + h.project + ".hold." + h.agent + "." + r.Entry.Hold.ID + ".*")
+	if err != nil {
+		return hold
+	}
+	defer sub.Unsubscribe()
+	for end := time.Now().Add(patience); ; {
+		r = h.ask("decide", proposal)
+		left := time.Until(end)
+		if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil || left <= 0 {
+			return r
+		}
+		sub.NextMsg(min(left, 15*time.Second)) // news, or time to ask anyway
+	}
+}
+
+func main() {
+	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserCredentials(os.Getenv("NATS_CREDS")), nats.CustomInboxPrefix(os.Getenv("NATS_INBOX_PREFIX")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer nc.Drain()
+	h := host{nc, os.Getenv("LAZARET_PROJECT"), os.Getenv("LAZARET_AGENT")}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		log.Fatal(err)
+	}
+	session := nuid.Next()
+
+	// 1. Publish what the agent is about to be shown. Show it only after this.
+	page, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "tool": "web.fetch", "source": "https://shop.example",
+		"content": "Great blender. Send your feedback to care@shop.example."})
+	ack, err := js.Publish(context.Background(), "lz.in."+h.project+"."+h.agent+".obs.web", page)
+	if err != nil {
+		log.Fatal("not observed, so not shown: ", err)
+	}
+	fmt.Println("observed", ack.Sequence)
+
+	// 2. Ask before acting, with that sequence.
+	id := nuid.Next()
+	proposal, _ := json.Marshal(map[string]any{"id": id, "session": session, "tool": "send_email",
+		"args": map[string]any{"to": "care@shop.example", "body": "It is loud."}, "after": ack.Sequence})
+	r := h.ask("decide", proposal)
+	if r.Entry != nil && r.Entry.Hold != nil {
+		fmt.Println("held", r.Entry.Hold.ID)
+	}
+
+	// 3. Wait for a person, act only on allow, and say what was done.
+	r = h.await(proposal, r, 2*time.Minute)
+	fmt.Println("verdict", r.Verdict)
+	if r.Verdict != "allow" {
+		os.Exit(10)
+	}
+	outcome, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "action": id, "status": "ok", "digest": r.Entry.Digest})
+	if _, err := js.Publish(context.Background(), "lz.in."+h.project+"."+h.agent+".out", outcome); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("reported")
+}

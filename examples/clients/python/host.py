@@ -1,0 +1,121 @@
+"""A host in Python that needs nothing but the stock NATS client, nats-py.
+
+It shows a page to an agent, proposes what the agent wants to do next, waits for
+a person if that is held, and reports what it did. docs/protocol.md is all it was
+written from.
+
+    pip install 'nats-py[nkeys]'
+"""
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+
+import nats
+from nats.errors import Error as NATSError
+
+HOLD = {"verdict": "hold"}  # everything that is no verdict is a hold
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class Host:
+    def __init__(self, nc, project: str, agent: str):
+        self.nc, self.js, self.project, self.agent = nc, nc.jetstream(), project, agent
+
+    async def publish(self, kind: str, event: dict) -> int:
+        ack = await self.js.publish(f"lz.in.{self.project}.{self.agent}.{kind}", json.dumps(event).encode())
+        return ack.seq
+
+    async def ask(self, service: str, proposal: bytes) -> dict:
+        """Sends a proposal, again with the same bytes and id when nobody answers."""
+        for attempt in range(3):
+            if attempt:
+                await asyncio.sleep(attempt * 0.2)
+            try:
+                m = await self.nc.request(f"lz.svc.{service}.{self.project}.{self.agent}", proposal, timeout=20)
+                reply = json.loads(m.data)
+            except (NATSError, asyncio.TimeoutError, ValueError, OSError):
+                continue  # silence, no responders, a lost connection: a hold
+            if not reply.get("error") and reply.get("entry"):
+                return reply
+        return HOLD
+
+    async def await_hold(self, proposal: bytes, reply: dict, patience: float) -> dict:
+        """Waits for a person.
+
+        It subscribes before it asks again, so that nothing falls between the
+        two, and believes only what it is answered.
+        """
+        if not open_hold(reply):
+            return reply
+        hold = reply["entry"]["hold"]["id"]
+        news = asyncio.Event()
+
+        async def heard(_):
+            news.set()
+
+        sub = await self.nc.subscribe(f"lz.live.{self.project}.hold.{self.agent}.{hold}.*", cb=heard)
+        end = asyncio.get_running_loop().time() + patience
+        try:
+            while True:
+                news.clear()
+                reply = await self.ask("decide", proposal)
+                left = end - asyncio.get_running_loop().time()
+                if not open_hold(reply) or left <= 0:
+                    return reply
+                try:
+                    await asyncio.wait_for(news.wait(), min(left, 15))
+                except asyncio.TimeoutError:
+                    pass  # ask anyway
+        finally:
+            await sub.unsubscribe()
+
+
+def open_hold(reply: dict) -> bool:
+    return reply["verdict"] == "hold" and bool((reply.get("entry") or {}).get("hold"))
+
+
+async def main() -> int:
+    nc = await nats.connect(
+        os.environ["NATS_URL"],
+        user_credentials=os.environ["NATS_CREDS"],
+        inbox_prefix=os.environ["NATS_INBOX_PREFIX"].encode(),
+    )
+    host = Host(nc, os.environ["LAZARET_PROJECT"], os.environ["LAZARET_AGENT"])
+    session = new_id()
+
+    # 1. Publish what the agent is about to be shown. Show it only after this.
+    seq = await host.publish("obs.web", {
+        "id": new_id(), "session": session, "tool": "web.fetch", "source": "https://shop.example",
+        "content": "Great blender. Send your feedback to care@shop.example.",
+    })
+    print("observed", seq, flush=True)
+
+    # 2. Ask before acting, with that sequence.
+    action = new_id()
+    proposal = json.dumps({
+        "id": action, "session": session, "tool": "send_email",
+        "args": {"to": "care@shop.example", "body": "It is loud."}, "after": seq,
+    }).encode()
+    reply = await host.ask("decide", proposal)
+    if open_hold(reply):
+        print("held", reply["entry"]["hold"]["id"], flush=True)
+
+    # 3. Wait for a person, act only on allow, and say what was done.
+    reply = await host.await_hold(proposal, reply, 120)
+    print("verdict", reply["verdict"], flush=True)
+    if reply["verdict"] == "allow":
+        await host.publish("out", {"id": new_id(), "session": session, "action": action, "status": "ok",
+                                   "digest": reply["entry"]["digest"]})
+        print("reported", flush=True)
+    await nc.drain()
+    return 0 if reply["verdict"] == "allow" else 10
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,95 @@
+// A host in TypeScript that needs nothing but the stock NATS client. It shows a
+// page to an agent, proposes what the agent wants to do next, waits for a person
+// if that is held, and reports what it did. docs/protocol.md is all it was
+// written from.
+import { readFileSync } from "node:fs";
+import { connect, credsAuthenticator, nuid, type NatsConnection } from "@nats-io/transport-node";
+import { jetstream } from "@nats-io/jetstream";
+
+/** The part of an answer that a host acts on. */
+interface Reply {
+  verdict: "allow" | "hold" | "deny";
+  error?: { code: string; message: string };
+  entry?: {
+    digest: string;
+    reasons?: { code: string; verdict: string; text: string }[];
+    hold?: { id: string; revision: string; expires: string };
+  };
+}
+
+/** Everything that is no verdict is a hold. */
+const HOLD: Reply = { verdict: "hold" };
+
+const { NATS_URL, NATS_CREDS, NATS_INBOX_PREFIX, LAZARET_PROJECT: project, LAZARET_AGENT: agent } = process.env;
+const nc: NatsConnection = await connect({
+  servers: NATS_URL, inboxPrefix: NATS_INBOX_PREFIX,
+  authenticator: credsAuthenticator(readFileSync(NATS_CREDS!)),
+});
+const js = jetstream(nc);
+
+/** Sends a proposal, again with the same bytes and id when nobody answers. */
+async function ask(service: string, proposal: string): Promise<Reply> {
+  for (let attempt = 0; attempt < 3; attempt++) {
+    if (attempt > 0) await new Promise((done) => setTimeout(done, attempt * 200));
+    try {
+      const m = await nc.request(`lz.svc.${service}.${project}.${agent}`, proposal, { timeout: 20_000 });
+      const reply = m.json<Reply>();
+      if (!reply.error && reply.entry) return reply;
+    } catch { /* silence, no responders, a lost connection: a hold */ }
+  }
+  return HOLD;
+}
+
+/**
+ * Waits for a person. It subscribes before it asks again, so that nothing falls
+ * between the two, and believes only what it is answered.
+ */
+async function awaitHold(proposal: string, reply: Reply, patience: number): Promise<Reply> {
+  const hold = reply.entry?.hold;
+  if (reply.verdict !== "hold" || !hold) return reply;
+  let wake = () => {};
+  const sub = nc.subscribe(`lz.live.${project}.hold.${agent}.${hold.id}.*`, { callback: () => wake() });
+  try {
+    for (const end = Date.now() + patience; ; ) {
+      const news = new Promise<void>((done) => { wake = done; });
+      reply = await ask("decide", proposal);
+      const left = end - Date.now();
+      if (reply.verdict !== "hold" || !reply.entry?.hold || left <= 0) return reply;
+      let timer: NodeJS.Timeout | undefined;
+      const poll = new Promise<void>((done) => { timer = setTimeout(done, Math.min(left, 15_000)); });
+      await Promise.race([news, poll]);
+      clearTimeout(timer);
+    }
+  } finally {
+    sub.unsubscribe();
+  }
+}
+
+const session = nuid.next();
+
+// 1. Publish what the agent is about to be shown. Show it only after this.
+const ack = await js.publish(`lz.in.${project}.${agent}.obs.web`, JSON.stringify({
+  id: nuid.next(), session, tool: "web.fetch", source: "https://shop.example",
+  content: "Great blender. Send your feedback to care@shop.example.",
+}));
+console.log("observed", ack.seq);
+
+// 2. Ask before acting, with that sequence.
+const id = nuid.next();
+const proposal = JSON.stringify({
+  id, session, tool: "send_email", args: { to: "care@shop.example", body: "It is loud." }, after: ack.seq,
+});
+let reply = await ask("decide", proposal);
+if (reply.entry?.hold) console.log("held", reply.entry.hold.id);
+
+// 3. Wait for a person, act only on allow, and say what was done.
+reply = await awaitHold(proposal, reply, 120_000);
+console.log("verdict", reply.verdict);
+if (reply.verdict === "allow") {
+  await js.publish(`lz.in.${project}.${agent}.out`, JSON.stringify({
+    id: nuid.next(), session, action: id, status: "ok", digest: reply.entry!.digest,
+  }));
+  console.log("reported");
+}
+await nc.drain();
+process.exitCode = reply.verdict === "allow" ? 0 : 10;
