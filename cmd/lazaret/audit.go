@@ -144,7 +144,11 @@ func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.
 		return chain.Report{}, err
 	}
 	opts := chain.Options{MasterKey: master, ReadOnly: true}
-	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Against: against}
+	var earlier [][]byte
+	if against != nil {
+		earlier = append(earlier, against)
+	}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Against: earlier}
 	rep, err := chain.VerifyDir(ctx, dir, opts, v)
 	if !errors.Is(err, chain.ErrLocked) {
 		return rep, err
