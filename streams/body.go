@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/calibration"
 	"lazaret/pkg/text"
 )
 
@@ -414,6 +415,7 @@ type VerdictEntry struct {
 	Policy   string     `json:"policy"` // digest
 	Rules    string     `json:"rules"`  // digest
 	Level    string     `json:"level,omitzero"`
+	Class    string     `json:"class,omitzero"`    // of an action: the policy entry that gave the level
 	Degraded []string   `json:"degraded,omitzero"` // what was missing
 	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
 	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
@@ -433,6 +435,20 @@ type VerdictEntry struct {
 	Replaces string `json:"replaces,omitzero"`
 	// Answers is the id of the resolution that this entry is the outcome of.
 	Answers string `json:"answers,omitzero"`
+	// Confidence is what the agent said of the action, 0 to 1.
+	Confidence *float64 `json:"confidence,omitzero"`
+}
+
+// CalibrationEntry is how an agent's confidence stood to the outcomes of its
+// actions of one class, as of the entry's input.
+type CalibrationEntry struct {
+	Agent string    `json:"agent"`
+	Class string    `json:"class"` // policy entry that gave the actions' level
+	Total uint64    `json:"total"` // outcomes so far; the report is of the latest
+	Was   bool      `json:"was_over_confident,omitzero"`
+	Time  time.Time `json:"time"`
+	Alert *Alert    `json:"alert,omitzero"` // raised when the class became over-confident
+	calibration.Report
 }
 
 // DueEntry says that a timer of the arbiter passed.
