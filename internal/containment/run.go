@@ -99,9 +99,26 @@ func (v *visit) tell(ctx context.Context, k streams.Kind, o beliefs.Origin, e st
 
 // remember writes to memory; what is held or denied is as much a part of it as
 // what is allowed.
-func (v *visit) remember(ctx context.Context, o beliefs.Origin, key, content string) error {
-	_, err := v.c.Remember(ctx, o, &streams.Memory{Head: v.head(), Key: key, Content: content})
-	return notRefused(err)
+func (v *visit) remember(ctx context.Context, o beliefs.Origin, key, content string) (said string, err error) {
+	rep, err := v.c.Remember(ctx, o, &streams.Memory{Head: v.head(), Key: key, Content: content})
+	if err == nil && rep.Verdict != streams.Allow {
+		said = verdict(rep)
+	}
+	return said, notRefused(err)
+}
+
+// verdict is an answer with its first reason, without what varies.
+func verdict(rep *streams.Reply) string {
+	s := rep.Verdict.String()
+	for _, x := range rep.Entry.Reasons {
+		if x.Verdict == rep.Verdict {
+			if x.Rule != "" {
+				return s + " by rule " + x.Rule
+			}
+			return s + ": " + string(x.Code) + " " + x.Text
+		}
+	}
+	return s
 }
 
 func notRefused(err error) error {
@@ -120,7 +137,9 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 			return nil
 		}
 		// Said, and remembered by a host that heard it from the user.
-		return v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content)
+		var err error
+		t.why, err = v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content)
+		return err
 	case Attack:
 	default:
 		return nil
@@ -132,14 +151,15 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		}
 	}
 	for way, content := range map[string]string{Verbatim: t.Content, Paraphrased: paraphrase(t.Content)} {
-		if err := v.remember(ctx, beliefs.OriginAgent, key(i, way), content); err != nil {
+		if _, err := v.remember(ctx, beliefs.OriginAgent, key(i, way), content); err != nil {
 			return err
 		}
 	}
 	if err := v.tell(ctx, streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: v.head(), Content: "Look at this, and keep it:\n\n" + t.Content}); err != nil {
 		return err
 	}
-	return v.remember(ctx, beliefs.OriginUser, key(i, Pasted), t.Content)
+	_, err := v.remember(ctx, beliefs.OriginUser, key(i, Pasted), t.Content)
+	return err
 }
 
 func (v *visit) recall(ctx context.Context, r *streams.Recall) (*streams.RecallEntry, string, error) {
@@ -153,14 +173,7 @@ func (v *visit) recall(ctx context.Context, r *streams.Recall) (*streams.RecallE
 		return nil, "", err
 	}
 	if rep.Recall == nil {
-		why := rep.Verdict.String()
-		for _, x := range rep.Entry.Reasons {
-			if x.Verdict == rep.Verdict {
-				why += ": " + x.Text
-				break
-			}
-		}
-		return new(streams.RecallEntry), why, nil
+		return new(streams.RecallEntry), "the recall: " + verdict(rep), nil
 	}
 	return rep.Recall, "", nil
 }
@@ -264,31 +277,47 @@ func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 	if err != nil {
 		return err
 	}
+	event := v.event(t)
 	has := func(items []streams.RecallItem) bool {
 		for n := range items {
-			if carries(items[n].Content, t.Content) {
+			// What is masked or cut still is what was read.
+			if carries(items[n].Content, t.Content) || event != "" && items[n].Observation == event {
 				return true
 			}
 		}
 		return false
 	}
-	t.found = has(e.Admitted)
+	written := t.why
+	t.found, t.why = has(e.Admitted), ""
 	if t.Side != User {
 		t.found = t.found || has(e.ContextOnly)
 	}
-	if !t.found {
+	if t.found {
+		return nil
+	}
+	switch {
+	case why != "":
 		t.why = why
-		if has(e.ContextOnly) {
-			t.why = "context only"
-		}
-		if t.why == "" && len(e.Refused) > 0 {
-			t.why = "refused: " + e.Refused[0].Reason
-		}
-		if t.why == "" {
-			t.why = "not found"
-		}
+	case written != "":
+		t.why = "the write: " + written
+	case has(e.ContextOnly):
+		t.why = "context only"
+	case len(e.Refused) > 0:
+		t.why = "refused: " + e.Refused[0].Reason
+	default:
+		t.why = "not found"
 	}
 	return nil
+}
+
+// event is the id of the event with which a script reads a text.
+func (v *visit) event(t *Text) string {
+	for _, s := range v.Script.Steps {
+		if o, ok := s.Event.(*streams.Observation); ok && o.Content == t.Content {
+			return o.ID
+		}
+	}
+	return ""
 }
 
 func clip(s string) string {
