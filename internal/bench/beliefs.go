@@ -86,7 +86,8 @@ func fact(c *corpus, i int) string {
 
 // Fill publishes observations from number from on, each of which becomes one
 // belief: nine of ten from documents, the others what the user said. It returns
-// once they are acknowledged.
+// once every required group has judged all of them, as the verdict on an action
+// after them proves.
 func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) error {
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2048))
 	if err != nil {
@@ -113,9 +114,22 @@ func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) erro
 	}
 	select {
 	case <-js.PublishAsyncComplete():
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+	c, err := client.New(nc, o.Project, o.Agent)
+	if err != nil {
+		return err
+	}
+	for {
+		rep, err := c.Decide(ctx, question(0))
+		var le *client.Error
+		switch {
+		case err == nil && len(rep.Entry.Degraded) == 0:
+			return nil
+		case err != nil && !errors.As(err, &le):
+			return err
+		}
 	}
 }
 
