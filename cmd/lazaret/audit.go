@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -25,7 +24,8 @@ func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*audit
 }
 
 func (a *app) audit() *cobra.Command {
-	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditVerify())
+	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(), a.auditExport(), a.auditVerify(),
+		a.auditLaundering(), a.auditIrreversible())
 }
 
 func (a *app) auditHead() *cobra.Command {
@@ -46,38 +46,6 @@ func (a *app) auditHead() *cobra.Command {
 		return nil
 	}}
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	return c
-}
-
-func (a *app) auditLs() *cobra.Command {
-	var f cli.ListFlags
-	var last int64
-	c := &cobra.Command{Use: "ls", Short: "List the log's leaves", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		var items []auditor.Leaf
-		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-			head, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
-			if err != nil {
-				return err
-			}
-			for from := max(0, head.Size-last); from < head.Size; {
-				ans, err := askAuditor(ctx, nc, auditor.Request{Do: "list", From: from, To: head.Size})
-				if err != nil || len(ans.Leaves) == 0 {
-					return err
-				}
-				items = append(items, ans.Leaves...)
-				from += int64(len(ans.Leaves))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return cli.Print(cmd.OutOrStdout(), f, items, []string{"INDEX", "LEDGER", "TIME", "KIND", "TYPE", "PROJECT", "BYTES", "COMMITMENT"}, func(l auditor.Leaf) []string {
-			return []string{fmt.Sprint(l.Index), fmt.Sprint(l.Seq), l.Time.Format(time.DateTime), l.Kind, l.Type, l.Project, fmt.Sprint(l.Length), l.Commitment[:16]}
-		})
-	}}
-	f.Bind(c.Flags())
-	c.Flags().Int64Var(&last, "last", 20, "the last `N` leaves")
 	return c
 }
 

@@ -234,6 +234,10 @@ const (
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
+	keyForeign  = 'f' // project, phrase or carrier of external content → who brought it in
+	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
+	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
+	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
