@@ -227,7 +227,7 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 // raw measures a bare nats-server.
 func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOptions, load Client) error {
 	ns, err := server.NewServer(&server.Options{ServerName: "raw", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: o.Sync,
-		JetStreamKey: strings.Repeat("k", 32), JetStreamCipher: server.ChaCha, NoLog: true, NoSigs: true, MaxPayload: natsserver.MaxPayload})
+		JetStreamKey: strings.Repeat("k", 32), JetStreamCipher: server.AES, NoLog: true, NoSigs: true, MaxPayload: natsserver.MaxPayload})
 	if err != nil {
 		return err
 	}
