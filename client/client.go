@@ -110,6 +110,13 @@ func (c *Client) Decide(ctx context.Context, a *streams.Action) (*Reply, error) 
 	return c.ask(ctx, streams.SvcDecide, "", a)
 }
 
+// DecideExactly is Decide with an action that is sent as it is: without After
+// unless it is set. Whoever asks for the verdict on an action that another
+// process proposed, under the same id, has to send the same bytes.
+func (c *Client) DecideExactly(ctx context.Context, a *streams.Action) (*Reply, error) {
+	return c.ask(ctx, streams.SvcDecide, "", a)
+}
+
 // Remember asks for a verdict on a memory write.
 func (c *Client) Remember(ctx context.Context, origin beliefs.Origin, m *streams.Memory) (*Reply, error) {
 	c.after(&m.After)
