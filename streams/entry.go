@@ -50,6 +50,10 @@ const (
 	TypeActivation  Type = "activation"
 	TypeResolution  Type = "resolution"
 	TypeBelief      Type = "belief" // of a re-audit
+	// TypeConfirmation is a signed word on a belief, and TypeRevision what
+	// changed of beliefs without one.
+	TypeConfirmation Type = "confirmation"
+	TypeRevision     Type = "revision"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"
@@ -57,6 +61,8 @@ const (
 	TypeVerdict   Type = "verdict"
 	TypeDue       Type = "due"
 	TypeHoldState Type = "holdstate"
+	// TypeCalibration is an agent's confidence held against what came of it.
+	TypeCalibration Type = "calibration"
 )
 
 // Proposal reports whether an entry of this type waits for a verdict.

@@ -35,6 +35,7 @@ const (
 	CodeLearn       Code = "LZ311"
 	CodeContextOnly Code = "LZ312"
 	CodeExpired     Code = "LZ313"
+	CodeForgotten   Code = "LZ314"
 	CodeRests       Code = "LZ315"
 	CodeApproved    Code = "LZ320"
 	CodeRejected    Code = "LZ321"
@@ -44,12 +45,19 @@ const (
 	CodeProtected Code = "LZ330"
 	CodeEgress    Code = "LZ331"
 	CodeHoldRate  Code = "LZ332"
+	CodeOver      Code = "LZ333"
 	CodeMismatch  Code = "LZ334"
+
+	CodeStaged    Code = "LZ340"
+	CodeTombstone Code = "LZ341"
+	CodeProcedure Code = "LZ342"
 
 	CodeSignature Code = "LZ401"
 	CodeCommand   Code = "LZ402"
 	CodeBundle    Code = "LZ403"
 	CodeApproval  Code = "LZ404"
+
+	CodeConfirmation Code = "LZ410"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -87,6 +95,7 @@ var Codes = []CodeDoc{
 	{CodeLearn, "learn mode", "The policy only records what it would have done.", "None: the verdict is not enforced."},
 	{CodeContextOnly, "belief is context only", "The action cites a belief whose scope does not reach tool actions.", "Have a person confirm the belief."},
 	{CodeExpired, "hold expired", "Nobody resolved the hold in time. Expired is not denied.", "Propose the action again, under a new id, if it is still wanted."},
+	{CodeForgotten, "verdict no longer kept", "The id belongs to a proposal of long ago, or to one that was refused; its verdict is not kept by the arbiter any more. The ledger may still have it.", "Treat as hold. Propose it again under a new id."},
 	{CodeApproved, "approved", "A person released the hold with a signed approval; the verdict is allow.", "Act, once, as proposed. An edit is a new proposal."},
 	{CodeRejected, "rejected", "A person rejected the hold; the verdict is deny. The reason is the person's.", "Do not propose the same again. Choose another way, or ask the person."},
 	{CodeCancelled, "hold cancelled", "The agent withdrew the proposal, or replaced it by an edit.", "Nothing, or wait for the verdict on the edit."},
@@ -94,12 +103,17 @@ var Codes = []CodeDoc{
 	{CodeProtected, "protected resource", "The action's arguments name a resource that the policy protects.", "Do without it, or have the operator change the policy."},
 	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.", "Use an admitted destination, or have the operator name it in the policy's egress."},
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
+	{CodeOver, "over-confident class", "Of the agent's actions of this kind fewer succeeded than it had said, by more than chance explains; they are held until that changes.", "Wait for an approval; operators: lazaret calibration ls."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
+	{CodeStaged, "memory is staged", "The write is recorded and is context at most until a person confirms it or independent stronger evidence comes; the text says why.", "Have a person confirm it: lazaret beliefs confirm."},
+	{CodeTombstone, "value was refused before", "The write says again, in the same or other words, what was refused or quarantined; the text names the earlier write.", "Do not write it again in other words. A person who wants it signs for it."},
+	{CodeProcedure, "procedure without a signature", "A skill is served and followed only once a person has signed for exactly its bytes.", "Have a person approve the hold, or confirm the belief."},
 	{CodeSignature, "signature refused", "The command is unsigned, altered, or signed by a key that is not pinned for it.", "Sign with a pinned key that has the role."},
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
 	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
+	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 }
 
 // Doc returns the documentation of a code.

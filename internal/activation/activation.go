@@ -108,7 +108,7 @@ func dropChunks(st *stage.State, digest string) error {
 
 // Digest is the digest of what is in force, or empty.
 func Digest(st *stage.State, do string) (string, error) {
-	v, ok, err := st.Get(activeKey(do))
+	v, ok, err := st.GetHot(activeKey(do))
 	if err != nil || !ok {
 		return "", err
 	}

@@ -29,15 +29,9 @@ type Fold struct {
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
-	timers   [streams.Partitions]timerCache
+	timers   [streams.Partitions]timers
+	pruned   [streams.Partitions]pruning
 	counted  [streams.Partitions]bool // the metrics know the holds of the state
-}
-
-type timerCache struct {
-	project string
-	known   bool
-	at      time.Time
-	due     *streams.DueEntry
 }
 
 // NewFold returns an arbiter's fold that obeys policies signed by pinned keys.
@@ -51,7 +45,7 @@ func NewFold(pinned note.Verifiers, log *slog.Logger) *Fold {
 
 // Reset implements stage.LedgerFold.
 func (f *Fold) Reset() {
-	f.timers = [streams.Partitions]timerCache{}
+	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
 }
 
 // proposal is an open question, as it is kept in the state.
@@ -94,6 +88,10 @@ type proposal struct {
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the tool that is called.
 	Hints string `json:"hints,omitzero"`
+	// Class is the policy entry that gave an action's level, and Confidence what
+	// the agent said of it.
+	Class      string   `json:"class,omitzero"`
+	Confidence *float64 `json:"confidence,omitzero"`
 	// Withdrawn is set when the agent took it back before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
 }
@@ -132,15 +130,16 @@ const (
 	keyOpen     = 'n' // project, agent → number of open holds
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
-	keyLate     = 'l' // time, seq → nothing: decided proposals, until they are dropped
+	keyForget   = 'g' // time, key → nothing: what is to be removed then
 	keyAlerted  = 'A' // project, subject → findings
 	keyRecalled = 'S' // project, agent and session → beliefs
 	keyParents  = 'F' // project, belief → what it derives from
 	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
 	keyFilled   = 'Q' // table, project → how many keys it ever had
 	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
-	keyNonceEnd = 'y' // time, nonce's key → nothing: when it may be forgotten
 	keyRefused  = 'f' // project, hold or "-", check → how often
+	keyForecast = 'K' // project, agent, class → calibration.Window
+	keyCalib    = 'C' // project, agent, class → the last calibration entry
 	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
@@ -150,13 +149,19 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := f.prune(st, now); err != nil {
+		return nil, err
+	}
 	if g, ok := streams.SentinelGroup(e.Stage); ok {
 		return f.fromSentinel(st, e, g, now)
 	}
 	switch e.Stage {
 	case streams.StageArbiter:
-		if e.Type == streams.TypeDue {
+		switch e.Type {
+		case streams.TypeDue:
 			return f.due(st, e, now)
+		case streams.TypeCalibration:
+			return nil, f.calibrated(st, e)
 		}
 	case streams.StageIngest:
 		switch e.Type {
@@ -186,7 +191,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 // clock is ledger time: the stream's stamp, never earlier than what was
 // decided before.
 func (f *Fold) clock(st *stage.State, stamp time.Time) (time.Time, error) {
-	v, ok, err := st.Get([]byte{keyClock})
+	v, ok, err := st.GetHot([]byte{keyClock})
 	if err != nil {
 		return stamp, err
 	}
@@ -290,18 +295,46 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	}
 	v := new(streams.VerdictEntry)
 	ok, err := st.Load(stage.Key(keyVerdict, e.Project, r.Agent, r.ID), v)
-	if err != nil || !ok {
-		return nil, err // still open: its verdict answers both
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		if _, open, err := st.Get(stage.Key(keyWaiting, e.Project, r.Agent, r.ID)); err != nil || open {
+			return nil, err // its verdict answers both
+		}
+		v = forgotten(e, r)
 	}
 	v.Again = true
-	if r.Differs {
+	if ok && r.Differs {
 		// Same id, other content: the old verdict must not cover it.
-		v.Verdict, v.Resolved = v.Verdict.Join(streams.Hold), nil
+		joined := v.Verdict.Join(streams.Hold)
+		if v.Learn {
+			would := streams.Hold
+			if v.Would != nil {
+				would = v.Would.Join(would)
+			}
+			v.Would, joined = &would, streams.Allow
+		}
+		v.Verdict, v.Resolved = joined, nil
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeInvalid, Verdict: streams.Hold,
 			Text: "this id was used before for a different proposal; use a new id"})
 	}
 	v.Time = now
 	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
+}
+
+// forgotten answers for a proposal whose verdict is no longer kept.
+func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
+	v := &streams.VerdictEntry{Proposal: r.First, Type: streams.TypeAction, ID: r.ID, Agent: r.Agent, Verdict: streams.Hold}
+	switch r.Kind {
+	case streams.KindMem:
+		v.Type = streams.TypeMemory
+	case streams.KindRecall:
+		v.Type = streams.TypeRecall
+	}
+	v.Reasons = []streams.Reason{{Code: streams.CodeForgotten, Verdict: streams.Hold,
+		Text: fmt.Sprintf("a verdict is kept for %d days, and none is kept for this id; propose it again under a new id", int(KeepVerdict.Hours()/24))}}
+	return v
 }
 
 // fromSentinel takes in a group's findings.

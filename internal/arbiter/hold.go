@@ -2,22 +2,10 @@ package arbiter
 
 import (
 	"encoding/binary"
-	"errors"
 	"time"
 
 	"lazaret/internal/stage"
 	"lazaret/streams"
-)
-
-// keepLate is how long a decided proposal is kept so that a late assessment
-// can still tighten it.
-const keepLate = 10 * time.Minute
-
-// The kinds of timers, in the order in which they fire at one instant.
-const (
-	timerDeadline = 'd' // a group is silent
-	timerExpiry   = 'e' // a hold expires
-	timerReaudit  = 'r' // the live beliefs are to be judged again
 )
 
 func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, now time.Time) error {
@@ -40,7 +28,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 }
 
 // closeHold settles an open hold; closing a settled one does nothing.
-func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
+func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Time) error {
 	h := new(hold)
 	key := stage.Key(keyHold, project, id)
 	ok, err := st.Load(key, h)
@@ -60,25 +48,10 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string) error {
 			return err
 		}
 	}
-	return st.Put(key, h)
-}
-
-// countHolds tells the metrics, once for each partition, how many holds are
-// open in the state: those that have an expiry before them.
-func (f *Fold) countHolds(st *stage.State) error {
-	if f.Metrics == nil || f.counted[st.Partition()] {
-		return nil
+	if err := f.forgetAt(st, now.Add(KeepHold), key); err != nil {
+		return err
 	}
-	f.counted[st.Partition()] = true
-	n := 0
-	err := st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
-		if len(k) > 9 && k[9] == timerExpiry {
-			n++
-		}
-		return true, nil
-	})
-	f.Metrics.Holds(n)
-	return err
+	return st.Put(key, h)
 }
 
 func openHolds(st *stage.State, project, agent string) (int, error) {
@@ -101,28 +74,14 @@ func addOpenHolds(st *stage.State, project, agent string, by int) error {
 	return st.Set(key, binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-// keepForLate stores a decided proposal for keepLate, and drops those whose
-// time is over: a bounded number per call, oldest first, by ledger time.
+// keepForLate stores a decided proposal for as long as something late may
+// tighten it.
 func (f *Fold) keepForLate(st *stage.State, p *proposal, now time.Time) error {
-	if err := st.Put(proposalKey(p.Seq), p); err != nil {
+	key := proposalKey(p.Seq)
+	if err := f.forgetAt(st, now.Add(keepLate), key); err != nil {
 		return err
 	}
-	key := append([]byte{keyLate}, timeKey(now.Add(keepLate))...)
-	if err := st.Set(append(key, seqKey(p.Seq)...), nil); err != nil {
-		return err
-	}
-	var gone [][]byte
-	err := st.Scan([]byte{keyLate}, func(k, _ []byte) (bool, error) {
-		if len(k) != 17 || int64(binary.BigEndian.Uint64(k[1:])) > now.UnixNano() || len(gone) == 4 {
-			return false, nil
-		}
-		gone = append(gone, append([]byte(nil), k...))
-		return true, nil
-	})
-	for _, k := range gone {
-		err = errors.Join(err, st.Delete(k), st.Delete(append([]byte{keyProposal}, k[9:]...)))
-	}
-	return err
+	return st.Put(key, p)
 }
 
 // due acts on a passed timer, if ledger time agrees that it has.
@@ -171,61 +130,6 @@ func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now 
 		return nil, err
 	}
 	return w.output()
-}
-
-func timeKey(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
-
-func timerKey(at time.Time, kind byte, what []byte) []byte {
-	k := append([]byte{keyTimer}, timeKey(at)...)
-	return append(append(k, kind), what...)
-}
-
-func (f *Fold) addTimer(st *stage.State, at time.Time, kind byte, what []byte) error {
-	f.timers[st.Partition()].known = false
-	return st.Set(timerKey(at, kind, what), nil)
-}
-
-func (f *Fold) dropTimer(st *stage.State, at time.Time, kind byte, what []byte) error {
-	if at.IsZero() {
-		return nil
-	}
-	f.timers[st.Partition()].known = false
-	return st.Delete(timerKey(at, kind, what))
-}
-
-// Timer implements stage.LedgerFold.
-func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
-	if err := f.countHolds(st); err != nil {
-		return time.Time{}, nil, false, err
-	}
-	t := &f.timers[st.Partition()]
-	if !t.known {
-		*t = timerCache{known: true}
-		err := st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
-			if len(k) < 10 {
-				return true, nil
-			}
-			t.at = time.Unix(0, int64(binary.BigEndian.Uint64(k[1:]))).UTC()
-			t.due = &streams.DueEntry{Until: t.at}
-			switch what := k[10:]; k[9] {
-			case timerDeadline:
-				t.due.Proposal = binary.BigEndian.Uint64(what)
-			case timerExpiry:
-				t.project, t.due.Hold, _ = cut(what)
-			case timerReaudit:
-				t.project, t.due.Reaudit = streams.SystemProject, true
-			}
-			return false, nil
-		})
-		if err != nil {
-			return time.Time{}, nil, false, err
-		}
-	}
-	if t.due == nil {
-		return time.Time{}, nil, false, nil
-	}
-	out, err := stage.NewOutput(streams.TypeDue, t.project, t.due)
-	return t.at, out, true, err
 }
 
 func seqKey(seq uint64) []byte      { return binary.BigEndian.AppendUint64(nil, seq) }

@@ -73,7 +73,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 		v.Alert = lateAlert(p, v, now)
 		live = append(live, stage.LiveCopy(v.Alert, p.Project, "alert", v.Alert.Severity, v.Alert.Rule)...)
 	case open && v.Verdict == streams.Deny:
-		if err := f.closeHold(st, p.Project, v.Hold.ID, streams.HoldDenied); err != nil {
+		if err := f.closeHold(st, p.Project, v.Hold.ID, streams.HoldDenied, now); err != nil {
 			return nil, err
 		}
 		live = append(live, holdLive(p.Project, v, streams.HoldDenied)...)

@@ -80,7 +80,7 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			return refuse(&approval.Error{Check: approval.CheckRevision, Text: "more speaks against it than the signer saw: " + fresh[0].Text})
 		}
 	}
-	if err := useNonce(st, s, now); err != nil {
+	if err := f.useNonce(st, s); err != nil {
 		return nil, err
 	}
 	return f.settle(st, in, h, s, now)
@@ -183,7 +183,7 @@ func (f *Fold) remember(st *stage.State, h *hold) error {
 
 // denyHeld turns a held proposal into a denied one.
 func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []streams.Reason, now time.Time) (*stage.Output, error) {
-	if err := f.closeHold(st, h.Project, h.ID, streams.HoldDenied); err != nil {
+	if err := f.closeHold(st, h.Project, h.ID, streams.HoldDenied, now); err != nil {
 		return nil, err
 	}
 	v := &h.Entry
@@ -200,7 +200,7 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	if s.Decision == approval.Reject {
 		state, code, verdict, did = streams.HoldRejected, streams.CodeRejected, streams.Deny, "rejected"
 	}
-	if err := f.closeHold(st, h.Project, h.ID, state); err != nil {
+	if err := f.closeHold(st, h.Project, h.ID, state, now); err != nil {
 		return nil, err
 	}
 	why := streams.Reason{Code: code, Verdict: verdict, Text: did + " by " + s.Signer}
@@ -271,7 +271,11 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	if bucket == "" {
 		bucket = "-" // made-up holds must not make the state grow
 	}
-	n, err := count(st, stage.Key(keyRefused, in.project, bucket, string(r.Check)))
+	counter := stage.Key(keyRefused, in.project, bucket, string(r.Check))
+	n, err := count(st, counter)
+	if err == nil && n == 1 && h.ID != "" {
+		err = f.forgetAt(st, h.Expires.Add(KeepHold), counter)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -317,22 +321,10 @@ func nonceKey(s *approval.Signed) []byte { return stage.Key(keyNonce, s.Project,
 
 // useNonce notes that a resolution counted. It is forgotten once the statement
 // has expired and would be refused for that.
-func useNonce(st *stage.State, s *approval.Signed, now time.Time) error {
+func (f *Fold) useNonce(st *stage.State, s *approval.Signed) error {
 	key := nonceKey(s)
-	end := append(append([]byte{keyNonceEnd}, timeKey(s.Expires)...), key...)
-	if err := errors.Join(st.Set(key, nil), st.Set(end, nil)); err != nil {
+	if err := f.forgetAt(st, s.Expires, key); err != nil {
 		return err
 	}
-	var gone [][]byte
-	err := st.Scan([]byte{keyNonceEnd}, func(k, _ []byte) (bool, error) {
-		if len(k) < 9 || int64(binary.BigEndian.Uint64(k[1:9])) > now.UnixNano() || len(gone) == 4 {
-			return false, nil
-		}
-		gone = append(gone, append([]byte(nil), k...))
-		return true, nil
-	})
-	for _, k := range gone {
-		err = errors.Join(err, st.Delete(k), st.Delete(k[9:]))
-	}
-	return err
+	return st.Set(key, nil)
 }

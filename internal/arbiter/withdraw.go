@@ -50,7 +50,7 @@ func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 // lapse ends an open hold without a decision. The proposal's verdict stays hold
 // and says why there is no more to wait for.
 func (f *Fold) lapse(st *stage.State, h *hold, state string, why streams.Reason, now time.Time) (*withdrawal, error) {
-	if err := f.closeHold(st, h.Project, h.ID, state); err != nil {
+	if err := f.closeHold(st, h.Project, h.ID, state, now); err != nil {
 		return nil, err
 	}
 	key := stage.Key(keyVerdict, h.Project, h.Agent, h.Entry.ID)

@@ -40,6 +40,12 @@ func testPolicy(t testing.TB, replace ...string) []byte {
 func emptyState(t testing.TB, pol []byte) *stage.State {
 	t.Helper()
 	st := stage.NewMemState(0)
+	fill(t, st, pol)
+	return st
+}
+
+func fill(t testing.TB, st *stage.State, pol []byte) {
+	t.Helper()
 	for key, value := range map[string]string{
 		"\xa0a" + streams.DoActivatePolicy: streams.Digest(pol),
 		"\xa0b" + streams.DoActivatePolicy: string(pol),
@@ -49,7 +55,6 @@ func emptyState(t testing.TB, pol []byte) *stage.State {
 			t.Fatal(err)
 		}
 	}
-	return st
 }
 
 // foldLike is a fold that has just started, with the policies that another has
@@ -75,12 +80,21 @@ func action(id, tool string, level beliefs.Level) *streams.ActionEntry {
 
 // desk is an arbiter with a ledger: what it decides is published at once.
 type desk struct {
-	t      testing.TB
-	f      *Fold
-	st     *stage.State
-	ledger []*streams.Entry
-	now    time.Time
+	t       testing.TB
+	f       *Fold
+	st      *stage.State
+	ledger  []*streams.Entry
+	project string // of what is added; empty: demo
+	base    uint64 // sequence of the entry before the first that is in ledger
+	now     time.Time
 }
+
+// newArbiter is a fold without anything in it.
+func newArbiter(testing.TB) *Fold {
+	return NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
+}
+
+func (d *desk) tail() uint64 { return d.base + uint64(len(d.ledger)) }
 
 func newDesk(t testing.TB, like *Fold, pol []byte) *desk {
 	return &desk{t: t, f: foldLike(like), st: emptyState(t, pol), now: epoch}
@@ -91,7 +105,10 @@ func newDesk(t testing.TB, like *Fold, pol []byte) *desk {
 func (d *desk) add(stg string, typ streams.Type, src uint64, body any) uint64 {
 	d.t.Helper()
 	d.now = d.now.Add(time.Millisecond)
-	e := entry(d.t, uint64(len(d.ledger)+1), d.now, stg, typ, src, body)
+	e := entry(d.t, d.tail()+1, d.now, stg, typ, src, body)
+	if d.project != "" {
+		e.Project = d.project
+	}
 	d.ledger = append(d.ledger, e)
 	d.step(e)
 	return e.Seq
@@ -106,7 +123,7 @@ func (d *desk) step(e *streams.Entry) {
 	if out == nil {
 		return
 	}
-	own := &streams.Entry{Seq: uint64(len(d.ledger) + 1), Time: d.now, Stage: streams.StageArbiter, Type: out.Type, Project: out.Project, Src: e.Seq, Body: out.Body}
+	own := &streams.Entry{Seq: d.tail() + 1, Time: d.now, Stage: streams.StageArbiter, Type: out.Type, Project: out.Project, Src: e.Seq, Body: out.Body}
 	d.ledger = append(d.ledger, own)
 	d.step(own)
 }
@@ -123,7 +140,7 @@ func (d *desk) wait(by time.Duration) {
 		if !ok || at.After(d.now) {
 			return
 		}
-		e := &streams.Entry{Seq: uint64(len(d.ledger) + 1), Time: d.now, Stage: streams.StageArbiter, Type: due.Type, Project: due.Project, Src: uint64(len(d.ledger)), Body: due.Body}
+		e := &streams.Entry{Seq: d.tail() + 1, Time: d.now, Stage: streams.StageArbiter, Type: due.Type, Project: due.Project, Src: d.tail(), Body: due.Body}
 		d.ledger = append(d.ledger, e)
 		d.step(e)
 	}

@@ -32,6 +32,36 @@ type record struct {
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Category  string         `json:"category,omitzero"`
 	Channel   string         `json:"channel,omitzero"`
+	// Evidence is what speaks for and against it, within bounds.
+	Evidence beliefs.EvidenceSet `json:"evidence,omitzero"`
+	Parents  []streams.Parent    `json:"parents,omitzero"` // of a memory: what it derives from
+	Triples  []beliefs.Triple    `json:"triples,omitzero"`
+	Digest   string              `json:"digest,omitzero"` // SHA-256 of the content, whole
+	// Stale and Expires are when it ceases to be fresh, and to be served.
+	Stale   time.Time `json:"stale,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
+	// StagedFor says why it waits, while it does.
+	StagedFor string `json:"staged_for,omitzero"`
+	// Signed is the name of the key that somebody vouched for it with.
+	Signed string `json:"signed,omitzero"`
+	// Conflicts are beliefs that say otherwise, of the same subject and
+	// predicate; Successor is the one that took its place.
+	Conflicts []string `json:"conflicts,omitzero"`
+	Successor string   `json:"successor,omitzero"`
+	// Flag says why somebody should look at it again.
+	Flag string `json:"flag,omitzero"`
+}
+
+// Kinds of influence, in the index by keyImpact.
+const (
+	impactMemory   = "memory"   // derives from it
+	impactDecision = "decision" // cites it
+	impactAction   = "action"   // cites it, itself or by its decision
+)
+
+// influence notes what a belief influenced.
+func (f *Fold) influence(st *stage.State, project, belief, kind, agent, event string) error {
+	return st.Set(stage.Key(keyImpact, project, belief, kind, agent, event), nil)
 }
 
 // previewLen is how much of what was read is kept in the state, in bytes. The

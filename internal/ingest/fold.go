@@ -77,7 +77,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 		return f.reject(st, m, err)
 	}
 	print := fingerprint(a, m.Data)
-	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, Time: now, Intake: m.Seq, Print: print}
+	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, User: h.User, Time: now, Intake: m.Seq, Print: print}
 	if first, was, err := f.seen(st, a, h.ID); err != nil {
 		return nil, err
 	} else if first != 0 {
@@ -150,6 +150,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applySession(st, e.Project, b)
 	case *streams.DecisionEntry:
 		return f.applyDecision(st, e.Project, b)
+	case *streams.ActionEntry:
+		return f.applyAction(st, e.Project, b)
 	case *streams.ToolsEntry:
 		return f.applyTools(st, e.Project, b)
 	case *streams.RejectedEntry:
@@ -224,7 +226,8 @@ const (
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
 	keyContent  = 'c' // project, content digest → first seen, count, belief
-	keyMemory   = 'm' // project, belief → nothing: the beliefs of the memory
+	keyText     = 'x' // project, belief → what was read, as much as is kept of it
+	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
@@ -232,6 +235,11 @@ const (
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
+	keyForeign  = 'f' // project, phrase or carrier of external content → who brought it in
+	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
+	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
+	keySaid     = 'v' // project, agent, session, number → what the user said
+	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
 // applyHead notes what every own entry brings: the clock and the id.

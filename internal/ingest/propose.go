@@ -75,6 +75,19 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	return admission(streams.TypeAction, a.Project, e)
 }
 
+// applyAction notes what its beliefs influenced.
+func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEntry) error {
+	for _, b := range e.Beliefs {
+		if !b.Found {
+			continue
+		}
+		if err := f.influence(st, project, b.ID, impactAction, e.Agent, e.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // maxArgDepth bounds how deep arguments are read; what lies deeper stays in
 // Args.
 const maxArgDepth = 16

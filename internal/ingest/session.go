@@ -38,6 +38,9 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if err := st.Delete(stage.Key(keySession, project, e.Agent, e.Session)); err != nil {
 		return err
 	}
+	if err := st.DropPrefix(stage.Key(keySaid, project, e.Agent, e.Session, "")); err != nil {
+		return err
+	}
 	if e.Phase != "start" {
 		return nil
 	}
@@ -57,6 +60,12 @@ func (f *Fold) applyDecision(st *stage.State, project string, e *streams.Decisio
 	ids := make([]string, len(e.Beliefs))
 	for i, b := range e.Beliefs {
 		ids[i] = b.ID
+		if !b.Found {
+			continue
+		}
+		if err := f.influence(st, project, b.ID, impactDecision, e.Agent, e.ID); err != nil {
+			return err
+		}
 	}
 	return st.Put(stage.Key(keyDecision, project, e.Agent, e.ID), ids)
 }

@@ -261,7 +261,7 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 		if n > 1 {
 			a.ID += fmt.Sprintf("-%d", n)
 		}
-		c.rep, c.err = c.p.host.DecideExactly(ctx, &a)
+		c.rep, c.err = c.p.host.Decide(ctx, &a)
 		c.action = &a
 		if c.err == nil && client.Open(c.rep) {
 			c.p.cfg.Log.Warn("the server's tools wait for a person", "server", c.p.serverName(), "hold", c.rep.Entry.Hold.ID)

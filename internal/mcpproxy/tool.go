@@ -42,7 +42,8 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	key := callKey(params.Name, args)
 	a := p.take(key)
 	if a == nil {
-		a = &streams.Action{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: params.Name, Args: args}
+		a = &streams.Action{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: params.Name, Args: args,
+			After: p.host.LastAcknowledged()}
 	}
 	rep, err := p.propose(ctx, a, p.cfg.Wait)
 	switch v := client.VerdictOf(rep, err); {

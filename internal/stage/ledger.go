@@ -99,8 +99,10 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 	buf := make([]jetstream.Msg, 0, commitEvery)
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
+	dirty := 0 // messages since the last commit
 	for {
 		buf = buf[:0]
+		ticked := false
 		select {
 		case <-ctx.Done():
 			return s.commit()
@@ -109,6 +111,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 		case q := <-queries:
 			q.Run(s.states[q.Partition])
 		case <-tick.C:
+			ticked = true
 		}
 		var read uint64
 		for _, m := range buf {
@@ -138,10 +141,13 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 			}
 			return err
 		}
-		if len(buf) > 0 {
+		// The cache may lag behind the ledger, so nobody waits for it: what is
+		// lost with a process is folded again.
+		if dirty += len(buf); dirty >= commitEvery || dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
 			}
+			dirty = 0
 		}
 	}
 }

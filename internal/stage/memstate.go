@@ -24,6 +24,8 @@ type memory struct {
 	keys, values [][]byte
 }
 
+func (m *memory) discards() int { return 0 }
+
 func (m *memory) find(key []byte) (int, bool) {
 	return sort.Find(len(m.keys), func(i int) int { return bytes.Compare(key, m.keys[i]) })
 }

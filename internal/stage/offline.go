@@ -20,5 +20,11 @@ func OpenOffline() (*Offline, error) {
 // State is the state of one partition.
 func (o *Offline) State(partition int) *State { return &State{s: o.s, partition: partition} }
 
+// Work is what was asked of the state so far.
+func (o *Offline) Work() Work { return o.s.work }
+
+// Commit makes what was set so far durable, as a stage does between batches.
+func (o *Offline) Commit() error { return o.s.commit() }
+
 // Close throws the state away.
 func (o *Offline) Close() error { return o.s.close() }

@@ -16,7 +16,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 1
+	stateFormat = 2
 )
 
 // store is the Pebble cache of a fold, and the one batch of changes that is
@@ -26,6 +26,8 @@ const (
 type store struct {
 	db    *pebble.DB
 	batch *pebble.Batch
+	work  Work
+	drops int // how often changes were discarded; what State remembers is void then
 }
 
 // openStore opens the cache in dir. fs is nil for the operating system's.
@@ -102,6 +104,26 @@ type State struct {
 	s         kv
 	partition int
 	key       []byte // scratch
+	hot       map[string]hot
+	drops     int // of the store, when hot was filled
+}
+
+// hot is what State remembers of a key that GetHot was asked for.
+type hot struct {
+	value []byte
+	ok    bool
+}
+
+// Work is what was asked of a store since it was opened. Steps are those of
+// scans, over what was deleted and is not compacted away yet too: a scan that
+// looks at one key may take thousands.
+type Work struct {
+	Gets, Sets, Deletes, Scans, Steps, Bytes uint64
+}
+
+// Sub is the work since an earlier one.
+func (w Work) Sub(v Work) Work {
+	return Work{w.Gets - v.Gets, w.Sets - v.Sets, w.Deletes - v.Deletes, w.Scans - v.Scans, w.Steps - v.Steps, w.Bytes - v.Bytes}
 }
 
 // kv is what a state is kept in, uncommitted changes included.
@@ -112,10 +134,23 @@ type kv interface {
 	deleteRange(from, to []byte) error
 	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
 	scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
+	// discards counts how often changes were taken back.
+	discards() int
 }
 
-func (s *store) set(key, value []byte) error       { return s.batch.Set(key, value, nil) }
-func (s *store) delete(key []byte) error           { return s.batch.Delete(key, nil) }
+func (s *store) set(key, value []byte) error {
+	s.work.Sets++
+	s.work.Bytes += uint64(len(key) + len(value))
+	return s.batch.Set(key, value, nil)
+}
+
+func (s *store) delete(key []byte) error {
+	s.work.Deletes++
+	return s.batch.Delete(key, nil)
+}
+
+func (s *store) discards() int { return s.drops }
+
 func (s *store) deleteRange(from, to []byte) error { return s.batch.DeleteRange(from, to, nil) }
 
 // Partition is the partition whose state this is.
@@ -131,18 +166,39 @@ func (st *State) Get(key []byte) ([]byte, bool, error) {
 	return st.s.get(st.full(key))
 }
 
+// GetHot is Get for one of the few keys that every entry asks for: it is
+// remembered until it changes.
+func (st *State) GetHot(key []byte) ([]byte, bool, error) {
+	if n := st.s.discards(); st.hot == nil || st.drops != n {
+		st.hot, st.drops = make(map[string]hot), n
+	}
+	if h, ok := st.hot[string(key)]; ok {
+		return h.value, h.ok, nil
+	}
+	v, ok, err := st.Get(key)
+	if err == nil {
+		st.hot[string(key)] = hot{v, ok}
+	}
+	return v, ok, err
+}
+
 // Set gives key a value.
 func (st *State) Set(key, value []byte) error {
+	if _, ok := st.hot[string(key)]; ok {
+		st.hot[string(key)] = hot{append([]byte(nil), value...), true}
+	}
 	return st.s.set(st.full(key), value)
 }
 
 // Delete removes key.
 func (st *State) Delete(key []byte) error {
+	delete(st.hot, string(key))
 	return st.s.delete(st.full(key))
 }
 
 // DropPrefix removes every key with the prefix.
 func (st *State) DropPrefix(prefix []byte) error {
+	clear(st.hot)
 	from := append([]byte(nil), st.full(prefix)...)
 	return st.s.deleteRange(from, upperBound(from))
 }
@@ -198,6 +254,7 @@ func Key(space byte, parts ...string) []byte {
 }
 
 func (s *store) get(key []byte) ([]byte, bool, error) {
+	s.work.Gets++
 	v, c, err := s.batch.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
@@ -218,7 +275,12 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	if err != nil {
 		return fmt.Errorf("scanning stage state: %w", err)
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	s.work.Scans++
+	defer func() {
+		n := it.Stats()
+		s.work.Steps += uint64(n.ForwardStepCount[pebble.InternalIterCall])
+		err = errors.Join(err, it.Close())
+	}()
 	for ok := it.First(); ok; ok = it.Next() {
 		more, err := fn(it.Key(), it.Value())
 		if err != nil || !more {
@@ -289,6 +351,7 @@ func (quietLogger) Fatalf(format string, args ...any) {
 
 // discard drops the changes since the last commit.
 func (s *store) discard() error {
+	s.drops++
 	if err := s.batch.Close(); err != nil {
 		return err
 	}

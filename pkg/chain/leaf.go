@@ -26,6 +26,7 @@ type Kind uint8
 const (
 	KindEntry Kind = 1 // an entry of the ledger
 	KindGap   Kind = 2 // ledger sequences that never came: Seq is the first, Length how many
+	KindReset Kind = 3 // the ledger was created anew at Time: Seq is the last of the former one
 )
 
 func (k Kind) String() string {
@@ -34,6 +35,8 @@ func (k Kind) String() string {
 		return "entry"
 	case KindGap:
 		return "gap"
+	case KindReset:
+		return "reset"
 	}
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
@@ -74,17 +77,36 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
+// follows reports whether a leaf may come where ledger sequence next is due,
+// and which is due after it.
+func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
+	switch l.Kind {
+	case KindEntry:
+		return l.Seq + 1, l.Seq == next
+	case KindGap:
+		return l.Seq + l.Length, l.Seq == next && l.Length > 0 && l.Seq+l.Length > l.Seq
+	}
+	return 1, l.Seq+1 == next && l.Length == 0
+}
+
 // DecodeLeaf reads a leaf's encoding. Only the encoding that AppendLeaf gives
 // is accepted.
 func DecodeLeaf(b []byte) (l Leaf, err error) {
+	typ, project, err := l.scan(b)
+	l.Type, l.Project = string(typ), string(project)
+	return l, err
+}
+
+// scan reads all of a leaf's encoding but the two strings, which it cuts out.
+func (l *Leaf) scan(b []byte) (typ, project []byte, err error) {
 	if len(b) < fixedLeaf {
-		return l, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrLeaf, len(b), fixedLeaf)
+		return nil, nil, fmt.Errorf("%w: %d bytes, at least %d are needed", ErrLeaf, len(b), fixedLeaf)
 	}
 	if b[0] != Version {
-		return l, fmt.Errorf("%w: version %d, this program reads %d", ErrLeaf, b[0], Version)
+		return nil, nil, fmt.Errorf("%w: version %d, this program reads %d", ErrLeaf, b[0], Version)
 	}
-	if l.Kind = Kind(b[1]); l.Kind != KindEntry && l.Kind != KindGap {
-		return l, fmt.Errorf("%w: kind %d", ErrLeaf, b[1])
+	if l.Kind = Kind(b[1]); l.Kind < KindEntry || l.Kind > KindReset {
+		return nil, nil, fmt.Errorf("%w: kind %d", ErrLeaf, b[1])
 	}
 	l.Index = int64(binary.BigEndian.Uint64(b[2:]))
 	l.Seq = binary.BigEndian.Uint64(b[10:])
@@ -93,30 +115,30 @@ func DecodeLeaf(b []byte) (l Leaf, err error) {
 	copy(l.Commitment[:], b[34:])
 	copy(l.Prev[:], b[66:])
 	rest := b[98:]
-	if l.Type, rest, err = cutString(rest); err != nil {
-		return l, err
+	if typ, rest, err = cutString(rest); err != nil {
+		return nil, nil, err
 	}
-	if l.Project, rest, err = cutString(rest); err != nil {
-		return l, err
+	if project, rest, err = cutString(rest); err != nil {
+		return nil, nil, err
 	}
 	if len(rest) > 0 {
-		return l, fmt.Errorf("%w: %d bytes follow it", ErrLeaf, len(rest))
+		return nil, nil, fmt.Errorf("%w: %d bytes follow it", ErrLeaf, len(rest))
 	}
 	if l.Index < 0 {
-		return l, fmt.Errorf("%w: negative index", ErrLeaf)
+		return nil, nil, fmt.Errorf("%w: negative index", ErrLeaf)
 	}
-	return l, nil
+	return typ, project, nil
 }
 
-func cutString(b []byte) (string, []byte, error) {
+func cutString(b []byte) (s, rest []byte, err error) {
 	if len(b) < 2 {
-		return "", nil, fmt.Errorf("%w: it ends early", ErrLeaf)
+		return nil, nil, fmt.Errorf("%w: it ends early", ErrLeaf)
 	}
 	n := int(binary.BigEndian.Uint16(b))
 	if n > MaxName || len(b) < 2+n {
-		return "", nil, fmt.Errorf("%w: a string of %d bytes in the %d that are left", ErrLeaf, n, len(b)-2)
+		return nil, nil, fmt.Errorf("%w: a string of %d bytes in the %d that are left", ErrLeaf, n, len(b)-2)
 	}
-	return string(b[2 : 2+n]), b[2+n:], nil
+	return b[2 : 2+n], b[2+n:], nil
 }
 
 // Commit is the commitment to a payload.

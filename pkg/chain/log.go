@@ -1,30 +1,45 @@
 package chain
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
 )
 
-// The first byte of a key says what its record holds.
+// The first byte of a key says what its record holds. Leaves and payloads come
+// first and rise together, so that what is flushed lies beyond all that was
+// flushed before, and Pebble moves tables instead of rewriting them.
 const (
-	spaceMeta       = 'M' // → size, entries, gaps, last sequence, last time
-	spaceLeaf       = 'L' // index → leaf
-	spaceHash       = 'H' // stored hash index → hash
-	spacePayload    = 'P' // index → payload record
-	spaceKey        = 'K' // subject → wrapped key
-	spaceCheckpoint = 'C' // size → signed note
+	spaceData       = 'D' // tile, then partLeaves or partPayload, then place in the tile
+	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
+	spaceKey        = 'K' // subject, generation → wrapped key
+	spaceMeta       = 'M' // → head
+	spaceHandover   = 'R' // number → handover note
+	spaceCheckpoint = 'S' // size → signed note
+)
+
+// The parts of a tile's data.
+const (
+	partLeaves  = 'l' // entry bundle of the leaves from that place on
+	partPayload = 'p' // payload record
+)
+
+// TileWidth is how many leaves share a tile (C2SP tlog-tiles).
+const (
+	TileWidth  = 1 << TileHeight
+	TileHeight = 8
 )
 
 // HeadFile is the file beside the store that holds the last checkpoint. It
@@ -46,6 +61,9 @@ var ErrLocked = errors.New("the log is open in another process")
 // ErrOrder says that an entry's sequence is not above the last one.
 var ErrOrder = errors.New("ledger sequences must rise")
 
+// ErrFormat says that a store was written in another version of the format.
+var ErrFormat = errors.New("the store is of another format version")
+
 // Entry is one entry of the ledger.
 type Entry struct {
 	Seq     uint64
@@ -59,12 +77,19 @@ type Entry struct {
 
 // Head is where a log stands.
 type Head struct {
-	Size       int64 // leaves
-	Root       tlog.Hash
-	LastSeq    uint64
-	LastTime   time.Time
-	Entries    int64
-	Gaps       int64
+	Size     int64 // leaves
+	Root     tlog.Hash
+	LastSeq  uint64 // in the present ledger; 0 before its first entry
+	LastTime time.Time
+	Entries  int64
+	Gaps     int64
+	Resets   int64 // how often the ledger began anew
+	// Epoch is when the ledger was created that is being followed; zero if
+	// nobody said (see NewEpoch).
+	Epoch time.Time
+	// Imported is how many leaves were taken from another log; their payloads
+	// may be missing.
+	Imported   int64
 	Checkpoint []byte // the last signed one, or nil
 }
 
@@ -77,12 +102,16 @@ type Log struct {
 	lock  *pebble.Lock
 	vault *vault
 
-	// Owned by the appender.
-	edge   edge
-	prev   tlog.Hash
-	hashes []tlog.Hash
-	buf    []byte
-	plain  []byte
+	// Appends, imports and the destruction of keys take turns.
+	appending sync.Mutex
+	edge      edge      // guarded by appending, as are the following
+	prev      tlog.Hash // record hash of the last leaf
+	hashes    []tlog.Hash
+	buf       []byte
+	boxes     [][]byte
+
+	// Signatures take turns.
+	signing sync.Mutex
 
 	mu   sync.RWMutex
 	head Head // guarded by mu
@@ -101,11 +130,6 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	if l.vault, err = newVault(o.MasterKey); err != nil {
 		return nil, err
 	}
-	if !o.ReadOnly {
-		if err := o.FS.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("making the log's folder: %w", err)
-		}
-	}
 	store := filepath.Join(dir, "store")
 	if !o.ReadOnly {
 		if err := o.FS.MkdirAll(store, 0o700); err != nil {
@@ -123,14 +147,15 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	po := &pebble.Options{
-		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 4,
+		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: 32 << 20, MemTableStopWritesThreshold: 4,
 		MaxOpenFiles: 512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}, ErrorIfNotExists: o.ReadOnly,
 	}
 	// Corruption comes back as an error from the read that met it; by default
 	// Pebble ends the process.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	for i := range po.Levels {
-		po.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+		// What is encrypted or hashed does not get smaller.
+		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
 	if l.db, err = pebble.Open(store, po); err != nil {
 		return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
@@ -153,6 +178,23 @@ func (quiet) Fatalf(format string, args ...any) {
 
 func key8(space byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{space}, n)
+}
+
+// dataKey is the key of a leaf's bundle or payload.
+func dataKey(index int64, part byte) [10]byte {
+	var k [10]byte
+	putDataKey(&k, index, part)
+	return k
+}
+
+func putDataKey(k *[10]byte, index int64, part byte) {
+	binary.BigEndian.PutUint64(k[:], uint64(index>>TileHeight)) // 7 bytes suffice
+	k[0] = spaceData
+	k[8], k[9] = part, byte(index)
+}
+
+func hashKey(level int, n int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceHash, byte(level)}, uint64(n))
 }
 
 // load reads the head.
@@ -187,26 +229,145 @@ func (l *Log) load() error {
 	if it.Last() {
 		l.head.Checkpoint = append([]byte(nil), it.Value()...)
 	}
-	return it.Close()
+	return errors.Join(it.Error(), it.Close())
 }
 
+// storeVersion is the version of the store's format, metaSize the size of its
+// head record.
+const (
+	storeVersion = 2
+	metaSize     = 1 + 8*8
+)
+
 func encodeMeta(h *Head) []byte {
-	b := binary.BigEndian.AppendUint64([]byte{Version}, uint64(h.Size))
+	b := binary.BigEndian.AppendUint64([]byte{storeVersion}, uint64(h.Size))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Entries))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Gaps))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Resets))
 	b = binary.BigEndian.AppendUint64(b, h.LastSeq)
-	return binary.BigEndian.AppendUint64(b, uint64(h.LastTime.UnixNano()))
+	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.LastTime)))
+	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.Epoch)))
+	return binary.BigEndian.AppendUint64(b, uint64(h.Imported))
 }
 
 func decodeMeta(b []byte, h *Head) error {
-	if len(b) != 41 || b[0] != Version {
-		return fmt.Errorf("the log's head record is of another format (%d bytes)", len(b))
+	if len(b) > 0 && b[0] != storeVersion {
+		return fmt.Errorf("%w: %d, this program reads %d: remove the folder, and the log is made again from the ledger or from another log", ErrFormat, b[0], storeVersion)
+	}
+	if len(b) != metaSize {
+		return fmt.Errorf("the log's head record has %d bytes, want %d", len(b), metaSize)
 	}
 	h.Size = int64(binary.BigEndian.Uint64(b[1:]))
 	h.Entries = int64(binary.BigEndian.Uint64(b[9:]))
 	h.Gaps = int64(binary.BigEndian.Uint64(b[17:]))
-	h.LastSeq = binary.BigEndian.Uint64(b[25:])
-	h.LastTime = time.Unix(0, int64(binary.BigEndian.Uint64(b[33:]))).UTC()
+	h.Resets = int64(binary.BigEndian.Uint64(b[25:]))
+	h.LastSeq = binary.BigEndian.Uint64(b[33:])
+	h.LastTime = fromNanos(int64(binary.BigEndian.Uint64(b[41:])))
+	h.Epoch = fromNanos(int64(binary.BigEndian.Uint64(b[49:])))
+	h.Imported = int64(binary.BigEndian.Uint64(b[57:]))
+	if h.Size < 0 {
+		return fmt.Errorf("the log's head record tells of %d leaves", h.Size)
+	}
+	return nil
+}
+
+// nanos is a time as it is stored; the zero time is 0.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+// appender is an append in the making: a batch, and what the log will be with
+// it.
+type appender struct {
+	l    *Log
+	b    *pebble.Batch
+	edge edge
+	prev tlog.Hash
+	head Head
+
+	// The bundle of leaves that is being filled.
+	bundle []byte
+	first  int64 // its first index
+}
+
+// begin starts an append; the caller holds l.appending.
+func (l *Log) begin(sizeHint int) *appender {
+	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint), edge: l.edge, prev: l.prev, head: l.Head(), bundle: l.buf[:0], first: l.edge.size}
+}
+
+// leaf adds a leaf and the hashes that it completes.
+func (a *appender) leaf(leaf *Leaf) error {
+	leaf.Index, leaf.Prev = a.edge.size, a.prev
+	at := len(a.bundle)
+	var err error
+	if a.bundle, err = AppendLeaf(append(a.bundle, 0, 0), leaf); err != nil {
+		return err
+	}
+	return a.added(at)
+}
+
+// added accounts for a leaf whose bundle entry begins at that place.
+func (a *appender) added(at int) error {
+	raw := a.bundle[at+2:]
+	binary.BigEndian.PutUint16(a.bundle[at:], uint16(len(raw)))
+	a.prev = tlog.RecordHash(raw)
+	hashes := a.edge.add(a.prev, a.l.hashes[:0])
+	a.l.hashes = hashes
+	for level := TileHeight; level < len(hashes); level += TileHeight {
+		n := a.edge.size>>level - 1
+		if err := a.b.Set(hashKey(level/TileHeight, n), hashes[level][:], nil); err != nil {
+			return err
+		}
+	}
+	if a.edge.size%TileWidth == 0 {
+		return a.flush()
+	}
+	return nil
+}
+
+// flush writes the bundle.
+func (a *appender) flush() error {
+	if len(a.bundle) > 0 {
+		k := dataKey(a.first, partLeaves)
+		if err := a.b.Set(k[:], a.bundle, nil); err != nil {
+			return err
+		}
+	}
+	a.l.buf = a.bundle[:0] // its room is used again
+	a.bundle, a.first = a.l.buf, a.edge.size
+	return nil
+}
+
+// commit writes everything durably, or nothing.
+func (a *appender) commit() error {
+	if err := a.flush(); err != nil {
+		return err
+	}
+	a.head.Size, a.head.Root = a.edge.size, a.edge.root()
+	if err := a.b.Set([]byte{spaceMeta}, encodeMeta(&a.head), nil); err != nil {
+		return err
+	}
+	if err := a.b.Commit(pebble.Sync); err != nil {
+		// A key made for this batch may not be on disk.
+		clear(a.l.vault.keys)
+		return fmt.Errorf("appending to the log: %w", err)
+	}
+	l := a.l
+	l.edge, l.prev = a.edge, a.prev
+	l.mu.Lock()
+	a.head.Checkpoint = l.head.Checkpoint
+	l.head = a.head
+	l.mu.Unlock()
 	return nil
 }
 
@@ -215,91 +376,162 @@ func decodeMeta(b []byte, h *Head) error {
 // skipped, so that a follower may repeat itself; among the entries themselves
 // sequences must rise. Sequences that are missing in between become a gap
 // leaf.
+//
+// A batch costs one sync, so large ones are cheaper; their entries are hashed
+// and encrypted on all processors.
 func (l *Log) Append(entries []Entry) error {
-	head := l.Head()
-	edge, prev := l.edge, l.prev
-	b := l.db.NewBatchWithSize(len(entries) * 1536)
-	defer b.Close()
-	last := uint64(0)
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	last := l.Head().LastSeq
+	skip := 0
 	for i := range entries {
 		e := &entries[i]
-		if i > 0 && e.Seq <= last {
-			return fmt.Errorf("%w: %d follows %d", ErrOrder, e.Seq, last)
+		if i > 0 && e.Seq <= entries[i-1].Seq {
+			return fmt.Errorf("%w: %d follows %d", ErrOrder, e.Seq, entries[i-1].Seq)
 		}
-		last = e.Seq
-		if e.Seq <= head.LastSeq {
-			continue
+		if len(e.Subject) > MaxName {
+			return fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(e.Subject), MaxName)
 		}
-		if missing := e.Seq - head.LastSeq - 1; missing > 0 {
-			gap := Leaf{Kind: KindGap, Seq: head.LastSeq + 1, Length: missing, Time: e.Time}
-			if err := l.add(b, &edge, &prev, &gap); err != nil {
-				return err
-			}
-			head.Gaps++
+		if e.Seq <= last {
+			skip++
 		}
-		leaf := Leaf{Kind: KindEntry, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project,
-			Length: uint64(len(e.Payload)), Commitment: Commit(e.Salt, e.Payload)}
-		index := edge.size
-		if err := l.add(b, &edge, &prev, &leaf); err != nil {
-			return err
-		}
-		subject := e.Subject
-		if subject == "" {
-			subject = e.Project
-		}
-		if len(subject) > MaxName {
-			return fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(subject), MaxName)
-		}
-		a, err := l.vault.key(b, l.db, subject)
-		if err != nil {
-			return err
-		}
-		l.buf, l.plain = l.vault.seal(l.buf[:0], a, subject, index, e.Salt, e.Payload, l.plain)
-		if err := b.Set(key8(spacePayload, uint64(index)), l.buf, nil); err != nil {
-			return err
-		}
-		head.LastSeq, head.LastTime = e.Seq, e.Time
-		head.Entries++
 	}
-	if edge.size == l.edge.size {
+	if entries = entries[skip:]; len(entries) == 0 {
 		return nil
 	}
-	head.Size, head.Root = edge.size, edge.root()
-	if err := b.Set([]byte{spaceMeta}, encodeMeta(&head), nil); err != nil {
+	size := 0
+	for i := range entries {
+		size += len(entries[i].Payload) + len(entries[i].Project) + len(entries[i].Type) + 256
+	}
+	a := l.begin(size)
+	defer a.b.Close()
+	sealed, err := l.seal(a, entries)
+	if err != nil {
+		clear(l.vault.keys) // one that was made for this batch is not there
 		return err
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
-		// A key made for this batch may not be on disk.
-		clear(l.vault.keys)
-		return fmt.Errorf("appending to the log: %w", err)
-	}
-	l.edge, l.prev = edge, prev
-	l.mu.Lock()
-	head.Checkpoint = l.head.Checkpoint
-	l.head = head
-	l.mu.Unlock()
-	return nil
-}
-
-// add writes a leaf and the hashes that it completes.
-func (l *Log) add(b *pebble.Batch, e *edge, prev *tlog.Hash, leaf *Leaf) error {
-	leaf.Index, leaf.Prev = e.size, *prev
-	var err error
-	if l.buf, err = AppendLeaf(l.buf[:0], leaf); err != nil {
-		return err
-	}
-	if err := b.Set(key8(spaceLeaf, uint64(leaf.Index)), l.buf, nil); err != nil {
-		return err
-	}
-	*prev = tlog.RecordHash(l.buf)
-	at := tlog.StoredHashCount(e.size)
-	l.hashes = e.add(*prev, l.hashes[:0])
-	for i, h := range l.hashes {
-		if err := b.Set(key8(spaceHash, uint64(at+int64(i))), h[:], nil); err != nil {
+	for i := range entries {
+		e := &entries[i]
+		if missing := e.Seq - a.head.LastSeq - 1; missing > 0 {
+			if err := a.leaf(&Leaf{Kind: KindGap, Seq: a.head.LastSeq + 1, Length: missing, Time: e.Time}); err != nil {
+				clear(l.vault.keys)
+				return err
+			}
+			a.head.Gaps++
+		}
+		k := dataKey(a.edge.size, partPayload)
+		err := a.leaf(&Leaf{Kind: KindEntry, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project, Length: uint64(len(e.Payload)), Commitment: sealed[i].commitment})
+		if err == nil {
+			err = a.b.Set(k[:], sealed[i].record, nil)
+		}
+		if err != nil {
+			clear(l.vault.keys)
 			return err
 		}
+		a.head.LastSeq, a.head.LastTime = e.Seq, e.Time
+		a.head.Entries++
 	}
-	return nil
+	return a.commit()
+}
+
+// sealed is an entry's payload, encrypted, and what its leaf commits to.
+type sealed struct {
+	commitment [32]byte
+	record     []byte
+}
+
+// sealAlone is up to how many entries are not worth a second processor.
+const sealAlone = 32
+
+// seal encrypts and hashes the payloads of entries that will follow each other
+// at the end of a.
+func (l *Log) seal(a *appender, entries []Entry) ([]sealed, error) {
+	out := make([]sealed, len(entries))
+	keys := make([]subjectKey, len(entries))
+	index := make([]int64, len(entries))
+	at, last := a.edge.size, a.head.LastSeq
+	for i := range entries {
+		e := &entries[i]
+		if e.Seq != last+1 {
+			at++ // the gap's leaf
+		}
+		index[i], last = at, e.Seq
+		at++
+		var err error
+		if keys[i], err = l.vault.key(a.b, l.db, subjectOf(e)); err != nil {
+			return nil, err
+		}
+	}
+	workers := runtime.GOMAXPROCS(0)
+	if len(entries) <= sealAlone {
+		workers = 1
+	}
+	for len(l.boxes) < workers {
+		l.boxes = append(l.boxes, nil)
+	}
+	var g errgroup.Group
+	share := (len(entries) + workers - 1) / workers
+	for w := range workers {
+		lo, hi := min(w*share, len(entries)), min((w+1)*share, len(entries))
+		work := func() error {
+			size := 0
+			for i := lo; i < hi; i++ {
+				size += recordSize(subjectOf(&entries[i]), len(entries[i].Payload))
+			}
+			box := l.boxes[w][:0]
+			if cap(box) < size {
+				box = make([]byte, 0, size)
+			}
+			for i := lo; i < hi; i++ {
+				e := &entries[i]
+				out[i].commitment = Commit(e.Salt, e.Payload)
+				from := len(box)
+				box = l.vault.seal(box, keys[i], subjectOf(e), index[i], e.Salt, e.Payload)
+				out[i].record = box[from:]
+			}
+			l.boxes[w] = box
+			return nil
+		}
+		if w == workers-1 {
+			_ = work()
+		} else {
+			g.Go(work)
+		}
+	}
+	return out, g.Wait()
+}
+
+func subjectOf(e *Entry) string {
+	if e.Subject != "" {
+		return e.Subject
+	}
+	return e.Project
+}
+
+// NewEpoch says when the ledger was created that is followed from now on. The
+// first time it is only noted. Another time than the one noted means that the
+// ledger was created anew: that becomes a leaf (KindReset), its sequences begin
+// again, and NewEpoch returns true.
+func (l *Log) NewEpoch(created time.Time) (reset bool, err error) {
+	if created.IsZero() {
+		return false, errors.New("a ledger's time of creation cannot be zero")
+	}
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	a := l.begin(256)
+	defer a.b.Close()
+	if a.head.Epoch.Equal(created) {
+		return false, nil
+	}
+	if reset = !a.head.Epoch.IsZero(); reset {
+		if err := a.leaf(&Leaf{Kind: KindReset, Seq: a.head.LastSeq, Time: created}); err != nil {
+			return false, err
+		}
+		a.head.LastSeq, a.head.LastTime = 0, created
+		a.head.Resets++
+	}
+	a.head.Epoch = created
+	return reset, a.commit()
 }
 
 // Head is where the log stands.
@@ -307,33 +539,6 @@ func (l *Log) Head() Head {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.head
-}
-
-// Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP
-// signed note over origin, size and root.
-func (l *Log) Checkpoint() ([]byte, error) {
-	if l.opts.Signer == nil {
-		return nil, errors.New("this log has no signer")
-	}
-	h := l.Head()
-	cp, err := note.Sign(&note.Note{Text: checkpointText(l.opts.Origin, h.Size, h.Root)}, l.opts.Signer)
-	if err != nil {
-		return nil, fmt.Errorf("signing a checkpoint of size %d: %w", h.Size, err)
-	}
-	if err := l.db.Set(key8(spaceCheckpoint, uint64(h.Size)), cp, pebble.Sync); err != nil {
-		return nil, fmt.Errorf("keeping a checkpoint of size %d: %w", h.Size, err)
-	}
-	if err := writeFile(l.fs, l.dir, HeadFile, cp); err != nil {
-		return nil, fmt.Errorf("keeping a checkpoint of size %d: %w", h.Size, err)
-	}
-	l.mu.Lock()
-	l.head.Checkpoint = cp
-	l.mu.Unlock()
-	return cp, nil
-}
-
-func checkpointText(origin string, size int64, root tlog.Hash) string {
-	return fmt.Sprintf("%s\n%d\n%s\n", origin, size, base64.StdEncoding.EncodeToString(root[:]))
 }
 
 // writeFile replaces a file, whole or not at all, durably.
@@ -369,8 +574,16 @@ func readFile(fs vfs.FS, path string) ([]byte, error) {
 }
 
 // Snapshot makes a copy of the log in dir, which must not exist, that can be
-// opened while this one goes on. Files are linked, not copied.
+// opened while this one goes on. Files are linked, not copied. If the log has
+// a signer, what the copy holds is signed.
 func (l *Log) Snapshot(dir string) error {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	if l.opts.Signer != nil && l.Head().Size > 0 {
+		if _, err := l.Checkpoint(); err != nil {
+			return err
+		}
+	}
 	if err := l.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -1,124 +1,217 @@
 package chain
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
-	"golang.org/x/mod/sumdb/tlog"
 )
 
 // ErrRange says that a leaf or tree does not exist.
 var ErrRange = errors.New("beyond the log's end")
 
-func (l *Log) rawLeaf(i int64) ([]byte, error) {
-	v, c, err := l.db.Get(key8(spaceLeaf, uint64(i)))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, fmt.Errorf("leaf %d is missing", i)
+// ErrNotHeld says that a leaf was taken from another log without its payload.
+var ErrNotHeld = errors.New("the leaf was taken from another log, its payload is not held here")
+
+// bundles walks over the leaves of a log in order. It is made of the records
+// in which they were appended, and tells of any that does not join.
+type bundles struct {
+	it   *pebble.Iterator
+	next int64  // index of the leaf that comes next
+	rest []byte // of the present record
+}
+
+// newBundles reads leaves from index from on.
+func newBundles(r pebble.Reader, from int64) (*bundles, error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceData}, UpperBound: []byte{spaceData + 1}})
+	if err != nil {
+		return nil, err
+	}
+	b := &bundles{it: it, next: from}
+	// The record that holds it is the last one of its tile that does not begin
+	// behind it.
+	k := dataKey(from, partLeaves)
+	if k[9]++; k[9] == 0 {
+		k[8]++
+	}
+	if !it.SeekLT(k[:]) {
+		return b, it.Error()
+	}
+	at, part, ok := splitDataKey(it.Key())
+	if !ok || part != partLeaves || at>>TileHeight != from>>TileHeight {
+		return b, nil
+	}
+	b.rest, err = it.ValueAndErr()
+	for ; err == nil && at < from; at++ {
+		_, b.rest, err = cutLeaf(b.rest)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading leaf %d: %w", i, err)
+		return nil, errors.Join(fmt.Errorf("reading leaf %d: %w", from, err), it.Close())
 	}
-	return append([]byte(nil), v...), c.Close()
+	return b, nil
+}
+
+// read returns the next leaf's encoding, valid until the next call. It is nil
+// when there is none.
+func (b *bundles) read() (raw []byte, err error) {
+	if len(b.rest) == 0 {
+		k := dataKey(b.next, partLeaves)
+		if !b.it.SeekGE(k[:]) {
+			return nil, b.it.Error()
+		}
+		if string(b.it.Key()) != string(k[:]) {
+			return nil, nil
+		}
+		if b.rest, err = b.it.ValueAndErr(); err != nil {
+			return nil, err
+		}
+	}
+	if raw, b.rest, err = cutLeaf(b.rest); err != nil {
+		return nil, err
+	}
+	b.next++
+	if b.next%TileWidth == 0 && len(b.rest) > 0 {
+		return nil, fmt.Errorf("%w: a record of leaves goes on behind its tile", ErrLeaf)
+	}
+	return raw, nil
+}
+
+func (b *bundles) close() error { return b.it.Close() }
+
+// cutLeaf cuts a leaf off an entry bundle.
+func cutLeaf(b []byte) (raw, rest []byte, err error) {
+	if len(b) < 2 {
+		return nil, nil, fmt.Errorf("%w: a bundle of leaves ends early", ErrLeaf)
+	}
+	n := 2 + int(binary.BigEndian.Uint16(b))
+	if len(b) < n {
+		return nil, nil, fmt.Errorf("%w: a bundle of leaves ends early", ErrLeaf)
+	}
+	return b[2:n], b[n:], nil
+}
+
+// splitDataKey is the inverse of dataKey.
+func splitDataKey(k []byte) (index int64, part byte, ok bool) {
+	if len(k) != 10 || k[0] != spaceData {
+		return 0, 0, false
+	}
+	var tile [8]byte
+	copy(tile[1:], k[1:8])
+	return int64(binary.BigEndian.Uint64(tile[:])<<TileHeight | uint64(k[9])), k[8], true
+}
+
+func (l *Log) rawLeaf(i int64) ([]byte, error) {
+	var raw []byte
+	err := l.rangeRaw(i, i+1, func(_ int64, b []byte) error {
+		raw = append(raw, b...)
+		return nil
+	})
+	return raw, err
+}
+
+// rangeRaw calls fn for the encodings of the leaves from <= i < to.
+func (l *Log) rangeRaw(from, to int64, fn func(i int64, raw []byte) error) error {
+	if from >= to {
+		return nil
+	}
+	b, err := newBundles(l.db, from)
+	if err != nil {
+		return err
+	}
+	for i := from; i < to && err == nil; i++ {
+		var raw []byte
+		if raw, err = b.read(); err != nil {
+			err = fmt.Errorf("reading leaf %d: %w", i, err)
+		} else if raw == nil {
+			err = fmt.Errorf("leaf %d is missing", i)
+		} else {
+			err = fn(i, raw)
+		}
+	}
+	return errors.Join(err, b.close())
 }
 
 // Leaf reads a leaf.
-func (l *Log) Leaf(i int64) (Leaf, error) {
-	if i < 0 || i >= l.Head().Size {
-		return Leaf{}, fmt.Errorf("leaf %d: %w", i, ErrRange)
-	}
-	b, err := l.rawLeaf(i)
-	if err != nil {
-		return Leaf{}, err
-	}
-	return DecodeLeaf(b)
+func (l *Log) Leaf(i int64) (leaf Leaf, err error) {
+	err = l.Range(i, i+1, func(_ int64, x Leaf) error {
+		leaf = x
+		return nil
+	})
+	return leaf, err
 }
 
 // Range calls fn for the leaves from <= i < to, in order.
 func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
-	for i := from; i < to; i++ {
-		leaf, err := l.Leaf(i)
-		if err != nil {
-			return err
-		}
-		if err := fn(i, leaf); err != nil {
-			return err
-		}
+	if size := l.Head().Size; from < 0 || to > size {
+		return fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, size, ErrRange)
 	}
-	return nil
+	return l.rangeRaw(from, to, func(i int64, raw []byte) error {
+		leaf, err := DecodeLeaf(raw)
+		if err != nil {
+			return fmt.Errorf("leaf %d: %w", i, err)
+		}
+		return fn(i, leaf)
+	})
 }
 
 // Payload reads an entry's payload and checks it against its leaf. It returns
-// ErrForgotten if its key was destroyed.
+// ErrForgotten if its key was destroyed, and ErrNotHeld if it never was here.
 func (l *Log) Payload(i int64) ([]byte, error) {
+	_, p, err := l.Salted(i)
+	return p, err
+}
+
+// Salted is Payload with the entry's salt, which together with the leaf proves
+// the payload to somebody else.
+func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	leaf, err := l.Leaf(i)
 	if err != nil {
-		return nil, err
+		return salt, nil, err
 	}
 	if leaf.Kind != KindEntry {
-		return nil, fmt.Errorf("leaf %d is a %s and has no payload", i, leaf.Kind)
+		return salt, nil, fmt.Errorf("leaf %d is a %s and has no payload", i, leaf.Kind)
 	}
-	return payload(l.db, l.vault, i, &leaf)
-}
-
-func payload(r pebble.Reader, v *vault, i int64, leaf *Leaf) ([]byte, error) {
-	rec, c, err := r.Get(key8(spacePayload, uint64(i)))
+	k := dataKey(i, partPayload)
+	rec, c, err := l.db.Get(k[:])
 	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, fmt.Errorf("the payload of leaf %d is missing", i)
+		if i < l.Head().Imported {
+			return salt, nil, fmt.Errorf("leaf %d: %w", i, ErrNotHeld)
+		}
+		return salt, nil, fmt.Errorf("the payload of leaf %d is missing", i)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the payload of leaf %d: %w", i, err)
+		return salt, nil, fmt.Errorf("reading the payload of leaf %d: %w", i, err)
 	}
 	defer c.Close()
-	subject, box, err := splitRecord(rec)
+	subject, generation, box, err := splitRecord(rec)
 	if err != nil {
-		return nil, fmt.Errorf("leaf %d: %w", i, err)
+		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
-	a, err := v.open(r, subject)
+	a, err := l.vault.open(l.db, string(subject), generation)
 	if err != nil {
-		return nil, err
+		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
-	salt, p, err := unseal(a, i, box)
+	plain, err := unseal(nil, a, i, box)
 	if err != nil {
-		return nil, fmt.Errorf("leaf %d: %w", i, err)
+		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
-	if Commit(salt, p) != leaf.Commitment || uint64(len(p)) != leaf.Length {
-		return nil, fmt.Errorf("the payload of leaf %d is not the one that it commits to", i)
+	copy(salt[:], plain)
+	payload = plain[len(salt):]
+	if Commit(salt, payload) != leaf.Commitment || uint64(len(payload)) != leaf.Length {
+		return salt, nil, fmt.Errorf("the payload of leaf %d is not the one that it commits to", i)
 	}
-	return p, nil
+	return salt, payload, nil
 }
 
-// ReadHashes implements tlog.HashReader.
-func (l *Log) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	out := make([]tlog.Hash, len(indexes))
-	for i, x := range indexes {
-		v, c, err := l.db.Get(key8(spaceHash, uint64(x)))
-		if err != nil {
-			return nil, fmt.Errorf("reading tree hash %d: %w", x, err)
-		}
-		if copy(out[i][:], v) != len(out[i]) || len(v) != len(out[i]) {
-			return nil, errors.Join(fmt.Errorf("tree hash %d has %d bytes", x, len(v)), c.Close())
-		}
-		if err := c.Close(); err != nil {
-			return nil, err
-		}
+// Subject is the data subject under whose key a payload is kept.
+func (l *Log) Subject(i int64) (string, error) {
+	k := dataKey(i, partPayload)
+	rec, c, err := l.db.Get(k[:])
+	if err != nil {
+		return "", fmt.Errorf("reading the payload of leaf %d: %w", i, err)
 	}
-	return out, nil
-}
-
-// ProveInclusion proves that leaf i is in the tree of that size.
-func (l *Log) ProveInclusion(i, size int64) (tlog.RecordProof, error) {
-	if size > l.Head().Size || i < 0 || i >= size {
-		return nil, fmt.Errorf("leaf %d in a tree of %d: %w", i, size, ErrRange)
-	}
-	return tlog.ProveRecord(size, i, l)
-}
-
-// ProveConsistency proves that the tree of size old is a prefix of the one of
-// size size.
-func (l *Log) ProveConsistency(old, size int64) (tlog.TreeProof, error) {
-	if size > l.Head().Size || old < 1 || old > size {
-		return nil, fmt.Errorf("trees of %d and %d: %w", old, size, ErrRange)
-	}
-	return tlog.ProveTree(size, old, l)
+	defer c.Close()
+	subject, _, _, err := splitRecord(rec)
+	return string(subject), err
 }

@@ -28,6 +28,20 @@ func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	return out
 }
 
+// addTile adds the hash of a full tile of leaves; the size has to be a multiple
+// of TileWidth. out is as in add, for the levels from that of the tile up.
+func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
+	out = append(out, h)
+	level := TileHeight
+	for ; e.size>>level&1 == 1; level++ {
+		h = tlog.NodeHash(e.at[level], h)
+		out = append(out, h)
+	}
+	e.at[level] = h
+	e.size += TileWidth
+	return out
+}
+
 // root is the tree's hash.
 func (e *edge) root() tlog.Hash {
 	if e.size == 0 {

@@ -12,13 +12,19 @@ import (
 )
 
 // vault encrypts payloads, each under the key of its data subject. Keys are
-// wrapped by the master key.
+// wrapped by the master key. A subject whose key was destroyed gets another one
+// of the next generation when something new is said about it.
 type vault struct {
 	master cipher.AEAD
+	epoch  [4]byte // drawn for each opening
 
-	// Owned by the appender.
-	keys  map[string]cipher.AEAD
-	epoch [4]byte
+	keys map[string]subjectKey // guarded by Log.appending
+}
+
+// subjectKey is a key of a subject.
+type subjectKey struct {
+	aead       cipher.AEAD
+	generation uint32 // from 1
 }
 
 const maxCachedKeys = 4096
@@ -34,7 +40,7 @@ func newVault(master []byte) (*vault, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &vault{master: a, keys: make(map[string]cipher.AEAD)}
+	v := &vault{master: a, keys: make(map[string]subjectKey)}
 	rand.Read(v.epoch[:])
 	return v, nil
 }
@@ -47,16 +53,24 @@ func aead(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(b)
 }
 
-func subjectKey(subject string) []byte { return append([]byte{spaceKey}, subject...) }
+// subjectPrefix begins the keys of a subject's key records.
+func subjectPrefix(subject string) []byte {
+	return append(binary.BigEndian.AppendUint16([]byte{spaceKey}, uint16(len(subject))), subject...)
+}
+
+func subjectRecord(subject string, generation uint32) []byte {
+	return binary.BigEndian.AppendUint32(subjectPrefix(subject), generation)
+}
 
 // errNoKey says that a subject never had a key.
 var errNoKey = errors.New("there is no key for this data subject, nor a sign that it was destroyed")
 
-// open returns the subject's key. A key that was destroyed leaves an empty
-// record behind, so that a payload whose subject was altered does not pass for
-// a forgotten one.
-func (v *vault) open(r pebble.Reader, subject string) (cipher.AEAD, error) {
-	wrapped, c, err := r.Get(subjectKey(subject))
+// open returns a subject's key. A key that was destroyed leaves an empty record
+// behind, so that a payload whose subject was altered does not pass for a
+// forgotten one.
+func (v *vault) open(r pebble.Reader, subject string, generation uint32) (cipher.AEAD, error) {
+	k := subjectRecord(subject, generation)
+	wrapped, c, err := r.Get(k)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, errNoKey
 	}
@@ -64,6 +78,10 @@ func (v *vault) open(r pebble.Reader, subject string) (cipher.AEAD, error) {
 		return nil, err
 	}
 	defer c.Close()
+	return v.unwrap(k, wrapped, subject)
+}
+
+func (v *vault) unwrap(k, wrapped []byte, subject string) (cipher.AEAD, error) {
 	if len(wrapped) == 0 {
 		return nil, ErrForgotten
 	}
@@ -71,7 +89,7 @@ func (v *vault) open(r pebble.Reader, subject string) (cipher.AEAD, error) {
 	if len(wrapped) < n {
 		return nil, fmt.Errorf("the key of subject %q is cut short", subject)
 	}
-	key, err := v.master.Open(nil, wrapped[:n], wrapped[n:], subjectKey(subject))
+	key, err := v.master.Open(nil, wrapped[:n], wrapped[n:], k)
 	if err != nil {
 		return nil, fmt.Errorf("the key of subject %q does not open with this master key", subject)
 	}
@@ -80,70 +98,135 @@ func (v *vault) open(r pebble.Reader, subject string) (cipher.AEAD, error) {
 
 // key returns the subject's key, making it if there is none. A new one is
 // written with the batch.
-func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (cipher.AEAD, error) {
-	if a, ok := v.keys[subject]; ok {
-		return a, nil
+func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey, error) {
+	if k, ok := v.keys[subject]; ok {
+		return k, nil
 	}
-	a, err := v.open(db, subject)
-	if errors.Is(err, errNoKey) || errors.Is(err, ErrForgotten) {
-		// What is said about a subject after it was forgotten is new.
+	k, err := v.newest(db, subject)
+	if err != nil {
+		return k, err
+	}
+	if k.aead == nil {
+		k.generation++
 		raw := make([]byte, 32)
 		rand.Read(raw)
 		nonce := make([]byte, v.master.NonceSize())
 		rand.Read(nonce)
-		if err := b.Set(subjectKey(subject), v.master.Seal(nonce, nonce, raw, subjectKey(subject)), nil); err != nil {
-			return nil, err
+		record := subjectRecord(subject, k.generation)
+		if err := b.Set(record, v.master.Seal(nonce, nonce, raw, record), nil); err != nil {
+			return k, err
 		}
-		a, err = aead(raw)
-	}
-	if err != nil {
-		return nil, err
+		if k.aead, err = aead(raw); err != nil {
+			return k, err
+		}
 	}
 	if len(v.keys) >= maxCachedKeys {
 		clear(v.keys)
 	}
-	v.keys[subject] = a
-	return a, nil
+	v.keys[subject] = k
+	return k, nil
 }
 
-// A payload record is: length of the subject (2 bytes), subject, nonce (12),
-// AES-256-GCM of salt ‖ payload with the leaf's index as additional data.
+// newest returns the last generation of a subject's key, without the key where
+// that was destroyed or there is none.
+func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error) {
+	prefix := subjectPrefix(subject)
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: binary.BigEndian.AppendUint64(subjectPrefix(subject), 1<<64-1)})
+	if err != nil {
+		return k, err
+	}
+	if it.Last() && len(it.Key()) == len(prefix)+4 {
+		k.generation = binary.BigEndian.Uint32(it.Key()[len(prefix):])
+		if k.aead, err = v.unwrap(it.Key(), it.Value(), subject); errors.Is(err, ErrForgotten) {
+			err = nil
+		}
+	}
+	return k, errors.Join(err, it.Error(), it.Close())
+}
+
+// DestroyKeys destroys every key that payloads of a data subject are encrypted
+// with, durably, and returns how many there were. What they encrypted is
+// ErrForgotten from then on, and every proof still stands. The wrapped keys are
+// gone from what the log reads; Pebble's files hold them until Compact.
+func (l *Log) DestroyKeys(subject string) (int, error) {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	k, err := l.vault.newest(l.db, subject)
+	if err != nil {
+		return 0, fmt.Errorf("looking for the keys of subject %q: %w", subject, err)
+	}
+	b := l.db.NewBatch()
+	defer b.Close()
+	n := 0
+	for g := uint32(1); g <= k.generation; g++ {
+		record := subjectRecord(subject, g)
+		v, c, err := l.db.Get(record)
+		if err != nil {
+			return 0, fmt.Errorf("reading key %d of subject %q: %w", g, subject, err)
+		}
+		if len(v) > 0 {
+			n++
+		}
+		if err := errors.Join(c.Close(), b.Set(record, nil, nil)); err != nil {
+			return 0, err
+		}
+	}
+	if n > 0 {
+		if err := b.Commit(pebble.Sync); err != nil {
+			return 0, fmt.Errorf("destroying the keys of subject %q: %w", subject, err)
+		}
+	}
+	delete(l.vault.keys, subject)
+	return n, nil
+}
+
+// A payload record is: length of the subject (2 bytes), subject, generation of
+// the key (4), nonce (12), AES-256-GCM of salt ‖ payload with the leaf's index
+// as additional data.
 //
 // The nonce is drawn anew for each opening of the log (4 bytes) and counts by
 // the index (8): a crash can make an index be written twice, but never under
 // one nonce.
-func (v *vault) seal(dst []byte, a cipher.AEAD, subject string, index int64, salt [16]byte, payload, scratch []byte) (record, scratch2 []byte) {
+func (v *vault) seal(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) []byte {
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(subject)))
 	dst = append(dst, subject...)
-	at := len(dst)
+	dst = binary.BigEndian.AppendUint32(dst, k.generation)
 	dst = append(dst, v.epoch[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(index))
-	scratch = append(append(scratch[:0], salt[:]...), payload...)
-	return a.Seal(dst, dst[at:at+12], scratch, dst[at+4:at+12]), scratch
+	at := len(dst)
+	dst = append(append(dst, salt[:]...), payload...)
+	return k.aead.Seal(dst[:at], dst[at-12:at], dst[at:], dst[at-8:at])
+}
+
+// recordSize is the size of a payload record.
+func recordSize(subject string, payload int) int {
+	return 2 + len(subject) + 4 + 12 + 16 + payload + 16
 }
 
 // splitRecord cuts a payload record.
-func splitRecord(rec []byte) (subject string, box []byte, err error) {
+func splitRecord(rec []byte) (subject []byte, generation uint32, box []byte, err error) {
 	if len(rec) < 2 {
-		return "", nil, errors.New("the payload record is cut short")
+		return nil, 0, nil, errors.New("the payload record is cut short")
 	}
-	n := int(binary.BigEndian.Uint16(rec))
-	if len(rec) < 2+n {
-		return "", nil, errors.New("the payload record is cut short")
+	n := 2 + int(binary.BigEndian.Uint16(rec))
+	if len(rec) < n+4 {
+		return nil, 0, nil, errors.New("the payload record is cut short")
 	}
-	return string(rec[2 : 2+n]), rec[2+n:], nil
+	return rec[2:n], binary.BigEndian.Uint32(rec[n:]), rec[n+4:], nil
 }
 
-// unseal opens what splitRecord cut off.
-func unseal(a cipher.AEAD, index int64, box []byte) (salt [16]byte, payload []byte, err error) {
-	altered := errors.New("the payload record was altered: it does not decrypt")
+var errAltered = errors.New("the payload record was altered: it does not decrypt")
+
+// unseal opens what splitRecord cut off, into dst, and returns salt ‖ payload.
+func unseal(dst []byte, a cipher.AEAD, index int64, box []byte) ([]byte, error) {
 	if len(box) < 12 {
-		return salt, nil, altered
+		return nil, errAltered
 	}
-	plain, err := a.Open(nil, box[:12], box[12:], binary.BigEndian.AppendUint64(nil, uint64(index)))
-	if err != nil || len(plain) < len(salt) {
-		return salt, nil, altered
+	var ad [8]byte
+	binary.BigEndian.PutUint64(ad[:], uint64(index))
+	plain, err := a.Open(dst, box[:12], box[12:], ad[:])
+	if err != nil || len(plain) < 16 {
+		return nil, errAltered
 	}
-	copy(salt[:], plain)
-	return salt, plain[len(salt):], nil
+	return plain, nil
 }

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/cipher"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
+	"slices"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -30,14 +30,30 @@ const (
 	Incomplete Status = "incomplete" // nothing wrong was found, but not all was checked
 )
 
+// A Quorum says whether enough witnesses cosigned a checkpoint. The groups of
+// github.com/transparency-dev/formats/witness are quorums.
+type Quorum interface{ Satisfied(checkpoint []byte) bool }
+
 // VerifyOptions is what a verification is held against.
 type VerifyOptions struct {
 	// Verifiers are the keys that may sign checkpoints; nil leaves signatures
-	// unchecked, and the result incomplete.
+	// unchecked, and the result incomplete. Keys that one of them handed over
+	// to need not be among them.
 	Verifiers note.Verifiers
-	// Against is an earlier checkpoint that the log must extend.
-	Against []byte
-	// Progress, if set, is called now and then.
+	// Against are earlier checkpoints that the log must extend.
+	Against [][]byte
+	// Quorum, if set, is what witnesses must have cosigned. What lies behind
+	// the last checkpoint that satisfies it leaves the result incomplete; if
+	// there is none, the verification fails.
+	Quorum Quorum
+	// From and To limit what is read to the leaves From <= i < To, widened to
+	// whole tiles; To 0 means the end. Of the others only the hashes of their
+	// tiles are used, and the result is incomplete.
+	From, To int64
+	// Payload, if set, is called with each payload that is good, from several
+	// goroutines and in no order. It must not keep its arguments.
+	Payload func(leaf *Leaf, payload []byte)
+	// Progress, if set, is called now and then, from several goroutines.
 	Progress func(done, total int64)
 }
 
@@ -47,9 +63,15 @@ type Report struct {
 	Size        int64    `json:"size"` // leaves that were read and are good
 	Entries     int64    `json:"entries"`
 	Gaps        int64    `json:"gaps"`
+	Resets      int64    `json:"resets"`    // how often the ledger began anew
 	Payloads    int64    `json:"payloads"`  // that match their commitments
 	Forgotten   int64    `json:"forgotten"` // payloads whose key was destroyed
+	NotHeld     int64    `json:"not_held"`  // payloads of leaves that were taken from another log
+	Bytes       int64    `json:"bytes"`     // of leaves and payloads that were hashed
 	Checkpoints int64    `json:"checkpoints"`
+	Handovers   int64    `json:"handovers"` // changes of the signing key
+	Signed      int64    `json:"signed"`    // leaves that the log's own last checkpoint covers
+	Witnessed   int64    `json:"witnessed"` // leaves that a checkpoint with the quorum covers
 	LastSeq     uint64   `json:"last_seq"`
 	Root        string   `json:"root"`      // base64
 	FirstBad    int64    `json:"first_bad"` // lowest leaf index that is wrong, -1 if none
@@ -60,10 +82,18 @@ type Report struct {
 // maxProblems bounds how many problems are spelled out.
 const maxProblems = 20
 
-// verification is a report in the making. It is safe for concurrent use.
+// verification is a report in the making.
 type verification struct {
-	mu  sync.Mutex
-	rep Report
+	log  *Log
+	snap *pebble.Snapshot
+	o    VerifyOptions
+	ring *keyring
+	want Head // as the head record says
+
+	mu   sync.Mutex
+	rep  Report              // guarded by mu, as are the following
+	used map[string]struct{} // key records that payloads name
+	done int64               // leaves, for Progress
 }
 
 func (v *verification) bad(index int64, format string, args ...any) {
@@ -77,7 +107,11 @@ func (v *verification) bad(index int64, format string, args ...any) {
 	}
 }
 
-func (v *verification) done() Report {
+func (v *verification) skip(format string, args ...any) {
+	v.rep.Skipped = append(v.rep.Skipped, fmt.Sprintf(format, args...))
+}
+
+func (v *verification) report() Report {
 	switch {
 	case v.rep.FirstBad >= 0:
 		v.rep.Status = Failed
@@ -93,308 +127,701 @@ func (v *verification) done() Report {
 // altered so that the log does not open are a failed verification, not an
 // error; an error says that nothing could be verified (ErrLocked, a wrong
 // master key length, ctx).
-func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (Report, error) {
+func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep Report, err error) {
 	o.ReadOnly = true
-	l, err := Open(dir, o)
-	if err != nil {
-		if errors.Is(err, ErrLocked) || len(o.MasterKey) != 32 {
-			return Report{}, err
-		}
+	if _, err := newVault(o.MasterKey); err != nil {
+		return Report{}, err
+	}
+	broken := func(err any) Report {
 		ver := &verification{rep: Report{FirstBad: -1}}
 		ver.bad(0, "the log does not open: %v", err)
-		return ver.done(), nil
+		return ver.report()
 	}
-	rep, err := l.Verify(ctx, v)
+	// Pebble panics on some damage of its own files.
+	defer func() {
+		if r := recover(); r != nil {
+			rep, err = broken(r), nil
+		}
+	}()
+	l, err := Open(dir, o)
+	if errors.Is(err, ErrLocked) {
+		return Report{}, err
+	}
+	if err != nil {
+		return broken(err), nil
+	}
+	rep, err = l.Verify(ctx, v)
 	return rep, errors.Join(err, l.Close())
 }
 
-// Verify recomputes the log from what is on disk.
+// Verify recomputes the log from what is on disk: every leaf, link, tree hash,
+// signature and payload commitment, and that no record is there which the log
+// does not have.
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	snap := l.db.NewSnapshot()
 	defer snap.Close()
-	v := &verification{rep: Report{FirstBad: -1}}
-	var want Head
+	v := &verification{log: l, snap: snap, o: o, rep: Report{FirstBad: -1}, used: make(map[string]struct{}),
+		ring: &keyring{trusted: o.Verifiers, retired: make(map[keyID]int64)}}
 	if m, c, err := snap.Get([]byte{spaceMeta}); err == nil {
-		err = decodeMeta(m, &want)
-		c.Close()
-		if err != nil {
+		err = decodeMeta(m, &v.want)
+		if err := errors.Join(err, c.Close()); err != nil {
 			v.bad(0, "%v", err)
 		}
 	} else if !errors.Is(err, pebble.ErrNotFound) {
 		v.bad(0, "the head record cannot be read: %v", err)
 	}
-	cps, err := l.checkpoints(snap, v, o)
+	cps, err := v.checkpoints(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	roots, err := l.leaves(ctx, snap, v, want.Size, cps, o.Progress)
+	from, to := o.From&^(TileWidth-1), v.want.Size
+	if o.To > 0 && o.To < to {
+		to = min((o.To+TileWidth-1)&^(TileWidth-1), to)
+	}
+	if from < 0 || from > to || o.From > 0 && o.From >= v.want.Size {
+		return Report{}, fmt.Errorf("leaves %d to %d of %d: %w", o.From, o.To, v.want.Size, ErrRange)
+	}
+	whole := from == 0 && to == v.want.Size
+	roots, err := v.leaves(ctx, from, to, whole, cps)
 	if err != nil {
 		return Report{}, err
 	}
-	v.heads(want, cps, roots)
-	return v.done(), nil
+	if whole {
+		v.keys()
+	} else {
+		v.skip("leaves outside %d to %d: only the hashes of their tiles were used, and checkpoints between", from, to-1)
+	}
+	v.strangers()
+	v.heads(cps, roots, whole)
+	return v.report(), nil
 }
 
 // signed is a checkpoint that is held against the tree.
 type signed struct {
 	what string
-	size int64
-	root tlog.Hash
+	own  bool // by this log, kept with it
+	Checkpoint
 }
 
 // checkpoints collects all checkpoints: kept, in the head file, and given.
-func (l *Log) checkpoints(snap *pebble.Snapshot, v *verification, o VerifyOptions) ([]signed, error) {
-	var out []signed
-	origin := ""
-	open := func(what string, b []byte, at int64) {
-		s, name, err := openCheckpoint(b, o.Verifiers)
-		if err != nil {
-			v.bad(at, "%s: %v", what, err)
+func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
+	if v.o.Verifiers == nil {
+		v.skip("signatures of checkpoints: no keys were given")
+	}
+	v.each(spaceHandover, func(k, b []byte) {
+		if len(k) != 9 || binary.BigEndian.Uint64(k[1:]) != uint64(v.rep.Handovers) {
+			v.bad(0, "handover %d is missing", v.rep.Handovers)
+		}
+		v.rep.Handovers++
+		if v.o.Verifiers == nil {
 			return
 		}
-		if origin == "" {
-			origin = name
+		if _, err := v.ring.handover(b); err != nil {
+			v.bad(0, "handover %d: %v", v.rep.Handovers-1, err)
 		}
-		if name != origin {
-			v.bad(at, "%s is of log %q, the others are of %q", what, name, origin)
+	})
+	var kept []signed
+	v.each(spaceHandover, func(_, b []byte) { kept = append(kept, signed{what: "a handover", Checkpoint: Checkpoint{Note: b}}) })
+	v.each(spaceCheckpoint, func(k, b []byte) {
+		if len(k) != 9 {
+			v.bad(0, "a checkpoint's key has %d bytes", len(k))
+			return
 		}
-		s.what = what
-		out = append(out, s)
-		v.rep.Checkpoints++
+		// Size stands for the key here, until the note was read.
+		kept = append(kept, signed{what: "a checkpoint", own: true, Checkpoint: Checkpoint{Size: int64(binary.BigEndian.Uint64(k[1:])), Note: b}})
+	})
+	if b, err := readFile(v.log.fs, filepath.Join(v.log.dir, HeadFile)); err == nil {
+		kept = append(kept, signed{what: "the head file", Checkpoint: Checkpoint{Note: b}})
+	} else if n := len(kept); n > 0 && kept[n-1].own {
+		v.bad(max(kept[n-1].Size-1, 0), "the head file is missing, but checkpoints were signed: %v", err)
 	}
-	if o.Verifiers == nil {
-		v.rep.Skipped = append(v.rep.Skipped, "signatures of checkpoints: no keys were given")
+	for _, b := range v.o.Against {
+		kept = append(kept, signed{what: "an earlier checkpoint", Checkpoint: Checkpoint{Note: b}})
 	}
-	it, err := snap.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: []byte{spaceCheckpoint + 1}})
-	if err != nil {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	good := make([]bool, len(kept))
+	const share = 64
+	for lo := 0; lo < len(kept); lo += share {
+		g.Go(func() error {
+			for i := lo; i < min(lo+share, len(kept)); i++ {
+				good[i] = v.open(&kept[i])
+			}
+			return ctx.Err()
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	for ok := it.First(); ok; ok = it.Next() {
-		if len(it.Key()) != 9 {
-			v.bad(0, "a checkpoint's key has %d bytes", len(it.Key()))
+	var out []signed
+	for i := range kept {
+		if !good[i] {
 			continue
 		}
-		size := int64(binary.BigEndian.Uint64(it.Key()[1:]))
-		n := len(out)
-		open(fmt.Sprintf("the checkpoint of size %d", size), it.Value(), max(size-1, 0))
-		if len(out) > n && out[n].size != size {
-			v.bad(max(min(size, out[n].size)-1, 0), "the checkpoint kept for size %d is of size %d", size, out[n].size)
+		c := kept[i]
+		v.rep.Checkpoints++
+		if len(out) > 0 && c.Origin != out[0].Origin {
+			v.bad(max(c.Size-1, 0), "%s of size %d is of log %q, others are of %q", c.what, c.Size, c.Origin, out[0].Origin)
 		}
-	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		v.bad(0, "checkpoints cannot be read: %v", err)
-	}
-	if b, err := readFile(l.fs, filepath.Join(l.dir, HeadFile)); err == nil {
-		open("the head file", b, 0)
-	} else if len(out) > 0 {
-		v.bad(out[len(out)-1].size-1, "the head file is missing, but checkpoints were signed: %v", err)
-	}
-	if o.Against != nil {
-		open("the earlier checkpoint", o.Against, 0)
+		if c.own {
+			v.rep.Signed = max(v.rep.Signed, c.Size)
+		}
+		out = append(out, c)
 	}
 	return out, nil
 }
 
-// openCheckpoint reads a checkpoint. Without verifiers its signature is not
-// checked.
-func openCheckpoint(b []byte, vs note.Verifiers) (s signed, origin string, err error) {
-	text := ""
-	if vs != nil {
-		n, err := note.Open(b, vs)
-		if err != nil {
-			return s, "", err
-		}
-		for _, sig := range n.Sigs {
-			// Base64 has bits that mean nothing; a stored record has none.
-			if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
-				return s, "", fmt.Errorf("its signature by %s is not as it was written", sig.Name)
-			}
-		}
-		text = n.Text
+// open reads a checkpoint's note and checks its signature.
+func (v *verification) open(s *signed) bool {
+	key := s.Size
+	var err error
+	if v.o.Verifiers == nil {
+		s.Checkpoint, err = ParseCheckpoint(s.Note)
 	} else {
-		i := bytes.Index(b, []byte("\n\n"))
-		if i < 0 {
-			return s, "", errors.New("it is no signed note")
-		}
-		text = string(b[:i+1])
+		s.Checkpoint, err = v.ring.open(s.Note)
 	}
-	lines := strings.Split(text, "\n")
-	if len(lines) < 4 {
-		return s, "", errors.New("it is no checkpoint: three lines are needed")
+	if err != nil {
+		v.bad(max(key-1, 0), "%s: %v", s.what, err)
+		return false
 	}
-	if s.size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || s.size < 0 || strconv.FormatInt(s.size, 10) != lines[1] {
-		return s, "", fmt.Errorf("its size is %q", lines[1])
+	if s.own && s.Size != key {
+		v.bad(max(min(s.Size, key)-1, 0), "the checkpoint kept for size %d is of size %d", key, s.Size)
 	}
-	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
-	if err != nil || len(root) != len(s.root) {
-		return s, "", errors.New("its root is not 32 bytes of base64")
-	}
-	copy(s.root[:], root)
-	return s, lines[0], nil
+	return true
 }
 
-// verifyChunk is how many payloads one worker checks at a time.
-const verifyChunk = 512
-
-// leaves reads every leaf and payload, and returns the tree's root at each
-// checkpoint's size that it reached.
-func (l *Log) leaves(ctx context.Context, snap *pebble.Snapshot, v *verification, size int64, cps []signed, progress func(done, total int64)) (map[int64]tlog.Hash, error) {
-	roots := make(map[int64]tlog.Hash)
-	wanted := make(map[int64]bool)
-	for _, c := range cps {
-		wanted[c.size] = true
+// each calls fn for the records of a space.
+func (v *verification) each(space byte, fn func(k, b []byte)) {
+	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
+	if err != nil {
+		v.bad(0, "reading records %q: %v", space, err)
+		return
 	}
-	var e edge
-	var prev tlog.Hash
-	var hashes []tlog.Hash
-	roots[0] = e.root()
+	for ok := it.First(); ok; ok = it.Next() {
+		fn(bytes.Clone(it.Key()), bytes.Clone(it.Value()))
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		v.bad(0, "reading records %q: %v", space, err)
+	}
+}
+
+// unitTiles is how many tiles one worker checks at a time.
+const unitTiles = 16
+
+// unit is what checking some tiles gave.
+type unit struct {
+	from, to int64 // leaves that were read
+	entries  int64
+	gaps     int64
+	resets   int64
+
+	first Leaf      // with prev
+	last  tlog.Hash // record hash of the last leaf
+	next  uint64    // ledger sequence that is due after it
+	seq   uint64    // last ledger sequence
+
+	tiles []tlog.Hash // hashes of the full ones
+	// at are the right edges below a tile, at the sizes that checkpoints have,
+	// and at the end.
+	at map[int64]*[TileHeight]tlog.Hash
+}
+
+// leaves reads leaves and payloads, and returns the tree's root at each
+// checkpoint's size that it reached.
+func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, cps []signed) (map[int64]tlog.Hash, error) {
+	sizes := make(map[int64]bool)
+	for _, c := range cps {
+		sizes[c.Size] = true
+	}
+	const width = unitTiles * TileWidth
+	units := make([]unit, max((to-from+width-1)/width, 1))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	chunk := make([]Leaf, 0, verifyChunk)
-	flush := func() {
-		work := append([]Leaf(nil), chunk...)
-		chunk = chunk[:0]
-		if len(work) > 0 {
-			g.Go(func() error { return l.payloads(gctx, snap, v, work) })
+	for i := range units {
+		lo := from + int64(i)*width
+		hi := min(lo+width, to)
+		// The last worker sees to it that nothing follows.
+		end := dataKey(hi, 0)
+		upper := end[:]
+		if i == len(units)-1 && whole {
+			upper = []byte{spaceData + 1}
 		}
+		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, upper, sizes) })
 	}
-	var next uint64 = 1
-	for i := int64(0); i < size && gctx.Err() == nil; i++ {
-		raw, c, err := snap.Get(key8(spaceLeaf, uint64(i)))
-		if err != nil {
-			v.bad(i, "leaf %d cannot be read: %v", i, err)
-			break
-		}
-		leaf, err := DecodeLeaf(raw)
-		h := tlog.RecordHash(raw)
-		c.Close()
-		if err != nil {
-			v.bad(i, "leaf %d: %v", i, err)
-			break
-		}
-		if leaf.Index != i || leaf.Prev != prev {
-			v.bad(i, "leaf %d does not follow the leaf before it", i)
-			break
-		}
-		switch leaf.Kind {
-		case KindEntry:
-			if leaf.Seq != next {
-				v.bad(i, "leaf %d is ledger entry %d, want %d", i, leaf.Seq, next)
-			}
-			next = leaf.Seq + 1
-			v.rep.Entries++
-			v.rep.LastSeq = leaf.Seq
-			chunk = append(chunk, leaf)
-		case KindGap:
-			if leaf.Seq != next || leaf.Length == 0 {
-				v.bad(i, "leaf %d is a gap of %d from ledger sequence %d, want one from %d", i, leaf.Length, leaf.Seq, next)
-			}
-			next = leaf.Seq + leaf.Length
-			v.rep.Gaps++
-		}
-		at := tlog.StoredHashCount(i)
-		hashes = e.add(h, hashes[:0])
-		for j, want := range hashes {
-			got, c, err := snap.Get(key8(spaceHash, uint64(at+int64(j))))
-			if err != nil || !bytes.Equal(got, want[:]) {
-				v.bad(i, "a tree hash of leaf %d is wrong", i)
-			}
-			if err == nil {
-				c.Close()
-			}
-		}
-		prev = h
-		if wanted[e.size] {
-			roots[e.size] = e.root()
-		}
-		if len(chunk) == verifyChunk {
-			flush()
-			if progress != nil {
-				progress(i+1, size)
-			}
-		}
-	}
-	flush()
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	roots := make(map[int64]tlog.Hash)
+	if !whole {
+		return roots, v.joinRange(units, from, to, cps, roots)
+	}
+	v.join(units, roots)
+	return roots, nil
+}
+
+// join puts the units together: links, ledger sequences, the tree above the
+// tiles.
+func (v *verification) join(units []unit, roots map[int64]tlog.Hash) {
+	var e edge
+	var prev tlog.Hash
+	var hashes []tlog.Hash
+	next := uint64(1)
+	roots[0] = e.root()
+	stored := v.hashes()
+	compare := func(level int, n int64, h tlog.Hash) {
+		at := tileHash{level, n}
+		if got, ok := stored[at]; !ok || got != h {
+			v.bad((n+1)<<(TileHeight*level)-1, "hash %d of tile level %d is wrong", n, level)
+		}
+		delete(stored, at)
+	}
+	for i := range units {
+		u := &units[i]
+		if u.from == u.to {
+			break
+		}
+		if !v.linked(u, prev, next) {
+			break
+		}
+		prev, next = u.last, u.next
+		v.rep.Entries += u.entries
+		v.rep.Gaps += u.gaps
+		v.rep.Resets += u.resets
+		v.rep.LastSeq = u.seq
+		at := u.from
+		for j := 0; ; j++ {
+			for s := at; s <= min(at+TileWidth-1, u.to); s++ {
+				if part := u.at[s]; part != nil {
+					f := e
+					f.size = s
+					copy(f.at[:], part[:])
+					roots[s] = f.root()
+				}
+			}
+			if j == len(u.tiles) {
+				break
+			}
+			hashes = e.addTile(u.tiles[j], hashes[:0])
+			for k := 0; k < len(hashes); k += TileHeight {
+				compare(1+k/TileHeight, e.size>>(TileHeight+k)-1, hashes[k])
+			}
+			at += TileWidth
+			roots[e.size] = e.root()
+		}
+		if u.to != e.size {
+			f := e
+			f.size = u.to
+			copy(f.at[:], u.at[u.to][:])
+			e = f
+		}
+		if i+1 < len(units) && u.to != units[i+1].from {
+			break
+		}
 	}
 	v.rep.Size = e.size
 	root := e.root()
 	v.rep.Root = base64.StdEncoding.EncodeToString(root[:])
-	return roots, nil
+	if len(stored) > 0 && v.rep.FirstBad < 0 {
+		v.bad(max(e.size-1, 0), "%d hashes of tiles belong to no leaves", len(stored))
+	}
 }
 
-// payloads checks that payloads are what their leaves commit to.
-func (l *Log) payloads(ctx context.Context, snap *pebble.Snapshot, v *verification, leaves []Leaf) error {
-	var good, forgotten int64
-	keys := make(map[string]cipher.AEAD)
-	for i := range leaves {
-		if ctx.Err() != nil {
-			return ctx.Err()
+// linked reports whether a unit follows the one before it.
+func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
+	if u.first.Prev != prev {
+		v.bad(u.from, "leaf %d does not follow the leaf before it", u.from)
+		return false
+	}
+	if _, ok := u.first.follows(next); !ok {
+		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq, next)
+		return false
+	}
+	return true
+}
+
+// joinRange holds some tiles against the hashes that the log keeps of them,
+// and those against the last checkpoint and the ones that were given.
+func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roots map[int64]tlog.Hash) error {
+	for i := range units {
+		u := &units[i]
+		if i > 0 && !v.linked(u, units[i-1].last, units[i-1].next) {
+			break
 		}
-		leaf := &leaves[i]
-		switch err := l.checkPayload(snap, keys, leaf); {
-		case err == nil:
-			good++
-		case errors.Is(err, ErrForgotten):
-			forgotten++
-		default:
-			v.bad(leaf.Index, "%v", err)
+		for j, h := range u.tiles {
+			n := u.from>>TileHeight + int64(j)
+			got, err := v.log.tile(v.snap, 1, n>>TileHeight, int(n&(TileWidth-1))+1)
+			if err != nil || !bytes.Equal(got[len(got)-tlog.HashSize:], h[:]) {
+				v.bad(n<<TileHeight, "hash %d of tile level 1 is wrong (%v)", n, err)
+			}
 		}
+		v.rep.Entries += u.entries
+		v.rep.Gaps += u.gaps
+		v.rep.Resets += u.resets
+		v.rep.LastSeq = u.seq
+	}
+	v.rep.Size = to - from
+	ask := make(map[int64]bool)
+	for _, c := range cps {
+		if !c.own || c.Size == v.rep.Signed {
+			ask[c.Size] = true
+		}
+	}
+	ask[v.want.Size] = true
+	for size := range ask {
+		if size > v.want.Size {
+			continue
+		}
+		h, err := tlog.TreeHash(size, v.log)
+		if err != nil {
+			v.bad(0, "the tree of %d leaves: %v", size, err)
+			continue
+		}
+		roots[size] = h
+		if size == v.want.Size {
+			v.rep.Root = base64.StdEncoding.EncodeToString(h[:])
+		}
+	}
+	return nil
+}
+
+// tileHash names a hash above the tiles.
+type tileHash struct {
+	level int // from 1
+	n     int64
+}
+
+// hashes reads the hashes above the tiles. They are few: one in TileWidth
+// leaves.
+func (v *verification) hashes() map[tileHash]tlog.Hash {
+	have := make(map[tileHash]tlog.Hash)
+	v.each(spaceHash, func(k, b []byte) {
+		if len(k) != 10 || len(b) != tlog.HashSize {
+			v.bad(0, "a tree hash of %d bytes under a key of %d", len(b), len(k))
+			return
+		}
+		have[tileHash{int(k[1]), int64(binary.BigEndian.Uint64(k[2:]))}] = tlog.Hash(b)
+	})
+	return have
+}
+
+// unit reads the leaves lo <= i < hi and their payloads.
+func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []byte, sizes map[int64]bool) error {
+	u.from, u.to = lo, lo
+	defer func() {
+		if r := recover(); r != nil { // Pebble panics on some damage
+			v.bad(u.to, "leaf %d cannot be read: %v", u.to, r)
+		}
+	}()
+	u.at = make(map[int64]*[TileHeight]tlog.Hash)
+	lower := dataKey(lo, 0)
+	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	w := worker{v: v, u: u, it: it, sizes: sizes, keys: make(map[string]opened)}
+	w.ok = it.First()
+	for at := lo; at < hi; at += TileWidth {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := int(min(hi-at, TileWidth))
+		good := w.tile(at, n)
+		v.progress(int64(n))
+		if !good {
+			break
+		}
+		u.to = at + int64(n)
+	}
+	if w.ok && u.to == hi {
+		v.bad(hi, "a record follows that belongs to no leaf, key %x", it.Key())
+	}
+	if err := it.Error(); err != nil {
+		v.bad(u.to, "reading leaf %d: %v", u.to, err)
 	}
 	v.mu.Lock()
-	v.rep.Payloads += good
-	v.rep.Forgotten += forgotten
-	v.mu.Unlock()
+	defer v.mu.Unlock()
+	v.rep.Payloads += w.payloads
+	v.rep.Forgotten += w.forgotten
+	v.rep.NotHeld += w.notHeld
+	v.rep.Bytes += w.bytes
+	for k := range w.keys {
+		v.used[k] = struct{}{}
+	}
 	return nil
 }
 
-func (l *Log) checkPayload(r pebble.Reader, keys map[string]cipher.AEAD, leaf *Leaf) error {
-	rec, c, err := r.Get(key8(spacePayload, uint64(leaf.Index)))
-	if err != nil {
-		return fmt.Errorf("the payload of leaf %d cannot be read: %w", leaf.Index, err)
+func (v *verification) progress(n int64) {
+	if v.o.Progress == nil {
+		return
 	}
-	defer c.Close()
-	subject, box, err := splitRecord(rec)
-	if err != nil {
-		return fmt.Errorf("leaf %d: %w", leaf.Index, err)
-	}
-	a, ok := keys[subject]
-	if !ok {
-		if a, err = l.vault.open(r, subject); err != nil {
-			return fmt.Errorf("leaf %d: %w", leaf.Index, err)
+	v.mu.Lock()
+	v.done += n
+	done := v.done
+	v.mu.Unlock()
+	v.o.Progress(done, v.want.Size)
+}
+
+// worker checks tiles one after the other.
+type worker struct {
+	v     *verification
+	u     *unit
+	it    *pebble.Iterator
+	ok    bool // the iterator stands on a record
+	sizes map[int64]bool
+	keys  map[string]opened
+
+	leaves [TileWidth]Leaf
+	text   []byte // a leaf with its RFC 6962 prefix
+	plain  []byte
+
+	payloads, forgotten, notHeld, bytes int64
+}
+
+// opened is a subject's key, or why there is none.
+type opened struct {
+	aead cipher.AEAD
+	err  error
+}
+
+// tile checks n leaves from at on, and reports whether they are good. Payloads
+// do not count for that.
+func (w *worker) tile(at int64, n int) bool {
+	var e edge
+	for i := 0; i < n; {
+		index := at + int64(i)
+		k := dataKey(index, partLeaves)
+		if !w.ok || !bytes.Equal(w.it.Key(), k[:]) {
+			w.v.bad(index, "leaf %d is missing", index)
+			return false
 		}
-		keys[subject] = a
+		b, err := w.it.ValueAndErr()
+		if err != nil || len(b) == 0 {
+			w.v.bad(index, "leaf %d cannot be read: %v", index, err)
+			return false
+		}
+		for ; len(b) > 0; i++ {
+			index = at + int64(i)
+			raw, rest, err := cutLeaf(b)
+			if err == nil && i == n {
+				err = fmt.Errorf("%w: more leaves than the log has", ErrLeaf)
+			}
+			if err == nil {
+				err = w.leaf(&w.leaves[i], index, raw, &e)
+			}
+			if err != nil {
+				w.v.bad(index, "leaf %d: %v", index, err)
+				return false
+			}
+			b = rest
+		}
+		w.ok = w.it.Next()
 	}
-	salt, p, err := unseal(a, leaf.Index, box)
+	if e.size == TileWidth {
+		w.u.tiles = append(w.u.tiles, e.at[TileHeight])
+	} else {
+		w.u.at[at+e.size] = (*[TileHeight]tlog.Hash)(e.at[:])
+	}
+	for i := range n {
+		w.payload(&w.leaves[i])
+	}
+	return true
+}
+
+// leaf checks a leaf and adds it to the tile.
+func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
+	*leaf = Leaf{}
+	typ, project, err := leaf.scan(raw)
 	if err != nil {
-		return fmt.Errorf("leaf %d: %w", leaf.Index, err)
+		return err
 	}
-	if Commit(salt, p) != leaf.Commitment || uint64(len(p)) != leaf.Length {
-		return fmt.Errorf("the payload of leaf %d is not the one that it commits to", leaf.Index)
+	if w.v.o.Payload != nil {
+		leaf.Type, leaf.Project = string(typ), string(project)
+	}
+	u := w.u
+	if index == u.from {
+		u.first = *leaf
+		u.next = leaf.Seq
+		if leaf.Kind == KindReset {
+			u.next++
+		}
+	} else if leaf.Prev != u.last {
+		return errors.New("it does not follow the leaf before it")
+	}
+	if leaf.Index != index {
+		return fmt.Errorf("it says that it is leaf %d", leaf.Index)
+	}
+	after, ok := leaf.follows(u.next)
+	if !ok {
+		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length, u.next)
+	}
+	u.next, u.seq = after, after-1
+	switch leaf.Kind {
+	case KindEntry:
+		u.entries++
+	case KindGap:
+		u.gaps++
+	case KindReset:
+		u.resets++
+	}
+	w.text = append(append(w.text[:0], 0), raw...)
+	u.last = sha256.Sum256(w.text)
+	w.bytes += int64(len(raw))
+	level := 0
+	h := u.last
+	for ; e.size>>level&1 == 1; level++ {
+		h = tlog.NodeHash(e.at[level], h)
+	}
+	e.at[level] = h
+	e.size++
+	if w.sizes[index+1] && e.size < TileWidth {
+		part := [TileHeight]tlog.Hash(e.at[:])
+		u.at[index+1] = &part
 	}
 	return nil
+}
+
+// payload checks that a payload is what its leaf commits to.
+func (w *worker) payload(leaf *Leaf) {
+	k := dataKey(leaf.Index, partPayload)
+	there := w.ok && bytes.Equal(w.it.Key(), k[:])
+	if leaf.Kind != KindEntry {
+		if there {
+			w.v.bad(leaf.Index, "leaf %d is a %s and has a payload", leaf.Index, leaf.Kind)
+			w.ok = w.it.Next()
+		}
+		return
+	}
+	if !there {
+		if leaf.Index < w.v.want.Imported {
+			w.notHeld++
+			return
+		}
+		w.v.bad(leaf.Index, "the payload of leaf %d is missing", leaf.Index)
+		return
+	}
+	switch err := w.open(leaf); {
+	case err == nil:
+		w.payloads++
+	case errors.Is(err, ErrForgotten):
+		w.forgotten++
+	default:
+		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
+	}
+	w.ok = w.it.Next()
+}
+
+func (w *worker) open(leaf *Leaf) error {
+	rec, err := w.it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	subject, generation, box, err := splitRecord(rec)
+	if err != nil {
+		return err
+	}
+	id := rec[:2+len(subject)+4]
+	key, ok := w.keys[string(id)]
+	if !ok {
+		key.aead, key.err = w.v.log.vault.open(w.v.snap, string(subject), generation)
+		w.keys[string(id)] = key
+	}
+	if key.err != nil {
+		return key.err
+	}
+	plain, err := unseal(w.plain[:0], key.aead, leaf.Index, box)
+	if err != nil {
+		return err
+	}
+	w.plain = plain
+	if sha256.Sum256(plain) != leaf.Commitment || uint64(len(plain)-16) != leaf.Length {
+		return errors.New("its payload is not the one that it commits to")
+	}
+	w.bytes += int64(len(plain))
+	if w.v.o.Payload != nil {
+		w.v.o.Payload(leaf, plain[16:])
+	}
+	return nil
+}
+
+// keys checks that every key record opens and that payloads name it.
+func (v *verification) keys() {
+	if v.rep.FirstBad >= 0 {
+		return // payloads behind that place were not read
+	}
+	v.each(spaceKey, func(k, b []byte) {
+		if _, ok := v.used[string(k[1:])]; !ok {
+			v.bad(max(v.rep.Size-1, 0), "the key record %x belongs to no payload", k)
+			return
+		}
+		subject, _, _, err := splitRecord(k[1:])
+		if err == nil {
+			_, err = v.log.vault.unwrap(k, b, string(subject))
+		}
+		if err != nil && !errors.Is(err, ErrForgotten) {
+			v.bad(max(v.rep.Size-1, 0), "%v", err)
+		}
+	})
+}
+
+// strangers looks for records that no log has.
+func (v *verification) strangers() {
+	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceHandover, spaceCheckpoint}
+	lower := []byte{}
+	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
+		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})
+		if err != nil {
+			v.bad(0, "%v", err)
+			return
+		}
+		if it.First() {
+			v.bad(0, "a record with key %x is none of a log's", it.Key())
+		}
+		if err := errors.Join(it.Error(), it.Close()); err != nil {
+			v.bad(0, "%v", err)
+		}
+		lower = []byte{s + 1}
+		if s == spaceMeta {
+			lower = []byte{s, 0}
+		}
+	}
 }
 
 // heads holds what was recomputed against what was claimed.
-func (v *verification) heads(want Head, cps []signed, roots map[int64]tlog.Hash) {
-	if v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps || want.LastSeq != v.rep.LastSeq) {
-		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d and %d gaps", want.Entries, want.LastSeq, want.Gaps)
+func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool) {
+	want := v.want
+	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps || want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
+		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d, %d gaps and %d resets", want.Entries, want.LastSeq, want.Gaps, want.Resets)
 	}
 	// Leaves that could not be read end the walk; the checkpoints behind that
 	// place say nothing more.
-	stopped := v.rep.FirstBad >= 0 && v.rep.Size < want.Size
+	stopped := whole && v.rep.FirstBad >= 0 && v.rep.Size < want.Size
 	for _, c := range cps {
-		root, ok := roots[c.size]
+		root, ok := roots[c.Size]
 		switch {
 		case !ok && stopped:
+		case !ok && !whole && c.Size <= want.Size:
+			continue
 		case !ok:
-			v.bad(v.rep.Size, "%s covers %d leaves, of which %d are there: the log was truncated", c.what, c.size, v.rep.Size)
-		case root != c.root:
-			v.bad(max(c.size-1, 0), "%s has another root than the %d leaves that are there", c.what, c.size)
+			v.bad(want.Size, "%s covers %d leaves, of which %d are there: the log was truncated", c.what, c.Size, want.Size)
+		case root != c.Root:
+			v.bad(max(c.Size-1, 0), "%s of size %d has another root than the leaves that are there", c.what, c.Size)
 		}
+		if v.o.Quorum != nil && c.Size > v.rep.Witnessed && v.o.Quorum.Satisfied(c.Note) {
+			v.rep.Witnessed = c.Size
+		}
+	}
+	if v.rep.Signed < want.Size {
+		v.skip("leaves from %d: no checkpoint of this log covers them", v.rep.Signed)
+	}
+	if v.o.Quorum != nil {
+		if v.rep.Witnessed == 0 && want.Size > 0 {
+			v.bad(0, "no checkpoint has the cosignatures that the witness policy asks for")
+		} else if v.rep.Witnessed < want.Size {
+			v.skip("leaves from %d: no checkpoint with the witnesses' quorum covers them", v.rep.Witnessed)
+		}
+	}
+	if v.rep.NotHeld > 0 {
+		v.skip("%d payloads: their leaves were taken from another log, and the payloads are not held here", v.rep.NotHeld)
 	}
 }

@@ -1,0 +1,173 @@
+package arbiter
+
+import (
+	"cmp"
+	"container/heap"
+	"encoding/binary"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// The kinds of timers, in the order in which they fire at one instant.
+const (
+	timerDeadline = 'd' // a group is silent
+	timerExpiry   = 'e' // a hold expires
+	timerReaudit  = 'r' // the live beliefs are to be judged again
+)
+
+// timers are a partition's, in memory, earliest first. The state has them too,
+// and they are read from there once: a scan for the first of them would step
+// over all those that were dropped since the last compaction, so that a verdict
+// would cost more the more verdicts were given before it.
+type timers struct {
+	known bool
+	live  map[string]bool
+	order keyHeap // of live keys, and of some that are dropped
+	// first is the earliest one, while nothing was added or dropped.
+	fresh   bool
+	at      time.Time
+	due     *streams.DueEntry
+	project string
+}
+
+type keyHeap []string
+
+func (h keyHeap) Len() int           { return len(h) }
+func (h keyHeap) Less(i, j int) bool { return cmp.Less(h[i], h[j]) }
+func (h keyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *keyHeap) Push(x any)        { *h = append(*h, x.(string)) }
+func (h *keyHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// load reads the timers from the state.
+func (t *timers) load(st *stage.State) error {
+	if t.known {
+		return nil
+	}
+	*t = timers{known: true, live: make(map[string]bool)}
+	return st.Scan([]byte{keyTimer}, func(k, _ []byte) (bool, error) {
+		if len(k) >= 10 {
+			t.live[string(k)] = true
+			t.order = append(t.order, string(k)) // in order, which is a heap
+		}
+		return true, nil
+	})
+}
+
+func (t *timers) add(key []byte) {
+	t.fresh = false
+	if k := string(key); t.known && !t.live[k] {
+		t.live[k] = true
+		heap.Push(&t.order, k)
+	}
+}
+
+func (t *timers) drop(key []byte) {
+	t.fresh = false
+	if !t.known {
+		return
+	}
+	delete(t.live, string(key))
+	if len(t.order) > 2*len(t.live)+64 {
+		t.order = t.order[:0]
+		for k := range t.live {
+			t.order = append(t.order, k)
+		}
+		heap.Init(&t.order)
+	}
+}
+
+// first is the earliest timer's key, or empty.
+func (t *timers) first() string {
+	for len(t.order) > 0 && !t.live[t.order[0]] {
+		heap.Pop(&t.order)
+	}
+	if len(t.order) == 0 {
+		return ""
+	}
+	return t.order[0]
+}
+
+// holds counts the timers of open holds.
+func (t *timers) holds() (n int) {
+	for k := range t.live {
+		if k[9] == timerExpiry {
+			n++
+		}
+	}
+	return n
+}
+
+func timeKey(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
+
+func timerKey(at time.Time, kind byte, what []byte) []byte {
+	k := append([]byte{keyTimer}, timeKey(at)...)
+	return append(append(k, kind), what...)
+}
+
+func (f *Fold) addTimer(st *stage.State, at time.Time, kind byte, what []byte) error {
+	key := timerKey(at, kind, what)
+	f.timers[st.Partition()].add(key)
+	return st.Set(key, nil)
+}
+
+func (f *Fold) dropTimer(st *stage.State, at time.Time, kind byte, what []byte) error {
+	if at.IsZero() {
+		return nil
+	}
+	key := timerKey(at, kind, what)
+	f.timers[st.Partition()].drop(key)
+	return st.Delete(key)
+}
+
+// Timer implements stage.LedgerFold.
+func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
+	if err := f.countHolds(st); err != nil {
+		return time.Time{}, nil, false, err
+	}
+	t := &f.timers[st.Partition()]
+	if err := t.load(st); err != nil {
+		return time.Time{}, nil, false, err
+	}
+	if !t.fresh {
+		t.fresh, t.at, t.due, t.project = true, time.Time{}, nil, ""
+		if k := []byte(t.first()); len(k) > 0 {
+			t.at = time.Unix(0, int64(binary.BigEndian.Uint64(k[1:]))).UTC()
+			t.due = &streams.DueEntry{Until: t.at}
+			switch what := k[10:]; k[9] {
+			case timerDeadline:
+				t.due.Proposal = binary.BigEndian.Uint64(what)
+			case timerExpiry:
+				t.project, t.due.Hold, _ = cut(what)
+			case timerReaudit:
+				t.project, t.due.Reaudit = streams.SystemProject, true
+			}
+		}
+	}
+	if t.due == nil {
+		return time.Time{}, nil, false, nil
+	}
+	out, err := stage.NewOutput(streams.TypeDue, t.project, t.due)
+	return t.at, out, true, err
+}
+
+// countHolds tells the metrics, once for each partition, how many holds are
+// open in the state: those that have an expiry before them.
+func (f *Fold) countHolds(st *stage.State) error {
+	if f.Metrics == nil || f.counted[st.Partition()] {
+		return nil
+	}
+	f.counted[st.Partition()] = true
+	t := &f.timers[st.Partition()]
+	if err := t.load(st); err != nil {
+		return err
+	}
+	f.Metrics.Holds(t.holds())
+	return nil
+}

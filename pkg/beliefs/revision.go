@@ -1,0 +1,30 @@
+package beliefs
+
+import "time"
+
+// Move is a change that was made on one axis.
+type Move struct {
+	Axis      Axis   `json:"axis"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+	Successor string `json:"successor,omitzero"` // of a superseded belief
+}
+
+// Revision is a change of how one belief stands: what moved, in whose name, who
+// that was, and on what evidence. What moved nothing is a revision too where
+// evidence came or a flag was set.
+type Revision struct {
+	Belief string    `json:"belief"`
+	Moves  []Move    `json:"moves,omitzero"`
+	By     Authority `json:"by"`
+	// Who the authority was: the name of a key, of a rule, of a policy, or of
+	// the part of the program that acts for time.
+	Who string `json:"who,omitzero"`
+	Why string `json:"why,omitzero"`
+	// Evidence is what was added to the belief's own.
+	Evidence EvidenceSet `json:"evidence,omitzero"`
+	// Other is the belief on the other side: what contradicts it, took its
+	// place, or is what it rested on.
+	Other string    `json:"other,omitzero"`
+	At    time.Time `json:"at"` // ledger time
+}

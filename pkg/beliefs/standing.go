@@ -1,0 +1,232 @@
+package beliefs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Standing is how a belief stands: its axes, the evidence behind it, and what it
+// may be used for. Its methods are the only ways in which new evidence or an
+// authority's word changes it. Each returns the moves that it made; on an error
+// nothing changed. The methods do not change their receiver.
+type Standing struct {
+	Axes     Axes
+	Evidence EvidenceSet
+	Scope    Scope
+}
+
+// MaxEvidence is how many pieces of evidence of one relation are kept: of each
+// source its best, the strongest classes first. What falls out is weaker than
+// all that is kept, so that it decides nothing.
+const MaxEvidence = 16
+
+// Quality is the strongest class in support.
+func (s Standing) Quality() Quality { return s.Evidence.Strongest(Supports) }
+
+// Confidence is the strength of the support, held within the bounds of every
+// confidence.
+func (s Standing) Confidence() float64 {
+	return min(max(s.Evidence.Strength(), MinConfidence), MaxConfidence)
+}
+
+// With returns the set with one more piece of evidence, within its bounds. A
+// second piece of the same source, relation and class changes nothing: copies
+// count once.
+func (s EvidenceSet) With(e Evidence) EvidenceSet {
+	for _, have := range s {
+		if have.Relation == e.Relation && have.Source == e.Source && !e.Quality.Stronger(have.Quality) {
+			return s
+		}
+	}
+	out := slices.DeleteFunc(slices.Clone(s), func(have Evidence) bool { return have.Relation == e.Relation && have.Source == e.Source })
+	out = append(out, e)
+	slices.SortStableFunc(out, compareEvidence)
+	kept, n, last := out[:0], 0, Relation(0)
+	for i, x := range out {
+		if i == 0 || x.Relation != last {
+			n, last = 0, x.Relation
+		}
+		if n++; n <= MaxEvidence {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// compareEvidence orders by relation, then the strongest class first, then the
+// oldest. Older evidence outlasts newer: a flood pushes nothing out.
+func compareEvidence(a, b Evidence) int {
+	if a.Relation != b.Relation {
+		return int(a.Relation) - int(b.Relation)
+	}
+	if d := a.Quality.rank() - b.Quality.rank(); d != 0 {
+		return d
+	}
+	if d := a.At.Compare(b.At); d != 0 {
+		return d
+	}
+	return strings.Compare(a.Source, b.Source)
+}
+
+// make applies changes one after the other, skipping what is so already.
+func (s Standing) make(by Authority, changes ...Change) (Standing, []Move, error) {
+	next := s
+	var moves []Move
+	for _, c := range changes {
+		from := c.Axis.values().name(next.Axes.get(c.Axis))
+		if from == c.To {
+			continue
+		}
+		axes, err := Apply(next.Axes, next.Quality(), c, by)
+		if err != nil {
+			return s, nil, err
+		}
+		next.Axes = axes
+		moves = append(moves, Move{Axis: c.Axis, From: from, To: c.To, Successor: c.Successor})
+	}
+	return next, moves, nil
+}
+
+// Confirm is a person's (ByUser) or a verification run's (ByProbe) word that it
+// is so. e is that word as evidence. It makes a belief supported and served, and
+// fresh again. A person's word also clears a suspicion; what is quarantined or
+// blocked has to be cleared first, on purpose, and what a newer belief took the
+// place of stays superseded.
+func (s Standing) Confirm(e Evidence, by Authority) (Standing, []Move, error) {
+	if by != ByUser && by != ByProbe {
+		return s, nil, &TransitionError{Axis: AxisTruth, From: s.Axes.Truth.String(), To: Supported.String(), By: by, Needed: []Authority{ByUser, ByProbe}}
+	}
+	if s.Axes.Security >= Quarantined {
+		return s, nil, fmt.Errorf("it is %s: clear it first", s.Axes.Security)
+	}
+	if s.Axes.Retrieval == Blocked {
+		return s, nil, fmt.Errorf("it is blocked: unblock it first")
+	}
+	var changes []Change
+	if s.Axes.Security == Suspicious {
+		changes = append(changes, Change{Axis: AxisSecurity, To: Clean.String()})
+	}
+	changes = append(changes, Change{Axis: AxisTruth, To: Supported.String()})
+	if s.Axes.Retrieval == Hidden {
+		changes = append(changes, Change{Axis: AxisRetrieval, To: Restricted.String()})
+	}
+	if s.Axes.Retrieval != PrivilegedOnly {
+		changes = append(changes, Change{Axis: AxisRetrieval, To: Normal.String()})
+	}
+	changes = append(changes, Change{Axis: AxisFreshness, To: Fresh.String()})
+	next, moves, err := s.make(by, changes...)
+	if err != nil {
+		return s, nil, err
+	}
+	next.Evidence = s.Evidence.With(e)
+	next.Scope = ToolActionAllowed
+	return next, moves, nil
+}
+
+// Independent reports whether a piece of evidence would corroborate a belief: of
+// a class that may support one, stronger than all that supports it now, and
+// from a source that does not stand behind it already.
+func (s Standing) Independent(e Evidence) bool {
+	if e.Relation != Supports || !e.Quality.MaySupport() || !e.Quality.Stronger(s.Quality()) {
+		return false
+	}
+	return !slices.ContainsFunc(s.Evidence, func(have Evidence) bool { return have.Relation == Supports && have.Source == e.Source })
+}
+
+// Corroborate adds evidence. Where sources of at least that many different
+// identities support it independently (see Independent), an unverified and
+// clean belief becomes supported, in the name of auto_observation: the gate
+// stands above it. It does not become more available: that takes a person, or a
+// probe. Repetition, however often, is no corroboration.
+func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
+	if !s.Independent(e) && !s.among(e) {
+		next := s
+		if e.Relation == Supports {
+			next.Evidence = s.Evidence.With(e)
+		}
+		return next, nil
+	}
+	next := s
+	next.Evidence = s.Evidence.With(e)
+	if next.Axes.Truth != Unverified || next.Axes.Security != Clean || next.vouching() < sources {
+		return next, nil
+	}
+	done, moves, err := next.make(ByAutoObservation, Change{Axis: AxisTruth, To: Supported.String()})
+	if err != nil {
+		return next, nil
+	}
+	done.Scope = max(done.Scope, PlanningAllowed)
+	return done, moves
+}
+
+// among reports whether e is one more source of the class that vouches already.
+func (s Standing) among(e Evidence) bool {
+	return e.Relation == Supports && e.Quality.MaySupport() && !s.Quality().Stronger(e.Quality) &&
+		!slices.ContainsFunc(s.Evidence, func(have Evidence) bool { return have.Relation == Supports && have.Source == e.Source })
+}
+
+// vouching is how many different sources of a class that may support it support
+// it.
+func (s Standing) vouching() int {
+	var from []string
+	for _, e := range s.Evidence {
+		if e.Relation == Supports && e.Quality.MaySupport() && !slices.Contains(from, e.Source) {
+			from = append(from, e.Source)
+		}
+	}
+	return len(from)
+}
+
+// Contradict adds evidence that it is not so. The belief becomes contradicted
+// where the evidence as a whole then speaks against it: a weaker class never
+// outvotes a stronger one, in whatever numbers, and a tie moves nothing. It acts
+// in a sentinel's name, which can only demote.
+func (s Standing) Contradict(e Evidence) (Standing, []Move) {
+	e.Relation = Contradicts
+	next := s
+	next.Evidence = s.Evidence.With(e)
+	if next.Evidence.Net() != NetNegative {
+		return next, nil
+	}
+	done, moves, err := next.make(BySentinel, Change{Axis: AxisTruth, To: Contradicted.String()})
+	if err != nil {
+		return next, nil // superseded: there is nothing left to demote
+	}
+	return done, moves
+}
+
+// Supersede lets a named successor take its place.
+func (s Standing) Supersede(successor string, by Authority) (Standing, []Move, error) {
+	return s.make(by, Change{Axis: AxisTruth, To: Superseded.String(), Successor: successor})
+}
+
+// Quarantine takes it out of service, kept for review. It says nothing of its
+// truth.
+func (s Standing) Quarantine(by Authority) (Standing, []Move, error) {
+	var changes []Change
+	if s.Axes.Security < Quarantined {
+		changes = append(changes, Change{Axis: AxisSecurity, To: Quarantined.String()})
+	}
+	switch s.Axes.Retrieval {
+	case Normal, Restricted:
+		changes = append(changes, Change{Axis: AxisRetrieval, To: Hidden.String()})
+	case PrivilegedOnly:
+		changes = append(changes, Change{Axis: AxisRetrieval, To: Blocked.String()})
+	}
+	return s.make(by, changes...)
+}
+
+// Clear is a person's word that a suspicion or a quarantine was unfounded. It is
+// then served as context at most, until somebody confirms it.
+func (s Standing) Clear(by Authority) (Standing, []Move, error) {
+	changes := []Change{{Axis: AxisSecurity, To: Clean.String()}}
+	if s.Axes.Retrieval == Hidden {
+		changes = append(changes, Change{Axis: AxisRetrieval, To: Restricted.String()})
+	}
+	return s.make(by, changes...)
+}
+
+// Set makes the one change that is asked for: what the other methods do not put
+// together, such as blocking, unblocking and naming something malicious.
+func (s Standing) Set(c Change, by Authority) (Standing, []Move, error) { return s.make(by, c) }

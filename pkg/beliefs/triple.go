@@ -1,0 +1,30 @@
+package beliefs
+
+import "fmt"
+
+// Triple is a statement in three parts, supplied by whoever writes it: nothing
+// here reads sentences.
+type Triple struct {
+	Subject   string `json:"subject"`
+	Predicate string `json:"predicate"`
+	Object    string `json:"object"`
+	// Many says that the predicate may have several objects at once, so that
+	// another one is no contradiction.
+	Many bool `json:"many,omitzero"`
+}
+
+// Limits of triples.
+const (
+	MaxTriples    = 32
+	MaxTriplePart = 512 // bytes
+)
+
+// Check returns what is wrong with a triple, or nil.
+func (t Triple) Check() error {
+	for _, p := range [...][2]string{{"subject", t.Subject}, {"predicate", t.Predicate}, {"object", t.Object}} {
+		if p[1] == "" || len(p[1]) > MaxTriplePart {
+			return fmt.Errorf("the %s of a triple has %d bytes, want 1 to %d", p[0], len(p[1]), MaxTriplePart)
+		}
+	}
+	return nil
+}

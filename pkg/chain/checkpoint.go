@@ -1,0 +1,308 @@
+package chain
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP
+// signed note over origin, size and root.
+func (l *Log) Checkpoint() ([]byte, error) {
+	l.signing.Lock()
+	defer l.signing.Unlock()
+	if l.opts.Signer == nil {
+		return nil, errors.New("this log has no signer")
+	}
+	h := l.Head()
+	if cp, err := ParseCheckpoint(h.Checkpoint); err == nil && cp.Size == h.Size && cp.Root == h.Root && cp.by(l.opts.Signer) {
+		return h.Checkpoint, nil // it may have cosignatures by now
+	}
+	cp, err := note.Sign(&note.Note{Text: checkpointText(l.opts.Origin, h.Size, h.Root)}, l.opts.Signer)
+	if err != nil {
+		return nil, fmt.Errorf("signing a checkpoint of size %d: %w", h.Size, err)
+	}
+	return cp, l.keep(h.Size, cp)
+}
+
+// keep stores a checkpoint of that size; the caller holds l.signing.
+func (l *Log) keep(size int64, cp []byte) error {
+	if err := l.db.Set(key8(spaceCheckpoint, uint64(size)), cp, pebble.Sync); err != nil {
+		return fmt.Errorf("keeping a checkpoint of size %d: %w", size, err)
+	}
+	last := true
+	if have, err := ParseCheckpoint(l.Head().Checkpoint); err == nil {
+		last = have.Size <= size
+	}
+	if !last {
+		return nil
+	}
+	if err := writeFile(l.fs, l.dir, HeadFile, cp); err != nil {
+		return fmt.Errorf("keeping a checkpoint of size %d: %w", size, err)
+	}
+	l.mu.Lock()
+	l.head.Checkpoint = cp
+	l.mu.Unlock()
+	return nil
+}
+
+// Cosigned keeps signatures that others put under one of this log's own
+// checkpoints, given as the whole note with them. That they are good is the
+// caller's to check.
+func (l *Log) Cosigned(cp []byte) error {
+	l.signing.Lock()
+	defer l.signing.Unlock()
+	c, err := ParseCheckpoint(cp)
+	if err != nil {
+		return err
+	}
+	k := key8(spaceCheckpoint, uint64(c.Size))
+	have, closer, err := l.db.Get(k)
+	if err != nil {
+		return fmt.Errorf("the checkpoint of size %d is none of this log: %w", c.Size, err)
+	}
+	same := bytes.HasPrefix(cp, have)
+	if err := closer.Close(); err != nil {
+		return err
+	}
+	if !same {
+		return fmt.Errorf("the checkpoint of size %d is not the one that this log signed, with more signatures", c.Size)
+	}
+	return l.keep(c.Size, cp)
+}
+
+// A Checkpoint is a signed head of a log.
+type Checkpoint struct {
+	Origin    string
+	Size      int64
+	Root      tlog.Hash
+	Extension string // further lines, each with its line feed
+	Note      []byte // as it was signed
+}
+
+// ParseCheckpoint reads a checkpoint without looking at its signatures.
+func ParseCheckpoint(b []byte) (c Checkpoint, err error) {
+	i := bytes.Index(b, []byte("\n\n"))
+	if i < 0 {
+		return c, errors.New("it is no signed note")
+	}
+	return parseCheckpoint(string(b[:i+1]), b)
+}
+
+// OpenCheckpoint reads a checkpoint that one of the verifiers' keys signed.
+func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
+	n, err := note.Open(b, vs)
+	if err != nil {
+		return c, err
+	}
+	return strict(n, b)
+}
+
+func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
+	for _, sig := range n.Sigs {
+		// Base64 has bits that mean nothing; a stored record has none.
+		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
+			return c, fmt.Errorf("its signature by %s is not as it was written", sig.Name)
+		}
+	}
+	return parseCheckpoint(n.Text, b)
+}
+
+func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
+	lines := strings.SplitN(text, "\n", 4)
+	if len(lines) < 4 || lines[0] == "" {
+		return c, errors.New("it is no checkpoint: three lines are needed")
+	}
+	c.Origin, c.Extension, c.Note = lines[0], lines[3], b
+	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 0 || strconv.FormatInt(c.Size, 10) != lines[1] {
+		return c, fmt.Errorf("its size is %q", lines[1])
+	}
+	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
+	if err != nil || len(root) != len(c.Root) {
+		return c, errors.New("its root is not 32 bytes of base64")
+	}
+	copy(c.Root[:], root)
+	return c, nil
+}
+
+func checkpointText(origin string, size int64, root tlog.Hash) string {
+	return fmt.Sprintf("%s\n%d\n%s\n", origin, size, base64.StdEncoding.EncodeToString(root[:]))
+}
+
+// by reports whether there is a signature line of that key; it is not checked.
+func (c *Checkpoint) by(s note.Signer) bool { return c.line(s.Name(), s.KeyHash()) }
+
+func (c *Checkpoint) line(name string, hash uint32) bool {
+	for _, k := range c.signers() {
+		if k.name == name && k.hash == hash {
+			return true
+		}
+	}
+	return false
+}
+
+// keyID names a key as signature lines do.
+type keyID struct {
+	name string
+	hash uint32
+}
+
+// signers are the keys that a checkpoint's signature lines name.
+func (c *Checkpoint) signers() []keyID {
+	_, sigs, _ := bytes.Cut(c.Note, []byte("\n\n"))
+	var out []keyID
+	for line := range strings.Lines(string(sigs)) {
+		name, b64, ok := strings.Cut(strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "— "), " ")
+		sig, err := base64.StdEncoding.DecodeString(b64)
+		if ok && err == nil && len(sig) >= 4 {
+			out = append(out, keyID{name, binary.BigEndian.Uint32(sig)})
+		}
+	}
+	return out
+}
+
+// nextKey begins the extension line of a handover.
+const nextKey = "lazaret-next-key "
+
+// Handover has the log signed by another key from now on. The old key and the
+// new one sign the head together with the new public key, and the log keeps
+// that note: whoever trusts the old key can follow to the new one, and a
+// checkpoint that only the old key signed after the handover is wrong. vkey is
+// the new public key; it must belong to next.
+//
+// It stands beside the tree, not in it: replicas have keys of their own and
+// the same tree.
+func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	l.signing.Lock()
+	defer l.signing.Unlock()
+	if l.opts.Signer == nil {
+		return nil, errors.New("this log has no signer")
+	}
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return nil, fmt.Errorf("the new public key: %w", err)
+	}
+	if v.KeyHash() != next.KeyHash() || v.Name() != next.Name() {
+		return nil, fmt.Errorf("the new public key is of %s, the new signer is %s", v.Name(), next.Name())
+	}
+	if next.KeyHash() == l.opts.Signer.KeyHash() && next.Name() == l.opts.Signer.Name() {
+		return nil, errors.New("the new key is the old one")
+	}
+	h := l.Head()
+	text := checkpointText(l.opts.Origin, h.Size, h.Root) + nextKey + vkey + "\n"
+	msg, err := note.Sign(&note.Note{Text: text}, l.opts.Signer, next)
+	if err != nil {
+		return nil, fmt.Errorf("signing a handover at size %d: %w", h.Size, err)
+	}
+	n, err := l.handovers()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.db.Set(key8(spaceHandover, uint64(len(n))), msg, pebble.Sync); err != nil {
+		return nil, fmt.Errorf("keeping a handover at size %d: %w", h.Size, err)
+	}
+	l.opts.Signer = next
+	return msg, nil
+}
+
+// Handovers are the notes of all changes of the signing key, oldest first.
+func (l *Log) Handovers() ([][]byte, error) { return l.handovers() }
+
+func (l *Log) handovers() ([][]byte, error) {
+	var out [][]byte
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceHandover}, UpperBound: []byte{spaceHandover + 1}})
+	if err != nil {
+		return nil, err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		out = append(out, bytes.Clone(it.Value()))
+	}
+	return out, errors.Join(it.Error(), it.Close())
+}
+
+// keyring is the keys that may sign a log's checkpoints, and from which size
+// on one no longer may.
+type keyring struct {
+	trusted note.Verifiers
+	more    []note.Verifier
+	retired map[keyID]int64
+}
+
+// Verifier implements note.Verifiers.
+func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
+	for _, v := range k.more {
+		if v.Name() == name && v.KeyHash() == hash {
+			return v, nil
+		}
+	}
+	return k.trusted.Verifier(name, hash)
+}
+
+// handover takes a handover's note into the ring.
+func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
+	n, err := note.Open(b, k)
+	if err != nil {
+		return c, err
+	}
+	if c, err = OpenCheckpoint(b, k); err != nil {
+		return c, err
+	}
+	vkey, ok := strings.CutPrefix(c.Extension, nextKey)
+	if !ok || !strings.HasSuffix(vkey, "\n") {
+		return c, errors.New("it names no new key")
+	}
+	v, err := note.NewVerifier(strings.TrimSuffix(vkey, "\n"))
+	if err != nil {
+		return c, fmt.Errorf("its new key: %w", err)
+	}
+	id := keyID{v.Name(), v.KeyHash()}
+	if _, err := note.Open(b, note.VerifierList(v)); err != nil {
+		return c, fmt.Errorf("the new key did not sign it: %w", err)
+	}
+	old := 0
+	for _, s := range n.Sigs {
+		from := keyID{s.Name, s.Hash}
+		if from == id {
+			continue
+		}
+		if at, ok := k.retired[from]; ok && c.Size >= at {
+			return c, fmt.Errorf("the key of %s that signed it was itself replaced at size %d", s.Name, at)
+		}
+		k.retired[from] = c.Size
+		old++
+	}
+	if old == 0 {
+		return c, errors.New("no key that was trusted before signed it")
+	}
+	k.more = append(k.more, v)
+	return c, nil
+}
+
+// open reads a checkpoint that a key signed which could at its size.
+func (k *keyring) open(b []byte) (c Checkpoint, err error) {
+	n, err := note.Open(b, k)
+	if err != nil {
+		return c, err
+	}
+	if c, err = strict(n, b); err != nil {
+		return c, err
+	}
+	for _, s := range n.Sigs {
+		at, ok := k.retired[keyID{s.Name, s.Hash}]
+		if !ok || c.Size <= at {
+			return c, nil
+		}
+		err = fmt.Errorf("its key %s+%08x was replaced at size %d", s.Name, s.Hash, at)
+	}
+	return c, err
+}

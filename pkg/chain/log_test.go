@@ -1,0 +1,253 @@
+package chain_test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/pkg/chain"
+)
+
+// TestTilesAreThoseOfTlog appends over several tiles and tile levels in
+// batches of all sizes, with re-openings, and asks tlog for every tile.
+func TestTilesAreThoseOfTlog(t *testing.T) {
+	fs, k := vfs.NewMem(), newKey(t, "log")
+	l := open(t, fs, "log", k)
+	rng := rand.New(rand.NewPCG(7, 8))
+	const last = 70_000 // a level-1 tile is full at 65,536
+	for n := uint64(0); n < last; {
+		m := min(n+1+uint64(rng.IntN(1<<rng.IntN(14))), last)
+		if err := l.Append(entries(n+1, m)); err != nil {
+			t.Fatal(err)
+		}
+		n = m
+		if rng.IntN(8) == 0 {
+			l.Close()
+			l = open(t, fs, "log", k)
+		}
+	}
+	h := l.Head()
+	if h.Size != last {
+		t.Fatalf("%d leaves", h.Size)
+	}
+	// The reference keeps every hash that tlog stores.
+	var stored []tlog.Hash
+	read := tlog.HashReaderFunc(func(x []int64) ([]tlog.Hash, error) {
+		var out []tlog.Hash
+		for _, i := range x {
+			out = append(out, stored[i])
+		}
+		return out, nil
+	})
+	if err := l.Range(0, h.Size, func(i int64, leaf chain.Leaf) error {
+		raw, err := chain.AppendLeaf(nil, &leaf)
+		if err != nil {
+			return err
+		}
+		hs, err := tlog.StoredHashes(i, raw, read)
+		stored = append(stored, hs...)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if root, err := tlog.TreeHash(h.Size, read); err != nil || root != h.Root {
+		t.Fatalf("root %v, tlog says %v, %v", h.Root, root, err)
+	}
+	tiles := tlog.NewTiles(chain.TileHeight, 0, h.Size)
+	for _, tile := range tiles {
+		want, err := tlog.ReadTileData(tile, read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Tile(tile.L, tile.N, tile.W)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("tile %s: %v", tile.Path(), err)
+		}
+	}
+	for _, x := range []struct {
+		level int
+		n     int64
+		width int
+	}{{0, 273, 113}, {1, 1, 18}, {2, 0, 2}, {0, -1, 1}, {3, 0, 1}, {0, 0, 0}, {0, 0, 257}, {9, 0, 1}} {
+		if _, err := l.Tile(x.level, x.n, x.width); !errors.Is(err, chain.ErrRange) {
+			t.Errorf("tile %+v: %v", x, err)
+		}
+	}
+	if _, err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified || rep.Size != last || rep.Payloads != last {
+		t.Errorf("report is %+v", rep)
+	}
+}
+
+func TestALedgerThatBeginsAnewBecomesALeaf(t *testing.T) {
+	fs, k := vfs.NewMem(), newKey(t, "log")
+	l := open(t, fs, "log", k)
+	first, second := time.Unix(1000, 5).UTC(), time.Unix(2000, 7).UTC()
+	for _, step := range []func() (bool, error){
+		func() (bool, error) { return l.NewEpoch(first) },
+		func() (bool, error) { return false, l.Append(entries(1, 5)) },
+		func() (bool, error) { return l.NewEpoch(first) },
+	} {
+		if reset, err := step(); reset || err != nil {
+			t.Fatal(reset, err)
+		}
+	}
+	l.Close()
+	l = open(t, fs, "log", k)
+	if reset, err := l.NewEpoch(second); !reset || err != nil {
+		t.Fatal(reset, err)
+	}
+	leaf, err := l.Leaf(5)
+	if err != nil || leaf.Kind != chain.KindReset || leaf.Seq != 5 || !leaf.Time.Equal(second) {
+		t.Errorf("leaf 5 is %+v, %v", leaf, err)
+	}
+	if err := l.Append(entries(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if h := l.Head(); h.Size != 9 || h.Resets != 1 || h.LastSeq != 3 || h.Entries != 8 || !h.Epoch.Equal(second) {
+		t.Errorf("head is %+v", h)
+	}
+	if _, err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified || rep.Resets != 1 || rep.LastSeq != 3 {
+		t.Errorf("report is %+v", rep)
+	}
+}
+
+func TestWhatWasForgottenStaysForgottenWhenItsSubjectReturns(t *testing.T) {
+	fs, k := vfs.NewMem(), newKey(t, "log")
+	l := open(t, fs, "log", k)
+	if err := l.Append(entries(1, 9)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.DestroyKeys("p1"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if n, err := l.DestroyKeys("p1"); n != 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := l.Append(entries(10, 18)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(18) {
+		want := entry(uint64(i) + 1)
+		p, err := l.Payload(i)
+		switch {
+		case want.Project == "p1" && i < 9:
+			if !errors.Is(err, chain.ErrForgotten) {
+				t.Errorf("payload %d: %v", i, err)
+			}
+		case err != nil || !bytes.Equal(p, want.Payload):
+			t.Errorf("payload %d: %v", i, err)
+		}
+	}
+	if _, err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified || rep.Forgotten != 3 || rep.Payloads != 15 {
+		t.Errorf("report is %+v", rep)
+	}
+}
+
+// vkey is a key pair with its public half as text.
+type vkey struct {
+	signer note.Signer
+	text   string
+}
+
+func newVkey(t testing.TB, name string) vkey {
+	t.Helper()
+	sk, vk, err := note.GenerateKey(nil, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := note.NewSigner(sk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vkey{s, vk}
+}
+
+func (k vkey) verifiers(t testing.TB) note.Verifiers {
+	t.Helper()
+	v, err := note.NewVerifier(k.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return note.VerifierList(v)
+}
+
+func TestWhoTrustsTheFirstKeyFollowsItsHandovers(t *testing.T) {
+	fs := vfs.NewMem()
+	keys := []vkey{newVkey(t, "log"), newVkey(t, "log"), newVkey(t, "log")}
+	l := open(t, fs, "log", keypair{signer: keys[0].signer})
+	n := uint64(0)
+	step := func() {
+		t.Helper()
+		n += 10
+		if err := l.Append(entries(n-9, n)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	if _, err := l.Handover(keys[1].signer, keys[2].text); err == nil {
+		t.Error("a public key of somebody else was handed over to")
+	}
+	if _, err := l.Handover(keys[0].signer, keys[0].text); err == nil {
+		t.Error("a key was handed over to itself")
+	}
+	for _, k := range keys[1:] {
+		if _, err := l.Handover(k.signer, k.text); err != nil {
+			t.Fatal(err)
+		}
+		step()
+	}
+	first := keypair{verifier: keys[0].verifiers(t)}
+	rep := func(k keypair) chain.Report {
+		t.Helper()
+		l.Close()
+		defer func() { l = open(t, fs, "log", keypair{signer: keys[2].signer}) }()
+		return verify(t, fs, "log", k, nil)
+	}
+	if r := rep(first); r.Status != chain.Verified || r.Handovers != 2 || r.Signed != 30 {
+		t.Errorf("report is %+v", r)
+	}
+	if r := rep(keypair{verifier: keys[2].verifiers(t)}); r.Status != chain.Failed {
+		t.Errorf("who trusts the last key alone sees %+v", r)
+	}
+	// Somebody who stole the first key goes on where it was replaced.
+	l.Close()
+	l = open(t, fs, "log", keypair{signer: keys[0].signer})
+	step()
+	if r := rep(first); r.Status != chain.Failed {
+		t.Errorf("with a checkpoint by a key that was replaced the report is %+v", r)
+	}
+}
+
+func TestAStoreOfAnotherFormatIsNamed(t *testing.T) {
+	fs, k := vfs.NewMem(), newKey(t, "log")
+	l := open(t, fs, "log", k)
+	if err := l.Append(entries(1, 3)); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	setMeta(t, fs, "log", bytes.Repeat([]byte{1}, 41))
+	if _, err := chain.Open("log", chain.Options{FS: fs, Signer: k.signer, MasterKey: master}); !errors.Is(err, chain.ErrFormat) {
+		t.Errorf("it opens with %v", err)
+	}
+}

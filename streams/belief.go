@@ -1,0 +1,124 @@
+package streams
+
+import (
+	"time"
+
+	"lazaret/pkg/beliefs"
+)
+
+// Parent is something that a text derives from.
+type Parent struct {
+	// ID is the event that brought it in, of Agent, or a belief.
+	ID     string         `json:"id"`
+	Agent  string         `json:"agent,omitzero"`
+	Origin beliefs.Origin `json:"origin,omitzero"`
+	// Declared is set where the writer named it. Otherwise Phrases of the
+	// text's own stand in it, the Share of them all that is, or the text
+	// carries the Carrier that it was the first to name.
+	Declared bool    `json:"declared,omitzero"`
+	Phrases  int     `json:"phrases,omitzero"`
+	Share    float64 `json:"share,omitzero"` // 0 to 1
+	Carrier  string  `json:"carrier,omitzero"`
+}
+
+// Tombstone is the memory of a value that was refused, as a later write meets
+// it.
+type Tombstone struct {
+	Belief string    `json:"belief"` // that was refused
+	Event  string    `json:"event"`  // that wrote it
+	Agent  string    `json:"agent"`
+	Key    string    `json:"key,omitzero"`
+	Why    string    `json:"why"` // denied, quarantined, rejected
+	At     time.Time `json:"at"`
+	// Exact is set where the two are the same once they are normalised or
+	// decoded; else they are Similarity alike, 0 to 1.
+	Exact      bool    `json:"exact,omitzero"`
+	Similarity float64 `json:"similarity,omitzero"`
+}
+
+// RevisionsEntry is what changed of beliefs without an event that asks for it:
+// what the arbiter's verdict on a write led to, or the passing of time.
+type RevisionsEntry struct {
+	EntryHead
+	// Because is conflict or time.
+	Because   string             `json:"because"`
+	Revisions []beliefs.Revision `json:"revisions"`
+}
+
+// ConfirmationEntry is a signed word on a belief as it came in, and what it led
+// to. It is judged by what stands in the ledger before it.
+type ConfirmationEntry struct {
+	EntryHead
+	Belief string `json:"belief"`
+	Note   string `json:"note"`          // clipped to MaxResolution
+	Size   int    `json:"size,omitzero"` // of the note, where it was clipped
+	// Decision and Signer are set once the signature was verified.
+	Decision string `json:"decision,omitzero"`
+	Signer   string `json:"signer,omitzero"`
+	Key      string `json:"key,omitzero"` // the pinned key itself
+	// Check is the one that it failed, and Text why; then nothing changed.
+	Check     string             `json:"check,omitzero"`
+	Text      string             `json:"text,omitzero"`
+	Nonce     string             `json:"nonce,omitzero"` // of a statement that counted
+	Until     time.Time          `json:"until,omitzero"` // of the nonce
+	Revisions []beliefs.Revision `json:"revisions,omitzero"`
+	// Tombstone is set where the content must not be written again.
+	Tombstone bool `json:"tombstone,omitzero"`
+}
+
+// The scopes that a memory write may name.
+const (
+	ScopeProject = "project"
+	ScopeUser    = "user"
+	ScopeSession = "session"
+)
+
+// Namespace is where in its project a memory write is to hold.
+func (m *Memory) Namespace() beliefs.Namespace {
+	switch m.Scope {
+	case ScopeSession:
+		return beliefs.Namespace{User: m.User, Session: m.Session}
+	case ScopeProject:
+		return beliefs.Namespace{}
+	}
+	return beliefs.Namespace{User: m.User}
+}
+
+// Namespace is where in its project an event happens: what may be served to it
+// is what this sees.
+func (h *EntryHead) Namespace() beliefs.Namespace {
+	return beliefs.Namespace{User: h.User, Session: h.Session}
+}
+
+// MaxTTL bounds the time to live that a write may ask for, in seconds.
+const MaxTTL = 100 * 366 * 24 * 3600
+
+// checkStatement checks where a memory write is to hold, how long, and what it
+// states.
+func checkStatement(h *Head, m *Memory) error {
+	switch m.Scope {
+	case "", ScopeProject:
+	case ScopeUser:
+		if h.User == "" {
+			return rejectf(CodeInvalid, "scope user needs a user")
+		}
+	case ScopeSession:
+		if h.Session == "" {
+			return rejectf(CodeInvalid, "scope session needs a session")
+		}
+	default:
+		return rejectf(CodeInvalid, "scope is %q, use %s, %s or %s", clip(m.Scope), ScopeProject, ScopeUser, ScopeSession)
+	}
+	if m.TTL < 0 || m.TTL > MaxTTL {
+		return rejectf(CodeInvalid, "ttl is %d, use 1 to %d seconds, or 0 for the policy's", m.TTL, int64(MaxTTL))
+	}
+	if len(m.Triples) > beliefs.MaxTriples {
+		return rejectf(CodeInvalid, "%d triples, at most %d are admitted", len(m.Triples), beliefs.MaxTriples)
+	}
+	for i, t := range m.Triples {
+		if err := t.Check(); err != nil {
+			return rejectf(CodeInvalid, "triple %d: %v", i, err)
+		}
+	}
+	return nil
+}
