@@ -217,13 +217,21 @@ func paraphrase(s string) string {
 	sentences := strings.FieldsFunc(s, func(r rune) bool { return r == '.' || r == '!' || r == '?' || r == '\n' })
 	slices.Reverse(sentences)
 	out := strings.TrimSpace(strings.Join(sentences, ". "))
-	return "Summary of what was found: " + synonyms.Replace(out) + "."
+	words := strings.Fields(out)
+	for i, w := range words {
+		bare := strings.TrimRight(w, ".,;:")
+		if other, ok := synonyms[strings.ToLower(bare)]; ok {
+			words[i] = other + w[len(bare):]
+		}
+	}
+	return "Summary of what was found: " + strings.Join(words, " ") + "."
 }
 
-var synonyms = strings.NewReplacer(" send ", " forward ", " please ", " kindly ", " Please ", " Kindly ", " must ", " have to ", " should ", " ought to ",
-	" use ", " employ ", " get ", " obtain ", " give ", " provide ", " all ", " every one of the ", " user ", " person ", " account ", " profile ",
-	" information ", " data ", " task ", " job ", " ignore ", " disregard ", " previous ", " earlier ", " important ", " essential ",
-	" need ", " require ", " want ", " would like ", " show ", " present ", " make ", " create ", " also ", " in addition ")
+// synonyms of words that instructions are full of.
+var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": "have to", "should": "ought to", "use": "employ", "get": "obtain",
+	"give": "provide", "all": "every one of the", "user": "person", "account": "profile", "information": "data", "task": "job", "ignore": "disregard",
+	"previous": "earlier", "important": "essential", "need": "require", "want": "wish", "show": "present", "make": "create", "also": "moreover",
+	"you": "one", "your": "one's", "email": "mail", "message": "note", "instructions": "orders", "find": "look up", "call": "invoke", "and": "plus"}
 
 // stepTime is how far apart the steps that are added to a script lie.
 const stepTime = 5 * time.Second
