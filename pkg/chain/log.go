@@ -26,6 +26,7 @@ const (
 	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
 	spaceKey        = 'K' // subject, generation → wrapped key
 	spaceMeta       = 'M' // → head
+	spaceCounts     = 'N' // → how many checkpoints and handovers there are
 	spaceHandover   = 'R' // number → handover note
 	spaceCheckpoint = 'S' // size → signed note
 )
@@ -132,7 +133,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	}
 	store := filepath.Join(dir, "store")
 	if !o.ReadOnly {
-		if err := o.FS.MkdirAll(store, 0o700); err != nil {
+		if err := makeDir(o.FS, store); err != nil {
 			return nil, fmt.Errorf("making the log's folder: %w", err)
 		}
 	}
@@ -541,6 +542,38 @@ func (l *Log) Head() Head {
 	return l.head
 }
 
+// makeDir makes a folder and those above it durably: a folder whose name is not
+// on disk is lost with all that was synced in it.
+func makeDir(fs vfs.FS, dir string) error {
+	var missing []string
+	for d := dir; ; d = fs.PathDir(d) {
+		_, err := fs.Stat(d)
+		if err == nil || fs.PathDir(d) == d {
+			break
+		}
+		missing = append(missing, d)
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// The names of folders that are there may not be on disk either, if a
+	// process died that made them.
+	for _, d := range append(missing, dir, fs.PathDir(dir)) {
+		if err := syncDir(fs, fs.PathDir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 // writeFile replaces a file, whole or not at all, durably.
 func writeFile(fs vfs.FS, dir, name string, data []byte) error {
 	tmp := filepath.Join(dir, name+".tmp")
@@ -557,11 +590,7 @@ func writeFile(fs vfs.FS, dir, name string, data []byte) error {
 	if err := fs.Rename(tmp, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return syncDir(fs, dir)
 }
 
 func readFile(fs vfs.FS, path string) ([]byte, error) {

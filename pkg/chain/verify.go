@@ -253,6 +253,7 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	v.counted(kept)
 	var out []signed
 	for i := range kept {
 		if !good[i] {
@@ -269,6 +270,20 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// counted checks that as many checkpoints and handovers are there as were
+// kept.
+func (v *verification) counted(kept []signed) {
+	have := counts{handovers: uint64(v.rep.Handovers)}
+	for i := range kept {
+		if kept[i].own {
+			have.checkpoints++
+		}
+	}
+	if n, err := readCounts(v.snap); err != nil || n != have {
+		v.bad(max(v.want.Size-1, 0), "%d checkpoints and %d handovers are there, %d and %d were kept (%v)", have.checkpoints, have.handovers, n.checkpoints, n.handovers, err)
+	}
 }
 
 // open reads a checkpoint's note and checks its signature.
@@ -766,7 +781,7 @@ func (v *verification) keys() {
 
 // strangers looks for records that no log has.
 func (v *verification) strangers() {
-	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceHandover, spaceCheckpoint}
+	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
 	lower := []byte{}
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
 		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})
@@ -781,7 +796,7 @@ func (v *verification) strangers() {
 			v.bad(0, "%v", err)
 		}
 		lower = []byte{s + 1}
-		if s == spaceMeta {
+		if s == spaceMeta || s == spaceCounts {
 			lower = []byte{s, 0}
 		}
 	}
