@@ -507,3 +507,30 @@ func setMeta(t *testing.T, fs vfs.FS, dir string, v []byte) {
 		t.Fatal(err)
 	}
 }
+
+func BenchmarkVerify(b *testing.B) {
+	k, dir := newKey(b, "log"), b.TempDir()
+	l := open(b, nil, dir, k)
+	payload := bytes.Repeat([]byte("0123456789abcdef"), 64)
+	const n = 50_000
+	es := make([]chain.Entry, n)
+	for i := range es {
+		es[i] = chain.Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p", Payload: payload}
+	}
+	for from := 0; from < n; from += 2500 {
+		if err := l.Append(es[from : from+2500]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := l.Checkpoint(); err != nil {
+		b.Fatal(err)
+	}
+	l.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if rep := verify(b, nil, dir, k, nil); rep.Status != chain.Verified {
+			b.Fatalf("%+v", rep)
+		}
+	}
+	b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "entries/s")
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"path/filepath"
 	"runtime"
@@ -155,7 +156,9 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	// Pebble ends the process.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	for i := range po.Levels {
-		// What is encrypted or hashed does not get smaller.
+		// What is encrypted or hashed does not get smaller, and is read in
+		// long runs.
+		po.Levels[i].BlockSize = 32 << 10
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
 	if l.db, err = pebble.Open(store, po); err != nil {
@@ -237,7 +240,7 @@ func (l *Log) load() error {
 // head record.
 const (
 	storeVersion = 2
-	metaSize     = 1 + 8*8
+	metaSize     = 1 + 8*8 + 4
 )
 
 func encodeMeta(h *Head) []byte {
@@ -248,8 +251,11 @@ func encodeMeta(h *Head) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.LastSeq)
 	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.LastTime)))
 	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.Epoch)))
-	return binary.BigEndian.AppendUint64(b, uint64(h.Imported))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Imported))
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func decodeMeta(b []byte, h *Head) error {
 	if len(b) > 0 && b[0] != storeVersion {
@@ -257,6 +263,9 @@ func decodeMeta(b []byte, h *Head) error {
 	}
 	if len(b) != metaSize {
 		return fmt.Errorf("the log's head record has %d bytes, want %d", len(b), metaSize)
+	}
+	if binary.BigEndian.Uint32(b[metaSize-4:]) != crc32.Checksum(b[:metaSize-4], castagnoli) {
+		return errors.New("the log's head record was altered: its checksum is wrong")
 	}
 	h.Size = int64(binary.BigEndian.Uint64(b[1:]))
 	h.Entries = int64(binary.BigEndian.Uint64(b[9:]))
