@@ -168,8 +168,8 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 		return c, errors.New("it is no checkpoint: three lines are needed")
 	}
 	c.Origin, c.Extension, c.Note = lines[0], lines[3], b
-	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 0 || strconv.FormatInt(c.Size, 10) != lines[1] {
-		return c, fmt.Errorf("its size is %q", lines[1])
+	if c.Size, err = parseSize(lines[1]); err != nil {
+		return c, err
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != len(c.Root) {
@@ -177,6 +177,15 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 	}
 	copy(c.Root[:], root)
 	return c, nil
+}
+
+// parseSize reads a tree's size, which has one spelling.
+func parseSize(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {
+		return 0, fmt.Errorf("%q is no size of a tree", s)
+	}
+	return n, nil
 }
 
 func checkpointText(origin string, size int64, root tlog.Hash) string {

@@ -367,7 +367,7 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 		lo := from + int64(i)*width
 		hi := min(lo+width, to)
 		// The last worker sees to it that nothing follows.
-		end := dataKey(hi, 0)
+		end := dataKey((hi+TileWidth-1)&^(TileWidth-1), 0)
 		upper := end[:]
 		if i == len(units)-1 && whole {
 			upper = []byte{spaceData + 1}
