@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -25,7 +24,8 @@ func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*audit
 }
 
 func (a *app) audit() *cobra.Command {
-	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditVerify())
+	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(), a.auditExport(), a.auditVerify(),
+		a.auditLaundering(), a.auditIrreversible(), a.auditBundle(), a.auditSeal())
 }
 
 func (a *app) auditHead() *cobra.Command {
@@ -49,40 +49,8 @@ func (a *app) auditHead() *cobra.Command {
 	return c
 }
 
-func (a *app) auditLs() *cobra.Command {
-	var f cli.ListFlags
-	var last int64
-	c := &cobra.Command{Use: "ls", Short: "List the log's leaves", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		var items []auditor.Leaf
-		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-			head, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
-			if err != nil {
-				return err
-			}
-			for from := max(0, head.Size-last); from < head.Size; {
-				ans, err := askAuditor(ctx, nc, auditor.Request{Do: "list", From: from, To: head.Size})
-				if err != nil || len(ans.Leaves) == 0 {
-					return err
-				}
-				items = append(items, ans.Leaves...)
-				from += int64(len(ans.Leaves))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		return cli.Print(cmd.OutOrStdout(), f, items, []string{"INDEX", "LEDGER", "TIME", "KIND", "TYPE", "PROJECT", "BYTES", "COMMITMENT"}, func(l auditor.Leaf) []string {
-			return []string{fmt.Sprint(l.Index), fmt.Sprint(l.Seq), l.Time.Format(time.DateTime), l.Kind, l.Type, l.Project, fmt.Sprint(l.Length), l.Commitment[:16]}
-		})
-	}}
-	f.Bind(c.Flags())
-	c.Flags().Int64Var(&last, "last", 20, "the last `N` leaves")
-	return c
-}
-
 func (a *app) auditVerify() *cobra.Command {
-	var dir, against string
+	var dir, against, bundle, trust string
 	var json bool
 	c := &cobra.Command{
 		Use:   "verify",
@@ -103,7 +71,17 @@ this command then opens and recomputes by itself.`,
 					return err
 				}
 			}
-			rep, err := a.verifyLog(cmd.Context(), dir, earlier)
+			var rep chain.Report
+			var err error
+			if bundle != "" {
+				var all [][]byte
+				if earlier != nil {
+					all = append(all, earlier)
+				}
+				rep, err = a.verifyBundle(cmd, bundle, trust, all)
+			} else {
+				rep, err = a.verifyLog(cmd.Context(), dir, earlier)
+			}
 			if err != nil {
 				return err
 			}
@@ -124,6 +102,8 @@ this command then opens and recomputes by itself.`,
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	c.Flags().StringVar(&bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
+	c.Flags().StringVar(&trust, "keys", "", "trust `FILE` with the public keys for --bundle (default DATA/trust.yaml)")
 	c.Flags().StringVar(&against, "against", "", "an earlier checkpoint `FILE` that this log must extend")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c

@@ -226,7 +226,8 @@ const (
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
 	keyContent  = 'c' // project, content digest → first seen, count, belief
-	keyMemory   = 'm' // project, belief → nothing: the beliefs of the memory
+	keyText     = 'x' // project, belief → what was read, as much as is kept of it
+	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
@@ -234,6 +235,10 @@ const (
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
+	keyForeign  = 'f' // project, phrase or carrier of external content → who brought it in
+	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
+	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
+	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -109,6 +110,11 @@ func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, b
 		return r.Content, true, nil
 	}
 	// Of what was read, the belief has the beginning only.
+	if t, ok, err := st.Get(stage.Key(keyText, project, r.Ref.ID)); err != nil {
+		return "", false, err
+	} else if ok {
+		return string(t), len(t) < keptText-utf8.UTFMax, nil
+	}
 	preview := strings.TrimSuffix(r.Content, "…")
 	rd, err := f.reading(st, project, r.Agent, r.Ref.Observation)
 	if err != nil || rd == nil {
@@ -170,13 +176,16 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	if ok && len(v) == 8 {
 		n = binary.BigEndian.Uint64(v)
 	}
-	slot := stage.Key(keyReadings, project, h.Agent, string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
+	slot := readingSlot(project, h.Agent, n)
 	old, ok, err := st.Get(slot)
 	if err != nil {
 		return err
 	}
 	if ok {
 		if err := st.Delete(stage.Key(keyReading, project, h.Agent, string(old))); err != nil {
+			return err
+		}
+		if err := st.Delete(stage.Key(keyPhrases, project, h.Agent, string(old))); err != nil {
 			return err
 		}
 	}
@@ -189,15 +198,29 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	return st.Put(stage.Key(keyReading, project, h.Agent, h.ID), &rd)
 }
 
+// readingSlot is the key of the n-th event that an agent read.
+func readingSlot(project, agent string, n uint64) []byte {
+	return stage.Key(keyReadings, project, agent, string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
+}
+
 // applyRecall keeps what a recall found as something that the agent read.
 func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	var texts []string
+	var foreign []*text.Features
+	weakest := beliefs.OriginAgent
 	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 		for _, it := range items {
 			texts = append(texts, it.Content)
+			if it.Origin.External() {
+				ft := text.Analyze(it.Content)
+				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)
+			}
 		}
 	}
-	return f.noteReading(st, project, &e.EntryHead, texts)
+	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil || len(foreign) == 0 {
+		return err
+	}
+	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
 // cut returns the first n bytes of s, or less so as not to end inside a

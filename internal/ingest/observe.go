@@ -44,10 +44,25 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		}
 		be.Features = text.Analyze(b.Text)
 		e.Blocks = append(e.Blocks, be)
-		c, err := f.contentClaim(st, a, head, quality, source, b.Text, i)
+		from, of, src := a.Origin, quality, source
+		var parents []streams.Parent
+		if !a.Origin.External() && a.Origin != beliefs.OriginAgent {
+			d, err := f.derive(st, a.Project, a.Agent, &be.Features)
+			if err != nil {
+				return nil, err
+			}
+			if d.pasted() {
+				// Whoever pastes vouches for having pasted.
+				parents = d.parents
+				from = d.weakest(a.Origin)
+				of, src = beliefs.QualityOf(from), "paste:"+source
+			}
+		}
+		c, err := f.contentClaim(st, a, head, from, of, src, b.Text, i)
 		if err != nil {
 			return nil, err
 		}
+		c.Parents = parents
 		e.Claims = append(e.Claims, c)
 	}
 	return admission(streams.TypeObservation, a.Project, e)
@@ -56,7 +71,7 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 // contentClaim is the claim that a block's content makes. The belief behind it
 // is the same for the same words from the same kind of origin in one project;
 // reading it again is noted and changes nothing.
-func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
+func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin, q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))
 	in := beliefs.Namespace{User: head.User}
 	id := beliefID("content", a.Project, q.String(), string(sum[:]))
@@ -79,7 +94,7 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 	}
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: q, Source: source, At: head.Time}}.Adopt()
 	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
-		Origin: a.Origin, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in}
+		Origin: from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in}
 	return c, nil
 }
 
@@ -92,6 +107,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		texts[i] = e.Blocks[i].Text
 	}
 	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil {
+		return err
+	}
+	if err := f.noteWords(st, project, e); err != nil {
 		return err
 	}
 	for _, c := range e.Claims {
@@ -114,6 +132,12 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				continue
 			}
 			r.Content = streams.Clip(body, previewLen)
+			if err := keepText(st, project, c.Belief.ID, body); err != nil {
+				return err
+			}
+			if err := indexBelief(st, project, r, body); err != nil {
+				return err
+			}
 		} else {
 			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
 		}
@@ -123,6 +147,42 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		}
 	}
 	return nil
+}
+
+// noteWords keeps whose words an observation holds.
+func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry) error {
+	var foreign []*text.Features
+	weakest := e.Origin
+	for i := range e.Claims {
+		c := &e.Claims[i]
+		if c.Kind != beliefs.Content {
+			continue
+		}
+		b := &e.Blocks[c.Block]
+		switch from := c.Belief.Origin; {
+		case from.External() || e.Origin.External():
+			foreign, weakest = append(foreign, &b.Features), beliefs.Weakest(weakest, from)
+			if c.Repeats > 0 {
+				continue // indexed already
+			}
+			if err := f.noteExternal(st, project, brought{e.Agent, e.ID, beliefs.Weakest(from, e.Origin)}, &b.Features); err != nil {
+				return err
+			}
+		case e.Origin == beliefs.OriginUser, e.Origin == beliefs.OriginSystem:
+			if err := f.noteOwn(st, project, &b.Features); err != nil {
+				return err
+			}
+		}
+		if e.Origin == beliefs.OriginUser {
+			if err := f.noteSaid(st, project, &e.EntryHead, b.Text); err != nil {
+				return err
+			}
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	return f.notePhrases(st, project, brought{e.Agent, e.ID, weakest}, foreign)
 }
 
 // sighting is when and how often a content was met in a project.

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"crypto/sha256"
+	"slices"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -20,22 +21,19 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 		return nil, err
 	}
 	e.Features = text.Analyze(m.Content)
-	weakest := a.Origin
-	for _, id := range m.DerivedFrom {
-		from, err := f.originOf(st, a, id)
-		if err != nil {
-			return nil, err
-		}
-		if w := beliefs.Weakest(weakest, from); w != weakest {
-			weakest, e.Via = w, id
-		}
+	weakest, err := f.lineage(st, a, m, e)
+	if err != nil {
+		return nil, err
 	}
-	if weakest != a.Origin {
+	if weakest != a.Origin && !e.UserWord {
 		e.Inherited = weakest
 	}
 	source := m.Source
 	if source == "" {
 		source = string(a.Origin) + ":" + a.Agent
+	}
+	if e.UserWord {
+		source = string(beliefs.OriginUser) + ":" + a.Agent
 	}
 	quality := beliefs.QualityOf(weakest)
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
@@ -54,24 +52,81 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	return admission(streams.TypeMemory, a.Project, e)
 }
 
-// originOf is the origin of an observation or belief that a write names as its
-// parent. What nobody knows is as untrusted as can be.
-func (f *Fold) originOf(st *stage.State, a streams.Address, id string) (beliefs.Origin, error) {
+// lineage finds what a write derives from, declared or not, and returns the
+// origin that it has by that: its writer's, or a weaker one that it inherits. An
+// agent that repeats word for word what the user said in the session speaks for
+// the user.
+func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry) (beliefs.Origin, error) {
+	weakest := a.Origin
+	inherit := func(p streams.Parent) {
+		e.Parents = append(e.Parents, p)
+		if w := beliefs.Weakest(weakest, p.Origin); w != weakest {
+			weakest, e.Via = w, p.ID
+		}
+	}
+	for _, id := range m.DerivedFrom {
+		p, err := f.parent(st, a, id)
+		if err != nil {
+			return "", err
+		}
+		inherit(p)
+	}
+	if a.Origin.External() {
+		return weakest, nil
+	}
+	d, err := f.derive(st, a.Project, a.Agent, &e.Features)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case a.Origin == beliefs.OriginAgent:
+		if !d.any() && weakest == beliefs.OriginAgent {
+			if e.UserWord, err = f.saidByUser(st, a, e.Session, m.Content); err != nil || e.UserWord {
+				return beliefs.OriginUser, err
+			}
+		}
+		if !d.written(&e.Features) {
+			return weakest, nil
+		}
+	case !d.pasted():
+		return weakest, nil
+	}
+	for _, p := range d.parents {
+		if i := slices.IndexFunc(e.Parents, func(have streams.Parent) bool { return have.ID == p.ID }); i >= 0 {
+			e.Parents[i].Phrases, e.Parents[i].Share, e.Parents[i].Carrier = p.Phrases, p.Share, p.Carrier
+			continue
+		}
+		inherit(p)
+	}
+	return weakest, nil
+}
+
+// parent is the observation or belief that a write names as its parent. What
+// nobody knows is as untrusted as can be.
+func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Parent, error) {
+	p := streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true}
 	r, err := f.belief(st, a.Project, id)
 	if err != nil {
-		return "", err
+		return p, err
 	}
 	if r != nil {
-		return r.Ref.Origin, nil
+		p.Origin = r.Ref.Origin
+		return p, nil
 	}
 	v, ok, err := st.Get(stage.Key(keyOrigin, a.Project, a.Agent, id))
-	if err != nil {
-		return "", err
-	}
 	if ok {
-		return beliefs.Origin(v), nil
+		p.Agent, p.Origin = a.Agent, beliefs.Origin(v)
 	}
-	return beliefs.OriginWeb, nil
+	return p, err
+}
+
+// parentKey is what the influence of a parent is kept under: a belief's id, or
+// an event's with its agent, whose name for it that is.
+func parentKey(p streams.Parent) string {
+	if p.Agent == "" {
+		return p.ID
+	}
+	return p.Agent + "/" + p.ID
 }
 
 // keyHolder is the origin of the value that a memory key holds now.
@@ -100,5 +155,28 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}
-	return st.Set(stage.Key(keyMemory, project, e.Belief.ID), nil)
+	if err := f.noteMemoryWords(st, project, e); err != nil {
+		return err
+	}
+	for _, p := range e.Parents {
+		if err := f.influence(st, project, parentKey(p), impactMemory, e.Agent, e.Belief.ID); err != nil {
+			return err
+		}
+	}
+	return indexBelief(st, project, r, e.Content)
+}
+
+// noteMemoryWords keeps whose words a write holds: it is read again in later
+// sessions.
+func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry) error {
+	switch from := e.Belief.Origin; {
+	case from.External():
+		if e.Repeats > 0 {
+			return nil
+		}
+		return f.noteExternal(st, project, brought{e.Agent, e.ID, from}, &e.Features)
+	case e.Origin == beliefs.OriginUser, e.Origin == beliefs.OriginSystem:
+		return f.noteOwn(st, project, &e.Features)
+	}
+	return nil
 }

@@ -38,6 +38,9 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if err := st.Delete(stage.Key(keySession, project, e.Agent, e.Session)); err != nil {
 		return err
 	}
+	if err := st.DropPrefix(stage.Key(keySaid, project, e.Agent, e.Session, "")); err != nil {
+		return err
+	}
 	if e.Phase != "start" {
 		return nil
 	}

@@ -2,8 +2,11 @@ package rules
 
 import (
 	"reflect"
+	"strings"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 )
@@ -96,4 +99,123 @@ func (x *expr) eval(a *activation) (ref.Val, error) {
 func (x *expr) isTrue(a *activation) bool {
 	v, err := x.eval(a)
 	return err == nil && v == types.True
+}
+
+// text evaluates an expression that is a text.
+func (x *expr) text(a *activation) (string, bool) {
+	if x.joined != nil {
+		var buf [4]string
+		parts := buf[:0]
+		for _, p := range x.joined {
+			if p.v < 0 {
+				parts = append(parts, p.text)
+			} else {
+				parts = append(parts, a.native(p.v).String())
+			}
+		}
+		return strings.Join(parts, ""), true
+	}
+	v, err := x.eval(a)
+	s, ok := v.(types.String)
+	return string(s), err == nil && ok
+}
+
+// joint is a part of a text that is put together: a field, or a constant.
+type joint struct {
+	v    int // number of the variable; -1: a constant
+	text string
+}
+
+// joints takes an expression of fields and constants with + between them apart,
+// as the keys of most signals are; nil for any other.
+func joints(vars *varTable, e ast.Expr) []joint {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		if s, ok := e.AsLiteral().(types.String); ok {
+			return []joint{{-1, string(s)}}
+		}
+	case ast.IdentKind, ast.SelectKind:
+		if i, ok := vars.index[qualified(e)]; ok && vars.vars[i].sig == nil && vars.vars[i].goTyp == reflect.TypeFor[string]() {
+			return []joint{{v: i}}
+		}
+	case ast.CallKind:
+		if c := e.AsCall(); c.FunctionName() == operators.Add && len(c.Args()) == 2 {
+			x, y := joints(vars, c.Args()[0]), joints(vars, c.Args()[1])
+			if x != nil && y != nil {
+				return append(x, y...)
+			}
+		}
+	}
+	return nil
+}
+
+// test is a condition's need, decided for one event without an index.
+type test struct {
+	need  *need
+	atoms []atom
+	preds []pred
+}
+
+func newTest(vars *varTable, x *expr) *test {
+	if x == nil {
+		return nil
+	}
+	r := newReader(vars)
+	n := r.of(x.ast.Expr(), nil)
+	return &test{n, r.atoms, r.preds}
+}
+
+// meets reports whether the event may meet the condition.
+func (t *test) meets(act *activation) bool { return t.met(t.need, act) }
+
+func (t *test) met(n *need, act *activation) bool {
+	switch n.op {
+	case needAtom:
+		return t.atoms[n.atom].met(act)
+	case needPred:
+		return t.preds[n.atom].holds(act)
+	case needNever:
+		return false
+	case needAll:
+		for _, k := range n.kids {
+			if !t.met(k, act) {
+				return false
+			}
+		}
+	case needAny:
+		for _, k := range n.kids {
+			if t.met(k, act) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// met decides an atom that is a value; of a literal it says that it may be there.
+func (a *atom) met(act *activation) bool {
+	if a.holds {
+		return true
+	}
+	is := func(s string) bool {
+		if a.f.lower {
+			s = lowerASCII(s)
+		}
+		return a.value[0] == 's' && s == a.value[1:]
+	}
+	v := act.native(a.f.v)
+	switch v.Kind() {
+	case reflect.String:
+		return is(v.String())
+	case reflect.Slice:
+		for i := range v.Len() {
+			if e := v.Index(i); e.Kind() != reflect.String || is(e.String()) {
+				return true
+			}
+		}
+		return false
+	}
+	c, ok := canonical(toVal(v))
+	return !ok || c == a.value
 }

@@ -9,7 +9,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
-	"cel.dev/cel-go/common/types"
 
 	"lazaret/pkg/internal/strictyaml"
 	"lazaret/streams"
@@ -69,6 +68,7 @@ type declared struct {
 type step struct {
 	on   []string
 	when *expr
+	need *test
 }
 
 // compileSignal checks a declaration and adds its name to the scope.
@@ -156,7 +156,8 @@ func (s *scope) compileSignal(d *strictyaml.Document, file string, i int, doc *s
 		}
 		for j, st := range doc.Sequence.Steps {
 			kindsOf([]any{"sequence", "steps", j, "on"}, st.On)
-			out.steps = append(out.steps, step{st.On, compile([]any{"sequence", "steps", j, "when"}, st.When, cel.BoolType, true)})
+			when := compile([]any{"sequence", "steps", j, "when"}, st.When, cel.BoolType, true)
+			out.steps = append(out.steps, step{st.On, when, newTest(s.vars, when)})
 		}
 	default:
 		at([]any{"name"}, "signal %q needs one of count, distinct and sequence", doc.Name)
@@ -191,9 +192,8 @@ func usesDeclared(x *expr, vars *varTable) (name string) {
 }
 
 func (d *declared) tableKey(act *activation) (string, bool) {
-	v, err := d.key.eval(act)
-	k, ok := v.(types.String)
-	return d.name + "\x00" + string(k), err == nil && ok
+	k, ok := d.key.text(act)
+	return d.name + "\x00" + k, ok
 }
 
 // note counts an event, or takes it as a step. What cannot be evaluated counts
@@ -215,12 +215,11 @@ func (d *declared) note(act *activation) {
 	}
 	var h uint32
 	if d.distinct {
-		v, err := d.value.eval(act)
-		s, ok := v.(types.String)
-		if err != nil || !ok {
+		v, ok := d.value.text(act)
+		if !ok {
 			return
 		}
-		h = hash32(string(s))
+		h = hash32(v)
 	}
 	now := act.in.Event.Time.UnixNano()
 	var kept []byte
@@ -249,7 +248,7 @@ func (d *declared) noteStep(act *activation) {
 	var matched [maxSteps]bool
 	some := false
 	for i, st := range d.steps {
-		if slices.Contains(st.on, act.in.Event.Kind) && st.when.isTrue(act) {
+		if slices.Contains(st.on, act.in.Event.Kind) && st.need.meets(act) && st.when.isTrue(act) {
 			matched[i], some = true, true
 		}
 	}

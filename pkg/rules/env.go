@@ -170,7 +170,8 @@ type expr struct {
 	fast cel.Program
 	// tracked counts its cost. It is planned at its first use.
 	tracked func() (cel.Program, error)
-	cost    uint64 // highest, within the bounds; over CostLimit when only counting can tell
+	cost    uint64  // highest, within the bounds; over CostLimit when only counting can tell
+	joined  []joint // a text that is put together of fields
 }
 
 // compile checks an expression and plans it. Its error shows the place with a
@@ -187,7 +188,7 @@ func (s *scope) compile(src string, want *cel.Type) (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &expr{src: src, ast: a.NativeRep(), cost: c.Max}
+	x := &expr{src: src, ast: a.NativeRep(), cost: c.Max, joined: joints(s.vars, a.NativeRep().Expr())}
 	if c.Max > CostLimit && !dynamic(a.NativeRep()) {
 		return nil, costError(src, a, c.Max)
 	}

@@ -103,8 +103,10 @@ func (r *Rule) again() bool {
 
 // work is the scratch of one evaluation.
 type work struct {
-	trial *trial
-	act   *activation
+	trial  *trial
+	act    *activation
+	tables tables
+	sig    signals
 }
 
 // Result is what a group makes of one entry.
@@ -148,12 +150,15 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 	w := pool.Get().(*work)
 	defer func() {
 		w.act.reset(nil, nil)
+		w.tables.st, w.sig = nil, signals{}
 		pool.Put(w)
 	}()
-	t := openTables(st, e.Project)
+	t := &w.tables
+	t.reset(st, e.Project)
 	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
-		sig := &signals{t: t, in: in}
+		w.sig = signals{t: t, in: in}
+		sig := &w.sig
 		w.act.reset(in, sig)
 		sig.note(ev.only)
 		for _, d := range ev.declared {

@@ -206,16 +206,24 @@ func testSet(t testing.TB, files map[string]string) *Set {
 	return set
 }
 
-// A text that an expression matches holds one of its literals.
+// A text that an expression matches holds what it requires, and one of its
+// literals.
 func FuzzRequiredLiterals(f *testing.F) {
 	f.Add(`(?i)pass(word|phrase)s?`, "PASSPHRASE")
 	f.Add(`k[e3]lvin`, "k3lvin")
 	f.Add(`(?i)kiss`, "\u212Aiss")
 	f.Add(`(ab|cd){2,}x`, "abcdx")
+	f.Add(`(?:do not|never)\b[^.]{0,9}(?:drop|forget)|keep (?:this )?verbatim`, "never forget")
 	f.Fuzz(func(t *testing.T, expr, s string) {
 		lits := requiredLiterals(expr)
 		re, err := regexp.Compile(expr)
-		if lits == nil || err != nil || !re.MatchString(s) {
+		if err != nil || !re.MatchString(s) {
+			return
+		}
+		if q := requires(expr); q != nil && !q.metBy(lowerASCII(s)) {
+			t.Errorf("%q matches %q, which does not hold what it requires", expr, s)
+		}
+		if lits == nil {
 			return
 		}
 		for _, l := range lits {
@@ -225,6 +233,34 @@ func FuzzRequiredLiterals(f *testing.F) {
 		}
 		t.Errorf("%q matches %q without any of %q", expr, s, lits)
 	})
+}
+
+func (q *requirement) metBy(s string) bool {
+	met := func(k *requirement) bool { return k.metBy(s) }
+	switch {
+	case q.all != nil:
+		return !slices.ContainsFunc(q.all, func(k *requirement) bool { return !met(k) })
+	case q.some != nil:
+		return slices.ContainsFunc(q.some, met)
+	}
+	return slices.ContainsFunc(q.one, func(l string) bool { return strings.Contains(s, l) })
+}
+
+// What stands one after another is required together.
+func TestAllPartsAreRequired(t *testing.T) {
+	q := requires(`\b(?:do not|never)\b[^.;]{0,40}\b(?:drop|forget)\b|\bkeep (?:this )?verbatim\b`)
+	for text, want := range map[string]bool{
+		"never drop":         true,
+		"we never met":       false,
+		"do forget":          false,
+		"keep this verbatim": true,
+		"keep verbatim":      true,
+		"keep it":            false,
+	} {
+		if got := q.metBy(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
 }
 
 func TestRequiredLiterals(t *testing.T) {

@@ -167,6 +167,7 @@ type Input struct {
 	names    []uint32 // identifiers, hashed
 	proper   []string // proper names, as name:a b
 	pieces   []string // unusual words
+	sample   []uint64 // of the phrases
 	targets  []string // what a source may push
 	userSaid []uint32 // of the user's own words: stems and acts
 	call     *call    // of an action
@@ -376,7 +377,7 @@ func (in *Input) content(s string, f text.Features) {
 		}
 	}
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
-	in.proper = properNames(s)
+	in.proper, in.sample = properNames(s), sampled(f.Phrases)
 	switch {
 	case in.Event.Kind == string(streams.TypeMemory):
 		in.names, in.pieces, in.targets = identifiers(s), pieces(s), in.findTargets()

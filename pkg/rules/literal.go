@@ -179,7 +179,7 @@ func (l *literals) scanLong(s string, skip func(atom int32) bool, hit func(atom 
 	for i := 0; i+8 <= len(s); i += stride {
 		w := lowerEight(s[i : i+8])
 		h := w * gramHash
-		if b := twoBits(h); filter[h>>shift]&b != b {
+		if word := filter[h>>shift]; word>>(h>>20&63)&(word>>(h>>28&63))&1 == 0 {
 			continue
 		}
 		for _, p := range g.find(w, h) {
@@ -188,20 +188,39 @@ func (l *literals) scanLong(s string, skip func(atom int32) bool, hit func(atom 
 	}
 }
 
+// scanShort looks at every position: at eight of them for each read of eight
+// bytes, of which the windows are taken by shifting.
 func (l *literals) scanShort(g *grams, size int, s string, skip func(atom int32) bool, hit func(atom int32)) {
-	var w uint64
 	mask := uint64(1)<<(8*size) - 1
 	filter, shift := g.filter, g.fshift&63
-	for i := range len(s) {
-		w = w<<8 | uint64(lowerByte[s[i]])
-		h := (w & mask) * gramHash
-		if b := twoBits(h); filter[h>>shift]&b != b {
-			continue
-		}
-		for _, p := range g.find(w&mask, h) {
+	var before uint64 // the eight bytes up to i, and no byte where there is none
+	look := func(end int, w uint64) {
+		for _, p := range g.find(w&mask, (w&mask)*gramHash) {
 			if w&p.mask == p.tail {
-				l.verify(s, i-size+1, p, skip, hit)
+				l.verify(s, end-size, p, skip, hit)
 			}
+		}
+	}
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		next := lowerEight(s[i : i+8])
+		for n := uint(8); n <= 64; n += 8 {
+			w := before<<(n&63) | next>>(64-n)
+			if n == 64 {
+				w = next
+			}
+			h := (w & mask) * gramHash
+			if word := filter[h>>shift]; word>>(h>>20&63)&(word>>(h>>28&63))&1 != 0 {
+				look(i+int(n/8), w)
+			}
+		}
+		before = next
+	}
+	for ; i < len(s); i++ {
+		before = before<<8 | uint64(lowerByte[s[i]])
+		h := (before & mask) * gramHash
+		if word := filter[h>>shift]; word>>(h>>20&63)&(word>>(h>>28&63))&1 != 0 {
+			look(i+1, before)
 		}
 	}
 }

@@ -308,6 +308,27 @@ func (r *reader) holds(t term, lit string) *need {
 	return r.atom(atom{f: t.f, holds: true, literal: lowerASCII(lit)})
 }
 
+// required is the need that a text holds what a regular expression requires.
+func (r *reader) required(t term, q *requirement) *need {
+	if q == nil {
+		return nothing
+	}
+	var ns []*need
+	for _, l := range q.one {
+		ns = append(ns, r.holds(t, l))
+	}
+	for _, k := range append(q.all, q.some...) {
+		if len(q.all) > 0 && k.one != nil && shortest(k.one) < minJoined && q.rarest() != nil && shortest(q.rarest()) >= minJoined {
+			continue // words that short stand everywhere
+		}
+		ns = append(ns, r.required(t, k))
+	}
+	if q.all != nil {
+		return all(ns...)
+	}
+	return anyOf(ns...)
+}
+
 // compare is the need that a number compares.
 func (r *reader) compare(t term, op string, v ref.Val) *need {
 	var than float64
@@ -394,15 +415,7 @@ func (r *reader) of(e ast.Expr, b binding) *need {
 		}
 		if t := r.term(re, b); t.kind == termConst {
 			if s, ok := t.value.(types.String); ok {
-				lits := requiredLiterals(string(s))
-				if lits == nil {
-					return nothing
-				}
-				var ns []*need
-				for _, l := range lits {
-					ns = append(ns, r.holds(r.term(target, b), l))
-				}
-				return anyOf(ns...)
+				return r.required(r.term(target, b), requires(string(s)))
 			}
 		}
 	}

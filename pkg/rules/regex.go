@@ -13,18 +13,68 @@ const (
 	maxAlternatives = 64
 	// minLiteral is the shortest literal that is looked for, in bytes.
 	minLiteral = 3
+	// minJoined is the shortest literal that is looked for beside others.
+	minJoined = 4
 	// maxClass is how many characters of a class are tried one by one.
 	maxClass = 8
 )
 
-// requiredLiterals returns literals one of which stands in every text that a
-// regular expression matches, in lower case; nil when there are none that help.
-func requiredLiterals(expr string) []string {
+// requirement is what a text holds that a regular expression matches: one of
+// some literals, or what all of several requirements say, or one of several.
+// Exactly one of its fields is set.
+type requirement struct {
+	one  []string
+	all  []*requirement
+	some []*requirement
+}
+
+// requires reads off a regular expression what its matches hold, in lower case;
+// nil when that is nothing that helps.
+func requires(expr string) *requirement {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
 		return nil
 	}
-	return useful(required(re.Simplify()))
+	return required(re.Simplify())
+}
+
+// requiredLiterals returns literals one of which stands in every text that a
+// regular expression matches, in lower case; nil when there are none that help.
+func requiredLiterals(expr string) []string { return requires(expr).rarest() }
+
+// rarest is the set of literals, of those that a requirement knows, that the
+// fewest texts hold one of.
+func (q *requirement) rarest() []string {
+	if q == nil {
+		return nil
+	}
+	var best []string
+	for _, k := range q.all {
+		if set := k.rarest(); set != nil && better(set, best) {
+			best = set
+		}
+	}
+	if q.all != nil {
+		return best
+	}
+	if q.some != nil {
+		for _, k := range q.some {
+			set := k.rarest()
+			if set == nil {
+				return nil
+			}
+			best = append(best, set...)
+		}
+		return useful(best)
+	}
+	return q.one
+}
+
+func requireOne(set []string) *requirement {
+	if set = useful(set); set == nil {
+		return nil
+	}
+	return &requirement{one: set}
 }
 
 // useful is a set of literals that the index can look for, or nil.
@@ -41,16 +91,14 @@ func useful(set []string) []string {
 	return slices.Compact(set)
 }
 
-// required finds a set of literals of which each match holds one.
-func required(re *syntax.Regexp) []string {
-	if set := exact(re); set != nil {
-		if set = useful(set); set != nil {
-			return set
-		}
+// required finds what each match of an expression holds.
+func required(re *syntax.Regexp) *requirement {
+	if q := requireOne(exact(re)); q != nil {
+		return q
 	}
 	switch re.Op {
 	case syntax.OpLiteral:
-		// Of one that has too many spellings as a whole, a part.
+		// Of one that has too many spellings as a whole, its parts.
 		if len(re.Rune) > 1 {
 			return requiredOfConcat(letters(re))
 		}
@@ -61,26 +109,33 @@ func required(re *syntax.Regexp) []string {
 			return required(re.Sub[0])
 		}
 	case syntax.OpAlternate:
-		var all []string
+		out := new(requirement)
 		for _, sub := range re.Sub {
-			set := useful(required(sub))
-			if set == nil {
+			q := required(sub)
+			if q == nil {
 				return nil
 			}
-			all = append(all, set...)
+			out.some = append(out.some, q)
 		}
-		return useful(all)
+		return out
 	case syntax.OpConcat:
 		return requiredOfConcat(re.Sub)
 	}
 	return nil
 }
 
-// requiredOfConcat takes the best of the parts that stand one after another.
-// Neighbours that match a few texts only are joined, because the parser cuts
-// common beginnings off alternatives.
-func requiredOfConcat(subs []*syntax.Regexp) []string {
-	var best, run []string
+// requiredOfConcat is what all of the parts that stand one after another
+// require. Neighbours that match a few texts only are joined, because the parser
+// cuts common beginnings off alternatives.
+func requiredOfConcat(subs []*syntax.Regexp) *requirement {
+	var found []*requirement
+	var best, run []string // of the neighbours that are being joined
+	end := func() {
+		if q := requireOne(best); q != nil {
+			found = append(found, q)
+		}
+		best, run = nil, nil
+	}
 	try := func(set []string) {
 		if set = useful(slices.Clone(set)); set != nil && better(set, best) {
 			best = set
@@ -96,14 +151,24 @@ func requiredOfConcat(subs []*syntax.Regexp) []string {
 			try(run)
 			continue
 		}
-		run = set
-		if set != nil {
-			try(set)
-		} else {
-			try(required(sub))
+		end()
+		if set == nil {
+			if q := required(sub); q != nil {
+				found = append(found, q)
+			}
+			continue
 		}
+		run = set
+		try(set)
 	}
-	return best
+	end()
+	switch len(found) {
+	case 0:
+		return nil
+	case 1:
+		return found[0]
+	}
+	return &requirement{all: found}
 }
 
 func isEmptyWidth(op syntax.Op) bool {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"path"
 	"reflect"
 	"slices"
@@ -95,6 +96,7 @@ type Sleeper struct {
 const (
 	minValue    = 12 // length from which an argument is distinctive, in bytes
 	minPiece    = 4  // length of a piece that a value may be put together from
+	maxPiece    = 64
 	maxNotes    = 32 // directives remembered of one session, word or target
 	maxUserWord = 4000
 	maxSeen     = 64 // sources, sessions and agents told apart in a cluster
@@ -108,8 +110,8 @@ const (
 // builtinSignals are those that need more than counting. A pack declares the
 // others itself.
 var builtinSignals = []signalDef{
-	{Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"}, reflect.TypeFor[float64](), func(s *signals) any { return entropy(s.in.Content.Text) }},
-	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "16", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }},
+	{Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"}, reflect.TypeFor[float64](), func(s *signals) any { return s.entropy() }},
+	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "17", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }},
 	{Signal{"action.lineage", "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project", "carrier", "all", "100000 carriers, 100000 phrases", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
 	{Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
 	{Signal{"signal.echo", "instructions in untrusted content of the project that this action would carry out", "session, tool word, carrier", "all", "4000 instructions", "1 a word of the tool's name and a carrier"}, reflect.TypeFor[[]*Served](), func(s *signals) any { return s.echo() }},
@@ -126,7 +128,7 @@ var builtinSignals = []signalDef{
 	{Signal{"signal.recalled_external", "memories of external origin that were recalled in this session", "session", "session", "32 a session", "1"}, reflect.TypeFor[[]string](), (*signals).recalledExternal},
 	{Signal{"signal.key_writes", "writes of this memory key, this one included", "key", "all", "20000 keys", "1"}, reflect.TypeFor[int64](), func(s *signals) any { return s.keyHistory().writes }},
 	{Signal{"signal.key_growth", "size of the value as a multiple of its first size", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().growth(s.in) }},
-	{Signal{"signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().rise(s.in) }},
+	{Signal{"signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().rise(s) }},
 	{Signal{"signal.tool_drift", "the tool that is called has another description or schema than in the first catalogue of its server", "tool", "all", "5000 tools", "1"}, reflect.TypeFor[bool](), (*signals).toolDrift},
 }
 
@@ -152,6 +154,17 @@ type signals struct {
 	servedBy   []*Served
 	servedOn   []streams.Rest // the contents behind servedBy
 	servedRead bool
+	pushed     []*Push
+	pushesRead bool
+	bits       float64 // the content's entropy, when measured
+	measured   bool
+}
+
+func (s *signals) entropy() float64 {
+	if !s.measured {
+		s.bits, s.measured = entropy(s.in.Content.Text), true
+	}
+	return s.bits
 }
 
 func (s *signals) since(t time.Time) float64 {
@@ -327,9 +340,11 @@ func (s *signals) noteCarriers(origin string, external bool) {
 	var fresh []byte // the record of all carriers that are new
 	for _, c := range s.carried() {
 		if b := s.t.get(tableCarriers, c); b != nil {
-			if r := readCarrier(b); user && !r.user {
-				r.user = true
-				s.t.set(tableCarriers, c, r.bytes(), true)
+			if user {
+				if r := readCarrier(b); !r.user {
+					r.user = true
+					s.t.set(tableCarriers, c, r.bytes(), true)
+				}
 			}
 			continue
 		}
@@ -418,7 +433,7 @@ func (s *signals) notePhrases() {
 	e.str(streams.Clip(cmp.Or(s.in.Event.Source, s.in.Event.Tool), 120))
 	e.str(s.in.Event.Session)
 	e.num(uint64(s.in.Event.Time.UnixNano()))
-	for _, h := range sampled(s.in.features.Phrases) {
+	for _, h := range s.in.sample {
 		s.t.add(tablePhrases, phraseKey(h), e)
 	}
 }
@@ -443,7 +458,7 @@ func (s *signals) lineage() any {
 	// A phrase counts when one external content holds a third of what is said.
 	hits := make(map[string]int)
 	first := make(map[string]*Lineage)
-	mine := sampled(in.features.Phrases)
+	mine := in.sample
 	for _, h := range mine {
 		b := s.t.get(tablePhrases, phraseKey(h))
 		if b == nil {
@@ -831,36 +846,46 @@ func (in *Input) findTargets() []string {
 	return slices.Compact(out)
 }
 
-func (s *signals) pushKey(target string) string {
-	return s.sourceOf() + "\x00" + target
-}
-
 func (s *signals) sourceOf() string {
 	return streams.Clip(cmp.Or(s.in.Event.Source, s.in.Event.Tool, s.in.Event.Origin+":"+s.in.Event.Agent), 120)
 }
 
 func (s *signals) notePushes() {
-	if s.in.Event.Kind != "memory" {
+	if s.in.Event.Kind != "memory" || len(s.in.targets) == 0 {
 		return
 	}
+	s.pushesRead = true
 	h := hash32(text.Normalize(s.in.Content.Text))
+	source := s.sourceOf()
 	for _, target := range s.in.targets {
-		k := s.pushKey(target)
+		k := source + "\x00" + target
 		d := dec(s.t.get(tablePushes, k))
-		if hs := d.hashes(); len(hs) < maxSeen && !slices.Contains(hs, h) {
+		hs := d.hashes()
+		if len(hs) < maxSeen && !slices.Contains(hs, h) {
 			var e enc
-			e.hashes(append(hs, h))
+			hs = append(hs, h)
+			e.hashes(hs)
 			s.t.put(tablePushes, k, e)
+		}
+		if len(hs) >= minPushes {
+			s.pushed = append(s.pushed, &Push{Source: source, Target: target, Count: int64(len(hs))})
 		}
 	}
 }
 
+// minPushes is in how many contents a source brings a target up that it pushes.
+const minPushes = 3
+
 func (s *signals) pushes() any {
+	if s.pushesRead {
+		return s.pushed // noted with the event itself
+	}
 	var out []*Push
+	source := s.sourceOf()
 	for _, target := range s.in.targets {
-		d := dec(s.t.get(tablePushes, s.pushKey(target)))
-		if n := len(d.hashes()); n >= 3 {
-			out = append(out, &Push{Source: s.sourceOf(), Target: target, Count: int64(n)})
+		d := dec(s.t.get(tablePushes, source+"\x00"+target))
+		if n := len(d.hashes()); n >= minPushes {
+			out = append(out, &Push{Source: source, Target: target, Count: int64(n)})
 		}
 	}
 	return out
@@ -913,8 +938,11 @@ func pieces(s string) []string {
 	s = streams.Clip(s, 16<<10)
 	var out []string
 	add := func(w string) (more bool) {
-		if w = trimmed.trim(w); len(w) >= minPiece && len(w) <= 64 && unusual.in(w) {
-			out = append(out, strings.ToLower(w))
+		if w = trimmed.trim(w); len(w) >= minPiece && len(w) <= maxPiece && unusual.in(w) {
+			// Lower case may take more bytes, or fewer.
+			if w = strings.ToLower(w); len(w) >= minPiece && len(w) <= maxPiece {
+				out = append(out, w)
+			}
 		}
 		return len(out) < maxPieces
 	}
@@ -947,18 +975,38 @@ func pieces(s string) []string {
 	return out
 }
 
+// notePieces keeps the pieces, and under the first bytes of each how long the
+// pieces are that begin so: a value of which no piece is known is found out by
+// one look-up instead of one for each of its prefixes.
 func (s *signals) notePieces() {
 	id := []byte(s.in.Event.ID)
 	for _, p := range s.in.pieces {
 		s.t.add(tablePieces, p, id)
+		lengths := s.pieceLengths(p)
+		if bit := pieceBit(len(p)); lengths&bit == 0 {
+			s.t.put(tableStems, p[:minPiece], binary.BigEndian.AppendUint64(nil, lengths|bit))
+		}
 	}
+}
+
+// pieceBit is the bit of a length, minPiece to maxPiece bytes.
+func pieceBit(n int) uint64 { return 1 << (n - minPiece) }
+
+// pieceLengths says which lengths the pieces have that begin as v does.
+func (s *signals) pieceLengths(v string) uint64 {
+	if b := s.t.get(tableStems, v[:minPiece]); len(b) == 8 {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
 }
 
 func (s *signals) fragments() any {
 	var out []*Fragment
 	for _, v := range strings.Fields(s.in.Action.Text) {
-		v = strings.ToLower(strings.Trim(v, `.,;:!?"'()[]{}<>`))
-		if len(v) < minValue || len(v) > 96 || !unusual.in(v) || s.t.get(tablePieces, v) != nil {
+		if v = trimmed.trim(v); len(v) < minValue || len(v) > 96 || !unusual.in(v) {
+			continue
+		}
+		if v = strings.ToLower(v); len(v) < minValue || len(v) > 96 || s.pieceLengths(v) == 0 || s.t.get(tablePieces, v) != nil {
 			continue
 		}
 		if f := s.assemble(v); f != nil {
@@ -980,8 +1028,14 @@ func (s *signals) assemble(v string) *Fragment {
 		if ways[i] == nil || len(ways[i].pieces) == 4 {
 			continue
 		}
-		for j := min(i+64, len(v)); j >= i+minPiece; j-- {
-			if ways[j] != nil || i == 0 && j == len(v) {
+		if len(v)-i < minPiece {
+			break
+		}
+		for lengths := s.pieceLengths(v[i:]); lengths != 0; {
+			n := 63 - bits.LeadingZeros64(lengths)
+			lengths &^= 1 << n
+			j := i + minPiece + n
+			if j > len(v) || ways[j] != nil || i == 0 && j == len(v) {
 				continue
 			}
 			if ev := s.t.get(tablePieces, v[i:j]); ev != nil {
@@ -1015,7 +1069,7 @@ func (s *signals) noteKey() {
 	}
 	r := s.keyHistory()
 	if r.writes == 0 {
-		r.firstSize, r.firstH = float64(len(s.in.Content.Text)), entropy(s.in.Content.Text)
+		r.firstSize, r.firstH = float64(len(s.in.Content.Text)), s.entropy()
 	}
 	r.writes++
 	var e enc
@@ -1040,7 +1094,7 @@ func (r *keyRec) growth(in *Input) float64 {
 	return float64(len(in.Content.Text)) / r.firstSize
 }
 
-func (r *keyRec) rise(in *Input) float64 { return entropy(in.Content.Text) - r.firstH }
+func (r *keyRec) rise(s *signals) float64 { return s.entropy() - r.firstH }
 
 // ---- beliefs over time
 

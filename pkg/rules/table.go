@@ -38,14 +38,15 @@ const (
 	tablePieces // pieces of untrusted content
 	tableTools
 	tableAlerts
+	tableStems // the first bytes of pieces → their lengths
 	numTables
 )
 
 var tableNames = [numTables]string{"counts", "sequences", "carriers", "phrases", "bands", "clusters", "pushes", "directives", "directive_words",
-	"directive_targets", "sessions", "keys", "beliefs", "pieces", "tools", "alerts"}
+	"directive_targets", "sessions", "keys", "beliefs", "pieces", "tools", "alerts", "piece_stems"}
 
 // tableBounds is how many keys of one project a table holds.
-var tableBounds = [numTables]uint32{20_000, 20_000, 100_000, 100_000, 100_000, 20_000, 50_000, 4_000, 20_000, 20_000, 10_000, 20_000, 50_000, 100_000, 5_000, 50_000}
+var tableBounds = [numTables]uint32{20_000, 20_000, 100_000, 100_000, 100_000, 20_000, 50_000, 4_000, 20_000, 20_000, 10_000, 20_000, 50_000, 100_000, 5_000, 50_000, 100_000}
 
 // tableMeta is the state of one table of one project.
 type tableMeta struct {
@@ -64,6 +65,17 @@ type tables struct {
 	dirty   bool
 	err     error // the store's first; it ends the evaluation
 	buf     []byte
+	scratch []byte // memory for buf
+	last    lookup
+}
+
+// lookup is what get found last: put, which mostly follows it, need not look
+// again.
+type lookup struct {
+	id    tableID
+	key   string
+	some  bool // there was one
+	young bool // the key is in the younger generation
 }
 
 const metaSize = 10
@@ -72,6 +84,11 @@ func metaKey(project string) []byte { return append([]byte{'m'}, project...) }
 
 // openTables reads nothing yet: the first look-up does.
 func openTables(st Store, project string) *tables { return &tables{st: st, project: project} }
+
+// reset is openTables in memory that was used before.
+func (t *tables) reset(st Store, project string) {
+	*t = tables{st: st, project: project, scratch: t.scratch}
+}
 
 // open reads how far the tables are filled.
 func (t *tables) open() {
@@ -112,10 +129,10 @@ func (t *tables) close() error {
 // table and generation.
 func (t *tables) key(id tableID, gen byte, k string) []byte {
 	if t.buf == nil {
-		t.buf = make([]byte, 0, len(t.project)+4+64)
-		t.buf = append(append(append(t.buf, 's', 0, 0), t.project...), 0)
+		t.buf = append(append(append(t.scratch[:0], 's', 0, 0), t.project...), 0)
 	}
 	t.buf = append(t.buf[:len(t.project)+4], k...)
+	t.scratch = t.buf
 	t.buf[1], t.buf[2] = byte(id), gen
 	return t.buf
 }
@@ -130,11 +147,14 @@ func (t *tables) get(id tableID, k string) []byte {
 	}
 	m := &t.meta[id]
 	b, ok, err := t.st.Get(t.key(id, m.gen, k))
+	young := ok
 	if err == nil && !ok && m.elder > 0 {
 		if b, ok, err = t.st.Get(t.key(id, m.gen-1, k)); ok && err == nil {
 			t.set(id, k, b, false)
+			young = true
 		}
 	}
+	t.last = lookup{id, k, true, young}
 	if t.err == nil {
 		t.err = err
 	}
@@ -151,8 +171,11 @@ func (t *tables) put(id tableID, k string, v []byte) {
 	if t.err != nil {
 		return
 	}
-	m := &t.meta[id]
-	_, ok, err := t.st.Get(t.key(id, m.gen, k))
+	if l := &t.last; l.some && l.id == id && l.key == k {
+		t.set(id, k, v, l.young)
+		return
+	}
+	_, ok, err := t.st.Get(t.key(id, t.meta[id].gen, k))
 	if err != nil {
 		t.err = err
 		return
@@ -173,6 +196,7 @@ func (t *tables) set(id tableID, k string, v []byte, known bool) {
 	if t.err != nil {
 		return
 	}
+	t.last.some = false
 	m := &t.meta[id]
 	if !known {
 		if m.count >= tableBounds[id]/2 {

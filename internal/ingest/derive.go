@@ -1,0 +1,351 @@
+package ingest
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// This file finds out what a text derives from though nobody says so: a memory
+// that the agent wrote after reading a page, or a user's message that is a
+// paste of one.
+//
+// Of all external content of a project, a sample of its phrases and its
+// distinctive carriers are kept in an index, and with the latest readings of
+// each agent all their phrases. What the user or the operator said in other
+// words than those is kept too, and counts as theirs for good: a page that
+// echoes the user does not make his words external.
+//
+// It compares wording. A text put into other words altogether is not found; it
+// is the model's inference then, which supports nothing either.
+
+// Bounds of the index and of a look-up.
+const (
+	// sampleLeast phrases of a content are indexed, and one in sampleOf of a
+	// longer one, at most sampleMost. Those with the least hash, so that an
+	// extract has the same ones.
+	sampleLeast = 12
+	sampleOf    = 4
+	sampleMost  = 256
+	// lookedDocs is how many of the contents that an index hit names are
+	// compared phrase by phrase, and lookedBack how many of the agent's latest
+	// readings are in any case.
+	lookedDocs = 8
+	lookedBack = 32
+	// maxFound bounds the undeclared parents of a text.
+	maxFound = 8
+)
+
+// How much a text has to share to count as derived. Of what an agent writes
+// little is enough: it is at most as trusted as what it was derived from. What
+// came over the user's credential has to be a paste.
+const (
+	// agentPhrases is how many phrases of three content words each make an
+	// agent's text derived, however long it is; shortShare of a text of few
+	// phrases, and longShare with at least two.
+	agentPhrases = 3
+	shortText    = 4
+	shortShare   = 0.5
+	longShare    = 0.3
+	// A user's text is a paste if pastePhrases stand in external content, or
+	// half of it and leastPaste at least.
+	pastePhrases = 8
+	leastPaste   = 4
+	pasteShare   = 0.5
+)
+
+// phraseKey is a key of a table of phrases.
+func phraseKey(space byte, project string, h uint64) []byte {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], h)
+	return append(stage.Key(space, project, "p"), b[2:]...)
+}
+
+func carrierKey(space byte, project, c string) []byte {
+	return stage.Key(space, project, "c"+c)
+}
+
+// distinctive are the carriers of a text that hardly two texts share by chance.
+// Hosts, paths and plain numbers are not among them.
+func distinctive(f *text.Features) []string {
+	var out []string
+	for _, c := range f.Carriers {
+		switch c.Kind {
+		case text.Email, text.URL, text.IBAN, text.Card, text.Phone, text.Crypto, text.HexKey, text.Secret, text.Opaque, text.Command, text.IP, text.Handle:
+			out = append(out, string(c.Kind)+":"+c.Value)
+		}
+	}
+	return out
+}
+
+// sample are the phrases of a content that are indexed.
+func sample(p text.Phrases) []uint64 {
+	k := min(max(sampleLeast, len(p.Hashes)/sampleOf), sampleMost)
+	if len(p.Hashes) <= k {
+		return p.Hashes
+	}
+	// The hashes were chosen for being small; mixed once more they are even.
+	mix := func(h uint64) uint64 { return (h * 0x9e3779b97f4a7c15) >> 16 }
+	hs := slices.Clone(p.Hashes)
+	slices.SortFunc(hs, func(a, b uint64) int { return cmp.Compare(mix(a), mix(b)) })
+	return hs[:k]
+}
+
+// origin of an indexed content, as it is kept.
+type brought struct {
+	agent, id string
+	origin    beliefs.Origin
+}
+
+func (b brought) bytes() []byte {
+	return []byte(b.agent + "\x00" + b.id + "\x00" + string(b.origin))
+}
+
+func readBrought(v []byte) brought {
+	agent, rest, _ := strings.Cut(string(v), "\x00")
+	id, origin, _ := strings.Cut(rest, "\x00")
+	return brought{agent, id, beliefs.Origin(origin)}
+}
+
+// noteExternal indexes what a content from outside brings into the project.
+func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *text.Features) error {
+	v := by.bytes()
+	for _, h := range sample(ft.Phrases) {
+		if err := st.Set(phraseKey(keyForeign, project, h), v); err != nil {
+			return err
+		}
+	}
+	for _, c := range distinctive(ft) {
+		if err := st.Set(carrierKey(keyForeign, project, c), v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteOwn keeps the user's or operator's own words, but for those that came
+// from outside first.
+func (f *Fold) noteOwn(st *stage.State, project string, ft *text.Features) error {
+	for _, h := range ft.Phrases.Hashes {
+		if _, ok, err := st.Get(phraseKey(keyForeign, project, h)); err != nil {
+			return err
+		} else if ok {
+			continue
+		}
+		if err := st.Set(phraseKey(keyOwn, project, h), nil); err != nil {
+			return err
+		}
+	}
+	for _, c := range distinctive(ft) {
+		if err := st.Set(carrierKey(keyOwn, project, c), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notePhrases keeps all phrases of a reading, as long as the reading itself.
+func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*text.Features) error {
+	v := append(by.bytes(), 0)
+	n := len(v)
+	for _, ft := range fts {
+		for _, h := range ft.Phrases.Hashes {
+			var b [8]byte
+			binary.BigEndian.PutUint64(b[:], h)
+			v = append(v, b[2:]...)
+		}
+	}
+	if len(v) == n {
+		return nil
+	}
+	return st.Set(stage.Key(keyPhrases, project, by.agent, by.id), v)
+}
+
+// derivation is what a text turned out to share with external content.
+type derivation struct {
+	parents []streams.Parent
+	phrases int     // of the text that stand in external content, all together
+	share   float64 // of all its phrases
+	carried bool    // it carries what external content was the first to name
+}
+
+// any reports whether there is anything in common at all.
+func (d *derivation) any() bool { return d.phrases > 0 || d.carried }
+
+// written reports whether what an agent wrote derives from it.
+func (d *derivation) written(ft *text.Features) bool {
+	n := len(ft.Phrases.Hashes)
+	switch {
+	case d.carried, d.phrases >= agentPhrases:
+		return true
+	case n == 1:
+		return d.phrases == 1 && ft.Words >= 4
+	case n <= shortText:
+		return d.phrases >= 2 && d.share >= shortShare
+	}
+	return d.phrases >= 2 && d.share >= longShare
+}
+
+// pasted reports whether what came over the user's credential is a paste of it.
+func (d *derivation) pasted() bool {
+	return d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare
+}
+
+// weakest is the least trusted origin among the parents.
+func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
+	for _, p := range d.parents {
+		o = beliefs.Weakest(o, p.Origin)
+	}
+	return o
+}
+
+// derive looks a text up in what the project read from outside. Parents are in
+// the order of how much they share.
+func (f *Fold) derive(st *stage.State, project, agent string, ft *text.Features) (*derivation, error) {
+	d := new(derivation)
+	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own; true once met
+	hits := make(map[brought]int)
+	for _, h := range ft.Phrases.Hashes {
+		if _, ok, err := st.Get(phraseKey(keyOwn, project, h)); err != nil {
+			return nil, err
+		} else if ok {
+			continue
+		}
+		v, ok, err := st.Get(phraseKey(keyForeign, project, h))
+		if err != nil {
+			return nil, err
+		}
+		open[h] = ok
+		if ok {
+			hits[readBrought(v)]++
+		}
+	}
+	named := make([]brought, 0, len(hits))
+	for by := range hits {
+		named = append(named, by)
+	}
+	less := func(a, b brought) int {
+		return cmp.Or(cmp.Compare(hits[b], hits[a]), cmp.Compare(a.agent, b.agent), cmp.Compare(a.id, b.id), cmp.Compare(a.origin, b.origin))
+	}
+	slices.SortFunc(named, less)
+	looked := make(map[[2]string]bool)
+	compare := func(agent, id string) error {
+		if looked[[2]string{agent, id}] || len(open) == 0 {
+			return nil
+		}
+		looked[[2]string{agent, id}] = true
+		by, n, err := f.common(st, project, agent, id, open)
+		if n > 0 {
+			hits[by] = max(hits[by], n)
+		}
+		return err
+	}
+	for _, by := range named[:min(len(named), lookedDocs)] {
+		if err := compare(by.agent, by.id); err != nil {
+			return nil, err
+		}
+	}
+	if len(open) > 0 {
+		if err := f.latest(st, project, agent, func(id string) error { return compare(agent, id) }); err != nil {
+			return nil, err
+		}
+	}
+	for _, met := range open {
+		if met {
+			d.phrases++
+		}
+	}
+	if n := len(ft.Phrases.Hashes); n > 0 {
+		d.share = float64(d.phrases) / float64(n)
+	}
+	named = named[:0]
+	for by := range hits {
+		named = append(named, by)
+	}
+	slices.SortFunc(named, less)
+	for _, by := range named[:min(len(named), maxFound)] {
+		d.parents = append(d.parents, streams.Parent{ID: by.id, Agent: by.agent, Origin: by.origin, Phrases: hits[by], Share: float64(hits[by]) / float64(len(ft.Phrases.Hashes))})
+	}
+	return d, f.carriedIn(st, project, ft, d)
+}
+
+// carriedIn adds to a derivation the carriers that external content named and
+// the user did not.
+func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *derivation) error {
+	for _, c := range distinctive(ft) {
+		if _, ok, err := st.Get(carrierKey(keyOwn, project, c)); err != nil {
+			return err
+		} else if ok {
+			continue
+		}
+		v, ok, err := st.Get(carrierKey(keyForeign, project, c))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		d.carried = true
+		by := readBrought(v)
+		if i := slices.IndexFunc(d.parents, func(p streams.Parent) bool { return p.ID == by.id && p.Agent == by.agent }); i >= 0 {
+			d.parents[i].Carrier = c
+		} else if len(d.parents) < maxFound {
+			d.parents = append(d.parents, streams.Parent{ID: by.id, Agent: by.agent, Origin: by.origin, Carrier: c})
+		}
+	}
+	return nil
+}
+
+// common counts the wanted phrases that stand in a reading, and marks them.
+func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint64]bool) (by brought, n int, err error) {
+	v, ok, err := st.Get(stage.Key(keyPhrases, project, agent, id))
+	if err != nil || !ok {
+		return by, 0, err
+	}
+	for i, zeros := 0, 0; i < len(v); i++ {
+		if v[i] != 0 {
+			continue
+		}
+		if zeros++; zeros == 3 {
+			by, v = readBrought(v[:i]), v[i+1:]
+			break
+		}
+	}
+	seen := make(map[uint64]bool)
+	for ; len(v) >= 6; v = v[6:] {
+		h := uint64(binary.BigEndian.Uint16(v))<<32 | uint64(binary.BigEndian.Uint32(v[2:]))
+		if _, ok := want[h]; ok && !seen[h] {
+			seen[h], want[h] = true, true
+			n++
+		}
+	}
+	return by, n, nil
+}
+
+// latest calls fn for the events that an agent read last, the latest first.
+func (f *Fold) latest(st *stage.State, project, agent string, fn func(id string) error) error {
+	v, ok, err := st.Get(stage.Key(keyReadings, project, agent, ""))
+	if err != nil || !ok || len(v) != 8 {
+		return err
+	}
+	n := binary.BigEndian.Uint64(v)
+	for i := n; i > 0 && n-i < lookedBack; i-- {
+		id, ok, err := st.Get(readingSlot(project, agent, i-1))
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := fn(string(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

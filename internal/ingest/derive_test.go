@@ -1,0 +1,284 @@
+package ingest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// sentences splits a text roughly, its separators kept.
+func sentences(s string) []string {
+	var out []string
+	from := 0
+	for i, r := range s {
+		if (r == '.' || r == '!' || r == '?' || r == '\n') && i+1 < len(s) && (s[i+1] == ' ' || s[i+1] == '\n' || r == '\n') {
+			if x := strings.TrimSpace(s[from : i+1]); x != "" {
+				out = append(out, x)
+			}
+			from = i + 1
+		}
+	}
+	if x := strings.TrimSpace(s[from:]); x != "" {
+		out = append(out, x)
+	}
+	return out
+}
+
+// extract is the middle third of a text by sentences, or of a single one by
+// words, but never less than eight words of it.
+func extract(s string) string {
+	parts := sentences(s)
+	if len(parts) >= 3 {
+		n := (len(parts) + 2) / 3
+		from := (len(parts) - n) / 2
+		for words := 0; ; n++ {
+			out := strings.Join(parts[from:min(from+n, len(parts))], " ")
+			if words = len(strings.Fields(out)); words >= 8 || from+n >= len(parts) {
+				return out
+			}
+		}
+	}
+	w := strings.Fields(s)
+	n := min(len(w), max(8, len(w)/3))
+	from := (len(w) - n) / 2
+	return strings.Join(w[from:from+n], " ")
+}
+
+func reordered(s string) string {
+	parts := sentences(s)
+	slices.Reverse(parts)
+	return strings.Join(parts, " ")
+}
+
+// TestUndeclaredLaunderingIsRecognised writes every attack text of the corpora
+// back as the agent's own, with nothing declared: verbatim, as an extract, and
+// with its sentences reordered; in the same session, and in a later one of
+// another agent when everything else has been read since.
+func TestUndeclaredLaunderingIsRecognised(t *testing.T) {
+	lines := slices.DeleteFunc(append(corpora(t, "attack_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...), func(l corpusLine) bool { return l.Label != "attack" })
+	if testing.Short() {
+		lines = everyNth(lines, 10)
+	}
+	h := newHouse(t, offline(t))
+	forms := []struct {
+		name string
+		of   func(string) string
+	}{{"verbatim", func(s string) string { return s }}, {"extract", extract}, {"reordered", reordered}}
+	type tally struct{ kept, all int }
+	counts := map[string]*tally{}
+	try := func(when string, agent string, i int, l corpusLine) {
+		for _, form := range forms {
+			m := &streams.Memory{Head: streams.Head{ID: fmt.Sprintf("w%d", i), Session: "s"}, Content: form.of(l.Content)}
+			d, err := h.probe(agent, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := form.name + ", " + when
+			if counts[key] == nil {
+				counts[key] = new(tally)
+			}
+			counts[key].all++
+			if d.Belief.Origin.External() && d.Inherited.External() {
+				counts[key].kept++
+			} else if testing.Verbose() && counts[key].all-counts[key].kept < 4 {
+				t.Logf("%s: %s (%s), %d words, parents %+v", key, l.ID, l.Dataset, d.Features.Words, d.Parents)
+			}
+		}
+	}
+	for i, l := range lines {
+		h.read(beliefs.OriginTool, fmt.Sprint("o", i), l.Content)
+		try("at once", "agent", i, l)
+	}
+	for i, l := range lines {
+		try("later", "other", i, l)
+	}
+	for _, key := range []string{"verbatim, at once", "extract, at once", "reordered, at once", "verbatim, later", "extract, later", "reordered, later"} {
+		c := counts[key]
+		t.Logf("%s: %d of %d keep external origin (%.2f %%)", key, c.kept, c.all, 100*float64(c.kept)/float64(c.all))
+		if float64(c.kept) < 0.95*float64(c.all) {
+			t.Errorf("%s: %d of %d keep external origin, want 95 %%", key, c.kept, c.all)
+		}
+	}
+}
+
+// probe is what would become of a write, without writing it.
+func (h *house) probe(agent string, m *streams.Memory) (*streams.MemoryEntry, error) {
+	body, err := streams.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	ev, err := streams.ParseEvent(streams.Address{Kind: streams.KindMem}, "", body, 0)
+	if err != nil {
+		return nil, err
+	}
+	a := streams.Address{Project: "demo", Agent: agent, Kind: streams.KindMem, Origin: beliefs.OriginAgent}
+	ad, err := h.f.remember(h.st, a, streams.EntryHead{ID: m.ID, Agent: agent, Session: m.Session, Time: h.now, Intake: h.seq + 1}, ev.(*streams.Memory))
+	if err != nil {
+		return nil, err
+	}
+	return ad.Decided.(*streams.MemoryEntry), nil
+}
+
+func everyNth[T any](s []T, n int) []T {
+	var out []T
+	for i := 0; i < len(s); i += n {
+		out = append(out, s[i])
+	}
+	return out
+}
+
+// TestNotesOfTheUsersOwnWordsAreNotExternal plays what users said among all
+// that the same project read from outside, attacks included, and has the agent
+// note it in words of its own.
+func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
+	said := corpora(t, "benign_memorybank.jsonl")
+	outside := append(corpora(t, "attack_*.jsonl"), corpora(t, "benign_*toolout.jsonl")...)
+	outside = everyNth(outside, 3)
+	if testing.Short() {
+		said, outside = everyNth(said, 5), everyNth(outside, 10)
+	}
+	h := newHouse(t, offline(t))
+	for i, l := range outside {
+		h.read(beliefs.OriginTool, fmt.Sprint("o", i), l.Content)
+	}
+	forms := []struct {
+		name string
+		of   func(string) string
+	}{
+		{"verbatim", func(s string) string { return s }},
+		{"reported", func(s string) string { return "The user said: " + s }},
+		{"rewritten", func(s string) string {
+			return "User note. " + strings.NewReplacer("I'm", "the user is", "I am", "the user is", "I've", "the user has", " my ", " their ", "My ", "Their ", "I ", "The user ").Replace(s)
+		}},
+		{"extract", extract},
+	}
+	external, users, all := map[string]int{}, map[string]int{}, 0
+	for i, l := range said {
+		h.read(beliefs.OriginUser, fmt.Sprint("u", i), l.Content)
+		all++
+		for _, form := range forms {
+			d, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i, form.name), Session: "s"}, Content: form.of(l.Content)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Belief.Origin.External() {
+				external[form.name]++
+				if testing.Verbose() && external[form.name] < 4 {
+					t.Logf("%s: %s, %d words, parents %+v", form.name, l.ID, d.Features.Words, d.Parents)
+				}
+			}
+			if d.UserWord {
+				users[form.name]++
+			}
+		}
+	}
+	for _, form := range forms {
+		t.Logf("%s: %d of %d marked external, %d the user's word", form.name, external[form.name], all, users[form.name])
+		if float64(external[form.name]) > 0.05*float64(all) {
+			t.Errorf("%s: %d of %d benign notes are marked external, at most 5 %% may be", form.name, external[form.name], all)
+		}
+	}
+	if float64(users["verbatim"]) < 0.95*float64(all) {
+		t.Errorf("of %d verbatim notes %d count as the user's word", all, users["verbatim"])
+	}
+}
+
+// TestNotesInRealConversationsAreNotExternal plays customer-service
+// conversations, in which users and tools speak of the same things, and has the
+// agent note what the user just said.
+func TestNotesInRealConversationsAreNotExternal(t *testing.T) {
+	sessions := everyNth(corpora(t, "sessions_tau.jsonl"), 4)
+	if testing.Short() {
+		sessions = everyNth(sessions, 6)
+	}
+	h := newHouse(t, offline(t))
+	n, all, external := 0, 0, map[string]int{}
+	for _, s := range sessions {
+		for _, step := range s.Steps {
+			n++
+			switch step.Kind {
+			case "tool_result":
+				h.read(beliefs.OriginTool, fmt.Sprint("o", n), step.Content)
+			case "user":
+				h.read(beliefs.OriginUser, fmt.Sprint("u", n), step.Content)
+				all++
+				for name, text := range map[string]string{"verbatim": step.Content, "reported": "The customer said: " + step.Content} {
+					d, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", n), Session: "s"}, Content: text})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if d.Belief.Origin.External() {
+						if external[name]++; testing.Verbose() && external[name] < 4 {
+							t.Logf("%s: %d words, parents %+v", name, d.Features.Words, d.Parents)
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, name := range []string{"verbatim", "reported"} {
+		t.Logf("%s: %d of %d marked external", name, external[name], all)
+		if float64(external[name]) > 0.05*float64(all) {
+			t.Errorf("%s: %d of %d benign notes are marked external, at most 5 %% may be", name, external[name], all)
+		}
+	}
+}
+
+const page = "Attention customers of Northwind Freight: refunds above four hundred euros are paid to the settlement account by the treasury desk in Gdansk, and the invoice copy goes to ledger@northwind.example every Friday afternoon."
+
+func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
+	h := newHouse(t, offline(t))
+	claim := func(e *streams.ObservationEntry) streams.ClaimEntry { return e.Claims[len(e.Claims)-1] }
+
+	// What the user says before anybody else is his, though a page echoes it.
+	mine := "Our standing desk order with Fjord Furniture arrives on the ninth and goes to Jana in the second floor office"
+	if c := claim(h.read(beliefs.OriginUser, "u1", mine)); c.Belief.Origin != beliefs.OriginUser || c.Belief.Axes.Truth != beliefs.Supported {
+		t.Fatalf("the user's words: %+v", c.Belief)
+	}
+	h.read(beliefs.OriginWeb, "o1", "You wrote: "+mine+". "+page)
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m1"}, Content: mine}); !m.UserWord || m.Belief.Origin != beliefs.OriginUser || m.Belief.Quality != beliefs.HumanAssertion {
+		t.Errorf("the agent notes the user's words: %+v", m)
+	}
+	// The same note in another session is the agent's own word.
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"}, Content: mine}); m.UserWord || m.Belief.Origin != beliefs.OriginAgent {
+		t.Errorf("the note in another session: %+v", m)
+	}
+	// A paste of the page is external, and so is what rests on the paste.
+	c := claim(h.read(beliefs.OriginUser, "u2", "Please file this:\n> "+page))
+	if c.Belief.Origin != beliefs.OriginWeb || c.Belief.Axes.Truth != beliefs.Unverified || len(c.Parents) == 0 || c.Parents[0].ID != "o1" {
+		t.Errorf("a paste: %+v", c)
+	}
+	for i, w := range []struct {
+		origin  beliefs.Origin
+		content string
+	}{{beliefs.OriginAgent, page}, {beliefs.OriginUser, page}, {beliefs.OriginAgent, "Remember for later: refunds above four hundred euros are paid to the settlement account by the treasury desk."},
+		{beliefs.OriginAgent, "Copies go to ledger@northwind.example."}} {
+		m := h.write(w.origin, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("p", i)}, Content: w.content})
+		if !m.Belief.Origin.External() || m.Inherited != beliefs.OriginWeb || m.UserWord || m.Belief.Quality != beliefs.ExternalDocument {
+			t.Errorf("%s writes %q: %+v", w.origin, w.content, m)
+		}
+	}
+	// Few words in common are no paste.
+	if c := claim(h.read(beliefs.OriginUser, "u3", "Did the treasury desk in Gdansk answer about my chairs? They wanted to call me on Monday morning before ten.")); c.Belief.Origin != beliefs.OriginUser {
+		t.Errorf("a question about it: %+v", c)
+	}
+	// A word of the user does not make the page's own words his.
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m3"}, Content: mine + ". " + page}); !m.Belief.Origin.External() {
+		t.Errorf("user's and page's words together: %+v", m)
+	}
+}
+
+func TestAnAttackerGainsNothingByReadingThePageInManyTurns(t *testing.T) {
+	h := newHouse(t, offline(t))
+	h.read(beliefs.OriginWeb, "o0", page)
+	for i := range 400 { // beyond what is kept of the agent's readings
+		h.read(beliefs.OriginTool, fmt.Sprint("o", i+1), fmt.Sprintf("row %d of the inventory: %d pallets of part %x wait in hall %d", i, i*7, i*991, i%13))
+	}
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m", Session: "later"}, Content: page}); m.Inherited != beliefs.OriginWeb || m.Via != "o0" {
+		t.Errorf("after 400 other readings: %+v", m)
+	}
+}

@@ -1,0 +1,54 @@
+package ingest
+
+import (
+	"encoding/binary"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// What of a session's user is kept, to tell his words when the agent writes them
+// down.
+const (
+	maxSaid     = 64      // messages, the latest
+	maxSaidText = 8 << 10 // bytes of each
+)
+
+func saidKey(project, agent, session string, n uint64) []byte {
+	return append(stage.Key(keySaid, project, agent, session, "#"), byte(n%maxSaid))
+}
+
+// noteSaid keeps what the user said in a session.
+func (f *Fold) noteSaid(st *stage.State, project string, h *streams.EntryHead, s string) error {
+	if h.Session == "" {
+		return nil
+	}
+	counter := stage.Key(keySaid, project, h.Agent, h.Session, "")
+	v, ok, err := st.Get(counter)
+	if err != nil {
+		return err
+	}
+	var n uint64
+	if ok && len(v) == 8 {
+		n = binary.BigEndian.Uint64(v)
+	}
+	if err := st.Set(saidKey(project, h.Agent, h.Session, n), []byte(cut(s, maxSaidText))); err != nil {
+		return err
+	}
+	return st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1))
+}
+
+// saidByUser reports whether a text is a verbatim span of what the user said in
+// the session.
+func (f *Fold) saidByUser(st *stage.State, a streams.Address, session, content string) (bool, error) {
+	if session == "" || len(content) > maxSaidText {
+		return false, nil
+	}
+	found := false
+	err := st.Scan(stage.Key(keySaid, a.Project, a.Agent, session, "#"), func(_, v []byte) (bool, error) {
+		found = text.VerbatimSpan(content, string(v))
+		return !found, nil
+	})
+	return found, err
+}

@@ -1,0 +1,265 @@
+package inquiry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// Laundered is a belief that stood as supported although its lineage reaches
+// content that nobody vouches for.
+type Laundered struct {
+	Project string    `json:"project"`
+	Belief  string    `json:"belief"`
+	Content string    `json:"content,omitzero"` // its beginning, inert
+	Index   int64     `json:"index"`            // leaf that says it was supported
+	Seq     uint64    `json:"seq"`
+	Time    time.Time `json:"time"`
+	// Path leads from the belief to the untrusted content.
+	Path []string `json:"path"`
+	// Promotion is the logged act that made it so, if there is one.
+	Promotion *Promotion `json:"promotion,omitzero"`
+}
+
+// Promotion is a logged act by which somebody with the authority to do so
+// vouched for a belief.
+type Promotion struct {
+	By     string    `json:"by"`
+	How    string    `json:"how"`
+	Reason string    `json:"reason,omitzero"`
+	Index  int64     `json:"index"`
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+}
+
+// Laundering is the answer to "did untrusted input ever become trusted".
+type Laundering struct {
+	Supported int         `json:"supported"` // beliefs that ever were, envelopes left out
+	Findings  []Laundered `json:"findings"`  // without a logged promotion
+	Promoted  []Laundered `json:"promoted"`  // with one
+	Integrity Integrity   `json:"integrity"`
+}
+
+// source is where a piece of content came from: an observation or a memory
+// write.
+type source struct {
+	agent, id string
+	origin    beliefs.Origin
+	from      []string // what it derives from, as it says
+	inherited beliefs.Origin
+	userWord  bool
+	content   string
+}
+
+type named struct{ project, name string }
+
+// lineage is the log's content by where it came from. It is built from what
+// credentials and writers said, not from what ingest made of it.
+type lineage struct {
+	events  map[[3]string]*source // project, agent, id
+	beliefs map[named][]*source   // what a belief was introduced by
+	texts   map[named]*source     // project, normalised content → the external content that said it first
+}
+
+// Launder looks through the whole log for beliefs that ever stood as supported
+// and whose lineage reaches untrusted content. It does not believe ingest: the
+// lineage is followed anew, from the origins that credentials gave, through
+// everything that a write says it derives from, and where the very words of
+// outside content had been read before.
+func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) {
+	lin := &lineage{events: make(map[[3]string]*source), beliefs: make(map[named][]*source), texts: make(map[named]*source)}
+	type standing struct {
+		Laundered
+		kind beliefs.ClaimKind
+	}
+	supported := make(map[named]*standing)
+	var order []named
+	promoted := make(map[named]*Promotion)
+	note := func(e *Entry, b *streams.BeliefRef) {
+		k := named{e.Project, b.ID}
+		if b.Kind == beliefs.Envelope || b.Axes.Truth != beliefs.Supported || supported[k] != nil {
+			return
+		}
+		supported[k] = &standing{Laundered{Project: e.Project, Belief: b.ID, Index: e.Index, Seq: e.Seq, Time: e.Time}, b.Kind}
+		order = append(order, k)
+	}
+	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return project == "" || e.Project == project }, func(e *Entry) error {
+		if e.Body == nil {
+			return nil
+		}
+		switch {
+		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeObservation:
+			o := new(streams.ObservationEntry)
+			if err := e.decode(o); err != nil {
+				return err
+			}
+			s := &source{agent: o.Agent, id: o.ID, origin: o.Origin}
+			lin.events[[3]string{e.Project, o.Agent, o.ID}] = s
+			for _, c := range o.Claims {
+				if c.Block >= 0 && c.Block < len(o.Blocks) {
+					part := *s
+					part.content = o.Blocks[c.Block].Text
+					lin.beliefs[named{e.Project, c.Belief.ID}] = append(lin.beliefs[named{e.Project, c.Belief.ID}], &part)
+					lin.read(e.Project, &part)
+				}
+				note(e, &c.Belief)
+			}
+		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeMemory:
+			m := new(streams.MemoryEntry)
+			if err := e.decode(m); err != nil {
+				return err
+			}
+			s := &source{agent: m.Agent, id: m.ID, origin: m.Origin, from: parents(m), inherited: m.Inherited, userWord: m.UserWord, content: m.Content}
+			lin.events[[3]string{e.Project, m.Agent, m.ID}] = s
+			lin.beliefs[named{e.Project, m.Belief.ID}] = append(lin.beliefs[named{e.Project, m.Belief.ID}], s)
+			note(e, &m.Belief)
+		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeRecall:
+			r := new(streams.RecallEntry)
+			if err := e.decode(r); err != nil {
+				return err
+			}
+			for i := range r.Admitted {
+				note(e, &r.Admitted[i].BeliefRef)
+			}
+		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeConfirmation:
+			c := new(streams.ConfirmationEntry)
+			if err := e.decode(c); err != nil {
+				return err
+			}
+			if k := (named{e.Project, c.Belief}); c.Check == "" && c.Signer != "" && promoted[k] == nil {
+				promoted[k] = &Promotion{By: c.Signer, How: "signed confirmation", Reason: c.Decision, Index: e.Index, Seq: e.Seq, Time: e.Time}
+			}
+		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict:
+			v := new(streams.VerdictEntry)
+			if err := e.decode(v); err != nil {
+				return err
+			}
+			if v.Belief == nil {
+				return nil
+			}
+			k := named{e.Project, v.Belief.ID}
+			if v.Resolved != nil && v.Resolved.State == streams.HoldApproved && promoted[k] == nil {
+				promoted[k] = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold, Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
+			}
+			note(e, v.Belief)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &Laundering{Supported: len(supported), Findings: []Laundered{}, Promoted: []Laundered{}}
+	for _, k := range order {
+		s := supported[k]
+		path := lin.untrusted(k)
+		if path == nil {
+			continue
+		}
+		if src := lin.beliefs[k]; len(src) > 0 {
+			s.Content = text.InertLine(src[0].content, 120)
+		}
+		s.Path, s.Promotion = path, promoted[k]
+		if err := l.proveLeaf(ctx, s.Index); err != nil {
+			return nil, err
+		}
+		if s.Promotion != nil {
+			out.Promoted = append(out.Promoted, s.Laundered)
+		} else {
+			out.Findings = append(out.Findings, s.Laundered)
+		}
+	}
+	out.Integrity = l.told
+	return out, nil
+}
+
+// parents are what a memory write says that it derives from, and what ingest
+// found besides.
+func parents(m *streams.MemoryEntry) []string {
+	from := slices.Clone(m.DerivedFrom)
+	for _, p := range m.Parents {
+		if !slices.Contains(from, p.ID) {
+			from = append(from, p.ID)
+		}
+	}
+	return from
+}
+
+// proveLeaf proves one leaf by its index.
+func (l *Log) proveLeaf(ctx context.Context, index int64) error {
+	return l.Range(ctx, index, index+1, func(*Entry) bool { return false }, func(e *Entry) error { _, err := l.Prove(e); return err })
+}
+
+// minWords is the length of a text, in characters, from which the same words
+// twice are no coincidence.
+const minWords = 40
+
+func (lin *lineage) read(project string, s *source) {
+	if !s.origin.External() || len(s.content) < minWords {
+		return
+	}
+	k := named{project, text.Normalize(s.content)}
+	if lin.texts[k] == nil {
+		lin.texts[k] = s
+	}
+}
+
+// trusted reports whether content of this origin may be believed on its
+// author's word.
+func trusted(o beliefs.Origin) bool { return o == beliefs.OriginUser || o == beliefs.OriginSystem }
+
+// untrusted is the path from a belief to untrusted content, or nil.
+func (lin *lineage) untrusted(k named) []string {
+	srcs := lin.beliefs[k]
+	if len(srcs) == 0 {
+		return []string{"belief " + k.name, "nothing in the log introduces it"}
+	}
+	for _, s := range srcs {
+		if p := lin.walk(k.project, s, []string{"belief " + k.name}, make(map[*source]bool)); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func (lin *lineage) walk(project string, s *source, path []string, seen map[*source]bool) []string {
+	if seen[s] || len(path) > 64 {
+		return nil
+	}
+	seen[s] = true
+	path = append(slices.Clip(path), fmt.Sprintf("%s of %s", s.id, s.agent))
+	if !trusted(s.origin) && !(s.origin == beliefs.OriginAgent && s.userWord) {
+		return append(path, "origin "+string(s.origin))
+	}
+	if s.inherited != "" && !trusted(s.inherited) {
+		return append(path, "inherited origin "+string(s.inherited))
+	}
+	if len(s.content) >= minWords {
+		if o := lin.texts[named{project, text.Normalize(s.content)}]; o != nil && !seen[o] {
+			return append(path, fmt.Sprintf("the very words of %s of %s", o.id, o.agent), "origin "+string(o.origin))
+		}
+	}
+	for _, id := range s.from {
+		if e := lin.events[[3]string{project, s.agent, id}]; e != nil {
+			if p := lin.walk(project, e, path, seen); p != nil {
+				return p
+			}
+			continue
+		}
+		if bs := lin.beliefs[named{project, id}]; len(bs) > 0 {
+			for _, b := range bs {
+				if p := lin.walk(project, b, append(slices.Clip(path), "belief "+id), seen); p != nil {
+					return p
+				}
+			}
+			continue
+		}
+		return append(path, strings.TrimSpace("derives from "+id), "which the log does not know")
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+// Package inquiry answers an auditor's questions from the log's own files:
+// which entries there are, whether anything untrusted became trusted, whether
+// anything irreversible ran without approval, and what happened in a session.
+//
+// It asks no daemon. What it tells was read from the store, decrypted, held
+// against the commitment in its leaf, and the leaf proven to be in the tree of
+// a signed checkpoint; Integrity says how much of that was done, and for what.
+// It says nothing about entries that were never logged, nor about payloads that
+// were lawfully forgotten: those it counts.
+package inquiry
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// Entry is one entry of the log as people see it.
+type Entry struct {
+	Index   int64     `json:"index"` // of the leaf
+	Seq     uint64    `json:"seq"`   // in the ledger; of a gap the first that is missing
+	Time    time.Time `json:"time"`
+	Kind    string    `json:"kind"` // entry or gap
+	Type    string    `json:"type"`
+	Project string    `json:"project"`
+	Stage   string    `json:"stage"` // who wrote it
+	Src     uint64    `json:"src"`   // the input that it was made from
+	At      uint64    `json:"at"`    // ingest: the ledger sequence that it knew
+	Agent   string    `json:"agent"`
+	Session string    `json:"session"`
+	ID      string    `json:"id"` // the event's, where it has one
+	Bytes   int64     `json:"bytes"`
+	// Commitment is SHA-256(salt ‖ payload), hex.
+	Commitment string         `json:"commitment"`
+	Forgotten  bool           `json:"forgotten"`
+	NotHeld    bool           `json:"not_held"` // taken from another log without its payload
+	Covered    bool           `json:"covered"`  // by the signed checkpoint
+	Body       jsontext.Value `json:"body,omitzero"`
+}
+
+// decode reads the body into v.
+func (e *Entry) decode(v any) error {
+	if err := streams.Unmarshal(e.Body, v); err != nil {
+		return fmt.Errorf("log entry %d (%s): %w", e.Index, e.Type, err)
+	}
+	return nil
+}
+
+// Integrity says what was verified before something was told.
+type Integrity struct {
+	// Status is that of the verification of the whole log, or incomplete when
+	// only what was read was checked.
+	Status     chain.Status `json:"status"`
+	Size       int64        `json:"size"`       // leaves in the log
+	Root       string       `json:"root"`       // base64
+	Checkpoint int64        `json:"checkpoint"` // leaves that the signed checkpoint covers
+	Signer     string       `json:"signer"`     // the log's name in the checkpoint
+	Read       int64        `json:"read"`       // payloads held against their commitments
+	Proven     int64        `json:"proven"`     // leaves proven to be in the checkpoint's tree
+	Uncovered  int64        `json:"uncovered"`  // leaves read that no checkpoint covers yet
+	Forgotten  int64        `json:"forgotten"`  // payloads met that are forgotten
+	NotHeld    int64        `json:"not_held"`   // payloads met that this log never had
+	Problems   []string     `json:"problems,omitempty"`
+}
+
+// String is one line for people.
+func (i Integrity) String() string {
+	what := fmt.Sprintf("%d payloads match their commitments, %d leaves proven in the tree of %d that %s signed", i.Read, i.Proven, i.Checkpoint, i.Signer)
+	if i.Signer == "" {
+		what = fmt.Sprintf("%d payloads match their commitments; no signed checkpoint covers them", i.Read)
+	}
+	if i.Uncovered > 0 {
+		what += fmt.Sprintf(", %d not covered by it yet", i.Uncovered)
+	}
+	if i.Forgotten > 0 {
+		what += fmt.Sprintf(", %d forgotten", i.Forgotten)
+	}
+	if i.NotHeld > 0 {
+		what += fmt.Sprintf(", %d not held here", i.NotHeld)
+	}
+	switch i.Status {
+	case chain.Verified:
+		return "the whole log VERIFIED; " + what
+	case chain.Failed:
+		return "the log FAILED verification: " + strings.Join(i.Problems, "; ")
+	}
+	return "checked what was read: " + what
+}
+
+// Options is how a log is opened.
+type Options struct {
+	MasterKey []byte
+	Verifiers note.Verifiers // keys that may sign checkpoints
+	// Whole verifies the whole log first.
+	Whole bool
+	// Progress, if set, is told how that goes.
+	Progress func(done, total int64)
+}
+
+// Log is a log that is open for questions. It is used by one goroutine.
+type Log struct {
+	chain *chain.Log
+	size  int64 // that the checkpoint covers
+	root  tlog.Hash
+	cp    []byte
+	told  Integrity
+
+	closed bool
+}
+
+// Open opens the log in dir for reading. chain.ErrLocked says that a process
+// works on it: ask that one for a snapshot.
+func Open(ctx context.Context, dir string, o Options) (_ *Log, err error) {
+	c, err := chain.Open(dir, chain.Options{MasterKey: o.MasterKey, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{chain: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	h := c.Head()
+	l.told = Integrity{Status: chain.Incomplete, Size: h.Size, Root: h.Root.String()}
+	if h.Checkpoint != nil {
+		if err := l.openCheckpoint(h.Checkpoint, o.Verifiers); err != nil {
+			l.told.Status = chain.Failed
+			l.told.Problems = append(l.told.Problems, "the last checkpoint: "+err.Error())
+		}
+	}
+	if o.Whole {
+		rep, err := c.Verify(ctx, chain.VerifyOptions{Verifiers: o.Verifiers, Progress: o.Progress})
+		if err != nil {
+			return nil, err
+		}
+		if l.told.Status != chain.Failed {
+			l.told.Status = rep.Status
+		}
+		l.told.Problems = append(l.told.Problems, rep.Problems...)
+	}
+	return l, nil
+}
+
+// openCheckpoint verifies a checkpoint and that the store's tree hashes give
+// its root.
+func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
+	if vs == nil {
+		return errors.New("no keys were given that may sign it")
+	}
+	hs, err := l.chain.Handovers()
+	if err != nil {
+		return err
+	}
+	c, err := chain.OpenSigned(b, vs, hs)
+	if err != nil {
+		return err
+	}
+	size, root := c.Size, c.Root
+	if size > l.chain.Head().Size {
+		return fmt.Errorf("it covers %d leaves, of which %d are there: the log was truncated", size, l.chain.Head().Size)
+	}
+	if size == 0 {
+		return nil
+	}
+	got, err := l.chain.Root(size)
+	if err != nil {
+		return err
+	}
+	if got != root {
+		return fmt.Errorf("it has another root than the %d leaves that are there", size)
+	}
+	l.size, l.root, l.cp = size, root, b
+	l.told.Checkpoint, l.told.Signer = size, c.Origin
+	return nil
+}
+
+// Integrity says what was verified so far.
+func (l *Log) Integrity() Integrity { return l.told }
+
+// Size is how many leaves the log has.
+func (l *Log) Size() int64 { return l.chain.Head().Size }
+
+// Close closes the log; a second call does nothing.
+func (l *Log) Close() error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	return l.chain.Close()
+}
+
+// Range calls fn for the entries of the leaves from <= i < to, in order. A
+// payload that is not what its leaf commits to is an error. wanted, if set,
+// says by leaf whether the payload has to be read at all; those of other leaves
+// have no body.
+//
+// Membership in the checkpoint's tree is proven by Prove, for what is told.
+func (l *Log) Range(ctx context.Context, from, to int64, wanted func(*Entry) bool, fn func(*Entry) error) error {
+	for i := max(from, 0); i < min(to, l.Size()); i++ {
+		if i%1024 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		leaf, err := l.chain.Leaf(i)
+		if err != nil {
+			return err
+		}
+		e := &Entry{Index: i, Seq: leaf.Seq, Time: leaf.Time, Kind: leaf.Kind.String(), Type: leaf.Type, Project: leaf.Project,
+			Bytes: int64(leaf.Length), Commitment: hex.EncodeToString(leaf.Commitment[:]), Covered: i < l.size}
+		if leaf.Kind == chain.KindEntry && (wanted == nil || wanted(e)) {
+			if err := l.fill(e); err != nil {
+				return err
+			}
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill reads the payload.
+func (l *Log) fill(e *Entry) error {
+	p, err := l.chain.Payload(e.Index)
+	if errors.Is(err, chain.ErrForgotten) {
+		e.Forgotten = true
+		l.told.Forgotten++
+		return nil
+	}
+	if errors.Is(err, chain.ErrNotHeld) {
+		e.NotHeld = true
+		l.told.NotHeld++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	l.told.Read++
+	if err := e.take(p); err != nil {
+		return fmt.Errorf("log entry %d: %w", e.Index, err)
+	}
+	return nil
+}
+
+// take reads what a leaf commits to: see auditor.Payload.
+func (e *Entry) take(p []byte) error {
+	head, body, ok := bytes.Cut(p, []byte{'\n'})
+	f := strings.Split(string(head), " ")
+	if !ok || len(f) != 3 {
+		return errors.New("the payload has no head of stage, src and at")
+	}
+	var err error
+	e.Stage = f[0]
+	if e.Src, err = strconv.ParseUint(f[1], 10, 64); err != nil {
+		return fmt.Errorf("src: %w", err)
+	}
+	if e.At, err = strconv.ParseUint(f[2], 10, 64); err != nil {
+		return fmt.Errorf("at: %w", err)
+	}
+	v := jsontext.Value(body)
+	if !v.IsValid() {
+		return nil // nobody of ours wrote it; its bytes stand in the log all the same
+	}
+	e.Body = v
+	var h struct {
+		ID      string `json:"id"`
+		Agent   string `json:"agent"`
+		Session string `json:"session"`
+	}
+	if streams.Unmarshal(body, &h) == nil {
+		e.ID, e.Agent, e.Session = h.ID, h.Agent, h.Session
+	}
+	return nil
+}
+
+// Prove proves that an entry's leaf is in the checkpoint's tree, and returns
+// the proof. An entry that no checkpoint covers yet has none.
+func (l *Log) Prove(e *Entry) (tlog.RecordProof, error) {
+	if !e.Covered {
+		l.told.Uncovered++
+		return nil, nil
+	}
+	leaf, err := l.chain.Leaf(e.Index)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := chain.AppendLeaf(nil, &leaf)
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.chain.ProveInclusion(e.Index, l.size)
+	if err == nil {
+		err = tlog.CheckRecord(p, l.size, l.root, e.Index, tlog.RecordHash(raw))
+	}
+	if err != nil {
+		l.told.Status = chain.Failed
+		l.told.Problems = append(l.told.Problems, fmt.Sprintf("leaf %d is not in the tree of the checkpoint: %v", e.Index, err))
+		return nil, fmt.Errorf("leaf %d is not in the tree of the checkpoint of size %d: %w", e.Index, l.size, err)
+	}
+	l.told.Proven++
+	return p, nil
+}
+
+// proofText is a single-entry proof in the C2SP tlog-proof format.
+func (l *Log) proofText(e *Entry, p tlog.RecordProof) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "c2sp.org/tlog-proof@v1\nindex %d\n", e.Index)
+	for _, h := range p {
+		b.WriteString(h.String() + "\n")
+	}
+	b.WriteByte('\n')
+	b.Write(l.cp)
+	return b.Bytes()
+}
