@@ -94,6 +94,7 @@ func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 	}
 	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
 	openSession(p, m.Unseen, m.Restored)
+	openStanding(p, m)
 	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
 	return err
 }

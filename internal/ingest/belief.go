@@ -141,6 +141,11 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		if err := st.Put(stage.Key(keyBelief, e.Project, r.Ref.ID), r); err != nil {
 			return err
 		}
+		if axes.Security >= beliefs.Quarantined && r.Ref.Kind != beliefs.Envelope {
+			if err := f.bury(st, e.Project, r, buriedQuarantined, e.Time); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -172,6 +177,15 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		next = stricter(next, r.Ref.Axes)
 	}
 	r.Ref.Axes = next
+	if v.Verdict == streams.Deny && !v.Learn {
+		why := buriedDenied
+		if v.Resolved != nil {
+			why = buriedRejected
+		}
+		if err := f.bury(st, e.Project, r, why, v.Time); err != nil {
+			return err
+		}
+	}
 	if v.Verdict == streams.Allow && r.Ref.Key != "" {
 		if err := st.Set(stage.Key(keyName, e.Project, r.Ref.Key), []byte(r.Ref.ID)); err != nil {
 			return err

@@ -238,6 +238,8 @@ const (
 	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
+	keyTomb     = 'x' // project, belief → tombstone of what it said
+	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 

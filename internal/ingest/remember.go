@@ -44,6 +44,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 		return nil, err
 	}
 	e.Repeats, e.FirstSeen = seen.count, seen.first
+	if e.Tombstone, err = f.recognise(st, a.Project, &e.Features); err != nil {
+		return nil, err
+	}
 	if m.Key != "" {
 		if e.KeyHolder, err = f.keyHolder(st, a.Project, m.Key); err != nil {
 			return nil, err
