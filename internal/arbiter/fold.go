@@ -164,6 +164,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return nil, activation.Apply(st, e, f.pinned, f.log)
 		case streams.TypeResolution:
 			return f.resolve(st, e, now)
+		case streams.TypeConfirmation:
+			return f.word(st, e, now)
 		case streams.TypeOutcome:
 			if err := f.used(st, e); err != nil {
 				return nil, err

@@ -21,6 +21,7 @@ import (
 	"lazaret/internal/activation"
 	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -33,6 +34,7 @@ type Fold struct {
 	log      *slog.Logger
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
+	trust    *activation.Cache[*keys.Trust]
 }
 
 // Config is what ingest needs besides its streams.
@@ -52,7 +54,8 @@ func New(cfg Config) *Fold {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Fold{maxSize: cfg.MaxEvent, log: cfg.Log, pinned: cfg.Pinned,
-		policies: activation.NewCache(func(b []byte) (*policy.Policy, error) { return policy.Compile("policy", b) })}
+		policies: activation.NewCache(func(b []byte) (*policy.Policy, error) { return policy.Compile("policy", b) }),
+		trust:    activation.NewCache(func(b []byte) (*keys.Trust, error) { return keys.ParseTrust(keys.TrustFile, b) })}
 }
 
 // Reset implements stage.IntakeFold. Everything that matters is in the state.
@@ -158,6 +161,10 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyRejected(st, e.Project, b)
 	case *streams.BeliefsEntry:
 		return f.applyReaudit(st, b)
+	case *streams.ConfirmationEntry:
+		return f.applyConfirmation(st, e.Project, b)
+	case *streams.RevisionsEntry:
+		return f.applyRevisions(st, e.Project, b)
 	case *streams.ChunkEntry:
 		return activation.Apply(st, e, f.pinned, f.log)
 	case *streams.ActivationEntry:
@@ -202,6 +209,10 @@ func newBody(t streams.Type) any {
 		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
+	case streams.TypeConfirmation:
+		return new(streams.ConfirmationEntry)
+	case streams.TypeRevision:
+		return new(streams.RevisionsEntry)
 	}
 	return nil
 }
@@ -238,6 +249,8 @@ const (
 	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
+	keyNonce    = 'z' // project, nonce → when it may be forgotten
+	keyNonceEnd = 'Z' // time, nonce's key → nothing
 	keyTomb     = 'x' // project, belief → tombstone of what it said
 	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
@@ -246,14 +259,15 @@ const (
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
-	if e.Type == streams.TypeResolution {
+	if e.Type == streams.TypeResolution || e.Type == streams.TypeConfirmation {
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution:
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
+		streams.TypeConfirmation, streams.TypeRevision:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

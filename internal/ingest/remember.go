@@ -154,7 +154,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
-		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor}
+		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.Digest([]byte(e.Content))}
 	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}
