@@ -122,6 +122,13 @@ func (c *Client) Recall(ctx context.Context, r *streams.Recall) (*Reply, error) 
 	return c.ask(ctx, streams.SvcRecall, "", r)
 }
 
+// Gate asks which candidates of another memory store may enter the agent's
+// context.
+func (c *Client) Gate(ctx context.Context, r *streams.Recall) (*Reply, error) {
+	c.after(&r.After)
+	return c.ask(ctx, streams.SvcGate, "", r)
+}
+
 // Executed reports what came of a released action: status is ok, error or
 // skipped. The digest is that of the verdict, so that an executor which carried
 // out something else is found out.

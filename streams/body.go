@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/calibration"
 	"lazaret/pkg/text"
 )
 
@@ -135,8 +136,17 @@ type MemoryEntry struct {
 // RecallItem is a belief that a recall found.
 type RecallItem struct {
 	BeliefRef
-	Content string  `json:"content"`
-	Score   float64 `json:"score"`
+	Content string `json:"content"`
+	// Score is how well it fits the query, 0 to 1: of a recall the share of the
+	// best BM25 score that any text could have, of the gate the other store's
+	// own. -1 says that there is none.
+	Score float64 `json:"score"`
+	// Reason is why it is context only: the code of the context policy.
+	Reason string `json:"reason,omitzero"`
+	// Partial is set where only the beginning of the content is served.
+	Partial bool `json:"partial,omitzero"`
+	// Unknown is set of content that nobody observed or remembered here.
+	Unknown bool `json:"unknown,omitzero"`
 	// Effects says in an answer what was done to Content: mask, annotate,
 	// spotlight. The ledger keeps it as it was remembered.
 	Effects []string `json:"effects,omitzero"`
@@ -153,16 +163,25 @@ type Refusal struct {
 // policy made of it.
 type RecallEntry struct {
 	EntryHead
-	Query          string       `json:"query,omitzero"`
-	Key            string       `json:"key,omitzero"`
-	Purpose        string       `json:"purpose,omitzero"`
-	Limit          int          `json:"limit"`
+	Query     string       `json:"query,omitzero"`
+	Key       string       `json:"key,omitzero"`
+	Filter    RecallFilter `json:"filter,omitzero"`
+	Gate      int          `json:"gate,omitzero"` // how many candidates another store brought
+	Purpose   string       `json:"purpose,omitzero"`
+	Limit     int          `json:"limit"`
+	Spotlight bool         `json:"spotlight,omitzero"`
+	// Privileged says that an operator asked: everything is admitted, to be
+	// looked at.
+	Privileged     bool         `json:"privileged,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`
 	Refused        []Refusal    `json:"refused,omitzero"`
-	Unseen         bool         `json:"unseen,omitzero"`
-	Restored       bool         `json:"restored,omitzero"`
+	// Omitted counts what was found and judged and is in no list, by channel,
+	// because there was more than the limit.
+	Omitted  map[string]int `json:"omitted,omitzero"`
+	Unseen   bool           `json:"unseen,omitzero"`
+	Restored bool           `json:"restored,omitzero"`
 }
 
 // ToolsEntry is the body of a tool catalogue.
@@ -396,6 +415,7 @@ type VerdictEntry struct {
 	Policy   string     `json:"policy"` // digest
 	Rules    string     `json:"rules"`  // digest
 	Level    string     `json:"level,omitzero"`
+	Class    string     `json:"class,omitzero"`    // of an action: the policy entry that gave the level
 	Degraded []string   `json:"degraded,omitzero"` // what was missing
 	Learn    bool       `json:"learn,omitzero"`    // recorded, not enforced
 	Would    *Verdict   `json:"would,omitzero"`    // in learn mode: what it would have been
@@ -415,6 +435,20 @@ type VerdictEntry struct {
 	Replaces string `json:"replaces,omitzero"`
 	// Answers is the id of the resolution that this entry is the outcome of.
 	Answers string `json:"answers,omitzero"`
+	// Confidence is what the agent said of the action, 0 to 1.
+	Confidence *float64 `json:"confidence,omitzero"`
+}
+
+// CalibrationEntry is how an agent's confidence stood to the outcomes of its
+// actions of one class, as of the entry's input.
+type CalibrationEntry struct {
+	Agent string    `json:"agent"`
+	Class string    `json:"class"` // policy entry that gave the actions' level
+	Total uint64    `json:"total"` // outcomes so far; the report is of the latest
+	Was   bool      `json:"was_over_confident,omitzero"`
+	Time  time.Time `json:"time"`
+	Alert *Alert    `json:"alert,omitzero"` // raised when the class became over-confident
+	calibration.Report
 }
 
 // DueEntry says that a timer of the arbiter passed.

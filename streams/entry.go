@@ -61,6 +61,8 @@ const (
 	TypeVerdict   Type = "verdict"
 	TypeDue       Type = "due"
 	TypeHoldState Type = "holdstate"
+	// TypeCalibration is an agent's confidence held against what came of it.
+	TypeCalibration Type = "calibration"
 )
 
 // Proposal reports whether an entry of this type waits for a verdict.

@@ -45,6 +45,7 @@ const (
 	CodeProtected Code = "LZ330"
 	CodeEgress    Code = "LZ331"
 	CodeHoldRate  Code = "LZ332"
+	CodeOver      Code = "LZ333"
 	CodeMismatch  Code = "LZ334"
 
 	CodeStaged    Code = "LZ340"
@@ -102,6 +103,7 @@ var Codes = []CodeDoc{
 	{CodeProtected, "protected resource", "The action's arguments name a resource that the policy protects.", "Do without it, or have the operator change the policy."},
 	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.", "Use an admitted destination, or have the operator name it in the policy's egress."},
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
+	{CodeOver, "over-confident class", "Of the agent's actions of this kind fewer succeeded than it had said, by more than chance explains; they are held until that changes.", "Wait for an approval; operators: lazaret calibration ls."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeStaged, "memory is staged", "The write is recorded and is context at most until a person confirms it or independent stronger evidence comes; the text says why.", "Have a person confirm it: lazaret beliefs confirm."},

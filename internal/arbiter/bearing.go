@@ -162,6 +162,14 @@ func noteFinding(st *stage.State, project, under string, fd finding) error {
 // keep stores a value in a table that holds so many keys of a project: when
 // there is one more, the one that came first falls out.
 func keep(st *stage.State, table byte, project, key string, known bool, limit uint64, v any) error {
+	b, err := streams.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding state: %w", err)
+	}
+	return keepRaw(st, table, project, key, known, limit, b)
+}
+
+func keepRaw(st *stage.State, table byte, project, key string, known bool, limit uint64, v []byte) error {
 	if !known {
 		count := append([]byte{keyFilled, table}, project...)
 		n := uint64(0)
@@ -188,7 +196,7 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 			return err
 		}
 	}
-	return st.Put(stage.Key(table, project, key), v)
+	return st.Set(stage.Key(table, project, key), v)
 }
 
 // served notes what a recall that was allowed brought into its session.

@@ -42,6 +42,8 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 		return f.incident(e, o, v, ruleUnreleased, "it carried out action %s, whose verdict is "+v.Verdict.String(), now)
 	case o.Digest != "" && o.Digest != v.Digest:
 		return f.incident(e, o, v, ruleMismatch, "it carried out something else under the name of action %s", now)
+	case ran:
+		return f.forecast(st, e, o, v, now)
 	}
 	return nil, nil
 }

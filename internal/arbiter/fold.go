@@ -88,6 +88,10 @@ type proposal struct {
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the tool that is called.
 	Hints string `json:"hints,omitzero"`
+	// Class is the policy entry that gave an action's level, and Confidence what
+	// the agent said of it.
+	Class      string   `json:"class,omitzero"`
+	Confidence *float64 `json:"confidence,omitzero"`
 	// Withdrawn is set when the agent took it back before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
 }
@@ -134,6 +138,8 @@ const (
 	keyFilled   = 'Q' // table, project → how many keys it ever had
 	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
 	keyRefused  = 'f' // project, hold or "-", check → how often
+	keyForecast = 'K' // project, agent, class → calibration.Window
+	keyCalib    = 'C' // project, agent, class → the last calibration entry
 	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
@@ -151,8 +157,11 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	}
 	switch e.Stage {
 	case streams.StageArbiter:
-		if e.Type == streams.TypeDue {
+		switch e.Type {
+		case streams.TypeDue:
 			return f.due(st, e, now)
+		case streams.TypeCalibration:
+			return nil, f.calibrated(st, e)
 		}
 	case streams.StageIngest:
 		switch e.Type {

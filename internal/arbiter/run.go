@@ -15,8 +15,11 @@ import (
 	"lazaret/streams"
 )
 
-// AskHolds is the question that the arbiter answers.
-const AskHolds = "holds"
+// The questions that the arbiter answers.
+const (
+	AskHolds       = "holds"
+	AskCalibration = "calibration"
+)
 
 // HoldsRequest asks for the holds of a partition.
 type HoldsRequest struct {
@@ -55,16 +58,19 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 	queries := make(chan stage.Query)
 	fold := NewFold(pinned, cfg.Log)
 	if front.Service != nil {
-		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskHolds: func(ctx context.Context, p int, req []byte) (any, error) {
+		ask := func(answer func(st *stage.State, req []byte) (any, error)) query.Handler {
+			return func(ctx context.Context, p int, req []byte) (any, error) {
 				// Only read once Ask has seen them written.
 				var v any
 				var failed error
-				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = fold.listHolds(st, req) }); err != nil {
+				if err := stage.Ask(ctx, queries, p, func(st *stage.State) { v, failed = answer(st, req) }); err != nil {
 					return nil, fmt.Errorf("the arbiter is busy: %w", err)
 				}
 				return v, failed
-			}}, cfg.Log)
+			}
+		}
+		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held, and how agents are calibrated", stage.PartitionList(cfg.Partitions),
+			map[string]query.Handler{AskHolds: ask(fold.listHolds), AskCalibration: ask(listCalibration)}, cfg.Log)
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,10 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 	}
 	openSession(p, a.Unseen, a.Restored)
 	p.Weighty = max(a.Level, class.Level) > beliefs.L1
+	p.Class, p.Confidence = class.Entry, a.Confidence
+	if err := overConfident(st, p); err != nil {
+		return class, err
+	}
 	p.rest(relDecision, streams.BeliefRef{}, a.Decision)
 	for _, b := range a.Beliefs {
 		p.rest(relCited, b, "")
@@ -182,7 +186,7 @@ func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
 	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
-		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Digest: p.Digest, Time: now}
+		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now, Confidence: p.Confidence}
 	for _, g := range p.Groups {
 		if p.answered(g) {
 			continue

@@ -80,12 +80,13 @@ func action(id, tool string, level beliefs.Level) *streams.ActionEntry {
 
 // desk is an arbiter with a ledger: what it decides is published at once.
 type desk struct {
-	t      testing.TB
-	f      *Fold
-	st     *stage.State
-	ledger []*streams.Entry
-	base   uint64 // sequence of the entry before the first that is in ledger
-	now    time.Time
+	t       testing.TB
+	f       *Fold
+	st      *stage.State
+	ledger  []*streams.Entry
+	project string // of what is added; empty: demo
+	base    uint64 // sequence of the entry before the first that is in ledger
+	now     time.Time
 }
 
 // newArbiter is a fold without anything in it.
@@ -105,6 +106,9 @@ func (d *desk) add(stg string, typ streams.Type, src uint64, body any) uint64 {
 	d.t.Helper()
 	d.now = d.now.Add(time.Millisecond)
 	e := entry(d.t, d.tail()+1, d.now, stg, typ, src, body)
+	if d.project != "" {
+		e.Project = d.project
+	}
 	d.ledger = append(d.ledger, e)
 	d.step(e)
 	return e.Seq

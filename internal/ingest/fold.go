@@ -237,7 +237,8 @@ const (
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
 	keyContent  = 'c' // project, content digest → first seen, count, belief
-	keyMemory   = 'm' // project, belief → nothing: the beliefs of the memory
+	keyText     = 'x' // project, belief → what was read, as much as is kept of it
+	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
@@ -246,12 +247,12 @@ const (
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
 	keyForeign  = 'f' // project, phrase or carrier of external content → who brought it in
-	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
+	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyNonce    = 'z' // project, nonce → when it may be forgotten
 	keyNonceEnd = 'Z' // time, nonce's key → nothing
-	keyTomb     = 'x' // project, belief → tombstone of what it said
+	keyTomb     = 'X' // project, belief → tombstone of what it said
 	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )

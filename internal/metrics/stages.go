@@ -14,6 +14,7 @@ type Arbiter struct {
 	verdicts, silent *prometheus.CounterVec
 	seconds          prometheus.Histogram
 	holds            prometheus.Gauge
+	calibrations     *prometheus.CounterVec
 }
 
 // Verdict is what the arbiter hands to Published with a verdict's entry.
@@ -28,14 +29,18 @@ func (p *Process) Arbiter() *Arbiter {
 		return nil
 	}
 	a := &Arbiter{
-		verdicts: counters(p, "verdicts_total", "Verdicts, and verdicts that were tightened afterwards; not those that were asked for again.", "type", "verdict"),
-		silent:   counters(p, "silent_groups_total", "Verdicts for which a required sentinel group had no valid answer.", "group"),
-		holds:    gauge(p, "open_holds", "Holds that wait for a person."),
+		verdicts:     counters(p, "verdicts_total", "Verdicts, and verdicts that were tightened afterwards; not those that were asked for again.", "type", "verdict"),
+		silent:       counters(p, "silent_groups_total", "Verdicts for which a required sentinel group had no valid answer.", "group"),
+		holds:        gauge(p, "open_holds", "Holds that wait for a person."),
+		calibrations: counters(p, "calibrations_total", "Computations of an agent's confidence against its outcomes: calibrated, over_confident, or became_over_confident.", "result"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "lazaret_verdict_seconds",
 			Help:    "From a proposal's stamp in the ledger until its verdict was there, by two clocks: the server's and this process's.",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 4, 8, 16}}),
 	}
 	p.reg.MustRegister(a.seconds)
+	for _, r := range []string{"calibrated", "over_confident", "became_over_confident"} {
+		a.calibrations.WithLabelValues(r)
+	}
 	for _, t := range []streams.Type{streams.TypeAction, streams.TypeMemory, streams.TypeRecall} {
 		for _, v := range []streams.Verdict{streams.Allow, streams.Hold, streams.Deny} {
 			a.verdicts.WithLabelValues(string(t), v.String())
@@ -46,7 +51,13 @@ func (p *Process) Arbiter() *Arbiter {
 
 // Published implements stage.Config.Published.
 func (a *Arbiter) Published(e *streams.Entry, note any) {
-	if a == nil || e.Type != streams.TypeVerdict {
+	if a == nil {
+		return
+	}
+	if e.Type == streams.TypeCalibration {
+		a.calibrated(e)
+	}
+	if e.Type != streams.TypeVerdict {
 		return
 	}
 	n, ok := note.(*Verdict)
@@ -78,6 +89,21 @@ func (a *Arbiter) Holds(by int) {
 	if a != nil && by != 0 {
 		a.holds.Add(float64(by))
 	}
+}
+
+func (a *Arbiter) calibrated(e *streams.Entry) {
+	var c streams.CalibrationEntry
+	if streams.Unmarshal(e.Body, &c) != nil {
+		return
+	}
+	result := "calibrated"
+	switch {
+	case c.Over && c.Was:
+		result = "over_confident"
+	case c.Over:
+		result = "became_over_confident"
+	}
+	a.calibrations.WithLabelValues(result).Inc()
 }
 
 // Required says that the policy wants an answer of a group, so that its

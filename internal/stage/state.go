@@ -16,7 +16,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 1
+	stateFormat = 2
 )
 
 // store is the Pebble cache of a fold, and the one batch of changes that is

@@ -1,0 +1,148 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/calibration"
+	"lazaret/streams"
+)
+
+// An agent's confidence in its actions is held against their outcomes, class by
+// class. A class is an agent and the policy entry that its actions fall under:
+// neither is the agent's to choose. A class that is over-confident has its
+// actions above L1 held; nothing is ever loosened for one that is not.
+//
+// Every calibrateEvery outcomes of a class the computation is written to the
+// ledger, and counts from when it is read back. It is triggered by outcomes, not
+// by time, and so a replay comes to the same.
+
+const (
+	// calibrateEvery is how many outcomes of a class make a computation.
+	calibrateEvery = 10
+	// maxClasses bounds the classes of a project; the first falls out.
+	maxClasses = 4096
+
+	ruleOver = "over-confident"
+)
+
+func classKey(agent, class string) string { return agent + "\x00" + class }
+
+// forecast takes in the first outcome of a released action. What synthetic
+// projects do counts for nobody.
+func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, now time.Time) (*stage.Output, error) {
+	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {
+		return nil, nil
+	}
+	said := calibration.Of(*v.Confidence, o.Status == "ok")
+	v.Confidence = nil // it counts once
+	if err := st.Put(stage.Key(keyVerdict, e.Project, v.Agent, v.ID), v); err != nil {
+		return nil, err
+	}
+	var w calibration.Window
+	key := classKey(v.Agent, v.Class)
+	b, known, err := st.Get(stage.Key(keyForecast, e.Project, key))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.UnmarshalBinary(b); err != nil {
+		return nil, err
+	}
+	w.Add(said)
+	if b, err = w.MarshalBinary(); err != nil {
+		return nil, err
+	}
+	if err := keepRaw(st, keyForecast, e.Project, key, known, maxClasses, b); err != nil {
+		return nil, err
+	}
+	if w.Total%calibrateEvery != 0 || w.Total < calibration.MinForecasts {
+		return nil, nil
+	}
+	last := new(streams.CalibrationEntry)
+	if _, err := st.Load(stage.Key(keyCalib, e.Project, key), last); err != nil {
+		return nil, err
+	}
+	c := &streams.CalibrationEntry{Agent: v.Agent, Class: v.Class, Total: w.Total, Was: last.Over, Time: now, Report: calibration.Judge(w.Forecasts)}
+	var live []stage.Live
+	if c.Over && !c.Was {
+		c.Alert = &streams.Alert{
+			ID: fmt.Sprintf("%s-%d", ruleOver, e.Seq), Rule: ruleOver, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "medium",
+			Subject: streams.AlertSubject{Kind: "agent", ID: v.Agent}, Project: e.Project, Agent: v.Agent, Session: o.Session,
+			Message: overText(c), Events: []string{o.ID}, Effect: "hold", Mode: "enforce", Count: 1, Time: now,
+			Detail: map[string]any{"code": string(streams.CodeOver), "class": v.Class},
+		}
+		live = stage.LiveCopy(c.Alert, e.Project, "alert", c.Alert.Severity, c.Alert.Rule)
+	}
+	return stage.NewOutput(streams.TypeCalibration, e.Project, c, live...)
+}
+
+func overText(c *streams.CalibrationEntry) string {
+	return fmt.Sprintf("of the last %d actions of agent %s under policy entry %q, %.0f%% succeeded, and it had said %.0f%%", c.N, c.Agent, c.Class, 100*c.Success, 100*c.Confidence)
+}
+
+// calibrated puts a computation in force.
+func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
+	c := new(streams.CalibrationEntry)
+	if err := streams.Unmarshal(e.Body, c); err != nil {
+		f.log.Error("unreadable calibration", "seq", e.Seq, "err", err)
+		return nil
+	}
+	key := classKey(c.Agent, c.Class)
+	_, known, err := st.Get(stage.Key(keyCalib, e.Project, key))
+	if err != nil {
+		return err
+	}
+	return keep(st, keyCalib, e.Project, key, known, maxClasses, c)
+}
+
+// overConfident adds what its calibration speaks against an action.
+func overConfident(st *stage.State, p *proposal) error {
+	if p.Class == "" {
+		return nil
+	}
+	c := new(streams.CalibrationEntry)
+	ok, err := st.Load(stage.Key(keyCalib, p.Project, classKey(p.Agent, p.Class)), c)
+	if err != nil || !ok || !c.Over {
+		return err
+	}
+	v := streams.Allow // observations and suggestions go on, and say so
+	if p.Weighty {
+		v = streams.Hold
+	}
+	p.reason(streams.CodeOver, v, "%s", streams.Clip(overText(c), maxReasonText))
+	return nil
+}
+
+// CalibrationRequest asks for the classes of a partition.
+type CalibrationRequest struct {
+	Project string `json:"project,omitzero"` // empty: all
+}
+
+// Calibration is the last computation of a class.
+type Calibration struct {
+	Project string `json:"project"`
+	streams.CalibrationEntry
+}
+
+func listCalibration(st *stage.State, req []byte) (any, error) {
+	var q CalibrationRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	out := []Calibration{}
+	prefix := []byte{keyCalib}
+	if q.Project != "" {
+		prefix = stage.Key(keyCalib, q.Project, "")
+	}
+	err := st.Scan(prefix, func(k, v []byte) (bool, error) {
+		c := Calibration{}
+		c.Project, _, _ = cut(k[1:])
+		if err := streams.Unmarshal(v, &c.CalibrationEntry); err != nil {
+			return false, err
+		}
+		out = append(out, c)
+		return len(out) < maxHolds, nil
+	})
+	return out, err
+}

@@ -1,0 +1,140 @@
+// Package calibration holds what an agent said of itself against what came of
+// it: the confidence of its actions against their recorded outcomes.
+//
+// A forecaster is calibrated when, of the actions that it gave a confidence of
+// 0.8, eight in ten succeed. Measured are
+//
+//   - the gap: mean confidence less success rate. Above zero is over-confident.
+//   - the Brier score: the mean squared difference between confidence and
+//     outcome (G. W. Brier, Verification of forecasts expressed in terms of
+//     probability, Monthly Weather Review 78, 1950). 0 is perfect; always saying
+//     0.5 gives 0.25.
+//   - the expected calibration error over ten bins of equal width (M. P. Naeini,
+//     G. F. Cooper, M. Hauskrecht, Obtaining well calibrated probabilities using
+//     Bayesian binning, AAAI 2015; C. Guo et al., On calibration of modern neural
+//     networks, ICML 2017): the mean over the bins of |confidence - success
+//     rate|, each weighted with its share of the forecasts.
+//
+// Over-confident is whoever has a gap of at least MaxGap that chance does not
+// explain: Spiegelhalter's statistic, (Σ(c-y))² / Σc(1-c), above Z² on the side
+// of too much confidence (D. J. Spiegelhalter, Probabilistic prediction in
+// patient management and clinical trials, Statistics in Medicine 5, 1986, in the
+// form of a test of the mean).
+//
+// All of it is computed in integers, of confidences in hundredths of a percent,
+// so that every machine gets the same: floating point may be fused differently.
+package calibration
+
+import (
+	"math"
+	"math/bits"
+)
+
+// Unit is a confidence of 1.
+const Unit = 10_000
+
+const (
+	// Bins of the expected calibration error.
+	Bins = 10
+	// MinForecasts is how many forecasts with an outcome it takes to judge.
+	MinForecasts = 20
+	// MaxGap is the smallest gap, in Units, that makes over-confident: 0.10.
+	MaxGap = Unit / 10
+	// zSquared is 1.645², one-sided 5 %, in thousandths.
+	zSquared = 2706
+)
+
+// Forecast is a confidence, 0 to Unit, and whether what it was about succeeded.
+type Forecast struct {
+	Confidence uint16
+	Success    bool
+}
+
+// Of quantises a confidence of 0 to 1. What lies outside is moved to the edge,
+// and what is no number counts as certain.
+func Of(confidence float64, success bool) Forecast {
+	c := uint16(Unit)
+	if confidence < 1 {
+		c = uint16(math.Round(max(confidence, 0) * Unit))
+	}
+	return Forecast{c, success}
+}
+
+// Bin is one of the reliability diagram's, from Low on, below the next one's.
+type Bin struct {
+	Low        float64 `json:"low"`
+	N          int     `json:"n"`
+	Confidence float64 `json:"confidence"` // mean
+	Success    float64 `json:"success"`    // rate
+}
+
+// Report is how well forecasts are calibrated. All figures but N are 0 to 1, the
+// gap -1 to 1.
+type Report struct {
+	N          int     `json:"n"`
+	Confidence float64 `json:"confidence"` // mean
+	Success    float64 `json:"success"`    // rate
+	Gap        float64 `json:"gap"`        // confidence less success
+	Brier      float64 `json:"brier"`
+	ECE        float64 `json:"ece"`
+	Over       bool    `json:"over_confident"`
+	Bins       []Bin   `json:"bins,omitzero"` // those with forecasts
+}
+
+// Judge measures forecasts. Their order does not matter.
+func Judge(fs []Forecast) Report {
+	type sum struct{ n, conf, hits int64 }
+	var all sum
+	var bins [Bins]sum
+	var brier, spread int64
+	for _, f := range fs {
+		c := int64(min(f.Confidence, Unit))
+		y := int64(0)
+		if f.Success {
+			y = 1
+		}
+		b := &bins[min(c*Bins/Unit, Bins-1)]
+		for _, s := range []*sum{&all, b} {
+			s.n, s.conf, s.hits = s.n+1, s.conf+c, s.hits+y
+		}
+		d := c - y*Unit
+		brier += d * d
+		spread += c * (Unit - c)
+	}
+	r := Report{N: len(fs)}
+	if all.n == 0 {
+		return r
+	}
+	over := all.conf - all.hits*Unit
+	r.Confidence = ratio(all.conf, all.n*Unit)
+	r.Success = ratio(all.hits, all.n)
+	r.Gap = ratio(over, all.n*Unit)
+	r.Brier = ratio(brier, all.n*Unit*Unit)
+	var ece int64
+	for i, b := range bins {
+		if b.n == 0 {
+			continue
+		}
+		ece += abs(b.conf - b.hits*Unit)
+		r.Bins = append(r.Bins, Bin{Low: ratio(int64(i), Bins), N: int(b.n), Confidence: ratio(b.conf, b.n*Unit), Success: ratio(b.hits, b.n)})
+	}
+	r.ECE = ratio(ece, all.n*Unit)
+	r.Over = all.n >= MinForecasts && over >= MaxGap*all.n && significant(uint64(over), uint64(spread))
+	return r
+}
+
+// significant is over²/spread > z², without dividing.
+func significant(over, spread uint64) bool {
+	h, l := bits.Mul64(1000*over, over)
+	zh, zl := bits.Mul64(zSquared, spread)
+	return h > zh || h == zh && l > zl
+}
+
+func ratio(a, b int64) float64 { return float64(a) / float64(b) }
+
+func abs(a int64) int64 {
+	if a < 0 {
+		return -a
+	}
+	return a
+}
