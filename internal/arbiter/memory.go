@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
 // openStanding notes what a memory write itself says against it, before any
 // sentinel was asked: that it repeats what was refused, that it is a procedure
 // nobody signed for, and why it is staged.
-func openStanding(p *proposal, m *streams.MemoryEntry) {
+func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
 	// The user and the operator may say what a page was refused for saying.
 	weak := m.Belief.Origin != beliefs.OriginUser && m.Belief.Origin != beliefs.OriginSystem
 	if t := m.Tombstone; t != nil && weak {
@@ -27,6 +28,19 @@ func openStanding(p *proposal, m *streams.MemoryEntry) {
 		p.reason(streams.CodeProcedure, streams.Hold, "it is a procedure: it is served once a person has signed for exactly its bytes")
 	}
 	if m.Belief.Staged {
-		p.reason(streams.CodeStaged, streams.Allow, "it is staged: %s", streams.Clip(m.StagedFor, maxReasonText))
+		v := streams.Allow
+		if m.Channel == streams.ChannelCompaction && pol != nil && pol.Compaction() == policy.CompactionHold {
+			v = streams.Hold
+		}
+		p.reason(streams.CodeStaged, v, "it is staged: %s", streams.Clip(m.StagedFor, maxReasonText))
+	}
+}
+
+// signProcedure shows in a verdict that an approved hold on a skill is a
+// person's signature for exactly its bytes.
+func signProcedure(b *streams.BeliefRef, v *streams.VerdictEntry) {
+	if b.Procedure && v.Verdict == streams.Allow && v.Resolved != nil {
+		b.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}
+		b.Staged, b.Scope, b.Quality = false, beliefs.ToolActionAllowed, beliefs.HumanAssertion
 	}
 }

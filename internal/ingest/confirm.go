@@ -190,13 +190,13 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 	switch approval.Decision(e.Decision) {
 	case approval.Confirm:
 		r.Signed, r.StagedFor, r.Flag = e.Signer, "", ""
-		r.Ref.Staged, r.Ref.Procedure = false, false
+		r.Ref.Staged = false
 		r.At = e.Time
-		f.renew(r, e.Time)
-		if r.Ref.Key != "" {
-			if err := st.Set(stage.Key(keyName, project, r.Ref.Key), []byte(r.Ref.ID)); err != nil {
-				return err
-			}
+		if err := f.renew(st, project, r, e.Time); err != nil {
+			return err
+		}
+		if err := f.takeKey(st, project, r, e.Time); err != nil {
+			return err
 		}
 		if err := f.exhume(st, project, r.Ref.ID); err != nil {
 			return err
@@ -212,7 +212,10 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 			return err
 		}
 	}
-	return f.keep(st, project, r)
+	if err := f.keep(st, project, r); err != nil || approval.Decision(e.Decision) != approval.Confirm {
+		return err
+	}
+	return f.settle(st, project, r.Ref.ID, e.Time)
 }
 
 // keep writes a belief's record.

@@ -35,6 +35,12 @@ type Fold struct {
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
+
+	// What Apply found the ledger to be owed, for Wakes, by partition; dues and
+	// virtual, the clock of virtual time that something is due on, are caches.
+	owes    [streams.Partitions]bool
+	dues    dues
+	virtual [streams.Partitions]string
 }
 
 // Config is what ingest needs besides its streams.
@@ -59,7 +65,7 @@ func New(cfg Config) *Fold {
 }
 
 // Reset implements stage.IntakeFold. Everything that matters is in the state.
-func (f *Fold) Reset() {}
+func (f *Fold) Reset() { f.dues = dues{} }
 
 // Admit implements stage.IntakeFold.
 func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -139,8 +145,14 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 			return fmt.Errorf("decoding own %s entry: %w", e.Type, err)
 		}
 	}
-	if err := f.applyHead(st, e, headOf(body)); err != nil {
+	h := headOf(body)
+	if err := f.applyHead(st, e, h); err != nil {
 		return err
+	}
+	if due, err := f.ages(st, e.Project, h.Time); err != nil {
+		return err
+	} else if due {
+		f.owes[st.Partition()], f.virtual[st.Partition()] = true, clockName(e.Project)
 	}
 	switch b := body.(type) {
 	case *streams.ObservationEntry:
@@ -252,6 +264,9 @@ const (
 	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyNonce    = 'z' // project, nonce → when it may be forgotten
 	keyNonceEnd = 'Z' // time, nonce's key → nothing
+	keyStated   = 'T' // project, digest of scope, subject and predicate, or content → who states it
+	keyOwed     = 'Q' // number → revisions that the ledger is owed; without one the last number
+	keyDue      = 'D' // clock, time, project, belief → nothing: when it ages
 	keyTomb     = 'X' // project, belief → tombstone of what it said
 	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced

@@ -65,6 +65,13 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		c.Parents = parents
 		e.Claims = append(e.Claims, c)
 	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	if e.Revisions, err = f.vouched(st, a, pol, e); err != nil {
+		return nil, err
+	}
 	return admission(streams.TypeObservation, a.Project, e)
 }
 
@@ -111,6 +118,11 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	}
 	if err := f.noteWords(st, project, e); err != nil {
 		return err
+	}
+	for i := range e.Revisions {
+		if err := f.revise(st, project, &e.Revisions[i]); err != nil {
+			return err
+		}
 	}
 	for _, c := range e.Claims {
 		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1,

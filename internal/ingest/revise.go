@@ -78,16 +78,7 @@ func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at t
 	for depth := 0; depth < maxDepth && len(level) > 0; depth++ {
 		var next []string
 		for _, id := range level {
-			prefix := stage.Key(keyImpact, project, id, impactMemory, "")
-			var children []string
-			err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
-				_, child, _ := bytes.Cut(k[len(prefix):], []byte{0}) // agent, belief
-				if c := string(child); !seen[c] {
-					seen[c] = true
-					children = append(children, c)
-				}
-				return len(seen) <= maxDependants, nil
-			})
+			children, err := f.children(st, project, id, seen)
 			if err != nil {
 				return nil, err
 			}
@@ -112,14 +103,30 @@ func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at t
 	return out, nil
 }
 
-// applyRevisions folds an entry of revisions.
-func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.RevisionsEntry) error {
-	for i := range e.Revisions {
-		if err := f.revise(st, project, &e.Revisions[i]); err != nil {
-			return err
+// children are the memories that derive from a belief, or from the event that
+// brought it in, and were not seen before.
+func (f *Fold) children(st *stage.State, project, id string, seen map[string]bool) (out []string, err error) {
+	under := []string{id}
+	r, err := f.belief(st, project, id)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && !r.Memory {
+		under = append(under, parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent}))
+	}
+	for _, u := range under {
+		prefix := stage.Key(keyImpact, project, u, impactMemory, "")
+		err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
+			_, child, _ := bytes.Cut(k[len(prefix):], []byte{0}) // agent, belief
+			if c := string(child); !seen[c] {
+				seen[c] = true
+				out = append(out, c)
+			}
+			return len(seen) <= maxDependants, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return out, nil
 }
-
-func (f *Fold) renew(r *record, at time.Time) {}
