@@ -161,9 +161,15 @@ func decideOn(s beliefs.Standing, d approval.Decision, successor string, word be
 		return set(beliefs.AxisSecurity, beliefs.Malicious.String())
 	case approval.Block:
 		return set(beliefs.AxisRetrieval, beliefs.Blocked.String())
-	case approval.Unblock:
+	case approval.Unblock, approval.EndAuditOnly:
+		if from := map[approval.Decision]beliefs.Retrieval{approval.Unblock: beliefs.Blocked, approval.EndAuditOnly: beliefs.PrivilegedOnly}[d]; s.Axes.Retrieval != from {
+			return s, nil, fmt.Errorf("it is %s and not %s", s.Axes.Retrieval, from)
+		}
+		if d == approval.EndAuditOnly {
+			return set(beliefs.AxisRetrieval, beliefs.Restricted.String())
+		}
 		return set(beliefs.AxisRetrieval, beliefs.Hidden.String())
-	case approval.Restrict, approval.EndAuditOnly:
+	case approval.Restrict:
 		return set(beliefs.AxisRetrieval, beliefs.Restricted.String())
 	case approval.AuditOnly:
 		return set(beliefs.AxisRetrieval, beliefs.PrivilegedOnly.String())

@@ -25,7 +25,7 @@ import (
 // maxStated bounds how many beliefs are kept of one scope, subject and
 // predicate, or of one content: those of the strongest classes, and of those the
 // oldest, so that a flood of weak ones keeps no strong one out.
-const maxStated = 64
+const maxStated = 32
 
 // stated is a belief that states an object.
 type stated struct {
