@@ -136,8 +136,17 @@ type MemoryEntry struct {
 // RecallItem is a belief that a recall found.
 type RecallItem struct {
 	BeliefRef
-	Content string  `json:"content"`
-	Score   float64 `json:"score"`
+	Content string `json:"content"`
+	// Score is how well it fits the query, 0 to 1: of a recall the share of the
+	// best BM25 score that any text could have, of the gate the other store's
+	// own. -1 says that there is none.
+	Score float64 `json:"score"`
+	// Reason is why it is context only: the code of the context policy.
+	Reason string `json:"reason,omitzero"`
+	// Partial is set where only the beginning of the content is served.
+	Partial bool `json:"partial,omitzero"`
+	// Unknown is set of content that nobody observed or remembered here.
+	Unknown bool `json:"unknown,omitzero"`
 	// Effects says in an answer what was done to Content: mask, annotate,
 	// spotlight. The ledger keeps it as it was remembered.
 	Effects []string `json:"effects,omitzero"`
@@ -154,16 +163,25 @@ type Refusal struct {
 // policy made of it.
 type RecallEntry struct {
 	EntryHead
-	Query          string       `json:"query,omitzero"`
-	Key            string       `json:"key,omitzero"`
-	Purpose        string       `json:"purpose,omitzero"`
-	Limit          int          `json:"limit"`
+	Query     string       `json:"query,omitzero"`
+	Key       string       `json:"key,omitzero"`
+	Filter    RecallFilter `json:"filter,omitzero"`
+	Gate      int          `json:"gate,omitzero"` // how many candidates another store brought
+	Purpose   string       `json:"purpose,omitzero"`
+	Limit     int          `json:"limit"`
+	Spotlight bool         `json:"spotlight,omitzero"`
+	// Privileged says that an operator asked: everything is admitted, to be
+	// looked at.
+	Privileged     bool         `json:"privileged,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`
 	Refused        []Refusal    `json:"refused,omitzero"`
-	Unseen         bool         `json:"unseen,omitzero"`
-	Restored       bool         `json:"restored,omitzero"`
+	// Omitted counts what was found and judged and is in no list, by channel,
+	// because there was more than the limit.
+	Omitted  map[string]int `json:"omitted,omitzero"`
+	Unseen   bool           `json:"unseen,omitzero"`
+	Restored bool           `json:"restored,omitzero"`
 }
 
 // ToolsEntry is the body of a tool catalogue.

@@ -96,15 +96,51 @@ type Memory struct {
 	After uint64 `json:"after,omitzero"` // last acknowledged intake sequence
 }
 
-// Recall (kind recall) asks what of memory may enter a context.
+// Recall (kind recall) asks what of memory may enter a context: what is found by
+// query, key and filter, or, with candidates, what somebody else's store found.
 type Recall struct {
 	Head
-	Query   string `json:"query,omitzero"`
-	Key     string `json:"key,omitzero"`
-	Purpose string `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
-	Limit   int    `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
-	After   uint64 `json:"after,omitzero"`
+	Query   string       `json:"query,omitzero"`
+	Key     string       `json:"key,omitzero"`
+	Filter  RecallFilter `json:"filter,omitzero"`
+	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
+	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
+	// Candidates make it a question of the gate: nothing is searched for.
+	Candidates []GateCandidate `json:"candidates,omitzero"`
+	// Spotlight asks for what nobody vouches for to come between markers that
+	// its content cannot forge.
+	Spotlight bool   `json:"spotlight,omitzero"`
+	After     uint64 `json:"after,omitzero"`
 }
+
+// RecallFilter narrows a recall; every field that is set has to fit.
+type RecallFilter struct {
+	Kind     string         `json:"kind,omitzero"` // memory, or content: what was read
+	Agent    string         `json:"agent,omitzero"`
+	Session  string         `json:"session,omitzero"`
+	Origin   beliefs.Origin `json:"origin,omitzero"`
+	Category string         `json:"category,omitzero"`
+	Tool     string         `json:"tool,omitzero"`
+	Source   string         `json:"source,omitzero"`
+	// Since and Until bound when it was last confirmed, by ledger time; until is
+	// not in it.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+// GateCandidate is what somebody else's store would bring into a context, by the
+// id of the belief or by its content. Content that nobody observed or remembered
+// here counts as external.
+type GateCandidate struct {
+	ID      string `json:"id,omitzero"`      // of a belief
+	Content string `json:"content,omitzero"` // verbatim
+	Source  string `json:"source,omitzero"`
+	// Score is the store's own, 0 to 1; it is recorded, and trusted for nothing.
+	Score *float64 `json:"score,omitzero"`
+}
+
+// MaxCandidates is how many candidates one question of the gate may name.
+const MaxCandidates = 100
 
 // Tool is one entry of a tool catalogue, in MCP's words.
 type Tool struct {
@@ -313,8 +349,8 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		}
 		return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
 	case *Recall:
-		if e.Query == "" && e.Key == "" {
-			return rejectf(CodeInvalid, "a recall needs a query or a key")
+		if err := checkRecall(e); err != nil {
+			return err
 		}
 		if e.Limit < 0 || e.Limit > 100 {
 			return rejectf(CodeInvalid, "limit is %d, use 1 to 100", e.Limit)
@@ -371,6 +407,39 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		return names(e.Action, "action", e.Status, "status", e.Digest, "digest")
 	}
 	return nil
+}
+
+func checkRecall(e *Recall) error {
+	asked := e.Query != "" || e.Key != "" || e.Filter != RecallFilter{}
+	switch {
+	case len(e.Candidates) > 0 && asked:
+		return rejectf(CodeInvalid, "a recall names candidates or asks by query, key and filter, not both")
+	case len(e.Candidates) == 0 && !asked:
+		return rejectf(CodeInvalid, "a recall needs a query, a key, a filter or candidates")
+	case len(e.Candidates) > MaxCandidates:
+		return rejectf(CodeInvalid, "%d candidates, at most %d are admitted", len(e.Candidates), MaxCandidates)
+	}
+	for i, c := range e.Candidates {
+		switch {
+		case (c.ID == "") == (c.Content == ""):
+			return rejectf(CodeInvalid, "candidate %d needs an id or a content, and not both", i)
+		case c.ID != "" && !ValidID(c.ID):
+			return rejectf(CodeInvalid, "candidate %d: %v", i, CheckID("id", clip(c.ID)))
+		case c.Score != nil && !(*c.Score >= 0 && *c.Score <= 1):
+			return rejectf(CodeInvalid, "candidate %d: score is %v, use 0 to 1", i, *c.Score)
+		}
+		if err := names(c.Source, "source"); err != nil {
+			return err
+		}
+	}
+	f := &e.Filter
+	if f.Origin != "" && !f.Origin.Valid() {
+		return rejectf(CodeInvalid, "filter: unknown origin %q: use one of %v", clip(string(f.Origin)), beliefs.Origins())
+	}
+	if f.Kind != "" && f.Kind != beliefs.MemoryClaim.String() && f.Kind != beliefs.Content.String() {
+		return rejectf(CodeInvalid, "filter: kind is %q, use memory or content", clip(f.Kind))
+	}
+	return names(f.Agent, "agent", f.Session, "session", f.Category, "category", f.Tool, "tool", f.Source, "source")
 }
 
 // names checks pairs of value and field name.

@@ -227,6 +227,7 @@ const (
 	SvcDecide   Service = "decide"
 	SvcRemember Service = "remember"
 	SvcRecall   Service = "recall"
+	SvcGate     Service = "gate"    // a recall with candidates
 	SvcResolve  Service = "resolve" // see ResolveSubject
 )
 
@@ -300,7 +301,7 @@ func ParseService(subject string) (Service, Address, error) {
 	switch svc {
 	case SvcDecide:
 		a.Kind = KindAct
-	case SvcRecall:
+	case SvcRecall, SvcGate:
 		a.Kind = KindRecall
 	case SvcRemember:
 		a.Kind = KindMem

@@ -25,7 +25,7 @@ func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*audit
 
 func (a *app) audit() *cobra.Command {
 	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(), a.auditExport(), a.auditVerify(),
-		a.auditLaundering(), a.auditIrreversible())
+		a.auditLaundering(), a.auditIrreversible(), a.auditBundle(), a.auditSeal())
 }
 
 func (a *app) auditHead() *cobra.Command {
@@ -50,7 +50,7 @@ func (a *app) auditHead() *cobra.Command {
 }
 
 func (a *app) auditVerify() *cobra.Command {
-	var dir, against string
+	var dir, against, bundle, trust string
 	var json bool
 	c := &cobra.Command{
 		Use:   "verify",
@@ -71,7 +71,17 @@ this command then opens and recomputes by itself.`,
 					return err
 				}
 			}
-			rep, err := a.verifyLog(cmd.Context(), dir, earlier)
+			var rep chain.Report
+			var err error
+			if bundle != "" {
+				var all [][]byte
+				if earlier != nil {
+					all = append(all, earlier)
+				}
+				rep, err = a.verifyBundle(cmd, bundle, trust, all)
+			} else {
+				rep, err = a.verifyLog(cmd.Context(), dir, earlier)
+			}
 			if err != nil {
 				return err
 			}
@@ -92,6 +102,8 @@ this command then opens and recomputes by itself.`,
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	c.Flags().StringVar(&bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
+	c.Flags().StringVar(&trust, "keys", "", "trust `FILE` with the public keys for --bundle (default DATA/trust.yaml)")
 	c.Flags().StringVar(&against, "against", "", "an earlier checkpoint `FILE` that this log must extend")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c

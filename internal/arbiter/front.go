@@ -97,7 +97,7 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 		stopTail()
 		return nil, fmt.Errorf("starting the request services: %w", err)
 	}
-	for _, v := range []streams.Service{streams.SvcDecide, streams.SvcRemember, streams.SvcRecall} {
+	for _, v := range []streams.Service{streams.SvcDecide, streams.SvcRemember, streams.SvcRecall, streams.SvcGate} {
 		err := svc.AddEndpoint(string(v), micro.HandlerFunc(func(r micro.Request) { go f.serve(r) }),
 			micro.WithEndpointSubject(streams.ServiceFilter(v)))
 		if err != nil {
@@ -151,7 +151,7 @@ func fail(code streams.Code, err error) *streams.Reply {
 }
 
 func (f *Front) answer(r micro.Request) *streams.Reply {
-	_, a, err := streams.ParseService(r.Subject())
+	svc, a, err := streams.ParseService(r.Subject())
 	if err != nil {
 		return fail(streams.CodeBadSubject, err)
 	}
@@ -161,6 +161,9 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		var rej *streams.RejectError
 		errors.As(err, &rej)
 		return fail(rej.Code, errors.New(rej.Reason))
+	}
+	if rec, ok := ev.(*streams.Recall); ok && (svc == streams.SvcGate) != (len(rec.Candidates) > 0) {
+		return fail(streams.CodeInvalid, fmt.Errorf("candidates are for %s and for nothing else", streams.SvcGate))
 	}
 	who := caller{a.Project, a.Agent, streams.HeadOf(ev).ID}
 	ch, ok := f.await(who)
@@ -231,6 +234,9 @@ func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
 		}
 		if !v.Learn {
 			applyTexts(rep.Recall, v.Texts)
+		}
+		if rep.Recall.Spotlight {
+			spotlight(rep.Recall)
 		}
 	}
 	return rep

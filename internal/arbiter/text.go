@@ -153,6 +153,24 @@ func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	}
 }
 
+// spotlight puts what nobody vouches for between markers, as its caller asked:
+// all that is no more than context or contradicted, and what is of external
+// origin. What a rule had wrapped already stays as it is.
+func spotlight(r *streams.RecallEntry) {
+	wrap := func(items []streams.RecallItem, all bool) {
+		for i := range items {
+			it := &items[i]
+			if (all || it.Origin.External()) && !slices.Contains(it.Effects, streams.EffectSpotlight) {
+				it.Content = text.Spotlight(it.Content, mask(it.Source))
+				it.Effects = append(it.Effects, streams.EffectSpotlight)
+			}
+		}
+	}
+	wrap(r.Admitted, false)
+	wrap(r.ContextOnly, true)
+	wrap(r.Contradictions, true)
+}
+
 // leaking are the kinds of carriers whose value is a secret or somebody's
 // personal data.
 var leaking = []text.Kind{text.Secret, text.Card, text.IBAN, text.Email, text.Phone, text.HexKey}

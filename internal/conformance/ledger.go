@@ -170,7 +170,7 @@ func join(seqs []uint64) string {
 // What an alert may say.
 var (
 	severities = []string{"info", "low", "medium", "high", "critical"}
-	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine"}
+	effects    = append([]string{"alert", "hold", "deny", "restrict", "quarantine"}, streams.TextEffects()...)
 	modes      = []string{"enforce", "shadow"}
 )
 

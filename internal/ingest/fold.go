@@ -229,7 +229,8 @@ const (
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
 	keyContent  = 'c' // project, content digest → first seen, count, belief
-	keyMemory   = 'm' // project, belief → nothing: the beliefs of the memory
+	keyText     = 'x' // project, belief → what was read, as much as is kept of it
+	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin

@@ -110,6 +110,11 @@ func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, b
 		return r.Content, true, nil
 	}
 	// Of what was read, the belief has the beginning only.
+	if t, ok, err := st.Get(stage.Key(keyText, project, r.Ref.ID)); err != nil {
+		return "", false, err
+	} else if ok {
+		return string(t), len(t) < keptText-utf8.UTFMax, nil
+	}
 	preview := strings.TrimSuffix(r.Content, "…")
 	rd, err := f.reading(st, project, r.Agent, r.Ref.Observation)
 	if err != nil || rd == nil {

@@ -132,6 +132,12 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				continue
 			}
 			r.Content = streams.Clip(body, previewLen)
+			if err := keepText(st, project, c.Belief.ID, body); err != nil {
+				return err
+			}
+			if err := indexBelief(st, project, r, body); err != nil {
+				return err
+			}
 		} else {
 			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
 		}

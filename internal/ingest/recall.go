@@ -1,12 +1,14 @@
 package ingest
 
 import (
-	"bytes"
-	"sort"
-	"strings"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/lexical"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -14,19 +16,29 @@ import (
 // Limits of a recall.
 const (
 	defaultLimit = 10
-	// scanLimit bounds how many memories one recall looks at.
-	scanLimit = 20_000
+	// lookedLimit bounds how many of each index's best hits a recall looks at;
+	// minLooked is the least, so that what is refused does not hide what is not.
+	lookedLimit = 200
+	minLooked   = 50
 	// refusedLimit bounds how many refusals it reports.
 	refusedLimit = 20
+	// maxServed is how much of one text that was read is served, in bytes.
+	// Memories come whole.
+	maxServed = 4 << 10
 )
 
-// recall finds memories by key or by shared words, and lets the context policy
-// say which of them may enter a context. What it withholds comes back as a
-// reason. The answer is the arbiter's, like that to an action.
+// recall finds what is remembered and what was read, by key, by filter and by
+// rank, or takes what another store found, and lets the context policy say which
+// of it may enter a context. What it withholds comes back as a reason. The answer
+// is the arbiter's, like that to an action.
 func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Recall) (*stage.Admission, error) {
-	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Purpose: ev.Purpose, Limit: ev.Limit}
+	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates), Purpose: ev.Purpose,
+		Limit: ev.Limit, Spotlight: ev.Spotlight}
 	if e.Limit == 0 {
 		e.Limit = defaultLimit
+	}
+	if e.Gate > 0 && ev.Limit == 0 {
+		e.Limit = e.Gate
 	}
 	if e.Purpose == "" {
 		e.Purpose = "planning"
@@ -35,107 +47,221 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
 	}
-	found, err := f.search(st, a.Project, head.Namespace(), ev)
-	if err != nil {
-		return nil, err
-	}
 	pol := beliefs.DefaultContext(e.Purpose)
 	if p, _, err := f.policies.Active(st, streams.DoActivatePolicy); err != nil {
 		return nil, err
 	} else if p != nil {
 		pol = p.Context(e.Purpose)
 	}
-	cands := make([]beliefs.Candidate, len(found))
-	for i, m := range found {
-		cands[i] = beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.At, ValidFrom: m.From, ValidTo: m.To}
+	var found []match
+	if e.Gate > 0 {
+		found, err = f.candidates(st, a, head, ev.Candidates)
+	} else {
+		found, err = f.search(st, a.Project, head, ev, e.Limit)
 	}
-	for i, r := range pol.Judge(head.Time, cands) {
-		item := streams.RecallItem{BeliefRef: found[i].cited(), Content: found[i].Content, Score: found[i].score}
-		switch r.Channel {
-		case beliefs.Admitted:
-			if len(e.Admitted) < e.Limit {
-				e.Admitted = append(e.Admitted, item)
-			}
-		case beliefs.AsContext:
-			if len(e.ContextOnly) < e.Limit {
-				item.Scope = beliefs.ContextOnly
-				e.ContextOnly = append(e.ContextOnly, item)
-			}
-		case beliefs.Contradiction:
-			if len(e.Contradictions) < e.Limit {
-				e.Contradictions = append(e.Contradictions, item)
-			}
-		default:
-			if len(e.Refused) < refusedLimit {
-				e.Refused = append(e.Refused, streams.Refusal{ID: found[i].Ref.ID, Reason: r.Reason, Text: r.Text})
-			}
-		}
+	if err != nil {
+		return nil, err
+	}
+	if err := f.serve(st, a.Project, e, pol, found); err != nil {
+		return nil, err
 	}
 	return admission(streams.TypeRecall, a.Project, e)
 }
 
+// match is a belief that a recall found.
 type match struct {
 	*record
-	score float64
+	score   float64
+	unknown bool // content that nobody observed or remembered here
+	missing bool // an id that nobody knows, or that the asker may not see
 }
 
-// search returns the project's memories that match, best first; ties are in
-// the order of their ids.
-func (f *Fold) search(st *stage.State, project string, in beliefs.Namespace, ev *streams.Recall) ([]match, error) {
-	want := words(ev.Query)
+func (m *match) candidate() beliefs.Candidate {
+	return beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.At, ValidFrom: m.From, ValidTo: m.To,
+		Read: !m.Memory, ID: m.Ref.ID, Key: m.Ref.Key, Category: m.Category, Source: m.Ref.Source, Agent: m.Agent, Session: m.Session,
+		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
+}
+
+// serve rules on what was found, in the order of trust, and fills the entry's
+// channels. What is only context comes in the order of its rank.
+func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy, found []match) error {
+	cands := make([]beliefs.Candidate, len(found))
+	for i := range found {
+		cands[i] = found[i].candidate()
+	}
+	var aside []streams.RecallItem
+	omit := func(channel string) {
+		if e.Omitted == nil {
+			e.Omitted = map[string]int{}
+		}
+		e.Omitted[channel]++
+	}
+	for i, r := range pol.Judge(e.Time, beliefs.Asker{Agent: e.Agent, Session: e.Session}, cands) {
+		m := &found[i]
+		if m.missing {
+			r = beliefs.Ruling{Reason: beliefs.ReasonUnknown, Text: "there is no such belief here"}
+		}
+		item := streams.RecallItem{BeliefRef: m.cited(), Score: m.score, Reason: r.Reason, Unknown: m.unknown}
+		switch r.Channel {
+		case beliefs.Admitted:
+			if len(e.Admitted) == e.Limit {
+				omit("admitted")
+				continue
+			}
+			e.Admitted = append(e.Admitted, item)
+		case beliefs.AsContext:
+			item.Scope = beliefs.ContextOnly
+			aside = append(aside, item)
+		case beliefs.Contradiction:
+			if len(e.Contradictions) == e.Limit {
+				omit("contradictions")
+				continue
+			}
+			e.Contradictions = append(e.Contradictions, item)
+		default:
+			if len(e.Refused) == refusedLimit {
+				omit("refused")
+				continue
+			}
+			e.Refused = append(e.Refused, streams.Refusal{ID: m.Ref.ID, Reason: r.Reason, Text: r.Text})
+		}
+	}
+	slices.SortStableFunc(aside, func(a, b streams.RecallItem) int { return cmp.Compare(b.Score, a.Score) })
+	for range aside[min(len(aside), e.Limit):] {
+		omit("context_only")
+	}
+	e.ContextOnly = aside[:min(len(aside), e.Limit)]
+	// Texts are read for what is served, and for nothing else.
+	by := make(map[string]*match, len(found))
+	for i := range found {
+		by[found[i].Ref.ID] = &found[i]
+	}
+	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
+		for i := range items {
+			it, m := &items[i], by[items[i].ID]
+			if m.unknown || m.Memory {
+				it.Content = m.Content
+				continue
+			}
+			t, whole, err := f.beliefText(st, project, m.record)
+			if err != nil {
+				return err
+			}
+			it.Content = cut(t, maxServed)
+			it.Partial = !whole || len(t) > maxServed
+		}
+	}
+	return nil
+}
+
+// search returns what an event may see of what fits, in the order of trust and,
+// within a class, of rank.
+func (f *Fold) search(st *stage.State, project string, head streams.EntryHead, ev *streams.Recall, limit int) ([]match, error) {
+	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked), lookedLimit)}
+	if ev.Query != "" && len(q.Words) == 0 {
+		return nil, nil // nothing but function words: they fit everything and nothing
+	}
 	var out []match
-	n := 0
-	prefix := stage.Key(keyMemory, project, "")
-	err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
-		if n++; n > scanLimit {
-			return false, nil
-		}
-		id := string(bytes.TrimPrefix(k, prefix))
-		r, err := f.belief(st, project, id)
-		if err != nil || r == nil {
-			return true, err
-		}
-		if !in.Sees(r.Ref.Namespace) {
-			return true, nil // another user's, or another session's: not even refused
-		}
-		if ev.Key != "" && r.Ref.Key != ev.Key {
-			return true, nil
-		}
-		score := 1.0
-		if len(want) > 0 {
-			if score = overlap(want, words(r.Ref.Key+" "+r.Content)); score == 0 {
-				return true, nil
+	for _, class := range classes {
+		var in []match
+		for _, place := range placesSeen(head) {
+			hits, err := index(st, project, place, class).Search(q)
+			if err != nil {
+				return nil, err
+			}
+			for _, h := range hits {
+				r, err := f.belief(st, project, h.ID)
+				if err != nil {
+					return nil, err
+				}
+				if r == nil || !fits(r, ev) {
+					continue
+				}
+				m := match{record: r, score: float64(h.Score) / 1000}
+				if len(q.Words) == 0 {
+					m.score = -1
+				}
+				in = append(in, m)
 			}
 		}
-		out = append(out, match{r, score})
-		return true, nil
-	})
-	sort.SliceStable(out, func(i, j int) bool {
-		if out[i].score != out[j].score {
-			return out[i].score > out[j].score
-		}
-		return out[i].Ref.Confidence > out[j].Ref.Confidence
-	})
-	return out, err
+		slices.SortStableFunc(in, func(a, b match) int { return cmp.Compare(b.score, a.score) })
+		out = append(out, in...)
+	}
+	return out, nil
 }
 
-func words(s string) map[string]bool {
-	w := make(map[string]bool)
-	for _, f := range strings.FieldsFunc(text.Normalize(s), func(r rune) bool {
-		return !(r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > 0x7f)
-	}) {
-		w[f] = true
-	}
-	return w
-}
-
-// overlap is the share of wanted words that are there.
-func overlap(want, have map[string]bool) float64 {
-	n := 0
-	for w := range want {
-		if have[w] {
-			n++
+// candidates looks up what another store brought. What is known by its content is
+// judged by the belief behind it; what is not counts as external.
+func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.EntryHead, cs []streams.GateCandidate) ([]match, error) {
+	var out []match
+	have := make(map[string]bool, len(cs))
+	for _, c := range cs {
+		m := match{score: -1}
+		if c.Score != nil {
+			m.score = *c.Score
+		}
+		var err error
+		if c.ID != "" {
+			m.record, err = f.belief(st, a.Project, c.ID)
+			if err == nil && (m.record == nil || !seenFrom(head, m.record)) {
+				m.record, m.missing = &record{Ref: streams.BeliefRef{ID: c.ID}}, true
+			}
+		} else {
+			m.record, err = f.byContent(st, a.Project, head, c.Content)
+			if err == nil && m.record == nil {
+				m.record, m.unknown = unknown(a, head, c), true
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !have[m.Ref.ID] {
+			have[m.Ref.ID] = true
+			out = append(out, m)
 		}
 	}
-	return float64(n) / float64(len(want))
+	// In the order of trust; within a class as the store ranked them.
+	slices.SortStableFunc(out, func(a, b match) int { return cmp.Compare(classOf(a.Ref.Origin), classOf(b.Ref.Origin)) })
+	return out, nil
+}
+
+// byContent is the belief with a content: one that a sentinel or a person found
+// something against, or else the one that is trusted most.
+func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead, content string) (best *record, err error) {
+	sum := sha256.Sum256([]byte(content))
+	q := lexical.Query{Labels: []text.Term{text.Label("sum", hex.EncodeToString(sum[:]))}, Limit: lookedLimit}
+	better := func(r *record) bool {
+		if best == nil || best.Ref.Axes.Security != r.Ref.Axes.Security {
+			return best == nil || r.Ref.Axes.Security > best.Ref.Axes.Security
+		}
+		return best.Ref.Axes.Truth != beliefs.Supported && r.Ref.Axes.Truth == beliefs.Supported || !best.Memory && r.Memory
+	}
+	for _, class := range classes {
+		for _, place := range placesSeen(head) {
+			hits, err := index(st, project, place, class).Search(q)
+			if err != nil {
+				return nil, err
+			}
+			for _, h := range hits {
+				r, err := f.belief(st, project, h.ID)
+				if err != nil {
+					return nil, err
+				}
+				if r != nil && better(r) {
+					best = r
+				}
+			}
+		}
+	}
+	return best, nil
+}
+
+// unknown is a record for content that nobody observed or remembered here. It is
+// in no state; its id commits to the content.
+func unknown(a streams.Address, head streams.EntryHead, c streams.GateCandidate) *record {
+	sum := sha256.Sum256([]byte(c.Content))
+	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ExternalDocument, Source: c.Source, At: head.Time}}.Adopt()
+	return &record{At: head.Time, Content: c.Content, Memory: true, Agent: a.Agent, Session: head.Session,
+		Ref: streams.BeliefRef{ID: beliefID("unknown", a.Project, string(sum[:])), Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
+			Origin: beliefs.OriginDocument, Confidence: ad.Confidence, Source: c.Source, Observation: head.ID}}
 }

@@ -163,7 +163,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 			return err
 		}
 	}
-	return st.Set(stage.Key(keyMemory, project, e.Belief.ID), nil)
+	return indexBelief(st, project, r, e.Content)
 }
 
 // noteMemoryWords keeps whose words a write holds: it is read again in later

@@ -30,6 +30,10 @@ type writer struct {
 	opts Options
 	seq  uint64
 	at   time.Time
+
+	project  string
+	trust    *keys.Trust
+	verifier note.Verifier
 }
 
 func newWriter(t *testing.T) *writer {
@@ -46,7 +50,11 @@ func newWriter(t *testing.T) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{t: t, dir: t.TempDir(), opts: Options{MasterKey: bytes.Repeat([]byte{7}, 32), Verifiers: note.VerifierList(v)}, at: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)}
+	w := &writer{t: t, dir: t.TempDir(), opts: Options{MasterKey: bytes.Repeat([]byte{7}, 32), Verifiers: note.VerifierList(v)}, at: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+		project: "p", trust: new(keys.Trust), verifier: v}
+	if err := w.trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
+		t.Fatal(err)
+	}
 	if w.log, err = chain.Open(w.dir, chain.Options{Signer: signer, MasterKey: w.opts.MasterKey}); err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +70,8 @@ func (w *writer) add(stage string, typ streams.Type, src uint64, body any) uint6
 	}
 	w.seq++
 	w.at = w.at.Add(time.Second)
-	e := &streams.Entry{Stage: stage, Type: typ, Project: "p", Src: src, At: w.seq - 1, Body: b}
-	if err := w.log.Append([]chain.Entry{{Seq: w.seq, Time: w.at, Type: string(typ), Project: "p", Salt: streams.NewSalt(), Payload: auditor.Payload(e)}}); err != nil {
+	e := &streams.Entry{Stage: stage, Type: typ, Project: w.project, Src: src, At: w.seq - 1, Body: b}
+	if err := w.log.Append([]chain.Entry{{Seq: w.seq, Time: w.at, Type: string(typ), Project: w.project, Salt: streams.NewSalt(), Payload: auditor.Payload(e)}}); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.seq
@@ -421,14 +429,11 @@ func checkProofs(t *testing.T, w *writer, l *Log, dir string, want int) {
 	if _, err := fmt.Sscanf(lines[1], "index %d", &index); !ok || err != nil || lines[0] != "c2sp.org/tlog-proof@v1" {
 		t.Fatalf("%s: %v", head, err)
 	}
-	n, err := note.Open(cp, w.opts.Verifiers)
+	c, err := chain.OpenCheckpoint(cp, w.opts.Verifiers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	size, root, err := parseCheckpoint(n.Text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size, root := c.Size, c.Root
 	var proof tlog.RecordProof
 	for _, line := range lines[2:] {
 		h, err := tlog.ParseHash(line)

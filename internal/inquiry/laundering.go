@@ -115,7 +115,7 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 			if err := e.decode(m); err != nil {
 				return err
 			}
-			s := &source{agent: m.Agent, id: m.ID, origin: m.Origin, from: m.DerivedFrom, inherited: m.Inherited, userWord: m.UserWord, content: m.Content}
+			s := &source{agent: m.Agent, id: m.ID, origin: m.Origin, from: parents(m), inherited: m.Inherited, userWord: m.UserWord, content: m.Content}
 			lin.events[[3]string{e.Project, m.Agent, m.ID}] = s
 			lin.beliefs[named{e.Project, m.Belief.ID}] = append(lin.beliefs[named{e.Project, m.Belief.ID}], s)
 			note(e, &m.Belief)
@@ -126,6 +126,14 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 			}
 			for i := range r.Admitted {
 				note(e, &r.Admitted[i].BeliefRef)
+			}
+		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeConfirmation:
+			c := new(streams.ConfirmationEntry)
+			if err := e.decode(c); err != nil {
+				return err
+			}
+			if k := (named{e.Project, c.Belief}); c.Check == "" && c.Signer != "" && promoted[k] == nil {
+				promoted[k] = &Promotion{By: c.Signer, How: "signed confirmation", Reason: c.Decision, Index: e.Index, Seq: e.Seq, Time: e.Time}
 			}
 		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict:
 			v := new(streams.VerdictEntry)
@@ -168,6 +176,18 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 	}
 	out.Integrity = l.told
 	return out, nil
+}
+
+// parents are what a memory write says that it derives from, and what ingest
+// found besides.
+func parents(m *streams.MemoryEntry) []string {
+	from := slices.Clone(m.DerivedFrom)
+	for _, p := range m.Parents {
+		if !slices.Contains(from, p.ID) {
+			from = append(from, p.ID)
+		}
+	}
+	return from
 }
 
 // proveLeaf proves one leaf by its index.

@@ -12,7 +12,6 @@ package inquiry
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -46,7 +45,8 @@ type Entry struct {
 	// Commitment is SHA-256(salt ‖ payload), hex.
 	Commitment string         `json:"commitment"`
 	Forgotten  bool           `json:"forgotten"`
-	Covered    bool           `json:"covered"` // by the signed checkpoint
+	NotHeld    bool           `json:"not_held"` // taken from another log without its payload
+	Covered    bool           `json:"covered"`  // by the signed checkpoint
 	Body       jsontext.Value `json:"body,omitzero"`
 }
 
@@ -66,11 +66,12 @@ type Integrity struct {
 	Size       int64        `json:"size"`       // leaves in the log
 	Root       string       `json:"root"`       // base64
 	Checkpoint int64        `json:"checkpoint"` // leaves that the signed checkpoint covers
-	Signer     string       `json:"signer"`     // of the checkpoint
+	Signer     string       `json:"signer"`     // the log's name in the checkpoint
 	Read       int64        `json:"read"`       // payloads held against their commitments
 	Proven     int64        `json:"proven"`     // leaves proven to be in the checkpoint's tree
 	Uncovered  int64        `json:"uncovered"`  // leaves read that no checkpoint covers yet
 	Forgotten  int64        `json:"forgotten"`  // payloads met that are forgotten
+	NotHeld    int64        `json:"not_held"`   // payloads met that this log never had
 	Problems   []string     `json:"problems,omitempty"`
 }
 
@@ -85,6 +86,9 @@ func (i Integrity) String() string {
 	}
 	if i.Forgotten > 0 {
 		what += fmt.Sprintf(", %d forgotten", i.Forgotten)
+	}
+	if i.NotHeld > 0 {
+		what += fmt.Sprintf(", %d not held here", i.NotHeld)
 	}
 	switch i.Status {
 	case chain.Verified:
@@ -156,21 +160,22 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 	if vs == nil {
 		return errors.New("no keys were given that may sign it")
 	}
-	n, err := note.Open(b, vs)
+	hs, err := l.chain.Handovers()
 	if err != nil {
 		return err
 	}
-	size, root, err := parseCheckpoint(n.Text)
+	c, err := chain.OpenSigned(b, vs, hs)
 	if err != nil {
 		return err
 	}
+	size, root := c.Size, c.Root
 	if size > l.chain.Head().Size {
 		return fmt.Errorf("it covers %d leaves, of which %d are there: the log was truncated", size, l.chain.Head().Size)
 	}
 	if size == 0 {
 		return nil
 	}
-	got, err := tlog.TreeHash(size, l.chain)
+	got, err := l.chain.Root(size)
 	if err != nil {
 		return err
 	}
@@ -178,25 +183,8 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 		return fmt.Errorf("it has another root than the %d leaves that are there", size)
 	}
 	l.size, l.root, l.cp = size, root, b
-	l.told.Checkpoint, l.told.Signer = size, n.Sigs[0].Name
+	l.told.Checkpoint, l.told.Signer = size, c.Origin
 	return nil
-}
-
-// parseCheckpoint reads size and root off a C2SP checkpoint.
-func parseCheckpoint(text string) (size int64, root tlog.Hash, err error) {
-	lines := strings.Split(text, "\n")
-	if len(lines) < 4 {
-		return 0, root, errors.New("it is no checkpoint: three lines are needed")
-	}
-	if size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || size < 0 {
-		return 0, root, fmt.Errorf("its size is %q", lines[1])
-	}
-	b, err := base64.StdEncoding.Strict().DecodeString(lines[2])
-	if err != nil || len(b) != len(root) {
-		return 0, root, errors.New("its root is not 32 bytes of base64")
-	}
-	copy(root[:], b)
-	return size, root, nil
 }
 
 // Integrity says what was verified so far.
@@ -249,6 +237,11 @@ func (l *Log) fill(e *Entry) error {
 	if errors.Is(err, chain.ErrForgotten) {
 		e.Forgotten = true
 		l.told.Forgotten++
+		return nil
+	}
+	if errors.Is(err, chain.ErrNotHeld) {
+		e.NotHeld = true
+		l.told.NotHeld++
 		return nil
 	}
 	if err != nil {

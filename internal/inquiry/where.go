@@ -33,7 +33,7 @@ func NewWhere(src string) (*Where, error) {
 
 // needsPayload reports whether an expression may name what only payloads say.
 func needsPayload(src string) bool {
-	for _, name := range []string{"body", "stage", "src", "at", "agent", "session", "id", "forgotten"} {
+	for _, name := range []string{"body", "stage", "src", "at", "agent", "session", "id", "forgotten", "not_held"} {
 		if strings.Contains(src, name) {
 			return true
 		}
@@ -46,7 +46,7 @@ func entryEnv(e *Entry) map[string]any {
 	env := map[string]any{
 		"index": float64(e.Index), "seq": float64(e.Seq), "time": e.Time.Format("2006-01-02T15:04:05.000000000Z07:00"), "kind": e.Kind, "type": e.Type, "project": e.Project,
 		"stage": e.Stage, "src": float64(e.Src), "at": float64(e.At), "agent": e.Agent, "session": e.Session, "id": e.ID,
-		"bytes": float64(e.Bytes), "commitment": e.Commitment, "forgotten": e.Forgotten, "covered": e.Covered, "body": map[string]any{},
+		"bytes": float64(e.Bytes), "commitment": e.Commitment, "forgotten": e.Forgotten, "not_held": e.NotHeld, "covered": e.Covered, "body": map[string]any{},
 	}
 	if len(e.Body) > 0 && e.Body.Kind() == '{' {
 		m := make(map[string]any)

@@ -99,7 +99,7 @@ func (r Role) permissions() (perms, error) {
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleReplay:
 		a := streams.ReplayAgent
-		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.remember.*." + a + ".*"}
+		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*"}
 	case RoleApprover:
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")
@@ -163,7 +163,7 @@ func (a Agent) permissions() (perms, error) {
 			}
 		}
 	}
-	for svc, k := range map[streams.Service]streams.Kind{streams.SvcDecide: streams.KindAct, streams.SvcRecall: streams.KindRecall} {
+	for svc, k := range map[streams.Service]streams.Kind{streams.SvcDecide: streams.KindAct, streams.SvcRecall: streams.KindRecall, streams.SvcGate: streams.KindRecall} {
 		if slices.Contains(kinds, k) {
 			if err := add(streams.ServiceSubject(svc, a.Project, a.Name, "")); err != nil {
 				return p, err

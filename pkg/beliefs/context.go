@@ -21,6 +21,28 @@ type ContextPolicy struct {
 	ContextOnly bool
 	// Privileged serves everything, for audit.
 	Privileged bool
+	// Conditions are the operator's own; each has to hold of what is served.
+	Conditions []Condition
+}
+
+// Condition is a condition of an operator's on what a recall serves.
+type Condition struct {
+	Name string // an identifier; it is the reason of a refusal
+	// ContextOnly lets what fails it be read in a channel of its own; otherwise
+	// it is refused.
+	ContextOnly bool
+	// Holds evaluates it, deterministically. An error counts as failed and
+	// refuses: an operator who cannot say what he wants has not allowed it.
+	Holds func(Subject) (bool, error)
+}
+
+// Subject is what a condition may look at beyond what the policy itself does.
+type Subject struct {
+	Candidate
+	Purpose string
+	Now     time.Time
+	// Agent and Session ask.
+	Agent, Session string
 }
 
 // DefaultContext is the context policy unless a policy file says otherwise:
@@ -38,6 +60,16 @@ type Candidate struct {
 	At          time.Time // ledger time of its last confirmation
 	ValidFrom   time.Time // zero: always
 	ValidTo     time.Time // zero: for ever
+	// Read is set of what was read or said, and never asked to be remembered:
+	// it may inform and never be more, whoever said it.
+	Read bool
+
+	// For conditions.
+	ID, Key, Category, Source string
+	Agent, Session            string // that introduced it
+	Quality                   Quality
+	Confidence                float64
+	Score                     float64 // of the query, 0 to 1; -1 for none
 }
 
 // Channel is where a candidate goes.
@@ -73,15 +105,21 @@ const (
 	ReasonExternal    = "external_quota"
 	ReasonInvalid     = "not_valid_now"
 	ReasonContradict  = "contradicted"
+	ReasonRead        = "not_remembered"
+	ReasonCondition   = "condition" // and, after a colon, its name
+	ReasonUnknown     = "unknown"   // an id that nobody knows
 )
+
+// Asker is whom a recall is answered to.
+type Asker struct{ Agent, Session string }
 
 // Judge rules on candidates in their order of rank, at ledger time now. Every
 // candidate gets a ruling: nothing is passed over in silence.
-func (p ContextPolicy) Judge(now time.Time, candidates []Candidate) []Ruling {
+func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []Ruling {
 	out := make([]Ruling, len(candidates))
 	external := 0
 	for i, c := range candidates {
-		r := p.judge(now, c)
+		r := p.conditions(Subject{c, p.Purpose, now, by.Agent, by.Session}, p.judge(now, c))
 		if r.Channel == Admitted && c.Origin.External() && !p.Privileged {
 			if external++; external > p.MaxExternal {
 				r = Ruling{Refused, ReasonExternal, fmt.Sprintf("%d entries of external origin are admitted already", p.MaxExternal)}
@@ -135,6 +173,34 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 		return aside(ReasonRestricted, "it is restricted to context")
 	case c.Axes.Freshness == Stale:
 		return aside(ReasonFreshness, "it is stale")
+	case c.Read:
+		return aside(ReasonRead, "it was read or said, and nobody asked for it to be remembered")
 	}
 	return Ruling{Channel: Admitted}
+}
+
+// conditions holds what would be served against the operator's conditions. They
+// only ever tighten.
+func (p ContextPolicy) conditions(s Subject, r Ruling) Ruling {
+	if p.Privileged {
+		return r
+	}
+	for _, c := range p.Conditions {
+		if r.Channel == Refused {
+			break
+		}
+		ok, err := c.Holds(s)
+		switch {
+		case err != nil:
+			return Ruling{Refused, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy failed: %v", c.Name, err)}
+		case ok:
+		case c.ContextOnly && p.ContextOnly:
+			if r.Channel == Admitted {
+				r = Ruling{AsContext, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy does not hold", c.Name)}
+			}
+		default:
+			return Ruling{Refused, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy does not hold", c.Name)}
+		}
+	}
+	return r
 }

@@ -133,12 +133,12 @@ func TestTheContextPolicyRulesOnEveryCandidate(t *testing.T) {
 		{"not valid yet", with(func(c *beliefs.Candidate) { c.ValidFrom = now.Add(time.Hour) }), beliefs.Refused, beliefs.ReasonInvalid},
 		{"valid no longer", with(func(c *beliefs.Candidate) { c.ValidTo = now }), beliefs.Refused, beliefs.ReasonInvalid},
 	} {
-		if r := p.Judge(now, []beliefs.Candidate{c.cand})[0]; r.Channel != c.channel || r.Reason != c.reason {
+		if r := p.Judge(now, beliefs.Asker{}, []beliefs.Candidate{c.cand})[0]; r.Channel != c.channel || r.Reason != c.reason {
 			t.Errorf("%s: %+v", c.name, r)
 		}
 	}
 	external := with(func(c *beliefs.Candidate) { c.Origin = beliefs.OriginWeb })
-	rs := p.Judge(now, []beliefs.Candidate{external, good, external, external, good})
+	rs := p.Judge(now, beliefs.Asker{}, []beliefs.Candidate{external, good, external, external, good})
 	for i, want := range []beliefs.Channel{beliefs.Admitted, beliefs.Admitted, beliefs.Admitted, beliefs.Refused, beliefs.Admitted} {
 		if rs[i].Channel != want {
 			t.Errorf("entry %d of a list with three external ones: %+v", i, rs[i])

@@ -37,6 +37,8 @@ type contextText struct {
 	Ceiling     string `yaml:"ceiling"`
 	MaxExternal *int   `yaml:"max_external"`
 	ContextOnly *bool  `yaml:"context_only"`
+	// Conditions are CEL; those of default hold for every purpose.
+	Conditions []contextConditionText `yaml:"conditions"`
 }
 
 // Context is the context policy for recalls with a purpose, which may be empty.
@@ -98,5 +100,10 @@ func (t *contextText) apply(y *strictyaml.Document, purpose string, c *beliefs.C
 	if t.ContextOnly != nil {
 		c.ContextOnly = *t.ContextOnly
 	}
+	own, err := compileContextConditions(y, []any{"context", purpose, "conditions"}, t.Conditions)
+	if err != nil {
+		return err
+	}
+	c.Conditions = append(slices.Clip(c.Conditions), own...)
 	return nil
 }

@@ -84,7 +84,7 @@ func TestSettingsHaveDefaultsAndAreRead(t *testing.T) {
 	p := compile(t, preamble)
 	if p.Name != "test" || p.Mode != Enforce || p.Learn() || p.OnSilent != streams.Hold || p.HoldExpiry != DefaultHoldExpiry ||
 		p.MaxOpenHolds != DefaultMaxOpenHolds || p.Deadline(beliefs.L4) != DefaultDeadline || p.Deadline(beliefs.Level(99)) != DefaultDeadline ||
-		p.Digest != streams.Digest([]byte(preamble)) || p.Context("planning") != beliefs.DefaultContext("planning") {
+		p.Digest != streams.Digest([]byte(preamble)) || !reflect.DeepEqual(p.Context("planning"), beliefs.DefaultContext("planning")) {
 		t.Errorf("%+v", p)
 	}
 	p = compile(t, `
@@ -106,7 +106,7 @@ context:
 		t.Errorf("%+v", p)
 	}
 	want := beliefs.ContextPolicy{Purpose: "explanation", MaxAge: 24 * time.Hour, Ceiling: beliefs.Confidential}
-	if got := p.Context("explanation"); got != want {
+	if got := p.Context("explanation"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := p.Context("anything"); got.MaxExternal != 0 || got.Ceiling != beliefs.Internal || !got.ContextOnly || got.Purpose != "anything" || got.Privileged {

@@ -616,7 +616,17 @@ func plainFigure(s string) string {
 // stem returns what a folded word has in common with its other forms, roughly:
 // it takes the commonest English endings off and keeps six characters.
 func stem(word []byte) []byte {
-	w := word
+	w := withoutEnding(word)
+	at := 0
+	for n := 0; n < stemRunes && at < len(w); n++ {
+		_, size := utf8.DecodeRune(w[at:])
+		at += size
+	}
+	return w[:at]
+}
+
+// withoutEnding takes the commonest English endings off a folded word.
+func withoutEnding(w []byte) []byte {
 	if n := len(w); n > 3 && w[n-1] == 's' && w[n-2] != 's' && w[n-2] != 'u' && w[n-2] != 'i' {
 		w = w[:n-1]
 	}
@@ -637,12 +647,7 @@ func stem(word []byte) []byte {
 	if n := len(w); n > 3 && w[n-1] == 'i' {
 		w = w[:n-1] // companies, whose singular lost its y
 	}
-	at := 0
-	for n := 0; n < stemRunes && at < len(w); n++ {
-		_, size := utf8.DecodeRune(w[at:])
-		at += size
-	}
-	return w[:at]
+	return w
 }
 
 // hashText is FNV-1a with the finish of scanWord, over a class and a text.

@@ -1,0 +1,98 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/lexical"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// What may be recalled is in inverted indexes, one for each class of origin in
+// each place where beliefs hold, so that however much is read or written by
+// those who are trusted less, nothing of what is trusted more falls out of a
+// search. They are a part of the state like any other: written by Apply, gone
+// and rebuilt with it.
+
+// The classes of origin, in order of trust.
+const (
+	classOwn      = '0' // the user's and the operator's words
+	classAgent    = '1'
+	classExternal = '2'
+)
+
+var classes = []byte{classOwn, classAgent, classExternal}
+
+func classOf(o beliefs.Origin) byte {
+	switch o {
+	case beliefs.OriginUser, beliefs.OriginSystem:
+		return classOwn
+	case beliefs.OriginAgent:
+		return classAgent
+	}
+	return classExternal
+}
+
+// index is the index of one class of what holds at a place of a project: in all
+// of it for the empty one.
+func index(st *stage.State, project, place string, class byte) *lexical.Index {
+	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), class))
+}
+
+// labels are what a belief can be filtered by.
+func labels(r *record, sum [32]byte) []text.Term {
+	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()), text.Label("origin", string(r.Ref.Origin))}
+	for _, l := range [][2]string{{"key", r.Ref.Key}, {"agent", r.Agent}, {"session", r.Session}, {"category", r.Category}, {"tool", r.Tool}, {"source", r.Ref.Source}} {
+		if l[1] != "" {
+			all = append(all, text.Label(l[0], l[1]))
+		}
+	}
+	return all
+}
+
+// indexBelief lets a new belief be found by its key, its content, and what it is
+// labelled with.
+func indexBelief(st *stage.State, project string, r *record, content string) error {
+	words := lexical.Words(r.Ref.Key)
+	words = append(words, lexical.Words(content)...)
+	return index(st, project, placeOf(r), classOf(r.Ref.Origin)).Add(r.Ref.ID, words, labels(r, sha256.Sum256([]byte(content))))
+}
+
+// filterLabels are the labels that a recall's key and filter ask for.
+func filterLabels(ev *streams.Recall) []text.Term {
+	var all []text.Term
+	f := &ev.Filter
+	for _, l := range [][2]string{{"key", ev.Key}, {"kind", f.Kind}, {"agent", f.Agent}, {"session", f.Session}, {"origin", string(f.Origin)},
+		{"category", f.Category}, {"tool", f.Tool}, {"source", f.Source}} {
+		if l[1] != "" {
+			all = append(all, text.Label(l[0], l[1]))
+		}
+	}
+	return all
+}
+
+// fits reports whether a belief is what a recall's key and filter ask for, of
+// which an index knows hashes only.
+func fits(r *record, ev *streams.Recall) bool {
+	f := &ev.Filter
+	is := func(want, have string) bool { return want == "" || want == have }
+	return is(ev.Key, r.Ref.Key) && is(f.Kind, r.Ref.Kind.String()) && is(f.Agent, r.Agent) && is(f.Session, r.Session) &&
+		is(string(f.Origin), string(r.Ref.Origin)) && is(f.Category, r.Category) && is(f.Tool, r.Tool) && is(f.Source, r.Ref.Source) &&
+		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until))
+}
+
+// keptText is how much of what was read is kept in the state so that it can be
+// recalled, in bytes. The whole of it stands in the ledger.
+const keptText = 16 << 10
+
+// keepText keeps the text of what was read, where the belief's own record has
+// only its beginning.
+func keepText(st *stage.State, project, id, content string) error {
+	if len(content) <= previewLen {
+		return nil
+	}
+	return st.Set(stage.Key(keyText, project, id), []byte(cut(content, keptText)))
+}

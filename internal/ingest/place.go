@@ -1,0 +1,26 @@
+package ingest
+
+import (
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// placeOf is where in its project a belief holds: empty for all of it.
+func placeOf(r *record) string { return r.Ref.Namespace.String() }
+
+// placesSeen are the places whose beliefs an event may be answered with: its own
+// and those above it. What holds in others is not even refused.
+func placesSeen(h streams.EntryHead) []string {
+	in := h.Namespace()
+	var out []string
+	for _, n := range []beliefs.Namespace{{}, {User: in.User}, {Session: in.Session}, in} {
+		s := n.String()
+		if len(out) == 0 || s != "" && s != out[len(out)-1] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// seenFrom reports whether an event may be answered with a belief.
+func seenFrom(h streams.EntryHead, r *record) bool { return h.Namespace().Sees(r.Ref.Namespace) }

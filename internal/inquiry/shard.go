@@ -1,0 +1,184 @@
+package inquiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"lazaret/pkg/chain"
+)
+
+// Period is how the log is cut into shards.
+type Period string
+
+// The periods, by UTC.
+const (
+	ByDay   Period = "day"
+	ByMonth Period = "month"
+)
+
+// layout is how a shard of the period is named.
+func (p Period) layout() (string, error) {
+	switch p {
+	case ByDay:
+		return time.DateOnly, nil
+	case ByMonth:
+		return "2006-01", nil
+	}
+	return "", fmt.Errorf("unknown period %q: use %s or %s", p, ByDay, ByMonth)
+}
+
+func (p Period) next(t time.Time) time.Time {
+	t = t.UTC()
+	if p == ByDay {
+		return time.Date(t.Year(), t.Month(), t.Day()+1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+}
+
+// Sealed is a shard that was written.
+type Sealed struct {
+	File string `json:"file"`
+	BundleInfo
+}
+
+// Seal writes a bundle for every period of the log that ended before that time
+// and has none in the folder yet. A shard ends at the last checkpoint before
+// its period did, and the next begins there, so that shards join without a gap;
+// what they are called is a matter of order, not of proof.
+func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, o BundleOptions) ([]Sealed, error) {
+	layout, err := p.layout()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	from, err := sealedUpTo(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []Sealed
+	for from < l.Size() {
+		leaf, err := l.chain.Leaf(from)
+		if err != nil {
+			return out, err
+		}
+		// A period without a checkpoint of its own goes with the one after it.
+		var cp chain.Checkpoint
+		for end := p.next(leaf.Time); cp.Size <= from; end = p.next(end) {
+			if end.After(before) {
+				return out, nil
+			}
+			to, err := l.firstFrom(from, end)
+			if err != nil {
+				return out, err
+			}
+			if cp, err = l.chain.CheckpointAt(to); err != nil && !errors.Is(err, chain.ErrRange) {
+				return out, err
+			}
+		}
+		o.From, o.To = from, cp.Size
+		s := Sealed{File: filepath.Join(dir, fmt.Sprintf("%s.%d-%d.zip", leaf.Time.UTC().Format(layout), o.From, o.To))}
+		if s.BundleInfo, err = l.writeBundle(ctx, s.File, o); err != nil {
+			return out, err
+		}
+		out = append(out, s)
+		from = o.To
+	}
+	return out, nil
+}
+
+// AtCheckpoints widens a range to sizes of which the log keeps a checkpoint, as
+// a bundle needs. To 0 means the last one.
+func (l *Log) AtCheckpoints(from, to int64) (int64, int64, error) {
+	if from > 0 {
+		cp, err := l.chain.CheckpointAt(from)
+		if err != nil && !errors.Is(err, chain.ErrRange) {
+			return 0, 0, err
+		}
+		from = cp.Size
+	}
+	if to == 0 {
+		to = l.Size()
+	}
+	last, err := l.chain.CheckpointAt(l.Size())
+	if err != nil {
+		return 0, 0, err
+	}
+	// Checkpoints are a second apart at most, so the next one is not far.
+	for n := to; n < last.Size; n++ {
+		if cp, err := l.chain.CheckpointAt(n); err == nil && cp.Size >= to {
+			return from, cp.Size, nil
+		}
+	}
+	return from, last.Size, nil
+}
+
+// WriteBundle is Bundle into a new file, whole or not at all.
+func (l *Log) WriteBundle(ctx context.Context, file string, o BundleOptions) (BundleInfo, error) {
+	if _, err := os.Stat(file); err == nil {
+		return BundleInfo{}, fmt.Errorf("%s exists: name a new file", file)
+	}
+	return l.writeBundle(ctx, file, o)
+}
+
+func (l *Log) writeBundle(ctx context.Context, file string, o BundleOptions) (info BundleInfo, err error) {
+	f, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return info, err
+	}
+	info, err = l.Bundle(ctx, f, o)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return info, errors.Join(err, os.Remove(file+".tmp"))
+	}
+	return info, os.Rename(file+".tmp", file)
+}
+
+// sealedUpTo is where the shards in a folder end.
+func sealedUpTo(dir string) (int64, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.zip"))
+	if err != nil {
+		return 0, err
+	}
+	type part struct{ from, to int64 }
+	var parts []part
+	for _, n := range names {
+		name := strings.TrimSuffix(filepath.Base(n), ".zip")
+		var x part
+		if _, err := fmt.Sscanf(name[strings.LastIndexByte(name, '.')+1:], "%d-%d", &x.from, &x.to); err == nil {
+			parts = append(parts, x)
+		}
+	}
+	sort.Slice(parts, func(i, j int) bool { return parts[i].from < parts[j].from })
+	end := int64(0)
+	for _, x := range parts {
+		if x.from != end {
+			return 0, fmt.Errorf("the shards in %s do not join: one begins at leaf %d, the one before it ends at %d", dir, x.from, end)
+		}
+		end = x.to
+	}
+	return end, nil
+}
+
+// firstFrom is the first leaf, from an index on, that is not before a time.
+func (l *Log) firstFrom(from int64, t time.Time) (int64, error) {
+	var failed error
+	n := sort.Search(int(l.Size()-from), func(i int) bool {
+		leaf, err := l.chain.Leaf(from + int64(i))
+		if err != nil {
+			failed = err
+			return true
+		}
+		return !leaf.Time.Before(t)
+	})
+	return from + int64(n), failed
+}

@@ -1,0 +1,260 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A Span is a range of a log's leaves, From <= index < To, with all that it
+// takes to tell, from the leaves alone, that they are what the log signed: the
+// right edge of the tree before them, and a signed checkpoint that ends with
+// them. A shard of a log that was exported is a span and its leaves.
+type Span struct {
+	From, To int64
+	Prev     tlog.Hash   // record hash of the leaf before; zero for From 0
+	Next     uint64      // ledger sequence that is due at From
+	Edge     []tlog.Hash // of the tree of From leaves, the largest subtree first
+	// Before is the checkpoint of size From, nil for From 0; After that of
+	// size To.
+	Before, After []byte
+	// Handovers lead from keys that are trusted to those that signed.
+	Handovers [][]byte
+	// Later is a checkpoint of size To or above, and Consistency proves that
+	// its tree extends After's; both may be missing.
+	Later       []byte
+	Consistency tlog.TreeProof
+}
+
+// CheckpointAt is the largest checkpoint that the log keeps of at most that
+// size. ErrRange says that there is none.
+func (l *Log) CheckpointAt(size int64) (Checkpoint, error) {
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: key8(spaceCheckpoint, uint64(size)+1)})
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	if !it.Last() {
+		return Checkpoint{}, errors.Join(fmt.Errorf("a checkpoint of at most %d leaves: %w", size, ErrRange), it.Error(), it.Close())
+	}
+	v := append([]byte(nil), it.Value()...)
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return Checkpoint{}, err
+	}
+	return ParseCheckpoint(v)
+}
+
+// Span describes the leaves from <= index < to. The log must keep a checkpoint
+// of size to, and one of size from unless that is 0 (CheckpointAt finds one).
+func (l *Log) Span(from, to int64) (*Span, error) {
+	if from < 0 || from >= to || to > l.Head().Size {
+		return nil, fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, l.Head().Size, ErrRange)
+	}
+	s := &Span{From: from, To: to, Next: 1}
+	at := func(size int64) ([]byte, error) {
+		c, err := l.CheckpointAt(size)
+		if err != nil || c.Size != size {
+			return nil, errors.Join(fmt.Errorf("the log keeps no checkpoint of size %d", size), err)
+		}
+		return c.Note, nil
+	}
+	var err error
+	if s.After, err = at(to); err != nil {
+		return nil, err
+	}
+	if s.Handovers, err = l.handovers(); err != nil {
+		return nil, err
+	}
+	if from > 0 {
+		if s.Before, err = at(from); err != nil {
+			return nil, err
+		}
+		e, err := loadEdge(from, l)
+		if err != nil {
+			return nil, err
+		}
+		for level := 63; level >= 0; level-- {
+			if from>>level&1 == 1 {
+				s.Edge = append(s.Edge, e.at[level])
+			}
+		}
+		raw, err := l.rawLeaf(from - 1)
+		if err != nil {
+			return nil, err
+		}
+		s.Prev = tlog.RecordHash(raw)
+		last, err := DecodeLeaf(raw)
+		if err != nil {
+			return nil, err
+		}
+		due := last.Seq
+		if last.Kind == KindReset {
+			due++
+		}
+		s.Next, _ = last.follows(due)
+	}
+	if h := l.Head(); h.Checkpoint != nil {
+		c, err := ParseCheckpoint(h.Checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		if c.Size > to {
+			if s.Consistency, err = l.ProveConsistency(to, c.Size); err != nil {
+				return nil, err
+			}
+		}
+		s.Later = c.Note
+	}
+	return s, nil
+}
+
+// A SpanReader verifies a span while its leaves are read.
+type SpanReader struct {
+	span  Span
+	after Checkpoint
+	edge  edge
+	prev  tlog.Hash
+	next  uint64
+	buf   []byte
+}
+
+// OpenSigned reads a checkpoint that a trusted key signed, or one that such a
+// key handed over to.
+func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoint, error) {
+	ring := &keyring{trusted: trusted, retired: make(map[keyID]int64)}
+	for i, h := range handovers {
+		if _, err := ring.handover(h); err != nil {
+			return Checkpoint{}, fmt.Errorf("handover %d: %w", i, err)
+		}
+	}
+	return ring.open(cp)
+}
+
+// Read checks a span's signatures and its edge. The leaves are to be given to
+// Add, in order, and then Done says whether they are those of the checkpoint.
+func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
+	r := &SpanReader{span: *s, prev: s.Prev, next: s.Next}
+	if s.From < 0 || s.From >= s.To {
+		return nil, fmt.Errorf("a span from %d to %d", s.From, s.To)
+	}
+	var err error
+	if r.after, err = OpenSigned(s.After, trusted, s.Handovers); err != nil {
+		return nil, fmt.Errorf("the checkpoint: %w", err)
+	}
+	if r.after.Size != s.To {
+		return nil, fmt.Errorf("the checkpoint is of %d leaves, the span ends at %d", r.after.Size, s.To)
+	}
+	rest := s.Edge
+	for level := 63; level >= 0; level-- {
+		if s.From>>level&1 == 0 {
+			continue
+		}
+		if len(rest) == 0 {
+			return nil, fmt.Errorf("the edge has %d hashes, a tree of %d has more", len(s.Edge), s.From)
+		}
+		r.edge.at[level], rest = rest[0], rest[1:]
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("the edge has %d hashes, a tree of %d has fewer", len(s.Edge), s.From)
+	}
+	r.edge.size = s.From
+	if s.From > 0 {
+		before, err := OpenSigned(s.Before, trusted, s.Handovers)
+		if err != nil {
+			return nil, fmt.Errorf("the checkpoint before: %w", err)
+		}
+		if before.Origin != r.after.Origin {
+			return nil, fmt.Errorf("the checkpoints are of %q and %q", before.Origin, r.after.Origin)
+		}
+		if before.Size != s.From || before.Root != r.edge.root() {
+			return nil, fmt.Errorf("the checkpoint before is of %d leaves with another root than the edge gives", before.Size)
+		}
+	}
+	if s.Later != nil {
+		later, err := OpenSigned(s.Later, trusted, s.Handovers)
+		if err != nil {
+			return nil, fmt.Errorf("the later checkpoint: %w", err)
+		}
+		if err := r.consistent(later, s.Consistency); err != nil {
+			return nil, fmt.Errorf("the later checkpoint: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// consistent checks that a later checkpoint extends the span's own.
+func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
+	if later.Origin != r.after.Origin || later.Size < r.after.Size {
+		return fmt.Errorf("it is of %d leaves of %q, the span's of %d of %q", later.Size, later.Origin, r.after.Size, r.after.Origin)
+	}
+	if later.Size == r.after.Size {
+		if later.Root != r.after.Root {
+			return errors.New("it has another root")
+		}
+		return nil
+	}
+	return tlog.CheckTree(p, later.Size, later.Root, r.after.Size, r.after.Root)
+}
+
+// Add takes the next leaf. Its Index and Prev are what they have to be; whatever
+// else it says is held against the tree in the end.
+func (r *SpanReader) Add(leaf Leaf) error {
+	if r.edge.size >= r.span.To {
+		return fmt.Errorf("more leaves than the %d of the span", r.span.To-r.span.From)
+	}
+	leaf.Index, leaf.Prev = r.edge.size, r.prev
+	after, ok := leaf.follows(r.next)
+	if !ok {
+		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, %d is due", leaf.Index, leaf.Kind, leaf.Seq, r.next)
+	}
+	var err error
+	if r.buf, err = AppendLeaf(r.buf[:0], &leaf); err != nil {
+		return err
+	}
+	r.prev, r.next = tlog.RecordHash(r.buf), after
+	r.edge.add(r.prev, nil)
+	return nil
+}
+
+// Root is the root of the tree up to the last leaf that was added.
+func (r *SpanReader) Root() tlog.Hash { return r.edge.root() }
+
+// Size is how many leaves that tree has.
+func (r *SpanReader) Size() int64 { return r.edge.size }
+
+// Origin is the log's name.
+func (r *SpanReader) Origin() string { return r.after.Origin }
+
+// Done reports whether the leaves are all there and those of the checkpoint.
+func (r *SpanReader) Done() error {
+	if r.edge.size != r.span.To {
+		return fmt.Errorf("leaves %d to %d are missing", r.edge.size, r.span.To-1)
+	}
+	if r.edge.root() != r.after.Root {
+		return errors.New("the leaves give another root than the signed checkpoint's")
+	}
+	return nil
+}
+
+// EdgeBytes and ParseEdge are a span's edge as bytes, for files.
+func EdgeBytes(hs []tlog.Hash) []byte {
+	b := make([]byte, 0, len(hs)*tlog.HashSize)
+	for _, h := range hs {
+		b = append(b, h[:]...)
+	}
+	return b
+}
+
+// ParseEdge is the inverse of EdgeBytes.
+func ParseEdge(b []byte) ([]tlog.Hash, error) {
+	if len(b)%tlog.HashSize != 0 {
+		return nil, fmt.Errorf("%d bytes are no list of hashes", len(b))
+	}
+	out := make([]tlog.Hash, len(b)/tlog.HashSize)
+	for i := range out {
+		copy(out[i][:], b[i*tlog.HashSize:])
+	}
+	return out, nil
+}

@@ -1,0 +1,314 @@
+package lexical
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"lazaret/pkg/text"
+)
+
+// pebbleKV is a state like that of a stage: an indexed batch over Pebble.
+type pebbleKV struct {
+	db    *pebble.DB
+	batch *pebble.Batch
+}
+
+func newKV(t testing.TB) *pebbleKV {
+	t.Helper()
+	db, err := pebble.Open("", &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebble.FormatNewest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv := &pebbleKV{db, db.NewIndexedBatch()}
+	t.Cleanup(func() { kv.batch.Close(); db.Close() })
+	return kv
+}
+
+func (kv *pebbleKV) commit(t testing.TB) {
+	t.Helper()
+	if err := errors.Join(kv.batch.Commit(pebble.NoSync), kv.batch.Close()); err != nil {
+		t.Fatal(err)
+	}
+	kv.batch = kv.db.NewIndexedBatch()
+}
+
+func (kv *pebbleKV) Get(key []byte) ([]byte, bool, error) {
+	v, c, err := kv.batch.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return slices.Clone(v), true, c.Close()
+}
+
+func (kv *pebbleKV) Set(key, value []byte) error { return kv.batch.Set(key, value, nil) }
+func (kv *pebbleKV) Delete(key []byte) error     { return kv.batch.Delete(key, nil) }
+
+func (kv *pebbleKV) ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
+	it, err := kv.batch.NewIter(&pebble.IterOptions{LowerBound: from})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
+		if more, err := fn(it.Key(), it.Value()); err != nil || !more {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+func (kv *pebbleKV) dump(t testing.TB) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	if err := kv.ScanFrom(nil, nil, func(k, v []byte) (bool, error) { out[string(k)] = string(v); return true, nil }); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// document is what the reference searches, one by one.
+type document struct {
+	id     string
+	words  []text.Term
+	labels []text.Term
+}
+
+// reference is BM25 as the package comment says it, without an index.
+func reference(docs []document, q Query) []Hit {
+	type scored struct {
+		doc   int
+		score uint32
+	}
+	postingsOf := make([][]posting, len(docs))
+	for i, d := range docs {
+		postingsOf[i] = postings(d.words, d.labels)
+	}
+	with := func(t text.Term) (out []int, impacts map[int]uint8) {
+		impacts = map[int]uint8{}
+		for i, ps := range postingsOf {
+			if j := slices.IndexFunc(ps, func(p posting) bool { return p.term == t }); j >= 0 {
+				out = append(out, i)
+				impacts[i] = ps[j].impact
+			}
+		}
+		return out, impacts
+	}
+	words := distinct(q.Words)
+	words = words[:min(len(words), 4*MaxQuery)]
+	type hits struct {
+		docs    []int
+		impacts map[int]uint8
+	}
+	var have []hits
+	for _, w := range words {
+		d, im := with(w)
+		have = append(have, hits{d, im})
+	}
+	slices.SortStableFunc(have, func(a, b hits) int { return cmp.Compare(len(a.docs), len(b.docs)) })
+	have = have[:min(len(have), MaxQuery)]
+	scores, best := map[int]uint32{}, uint32(0)
+	for _, h := range have {
+		r := rarity(uint32(len(h.docs)), uint32(len(docs)))
+		best += r * maxImpact
+		for _, d := range h.docs[max(0, len(h.docs)-MaxPostings):] {
+			scores[d] += r * uint32(h.impacts[d])
+		}
+	}
+	var all []scored
+	for i, d := range docs {
+		if !slices.ContainsFunc(distinct(q.Labels), func(l text.Term) bool { return !slices.Contains(d.labels, l) }) && (len(words) == 0 || scores[i] > 0) {
+			all = append(all, scored{i, scores[i]})
+		}
+	}
+	slices.SortFunc(all, func(a, b scored) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.doc, a.doc)) })
+	var out []Hit
+	for _, s := range all[:min(len(all), q.Limit)] {
+		h := Hit{ID: docs[s.doc].id}
+		if best > 0 {
+			h.Score = uint32(uint64(s.score) * 1000 / uint64(best))
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// made makes documents of words whose frequency falls with their rank, as in
+// any language.
+func made(r *rand.Rand, n int) []document {
+	word := func() text.Term {
+		return text.Label("w", fmt.Sprint(int(math.Pow(2, 11*r.Float64()))))
+	}
+	docs := make([]document, n)
+	for i := range docs {
+		docs[i].id = fmt.Sprintf("b%06d", i)
+		for range 1 + r.IntN(24) {
+			docs[i].words = append(docs[i].words, word())
+		}
+		docs[i].labels = []text.Term{text.Label("agent", fmt.Sprint(r.IntN(3))), text.Label("session", fmt.Sprint(r.IntN(200)))}
+	}
+	return docs
+}
+
+func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	// Around the borders of segments, and behind two merges.
+	for _, n := range []int{1, 511, 512, 513, 1300, 8*segment - 1, 8*segment + 300, 9*segment + 17} {
+		kv, docs := newKV(t), made(r, n)
+		x := Open(kv, []byte("x"))
+		for i, d := range docs {
+			if err := x.Add(d.id, d.words, d.labels); err != nil {
+				t.Fatal(err)
+			}
+			if i%500 == 499 {
+				kv.commit(t)
+			}
+		}
+		if got, err := x.Len(); err != nil || int(got) != n {
+			t.Fatalf("%d documents, %v, want %d", got, err, n)
+		}
+		for range 12 {
+			q := Query{Limit: []int{1, 10, 200, n + 1}[r.IntN(4)]}
+			for range r.IntN(5) {
+				q.Words = append(q.Words, text.Label("w", fmt.Sprint(int(math.Pow(2, 11*r.Float64())))))
+			}
+			if r.IntN(2) == 0 {
+				q.Labels = append(q.Labels, text.Label("agent", fmt.Sprint(r.IntN(4))))
+			}
+			if r.IntN(3) == 0 {
+				q.Labels = append(q.Labels, text.Label("session", fmt.Sprint(r.IntN(200))))
+			}
+			got, err := x.Search(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := reference(docs, q); !slices.Equal(got, want) {
+				t.Fatalf("%d documents, %d words, %d labels, limit %d:\n got %v\nwant %v", n, len(q.Words), len(q.Labels), q.Limit, clip(got), clip(want))
+			}
+		}
+	}
+}
+
+func clip(h []Hit) []Hit { return h[:min(len(h), 8)] }
+
+func TestTheLatestOfManyDocumentsCount(t *testing.T) {
+	kv := newKV(t)
+	x := Open(kv, []byte("x"))
+	common, rare := text.Label("w", "common"), text.Label("w", "rare")
+	const n = MaxPostings + 3*segment + 5
+	for i := range n {
+		words := []text.Term{common}
+		if i < 2 {
+			words = append(words, rare)
+		}
+		if err := x.Add(fmt.Sprint(i), words, nil); err != nil {
+			t.Fatal(err)
+		}
+		if i%2000 == 0 {
+			kv.commit(t)
+		}
+	}
+	got, err := x.Search(Query{Words: []text.Term{common}, Limit: n})
+	if err != nil || len(got) != MaxPostings || got[0].ID != fmt.Sprint(n-1) || got[len(got)-1].ID != fmt.Sprint(n-MaxPostings) {
+		t.Fatalf("%d hits, first %v, last %v, %v", len(got), got[0], got[len(got)-1], err)
+	}
+	// What is rare is found however much came later.
+	got, err = x.Search(Query{Words: []text.Term{common, rare}, Limit: 2})
+	if err != nil || len(got) != 2 || got[0].ID != "1" || got[1].ID != "0" {
+		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+func TestTheSameDocumentsGiveTheSameState(t *testing.T) {
+	docs := made(rand.New(rand.NewPCG(7, 7)), 8*segment+100)
+	states := make([]map[string]string, 2)
+	for i := range states {
+		kv := newKV(t)
+		x := Open(kv, []byte("x"))
+		for j, d := range docs {
+			if err := x.Add(d.id, d.words, d.labels); err != nil {
+				t.Fatal(err)
+			}
+			// Batches of other sizes, as after a crash.
+			if j%(400+300*i) == 0 {
+				kv.commit(t)
+			}
+		}
+		states[i] = kv.dump(t)
+	}
+	if len(states[0]) == 0 || len(states[0]) != len(states[1]) {
+		t.Fatalf("%d and %d keys", len(states[0]), len(states[1]))
+	}
+	for k, v := range states[0] {
+		if states[1][k] != v {
+			t.Fatalf("key %x differs", k)
+		}
+	}
+}
+
+func TestIndexesBelowOtherPrefixesAreApart(t *testing.T) {
+	kv := newKV(t)
+	a, b := Open(kv, []byte("p\x00a")), Open(kv, []byte("p\x00b"))
+	if err := a.Add("one", Words("the shoe size is 43"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Add("two", Words("shoe sizes differ"), nil); err != nil {
+		t.Fatal(err)
+	}
+	got, err := a.Search(Query{Words: Words("SHOE sizes?"), Limit: 9})
+	if err != nil || len(got) != 1 || got[0].ID != "one" {
+		t.Fatalf("%v, %v", got, err)
+	}
+}
+
+func TestRarityIsTheLogarithm(t *testing.T) {
+	for _, c := range [][2]uint32{{1, 1}, {1, 1 << 20}, {3, 10}, {10, 10}, {0, 1000}, {65536, 1_000_000}} {
+		want := math.Log2((float64(c[1]) + 1) / (float64(c[0]) + 0.5))
+		if got := float64(rarity(c[0], c[1])) / 1024; math.Abs(got-want) > 0.002 {
+			t.Errorf("rarity of %d in %d is %.4f, want %.4f", c[0], c[1], got, want)
+		}
+	}
+}
+
+func FuzzDamagedRunsAreErrors(f *testing.F) {
+	l := list{term: 5}
+	l.append(3, 9)
+	l.append(700, 1)
+	f.Add(l.encode(nil), uint64(5))
+	f.Fuzz(func(t *testing.T, data []byte, term uint64) {
+		found, ok, err := find(data, text.Term(term))
+		if err == nil && ok && found.term != text.Term(term) {
+			t.Fatal("found another term")
+		}
+		mergeRuns(0, []run{{0, data}, {4, data}})
+	})
+}
+
+func BenchmarkAdd(b *testing.B) {
+	kv := newKV(b)
+	x := Open(kv, []byte("x"))
+	docs := made(rand.New(rand.NewPCG(1, 1)), 4096)
+	i := 0
+	for b.Loop() {
+		d := docs[i%len(docs)]
+		if err := x.Add(d.id, d.words, d.labels); err != nil {
+			b.Fatal(err)
+		}
+		if i++; i%500 == 0 {
+			kv.commit(b)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package lexical
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"lazaret/pkg/text"
+)
+
+// run is what one bucket has of some consecutive segments: lists in the order of
+// their terms. first is the first segment.
+type run struct {
+	first uint32
+	data  []byte
+}
+
+// list is the documents that have a term, in order. Its encoding is the term in
+// six bytes; as varints the number of documents, the last of them, and the length
+// in bytes of what follows; and for each document a varint, how far it lies
+// behind the one before it, and a byte, its weight. Documents are counted from
+// the run's first one, and the first lies behind zero.
+type list struct {
+	term  text.Term
+	count uint32
+	last  uint32
+	data  []byte
+}
+
+func (l *list) append(doc uint32, impact uint8) {
+	l.data = append(binary.AppendUvarint(l.data, uint64(doc-l.last)), impact)
+	l.last, l.count = doc, l.count+1
+}
+
+func (l *list) encode(b []byte) []byte {
+	b = appendTerm(b, l.term)
+	b = binary.AppendUvarint(b, uint64(l.count))
+	b = binary.AppendUvarint(b, uint64(l.last))
+	b = binary.AppendUvarint(b, uint64(len(l.data)))
+	return append(b, l.data...)
+}
+
+// join appends a list whose documents are counted from a later one.
+func (l *list) join(m list, behind uint32) error {
+	first, n := binary.Uvarint(m.data)
+	if n <= 0 {
+		return errBadRun
+	}
+	l.data = binary.AppendUvarint(l.data, first+uint64(behind-l.last))
+	l.data = append(l.data, m.data[n:]...)
+	l.last, l.count = m.last+behind, l.count+m.count
+	return nil
+}
+
+var errBadRun = errors.New("a run of the index is damaged: remove the state folder, it is rebuilt from the ledger")
+
+// next takes the first list off a run's data. What it returns points into it.
+func next(data []byte) (l list, rest []byte, err error) {
+	if len(data) < 6 {
+		return l, nil, errBadRun
+	}
+	l.term = termAt(data)
+	data = data[6:]
+	var v [3]uint64
+	for i := range v {
+		x, n := binary.Uvarint(data)
+		if n <= 0 {
+			return l, nil, errBadRun
+		}
+		v[i], data = x, data[n:]
+	}
+	if v[2] > uint64(len(data)) {
+		return l, nil, errBadRun
+	}
+	l.count, l.last, l.data = uint32(v[0]), uint32(v[1]), data[:v[2]]
+	return l, data[v[2]:], nil
+}
+
+// find looks a term up in a run.
+func find(data []byte, t text.Term) (l list, ok bool, err error) {
+	for len(data) > 0 {
+		if l, data, err = next(data); err != nil {
+			return l, false, err
+		}
+		if l.term >= t {
+			return l, l.term == t, nil
+		}
+	}
+	return l, false, nil
+}
+
+// mergeRuns joins runs of one bucket, in the order of their segments, to one
+// that begins with a segment.
+func mergeRuns(first uint32, runs []run) ([]byte, error) {
+	heads := make([]list, len(runs))
+	rests := make([][]byte, len(runs))
+	live := make([]bool, len(runs))
+	size := 0
+	step := func(i int) (err error) {
+		if live[i] = len(rests[i]) > 0; live[i] {
+			heads[i], rests[i], err = next(rests[i])
+		}
+		return err
+	}
+	for i, r := range runs {
+		rests[i] = r.data
+		size += len(r.data)
+		if err := step(i); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]byte, 0, size)
+	var l list
+	for {
+		least, any := text.Term(0), false
+		for i := range heads {
+			if live[i] && (!any || heads[i].term < least) {
+				least, any = heads[i].term, true
+			}
+		}
+		if !any {
+			return out, nil
+		}
+		l = list{term: least, data: l.data[:0]}
+		for i := range heads {
+			if !live[i] || heads[i].term != least {
+				continue
+			}
+			if err := l.join(heads[i], (runs[i].first-first)*segment); err != nil {
+				return nil, err
+			}
+			if err := step(i); err != nil {
+				return nil, err
+			}
+		}
+		out = l.encode(out)
+	}
+}
