@@ -102,6 +102,9 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSigner(l, cfg.Signer); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	h := l.Head()
 	cfg.Metrics.Head(h.Size, h.Gaps)
 	a := &Auditor{cfg: cfg, log: l, gaps: h.Gaps}
@@ -109,6 +112,23 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 		a.witnesses = newCosigner(cfg.WitnessPolicy, l, cfg.Log)
 	}
 	return a, nil
+}
+
+// checkSigner sees to it that the key is the one that the log was handed over
+// to: what another one signs would not count.
+func checkSigner(l *chain.Log, signer note.Signer) error {
+	vkey, err := l.Successor()
+	if err != nil || vkey == "" || signer == nil {
+		return err
+	}
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return fmt.Errorf("the key that the log was handed over to: %w", err)
+	}
+	if v.Name() != signer.Name() || v.KeyHash() != signer.KeyHash() {
+		return fmt.Errorf("the log was handed over to key %s+%08x, and this one is %s+%08x: a rotation was interrupted, run lazaret audit rotate again", v.Name(), v.KeyHash(), signer.Name(), signer.KeyHash())
+	}
+	return nil
 }
 
 // errAnew says that the ledger was created anew while it was followed.
@@ -295,9 +315,18 @@ func (a *Auditor) publish(what string, body []byte) {
 // Snapshot makes a copy of the log that another process can open and verify
 // while this one goes on, and returns its folder. It takes no time and no
 // room worth naming: files are linked, not copied.
-func (a *Auditor) Snapshot() (string, error) {
+func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.witnesses != nil {
+		// What is copied shall be vouched for, if witnesses answer.
+		if _, err := a.log.Checkpoint(); err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeout(ctx, witnessRetry)
+		a.witnesses.wait(ctx)
+		cancel()
+	}
 	dir := filepath.Join(a.cfg.Dir, "..", "snapshots", fmt.Sprintf("%s-%d", filepath.Base(a.cfg.Dir), time.Now().UnixNano()))
 	if err := a.log.Snapshot(dir); err != nil {
 		return "", fmt.Errorf("snapshot of the log: %w", err)

@@ -78,7 +78,7 @@ func (a *Auditor) answer(ctx context.Context, _ int, req []byte) (any, error) {
 	switch q.Do {
 	case "head":
 	case "snapshot":
-		ans.Dir, err = a.Snapshot()
+		ans.Dir, err = a.Snapshot(ctx)
 	case "list":
 		to := min(q.To, h.Size, q.From+maxList)
 		ans.Leaves, err = Leaves(a.log, max(q.From, 0), to)

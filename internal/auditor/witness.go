@@ -19,6 +19,7 @@ type cosigner struct {
 	log  *chain.Log
 	out  *slog.Logger
 	wake chan struct{}
+	ask  chan chan struct{} // closed when the last checkpoint was submitted
 
 	// Owned by its goroutine.
 	client  witness.Client
@@ -32,7 +33,7 @@ type cosigner struct {
 const witnessRetry = 5 * time.Second
 
 func newCosigner(file string, log *chain.Log, out *slog.Logger) *cosigner {
-	return &cosigner{file: file, log: log, out: out, wake: make(chan struct{}, 1)}
+	return &cosigner{file: file, log: log, out: out, wake: make(chan struct{}, 1), ask: make(chan chan struct{})}
 }
 
 // submit has the last checkpoint cosigned soon.
@@ -43,8 +44,21 @@ func (c *cosigner) submit() {
 	}
 }
 
-// start runs it until the returned function is called, which gives witnesses a
-// last chance to cosign.
+// wait has the last checkpoint cosigned, or ctx end.
+func (c *cosigner) wait(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case c.ask <- done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// start runs it until the returned function is called.
 func (c *cosigner) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -58,6 +72,10 @@ func (c *cosigner) start() (stop func()) {
 				return
 			case <-c.wake:
 			case <-tick.C:
+			case done := <-c.ask:
+				c.cosign(ctx)
+				close(done)
+				continue
 			}
 			c.cosign(ctx)
 		}
