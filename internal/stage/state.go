@@ -55,7 +55,9 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
-	cache := pebble.NewCache(8 << 20)
+	// It fills as it is needed. Of a million beliefs the filters alone take some
+	// thirty megabytes, and without them every look-up goes to disk.
+	cache := pebble.NewCache(64 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		Cache:                       cache,
