@@ -149,6 +149,11 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 			}
 			dirty = 0
 		}
+		if ticked {
+			if err := s.store.settle(); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -210,7 +215,7 @@ func (s *ledgerStage) pop(partition int) error {
 	s.outbox[partition] = s.outbox[partition][1:]
 	s.stats.Waiting.Add(-1)
 	if p.stored {
-		return s.store.batch.Delete(outboxKey(partition, p.entry.Src), nil)
+		return s.store.delete(outboxKey(partition, p.entry.Src))
 	}
 	return nil
 }
@@ -376,7 +381,7 @@ func (s *ledgerStage) commit() error {
 			if err != nil {
 				return err
 			}
-			if err := s.store.batch.Set(outboxKey(p, b.entry.Src), v, nil); err != nil {
+			if err := s.store.set(outboxKey(p, b.entry.Src), v); err != nil {
 				return err
 			}
 			b.stored = true
@@ -393,7 +398,7 @@ func (s *ledgerStage) loadOutbox() error {
 				return false, fmt.Errorf("outbox of partition %d: %w", p, err)
 			}
 			if e.Src <= s.cursors[p].src {
-				return true, s.store.batch.Delete(outboxKey(p, e.Src), nil)
+				return true, s.store.delete(outboxKey(p, e.Src))
 			}
 			s.push(&pending{entry: e, since: time.Now(), stored: true})
 			return true, nil

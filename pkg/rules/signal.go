@@ -390,6 +390,12 @@ func properNames(text string) []string {
 	}
 	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
 		for w := range strings.FieldsSeq(line) {
+			if w[0] >= 'a' && w[0] <= 'z' { // most words
+				if len(run) > 0 {
+					flush()
+				}
+				continue
+			}
 			bare := namesEnd.trim(w)
 			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
 			if !capital || w[0] != bare[0] {
