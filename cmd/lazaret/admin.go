@@ -219,7 +219,7 @@ func (a *app) policy() *cobra.Command {
 	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 		cmd.OutOrStdout().Write(policy.Default)
 	}}
-	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
+	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.policySuggest(), a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
 }
 
 // activate signs a bundle and puts it in force. follow, if not nil, is what
