@@ -12,7 +12,7 @@ import (
 // does.
 
 func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) {
-	pol := testPolicy(t, "mode: enforce", "mode: enforce\non_silent: deny\nhold_expiry: 2h", "deadline:", "deadline:\n  L1: 700ms\n  L3: 3s")
+	pol := testPolicy(t, "on_silent: hold", "on_silent: deny", "hold_expiry: 24h", "hold_expiry: 2h", "  default: 2s", "  default: 2s\n  L1: 700ms\n  L3: 3s")
 	d := newDesk(t, newArbiter(t), pol)
 	for _, c := range []struct {
 		id, tool string
