@@ -56,6 +56,7 @@ const (
 	CodeCommand   Code = "LZ402"
 	CodeBundle    Code = "LZ403"
 	CodeApproval  Code = "LZ404"
+	CodeLegalHold Code = "LZ409"
 
 	CodeConfirmation Code = "LZ410"
 )
@@ -113,6 +114,7 @@ var Codes = []CodeDoc{
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
 	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
+	{CodeLegalHold, "under legal hold", "The project's data is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 }
 

@@ -56,6 +56,7 @@ type Auditor struct {
 	signedAt   time.Time
 	signedSize int64
 	gaps       int64
+	forgotten  map[string]uint64 // project → ledger sequence of its last forgotten entry
 
 	// Snapshots take turns.
 	mu sync.Mutex
@@ -72,7 +73,11 @@ func Open(cfg Config) (*Auditor, error) {
 	}
 	h := l.Head()
 	cfg.Metrics.Head(h.Size, h.Gaps)
-	return &Auditor{cfg: cfg, log: l, gaps: h.Gaps}, nil
+	a := &Auditor{cfg: cfg, log: l, gaps: h.Gaps}
+	if err := a.loadForgotten(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return a, nil
 }
 
 // Follow follows the ledger until ctx ends, then signs a last checkpoint. It
@@ -93,11 +98,7 @@ func (a *Auditor) Take(entries []streams.Entry) error {
 	if len(entries) == 0 {
 		return a.checkpoint() // idle
 	}
-	es := make([]chain.Entry, len(entries))
-	for i, e := range entries {
-		es[i] = chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Salt: e.Salt, Payload: Payload(&e)}
-	}
-	if err := a.log.Append(es); err != nil {
+	if err := a.append(entries); err != nil {
 		return fmt.Errorf("chaining ledger entries %d to %d: %w", entries[0].Seq, entries[len(entries)-1].Seq, err)
 	}
 	h := a.log.Head()

@@ -258,6 +258,7 @@ func (p *Pipeline) credentials() error {
 		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
 		natsserver.RoleArbiter: "Lazaret: the arbiter", natsserver.RoleFront: "Lazaret: proposals on behalf of callers",
 		natsserver.RoleService: "Lazaret: answers to requests", natsserver.RoleReplay: "Lazaret: replays of recorded sessions",
+		natsserver.RoleRetention: "Lazaret: trimming and forgetting",
 	}
 	for _, g := range p.groups() {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g

@@ -158,6 +158,10 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyRejected(st, e.Project, b)
 	case *streams.BeliefsEntry:
 		return f.applyReaudit(st, b)
+	case *streams.CustodyEntry:
+		return f.applyCustody(st, e, b)
+	case *streams.DroppedEntry:
+		return st.Delete(dropKey(e.Project))
 	case *streams.ChunkEntry:
 		return activation.Apply(st, e, f.pinned, f.log)
 	case *streams.ActivationEntry:
@@ -202,6 +206,10 @@ func newBody(t streams.Type) any {
 		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
+	case streams.TypeForgotten, streams.TypeLegalHold:
+		return new(streams.CustodyEntry)
+	case streams.TypeDropped:
+		return new(streams.DroppedEntry)
 	}
 	return nil
 }
@@ -245,14 +253,16 @@ const (
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
-	if e.Type == streams.TypeResolution {
+	switch e.Type {
+	case streams.TypeResolution, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution:
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
+		streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

@@ -51,7 +51,7 @@ func (f *Fold) applyDue(st *stage.State, e *streams.Entry) error {
 // Wakes implements stage.IntakeFold.
 func (f *Fold) Wakes(e *streams.Entry) bool {
 	switch e.Type {
-	case streams.TypeActivation, streams.TypeBelief:
+	case streams.TypeActivation, streams.TypeBelief, streams.TypeForgotten:
 		return true
 	case streams.TypeDue:
 		return reauditDue(e)
@@ -62,6 +62,9 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 // Owed implements stage.IntakeFold: it makes the next chunk of a re-audit that
 // is not through.
 func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
+	if ad, err := f.owedDrop(st); ad != nil || err != nil {
+		return ad, err
+	}
 	run := new(reaudit)
 	ok, err := st.Load([]byte{keyReaudit}, run)
 	if err != nil || !ok {

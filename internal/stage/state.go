@@ -26,6 +26,8 @@ const (
 type store struct {
 	db    *pebble.DB
 	batch *pebble.Batch
+	dir   string
+	fs    vfs.FS
 	work  Work
 	drops int // how often changes were discarded; what State remembers is void then
 }
@@ -35,6 +37,25 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
+	if err := settleFolders(dir, fs); err != nil {
+		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
+	}
+	db, err := openPebble(dir, fs)
+	if err != nil {
+		return nil, err
+	}
+	s := &store{db: db, batch: db.NewIndexedBatch(), dir: dir, fs: fs}
+	if err := s.checkFormat(dir); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if err := s.erased(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// openPebble opens a store's files.
+func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
@@ -54,11 +75,7 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w (is another process using it?)", dir, err)
 	}
-	s := &store{db: db, batch: db.NewIndexedBatch()}
-	if err := s.checkFormat(dir); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
+	return db, nil
 }
 
 func (s *store) checkFormat(dir string) error {
