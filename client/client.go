@@ -106,26 +106,26 @@ func (c *Client) Observe(ctx context.Context, origin beliefs.Origin, o *streams.
 
 // Decide asks for a verdict on an action.
 func (c *Client) Decide(ctx context.Context, a *streams.Action) (*Reply, error) {
-	c.after(&a.After)
+	c.after(&a.Head, &a.After)
 	return c.ask(ctx, streams.SvcDecide, "", a)
 }
 
 // Remember asks for a verdict on a memory write.
 func (c *Client) Remember(ctx context.Context, origin beliefs.Origin, m *streams.Memory) (*Reply, error) {
-	c.after(&m.After)
+	c.after(&m.Head, &m.After)
 	return c.ask(ctx, streams.SvcRemember, origin, m)
 }
 
 // Recall asks what of memory may enter the agent's context.
 func (c *Client) Recall(ctx context.Context, r *streams.Recall) (*Reply, error) {
-	c.after(&r.After)
+	c.after(&r.Head, &r.After)
 	return c.ask(ctx, streams.SvcRecall, "", r)
 }
 
 // Gate asks which candidates of another memory store may enter the agent's
 // context.
 func (c *Client) Gate(ctx context.Context, r *streams.Recall) (*Reply, error) {
-	c.after(&r.After)
+	c.after(&r.Head, &r.After)
 	return c.ask(ctx, streams.SvcGate, "", r)
 }
 
@@ -159,8 +159,10 @@ func (c *Client) acknowledged(seq uint64) {
 	}
 }
 
-func (c *Client) after(seq *uint64) {
-	if *seq == 0 {
+// after fills in what was acknowledged, for a proposal that is asked for the
+// first time for sure.
+func (c *Client) after(h *streams.Head, seq *uint64) {
+	if h.ID == "" && *seq == 0 {
 		*seq = c.last.Load()
 	}
 }

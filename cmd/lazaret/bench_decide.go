@@ -117,13 +117,14 @@ func benchFlat(ctx context.Context, data string, o bench.DecideOptions, few, man
 }
 
 // benchClient runs a client in a process of its own and reads what it measured.
-func benchClient(ctx context.Context, data string, o bench.DecideOptions, into any) error {
+func benchClient(ctx context.Context, data string, o bench.DecideOptions, into any, more ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, self, "bench", "client", "--data", data, "--requests", strconv.Itoa(o.Requests), "--warm", strconv.Itoa(o.Warm),
-		"--fill", strconv.Itoa(o.Fill), "--rate", fmt.Sprint(o.Rate), "--for", o.For.String())
+	args := append([]string{"bench", "client", "--data", data, "--requests", strconv.Itoa(o.Requests), "--warm", strconv.Itoa(o.Warm),
+		"--fill", strconv.Itoa(o.Fill), "--rate", fmt.Sprint(o.Rate), "--for", o.For.String()}, more...)
+	c := exec.CommandContext(ctx, self, args...)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {
@@ -134,6 +135,7 @@ func benchClient(ctx context.Context, data string, o bench.DecideOptions, into a
 
 // benchClientCmd is the client of bench decide.
 func (a *app) benchClientCmd() *cobra.Command {
+	from, recalls := -1, false
 	o := bench.DecideOptions{Project: embedded.DefaultProject, Agent: embedded.DefaultAgent}
 	c := &cobra.Command{
 		Use:    "client",
@@ -146,6 +148,19 @@ func (a *app) benchClientCmd() *cobra.Command {
 				return err
 			}
 			defer nc.Close()
+			if from >= 0 {
+				if err := bench.Fill(cmd.Context(), nc, o, from, o.Fill); err != nil {
+					return err
+				}
+				return cli.JSON(cmd.OutOrStdout(), o.Fill)
+			}
+			if recalls {
+				l, err := bench.RecallMany(cmd.Context(), nc, o)
+				if err != nil {
+					return err
+				}
+				return cli.JSON(cmd.OutOrStdout(), l)
+			}
 			if o.Rate > 0 {
 				n, err := bench.Load(cmd.Context(), nc, o)
 				if err != nil {
@@ -166,5 +181,7 @@ func (a *app) benchClientCmd() *cobra.Command {
 	f.IntVar(&o.Fill, "fill", 0, "actions before all of them")
 	f.Float64Var(&o.Rate, "rate", 0, "observations a second to publish instead")
 	f.DurationVar(&o.For, "for", 0, "how long")
+	f.IntVar(&from, "beliefs-from", -1, "publish --fill beliefs instead, from this number on")
+	f.BoolVar(&recalls, "recalls", false, "ask for recalls instead of verdicts on actions")
 	return c
 }

@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) probe() *cobra.Command {
-	return group("probe", "Measure the pipeline", a.probeDetection())
+	return group("probe", "Measure the pipeline", a.probeDetection(), a.probeContainment())
 }
 
 func (a *app) probeDetection() *cobra.Command {

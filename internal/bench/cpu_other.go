@@ -6,3 +6,6 @@ import "time"
 
 // cpuTime is not known here.
 func cpuTime() time.Duration { return 0 }
+
+// maxRSS is not known here.
+func maxRSS() float64 { return 0 }

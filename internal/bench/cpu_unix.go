@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -14,4 +15,16 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// maxRSS is the most memory that this process has held, in MB.
+func maxRSS() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return float64(u.Maxrss) / 1e6 // bytes there
+	}
+	return float64(u.Maxrss) / 1e3
 }

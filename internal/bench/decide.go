@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,12 +123,7 @@ func AskMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, e
 		}
 		took = append(took, d)
 	}
-	if len(took) == 0 {
-		return l, nil
-	}
-	slices.Sort(took)
-	at := func(q float64) int64 { return took[min(int(q*float64(len(took))), len(took)-1)].Microseconds() }
-	l.Requests, l.P50, l.P90, l.P99, l.Max = len(took), at(0.5), at(0.9), at(0.99), at(1)
+	l.measure(took)
 	return l, nil
 }
 

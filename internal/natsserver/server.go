@@ -149,7 +149,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		JetStream:        true,
 		StoreDir:         filepath.Join(cfg.Data, "jetstream"),
 		JetStreamKey:     keys.storage,
-		JetStreamCipher:  server.ChaCha,
+		JetStreamCipher:  server.AES,
 		SyncAlways:       !cfg.NoSync,
 		MaxPayload:       MaxPayload,
 		MaxPending:       256 << 20,

@@ -9,6 +9,7 @@
 package sentinel
 
 import (
+	"bytes"
 	"log/slog"
 	"time"
 
@@ -84,6 +85,9 @@ func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
 
 // Step implements stage.LedgerFold.
 func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
+	if e.Stage == streams.StageArbiter && e.Type == streams.TypeVerdict {
+		return nil, f.accepted(st, e)
+	}
 	if e.Stage != streams.StageIngest {
 		return nil, nil
 	}
@@ -118,6 +122,27 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		return nil, nil
 	}
 	return output(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: f.group, Digest: digest, Alerts: res.Alerts}, res.Alerts)
+}
+
+// accepted takes in the verdict that lets a catalogue of tools stand. Other
+// verdicts, nearly all, are not even decoded.
+func (f *Fold) accepted(st *stage.State, e *streams.Entry) error {
+	if !bytes.Contains(e.Body, []byte(streams.ApproveTools)) {
+		return nil
+	}
+	v := new(streams.VerdictEntry)
+	if err := streams.Unmarshal(e.Body, v); err != nil {
+		f.log.Error("unreadable verdict", "seq", e.Seq, "err", err)
+		return nil
+	}
+	if v.Type != streams.TypeAction || v.Tool != streams.ApproveTools || v.Verdict != streams.Allow || v.Learn {
+		return nil
+	}
+	ev, _, err := f.evaluator(st)
+	if err != nil || ev == nil {
+		return err
+	}
+	return ev.Accept(st, e.Project, v.Agent, v.ID)
 }
 
 func (f *Fold) assess(e *streams.Entry, digest string, res rules.Result) (*stage.Output, error) {

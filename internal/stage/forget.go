@@ -60,9 +60,14 @@ func (s *store) erased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err
 	}
-	if !s.batch.Empty() {
+	if !s.pending.empty() {
 		return errors.New("the state is to be erased with changes that are not committed")
 	}
+	if err := errors.Join(s.flush(), s.closeView()); err != nil {
+		return err
+	}
+	s.keys.close()
+	s.keys, s.known = knowledge{}, layer{}
 	fresh := s.dir + newSuffix
 	if err := s.fs.RemoveAll(fresh); err != nil {
 		return err
@@ -74,7 +79,7 @@ func (s *store) erased() error {
 	if err := copyLive(db, s.db); err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if err := errors.Join(db.Flush(), db.Close(), s.batch.Close(), s.db.Close()); err != nil {
+	if err := errors.Join(db.Flush(), db.Close(), s.db.Close()); err != nil {
 		return fmt.Errorf("writing the state anew: %w", err)
 	}
 	old := s.dir + oldSuffix
@@ -91,8 +96,7 @@ func (s *store) erased() error {
 	if s.db, err = openPebble(s.dir, s.fs); err != nil {
 		return err
 	}
-	s.batch = s.db.NewIndexedBatch()
-	return nil
+	return s.checkFormat(s.dir)
 }
 
 // The folders of a store that is being written anew.

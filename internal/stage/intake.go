@@ -191,6 +191,9 @@ func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query
 				return err
 			}
 		case <-tick.C:
+			if err := s.store.settle(); err != nil {
+				return err
+			}
 		}
 		err := s.work(ctx)
 		if err == nil {

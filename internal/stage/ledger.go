@@ -155,6 +155,11 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 			}
 			dirty = 0
 		}
+		if ticked {
+			if err := s.store.settle(); err != nil {
+				return err
+			}
+		}
 	}
 }
 
@@ -202,7 +207,7 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 		}
 		s.stats.Waiting.Add(-1)
 		if b.stored {
-			if err := s.store.batch.Delete(outboxKey(e.Partition, b.entry.Src), nil); err != nil {
+			if err := s.store.delete(outboxKey(e.Partition, b.entry.Src)); err != nil {
 				return err
 			}
 		}
@@ -241,7 +246,7 @@ func (s *ledgerStage) pop(partition int) error {
 	s.outbox[partition] = s.outbox[partition][1:]
 	s.stats.Waiting.Add(-1)
 	if p.stored {
-		return s.store.batch.Delete(outboxKey(partition, p.entry.Src), nil)
+		return s.store.delete(outboxKey(partition, p.entry.Src))
 	}
 	return nil
 }
@@ -407,7 +412,7 @@ func (s *ledgerStage) commit() error {
 			if err != nil {
 				return err
 			}
-			if err := s.store.batch.Set(outboxKey(p, b.entry.Src), v, nil); err != nil {
+			if err := s.store.set(outboxKey(p, b.entry.Src), v); err != nil {
 				return err
 			}
 			b.stored = true
@@ -424,7 +429,7 @@ func (s *ledgerStage) loadOutbox() error {
 				return false, fmt.Errorf("outbox of partition %d: %w", p, err)
 			}
 			if e.Src <= s.cursors[p].src {
-				return true, s.store.batch.Delete(outboxKey(p, e.Src), nil)
+				return true, s.store.delete(outboxKey(p, e.Src))
 			}
 			s.push(&pending{entry: e, since: time.Now(), stored: true})
 			return true, nil

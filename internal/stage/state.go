@@ -1,9 +1,12 @@
 package stage
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -19,18 +22,35 @@ const (
 	stateFormat = 2
 )
 
-// store is the Pebble cache of a fold, and the one batch of changes that is
-// not committed yet.
+// store is the cache of a fold: a Pebble database, and three layers over it.
+// pending are the changes that are not committed yet and may be discarded.
+// committed are those that were committed and go into the database together,
+// once they are many or old enough: most of them are overwritten before. What
+// lies there is lost with the process and folded again. known are values that
+// went into the database or came out of it lately.
 //
 // Owned by the stage's loop.
 type store struct {
-	db    *pebble.DB
-	batch *pebble.Batch
-	dir   string
-	fs    vfs.FS
-	work  Work
-	drops int // how often changes were discarded; what State remembers is void then
+	db        *pebble.DB
+	dir       string
+	fs        vfs.FS
+	pending   layer
+	committed layer
+	known     layer
+	keys      knowledge
+	view      *pebble.Batch // pending for scans; nil until there is one
+	flushed   time.Time
+	work      Work
+	drops     int // how often changes were discarded; what State remembers is void then
 }
+
+const (
+	// flushBytes is how much is committed before it goes into the database, and
+	// about how much known may hold beside that.
+	flushBytes = 4 << 20
+	// flushAfter is how long something committed may stay out of it.
+	flushAfter = time.Second
+)
 
 // openStore opens the cache in dir. fs is nil for the operating system's.
 func openStore(dir string, fs vfs.FS) (*store, error) {
@@ -44,7 +64,7 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, batch: db.NewIndexedBatch(), dir: dir, fs: fs}
+	s := &store{db: db, dir: dir, fs: fs, flushed: time.Now()}
 	if err := s.checkFormat(dir); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -56,7 +76,9 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 
 // openPebble opens a store's files.
 func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
-	cache := pebble.NewCache(8 << 20)
+	// It fills as it is needed. Of a million beliefs the filters alone take some
+	// thirty megabytes, and without them every look-up goes to disk.
+	cache := pebble.NewCache(64 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		Cache:                       cache,
@@ -82,6 +104,8 @@ func (s *store) checkFormat(dir string) error {
 	key := []byte{spaceMeta, 'f'}
 	v, c, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
+		s.keys.now = newFilter(filterKeys)
+		s.keys.wrote(string(key))
 		return s.db.Set(key, []byte{stateFormat}, pebble.NoSync)
 	}
 	if err != nil {
@@ -91,27 +115,83 @@ func (s *store) checkFormat(dir string) error {
 	if len(v) != 1 || v[0] != stateFormat {
 		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger", dir, v, stateFormat)
 	}
+	var keys uint64
+	for _, l := range s.db.Metrics().Levels {
+		keys += uint64(l.TablesSize) // an upper bound: no key takes less than a byte
+	}
+	s.keys.learn(s.db, max(filterKeys, int(keys/32)))
 	return nil
 }
 
 func (s *store) close() error {
-	return errors.Join(s.batch.Close(), s.db.Close())
+	err := s.flush()
+	if s.view != nil {
+		err = errors.Join(err, s.view.Close())
+	}
+	s.keys.close()
+	return errors.Join(err, s.db.Close())
 }
 
 // commit makes the pending changes part of the cache. It does not sync: the
 // ledger is the durable thing.
 func (s *store) commit() error {
-	if s.batch.Empty() {
-		return nil
+	if !s.pending.empty() {
+		for _, r := range s.pending.ranges {
+			s.known.drop(r)
+		}
+		s.known.ranges = nil
+		s.committed.add(&s.pending)
+		s.pending = layer{}
 	}
-	if err := s.batch.Commit(pebble.NoSync); err != nil {
-		return fmt.Errorf("committing stage state: %w", err)
-	}
-	if err := s.batch.Close(); err != nil {
+	if err := s.closeView(); err != nil {
 		return err
 	}
-	s.batch = s.db.NewIndexedBatch()
+	if s.committed.bytes < flushBytes && time.Since(s.flushed) < flushAfter {
+		return nil
+	}
+	return s.flush()
+}
+
+// settle flushes what was committed a while ago. An idle stage calls it now and
+// then, so that its cache does not lag for longer than it was busy.
+func (s *store) settle() error {
+	if s.committed.empty() || time.Since(s.flushed) < flushAfter {
+		return nil
+	}
+	return s.flush()
+}
+
+// flush puts what was committed into the database.
+func (s *store) flush() error {
+	s.flushed = time.Now()
+	if s.committed.empty() {
+		return nil
+	}
+	b := s.db.NewBatch()
+	if err := s.committed.write(b); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	if err := errors.Join(b.Commit(pebble.NoSync), b.Close()); err != nil {
+		return fmt.Errorf("committing stage state: %w", err)
+	}
+	for k, e := range s.committed.entries {
+		if !e.deleted {
+			s.keys.wrote(k)
+		}
+	}
+	s.keys.turn(s.db)
+	s.known, s.committed = s.committed, layer{}
+	s.known.ranges = nil
 	return nil
+}
+
+func (s *store) closeView() error {
+	if s.view == nil {
+		return nil
+	}
+	err := s.view.Close()
+	s.view = nil
+	return err
 }
 
 // State is the part of the cache that belongs to a fold in one partition. Its
@@ -158,17 +238,31 @@ type kv interface {
 func (s *store) set(key, value []byte) error {
 	s.work.Sets++
 	s.work.Bytes += uint64(len(key) + len(value))
-	return s.batch.Set(key, value, nil)
+	s.pending.put(string(key), change{v: slices.Clip(bytes.Clone(value))})
+	if s.view != nil {
+		return s.view.Set(key, value, nil)
+	}
+	return nil
 }
 
 func (s *store) delete(key []byte) error {
 	s.work.Deletes++
-	return s.batch.Delete(key, nil)
+	s.pending.put(string(key), change{deleted: true})
+	if s.view != nil {
+		return s.view.Delete(key, nil)
+	}
+	return nil
 }
 
 func (s *store) discards() int { return s.drops }
 
-func (s *store) deleteRange(from, to []byte) error { return s.batch.DeleteRange(from, to, nil) }
+func (s *store) deleteRange(from, to []byte) error {
+	s.pending.drop(span{from, to})
+	if s.view != nil {
+		return s.view.DeleteRange(from, to, nil)
+	}
+	return nil
+}
 
 // Partition is the partition whose state this is.
 func (st *State) Partition() int { return st.partition }
@@ -272,7 +366,15 @@ func Key(space byte, parts ...string) []byte {
 
 func (s *store) get(key []byte) ([]byte, bool, error) {
 	s.work.Gets++
-	v, c, err := s.batch.Get(key)
+	for _, l := range [...]*layer{&s.pending, &s.committed, &s.known} {
+		if v, ok, known := l.get(key); known {
+			return v, ok, nil
+		}
+	}
+	if s.keys.absent(key) {
+		return nil, false, nil
+	}
+	v, c, err := s.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
 	}
@@ -280,6 +382,9 @@ func (s *store) get(key []byte) ([]byte, bool, error) {
 		return nil, false, fmt.Errorf("reading stage state: %w", err)
 	}
 	out := append([]byte(nil), v...)
+	if s.known.bytes < 2*flushBytes {
+		s.known.put(string(key), change{v: out})
+	}
 	return out, true, c.Close()
 }
 
@@ -288,7 +393,16 @@ func (s *store) scan(prefix []byte, fn func(key, value []byte) (bool, error)) er
 }
 
 func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) (err error) {
-	it, err := s.batch.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upperBound(prefix)})
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if s.view == nil {
+		s.view = s.db.NewIndexedBatch()
+		if err := s.pending.write(s.view); err != nil {
+			return err
+		}
+	}
+	it, err := s.view.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upperBound(prefix)})
 	if err != nil {
 		return fmt.Errorf("scanning stage state: %w", err)
 	}
@@ -349,7 +463,7 @@ func (s *store) setCursor(p int, c cursor) error {
 	binary.BigEndian.PutUint64(v[:], c.folded)
 	binary.BigEndian.PutUint64(v[8:], c.own)
 	binary.BigEndian.PutUint64(v[16:], c.src)
-	return s.batch.Set(cursorKey(p), v[:], nil)
+	return s.set(cursorKey(p), v[:])
 }
 
 func outboxKey(p int, src uint64) []byte {
@@ -369,9 +483,6 @@ func (quietLogger) Fatalf(format string, args ...any) {
 // discard drops the changes since the last commit.
 func (s *store) discard() error {
 	s.drops++
-	if err := s.batch.Close(); err != nil {
-		return err
-	}
-	s.batch = s.db.NewIndexedBatch()
-	return nil
+	s.pending = layer{}
+	return s.closeView()
 }

@@ -244,75 +244,6 @@ func TestWithoutKeysAVerificationIsIncomplete(t *testing.T) {
 	}
 }
 
-// TestACrashLosesNothingAcknowledged stops the machine after every few syncs,
-// with an arbitrary part of what was not synced lost, and goes on from there.
-func TestACrashLosesNothingAcknowledged(t *testing.T) {
-	k := newKey(t, "log")
-	crashes := 200
-	if testing.Short() {
-		crashes = 30
-	}
-	want := open(t, vfs.NewMem(), "log", k)
-	defer want.Close()
-	roots := map[int64]tlog.Hash{0: want.Head().Root}
-	const last = 4000
-	for n := uint64(1); n <= last; n++ {
-		if err := want.Append(entries(n, n)); err != nil {
-			t.Fatal(err)
-		}
-		roots[int64(n)] = want.Head().Root
-	}
-	fs := vfs.NewCrashableMem()
-	rng := rand.New(rand.NewPCG(1, 2))
-	t.Log("seed 1, 2")
-	acked := uint64(0)
-	for crash := range crashes {
-		l := open(t, fs, "log", k)
-		h := l.Head()
-		if h.LastSeq < acked || roots[h.Size] != h.Root || h.Size != int64(h.LastSeq) {
-			t.Fatalf("after crash %d the log ends at %d with %d leaves, acknowledged were %d", crash, h.LastSeq, h.Size, acked)
-		}
-		n := h.LastSeq
-		var clone *vfs.MemFS
-		steps := 1 + rng.IntN(4)
-		for s := range steps {
-			m := min(n+1+uint64(rng.IntN(9)), last)
-			if s == steps-1 && rng.IntN(2) == 0 {
-				// The machine stops while this append is under way.
-				done := make(chan error, 1)
-				go func() { done <- l.Append(entries(n+1, m)) }()
-				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
-				if err := <-done; err != nil {
-					t.Fatal(err)
-				}
-				break
-			}
-			if err := l.Append(entries(n+1, m)); err != nil {
-				t.Fatal(err)
-			}
-			n, acked = m, m
-			if rng.IntN(3) == 0 {
-				if _, err := l.Checkpoint(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		if clone == nil {
-			clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
-		}
-		l.Close()
-		fs = clone
-	}
-	l := open(t, fs, "log", k)
-	if _, err := l.Checkpoint(); err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified || rep.LastSeq < acked {
-		t.Errorf("report is %+v, acknowledged were %d", rep, acked)
-	}
-}
-
 // build makes a log of n entries on disk, with checkpoints at a third and at
 // the end, and returns the first.
 func build(t *testing.T, dir string, k keypair, n uint64) []byte {
@@ -575,4 +506,31 @@ func setMeta(t *testing.T, fs vfs.FS, dir string, v []byte) {
 	if err := errors.Join(db.Set([]byte{'M'}, v, pebble.Sync), db.Close()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	k, dir := newKey(b, "log"), b.TempDir()
+	l := open(b, nil, dir, k)
+	payload := bytes.Repeat([]byte("0123456789abcdef"), 64)
+	const n = 50_000
+	es := make([]chain.Entry, n)
+	for i := range es {
+		es[i] = chain.Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p", Payload: payload}
+	}
+	for from := 0; from < n; from += 2500 {
+		if err := l.Append(es[from : from+2500]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := l.Checkpoint(); err != nil {
+		b.Fatal(err)
+	}
+	l.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if rep := verify(b, nil, dir, k, nil); rep.Status != chain.Verified {
+			b.Fatalf("%+v", rep)
+		}
+	}
+	b.ReportMetric(float64(b.N)*n/b.Elapsed().Seconds(), "entries/s")
 }

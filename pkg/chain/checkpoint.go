@@ -35,7 +35,7 @@ func (l *Log) Checkpoint() ([]byte, error) {
 
 // keep stores a checkpoint of that size; the caller holds l.signing.
 func (l *Log) keep(size int64, cp []byte) error {
-	if err := l.db.Set(key8(spaceCheckpoint, uint64(size)), cp, pebble.Sync); err != nil {
+	if err := l.record(key8(spaceCheckpoint, uint64(size)), cp); err != nil {
 		return fmt.Errorf("keeping a checkpoint of size %d: %w", size, err)
 	}
 	last := true
@@ -52,6 +52,52 @@ func (l *Log) keep(size int64, cp []byte) error {
 	l.head.Checkpoint = cp
 	l.mu.Unlock()
 	return nil
+}
+
+// counts are how many checkpoints and handovers a log has.
+type counts struct{ checkpoints, handovers uint64 }
+
+func readCounts(r pebble.Reader) (n counts, err error) {
+	v, c, err := r.Get([]byte{spaceCounts})
+	if errors.Is(err, pebble.ErrNotFound) {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	defer c.Close()
+	if len(v) != 16 {
+		return n, fmt.Errorf("the record of how many checkpoints there are has %d bytes, want 16", len(v))
+	}
+	return counts{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])}, nil
+}
+
+// record sets a checkpoint or handover and counts it if it is new; the caller
+// holds l.signing.
+func (l *Log) record(key, value []byte) error {
+	n, err := readCounts(l.db)
+	if err != nil {
+		return err
+	}
+	b := l.db.NewBatch()
+	defer b.Close()
+	switch _, c, err := l.db.Get(key); {
+	case err == nil:
+		if err := c.Close(); err != nil {
+			return err
+		}
+	case !errors.Is(err, pebble.ErrNotFound):
+		return err
+	case key[0] == spaceHandover:
+		n.handovers++
+	default:
+		n.checkpoints++
+	}
+	v := binary.BigEndian.AppendUint64(nil, n.checkpoints)
+	if err := errors.Join(b.Set(key, value, nil), b.Set([]byte{spaceCounts}, binary.BigEndian.AppendUint64(v, n.handovers), nil)); err != nil {
+		return err
+	}
+	return b.Commit(pebble.Sync)
 }
 
 // Cosigned keeps signatures that others put under one of this log's own
@@ -122,8 +168,8 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 		return c, errors.New("it is no checkpoint: three lines are needed")
 	}
 	c.Origin, c.Extension, c.Note = lines[0], lines[3], b
-	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 0 || strconv.FormatInt(c.Size, 10) != lines[1] {
-		return c, fmt.Errorf("its size is %q", lines[1])
+	if c.Size, err = parseSize(lines[1]); err != nil {
+		return c, err
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != len(c.Root) {
@@ -131,6 +177,15 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 	}
 	copy(c.Root[:], root)
 	return c, nil
+}
+
+// parseSize reads a tree's size, which has one spelling.
+func parseSize(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {
+		return 0, fmt.Errorf("%q is no size of a tree", s)
+	}
+	return n, nil
 }
 
 func checkpointText(origin string, size int64, root tlog.Hash) string {
@@ -208,7 +263,7 @@ func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.db.Set(key8(spaceHandover, uint64(len(n))), msg, pebble.Sync); err != nil {
+	if err := l.record(key8(spaceHandover, uint64(len(n))), msg); err != nil {
 		return nil, fmt.Errorf("keeping a handover at size %d: %w", h.Size, err)
 	}
 	l.opts.Signer = next

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"path/filepath"
 	"runtime"
@@ -26,6 +27,7 @@ const (
 	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
 	spaceKey        = 'K' // subject, generation → wrapped key
 	spaceMeta       = 'M' // → head
+	spaceCounts     = 'N' // → how many checkpoints and handovers there are
 	spaceHandover   = 'R' // number → handover note
 	spaceCheckpoint = 'S' // size → signed note
 )
@@ -132,7 +134,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	}
 	store := filepath.Join(dir, "store")
 	if !o.ReadOnly {
-		if err := o.FS.MkdirAll(store, 0o700); err != nil {
+		if err := makeDir(o.FS, store); err != nil {
 			return nil, fmt.Errorf("making the log's folder: %w", err)
 		}
 	}
@@ -155,7 +157,9 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	po.Cleaner = eraser{}
 	for i := range po.Levels {
-		// What is encrypted or hashed does not get smaller.
+		// What is encrypted or hashed does not get smaller, and is read in
+		// long runs.
+		po.Levels[i].BlockSize = 32 << 10
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
 	if l.db, err = pebble.Open(store, po); err != nil {
@@ -237,7 +241,7 @@ func (l *Log) load() error {
 // head record.
 const (
 	storeVersion = 2
-	metaSize     = 1 + 8*8
+	metaSize     = 1 + 8*8 + 4
 )
 
 func encodeMeta(h *Head) []byte {
@@ -248,8 +252,11 @@ func encodeMeta(h *Head) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.LastSeq)
 	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.LastTime)))
 	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.Epoch)))
-	return binary.BigEndian.AppendUint64(b, uint64(h.Imported))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Imported))
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func decodeMeta(b []byte, h *Head) error {
 	if len(b) > 0 && b[0] != storeVersion {
@@ -257,6 +264,9 @@ func decodeMeta(b []byte, h *Head) error {
 	}
 	if len(b) != metaSize {
 		return fmt.Errorf("the log's head record has %d bytes, want %d", len(b), metaSize)
+	}
+	if binary.BigEndian.Uint32(b[metaSize-4:]) != crc32.Checksum(b[:metaSize-4], castagnoli) {
+		return errors.New("the log's head record was altered: its checksum is wrong")
 	}
 	h.Size = int64(binary.BigEndian.Uint64(b[1:]))
 	h.Entries = int64(binary.BigEndian.Uint64(b[9:]))
@@ -542,6 +552,38 @@ func (l *Log) Head() Head {
 	return l.head
 }
 
+// makeDir makes a folder and those above it durably: a folder whose name is not
+// on disk is lost with all that was synced in it.
+func makeDir(fs vfs.FS, dir string) error {
+	var missing []string
+	for d := dir; ; d = fs.PathDir(d) {
+		_, err := fs.Stat(d)
+		if err == nil || fs.PathDir(d) == d {
+			break
+		}
+		missing = append(missing, d)
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// The names of folders that are there may not be on disk either, if a
+	// process died that made them.
+	for _, d := range append(missing, dir, fs.PathDir(dir)) {
+		if err := syncDir(fs, fs.PathDir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
 // writeFile replaces a file, whole or not at all, durably.
 func writeFile(fs vfs.FS, dir, name string, data []byte) error {
 	tmp := filepath.Join(dir, name+".tmp")
@@ -558,11 +600,7 @@ func writeFile(fs vfs.FS, dir, name string, data []byte) error {
 	if err := fs.Rename(tmp, filepath.Join(dir, name)); err != nil {
 		return err
 	}
-	d, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return syncDir(fs, dir)
 }
 
 func readFile(fs vfs.FS, path string) ([]byte, error) {

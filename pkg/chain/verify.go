@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/mod/sumdb/note"
@@ -90,10 +91,11 @@ type verification struct {
 	ring *keyring
 	want Head // as the head record says
 
-	mu   sync.Mutex
-	rep  Report              // guarded by mu, as are the following
-	used map[string]struct{} // key records that payloads name
-	done int64               // leaves, for Progress
+	mu          sync.Mutex
+	rep         Report              // guarded by mu, as are the following
+	time, epoch time.Time           // of the last leaf and reset
+	used        map[string]struct{} // key records that payloads name
+	done        int64               // leaves, for Progress
 }
 
 func (v *verification) bad(index int64, format string, args ...any) {
@@ -200,6 +202,7 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 type signed struct {
 	what string
 	own  bool // by this log, kept with it
+	head bool // from the head file
 	Checkpoint
 }
 
@@ -231,7 +234,7 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 		kept = append(kept, signed{what: "a checkpoint", own: true, Checkpoint: Checkpoint{Size: int64(binary.BigEndian.Uint64(k[1:])), Note: b}})
 	})
 	if b, err := readFile(v.log.fs, filepath.Join(v.log.dir, HeadFile)); err == nil {
-		kept = append(kept, signed{what: "the head file", Checkpoint: Checkpoint{Note: b}})
+		kept = append(kept, signed{what: "the head file", head: true, Checkpoint: Checkpoint{Note: b}})
 	} else if n := len(kept); n > 0 && kept[n-1].own {
 		v.bad(max(kept[n-1].Size-1, 0), "the head file is missing, but checkpoints were signed: %v", err)
 	}
@@ -253,6 +256,13 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	v.counted(kept)
+	for i := range kept {
+		// The store has a checkpoint before the head file has it.
+		if h := &kept[i]; h.head && good[i] && !slices.ContainsFunc(kept, func(c signed) bool { return c.own && c.Size == h.Size }) {
+			v.bad(max(h.Size-1, 0), "the head file has a checkpoint of size %d which the log has lost", h.Size)
+		}
+	}
 	var out []signed
 	for i := range kept {
 		if !good[i] {
@@ -269,6 +279,20 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// counted checks that as many checkpoints and handovers are there as were
+// kept.
+func (v *verification) counted(kept []signed) {
+	have := counts{handovers: uint64(v.rep.Handovers)}
+	for i := range kept {
+		if kept[i].own {
+			have.checkpoints++
+		}
+	}
+	if n, err := readCounts(v.snap); err != nil || n != have {
+		v.bad(max(v.want.Size-1, 0), "%d checkpoints and %d handovers are there, %d and %d were kept (%v)", have.checkpoints, have.handovers, n.checkpoints, n.handovers, err)
+	}
 }
 
 // open reads a checkpoint's note and checks its signature.
@@ -319,6 +343,8 @@ type unit struct {
 	last  tlog.Hash // record hash of the last leaf
 	next  uint64    // ledger sequence that is due after it
 	seq   uint64    // last ledger sequence
+	time  time.Time // of the last leaf
+	epoch time.Time // of the last reset; zero if there is none
 
 	tiles []tlog.Hash // hashes of the full ones
 	// at are the right edges below a tile, at the sizes that checkpoints have,
@@ -341,7 +367,7 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 		lo := from + int64(i)*width
 		hi := min(lo+width, to)
 		// The last worker sees to it that nothing follows.
-		end := dataKey(hi, 0)
+		end := dataKey((hi+TileWidth-1)&^(TileWidth-1), 0)
 		upper := end[:]
 		if i == len(units)-1 && whole {
 			upper = []byte{spaceData + 1}
@@ -388,6 +414,10 @@ func (v *verification) join(units []unit, roots map[int64]tlog.Hash) {
 		v.rep.Gaps += u.gaps
 		v.rep.Resets += u.resets
 		v.rep.LastSeq = u.seq
+		v.time = u.time
+		if !u.epoch.IsZero() {
+			v.epoch = u.epoch
+		}
 		at := u.from
 		for j := 0; ; j++ {
 			for s := at; s <= min(at+TileWidth-1, u.to); s++ {
@@ -655,7 +685,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	if !ok {
 		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length, u.next)
 	}
-	u.next, u.seq = after, after-1
+	u.next, u.seq, u.time = after, after-1, leaf.Time
 	switch leaf.Kind {
 	case KindEntry:
 		u.entries++
@@ -663,6 +693,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 		u.gaps++
 	case KindReset:
 		u.resets++
+		u.epoch = leaf.Time
 	}
 	w.text = append(append(w.text[:0], 0), raw...)
 	u.last = sha256.Sum256(w.text)
@@ -766,7 +797,7 @@ func (v *verification) keys() {
 
 // strangers looks for records that no log has.
 func (v *verification) strangers() {
-	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceHandover, spaceCheckpoint}
+	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
 	lower := []byte{}
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
 		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})
@@ -781,7 +812,7 @@ func (v *verification) strangers() {
 			v.bad(0, "%v", err)
 		}
 		lower = []byte{s + 1}
-		if s == spaceMeta {
+		if s == spaceMeta || s == spaceCounts {
 			lower = []byte{s, 0}
 		}
 	}
@@ -792,6 +823,9 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 	want := v.want
 	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps || want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
 		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d, %d gaps and %d resets", want.Entries, want.LastSeq, want.Gaps, want.Resets)
+	}
+	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (!want.LastTime.Equal(v.time) || !v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
+		v.bad(want.Size-1, "the head record tells of a last entry at %s and a ledger of %s", want.LastTime, want.Epoch)
 	}
 	// Leaves that could not be read end the walk; the checkpoints behind that
 	// place say nothing more.

@@ -2,6 +2,8 @@ package rules
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"cel.dev/cel-go/cel"
@@ -90,4 +92,27 @@ func TestJoinedTextsAreWhatEvaluationGives(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Identifiers and proper names are found as their plain definitions say.
+func FuzzNamesInText(f *testing.F) {
+	f.Add("call send_email or http.get, sendMoney, Ünï_code and a-b; x_ 9_lives Foo.Bar")
+	f.Add("Maria Jane Lopez wrote to (Acme Corp). the Big Blue Sky Over Us ends 'Rome Italy'")
+	f.Fuzz(func(t *testing.T, s string) {
+		var want []uint32
+		for _, w := range strings.FieldsFunc(s[:min(len(s), 64<<10)], func(r rune) bool { return notWord(r) && r != '_' && r != '.' && r != '-' }) {
+			if h := hash32(stem(wholeName(w))); len(w) >= 6 && len(w) <= 100 && len(splitName(w)) >= 2 && !slices.Contains(want, h) && len(want) < maxNames {
+				want = append(want, h)
+			}
+		}
+		if got := identifiers(s); !slices.Equal(got, distinct(want)) {
+			t.Errorf("%q: identifiers %v, want %v", s, got, want)
+		}
+		for _, n := range properNames(s) {
+			words := strings.Fields(strings.TrimPrefix(n, "name:"))
+			if len(words) < 2 || len(words) > 4 || !strings.Contains(strings.ToLower(s), words[0]) {
+				t.Errorf("%q: proper name %q", s, n)
+			}
+		}
+	})
 }

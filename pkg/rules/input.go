@@ -134,6 +134,8 @@ type Outcome struct {
 type Tools struct {
 	Server string      `cel:"server"`
 	Items  []*ToolInfo `cel:"items"`
+
+	digest string // streams.CatalogueDigest
 }
 
 // ToolInfo is one tool of a catalogue.
@@ -142,7 +144,7 @@ type ToolInfo struct {
 	Description string   `cel:"description"`
 	Hidden      bool     `cel:"hidden" doc:"zero-width, bidi or tag characters in its description or schema"`
 	Markers     []string `cel:"markers" doc:"classes of instruction in its description or schema"`
-	Drift       bool     `cel:"drift" doc:"description or schema differ from the first catalogue of this server"`
+	Drift       bool     `cel:"drift" doc:"description or schema differ from the first catalogue of this server, or the last one that a person accepted"`
 	Shadows     string   `cel:"shadows" doc:"server that offered a tool of this name before; empty if none"`
 
 	print string // of description and schema
@@ -316,7 +318,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 			return nil, err
 		}
 		in := head(e, &t.EntryHead)
-		in.Tools.Server = t.Server
+		in.Tools.Server, in.Tools.digest = t.Server, streams.CatalogueDigest(t.Server, t.Tools)
 		for i := range t.Tools {
 			in.Tools.Items = append(in.Tools.Items, toolInfo(&t.Tools[i]))
 		}

@@ -129,7 +129,7 @@ var builtinSignals = []signalDef{
 	{Signal{"signal.key_writes", "writes of this memory key, this one included", "key", "all", "20000 keys", "1"}, reflect.TypeFor[int64](), func(s *signals) any { return s.keyHistory().writes }},
 	{Signal{"signal.key_growth", "size of the value as a multiple of its first size", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().growth(s.in) }},
 	{Signal{"signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().rise(s) }},
-	{Signal{"signal.tool_drift", "the tool that is called has another description or schema than in the first catalogue of its server", "tool", "all", "5000 tools", "1"}, reflect.TypeFor[bool](), (*signals).toolDrift},
+	{Signal{"signal.tool_drift", "the tool that is called has another description or schema than in the first catalogue of its server, or the last one that a person accepted", "tool", "all", "5000 tools", "1"}, reflect.TypeFor[bool](), (*signals).toolDrift},
 }
 
 // Signals lists the signals that every rule set knows.
@@ -203,6 +203,9 @@ func (s *signals) note(only notes) {
 				s.use(b.ID)
 			}
 		}
+		if only&noteTools != 0 && s.accepts() {
+			s.noteProposed()
+		}
 	case "recall":
 		if only&noteRecalls != 0 {
 			s.noteRecall()
@@ -210,6 +213,7 @@ func (s *signals) note(only notes) {
 	case "tools":
 		if only&noteTools != 0 {
 			s.noteTools()
+			s.noteOffer()
 		}
 	}
 }
@@ -386,6 +390,12 @@ func properNames(text string) []string {
 	}
 	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
 		for w := range strings.FieldsSeq(line) {
+			if w[0] >= 'a' && w[0] <= 'z' { // most words
+				if len(run) > 0 {
+					flush()
+				}
+				continue
+			}
 			bare := namesEnd.trim(w)
 			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
 			if !capital || w[0] != bare[0] {
@@ -1234,7 +1244,8 @@ func (s *signals) sleepers() any {
 
 // ---- tool catalogues
 
-// noteTools compares a catalogue with the first one of its server.
+// noteTools compares a catalogue with the first one of its server, or with the
+// last one that a person accepted.
 func (s *signals) noteTools() {
 	for _, it := range s.in.Tools.Items {
 		it.Drift, it.Shadows = false, ""

@@ -19,7 +19,12 @@ func hash32(s string) uint32 {
 	return h
 }
 
-func notWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+func notWord(r rune) bool {
+	if r < utf8.RuneSelf {
+		return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9')
+	}
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+}
 
 // stem is a word without its English ending, by Porter's second algorithm, so
 // that "allocation" meets "allocate".
@@ -296,17 +301,31 @@ const maxNames = 64
 // identifiers are the words of a text that look like the names of tools: with
 // a capital or an underscore inside, as one word each.
 func identifiers(s string) []uint32 {
+	s = s[:min(len(s), 64<<10)]
 	var out []uint32
 	seen := make(map[uint32]bool)
-	for _, w := range strings.FieldsFunc(s[:min(len(s), 64<<10)], func(r rune) bool { return notWord(r) && r != '_' && r != '.' && r != '-' }) {
-		if len(w) < 6 || len(w) > 100 || len(out) == maxNames || len(splitName(w)) < 2 {
+	start, odd := -1, false // of the word; whether it may have parts
+	end := func(i int) {
+		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames && len(splitName(w)) >= 2 {
+			if h := hash32(stem(wholeName(w))); !seen[h] {
+				seen[h] = true
+				out = append(out, h)
+			}
+		}
+		start, odd = -1, false
+	}
+	for i, r := range s {
+		if notWord(r) && r != '_' && r != '.' && r != '-' {
+			end(i)
 			continue
 		}
-		if h := hash32(stem(wholeName(w))); !seen[h] {
-			seen[h] = true
-			out = append(out, h)
+		if start < 0 {
+			start = i
 		}
+		// A word of small letters is one part.
+		odd = odd || r < 'a' || r > 'z'
 	}
+	end(len(s))
 	return distinct(out)
 }
 

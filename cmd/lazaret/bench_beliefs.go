@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/bench"
+	"lazaret/internal/embedded"
+)
+
+func (a *app) benchBeliefs() *cobra.Command {
+	rep := new(bench.BeliefsReport)
+	var requests int
+	var sync, json bool
+	c := &cobra.Command{
+		Use:   "beliefs",
+		Short: "Measure a project with a million beliefs against one with few (exit 2 when a budget is missed)",
+		Long: `Start a pipeline in a folder of its own, let it read until one project has --few
+beliefs, and again until it has --many. At both, measure what reading --window more
+costs, in processor time of the whole pipeline until they are audited, and how long
+recalls by three to seven words take, from a process of its own. In the end, what
+the pipeline has resident.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			data, err := os.MkdirTemp("", "lazaret-bench-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(data)
+			p, err := embedded.Start(cmd.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: !sync})
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			rep.SyncAlways = sync
+			own := new(app)
+			own.conn.Data, own.conn.Timeout = data, a.conn.Timeout
+			op, err := own.conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			defer op.Close()
+			if err := fillAndMeasure(cmd.Context(), data, op, rep, requests, func(format string, args ...any) {
+				fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+			}); err != nil {
+				return err
+			}
+			return printBench(cmd, json, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&rep.Few, "few", 10_000, "beliefs before the first measurement")
+	f.IntVar(&rep.Many, "many", 1_000_000, "beliefs before the second one")
+	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured")
+	f.IntVar(&requests, "recalls", 1000, "recalls that are measured")
+	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// fillAndMeasure makes the report. What is going on is said to say.
+func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.BeliefsReport, requests int, say func(string, ...any)) error {
+	have := 0
+	// In steps that the intake takes without refusing.
+	more := func(n int) (bench.Window, error) {
+		cpu, began := bench.CPUTime(), time.Now()
+		w := bench.Window{Beliefs: n}
+		for n > 0 {
+			step := min(n, 50_000)
+			var done int
+			if err := benchClient(ctx, data, bench.DecideOptions{Fill: step}, &done, "--beliefs-from", fmt.Sprint(have)); err != nil {
+				return w, err
+			}
+			if _, _, err := settle(ctx, op); err != nil {
+				return w, err
+			}
+			have, n = have+step, n-step
+			say("%d beliefs after %s", have, time.Since(began).Round(time.Second))
+		}
+		w.CPU = float64((bench.CPUTime() - cpu).Microseconds()) / float64(w.Beliefs)
+		w.Rate = float64(w.Beliefs) / time.Since(began).Seconds()
+		return w, nil
+	}
+	measure := func(upTo int, w *bench.Window, l *bench.Latencies) error {
+		if upTo > have {
+			if _, err := more(upTo - have); err != nil {
+				return err
+			}
+		}
+		if err := benchClient(ctx, data, bench.DecideOptions{Requests: requests, Warm: requests / 10}, l, "--recalls"); err != nil {
+			return err
+		}
+		var err error
+		*w, err = more(rep.Window)
+		return err
+	}
+	if err := measure(rep.Few, &rep.First, &rep.RecallFew); err != nil {
+		return err
+	}
+	if err := measure(rep.Many, &rep.Last, &rep.RecallMany); err != nil {
+		return err
+	}
+	rep.Ratio = rep.Last.CPU / max(rep.First.CPU, 0.001)
+	rep.MemoryBytes, rep.PeakBytes = bench.Memory()
+	return filepath.WalkDir(filepath.Join(data, "state", "ingest"), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if fi, err := d.Info(); err == nil {
+			rep.DiskBytes += fi.Size()
+		}
+		return nil
+	})
+}

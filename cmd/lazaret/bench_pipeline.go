@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime/pprof"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/bench"
+	"lazaret/internal/cli"
+	"lazaret/internal/natsserver"
+)
+
+func (a *app) benchPipeline() *cobra.Command {
+	var o bench.PipelineOptions
+	var asJSON bool
+	var sync, profile string
+	c := &cobra.Command{
+		Use:   "pipeline",
+		Short: "Measure how many observations go through the whole pipeline (exit 2 when a budget is missed)",
+		Long: `Publish observations of 1 KiB from a process of its own, over TCP, into a pipeline
+in a folder of its own, and measure until the auditor has chained the last one.
+Before that, the same process publishes as many messages of that size into one
+stream of a bare nats-server with the same storage: figures of one machine
+compare with those of another by the ratio. Afterwards the ledger is counted:
+nothing may be lost or doubled.`,
+		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  lazaret bench pipeline --projects 16 --rules 1000",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch sync {
+			case "always":
+				o.Sync = true
+			case "off":
+			default:
+				return fmt.Errorf("--sync %q: use always or off", sync)
+			}
+			if o.Events < 1 || o.Projects < 1 || o.Rules < 0 {
+				return errors.New("--events and --projects are at least 1, --rules at least 0")
+			}
+			dir, err := os.MkdirTemp("", "lazaret-bench-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			if profile != "" {
+				f, err := os.Create(profile)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				if err := pprof.StartCPUProfile(f); err != nil {
+					return err
+				}
+				defer pprof.StopCPUProfile()
+			}
+			rep, err := bench.Pipeline(cmd.Context(), dir, o, loadProcess)
+			if err != nil {
+				return err
+			}
+			return printBench(cmd, asJSON, rep, rep.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 100_000, "observations")
+	f.IntVar(&o.Projects, "projects", 1, "projects that they are spread over")
+	f.IntVar(&o.Rules, "rules", 0, "generated rules instead of the shipped packs")
+	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
+	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// loadProcess runs a load in a process of its own.
+func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []string) (*bench.LoadReport, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events),
+		"--subjects", strings.Join(o.Subjects, ","), "--as", strings.Join(creds, ","))
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("the client: %w: %s", err, bytes.TrimSpace(errs.Bytes()))
+	}
+	rep := new(bench.LoadReport)
+	return rep, json.Unmarshal(out.Bytes(), rep)
+}
+
+// benchLoad is the client of bench pipeline.
+func (a *app) benchLoad() *cobra.Command {
+	var o bench.LoadOptions
+	var creds []string
+	c := &cobra.Command{
+		Use:    "load",
+		Short:  "The load process of bench pipeline",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			var conns []*nats.Conn
+			for i := range o.Subjects {
+				var opts []nats.Option
+				if i < len(creds) && creds[i] != "" {
+					file, err := os.ReadFile(creds[i])
+					if err != nil {
+						return err
+					}
+					opts = append(opts, nats.UserCredentials(creds[i]), nats.CustomInboxPrefix(natsserver.InboxOfCreds(file)))
+				}
+				nc, err := nats.Connect(a.conn.Server, opts...)
+				if err != nil {
+					return err
+				}
+				defer nc.Close()
+				conns = append(conns, nc)
+			}
+			rep, err := bench.PublishMany(cmd.Context(), conns, o)
+			if err != nil {
+				return err
+			}
+			return cli.JSON(cmd.OutOrStdout(), rep)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 0, "observations")
+	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
+	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
+	return c
+}

@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// BeliefsReport is what a project costs that knows much, against one that knows
+// little.
+type BeliefsReport struct {
+	Few         int       `json:"few"` // beliefs before the first measurement
+	Many        int       `json:"many"`
+	Window      int       `json:"window"` // observations that are measured
+	First       Window    `json:"first"`
+	Last        Window    `json:"last"`
+	Ratio       float64   `json:"cpu_ratio"` // of the cost of an observation
+	RecallFew   Latencies `json:"recall_few"`
+	RecallMany  Latencies `json:"recall_many"`
+	MemoryBytes uint64    `json:"memory_bytes"` // resident, of the whole pipeline, with all beliefs
+	PeakBytes   uint64    `json:"memory_peak_bytes,omitzero"`
+	DiskBytes   int64     `json:"state_bytes"` // ingest's state
+	SyncAlways  bool      `json:"sync_always"`
+}
+
+// Window is what some observations cost, until they were audited.
+type Window struct {
+	Beliefs int     `json:"beliefs"`
+	CPU     float64 `json:"cpu_us"` // of all stages and the server, for each
+	Rate    float64 `json:"per_second"`
+}
+
+// Lines are the figures and their budgets.
+func (r *BeliefsReport) Lines() []Line {
+	const mb = 1 << 20
+	return []Line{
+		{What: fmt.Sprintf("observation, %d beliefs there", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
+		{What: fmt.Sprintf("observation, %d beliefs there", r.Many), Value: r.Last.CPU, Unit: "µs CPU"},
+		{What: "  against each other", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
+		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Few), Value: float64(r.RecallFew.P50) / 1000, Unit: "ms"},
+		{What: "  p99", Value: float64(r.RecallFew.P99) / 1000, Unit: "ms"},
+		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Many), Value: float64(r.RecallMany.P50) / 1000, Unit: "ms"},
+		{What: "  p99", Value: float64(r.RecallMany.P99) / 1000, Unit: "ms", Budget: "<= 10 ms", Pass: r.RecallMany.P99 <= 10_000},
+		{What: "  without an answer", Value: float64(r.RecallMany.Unanswered + r.RecallFew.Unanswered), Budget: "0", Pass: r.RecallMany.Unanswered+r.RecallFew.Unanswered == 0},
+		{What: "memory, resident", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB", Pass: r.MemoryBytes <= 600_000_000},
+		{What: "ingest's state on disk", Value: float64(r.DiskBytes) / mb, Unit: "MiB"},
+	}
+}
+
+// CPUTime is what this process has used of all processors.
+func CPUTime() time.Duration { return cpuTime() }
+
+// Memory is what this process has resident now, and had at most. Where the system
+// does not say, it is what Go has from it.
+func Memory() (now, peak uint64) {
+	if now, peak = residentMemory(); now > 0 {
+		return now, peak
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Sys, m.Sys
+}
+
+// fact is statement i of a corpus: some twenty words, and a number that no other
+// one has.
+func fact(c *corpus, i int) string {
+	var b strings.Builder
+	for range 12 + c.r.IntN(16) {
+		b.WriteString(c.word())
+		b.WriteByte(' ')
+	}
+	fmt.Fprintf(&b, "no %d", i)
+	return b.String()
+}
+
+// Fill publishes observations from number from on, each of which becomes one
+// belief: nine of ten from documents, the others what the user said. It returns
+// once every required group has judged all of them, as the verdict on an action
+// after them proves.
+func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) error {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2048))
+	if err != nil {
+		return err
+	}
+	corpus := newCorpus(uint64(1000 + from))
+	for i := from; i < from+n; i++ {
+		origin := beliefs.OriginDocument
+		if i%10 == 0 {
+			origin = beliefs.OriginUser
+		}
+		subject, err := streams.IntakeSubject(o.Project, o.Agent, streams.KindObs, origin)
+		if err != nil {
+			return err
+		}
+		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{ID: fmt.Sprintf("f%d", i), Session: fmt.Sprintf("b%d", i/100)}, Content: fact(corpus, i),
+			Source: fmt.Sprintf("file-%d", i%5000)})
+		if err != nil {
+			return err
+		}
+		if _, err := js.PublishAsync(subject, b, jetstream.WithStallWait(60*time.Second), jetstream.WithRetryAttempts(20), jetstream.WithRetryWait(200*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c, err := client.New(nc, o.Project, o.Agent)
+	if err != nil {
+		return err
+	}
+	for {
+		rep, err := c.Decide(ctx, question(0))
+		var le *client.Error
+		switch {
+		case err == nil && len(rep.Entry.Degraded) == 0:
+			return nil
+		case err != nil && !errors.As(err, &le):
+			return err
+		}
+	}
+}
+
+// RecallMany asks what is known, for planning, with words of what there is.
+func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, error) {
+	c, err := client.New(nc, o.Project, o.Agent)
+	if err != nil {
+		return nil, err
+	}
+	corpus := newCorpus(uint64(time.Now().UnixNano()))
+	l := new(Latencies)
+	var took []time.Duration
+	for i := range o.Warm + o.Requests {
+		words := make([]string, 3+corpus.r.IntN(5))
+		for j := range words {
+			words[j] = corpus.word()
+		}
+		began := time.Now()
+		rep, err := c.Recall(ctx, &streams.Recall{Head: streams.Head{Session: "asked"}, Query: strings.Join(words, " ")})
+		d := time.Since(began)
+		var le *client.Error
+		if err != nil && !errors.As(err, &le) {
+			return nil, err
+		}
+		switch {
+		case i < o.Warm:
+			continue
+		case err != nil:
+			l.Unanswered++
+		case rep.Verdict == streams.Allow:
+			l.Allowed++
+		}
+		took = append(took, d)
+	}
+	l.measure(took)
+	return l, nil
+}
+
+// measure sorts how long requests took.
+func (l *Latencies) measure(took []time.Duration) {
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	at := func(q float64) int64 { return took[min(int(q*float64(len(took))), len(took)-1)].Microseconds() }
+	l.Requests, l.P50, l.P90, l.P99, l.Max = len(took), at(0.5), at(0.9), at(0.99), at(1)
+}

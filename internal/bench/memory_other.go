@@ -1,0 +1,5 @@
+//go:build !linux
+
+package bench
+
+func residentMemory() (now, peak uint64) { return 0, 0 }

@@ -1,0 +1,483 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/backtest"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+// PipelineOptions are what goes through a pipeline.
+type PipelineOptions struct {
+	Events   int // observations of 1 KiB
+	Projects int // that they are spread over
+	Rules    int // generated ones instead of the shipped packs; zero: the shipped ones
+	Sync     bool
+}
+
+// PipelineReport is what a pipeline carries, from the client's first publish to
+// the auditor's last leaf.
+type PipelineReport struct {
+	Events   int    `json:"events"`
+	Projects int    `json:"projects"`
+	Rules    int    `json:"rules,omitzero"`
+	Sync     string `json:"sync"` // always or off
+
+	PerSecond float64 `json:"events_per_s"` // audited
+	Accepted  float64 `json:"accepted_per_s"`
+	// Raw is what the same client process publishes into one stream of a bare
+	// nats-server with the same storage, sync and message size, and RawConsume
+	// what one ordered consumer then reads.
+	Raw        float64 `json:"raw_jetstream_per_s"`
+	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
+	Ratio      float64 `json:"ratio"`
+	// Serial is one publish into an intake and one, in batches, into a ledger,
+	// one after the other: what no pipeline with two durable streams exceeds
+	// on one disk.
+	Serial      float64 `json:"serial_bound_per_s"`
+	SerialRatio float64 `json:"serial_ratio"`
+	// CPU is of the process that runs the server and all stages.
+	CPU        float64 `json:"cpu_us_per_event"`
+	RSS        float64 `json:"rss_mb"` // highest
+	Entries    uint64  `json:"ledger_entries"`
+	Lost       int     `json:"lost"`
+	Duplicated int     `json:"duplicated"`
+	Refused    int     `json:"refused"` // publishes that the server refused and the client sent again
+	Processors int     `json:"processors"`
+}
+
+// Lines are the figures and the budgets of the design, section 10.
+func (r *PipelineReport) Lines() []Line {
+	at := func(what string, v float64, unit string, least float64) Line {
+		l := Line{What: what, Value: v, Unit: unit}
+		if least > 0 {
+			l.Budget, l.Pass = fmt.Sprintf(">= %g %s", least, unit), v >= least
+		}
+		return l
+	}
+	none := func(what string, n int) Line {
+		return Line{What: what, Value: float64(n), Budget: "0", Pass: n == 0}
+	}
+	out := []Line{}
+	if r.Sync == "off" {
+		out = append(out, at(fmt.Sprintf("observations audited, %d projects, no sync", r.Projects), r.PerSecond, "/s", 30_000),
+			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0.15))
+	} else {
+		out = append(out, at(fmt.Sprintf("observations audited, %d projects, sync always", r.Projects), r.PerSecond, "/s", 0),
+			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0),
+			at("  serial bound", r.Serial, "/s", 0), at("  in that", r.SerialRatio, "x", 0.6))
+	}
+	return append(out, at("  raw JetStream consume", r.RawConsume, "/s", 0), at("acknowledged to the client", r.Accepted, "/s", 0),
+		at("CPU of server and stages, an observation", r.CPU, "us", 0), at("memory, highest", r.RSS, "MB", 0), none("lost", r.Lost), none("doubled", r.Duplicated))
+}
+
+// LoadOptions are what a load publishes.
+type LoadOptions struct {
+	Events, Projects int
+	Subjects         []string // by project
+}
+
+// LoadReport is what a load did.
+type LoadReport struct {
+	Seconds float64 `json:"seconds"` // from the first publish to the last acknowledgement
+	Refused int     `json:"refused"`
+}
+
+// PublishMany publishes observations of 1 KiB as fast as they are acknowledged,
+// one connection for each subject, and sends again what is refused.
+func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadReport, error) {
+	bodies := make([][]byte, 512)
+	corpus := newCorpus(78)
+	for i := range bodies {
+		text := prose(corpus, eventSize)
+		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: text})
+		if err != nil {
+			return nil, err
+		}
+		bodies[i] = b
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	rep := new(LoadReport)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	began := time.Now()
+	for p, nc := range conns {
+		n := o.Events / len(conns)
+		if p < o.Events%len(conns) {
+			n++
+		}
+		wg.Go(func() {
+			refused, err := publishTo(ctx, nc, o.Subjects[p], fmt.Sprintf("p%d", p), n, max(8192/len(conns), 256), bodies)
+			if err != nil {
+				cancel(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			rep.Refused += refused
+		})
+	}
+	wg.Wait()
+	rep.Seconds = time.Since(began).Seconds()
+	return rep, context.Cause(ctx)
+}
+
+// publishTo keeps a window of publishes in flight. What is refused is sent
+// again, under its id.
+func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, window int, bodies [][]byte) (refused int, err error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*window))
+	if err != nil {
+		return 0, err
+	}
+	type sent struct {
+		i   int
+		ack jetstream.PubAckFuture
+	}
+	var open []sent
+	publish := func(i int) error {
+		m := nats.NewMsg(subject)
+		m.Header.Set(streams.HeaderCloudEventID, fmt.Sprintf("%s-%d", prefix, i))
+		m.Data = bodies[i%len(bodies)]
+		ack, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute), jetstream.WithRetryAttempts(0))
+		if err == nil {
+			open = append(open, sent{i, ack})
+		}
+		return err
+	}
+	settle := func() error {
+		s := open[0]
+		open = open[1:]
+		select {
+		case <-s.ack.Ok():
+			return nil
+		case err := <-s.ack.Err():
+			var api *jetstream.APIError
+			if !errors.As(err, &api) {
+				return fmt.Errorf("publishing to %s: %w", subject, err)
+			}
+			refused++
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * time.Millisecond):
+			}
+			return publish(s.i)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for i := range n {
+		if err := publish(i); err != nil {
+			return refused, err
+		}
+		for len(open) >= window {
+			if err := settle(); err != nil {
+				return refused, err
+			}
+		}
+	}
+	for len(open) > 0 {
+		if err := settle(); err != nil {
+			return refused, err
+		}
+	}
+	return refused, nil
+}
+
+// A Client runs a load in a process of its own.
+type Client func(ctx context.Context, url string, o LoadOptions, creds []string) (*LoadReport, error)
+
+// Pipeline measures a pipeline in folders under dir.
+func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (*PipelineReport, error) {
+	rep := &PipelineReport{Events: o.Events, Projects: o.Projects, Rules: o.Rules, Sync: "off", Processors: runtime.GOMAXPROCS(0)}
+	if o.Sync {
+		rep.Sync = "always"
+	}
+	if err := rep.raw(ctx, filepath.Join(dir, "raw"), o, load); err != nil {
+		return nil, fmt.Errorf("measuring raw JetStream: %w", err)
+	}
+	if err := rep.run(ctx, filepath.Join(dir, "data"), o, load); err != nil {
+		return nil, err
+	}
+	rep.Ratio = rep.PerSecond / rep.Raw
+	if rep.Serial > 0 {
+		rep.SerialRatio = rep.PerSecond / rep.Serial
+	}
+	return rep, nil
+}
+
+// raw measures a bare nats-server.
+func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOptions, load Client) error {
+	ns, err := server.NewServer(&server.Options{ServerName: "raw", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: o.Sync,
+		JetStreamKey: strings.Repeat("k", 32), JetStreamCipher: server.AES, NoLog: true, NoSigs: true, MaxPayload: natsserver.MaxPayload})
+	if err != nil {
+		return err
+	}
+	ns.Start()
+	defer os.RemoveAll(dir)
+	defer ns.WaitForShutdown()
+	defer ns.Shutdown()
+	if !ns.ReadyForConnections(30 * time.Second) {
+		return errors.New("nats-server did not get ready within 30 s")
+	}
+	nc, err := nats.Connect("", nats.InProcessServer(ns))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	st, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.*"}, Storage: jetstream.FileStorage, AllowAtomicPublish: true, Duplicates: time.Second})
+	if err != nil {
+		return err
+	}
+	l, err := load(ctx, ns.ClientURL(), LoadOptions{Events: o.Events, Projects: 1, Subjects: []string{"raw.0"}}, nil)
+	if err != nil {
+		return err
+	}
+	rep.Raw = float64(o.Events) / l.Seconds
+	cons, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return err
+	}
+	it, err := cons.Messages(jetstream.PullMaxMessages(2000))
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for range o.Events {
+		if _, err := it.Next(jetstream.NextContext(ctx)); err != nil {
+			return err
+		}
+	}
+	rep.RawConsume = float64(o.Events) / time.Since(began).Seconds()
+	it.Stop()
+	if !o.Sync {
+		return nil
+	}
+	batched, err := batches(ctx, nc, min(o.Events, 20_000))
+	if err != nil {
+		return err
+	}
+	rep.Serial = 1 / (1/rep.Raw + 1/batched)
+	return nil
+}
+
+// batches publishes n messages of 1 KiB in atomic batches of a hundred and
+// returns how many a second are committed.
+func batches(ctx context.Context, nc *nats.Conn, n int) (float64, error) {
+	const size = 100
+	body := []byte(prose(newCorpus(79), eventSize))
+	began := time.Now()
+	for b := range n / size {
+		for i := range size {
+			m := nats.NewMsg("raw.1")
+			m.Data = body
+			m.Header.Set("Nats-Batch-Id", fmt.Sprint("b", b))
+			m.Header.Set("Nats-Batch-Sequence", fmt.Sprint(i+1))
+			if i < size-1 {
+				if err := nc.PublishMsg(m); err != nil {
+					return 0, err
+				}
+				continue
+			}
+			m.Header.Set("Nats-Batch-Commit", "1")
+			r, err := nc.RequestMsgWithContext(ctx, m)
+			if err != nil {
+				return 0, err
+			}
+			if strings.Contains(string(r.Data), `"error"`) {
+				return 0, fmt.Errorf("committing a batch: %s", r.Data)
+			}
+		}
+	}
+	return float64(n/size*size) / time.Since(began).Seconds(), nil
+}
+
+func projectName(i int) string { return fmt.Sprintf("bench%d", i) }
+
+// stuck is how long nothing may be chained before a run is ended.
+const stuck = time.Minute
+
+// decided is how many entries ingest has made, and the ledger's last sequence.
+func decided(ctx context.Context, ledger jetstream.Stream) (n, last uint64, err error) {
+	info, err := ledger.Info(ctx, jetstream.WithSubjectFilter(streams.LedgerStageFilter(streams.StageIngest)))
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, k := range info.State.Subjects {
+		n += k
+	}
+	return n, info.State.LastSeq, nil
+}
+
+// run measures the pipeline.
+func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) error {
+	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
+	if o.Rules > 0 {
+		files, err := ruleSet(o.Rules, 0)
+		if err != nil {
+			return err
+		}
+		if cfg.Rules, err = rules.PackFiles(files); err != nil {
+			return err
+		}
+	}
+	p, err := embedded.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	lo := LoadOptions{Events: o.Events, Projects: o.Projects}
+	var creds []string
+	for i := range o.Projects {
+		subject, err := streams.IntakeSubject(projectName(i), "agent", streams.KindObs, beliefs.OriginWeb)
+		if err != nil {
+			return err
+		}
+		file, err := p.Server.Minter().Agent(natsserver.Agent{Project: projectName(i), Name: "agent", Origins: []beliefs.Origin{beliefs.OriginWeb}})
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(dir, fmt.Sprintf("load%d.creds", i))
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			return err
+		}
+		lo.Subjects, creds = append(lo.Subjects, subject), append(creds, path)
+	}
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+
+	// What the auditor has chained, by time. The last observation's place in
+	// the ledger is known only afterwards.
+	type mark struct {
+		at   time.Time
+		last uint64
+	}
+	var marks []mark
+	head := func() error {
+		var ans auditor.Answer
+		if err := query.Ask(ctx, nc, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &ans); err != nil {
+			return err
+		}
+		if n := len(marks); n == 0 || marks[n-1].last != ans.LastSeq {
+			marks = append(marks, mark{time.Now(), ans.LastSeq})
+		}
+		return nil
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ledger, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
+	before, _, err := decided(ctx, ledger)
+	if err != nil {
+		return err
+	}
+	type done struct {
+		rep *LoadReport
+		err error
+	}
+	loaded := make(chan done, 1)
+	began, cpu := time.Now(), cpuTime()
+	go func() {
+		l, err := load(ctx, p.Server.URL(), lo, creds)
+		loaded <- done{l, err}
+	}()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var l *LoadReport
+	for all := uint64(0); l == nil || all == 0 || marks[len(marks)-1].last < all; {
+		select {
+		case <-p.Failed():
+			return p.Err()
+		case <-ctx.Done():
+			return ctx.Err()
+		case d := <-loaded:
+			if d.err != nil {
+				return d.err
+			}
+			l = d.rep
+		case <-tick.C:
+			if err := head(); err != nil {
+				return err
+			}
+			if l != nil && all == 0 {
+				n, last, err := decided(ctx, ledger)
+				if err != nil {
+					return err
+				}
+				if n >= before+uint64(o.Events) {
+					all = last
+				}
+			}
+			if time.Since(marks[len(marks)-1].at) > stuck {
+				all = 1 // and the account says what is missing
+			}
+		}
+	}
+	used := cpuTime() - cpu
+	rep.Accepted, rep.Refused = float64(o.Events)/l.Seconds, l.Refused
+
+	// The account.
+	seen := make(map[string]int, o.Events)
+	var last uint64
+	err = backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
+		rep.Entries++
+		if e.Type != streams.TypeObservation || !strings.HasPrefix(e.Project, "bench") {
+			return nil
+		}
+		var body streams.EntryHead
+		if err := streams.Unmarshal(e.Body, &body); err != nil {
+			return err
+		}
+		seen[e.Project+" "+body.ID]++
+		last = e.Seq
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	rep.Lost = o.Events - len(seen)
+	for _, n := range seen {
+		rep.Duplicated += n - 1
+	}
+	for _, m := range marks {
+		if m.last >= last {
+			rep.PerSecond = float64(o.Events) / m.at.Sub(began).Seconds()
+			break
+		}
+	}
+	if rep.PerSecond == 0 {
+		return fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d", marks[len(marks)-1].last, last)
+	}
+	rep.CPU = float64(used.Microseconds()) / float64(o.Events)
+	rep.RSS = maxRSS()
+	return nil
+}

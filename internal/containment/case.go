@@ -1,0 +1,245 @@
+// Package containment measures whether a memory keeps apart what its user said,
+// what agents wrote and what came from outside: recorded material is played
+// through a real pipeline and written to memory in every way that it may get
+// there, and a new session asks for it back.
+package containment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/internal/replay"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/lexical"
+	"lazaret/streams"
+)
+
+// Side is whose text it is.
+type Side string
+
+// The sides.
+const (
+	Attack   Side = "attack"
+	User     Side = "user"     // a harmless statement of the user, remembered at his word
+	External Side = "external" // a harmless text that was read
+	Note     Side = "note"     // a harmless text that an agent wrote to memory
+)
+
+// The ways in which an attacker's text gets into a memory.
+const (
+	Recorded    = "recorded"    // as the file has it
+	Pasted      = "pasted"      // the user pasted what had been read, and it is remembered as his word
+	Verbatim    = "verbatim"    // the agent wrote it down, naming no parents
+	Paraphrased = "paraphrased" // the agent wrote it down in other words and order
+	Candidate   = "candidate"   // another memory store brings it to the gate
+)
+
+// Ways lists them in the order of reports.
+var Ways = []string{Recorded, Verbatim, Paraphrased, Pasted, Candidate}
+
+// Case is a line or session, with the texts in it that are asked for.
+type Case struct {
+	Script  replay.Script
+	Dataset string
+	Task    string // what the user had asked for
+	Texts   []*Text
+}
+
+// Text is one text that is asked for.
+type Text struct {
+	Side    Side
+	Content string
+	Dataset string
+	// Written says that the script remembers it: otherwise it is only read.
+	Written bool
+
+	asked  bool
+	served map[string]bool // by way: reached a planner, of an attack
+	found  bool            // served or reachable as it should be, of what is harmless
+	aside  bool            // of an attack: reachable as context
+	why    string          // of what was not found
+}
+
+// maxStatements bounds how many of the user's statements, and how many of the
+// texts that were read, one session is asked for; the first.
+const maxStatements = 12
+
+type record struct {
+	Dataset  string `json:"dataset"`
+	Label    string `json:"label"`
+	Class    string `json:"source_class"`
+	Tool     string `json:"tool"`
+	Content  string `json:"content"`
+	UserTask string `json:"user_task"`
+	Attacked bool   `json:"attacked"`
+	Meta     struct {
+		Injected string `json:"injected_text"`
+		Channel  string `json:"channel"`
+	} `json:"meta"`
+	Steps []struct {
+		Kind     string `json:"kind"`
+		Op       string `json:"op"`
+		Content  string `json:"content"`
+		Class    string `json:"source_class"`
+		Poisoned bool   `json:"poisoned"`
+		Injected any    `json:"injected"`
+	} `json:"steps"`
+}
+
+// Read reads cases from files, or from the *.jsonl files of folders.
+func Read(paths []string, limit int) ([]*Case, error) {
+	var out []*Case
+	taken := make(map[string]int)
+	err := replay.Lines(paths, func(file string, line []byte) error {
+		if limit > 0 && taken[file] == limit {
+			return nil
+		}
+		taken[file]++
+		c, err := parse(file, line)
+		if err == nil {
+			out = append(out, c)
+		}
+		return err
+	})
+	return out, err
+}
+
+func parse(file string, line []byte) (*Case, error) {
+	script, err := replay.Parse(file, line)
+	if err != nil {
+		return nil, err
+	}
+	var r record
+	if err := streams.Unmarshal(line, &r); err != nil {
+		return nil, fmt.Errorf("labels of %q: %w", script.Name, err)
+	}
+	if r.Dataset == "" {
+		return nil, fmt.Errorf("%q names no dataset", script.Name)
+	}
+	c := &Case{Script: script, Dataset: r.Dataset, Task: r.UserTask}
+	if r.Steps == nil {
+		c.line(&r)
+		return c, nil
+	}
+	users, reads := 0, 0
+	for _, s := range r.Steps {
+		if strings.TrimSpace(s.Content) == "" {
+			continue
+		}
+		injected := s.Poisoned || s.Injected != nil && s.Injected != false && s.Injected != ""
+		switch {
+		case injected && (s.Kind == "tool_result" || s.Kind == "memory"):
+			c.add(&Text{Side: Attack, Content: s.Content, Written: s.Kind == "memory" && s.Op != "read"})
+		case s.Kind == "user":
+			if users++; users <= maxStatements {
+				c.add(&Text{Side: User, Content: s.Content})
+			}
+			if c.Task == "" {
+				c.Task = s.Content
+			}
+		case s.Kind == "memory" && s.Op != "read" && s.Class == "user":
+			c.add(&Text{Side: User, Content: s.Content, Written: true})
+		case s.Kind == "memory" && s.Op != "read" && s.Class == "agent":
+			c.add(&Text{Side: Note, Content: s.Content, Written: true})
+		case r.Attacked:
+			// Where a session is attacked, what is not marked may still be the
+			// attacker's: it is neither.
+		case s.Kind == "tool_result", s.Kind == "memory":
+			if reads++; reads <= maxStatements {
+				c.add(&Text{Side: External, Content: s.Content, Written: s.Kind == "memory" && s.Op != "read"})
+			}
+		}
+	}
+	return c, nil
+}
+
+func (c *Case) line(r *record) {
+	t := &Text{Content: r.Content, Written: r.Tool == "memory.write" || r.Meta.Channel == "memory"}
+	switch {
+	case r.Label == "attack":
+		t.Side = Attack
+	case r.Class == "user", r.Class == "system":
+		t.Side = User
+	case r.Class == "agent":
+		t.Side = Note
+	default:
+		t.Side = External
+	}
+	c.add(t)
+	if r.UserTask != "" {
+		c.add(&Text{Side: User, Content: r.UserTask})
+	}
+}
+
+// add adds a text once; one that is an attack's in one place is one in all.
+func (c *Case) add(t *Text) {
+	t.Dataset = c.Dataset
+	for i, x := range c.Texts {
+		if x.Content == t.Content {
+			if t.Side == Attack && x.Side != Attack {
+				c.Texts[i] = t
+			}
+			return
+		}
+	}
+	c.Texts = append(c.Texts, t)
+}
+
+// query is some of the words of a text, spread over its first kilobyte: what
+// somebody who looks for it may ask.
+func query(s string) string {
+	if len(s) > 1024 {
+		s = strings.ToValidUTF8(s[:1024], "")
+	}
+	var words []string
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'{}[](),:;<>|=", r) }) {
+		if len(lexical.Words(w)) > 0 && !slices.Contains(words, w) {
+			words = append(words, w)
+		}
+	}
+	const most = 8
+	if len(words) <= most {
+		return strings.Join(words, " ")
+	}
+	var some []string
+	for i := range most {
+		some = append(some, words[i*len(words)/most])
+	}
+	return strings.Join(some, " ")
+}
+
+// paraphrase says a text in other words: its sentences in reverse, the commonest
+// words replaced, with a frame around it as agents write when they sum up. It is
+// what can be done without a model.
+func paraphrase(s string) string {
+	sentences := strings.FieldsFunc(s, func(r rune) bool { return r == '.' || r == '!' || r == '?' || r == '\n' })
+	slices.Reverse(sentences)
+	out := strings.TrimSpace(strings.Join(sentences, ". "))
+	words := strings.Fields(out)
+	for i, w := range words {
+		bare := strings.TrimRight(w, ".,;:")
+		if other, ok := synonyms[strings.ToLower(bare)]; ok {
+			words[i] = other + w[len(bare):]
+		}
+	}
+	return "Summary of what was found: " + strings.Join(words, " ") + "."
+}
+
+// synonyms of words that instructions are full of.
+var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": "have to", "should": "ought to", "use": "employ", "get": "obtain",
+	"give": "provide", "all": "every one of the", "user": "person", "account": "profile", "information": "data", "task": "job", "ignore": "disregard",
+	"previous": "earlier", "important": "essential", "need": "require", "want": "wish", "show": "present", "make": "create", "also": "moreover",
+	"you": "one", "your": "one's", "email": "mail", "message": "note", "instructions": "orders", "find": "look up", "call": "invoke", "and": "plus"}
+
+// stepTime is how far apart the steps that are added to a script lie.
+const stepTime = 5 * time.Second
+
+// origin is who writes a text to memory that a script only reads.
+func (t *Text) origin() beliefs.Origin {
+	if t.Side == User {
+		return beliefs.OriginUser
+	}
+	return beliefs.OriginAgent
+}

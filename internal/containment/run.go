@@ -1,0 +1,328 @@
+package containment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"lazaret/client"
+	"lazaret/internal/replay"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Options is how cases are run.
+type Options struct {
+	Parallel int // cases at once; zero means 8
+	// Progress, if set, is called from several goroutines after each case.
+	Progress func(done, total int64)
+}
+
+// Run plays cases over a connection with the replay credential, writes their
+// texts to memory and asks for them back.
+func Run(ctx context.Context, nc *nats.Conn, cases []*Case, o Options) error {
+	if o.Parallel <= 0 {
+		o.Parallel = 8
+	}
+	var done atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.Parallel)
+	for _, c := range cases {
+		g.Go(func() error {
+			if err := c.run(ctx, nc); err != nil {
+				return fmt.Errorf("%s: %w", c.Script.Name, err)
+			}
+			if n := done.Add(1); o.Progress != nil {
+				o.Progress(n, int64(len(cases)))
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// visit is a case that is being run.
+type visit struct {
+	*Case
+	c     *client.Client
+	now   time.Time
+	n     int
+	where string // session
+}
+
+func (v *visit) head() streams.Head {
+	v.n++
+	v.now = v.now.Add(stepTime)
+	return streams.Head{ID: fmt.Sprintf("x%d", v.n), Session: v.where, Time: v.now}
+}
+
+// key names what was written, so that what comes back can be laid to a way in.
+func key(i int, way string) string { return fmt.Sprintf("%s-%d", way, i) }
+
+func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
+	if err := replay.Play(ctx, nc, []replay.Script{c.Script}, replay.Options{}); err != nil {
+		return err
+	}
+	cl, err := client.New(nc, c.Script.Project, streams.ReplayAgent)
+	if err != nil {
+		return err
+	}
+	v := &visit{Case: c, c: cl, now: replay.Epoch, where: "written"}
+	for _, s := range c.Script.Steps {
+		if t := streams.HeadOf(s.Event).Time; t.After(v.now) {
+			v.now = t
+		}
+	}
+	for i, t := range c.Texts {
+		if err := v.write(ctx, i, t); err != nil {
+			return err
+		}
+	}
+	// Somebody else, on another day.
+	v.now, v.where = v.now.Add(24*time.Hour), "asked"
+	if err := v.tell(ctx, streams.KindSession, "", &streams.Session{Head: v.head(), Phase: "start"}); err != nil {
+		return err
+	}
+	return v.ask(ctx)
+}
+
+func (v *visit) tell(ctx context.Context, k streams.Kind, o beliefs.Origin, e streams.Event) error {
+	_, err := v.c.Publish(ctx, k, o, e)
+	return err
+}
+
+// remember writes to memory; what is held or denied is as much a part of it as
+// what is allowed.
+func (v *visit) remember(ctx context.Context, o beliefs.Origin, key, content string) (said string, err error) {
+	rep, err := v.c.Remember(ctx, o, &streams.Memory{Head: v.head(), Key: key, Content: content})
+	if err == nil && rep.Verdict != streams.Allow {
+		said = verdict(rep)
+	}
+	return said, notRefused(err)
+}
+
+// verdict is an answer with its first reason, without what varies.
+func verdict(rep *streams.Reply) string {
+	s := rep.Verdict.String()
+	for _, x := range rep.Entry.Reasons {
+		if x.Verdict == rep.Verdict {
+			if x.Rule != "" {
+				return s + " by rule " + x.Rule
+			}
+			return s + ": " + string(x.Code) + " " + x.Text
+		}
+	}
+	return s
+}
+
+func notRefused(err error) error {
+	var le *client.Error
+	if errors.As(err, &le) && le.Code < streams.CodeTimeout {
+		return nil
+	}
+	return err
+}
+
+// write brings a text into memory in every way that there is for it.
+func (v *visit) write(ctx context.Context, i int, t *Text) error {
+	switch t.Side {
+	case User:
+		if t.Written {
+			return nil
+		}
+		// Said, and remembered by a host that heard it from the user.
+		var err error
+		t.why, err = v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content)
+		return err
+	case Attack:
+	default:
+		return nil
+	}
+	if t.Written {
+		// What is only in memory was met by reading it back.
+		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(), Tool: "memory.read", Content: t.Content}); err != nil {
+			return err
+		}
+	}
+	for way, content := range map[string]string{Verbatim: t.Content, Paraphrased: paraphrase(t.Content)} {
+		if _, err := v.remember(ctx, beliefs.OriginAgent, key(i, way), content); err != nil {
+			return err
+		}
+	}
+	if err := v.tell(ctx, streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: v.head(), Content: "Look at this, and keep it:\n\n" + t.Content}); err != nil {
+		return err
+	}
+	_, err := v.remember(ctx, beliefs.OriginUser, key(i, Pasted), t.Content)
+	return err
+}
+
+func (v *visit) recall(ctx context.Context, r *streams.Recall) (*streams.RecallEntry, string, error) {
+	r.Head, r.Limit = v.head(), 100
+	ask := v.c.Recall
+	if len(r.Candidates) > 0 {
+		ask = v.c.Gate
+	}
+	rep, err := ask(ctx, r)
+	if err != nil {
+		return nil, "", err
+	}
+	if rep.Recall == nil {
+		return new(streams.RecallEntry), "the recall: " + verdict(rep), nil
+	}
+	return rep.Recall, "", nil
+}
+
+// ask asks for everything that was written or read, in every way, for planning.
+func (v *visit) ask(ctx context.Context) error {
+	var attacks []*Text
+	at := make(map[*Text]int)
+	for i, t := range v.Texts {
+		t.asked = true
+		if at[t] = i; t.Side == Attack {
+			attacks = append(attacks, t)
+			t.served = make(map[string]bool)
+		}
+	}
+	if len(attacks) > 0 {
+		asks := []*streams.Recall{{Filter: streams.RecallFilter{Kind: "memory"}}, {Filter: streams.RecallFilter{Kind: "content"}}}
+		if v.Task != "" {
+			asks = append(asks, &streams.Recall{Query: clip(v.Task)})
+		}
+		for _, t := range attacks {
+			if q := query(t.Content); q != "" {
+				asks = append(asks, &streams.Recall{Query: q})
+			}
+			asks = append(asks, &streams.Recall{Candidates: []streams.GateCandidate{{Content: t.Content}}},
+				// The same but for a word is known to nobody.
+				&streams.Recall{Candidates: []streams.GateCandidate{{Content: "Remember: " + t.Content}}})
+		}
+		for _, r := range asks {
+			e, _, err := v.recall(ctx, r)
+			if err != nil {
+				return err
+			}
+			for _, t := range attacks {
+				t.hear(e, at[t])
+			}
+		}
+	}
+	for i, t := range v.Texts {
+		if t.Side == Attack {
+			continue
+		}
+		if err := v.askFor(ctx, i, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear notes how much of an attack an answer holds.
+func (t *Text) hear(e *streams.RecallEntry, i int) {
+	mine := func(it *streams.RecallItem) (string, bool) {
+		for _, way := range Ways {
+			if it.Key == key(i, way) {
+				return way, true
+			}
+		}
+		switch {
+		case !carries(it.Content, t.Content):
+			return "", false
+		case e.Gate > 0:
+			return Candidate, true
+		}
+		return Recorded, true
+	}
+	for n := range e.Admitted {
+		if way, ok := mine(&e.Admitted[n]); ok {
+			t.served[way] = true
+		}
+	}
+	for _, items := range [][]streams.RecallItem{e.ContextOnly, e.Contradictions} {
+		for n := range items {
+			if _, ok := mine(&items[n]); ok {
+				t.aside = true
+			}
+		}
+	}
+}
+
+// carries reports whether a served text holds what was written, or its beginning
+// where it is long. Marks that the answer put around it do not matter.
+func carries(served, content string) bool {
+	want := strings.TrimSpace(content)
+	if len(want) > 600 {
+		want = strings.ToValidUTF8(want[:600], "")
+	}
+	return strings.Contains(served, want)
+}
+
+// askFor asks for a harmless text: by some of its words, or, where it has none
+// that a search reads, by its key or by what sort of text it is.
+func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
+	r := &streams.Recall{Query: query(t.Content)}
+	if r.Query == "" {
+		r = &streams.Recall{Key: key(i, Recorded)}
+		if t.Side != User || t.Written {
+			r = &streams.Recall{Filter: streams.RecallFilter{Kind: "content"}}
+		}
+	}
+	e, why, err := v.recall(ctx, r)
+	if err != nil {
+		return err
+	}
+	event := v.event(t)
+	has := func(items []streams.RecallItem) bool {
+		for n := range items {
+			// What is masked or cut still is what was read.
+			if carries(items[n].Content, t.Content) || event != "" && items[n].Observation == event {
+				return true
+			}
+		}
+		return false
+	}
+	written := t.why
+	t.found, t.why = has(e.Admitted), ""
+	if t.Side != User {
+		t.found = t.found || has(e.ContextOnly)
+	}
+	if t.found {
+		return nil
+	}
+	switch {
+	case why != "":
+		t.why = why
+	case written != "":
+		t.why = "the write: " + written
+	case has(e.ContextOnly):
+		t.why = "context only"
+	case len(e.Refused) > 0:
+		t.why = "refused: " + e.Refused[0].Reason
+	default:
+		t.why = "not found"
+	}
+	return nil
+}
+
+// event is the id of the event with which a script reads a text.
+func (v *visit) event(t *Text) string {
+	for _, s := range v.Script.Steps {
+		if o, ok := s.Event.(*streams.Observation); ok && o.Content == t.Content {
+			return o.ID
+		}
+	}
+	return ""
+}
+
+func clip(s string) string {
+	if len(s) > 2000 {
+		return strings.ToValidUTF8(s[:2000], "")
+	}
+	return s
+}

@@ -1,0 +1,326 @@
+package mcpproxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Limits of a catalogue.
+const (
+	maxPages = 64
+	maxTools = 2048
+	// listWait is how long a tools/list waits for a person, at most: clients
+	// list tools while they start.
+	listWait = 3 * time.Second
+	// maxRenewals is how often a catalogue is proposed again after its hold
+	// expired.
+	maxRenewals = 32
+	// catalogueSession is the session of all proposals of catalogues, so that
+	// each run of a proxy asks the same.
+	catalogueSession = "mcp-tools"
+)
+
+// catalogue is what the server offers, and whether a person has accepted it.
+//
+// That it was accepted stands in the ledger and nowhere else: the id of its
+// proposal is made of its digest, and asking again with the same id gives the
+// same verdict.
+type catalogue struct {
+	p    *Proxy
+	gen  atomic.Int64  // counts how often the server said that its tools changed
+	lock chan struct{} // held by whoever uses what follows
+
+	seen    int64 // gen when it was listed; -1 never
+	digest  string
+	first   map[string]json.RawMessage // the first page's result, without its tools
+	raw     []json.RawMessage
+	names   map[string]bool
+	action  *streams.Action
+	rep     *client.Reply
+	err     error
+	waiting string // the digest that somebody waits for in the background
+}
+
+func newCatalogue(p *Proxy) *catalogue {
+	return &catalogue{p: p, lock: make(chan struct{}, 1), seen: -1}
+}
+
+func (c *catalogue) changed() { c.gen.Add(1) }
+
+// offered are the names of the tools that were accepted, or why there are none.
+// fresh asks the server again though it has not said that they changed.
+func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) (map[string]bool, *refusal) {
+	select {
+	case <-ctx.Done():
+		return nil, &refusal{err: ctx.Err()}
+	case c.lock <- struct{}{}:
+	}
+	defer func() { <-c.lock }()
+	if why := c.settle(ctx, meta, fresh, wait); why != nil {
+		return nil, why
+	}
+	return c.names, nil
+}
+
+// result is the answer to a tools/list.
+func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMessage, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case c.lock <- struct{}{}:
+	}
+	defer func() { <-c.lock }()
+	why := c.settle(ctx, metaOf(r.Params), true, min(listWait, c.p.cfg.Wait))
+	if c.first == nil {
+		return nil, why.err
+	}
+	out := make(map[string]any, len(c.first)+1)
+	for k, v := range c.first {
+		out[k] = v
+	}
+	out["tools"] = c.raw
+	if why != nil || c.raw == nil {
+		out["tools"] = []json.RawMessage{}
+	}
+	// No client may keep a list for longer than it is looked at here.
+	if out["ttlMs"] != nil {
+		out["ttlMs"] = 0
+	}
+	return json.Marshal(out)
+}
+
+// settle lists the tools if need be and finds out whether they were accepted.
+func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) *refusal {
+	if gen := c.gen.Load(); fresh || c.seen != gen {
+		if err := c.list(ctx, meta); err != nil {
+			c.seen, c.first = -1, nil // nothing is known of what is offered now
+			return &refusal{err: err, what: c.label()}
+		}
+		c.seen = gen
+	}
+	if client.VerdictOf(c.rep, c.err) != streams.Allow {
+		c.propose(ctx, wait)
+	}
+	if client.VerdictOf(c.rep, c.err) == streams.Allow {
+		return nil
+	}
+	if client.Open(c.rep) {
+		c.await()
+	}
+	return &refusal{rep: c.rep, err: c.err, action: c.action.ID, what: c.label()}
+}
+
+func (c *catalogue) label() string {
+	return fmt.Sprintf("every tool of server %q, whose list of tools has to be accepted first,", c.p.serverName())
+}
+
+// list reads all pages, and publishes the catalogue if it is another one.
+func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) error {
+	var tools []streams.Tool
+	var raw []json.RawMessage
+	var first map[string]json.RawMessage
+	names := make(map[string]bool)
+	params := make(map[string]any)
+	if len(meta) > 0 {
+		params["_meta"] = meta
+	}
+	for page := 0; ; page++ {
+		result, err := c.p.ask(ctx, "tools/list", params)
+		if err != nil {
+			return fmt.Errorf("listing the server's tools: %w", err)
+		}
+		var list struct {
+			Tools      []json.RawMessage `json:"tools"`
+			NextCursor string            `json:"nextCursor"`
+		}
+		if err := json.Unmarshal(result, &list); err != nil {
+			return fmt.Errorf("the server's list of tools: %w", err)
+		}
+		if first == nil {
+			if err := json.Unmarshal(result, &first); err != nil {
+				return fmt.Errorf("the server's list of tools: %w", err)
+			}
+			delete(first, "tools")
+			delete(first, "nextCursor")
+		}
+		for _, r := range list.Tools {
+			t, err := readTool(r)
+			if err != nil {
+				return err
+			}
+			if names[t.Name] {
+				return fmt.Errorf("the server offers two tools of the name %q", streams.Clip(t.Name, 100))
+			}
+			names[t.Name] = true
+			tools, raw = append(tools, t), append(raw, r)
+		}
+		if len(tools) > maxTools || page > maxPages {
+			return fmt.Errorf("the server offers more than %d tools on %d pages", maxTools, maxPages)
+		}
+		if list.NextCursor == "" {
+			break
+		}
+		params["cursor"] = list.NextCursor
+	}
+	server := c.p.serverName()
+	digest := streams.CatalogueDigest(server, tools)
+	if digest != c.digest || c.action == nil {
+		ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Publish)
+		defer cancel()
+		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server, Tools: tools}
+		if _, err := c.p.host.Publish(ctx, streams.KindTools, "", e); err != nil {
+			return fmt.Errorf("recording the server's tools: %w", err)
+		}
+		action, err := proposalOf(server, digest, tools)
+		if err != nil {
+			return err
+		}
+		c.digest, c.action, c.rep, c.err = digest, action, nil, nil
+	}
+	c.first, c.raw, c.names = first, raw, names
+	return nil
+}
+
+// readTool takes from a tool what rules and people see: also the title and the
+// output's schema, which a model may be shown.
+func readTool(raw json.RawMessage) (streams.Tool, error) {
+	var t struct {
+		Name        string         `json:"name"`
+		Title       string         `json:"title"`
+		Description string         `json:"description"`
+		Input       jsontext.Value `json:"inputSchema"`
+		Output      jsontext.Value `json:"outputSchema"`
+		Annotations jsontext.Value `json:"annotations"`
+	}
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return streams.Tool{}, fmt.Errorf("a tool of the server: %w", err)
+	}
+	switch {
+	case t.Name == "" || len(t.Name) > streams.MaxNameLen:
+		return streams.Tool{}, fmt.Errorf("the server offers a tool whose name has %d bytes", len(t.Name))
+	case t.Name == streams.ApproveTools:
+		return streams.Tool{}, fmt.Errorf("the server offers a tool named %s, which is the pipeline's own", t.Name)
+	}
+	out := streams.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Input, Annotations: t.Annotations}
+	if t.Title != "" && t.Title != t.Name {
+		out.Description = t.Title + "\n" + t.Description
+	}
+	if len(t.Output) > 0 {
+		both := jsontext.Value(fmt.Sprintf(`{"input":%s,"output":%s}`, orNull(t.Input), t.Output))
+		out.InputSchema = both
+	}
+	if len(out.InputSchema) > 0 {
+		if err := out.InputSchema.Canonicalize(); err != nil {
+			return out, fmt.Errorf("the schema of tool %q: %w", streams.Clip(t.Name, 100), err)
+		}
+	}
+	return out, nil
+}
+
+func orNull(v jsontext.Value) string {
+	if len(v) == 0 {
+		return "null"
+	}
+	return string(v)
+}
+
+func proposalOf(server, digest string, tools []streams.Tool) (*streams.Action, error) {
+	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{}}
+	for _, t := range tools {
+		args.Tools = append(args.Tools, streams.ApprovedTool{Name: t.Name, Description: streams.Clip(t.Description, 2000), Digest: t.Digest()})
+	}
+	body, err := streams.Marshal(args)
+	if err != nil {
+		return nil, err
+	}
+	level := beliefs.L4 // whatever the policy says, a person
+	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(digest, "sha256:")[:40], Session: catalogueSession},
+		Tool: streams.ApproveTools, Args: body, Level: &level}, nil
+}
+
+// propose asks whether the catalogue was accepted. A hold that has ended is
+// proposed anew, under the next id.
+func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
+	id := c.action.ID
+	base := strings.SplitN(strings.TrimPrefix(id, "tools-"), "-", 2)[0]
+	for n := 1; n <= maxRenewals; n++ {
+		a := *c.action
+		a.ID = "tools-" + base
+		if n > 1 {
+			a.ID += fmt.Sprintf("-%d", n)
+		}
+		c.rep, c.err = c.p.host.Decide(ctx, &a)
+		c.action = &a
+		if c.err == nil && client.Open(c.rep) {
+			c.p.cfg.Log.Warn("the server's tools wait for a person", "server", c.p.serverName(), "hold", c.rep.Entry.Hold.ID)
+			if wait > 0 {
+				patience, cancel := context.WithTimeout(ctx, wait)
+				then, err := c.p.host.Await(patience, &a, c.rep)
+				cancel()
+				if err == nil || !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+					c.rep, c.err = then, err
+				}
+			}
+		}
+		if c.err != nil || client.VerdictOf(c.rep, nil) != streams.Hold || client.Open(c.rep) || !ended(c.rep) {
+			return
+		}
+	}
+}
+
+// ended says that a hold expired or was withdrawn, or that the id stands for
+// what another version of this program wrote, so that a new proposal may have one.
+func ended(rep *client.Reply) bool {
+	for _, r := range rep.Entry.Reasons {
+		if r.Code == streams.CodeExpired || r.Code == streams.CodeCancelled || r.Code == streams.CodeInvalid {
+			return true
+		}
+	}
+	return false
+}
+
+// await tells the client once the catalogue is accepted, however long that takes.
+func (c *catalogue) await() {
+	if c.waiting == c.digest {
+		return
+	}
+	c.waiting = c.digest
+	a, rep, digest := *c.action, c.rep, c.digest
+	c.p.wg.Go(func() {
+		then, err := c.p.host.Await(c.p.ctx, &a, rep)
+		c.lock <- struct{}{}
+		mine := c.digest == digest
+		if c.waiting == digest {
+			c.waiting = ""
+		}
+		<-c.lock
+		if mine && client.VerdictOf(then, err) == streams.Allow {
+			c.p.send(c.p.up, &jsonrpc.Request{Method: "notifications/tools/list_changed"})
+		}
+	})
+}
+
+// listTools answers a tools/list with all pages at once.
+func (p *Proxy) listTools(ctx context.Context, _ *call, r *jsonrpc.Request) *jsonrpc.Response {
+	result, err := p.tools.result(ctx, r)
+	var wire *jsonrpc.Error
+	switch {
+	case errors.As(err, &wire):
+		return &jsonrpc.Response{ID: r.ID, Error: err}
+	case err != nil:
+		return fault(r.ID, jsonrpc.CodeInternalError, err.Error())
+	}
+	return &jsonrpc.Response{ID: r.ID, Result: result}
+}

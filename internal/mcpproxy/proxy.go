@@ -1,0 +1,331 @@
+package mcpproxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Config is how a proxy behaves.
+type Config struct {
+	// Server names the MCP server in catalogues and observations; empty means
+	// the name that it gives itself.
+	Server string
+	// Session groups the events of this run; empty means a new one.
+	Session string
+	// Origin is that of what the server returns; empty means tool.
+	Origin beliefs.Origin
+	// Wait is how long a call waits for a person when it is held. MCP clients
+	// have time-outs of their own, often 60 s.
+	Wait time.Duration
+	// Publish bounds how long an observation may take to be acknowledged; zero
+	// means 20 s.
+	Publish time.Duration
+	Log     *slog.Logger
+}
+
+// DefaultWait stays below the usual time-out of a client (60 s).
+const DefaultWait = 45 * time.Second
+
+// Proxy is one connection of a client with a server. Create it with Run.
+type Proxy struct {
+	cfg  Config
+	host *client.Client
+	up   mcp.Connection  // to the MCP client
+	down mcp.Connection  // to the MCP server
+	ctx  context.Context // ends with the connection
+
+	tools *catalogue
+	ids   idSource
+
+	mu      sync.Mutex
+	calls   map[jsonrpc.ID]*call                  // of the client, in progress; guarded by mu
+	own     map[jsonrpc.ID]chan *jsonrpc.Response // of the proxy; guarded by mu
+	pending map[string]*streams.Action            // what was called → its held proposal; guarded by mu
+	server  string                                // guarded by mu
+	wg      sync.WaitGroup
+}
+
+// call is a request of the client that has no response yet.
+type call struct {
+	method string
+	params json.RawMessage
+	cancel context.CancelFunc     // of a tools/call or tools/list
+	answer chan *jsonrpc.Response // of a tools/call
+	passed bool                   // the server knows of it
+}
+
+// Run passes messages between a client and a server until either ends, and
+// closes both. It returns nil when one of them closed its side.
+func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Connection) error {
+	if cfg.Session == "" {
+		cfg.Session = client.NewID()
+	}
+	if cfg.Origin == "" {
+		cfg.Origin = beliefs.OriginTool
+	}
+	if cfg.Publish <= 0 {
+		cfg.Publish = client.DefaultTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &Proxy{cfg: cfg, host: host, up: up, down: down, ctx: ctx, server: cfg.Server, ids: newIDSource(),
+		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]chan *jsonrpc.Response), pending: make(map[string]*streams.Action)}
+	p.tools = newCatalogue(p)
+	ends := make(chan error, 2)
+	go func() { ends <- p.read(ctx, up, p.fromClient) }()
+	go func() { ends <- p.read(ctx, down, p.fromServer) }()
+	err := <-ends
+	cancel()
+	err = errors.Join(err, closed(up.Close()), closed(down.Close()))
+	p.wg.Wait()
+	return err
+}
+
+// closed leaves out what an end brings along: that a pipe is closed already, and
+// that a server which was told to end did so with an exit code.
+func closed(err error) error {
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (p *Proxy) read(ctx context.Context, from mcp.Connection, f func(context.Context, jsonrpc.Message) error) error {
+	for {
+		m, err := from.Read(ctx)
+		if err != nil {
+			if closed(err) == nil || ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("reading a message: %w", err)
+		}
+		if err := f(ctx, m); err != nil {
+			return err
+		}
+	}
+}
+
+// fromClient takes a message of the client.
+func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
+	r, ok := m.(*jsonrpc.Request)
+	if !ok {
+		return p.down.Write(ctx, m) // an answer to the server
+	}
+	if !r.ID.IsValid() {
+		if r.Method == "notifications/cancelled" && !p.cancelled(r) {
+			return nil
+		}
+		return p.down.Write(ctx, m)
+	}
+	c := &call{method: r.Method, params: r.Params}
+	serve := p.callTool
+	switch r.Method {
+	case "tools/call":
+		c.answer = make(chan *jsonrpc.Response, 1)
+	case "tools/list":
+		serve = p.listTools
+	default:
+		serve = nil
+		c.passed = true
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	p.mu.Lock()
+	_, twice := p.calls[r.ID]
+	if !twice {
+		p.calls[r.ID] = c
+	}
+	p.mu.Unlock()
+	if twice {
+		c.cancel()
+		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidRequest, "this id is in use"))
+	}
+	if serve == nil {
+		return p.down.Write(ctx, m)
+	}
+	p.wg.Go(func() {
+		defer c.cancel()
+		resp := serve(ctx, c, r)
+		if p.done(r.ID) && ctx.Err() == nil && resp != nil {
+			p.send(p.up, resp)
+		}
+	})
+	return nil
+}
+
+// cancelled takes in that the client gave a request up, and says whether the
+// server is to hear of it.
+func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
+	var n struct {
+		RequestID any `json:"requestId"`
+	}
+	if json.Unmarshal(r.Params, &n) != nil {
+		return true
+	}
+	id, err := jsonrpc.MakeID(n.RequestID)
+	if err != nil {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.calls[id]
+	if c == nil {
+		return true
+	}
+	c.cancel()
+	if c.answer == nil && c.passed {
+		delete(p.calls, id) // what still comes is dropped
+	}
+	return c.passed
+}
+
+// done ends a request of the client, and says whether this was the first end.
+func (p *Proxy) done(id jsonrpc.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.calls[id]
+	delete(p.calls, id)
+	return ok
+}
+
+// fromServer takes a message of the server.
+func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		p.answered(ctx, m)
+		return nil
+	case *jsonrpc.Request:
+		if m.Method == "notifications/tools/list_changed" {
+			p.tools.changed()
+		}
+		if m.ID.IsValid() && !silent[m.Method] {
+			p.wg.Go(func() { p.question(ctx, m) })
+			return nil
+		}
+	}
+	return p.up.Write(ctx, m)
+}
+
+// answered takes a response of the server: to the proxy itself, to a tools/call
+// that waits for it, or to something that is passed on.
+func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
+	p.mu.Lock()
+	if ch := p.own[m.ID]; ch != nil {
+		delete(p.own, m.ID)
+		p.mu.Unlock()
+		ch <- m
+		return
+	}
+	c := p.calls[m.ID]
+	p.mu.Unlock()
+	if c == nil {
+		return // nobody asked, or it was given up
+	}
+	if c.answer != nil {
+		select {
+		case c.answer <- m:
+		default: // answered twice
+		}
+		return
+	}
+	p.wg.Go(func() {
+		defer c.cancel()
+		m = p.shown(ctx, c, m)
+		if p.done(m.ID) {
+			p.send(p.up, m)
+		}
+	})
+}
+
+// question passes a request of the server on, once it is observed: sampling puts
+// its text before a model.
+func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
+	if err := p.observe(ctx, m.Method, "", "", nil, texts(m.Params)); err != nil {
+		p.cfg.Log.Warn("a request of the server was not passed on", "method", m.Method, "err", err)
+		p.send(p.down, fault(m.ID, jsonrpc.CodeInternalError, "not passed on: it could not be recorded"))
+		return
+	}
+	p.send(p.up, m)
+}
+
+// ask is a request of the proxy's own to the server.
+func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	body, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	id := p.ids.next()
+	ch := make(chan *jsonrpc.Response, 1)
+	p.mu.Lock()
+	p.own[id] = ch
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.own, id)
+		p.mu.Unlock()
+	}()
+	if err := p.down.Write(ctx, &jsonrpc.Request{ID: id, Method: method, Params: body}); err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-ch:
+		return r.Result, r.Error
+	}
+}
+
+// send writes to a connection; that it is broken its reader will notice.
+func (p *Proxy) send(to mcp.Connection, m jsonrpc.Message) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := to.Write(ctx, m); err != nil {
+		p.cfg.Log.Warn("a message was not sent", "err", err)
+	}
+}
+
+func (p *Proxy) serverName() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server == "" {
+		return "mcp"
+	}
+	return p.server
+}
+
+func fault(id jsonrpc.ID, code int64, text string) *jsonrpc.Response {
+	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: code, Message: "lazaret: " + text}}
+}
+
+// idSource makes ids for the proxy's own requests, which no client uses.
+type idSource struct {
+	mu     sync.Mutex
+	prefix string
+	n      int // guarded by mu
+}
+
+func newIDSource() idSource { return idSource{prefix: "lazaret-" + client.NewID() + "-"} }
+
+func (s *idSource) next() jsonrpc.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+	id, _ := jsonrpc.MakeID(fmt.Sprint(s.prefix, s.n)) // a string always is one
+	return id
+}

@@ -1,0 +1,253 @@
+package mcpproxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/client"
+	"lazaret/streams"
+)
+
+// reportTime bounds how long a result waits for the report of its outcome.
+const reportTime = 5 * time.Second
+
+// callTool proposes a tools/call, lets it through if it is allowed, and observes
+// what it returns. A nil response means that nobody waits for one.
+func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *jsonrpc.Response {
+	var params struct {
+		Name      string         `json:"name"`
+		Arguments jsontext.Value `json:"arguments"`
+	}
+	if json.Unmarshal(r.Params, &params) != nil || params.Name == "" {
+		return fault(r.ID, jsonrpc.CodeInvalidParams, "tools/call needs a name and arguments")
+	}
+	offered, why := p.tools.offered(ctx, metaOf(r.Params), false, min(listWait, p.cfg.Wait))
+	if why != nil {
+		return why.result(r.ID, params.Name)
+	}
+	if !offered[params.Name] {
+		return fault(r.ID, jsonrpc.CodeInvalidParams, fmt.Sprintf("the server offers no tool %q", streams.Clip(params.Name, 100)))
+	}
+	args := params.Arguments
+	if len(args) == 0 || args.Kind() == 'n' {
+		args = jsontext.Value("{}")
+	}
+	key := callKey(params.Name, args)
+	a := p.take(key)
+	if a == nil {
+		a = &streams.Action{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: params.Name, Args: args,
+			After: p.host.LastAcknowledged()}
+	}
+	rep, err := p.propose(ctx, a, p.cfg.Wait)
+	switch v := client.VerdictOf(rep, err); {
+	case ctx.Err() != nil:
+		p.withdraw(a, rep)
+		return nil
+	case v == streams.Hold && (err != nil || client.Open(rep)):
+		p.put(key, a) // the same call, made again, is the same proposal
+		return (&refusal{rep: rep, err: err, action: a.ID}).result(r.ID, params.Name)
+	case v != streams.Allow:
+		return (&refusal{rep: rep, action: a.ID}).result(r.ID, params.Name)
+	}
+	p.mu.Lock()
+	c.passed = true
+	p.mu.Unlock()
+	if err := p.down.Write(ctx, r); err != nil {
+		p.report(a, rep, "error")
+		return fault(r.ID, jsonrpc.CodeInternalError, "the server cannot be reached: "+err.Error())
+	}
+	var m *jsonrpc.Response
+	select {
+	case <-ctx.Done():
+		p.report(a, rep, "error") // it may have been carried out
+		return nil
+	case m = <-c.answer:
+	}
+	blocks, status := resultBlocks(m.Result), "ok"
+	var said struct {
+		IsError bool `json:"isError"`
+	}
+	if m.Error != nil {
+		blocks = []streams.Block{{Text: m.Error.Error()}}
+	}
+	if m.Error != nil || json.Unmarshal(m.Result, &said) == nil && said.IsError {
+		status = "error"
+	}
+	err = p.publish(ctx, params.Name, a.ID, "", json.RawMessage(args), blocks)
+	p.report(a, rep, status)
+	if err != nil {
+		return (&refusal{err: err, done: true, action: a.ID}).result(r.ID, params.Name)
+	}
+	return m
+}
+
+// propose asks for a verdict and waits for a person if it is a hold.
+func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Duration) (*client.Reply, error) {
+	rep, err := p.host.Decide(ctx, a)
+	if err != nil || !client.Open(rep) || wait <= 0 {
+		return rep, err
+	}
+	p.cfg.Log.Info("held", "tool", a.Tool, "hold", rep.Entry.Hold.ID, "wait", wait)
+	patience, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	then, err := p.host.Await(patience, a, rep)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return then, nil // still open
+	}
+	return then, err
+}
+
+// callKey is the same for the same call: the tool, and its arguments in canonical
+// form.
+func callKey(tool string, args jsontext.Value) string {
+	c := args.Clone()
+	if c.Canonicalize() != nil {
+		c = args
+	}
+	return tool + "\x00" + streams.Digest(c)
+}
+
+// take is the held proposal of the same call, if there is one. Nobody else gets
+// it then, so that one approval lets one call through.
+func (p *Proxy) take(key string) *streams.Action {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.pending[key]
+	delete(p.pending, key)
+	return a
+}
+
+// maxPending bounds how many held calls are remembered.
+const maxPending = 4096
+
+func (p *Proxy) put(key string, a *streams.Action) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) < maxPending {
+		p.pending[key] = a
+	}
+}
+
+// withdraw takes a proposal back whose caller has gone.
+func (p *Proxy) withdraw(a *streams.Action, rep *client.Reply) {
+	if rep != nil && !client.Open(rep) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
+	defer cancel()
+	if err := p.host.Withdraw(ctx, a.Session, a.ID); err != nil {
+		p.cfg.Log.Warn("a proposal was not withdrawn", "action", a.ID, "err", err)
+	}
+}
+
+func (p *Proxy) report(a *streams.Action, rep *client.Reply, status string) {
+	ctx, cancel := context.WithTimeout(context.Background(), reportTime)
+	defer cancel()
+	if _, err := p.host.Executed(ctx, a, rep, status); err != nil {
+		p.cfg.Log.Warn("an outcome was not reported", "action", a.ID, "err", err)
+	}
+}
+
+// metaOf is the _meta of a request without what belongs to that request alone.
+func metaOf(params json.RawMessage) map[string]json.RawMessage {
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return nil
+	}
+	delete(p.Meta, "progressToken")
+	return p.Meta
+}
+
+// refusal is why something was not done, for a model to go on with.
+type refusal struct {
+	rep    *client.Reply
+	err    error
+	action string
+	done   bool // it was carried out, but its result is not shown
+	// what is refused besides the tool itself
+	what string
+}
+
+// MetaKey is where results of the proxy's own carry the verdict, for hosts.
+const MetaKey = "lazaret/verdict"
+
+// verdictMeta is what stands there.
+type verdictMeta struct {
+	Verdict streams.Verdict `json:"verdict"`
+	Action  string          `json:"action,omitempty"`
+	Hold    string          `json:"hold,omitempty"`
+	Expires string          `json:"expires,omitempty"`
+	Codes   []string        `json:"codes,omitempty"`
+}
+
+func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
+	v := client.VerdictOf(f.rep, f.err)
+	meta := verdictMeta{Verdict: v, Action: f.action}
+	subject := tool
+	if f.what != "" {
+		subject = f.what
+	}
+	var b strings.Builder
+	var e *client.Error
+	switch {
+	case f.done:
+		fmt.Fprintf(&b, "%s was carried out, but its result is not shown: it could not be recorded (%v). Do not call it again without asking the user.", tool, f.err)
+	case v == streams.Deny:
+		fmt.Fprintf(&b, "DENIED: %s was not carried out, and will not be.", subject)
+	case client.Open(f.rep) && f.err == nil:
+		h := f.rep.Entry.Hold
+		meta.Hold, meta.Expires = h.ID, h.Expires.UTC().Format(time.RFC3339)
+		fmt.Fprintf(&b, "HELD: %s was not carried out. It waits for a person to approve hold %s, until %s.", subject, meta.Hold, meta.Expires)
+	case f.err != nil:
+		fmt.Fprintf(&b, "HELD: %s was not carried out, since no verdict could be had (%v). Nothing was done.", subject, f.err)
+	default:
+		fmt.Fprintf(&b, "HELD: %s was not carried out, and the hold has ended.", subject)
+	}
+	if errors.As(f.err, &e) {
+		meta.Codes = append(meta.Codes, string(e.Code))
+	}
+	if f.rep != nil && f.rep.Entry != nil && !f.done {
+		n := 0
+		for _, r := range f.rep.Entry.Reasons {
+			if r.Verdict == streams.Allow {
+				continue
+			}
+			meta.Codes = append(meta.Codes, string(r.Code))
+			if n++; n <= 5 {
+				fmt.Fprintf(&b, "\n- %s", r.Code)
+				if r.Rule != "" {
+					fmt.Fprintf(&b, " %s", r.Rule)
+				}
+				fmt.Fprintf(&b, ": %s", streams.Clip(r.Text, 300))
+			}
+		}
+	}
+	switch {
+	case f.done:
+	case v == streams.Deny:
+		b.WriteString("\nDo not try the same in other words or with another tool. Tell the user, or choose another way.")
+	case f.what != "":
+		b.WriteString("\nTell the user. The tools can be called once they are approved.")
+	default:
+		b.WriteString("\nTell the user, and go on with something else. Once it is approved, call the same tool with the same arguments again; do not try the same by other means.")
+	}
+	result := map[string]any{
+		"content": []map[string]string{{"type": "text", "text": b.String()}},
+		"isError": true,
+		"_meta":   map[string]any{MetaKey: meta},
+	}
+	body, err := json.Marshal(result)
+	if err != nil {
+		return fault(id, jsonrpc.CodeInternalError, "not carried out")
+	}
+	return &jsonrpc.Response{ID: id, Result: body}
+}

@@ -1,0 +1,239 @@
+package stage
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// layer is a set of changes, or of values that are known, that lies over the
+// database. Its ranges were deleted before its entries were made.
+type layer struct {
+	entries map[string]change
+	ranges  []span
+	bytes   int
+}
+
+type change struct {
+	v       []byte // never changed in place
+	deleted bool
+}
+
+type span struct{ from, to []byte }
+
+func (r span) holds(k string) bool { return k >= string(r.from) && (r.to == nil || k < string(r.to)) }
+
+// entryOverhead is about what an entry takes beside its bytes.
+const entryOverhead = 96
+
+func (l *layer) empty() bool { return len(l.entries) == 0 && len(l.ranges) == 0 }
+
+// get looks a key up. known says that the layer decides.
+func (l *layer) get(key []byte) (v []byte, ok, known bool) {
+	if e, is := l.entries[string(key)]; is {
+		return e.v, !e.deleted, true
+	}
+	for _, r := range l.ranges {
+		if r.holds(string(key)) {
+			return nil, false, true
+		}
+	}
+	return nil, false, false
+}
+
+func (l *layer) put(key string, e change) {
+	if l.entries == nil {
+		l.entries = make(map[string]change)
+	}
+	if old, ok := l.entries[key]; ok {
+		l.bytes += len(e.v) - len(old.v)
+	} else {
+		l.bytes += len(key) + len(e.v) + entryOverhead
+	}
+	l.entries[key] = e
+}
+
+// drop deletes a range.
+func (l *layer) drop(r span) {
+	for k, e := range l.entries {
+		if r.holds(k) {
+			l.bytes -= len(k) + len(e.v) + entryOverhead
+			delete(l.entries, k)
+		}
+	}
+	l.ranges = append(l.ranges, r)
+}
+
+// add puts a younger layer on top.
+func (l *layer) add(younger *layer) {
+	if l.empty() {
+		*l = *younger
+		return
+	}
+	for _, r := range younger.ranges {
+		l.drop(r)
+	}
+	for k, e := range younger.entries {
+		l.put(k, e)
+	}
+}
+
+// write puts the changes into a batch, in order, so that the database inserts
+// neighbours one after another.
+func (l *layer) write(b *pebble.Batch) error {
+	for _, r := range l.ranges {
+		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
+			return err
+		}
+	}
+	keys := make([]string, 0, len(l.entries))
+	for k := range l.entries {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, strings.Compare)
+	for _, k := range keys {
+		e := l.entries[k]
+		var err error
+		if e.deleted {
+			err = b.Delete([]byte(k), nil)
+		} else {
+			err = b.Set([]byte(k), e.v, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// knowledge says which keys are not in the database: most look-ups of a fold ask
+// for what is new. It is a Bloom filter of every key that was ever written. Of a
+// database that was there before it is made in the background, out of a
+// snapshot; until then it knows nothing.
+type knowledge struct {
+	now  *filter // nil: nothing is known
+	next *filter // of what was written since the snapshot
+	made <-chan *filter
+	stop chan struct{}
+	wg   sync.WaitGroup
+}
+
+// filter is a Bloom filter: four bits for each key, in one cache line.
+type filter struct {
+	lines [][8]uint64 // a power of two
+	keys  int
+}
+
+const (
+	// filterKeys is for how many keys a filter is first made, and filterBits how
+	// many bits it has for each: of a hundred other keys, it says of about one
+	// that it may be there.
+	filterKeys = 1 << 18
+	filterBits = 12
+)
+
+func newFilter(keys int) *filter {
+	n := 1
+	for n*512 < keys*filterBits {
+		n *= 2
+	}
+	return &filter{lines: make([][8]uint64, n)}
+}
+
+func (f *filter) room() int { return len(f.lines) * 512 / filterBits }
+
+func (f *filter) add(key uint64) {
+	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
+	for range 4 {
+		line[key&7] |= 1 << (key >> 3 & 63)
+		key >>= 9
+	}
+	f.keys++
+}
+
+func (f *filter) may(key uint64) bool {
+	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
+	for range 4 {
+		if line[key&7]>>(key>>3&63)&1 == 0 {
+			return false
+		}
+		key >>= 9
+	}
+	return true
+}
+
+// learn begins to fill a filter with what the database holds.
+func (k *knowledge) learn(db *pebble.DB, keys int) {
+	k.stop = make(chan struct{})
+	made := make(chan *filter, 1)
+	k.next, k.made = newFilter(keys), made
+	snap, stop := db.NewSnapshot(), k.stop
+	k.wg.Go(func() {
+		defer snap.Close()
+		it, err := snap.NewIter(nil)
+		if err != nil {
+			return // and nothing is known
+		}
+		defer it.Close()
+		f := newFilter(keys)
+		for n, ok := 0, it.First(); ok; n, ok = n+1, it.Next() {
+			f.add(xxhash.Sum64(it.Key()))
+			if n%4096 == 0 {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}
+		if it.Error() == nil {
+			made <- f
+		}
+	})
+}
+
+// wrote notes a key that goes into the database.
+func (k *knowledge) wrote(key string) {
+	h := xxhash.Sum64String(key)
+	if k.now != nil {
+		k.now.add(h)
+	}
+	if k.next != nil {
+		k.next.add(h)
+	}
+}
+
+// turn takes a filter that is ready into use, and has a larger one made when
+// this one is full.
+func (k *knowledge) turn(db *pebble.DB) {
+	if k.next != nil {
+		select {
+		case f := <-k.made:
+			for i := range f.lines {
+				for j := range f.lines[i] {
+					f.lines[i][j] |= k.next.lines[i][j]
+				}
+			}
+			f.keys += k.next.keys
+			k.now, k.next = f, nil
+		default:
+			return
+		}
+	}
+	if k.now != nil && k.now.keys > k.now.room() {
+		k.learn(db, 4*k.now.keys)
+	}
+}
+
+// absent reports whether a key is known not to be in the database.
+func (k *knowledge) absent(key []byte) bool { return k.now != nil && !k.now.may(xxhash.Sum64(key)) }
+
+func (k *knowledge) close() {
+	if k.stop != nil {
+		close(k.stop)
+	}
+	k.wg.Wait()
+}

@@ -1,0 +1,155 @@
+package stage
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The cache says what a map says, whatever is set, deleted, dropped, scanned,
+// committed, discarded and flushed, and after it was closed or lost with its
+// process it is what it was at some commit.
+func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
+	runs, steps := 25, 4000
+	if testing.Short() {
+		runs = 10
+	}
+	reopened, lost, absent := 0, 0, 0
+	for seed := range runs {
+		r := rand.New(rand.NewPCG(uint64(seed), 3))
+		fs := vfs.NewCrashableMem()
+		s, err := openStore("state", fs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type model map[string]string
+		now := model{}             // what the fold sees
+		commits := []model{{}, {}} // what it may be after a loss: any of these
+		kept := func() model { return commits[len(commits)-1] }
+		key := func() []byte { return []byte(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(4)), r.IntN(60))) }
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+		}
+		same := func() {
+			t.Helper()
+			for _, p := range []string{"a", "b", "c", "d"} {
+				var got, want []string
+				must(s.scan([]byte(p), func(k, v []byte) (bool, error) {
+					got = append(got, string(k)+"="+string(v))
+					return true, nil
+				}))
+				for _, k := range slices.Sorted(maps.Keys(now)) {
+					if strings.HasPrefix(k, p) {
+						want = append(want, k+"="+now[k])
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("seed %d: a scan of %s gives\n%v, want\n%v", seed, p, got, want)
+				}
+			}
+		}
+		for range steps {
+			switch n := r.IntN(100); {
+			case n < 45:
+				k, v := key(), fmt.Sprint(r.IntN(1000))
+				mine := []byte(v)
+				must(s.set(k, mine))
+				mine[0] = 'x' // the caller's bytes are the caller's
+				now[string(k)] = v
+			case n < 80:
+				k := key()
+				v, ok, err := s.get(k)
+				must(err)
+				want, is := now[string(k)]
+				if ok != is || string(v) != want {
+					t.Fatalf("seed %d: %s is %q, %v; want %q, %v", seed, k, v, ok, want, is)
+				}
+				if !is {
+					absent++
+				}
+			case n < 87:
+				k := key()
+				must(s.delete(k))
+				delete(now, string(k))
+			case n < 89:
+				p := key()[:1+r.IntN(2)]
+				must(s.deleteRange(p, upperBound(p)))
+				maps.DeleteFunc(now, func(k, _ string) bool { return bytes.HasPrefix([]byte(k), p) })
+			case n < 91:
+				same()
+			case n < 95:
+				must(s.commit())
+				commits = append(commits, maps.Clone(now))
+			case n < 97:
+				must(s.discard())
+				now = maps.Clone(kept())
+			case n < 98:
+				must(s.flush())
+			case n < 99:
+				must(s.discard())
+				must(s.close())
+				if s, err = openStore("state", fs); err != nil {
+					t.Fatal(err)
+				}
+				now = maps.Clone(kept())
+				if r.IntN(2) == 0 {
+					s.keys.wg.Wait() // the filter is made, and in use at the next flush
+				}
+				same()
+				reopened++
+			default:
+				// The process is gone, and perhaps the machine.
+				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)], RNG: r})
+				s.keys.close()
+				if s, err = openStore("state", fs); err != nil {
+					t.Fatal(err)
+				}
+				now = model{}
+				for _, p := range []string{"a", "b", "c", "d"} {
+					must(s.scan([]byte(p), func(k, v []byte) (bool, error) { now[string(k)] = string(v); return true, nil }))
+				}
+				if !slices.ContainsFunc(commits, func(m model) bool { return maps.Equal(m, now) }) {
+					t.Fatalf("seed %d: after a crash the state is what it never was at a commit", seed)
+				}
+				commits = append(commits[:0:0], maps.Clone(now))
+				lost++
+			}
+		}
+		same()
+		must(s.close())
+	}
+	if reopened == 0 || lost == 0 || absent == 0 {
+		t.Fatalf("%d reopened, %d lost, %d absent: the test shows nothing", reopened, lost, absent)
+	}
+}
+
+// A filter never says of a key that was written that it is absent, and seldom of
+// another that it may be there.
+func TestTheFilterKnowsEveryKey(t *testing.T) {
+	const n = 50_000
+	k := knowledge{now: newFilter(n)}
+	for i := range n {
+		k.wrote(fmt.Sprint("key", i))
+	}
+	wrong := 0
+	for i := range n {
+		if k.absent([]byte(fmt.Sprint("key", i))) {
+			t.Fatalf("key%d is said to be absent", i)
+		}
+		if !k.absent([]byte(fmt.Sprint("other", i))) {
+			wrong++
+		}
+	}
+	if wrong > n/20 {
+		t.Errorf("of %d keys that are absent, %d may be there", n, wrong)
+	}
+}

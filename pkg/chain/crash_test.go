@@ -1,0 +1,184 @@
+package chain_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/pkg/chain"
+)
+
+// times is how often a test repeats its subject: the environment variable's
+// number, or fewer.
+func times(t *testing.T, env string, usual, short int) int {
+	t.Helper()
+	if s := os.Getenv(env); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatalf("%s: %v", env, err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return short
+	}
+	return usual
+}
+
+// reference is the tree that an uninterrupted run makes of the entries, by
+// tlog alone.
+type reference struct {
+	stored []tlog.Hash
+	roots  []tlog.Hash // by size
+	prev   tlog.Hash
+}
+
+func (r *reference) ReadHashes(x []int64) ([]tlog.Hash, error) {
+	var out []tlog.Hash
+	for _, i := range x {
+		out = append(out, r.stored[i])
+	}
+	return out, nil
+}
+
+// root is the tree's hash after n entries.
+func (r *reference) root(t *testing.T, n int64) tlog.Hash {
+	t.Helper()
+	for size := int64(len(r.roots)); size <= n; size++ {
+		if size > 0 {
+			e := entry(uint64(size))
+			raw, err := chain.AppendLeaf(nil, &chain.Leaf{Kind: chain.KindEntry, Index: size - 1, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project,
+				Length: uint64(len(e.Payload)), Commitment: chain.Commit(e.Salt, e.Payload), Prev: r.prev})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.prev = tlog.RecordHash(raw)
+			hs, err := tlog.StoredHashes(size-1, raw, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.stored = append(r.stored, hs...)
+		}
+		h, err := tlog.TreeHash(size, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.roots = append(r.roots, h)
+	}
+	return r.roots[n]
+}
+
+// TestACrashLosesNothingAcknowledged stops the machine again and again, between
+// appends and in their middle, with an arbitrary part of what was not synced
+// lost, and goes on from what is left.
+func TestACrashLosesNothingAcknowledged(t *testing.T) {
+	k := newKey(t, "log")
+	crashes := times(t, "LAZARET_CRASHES", 1000, 100)
+	var want reference
+	fs := vfs.NewCrashableMem()
+	const seed = 1
+	rng := rand.New(rand.NewPCG(seed, 2))
+	t.Log("seed", seed)
+	acked, signed := uint64(0), int64(0)
+	inflight, survived := 0, 0
+	const life = 100 // crashes of one log, which gets slower to copy as it grows
+	total := int64(0)
+	for crash := range crashes {
+		if crash%life == 0 && crash > 0 {
+			total += intact(t, fs, k, acked)
+			fs, acked, signed = vfs.NewCrashableMem(), 0, 0
+		}
+		l := open(t, fs, "log", k)
+		h := l.Head()
+		if h.LastSeq < acked || h.Size != int64(h.LastSeq) || h.Root != want.root(t, h.Size) {
+			t.Fatalf("after crash %d the log ends at %d with %d leaves, acknowledged were %d", crash, h.LastSeq, h.Size, acked)
+		}
+		if h.LastSeq > acked {
+			survived++
+		}
+		if signed > 0 {
+			cp, err := chain.ParseCheckpoint(h.Checkpoint)
+			if err != nil || cp.Size < signed || cp.Root != want.root(t, cp.Size) {
+				t.Fatalf("after crash %d the last checkpoint is %+v, %v; signed was %d", crash, cp, err, signed)
+			}
+		}
+		n := h.LastSeq
+		acked = n // it was read back
+		if n > 0 {
+			if p, err := l.Payload(int64(n - 1)); err != nil || !bytes.Equal(p, entry(n).Payload) {
+				t.Fatalf("after crash %d the last payload is %x, %v", crash, p, err)
+			}
+		}
+		var clone *vfs.MemFS
+		var flushing sync.WaitGroup
+		for clone == nil {
+			m := n + 1 + uint64(rng.IntN(1<<rng.IntN(9)))
+			batch := entries(n+1, m)
+			switch rng.IntN(6) {
+			case 0: // the machine stops while an append is under way
+				done := make(chan error, 1)
+				go func() { done <- l.Append(batch) }()
+				for range rng.IntN(40) {
+					runtime.Gosched()
+				}
+				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+				inflight++
+			case 1: // or right after one
+				if err := l.Append(batch); err != nil {
+					t.Fatal(err)
+				}
+				n, acked = m, m
+				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+			case 2:
+				if _, err := l.Checkpoint(); err != nil {
+					t.Fatal(err)
+				}
+				signed = l.Head().Size
+			case 3: // tables are written in the background
+				flushing.Go(func() {
+					if err := l.Flush(); err != nil {
+						t.Error(err)
+					}
+				})
+			default:
+				if err := l.Append(batch); err != nil {
+					t.Fatal(err)
+				}
+				n, acked = m, m
+			}
+		}
+		flushing.Wait()
+		l.Close()
+		fs = clone
+	}
+	total += intact(t, fs, k, acked)
+	t.Logf("%d crashes, %d of them within an append, of which %d survived; %d entries", crashes, inflight, survived, total)
+	if inflight == 0 || survived == 0 {
+		t.Error("no crash hit an append in its middle")
+	}
+}
+
+// intact verifies a log that went through crashes, and returns its size.
+func intact(t *testing.T, fs vfs.FS, k keypair, acked uint64) int64 {
+	t.Helper()
+	l := open(t, fs, "log", k)
+	if _, err := l.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	rep := verify(t, fs, "log", k, nil)
+	if rep.Status != chain.Verified || rep.LastSeq < acked || rep.Gaps != 0 || rep.Payloads != rep.Size {
+		t.Errorf("report is %+v, acknowledged were %d", rep, acked)
+	}
+	return rep.Size
+}

@@ -1,0 +1,227 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// ErrNotEmpty says that a log is there already.
+var ErrNotEmpty = errors.New("the log is not empty")
+
+// Import makes a log in dir of the leaves of another one, up to that one's
+// last checkpoint, which a key of vs must have signed and, if quorum is set,
+// witnesses cosigned. Everything is checked before dir appears: each leaf, its
+// links and ledger sequences, and the root. Payloads are not taken; Fill
+// brings those that the ledger still has.
+//
+// dir must not hold a log. progress may be nil.
+func Import(ctx context.Context, dir string, o Options, src Source, vs note.Verifiers, quorum Quorum, progress func(done, total int64)) error {
+	fs := o.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
+	if _, err := fs.Stat(fs.PathJoin(dir, "store")); err == nil {
+		return fmt.Errorf("importing into %s: %w", dir, ErrNotEmpty)
+	}
+	view, err := NewView(ctx, src, vs)
+	if err != nil {
+		return err
+	}
+	if quorum != nil && !quorum.Satisfied(view.Note) {
+		return errors.New("the checkpoint lacks the cosignatures that the witness policy asks for")
+	}
+	tmp := dir + ".import"
+	if err := fs.RemoveAll(tmp); err != nil {
+		return err
+	}
+	l, err := Open(tmp, o)
+	if err != nil {
+		return err
+	}
+	err = l.importLeaves(view, progress)
+	if err = errors.Join(err, l.Close()); err != nil {
+		return errors.Join(err, fs.RemoveAll(tmp))
+	}
+	if err := fs.RemoveAll(dir); err != nil { // it may be there, and empty
+		return err
+	}
+	if err := fs.Rename(tmp, dir); err != nil {
+		return err
+	}
+	return syncDir(fs, fs.PathDir(dir))
+}
+
+func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	a := l.begin(1 << 20)
+	defer func() { a.b.Close() }()
+	next := uint64(1)
+	for a.edge.size < view.Size {
+		if err := view.ctx.Err(); err != nil {
+			return err
+		}
+		at := a.edge.size
+		b, err := view.src.ReadEntryBundle(view.ctx, at>>TileHeight, int(min(view.Size-at, TileWidth)))
+		if err != nil {
+			return fmt.Errorf("reading leaves from %d: %w", at, err)
+		}
+		leaves, err := SplitBundle(b)
+		if err != nil {
+			return fmt.Errorf("leaves from %d: %w", at, err)
+		}
+		if int64(len(leaves)) != min(view.Size-at, TileWidth) {
+			return fmt.Errorf("the bundle of leaves from %d has %d", at, len(leaves))
+		}
+		for _, raw := range leaves {
+			leaf, err := DecodeLeaf(raw)
+			if err != nil {
+				return fmt.Errorf("leaf %d: %w", a.edge.size, err)
+			}
+			if leaf.Index != a.edge.size || leaf.Prev != a.prev {
+				return fmt.Errorf("leaf %d does not follow the leaf before it", a.edge.size)
+			}
+			after, ok := leaf.follows(next)
+			if !ok {
+				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, due is %d", leaf.Index, leaf.Kind, leaf.Seq, next)
+			}
+			next = after
+			a.head.LastSeq, a.head.LastTime = after-1, leaf.Time
+			switch leaf.Kind {
+			case KindEntry:
+				a.head.Entries++
+			case KindGap:
+				a.head.Gaps++
+			case KindReset:
+				a.head.Resets++
+				a.head.Epoch = leaf.Time
+			}
+			from := len(a.bundle)
+			a.bundle = append(append(a.bundle, 0, 0), raw...)
+			if err := a.added(from); err != nil {
+				return err
+			}
+		}
+		a.head.Imported = a.edge.size
+		if progress != nil {
+			progress(a.edge.size, view.Size)
+		}
+		// The root is compared at the end; until then the folder has another
+		// name and nobody opens it.
+		if a.edge.size%(64*TileWidth) == 0 || a.edge.size == view.Size {
+			if err := a.commit(); err != nil {
+				return err
+			}
+			a.b.Close()
+			a = l.begin(1 << 20)
+		}
+	}
+	if h := l.Head(); h.Root != view.Root || h.Size != view.Size {
+		return fmt.Errorf("the leaves make a tree with root %s, the checkpoint of size %d has %s", h.Root, view.Size, view.Root)
+	}
+	return nil
+}
+
+// FindSeq is the index of the leaf of a sequence of the present ledger, which
+// may be a gap that covers it. It returns ErrRange if there is none.
+func (l *Log) FindSeq(seq uint64) (int64, error) {
+	h := l.Head()
+	if seq == 0 || seq > h.LastSeq {
+		return 0, fmt.Errorf("ledger sequence %d of %d: %w", seq, h.LastSeq, ErrRange)
+	}
+	first := int64(0)
+	if h.Resets > 0 {
+		// Sequences rise behind the last reset.
+		err := l.Range(0, h.Size, func(i int64, leaf Leaf) error {
+			if leaf.Kind == KindReset {
+				first = i + 1
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	var err error
+	n := sort.Search(int(h.Size-first), func(i int) bool {
+		leaf, e := l.Leaf(first + int64(i))
+		err = errors.Join(err, e)
+		after, _ := leaf.follows(leaf.Seq)
+		return after > seq
+	})
+	if err != nil {
+		return 0, err
+	}
+	if first+int64(n) >= h.Size {
+		return 0, fmt.Errorf("ledger sequence %d: %w", seq, ErrRange)
+	}
+	return first + int64(n), nil
+}
+
+// ErrDiffers says that an entry is not the one that the log has of its
+// sequence.
+var ErrDiffers = errors.New("the ledger has another entry than the log that was imported")
+
+// Fill holds entries of the ledger against leaves that were imported, and
+// keeps their payloads. It returns ErrDiffers at the first that is another
+// one, and keeps nothing then. Entries that the log has not chained yet are
+// left alone.
+func (l *Log) Fill(entries []Entry) (err error) {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	defer func() {
+		if err != nil {
+			clear(l.vault.keys) // one that was made here is not on disk
+		}
+	}()
+	h := l.Head()
+	b := l.db.NewBatch()
+	defer b.Close()
+	for i := range entries {
+		e := &entries[i]
+		if e.Seq > h.LastSeq {
+			break
+		}
+		at, err := l.FindSeq(e.Seq)
+		if err != nil {
+			return err
+		}
+		if at >= h.Imported {
+			break
+		}
+		leaf, err := l.Leaf(at)
+		if err != nil {
+			return err
+		}
+		if leaf.Kind != KindEntry || leaf.Seq != e.Seq || leaf.Type != e.Type || leaf.Project != e.Project || !leaf.Time.Equal(e.Time) ||
+			leaf.Length != uint64(len(e.Payload)) || leaf.Commitment != Commit(e.Salt, e.Payload) {
+			return fmt.Errorf("ledger sequence %d, leaf %d: %w", e.Seq, at, ErrDiffers)
+		}
+		k := dataKey(at, partPayload)
+		if _, c, err := l.db.Get(k[:]); err == nil {
+			if err := c.Close(); err != nil {
+				return err
+			}
+			continue
+		} else if !errors.Is(err, pebble.ErrNotFound) {
+			return err
+		}
+		key, err := l.vault.key(b, l.db, subjectOf(e))
+		if err != nil {
+			return err
+		}
+		if err := b.Set(k[:], l.vault.seal(nil, key, subjectOf(e), at, e.Salt, e.Payload), nil); err != nil {
+			return err
+		}
+	}
+	if err := b.Commit(pebble.Sync); err != nil {
+		return fmt.Errorf("filling in payloads: %w", err)
+	}
+	return nil
+}

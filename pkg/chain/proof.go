@@ -1,0 +1,109 @@
+package chain
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	tproof "github.com/transparency-dev/formats/proof"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A Proof shows, to somebody who has only the log's public key, that a leaf is
+// in a log. Its text form is C2SP tlog-proof.
+type Proof struct {
+	Leaf       Leaf
+	Raw        []byte // the leaf's encoding, which is what the tree holds
+	Checkpoint []byte // signed note, with cosignatures if there are any
+	// Salt and Payload prove the payload as well, where they were asked for.
+	// Payload is nil if not.
+	Salt    [16]byte
+	Payload []byte
+
+	hashes tlog.RecordProof
+}
+
+// Prove proves a leaf.
+func (v *View) Prove(i int64) (*Proof, error) {
+	raw, p, err := v.Leaf(i)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := DecodeLeaf(raw)
+	if err != nil {
+		return nil, fmt.Errorf("leaf %d: %w", i, err)
+	}
+	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: v.Note, hashes: p}, nil
+}
+
+// extraVersion is the version of a proof's extra data.
+const extraVersion = 1
+
+// ErrProof says that a text proves nothing.
+var ErrProof = errors.New("the proof does not hold")
+
+// MarshalText gives the proof as C2SP tlog-proof. The extra data is described
+// in FORMAT.md.
+func (p *Proof) MarshalText() ([]byte, error) {
+	extra := binary.BigEndian.AppendUint16([]byte{extraVersion}, uint16(len(p.Raw)))
+	extra = append(extra, p.Raw...)
+	if p.Payload != nil {
+		extra = append(append(extra, p.Salt[:]...), p.Payload...)
+	}
+	t := tproof.TLogProof{Index: uint64(p.Leaf.Index), Checkpoint: p.Checkpoint, ExtraData: extra}
+	for _, h := range p.hashes {
+		t.Hashes = append(t.Hashes, h)
+	}
+	return t.Marshal(), nil
+}
+
+// CheckProof reads a proof and checks all of it: that a trusted key signed the
+// checkpoint, that the leaf is in its tree and, if the proof has a payload,
+// that the leaf commits to it. quorum may be nil; otherwise the checkpoint
+// needs the witnesses' cosignatures too.
+func CheckProof(text []byte, vs note.Verifiers, quorum Quorum) (*Proof, error) {
+	var t tproof.TLogProof
+	if err := t.Unmarshal(text); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	cp, err := OpenCheckpoint(t.Checkpoint, vs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its checkpoint: %w", ErrProof, err)
+	}
+	if quorum != nil && !quorum.Satisfied(t.Checkpoint) {
+		return nil, fmt.Errorf("%w: its checkpoint lacks the cosignatures that the witness policy asks for", ErrProof)
+	}
+	p := &Proof{Checkpoint: t.Checkpoint}
+	if len(t.ExtraData) < 3 || t.ExtraData[0] != extraVersion {
+		return nil, fmt.Errorf("%w: it has no leaf of a version that this program reads", ErrProof)
+	}
+	var rest []byte
+	if p.Raw, rest, err = cutLeaf(t.ExtraData[1:]); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	if p.Leaf, err = DecodeLeaf(p.Raw); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	for _, h := range t.Hashes {
+		p.hashes = append(p.hashes, h)
+	}
+	if t.Index != uint64(p.Leaf.Index) || p.Leaf.Index >= cp.Size {
+		return nil, fmt.Errorf("%w: it is for index %d, its leaf is %d, the tree has %d", ErrProof, t.Index, p.Leaf.Index, cp.Size)
+	}
+	if err := tlog.CheckRecord(p.hashes, cp.Size, cp.Root, p.Leaf.Index, tlog.RecordHash(p.Raw)); err != nil {
+		return nil, fmt.Errorf("%w: leaf %d is not in the tree of its checkpoint", ErrProof, p.Leaf.Index)
+	}
+	if len(rest) == 0 {
+		return p, nil
+	}
+	if len(rest) < len(p.Salt) {
+		return nil, fmt.Errorf("%w: its payload is cut short", ErrProof)
+	}
+	copy(p.Salt[:], rest)
+	p.Payload = rest[len(p.Salt):]
+	if Commit(p.Salt, p.Payload) != p.Leaf.Commitment || uint64(len(p.Payload)) != p.Leaf.Length {
+		return nil, fmt.Errorf("%w: its payload is not the one that leaf %d commits to", ErrProof, p.Leaf.Index)
+	}
+	return p, nil
+}

@@ -1,0 +1,323 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A Source gives what C2SP tlog-tiles serves of a log: its last checkpoint,
+// tiles of hashes and bundles of leaves, all as they are stored. Nothing of it
+// is to be believed before it was held against a checkpoint that somebody
+// trusted signed. Payloads are not among it.
+type Source interface {
+	ReadCheckpoint(ctx context.Context) ([]byte, error)
+	ReadTile(ctx context.Context, level int, n int64, width int) ([]byte, error)
+	ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte, error)
+}
+
+// Source is the log as others see it.
+func (l *Log) Source() Source { return local{l} }
+
+type local struct{ l *Log }
+
+func (s local) ReadCheckpoint(context.Context) ([]byte, error) {
+	if cp := s.l.Head().Checkpoint; cp != nil {
+		return cp, nil
+	}
+	return nil, ErrNoCheckpoint
+}
+
+func (s local) ReadTile(_ context.Context, level int, n int64, width int) ([]byte, error) {
+	return s.l.Tile(level, n, width)
+}
+
+func (s local) ReadEntryBundle(_ context.Context, n int64, width int) ([]byte, error) {
+	return s.l.EntryBundle(n, width)
+}
+
+// ErrNoCheckpoint says that a log has signed nothing yet.
+var ErrNoCheckpoint = errors.New("the log has no checkpoint yet")
+
+// NewHandler serves a source over HTTP in the layout of C2SP tlog-tiles:
+// GET checkpoint, tile/<L>/<N>[.p/<W>] and tile/entries/<N>[.p/<W>] below the
+// path that it is mounted at. It is read-only.
+func NewHandler(src Source) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
+		b, err := src.ReadCheckpoint(r.Context())
+		w.Header().Set("Cache-Control", "no-cache")
+		serve(w, b, "text/plain; charset=utf-8", err)
+	})
+	mux.HandleFunc("GET /tile/{path...}", func(w http.ResponseWriter, r *http.Request) {
+		level, n, width, err := parseTilePath(r.PathValue("path"))
+		var b []byte
+		switch {
+		case err != nil:
+		case level < 0:
+			b, err = src.ReadEntryBundle(r.Context(), n, width)
+		default:
+			b, err = src.ReadTile(r.Context(), level, n, width)
+		}
+		if err == nil {
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
+		serve(w, b, "application/octet-stream", err)
+	})
+	return mux
+}
+
+func serve(w http.ResponseWriter, b []byte, contentType string, err error) {
+	switch {
+	case errors.Is(err, ErrRange), errors.Is(err, ErrNoCheckpoint), errors.Is(err, errTilePath):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, "the log cannot be read", http.StatusInternalServerError)
+	default:
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(b) // the client may have gone
+	}
+}
+
+var errTilePath = errors.New("there is no such tile")
+
+// parseTilePath reads <L>/<N>[.p/<W>], where <L> may be "entries" (level -1).
+func parseTilePath(p string) (level int, n int64, width int, err error) {
+	l, rest, ok := strings.Cut(p, "/")
+	if !ok {
+		return 0, 0, 0, errTilePath
+	}
+	// tlog reads the same paths with the height before the level.
+	name := l
+	if l == "entries" {
+		name = "data"
+	}
+	t, err := tlog.ParseTilePath(fmt.Sprintf("tile/%d/%s/%s", TileHeight, name, rest))
+	if err != nil || (l == "data") {
+		return 0, 0, 0, errTilePath
+	}
+	return t.L, t.N, t.W, nil
+}
+
+func tilePath(level int, n int64, width int) string {
+	p := tlog.Tile{H: TileHeight, L: max(level, 0), N: n, W: width}.Path()
+	p = strings.TrimPrefix(p, fmt.Sprintf("tile/%d/", TileHeight))
+	if level < 0 {
+		_, p, _ = strings.Cut(p, "/")
+		p = "entries/" + p
+	}
+	return "tile/" + p
+}
+
+// NewClient reads a log that is served in the layout of C2SP tlog-tiles under
+// a URL. client may be nil.
+func NewClient(prefix string, client *http.Client) (Source, error) {
+	u, err := url.Parse(prefix)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return nil, fmt.Errorf("%q is no http or https URL", prefix)
+	}
+	if client == nil {
+		client = &http.Client{Timeout: 30 * time.Second}
+	}
+	return remote{u, client}, nil
+}
+
+type remote struct {
+	u *url.URL
+	c *http.Client
+}
+
+// maxBundle is the size of the largest entry bundle.
+const maxBundle = TileWidth * (2 + MaxLeaf)
+
+func (s remote) get(ctx context.Context, p string, limit int64) ([]byte, error) {
+	u := s.u.JoinPath(p).String()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := s.c.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", u, err)
+	case res.StatusCode == http.StatusNotFound && p == "checkpoint":
+		return nil, fmt.Errorf("%s: %w", u, ErrNoCheckpoint)
+	case res.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%s: %w", u, ErrRange)
+	case res.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: %s", u, res.Status)
+	case int64(len(b)) > limit:
+		return nil, fmt.Errorf("%s is larger than %d bytes", u, limit)
+	}
+	return b, nil
+}
+
+func (s remote) ReadCheckpoint(ctx context.Context) ([]byte, error) {
+	return s.get(ctx, "checkpoint", maxCheckpoint)
+}
+
+func (s remote) ReadTile(ctx context.Context, level int, n int64, width int) ([]byte, error) {
+	return s.get(ctx, tilePath(level, n, width), TileWidth*tlog.HashSize)
+}
+
+func (s remote) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte, error) {
+	return s.get(ctx, tilePath(-1, n, width), maxBundle)
+}
+
+// maxCheckpoint bounds what is read of a checkpoint, with its cosignatures.
+const maxCheckpoint = 64 << 10
+
+// A View is a source at a checkpoint that was signed by somebody trusted.
+// What it reads is proven to be in that checkpoint's tree, or an error.
+type View struct {
+	Checkpoint
+	src Source
+	ctx context.Context
+}
+
+// NewView reads a source's checkpoint and checks its signature.
+func NewView(ctx context.Context, src Source, vs note.Verifiers) (*View, error) {
+	b, err := src.ReadCheckpoint(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the checkpoint: %w", err)
+	}
+	cp, err := OpenCheckpoint(b, vs)
+	if err != nil {
+		return nil, fmt.Errorf("the checkpoint: %w", err)
+	}
+	return &View{Checkpoint: cp, src: src, ctx: ctx}, nil
+}
+
+// Height, ReadTiles and SaveTiles implement tlog.TileReader.
+func (v *View) Height() int { return TileHeight }
+
+// ReadTiles is part of tlog.TileReader.
+func (v *View) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
+	out := make([][]byte, len(tiles))
+	for i, t := range tiles {
+		b, err := v.src.ReadTile(v.ctx, t.L, t.N, t.W)
+		if err != nil {
+			return nil, err
+		}
+		if len(b) != t.W*tlog.HashSize {
+			return nil, fmt.Errorf("tile %s has %d bytes, want %d", t.Path(), len(b), t.W*tlog.HashSize)
+		}
+		out[i] = b
+	}
+	return out, nil
+}
+
+// SaveTiles is part of tlog.TileReader.
+func (v *View) SaveTiles([]tlog.Tile, [][]byte) {}
+
+// Hashes reads hashes of the tree, each proven to be in it.
+func (v *View) Hashes() tlog.HashReader {
+	return tlog.TileHashReader(tlog.Tree{N: v.Size, Hash: v.Root}, v)
+}
+
+// Leaf reads a leaf and the proof that it is in the tree.
+func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
+	if i < 0 || i >= v.Size {
+		return nil, nil, fmt.Errorf("leaf %d of %d that the checkpoint covers: %w", i, v.Size, ErrRange)
+	}
+	n := i >> TileHeight
+	b, err := v.src.ReadEntryBundle(v.ctx, n, int(min(v.Size-n<<TileHeight, TileWidth)))
+	if err != nil {
+		return nil, nil, err
+	}
+	leaves, err := SplitBundle(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	if int64(len(leaves)) <= i&(TileWidth-1) {
+		return nil, nil, fmt.Errorf("the bundle of leaf %d has %d leaves", i, len(leaves))
+	}
+	raw = leaves[i&(TileWidth-1)]
+	if proof, err = tlog.ProveRecord(v.Size, i, v.Hashes()); err != nil {
+		return nil, nil, fmt.Errorf("proving leaf %d: %w", i, err)
+	}
+	if err := tlog.CheckRecord(proof, v.Size, v.Root, i, tlog.RecordHash(raw)); err != nil {
+		return nil, nil, fmt.Errorf("leaf %d is not in the tree of the checkpoint: %w", i, err)
+	}
+	return raw, proof, nil
+}
+
+// Consistent proves that this log extends an earlier checkpoint of it.
+func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
+	if earlier.Origin != v.Origin {
+		return nil, fmt.Errorf("the checkpoints are of two logs, %q and %q", earlier.Origin, v.Origin)
+	}
+	if earlier.Size > v.Size {
+		return nil, fmt.Errorf("the log has %d leaves, the earlier checkpoint covers %d: %w", v.Size, earlier.Size, ErrRange)
+	}
+	if earlier.Size == 0 {
+		return nil, nil
+	}
+	p, err := tlog.ProveTree(v.Size, earlier.Size, v.Hashes())
+	if err != nil {
+		return nil, fmt.Errorf("proving consistency of %d and %d: %w", earlier.Size, v.Size, err)
+	}
+	if err := tlog.CheckTree(p, v.Size, v.Root, earlier.Size, earlier.Root); err != nil {
+		return nil, fmt.Errorf("the tree of %d leaves does not extend the checkpoint of size %d: %w", v.Size, earlier.Size, err)
+	}
+	return p, nil
+}
+
+// FirstDifference is the index of the first leaf in which two logs differ
+// among those that both have, or -1. Their tiles are compared, not what they
+// signed.
+func FirstDifference(ctx context.Context, a, b Source, size int64) (int64, error) {
+	same := func(level int, n int64, width int) (int, error) {
+		x, err := a.ReadTile(ctx, level, n, width)
+		if err != nil {
+			return 0, err
+		}
+		y, err := b.ReadTile(ctx, level, n, width)
+		if err != nil {
+			return 0, err
+		}
+		if len(x) != len(y) || len(x) != width*tlog.HashSize {
+			return 0, fmt.Errorf("tile %s has %d and %d bytes, want %d", tilePath(level, n, width), len(x), len(y), width*tlog.HashSize)
+		}
+		for i := 0; i < len(x); i += tlog.HashSize {
+			if !bytes.Equal(x[i:i+tlog.HashSize], y[i:i+tlog.HashSize]) {
+				return i / tlog.HashSize, nil
+			}
+		}
+		return -1, nil
+	}
+	tile := size >> TileHeight // the partial one, if all full ones agree
+	for full, n := size>>TileHeight, int64(0); n<<TileHeight < full; n++ {
+		i, err := same(1, n, int(min(full-n<<TileHeight, TileWidth)))
+		if err != nil {
+			return 0, err
+		}
+		if i >= 0 {
+			tile = n<<TileHeight + int64(i)
+			break
+		}
+	}
+	width := int(min(size-tile<<TileHeight, TileWidth))
+	if width == 0 {
+		return -1, nil
+	}
+	i, err := same(0, tile, width)
+	if err != nil || i < 0 {
+		return -1, err
+	}
+	return tile<<TileHeight + int64(i), nil
+}

@@ -1,0 +1,61 @@
+package streams
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ApproveTools is the action by which a host asks a person to accept the tools
+// that a server offers. Its arguments are ApproveToolsArgs. Once it is allowed,
+// what the server offered is what its tools are compared with from then on.
+const ApproveTools = "mcp.approve_tools"
+
+// ApproveToolsArgs are the arguments of ApproveTools.
+type ApproveToolsArgs struct {
+	Server string `json:"server"`
+	// Digest is CatalogueDigest of the whole catalogue, as the last tools event
+	// of that server gave it.
+	Digest string         `json:"digest"`
+	Tools  []ApprovedTool `json:"tools"`
+}
+
+// ApprovedTool is what a person sees of a tool before accepting it.
+type ApprovedTool struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Digest      string `json:"digest"` // of this tool alone
+}
+
+// Digest is over the whole tool, with its schema and annotations in canonical
+// form (RFC 8785), so that another order of keys is no other tool.
+func (t Tool) Digest() string {
+	t.InputSchema, t.Annotations = canonical(t.InputSchema), canonical(t.Annotations)
+	b, err := Marshal(t)
+	if err != nil { // schemas are valid JSON wherever tools come from
+		b = []byte(t.Name + "\x00" + t.Description + "\x00" + string(t.InputSchema) + "\x00" + string(t.Annotations))
+	}
+	return Digest(b)
+}
+
+func canonical(v jsontext.Value) jsontext.Value {
+	c := v.Clone()
+	if len(c) == 0 || c.Canonicalize() != nil {
+		return v
+	}
+	return c
+}
+
+// CatalogueDigest is over all tools that a server offers, in no order.
+func CatalogueDigest(server string, tools []Tool) string {
+	lines := make([]string, len(tools))
+	for i, t := range tools {
+		lines[i] = t.Name + "\x00" + t.Digest()
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(server + "\x01" + strings.Join(lines, "\x01")))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
