@@ -136,8 +136,9 @@ type Control struct {
 
 	Custody string `json:"custody,omitzero"` // a signed statement about a project's data
 
-	Project string `json:"project,omitzero"` // of the hold
+	Project string `json:"project,omitzero"` // of the hold or belief
 	Hold    string `json:"hold,omitzero"`    // that is to be resolved
+	Belief  string `json:"belief,omitzero"`  // that a signed word is about
 }
 
 // ChunkSize is the size of a bundle's chunks, in bytes.

@@ -19,6 +19,9 @@ type Reply struct {
 // ResolveRequest is the body of a request to lz.svc.resolve.<project>.<hold>.
 type ResolveRequest struct {
 	Note string `json:"note"` // the signed resolution
+	// Belief says that the subject names a belief in the place of a hold, and
+	// that the note is a signed word on it.
+	Belief bool `json:"belief,omitzero"`
 }
 
 // ResolveReply is the answer to it, read back from the ledger.
@@ -26,7 +29,8 @@ type ResolveReply struct {
 	Hold string `json:"hold"`
 	// State is the hold's state where the resolution was obeyed: approved,
 	// rejected, or denied when it could not be released any more. Empty means
-	// that it was refused, and that the hold is as it was.
+	// that it was refused, and that the hold is as it was. Of a word on a belief
+	// it is the decision that was obeyed.
 	State string `json:"state,omitzero"`
 	// Check names what a refused resolution failed.
 	Check string      `json:"check,omitzero"`

@@ -175,6 +175,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return nil, activation.Apply(st, e, f.pinned, f.log)
 		case streams.TypeResolution:
 			return f.resolve(st, e, now)
+		case streams.TypeConfirmation:
+			return f.word(st, e, now)
 		case streams.TypeOutcome:
 			if err := f.used(st, e); err != nil {
 				return nil, err
@@ -239,7 +241,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err := streams.Unmarshal(e.Body, m); err != nil {
 			return f.unreadable(e, err)
 		}
-		if err := openMemory(p, m); err != nil {
+		if err := openMemory(p, m, pol); err != nil {
 			return nil, err
 		}
 	case streams.TypeRecall:
@@ -507,5 +509,6 @@ func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named b
 // admitBelief gives a memory's candidate the standing that a verdict leaves it.
 func admitBelief(b *streams.BeliefRef, v streams.Verdict) {
 	ad := beliefs.EvidenceSet{{Observation: b.Observation, Quality: b.Quality, Source: b.Source}}.Adopt()
+	ad.Staged, ad.Procedure = b.Staged, b.Procedure
 	b.Axes = ad.Admit(v.String())
 }

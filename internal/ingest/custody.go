@@ -79,9 +79,10 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	case streams.DoRelease:
 		return st.Delete(legalHoldKey(e.Project))
 	}
-	if _, err := st.Drop(func(k, _ []byte) (bool, error) { return stage.OfProject(k, e.Project), nil }); err != nil {
+	if _, err := st.Drop(func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) }); err != nil {
 		return err
 	}
+	f.Reset()
 	if err := st.Set(dropKey(e.Project), []byte(b.ID)); err != nil {
 		return err
 	}
@@ -89,6 +90,26 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	// begins anew whether or not there was one, so that who folds what is left
 	// of the ledger comes to the same state.
 	return f.startReaudit(st, "forgotten "+b.ID)
+}
+
+// ofProject reports whether a record was derived from a project's events.
+func ofProject(k, v []byte, project string) (bool, error) {
+	switch {
+	case len(k) == 0:
+		return false, nil
+	case k[0] == keyNonceEnd && len(k) > 9: // behind a time, another key
+		return stage.OfProject(k[9:], project), nil
+	case k[0] == keyOwed && len(v) > 8:
+		var o struct {
+			Project string `json:"project"`
+		}
+		err := streams.Unmarshal(v, &o)
+		return o.Project == project, err
+	case k[0] == keyDue: // a clock, a time, and then the project
+		_, rest, ok := bytes.Cut(k[1:], []byte{0})
+		return ok && len(rest) > 8 && stage.OfProject(append([]byte{keyDue}, rest[8:]...), project), nil
+	}
+	return stage.OfProject(k, project), nil
 }
 
 // owedDrop is ingest's own word that it has dropped what was forgotten.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/chaos"
+	"lazaret/internal/cli"
+)
+
+func (a *app) chaos() *cobra.Command {
+	o := chaos.Options{Projects: 4}
+	var asJSON, quiet, keep bool
+	c := &cobra.Command{
+		Use:   "chaos",
+		Short: "Kill, pause and cut off the stages while events flow, and draw up the account (exit 2 when it is wrong)",
+		Long: `Start server and daemons as separate processes in a folder of its own, two
+auditors among them, and publish events from several projects: readings, memory
+writes, actions, repeats, and what is malformed or huge. Meanwhile kill processes
+with kill -9, stop and resume them, cut them off the server, and, as root on Linux,
+fill the disk. Then compare what was acknowledged with the ledger and with both
+logs: nothing lost, nothing doubled, no allow without clearance, every answer that
+was heard in the ledger, both logs verified and identical.
+
+The same --seed makes the same events and faults in the same order.`,
+		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Kills < 1 || o.Projects < 1 || o.Events < o.Projects {
+				return errors.New("--kills and --projects are at least 1, --events at least one for each project")
+			}
+			dir, err := os.MkdirTemp("", "lazaret-chaos-")
+			if err != nil {
+				return err
+			}
+			o.Dir = dir
+			o.Say = func(format string, args ...any) {
+				if !quiet && !asJSON {
+					fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+				}
+			}
+			rep, err := chaos.Run(cmd.Context(), o)
+			if keep || err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "what the processes left is in", dir)
+			} else {
+				os.RemoveAll(dir)
+			}
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = cli.JSON(cmd.OutOrStdout(), rep)
+			} else {
+				printChaos(cmd.OutOrStdout(), rep)
+			}
+			if err == nil && !rep.OK() {
+				return &cli.Exit{Code: cli.ExitNegative}
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of events and faults")
+	f.IntVar(&o.Kills, "kills", 200, "kills; pauses, partitions and full disks come in between")
+	f.IntVar(&o.Events, "events", 40_000, "events that are sent")
+	f.IntVar(&o.Projects, "projects", o.Projects, "projects that they belong to")
+	f.BoolVar(&o.FullDisk, "full-disk", true, "fill the disk too; needs root, and is left out and named otherwise")
+	f.BoolVar(&keep, "keep", false, "keep the folder")
+	f.BoolVarP(&quiet, "quiet", "q", false, "print the account only")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func printChaos(w io.Writer, r *chaos.Report) {
+	var kills []string
+	n := 0
+	for _, name := range slices.Sorted(maps.Keys(r.Kills)) {
+		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
+		n += r.Kills[name]
+	}
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d full disks in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions, r.FullDisks, r.Seconds, r.Seed)
+	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged, r.Broken, r.Again)
+	fmt.Fprintf(w, "%-14s %d entries, %d repeats, %d rejected\n", "ledger", r.Entries, r.Repeats, r.Rejected)
+	fmt.Fprintf(w, "%-14s %d lost, %d doubled\n", "", r.Lost, r.Doubled)
+	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	same := "and they are identical"
+	if !r.Identical {
+		same = "and THEY DIFFER"
+	}
+	fmt.Fprintf(w, "%-14s %s, %d leaves, two auditors, %s\n", "log", r.Status, r.Leaves, same)
+	for _, s := range r.NotTried {
+		fmt.Fprintf(w, "%-14s %s\n", "NOT TRIED", s)
+	}
+	for _, s := range r.Died {
+		fmt.Fprintf(w, "%-14s %s\n", "ended itself", s)
+	}
+	for _, s := range r.Problems {
+		fmt.Fprintf(w, "%-14s %s\n", "PROBLEM", s)
+	}
+}

@@ -1,0 +1,360 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"lazaret/internal/embedded"
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// Options are how much is disturbed.
+type Options struct {
+	Seed     uint64
+	Kills    int // kill -9 of any process; other faults come in between
+	Events   int
+	Projects int
+	Dir      string // must be empty
+	FullDisk bool   // fill the disk too; needs root
+	// Say is told what happens.
+	Say func(format string, args ...any)
+}
+
+// Report is the account.
+type Report struct {
+	Seed   uint64 `json:"seed"`
+	Events int    `json:"events"` // sent, what is malformed among them
+
+	Kills      map[string]int `json:"kills"`
+	Pauses     int            `json:"pauses"`
+	Partitions int            `json:"partitions"`
+	FullDisks  int            `json:"full_disks"`
+	Died       []string       `json:"died,omitempty"` // ended by themselves and started again
+
+	Acknowledged int    `json:"acknowledged"` // events, each once
+	Broken       int    `json:"broken"`       // acknowledged messages that are no events
+	Again        int    `json:"sent_again"`   // on purpose, after the acknowledgement
+	Entries      uint64 `json:"ledger_entries"`
+	Repeats      int    `json:"repeats"`
+	Rejected     int    `json:"rejected"`
+	Lost         int    `json:"lost"`    // acknowledged and not in the ledger
+	Doubled      int    `json:"doubled"` // in the ledger twice
+	Verdicts     int    `json:"verdicts"`
+	Answers      int    `json:"answers"`   // heard by callers
+	Allowed      int    `json:"allowed"`   // of them
+	Uncleared    int    `json:"uncleared"` // allows without clearance, in the ledger
+	Untrue       int    `json:"untrue"`    // answers that the ledger does not hold
+	Leaves       int64  `json:"leaves"`
+	Root         string `json:"root"`
+	Status       string `json:"status"`    // of the log
+	Identical    bool   `json:"identical"` // both auditors' logs
+
+	Seconds  float64  `json:"seconds"`
+	NotTried []string `json:"not_tried,omitempty"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+// OK reports whether the account is in order.
+func (r *Report) OK() bool { return len(r.Problems) == 0 }
+
+func (r *Report) problem(format string, args ...any) {
+	if len(r.Problems) < 20 {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Run disturbs a pipeline and draws up the account. The error is for what could
+// not be run; what went wrong with the pipeline is in the report.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{dir: o.Dir, procs: make(map[string]*process), ways: make(map[string]*proxy)}
+	if f.programs, err = programsOf(self); err != nil {
+		return nil, err
+	}
+	rep := &Report{Seed: o.Seed, Events: o.Events, Kills: make(map[string]int)}
+	var dk *disk
+	if o.FullDisk {
+		if dk, err = mountDisk(filepath.Join(o.Dir, "disk")); err != nil {
+			rep.NotTried = append(rep.NotTried, "a full disk: "+err.Error())
+		} else {
+			f.dir = dk.dir
+		}
+	}
+	defer func() { err = errors.Join(err, dk.close()) }()
+	defer f.end()
+	if f.addr, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := f.begin(ctx); err != nil {
+		return nil, err
+	}
+	op, err := f.connect("operator")
+	if err != nil {
+		return nil, err
+	}
+	defer op.Close()
+	if err := embedded.AwaitShipped(ctx, op); err != nil {
+		return nil, err
+	}
+	l, heard, err := rep.disturb(ctx, f, dk, o)
+	if err != nil {
+		return nil, err
+	}
+	o.Say("everything is acknowledged; the stages come to rest")
+	settled, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if err := settle(settled, op); err != nil {
+		rep.problem("%v", err)
+	}
+	a, err := read(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	rep.count(l, heard, a)
+	op.Close()
+	if err := f.stop(ctx); err != nil {
+		rep.problem("%v", err)
+	}
+	logs, err := f.logs(ctx)
+	if err != nil {
+		rep.problem("%v", err)
+	}
+	rep.audited(a, logs)
+	rep.Seconds = time.Since(began).Seconds()
+	return rep, nil
+}
+
+// disturb runs load and faults until all is sent.
+func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (*load, []answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var names []string
+	for i := range o.Projects {
+		names = append(names, fmt.Sprintf("chaos%d", i))
+	}
+	conns, err := f.agents(names)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		for _, nc := range conns {
+			nc.Close()
+		}
+	}()
+	l := newLoad()
+	var senders sync.WaitGroup
+	for i, nc := range conns {
+		n := o.Events / o.Projects
+		if i < o.Events%o.Projects {
+			n++
+		}
+		senders.Go(func() {
+			if err := l.send(ctx, nc, newEvents(o.Seed, i, names[i]), n); err != nil {
+				cancel(fmt.Errorf("sending: %w", err))
+			}
+		})
+	}
+	sent := make(chan struct{})
+	go func() { senders.Wait(); close(sent) }()
+
+	var mu sync.Mutex
+	var heard []answer
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	var askers sync.WaitGroup
+	for i, nc := range conns[:min(2, len(conns))] {
+		askers.Go(func() {
+			_, err := ask(asking, nc, names[i], func(a answer) {
+				mu.Lock()
+				defer mu.Unlock()
+				heard = append(heard, a)
+			})
+			if err != nil {
+				cancel(fmt.Errorf("asking: %w", err))
+			}
+		})
+	}
+	if err := rep.faults(ctx, f, dk, o, l); err != nil {
+		return nil, nil, errors.Join(context.Cause(ctx), err)
+	}
+	o.Say("no more faults; the rest is sent")
+	select {
+	case <-sent:
+	case <-ctx.Done():
+	}
+	stop()
+	askers.Wait()
+	return l, heard, context.Cause(ctx)
+}
+
+// faults waits with each fault for its share of events.
+func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l *load) error {
+	r := rand.New(rand.NewPCG(o.Seed, 0))
+	all := append([]string{server}, daemons...)
+	sleep := func(d time.Duration) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	some := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
+	for k := range o.Kills {
+		for l.acked.Load() < int64(o.Events)*int64(k)/int64(o.Kills+1) {
+			if err := sleep(2 * time.Millisecond); err != nil {
+				return err
+			}
+		}
+		if err := sleep(some(120 * time.Millisecond)); err != nil {
+			return err
+		}
+		switch n := r.IntN(10); {
+		case n < 2 && canPause:
+			name, d := all[r.IntN(len(all))], 50*time.Millisecond+some(1500*time.Millisecond)
+			o.Say("%d/%d  %s stands still for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
+			pause(f.procs[name].cmd.Process)
+			err := sleep(d)
+			resume(f.procs[name].cmd.Process)
+			if err != nil {
+				return err
+			}
+			rep.Pauses++
+		case n < 4:
+			name, d := daemons[r.IntN(len(daemons))], 50*time.Millisecond+some(1500*time.Millisecond)
+			o.Say("%d/%d  %s is cut off for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
+			f.ways[name].set(true)
+			err := sleep(d)
+			f.ways[name].set(false)
+			if err != nil {
+				return err
+			}
+			rep.Partitions++
+		case n == 4 && dk != nil && rep.FullDisks < max(1, o.Kills/20):
+			d := some(time.Second)
+			o.Say("%d/%d  the disk is full for %s", k+1, o.Kills, d.Round(time.Millisecond))
+			if err := dk.fill(); err != nil {
+				return err
+			}
+			err := sleep(d)
+			if err = errors.Join(err, dk.free()); err != nil {
+				return err
+			}
+			rep.FullDisks++
+			// A server that could not write goes without its streams until it
+			// is started again, as its manual says.
+			f.kill(server)
+			if err := f.start(ctx, server); err != nil {
+				return err
+			}
+		}
+		name := all[r.IntN(len(all))]
+		o.Say("%d/%d  kill -9 %s", k+1, o.Kills, name)
+		f.kill(name)
+		rep.Kills[name]++
+		if err := sleep(some(100 * time.Millisecond)); err != nil {
+			return err
+		}
+		if err := f.start(ctx, name); err != nil {
+			var e *endedError
+			if !errors.As(err, &e) {
+				return err
+			}
+		}
+		died, err := f.revive(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range died {
+			o.Say("        ended by itself and was started again: %s", d)
+		}
+		rep.Died = append(rep.Died, died...)
+	}
+	return nil
+}
+
+// count compares what was acknowledged and heard with the ledger.
+func (rep *Report) count(l *load, heard []answer, a *account) {
+	rep.Acknowledged, rep.Broken, rep.Again = len(l.ids), l.broken, l.again
+	rep.Entries, rep.Repeats, rep.Rejected, rep.Verdicts = a.entries, a.repeats, a.rejected, len(a.verdicts)
+	for id := range l.ids {
+		if a.ids[id] == 0 {
+			rep.Lost++
+			rep.problem("%s was acknowledged and is not in the ledger", id)
+		}
+	}
+	for id, n := range a.ids {
+		if n > 1 {
+			rep.Doubled++
+			rep.problem("%s is in the ledger %d times", id, n)
+		}
+	}
+	var most uint64
+	for src, n := range a.srcs {
+		most = max(most, src)
+		if n > 1 {
+			rep.Doubled++
+			rep.problem("intake message %d left %d entries", src, n)
+		}
+	}
+	for src := uint64(1); src <= most; src++ {
+		if a.srcs[src] == 0 {
+			rep.Lost++
+			rep.problem("intake message %d left no entry", src)
+		}
+	}
+	for seq := range l.seqs {
+		if a.srcs[seq] == 0 {
+			rep.Lost++
+			rep.problem("intake message %d was acknowledged and left no entry", seq)
+		}
+	}
+	rep.Uncleared = len(a.uncleared)
+	for _, p := range slices.Concat(a.uncleared, a.twice) {
+		rep.problem("%s", p)
+	}
+	for _, h := range heard {
+		rep.Answers++
+		if h.rep.Verdict == streams.Allow {
+			rep.Allowed++
+		}
+		v := a.verdicts[h.rep.Seq]
+		if v == nil || v.ID != h.id || v.Verdict != h.rep.Verdict || a.projects[h.rep.Seq] != h.project {
+			rep.Untrue++
+			rep.problem("%s %s was answered %s from entry %d, which says otherwise", h.project, h.id, h.rep.Verdict, h.rep.Seq)
+		}
+	}
+	if rep.Allowed == 0 {
+		rep.problem("none of %d answers allowed anything: the run shows nothing of clearance", rep.Answers)
+	}
+}
+
+// audited compares the logs with the ledger and each other.
+func (rep *Report) audited(a *account, logs [2]chain.Report) {
+	rep.Status, rep.Leaves, rep.Root = string(logs[0].Status), logs[0].Size, logs[0].Root
+	for i, r := range logs {
+		if r.Status != chain.Verified {
+			rep.Status = string(r.Status)
+			rep.problem("log %d: %s %v %v", i+1, r.Status, r.Problems, r.Skipped)
+		}
+		if r.LastSeq != a.entries || r.Entries != int64(a.entries) || r.Gaps != 0 {
+			rep.problem("log %d holds %d entries up to %d and %d gaps; the ledger ends at %d", i+1, r.Entries, r.LastSeq, r.Gaps, a.entries)
+		}
+	}
+	rep.Identical = logs[0].Root == logs[1].Root && logs[0].Size == logs[1].Size && logs[0].Root != ""
+	if !rep.Identical {
+		rep.problem("the two logs differ: %d leaves %s, %d leaves %s", logs[0].Size, logs[0].Root, logs[1].Size, logs[1].Root)
+	}
+}

@@ -1,0 +1,316 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/natsconn"
+	"lazaret/internal/natsserver"
+)
+
+// The processes. A name after a slash is a second one of the same program,
+// which stands by; a second auditor follows the ledger like the first.
+const server = "server"
+
+var daemons = []string{"ingest", "sentinels", "arbiter", "auditor", "auditor/b"}
+
+// process is a running program.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Write collects the last of the program's output.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const most = 256 << 10
+	if p.out.Len() > most {
+		p.out.Next(p.out.Len() - most/2)
+	}
+	return p.out.Write(b)
+}
+
+func (p *process) output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// fleet is the pipeline as separate processes. One goroutine uses it.
+type fleet struct {
+	dir      string // holds a folder for each process
+	programs string // folder of the binaries
+	addr     string // of the server
+	procs    map[string]*process
+	ways     map[string]*proxy
+}
+
+// programsOf is the folder that holds the daemons: that of this program.
+func programsOf(self string) (string, error) {
+	dir := filepath.Dir(self)
+	for _, d := range append([]string{"lazaret"}, daemons...) {
+		name, _, _ := strings.Cut(d, "/")
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("chaos runs the daemons from the folder of this program: %w: build them with `make build` and run bin/lazaret", err)
+		}
+	}
+	return dir, nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func (f *fleet) data(name string) string {
+	return filepath.Join(f.dir, strings.ReplaceAll(name, "/", "-"))
+}
+
+// begin starts the server, and gives each daemon a data folder of its own with
+// the same keys and credentials and a way to the server that can be cut.
+func (f *fleet) begin(ctx context.Context) error {
+	if err := f.start(ctx, server); err != nil {
+		return err
+	}
+	for _, d := range daemons {
+		way, err := newProxy(f.addr)
+		if err != nil {
+			return err
+		}
+		f.ways[d] = way
+		if err := f.furnish(d, way.url()); err != nil {
+			return fmt.Errorf("the data folder of %s: %w", d, err)
+		}
+		if err := f.start(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// furnish copies what a daemon needs of the server's data folder. Contexts name
+// the daemon's own way.
+func (f *fleet) furnish(name, url string) error {
+	from, to := f.data(server), f.data(name)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for _, part := range []string{"creds", "keys", "nats", "trust.yaml"} {
+		err := filepath.WalkDir(filepath.Join(from, part), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(from, path)
+			if err != nil {
+				return err
+			}
+			if d.IsDir() {
+				return os.MkdirAll(filepath.Join(to, rel), 0o700)
+			}
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if filepath.Ext(path) == ".json" {
+				b = bytes.ReplaceAll(b, []byte("nats://"+f.addr), []byte(url))
+			}
+			return os.WriteFile(filepath.Join(to, rel), b, 0o600)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startTimeout is how long a process may take to be ready.
+const startTimeout = 2 * time.Minute
+
+// start starts a process and waits until it says that it is ready.
+func (f *fleet) start(ctx context.Context, name string) error {
+	program, second, _ := strings.Cut(name, "/")
+	args, ready := []string{"--data", f.data(name), "--takeover", "500ms"}, "ready"
+	switch {
+	case name == server:
+		program, ready = "lazaret", "lazaret is up"
+		args = []string{"up", "--server-only", "--data", f.data(name), "--listen", f.addr}
+	case program == "auditor":
+		// Both follow; nobody stands by.
+	case second != "":
+		args = append(args, "--standby")
+	}
+	p := &process{cmd: exec.Command(filepath.Join(f.programs, program), args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		p.cmd.Wait()
+		close(p.done)
+	}()
+	f.procs[name] = p
+	deadline := time.After(startTimeout)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if strings.Contains(p.output(), ready) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.done:
+			return &endedError{name, tail(p.output())}
+		case <-deadline:
+			return fmt.Errorf("%s did not get ready within %s: %s", name, startTimeout, tail(p.output()))
+		case <-tick.C:
+		}
+	}
+}
+
+// endedError says that a process ended by itself.
+type endedError struct{ name, output string }
+
+func (e *endedError) Error() string { return fmt.Sprintf("%s ended by itself: %s", e.name, e.output) }
+
+func tail(s string) string {
+	const most = 2000
+	s = strings.TrimSpace(s)
+	if len(s) > most {
+		s = "… " + s[len(s)-most:]
+	}
+	return s
+}
+
+// kill is kill -9.
+func (f *fleet) kill(name string) {
+	p := f.procs[name]
+	resume(p.cmd.Process)
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// revive starts what has ended by itself and names it, with its last words.
+func (f *fleet) revive(ctx context.Context) (died []string, err error) {
+	for _, name := range append([]string{server}, daemons...) {
+		for p := f.procs[name]; p.ended(); p = f.procs[name] {
+			died = append(died, name+": "+lastLine(p.output()))
+			var e *endedError
+			if err := f.start(ctx, name); errors.As(err, &e) && len(died) < 50 {
+				continue // again: what it needs may not be there yet
+			} else if err != nil {
+				return died, err
+			}
+		}
+	}
+	return died, nil
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// stop ends all processes in order.
+func (f *fleet) stop(ctx context.Context) error {
+	var all []error
+	names := append([]string{server}, daemons...)
+	for i := len(names) - 1; i >= 0; i-- {
+		p := f.procs[names[i]]
+		if p == nil || p.ended() {
+			continue
+		}
+		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+			all = append(all, err)
+		}
+		select {
+		case <-p.done:
+			if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+				all = append(all, fmt.Errorf("%s ended with %d: %s", names[i], code, tail(p.output())))
+			}
+		case <-time.After(time.Minute):
+			all = append(all, fmt.Errorf("%s does not stop: %s", names[i], tail(p.output())))
+			p.cmd.Process.Kill()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return errors.Join(all...)
+}
+
+// end kills what is left.
+func (f *fleet) end() {
+	for name, p := range f.procs {
+		if !p.ended() {
+			f.kill(name)
+		}
+	}
+	for _, w := range f.ways {
+		w.close()
+	}
+}
+
+// connect opens a connection of a role, straight to the server, that outlives
+// its restarts.
+func (f *fleet) connect(role string) (*nats.Conn, error) {
+	c := natsconn.Flags{Data: f.data(server)}
+	return c.Connect(role, lasting()...)
+}
+
+func lasting() []nats.Option {
+	return []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond), nats.ReconnectBufSize(-1)}
+}
+
+// agents opens a connection for an agent of each project.
+func (f *fleet) agents(projects []string) ([]*nats.Conn, error) {
+	m, err := natsserver.OpenMinter(f.data(server))
+	if err != nil {
+		return nil, err
+	}
+	var out []*nats.Conn
+	for _, p := range projects {
+		b, err := m.Agent(natsserver.Agent{Project: p, Name: agent, Origins: origins})
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(f.dir, p+".creds")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			return nil, err
+		}
+		nc, err := nats.Connect("nats://"+f.addr, append(lasting(), nats.UserCredentials(path), nats.CustomInboxPrefix(natsserver.InboxOfCreds(b)))...)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, nc)
+	}
+	return out, nil
+}

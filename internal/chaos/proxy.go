@@ -1,0 +1,98 @@
+package chaos
+
+import (
+	"io"
+	"net"
+	"sync"
+)
+
+// proxy is a TCP proxy that can be cut: what stands between a daemon and the
+// server.
+type proxy struct {
+	l      net.Listener
+	target string
+
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]bool
+	wg    sync.WaitGroup
+}
+
+func newProxy(target string) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{l: l, target: target, conns: make(map[net.Conn]bool)}
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+func (p *proxy) url() string { return "nats://" + p.l.Addr().String() }
+
+func (p *proxy) accept() {
+	for {
+		c, err := p.l.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.serve(c) })
+	}
+}
+
+// hold keeps a connection for cutting. It reports whether there is a way.
+func (p *proxy) hold(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cut {
+		return false
+	}
+	p.conns[c] = true
+	return true
+}
+
+func (p *proxy) drop(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+	c.Close()
+}
+
+func (p *proxy) serve(c net.Conn) {
+	defer p.drop(c)
+	if !p.hold(c) {
+		return
+	}
+	s, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer p.drop(s)
+	if !p.hold(s) {
+		return
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { io.Copy(s, c); s.Close(); c.Close() })
+	io.Copy(c, s)
+	s.Close()
+	c.Close()
+	wg.Wait()
+}
+
+// set cuts all connections and refuses new ones, or lets them through again.
+func (p *proxy) set(cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut = cut
+	if cut {
+		for c := range p.conns {
+			c.Close()
+		}
+	}
+}
+
+func (p *proxy) close() {
+	p.l.Close()
+	p.set(true)
+	p.wg.Wait()
+}

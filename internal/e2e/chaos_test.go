@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+
+	"lazaret/internal/chaos"
+)
+
+// The long form is `lazaret chaos --kills 200`.
+func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED in short mode: 20 kills and other faults")
+	}
+	out := must(t, t.TempDir(), "chaos", "--kills", "20", "--seed", "1", "--events", "5000", "--json")
+	rep := new(chaos.Report)
+	if err := json.Unmarshal([]byte(out), rep); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	kills := 0
+	for _, n := range rep.Kills {
+		kills += n
+	}
+	if !rep.OK() || rep.Lost != 0 || rep.Doubled != 0 || rep.Uncleared != 0 || rep.Untrue != 0 || !rep.Identical || rep.Status != "verified" {
+		t.Errorf("%s", out)
+	}
+	if kills != 20 || rep.Acknowledged+rep.Broken != 5000 || rep.Again == 0 || rep.Rejected == 0 || rep.Repeats == 0 || rep.Partitions == 0 || rep.Pauses == 0 {
+		t.Errorf("the run shows less than it should: %s", out)
+	}
+	for _, s := range rep.NotTried {
+		t.Log("NOT TRIED:", s)
+	}
+	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d full disks, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.FullDisks, rep.Answers)
+}
