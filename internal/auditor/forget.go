@@ -37,6 +37,11 @@ func (a *Auditor) subject(e *streams.Entry) string {
 	return e.Project
 }
 
+// entry is a ledger entry as the log takes it.
+func (a *Auditor) entry(e *streams.Entry) chain.Entry {
+	return chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
+}
+
 // append chains entries, and destroys keys at those that say so.
 func (a *Auditor) append(entries []streams.Entry) error {
 	var es []chain.Entry
@@ -63,11 +68,11 @@ func (a *Auditor) append(entries []streams.Entry) error {
 			}
 			a.forgotten[e.Project] = e.Seq
 		}
-		s := a.subject(e)
-		if s == lateSubject(e.Project) {
-			late[s] = true
+		c := a.entry(e)
+		if c.Subject == lateSubject(e.Project) {
+			late[c.Subject] = true
 		}
-		es = append(es, chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: s, Salt: e.Salt, Payload: Payload(e)})
+		es = append(es, c)
 	}
 	return flush()
 }
