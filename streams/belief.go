@@ -66,6 +66,12 @@ type ConfirmationEntry struct {
 	Tombstone bool `json:"tombstone,omitzero"`
 }
 
+// Channels of memory writes that have stricter defaults than others.
+const (
+	ChannelCompaction = "compaction" // what a compaction leaves of a context
+	ChannelSkill      = "skill"      // a procedure that is to be carried out again
+)
+
 // The scopes that a memory write may name.
 const (
 	ScopeProject = "project"

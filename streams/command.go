@@ -134,8 +134,9 @@ type Control struct {
 	Chunk  []byte `json:"chunk,omitzero"`
 	Note   string `json:"note,omitzero"` // the signed command or resolution
 
-	Project string `json:"project,omitzero"` // of the hold
+	Project string `json:"project,omitzero"` // of the hold or belief
 	Hold    string `json:"hold,omitzero"`    // that is to be resolved
+	Belief  string `json:"belief,omitzero"`  // that a signed word is about
 }
 
 // ChunkSize is the size of a bundle's chunks, in bytes.

@@ -1,5 +1,7 @@
 package streams
 
+import "time"
+
 // Reply is the body of a request service's answer.
 type Reply struct {
 	Verdict Verdict `json:"verdict"`
@@ -7,6 +9,9 @@ type Reply struct {
 	Error *ReplyError `json:"error,omitzero"`
 	// Seq is the ledger sequence of the verdict's entry.
 	Seq uint64 `json:"ledger_seq,omitzero"`
+	// Until is how long the proposal waits for its sentinel groups, where the
+	// error is that the verdict is pending (LZ206).
+	Until time.Time `json:"until,omitzero"`
 	// IntakeSeq is the sequence under which the proposal was acknowledged;
 	// zero when it was answered from an earlier verdict.
 	IntakeSeq uint64        `json:"intake_seq,omitzero"`
@@ -19,6 +24,9 @@ type Reply struct {
 // ResolveRequest is the body of a request to lz.svc.resolve.<project>.<hold>.
 type ResolveRequest struct {
 	Note string `json:"note"` // the signed resolution
+	// Belief says that the subject names a belief in the place of a hold, and
+	// that the note is a signed word on it.
+	Belief bool `json:"belief,omitzero"`
 }
 
 // ResolveReply is the answer to it, read back from the ledger.
@@ -26,7 +34,8 @@ type ResolveReply struct {
 	Hold string `json:"hold"`
 	// State is the hold's state where the resolution was obeyed: approved,
 	// rejected, or denied when it could not be released any more. Empty means
-	// that it was refused, and that the hold is as it was.
+	// that it was refused, and that the hold is as it was. Of a word on a belief
+	// it is the decision that was obeyed.
 	State string `json:"state,omitzero"`
 	// Check names what a refused resolution failed.
 	Check string      `json:"check,omitzero"`

@@ -132,6 +132,7 @@ const (
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyForget   = 'g' // time, key → nothing: what is to be removed then
 	keyAlerted  = 'A' // project, subject → findings
+	keyBinding  = 'B' // no key of its own: the order of subjects whose findings ask for something
 	keyRecalled = 'S' // project, agent and session → beliefs
 	keyParents  = 'F' // project, belief → what it derives from
 	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
@@ -173,6 +174,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return nil, activation.Apply(st, e, f.pinned, f.log)
 		case streams.TypeResolution:
 			return f.resolve(st, e, now)
+		case streams.TypeConfirmation:
+			return f.word(st, e, now)
 		case streams.TypeOutcome:
 			if err := f.used(st, e); err != nil {
 				return nil, err
@@ -237,7 +240,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err := streams.Unmarshal(e.Body, m); err != nil {
 			return f.unreadable(e, err)
 		}
-		if err := openMemory(p, m); err != nil {
+		if err := openMemory(p, m, pol); err != nil {
 			return nil, err
 		}
 	case streams.TypeRecall:
@@ -505,5 +508,6 @@ func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named b
 // admitBelief gives a memory's candidate the standing that a verdict leaves it.
 func admitBelief(b *streams.BeliefRef, v streams.Verdict) {
 	ad := beliefs.EvidenceSet{{Observation: b.Observation, Quality: b.Quality, Source: b.Source}}.Adopt()
+	ad.Staged, ad.Procedure = b.Staged, b.Procedure
 	b.Axes = ad.Admit(v.String())
 }

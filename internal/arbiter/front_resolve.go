@@ -63,6 +63,9 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(streams.CodeInvalid, fmt.Errorf("the note has %d bytes, want 1 to %d", len(req.Note), streams.MaxResolution))
 	}
 	c := streams.Control{ID: nuid.Next(), Project: project, Hold: hold, Note: req.Note}
+	if req.Belief {
+		c.Hold, c.Belief = "", hold
+	}
 	ch, ok := f.awaitOutcome(c.ID)
 	if !ok {
 		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
@@ -99,6 +102,10 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 		a := new(streams.AlertsEntry)
 		if err := streams.Unmarshal(e.Body, a); err != nil || len(a.Alerts) == 0 {
 			return errors.Join(err, fmt.Errorf("ledger entry %d says nothing", e.Seq))
+		}
+		if said := &a.Alerts[0]; said.Subject.Kind == "belief" {
+			readWord(rep, said)
+			return nil
 		}
 		rep.Check, rep.Text = strings.TrimPrefix(a.Alerts[0].Rule, approvalRule), a.Alerts[0].Message
 		rep.Error = &streams.ReplyError{Code: streams.CodeApproval, Message: rep.Text}

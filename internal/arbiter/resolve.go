@@ -222,6 +222,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 	if v.Belief != nil {
 		b := *v.Belief
 		admitBelief(&b, v.Verdict)
+		signProcedure(&b, v)
 		v.Belief = &b
 	}
 	if err := f.remember(st, h); err != nil {

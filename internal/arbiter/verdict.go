@@ -90,7 +90,7 @@ func foremost(reasons []streams.Reason) []streams.Reason {
 	return out
 }
 
-func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
+func openMemory(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) (err error) {
 	p.ID, p.Agent, p.Session = m.ID, m.Agent, m.Session
 	p.Summary = streams.Clip(m.Content, summaryLen)
 	if m.Key != "" {
@@ -98,6 +98,7 @@ func openMemory(p *proposal, m *streams.MemoryEntry) (err error) {
 	}
 	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
 	openSession(p, m.Unseen, m.Restored)
+	openStanding(p, m, pol)
 	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
 	return err
 }

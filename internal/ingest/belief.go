@@ -37,9 +37,11 @@ type record struct {
 	Parents  []streams.Parent    `json:"parents,omitzero"` // of a memory: what it derives from
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
 	Digest   string              `json:"digest,omitzero"` // SHA-256 of the content, whole
+	Print    string              `json:"print,omitzero"`  // of a memory: digest of its normal form
 	// Stale and Expires are when it ceases to be fresh, and to be served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`
+	Since   time.Time `json:"since,omitzero"` // what both are counted from
 	// StagedFor says why it waits, while it does.
 	StagedFor string `json:"staged_for,omitzero"`
 	// Signed is the name of the key that somebody vouched for it with.
@@ -90,8 +92,8 @@ func (r *record) cited() streams.BeliefRef {
 	return b
 }
 
-// cite looks up the beliefs that an event names, as they stand now.
-func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.BeliefRef, error) {
+// cite looks up the beliefs that an event names, as they stand at its time.
+func (f *Fold) cite(st *stage.State, project string, ids []string, now time.Time) ([]streams.BeliefRef, error) {
 	var out []streams.BeliefRef
 	done := make(map[string]bool, len(ids))
 	for _, id := range ids {
@@ -107,7 +109,9 @@ func (f *Fold) cite(st *stage.State, project string, ids []string) ([]streams.Be
 			out = append(out, streams.BeliefRef{ID: id})
 			continue
 		}
-		out = append(out, r.cited())
+		b := r.cited()
+		b.Axes = r.axesAt(now)
+		out = append(out, b)
 	}
 	return out, nil
 }
@@ -141,6 +145,11 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		if err := st.Put(stage.Key(keyBelief, e.Project, r.Ref.ID), r); err != nil {
 			return err
 		}
+		if axes.Security >= beliefs.Quarantined && r.Ref.Kind != beliefs.Envelope {
+			if err := f.bury(st, e.Project, r, buriedQuarantined, e.Time); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -156,12 +165,18 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		f.log.Error("unreadable verdict", "seq", e.Seq, "err", err)
 		return nil
 	}
+	if err := noteDecided(st, v.Proposal); err != nil {
+		return err
+	}
 	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {
 		return nil
 	}
 	r, err := f.belief(st, e.Project, v.Belief.ID)
 	if err != nil || r == nil {
 		return err
+	}
+	if r.Signed != "" {
+		return f.verdictOnSigned(st, e.Project, r, v)
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
 	// A person who decides on what the hold left clears it, unless something
@@ -172,12 +187,97 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		next = stricter(next, r.Ref.Axes)
 	}
 	r.Ref.Axes = next
-	if v.Verdict == streams.Allow && r.Ref.Key != "" {
-		if err := st.Set(stage.Key(keyName, e.Project, r.Ref.Key), []byte(r.Ref.ID)); err != nil {
+	if v.Verdict == streams.Deny && !v.Learn {
+		why := buriedDenied
+		if v.Resolved != nil {
+			why = buriedRejected
+		}
+		if err := f.bury(st, e.Project, r, why, v.Time); err != nil {
 			return err
 		}
 	}
-	return st.Put(stage.Key(keyBelief, e.Project, r.Ref.ID), r)
+	if resolved && v.Verdict == streams.Allow && r.Ref.Procedure {
+		f.signProcedure(r, v)
+	}
+	if err := f.keep(st, e.Project, r); err != nil || v.Verdict != streams.Allow {
+		return err
+	}
+	if err := f.takeKey(st, e.Project, r, v.Time); err != nil {
+		return err
+	}
+	return f.settle(st, e.Project, r.Ref.ID, v.Time)
+}
+
+// signProcedure makes a skill what it says, once a person has signed for
+// exactly its bytes: the digest of the hold that was approved is over them.
+func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
+	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion, Source: "key:" + v.Resolved.By, At: v.Resolved.Time}
+	s, _, err := r.standing().Confirm(word, beliefs.ByUser)
+	if err != nil {
+		return // something else was found in the meantime
+	}
+	r.Ref.Axes, r.Evidence, r.Ref.Scope = s.Axes, s.Evidence, s.Scope
+	r.Ref.Quality, r.Ref.Confidence = s.Quality(), s.Confidence()
+	r.Ref.Staged, r.StagedFor, r.Signed = false, "", v.Resolved.By
+}
+
+// verdictOnSigned is what a verdict still does to a belief that a person has
+// signed for: a deny takes it out of service, and nothing else changes it.
+func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *streams.VerdictEntry) error {
+	if v.Verdict != streams.Deny || v.Learn {
+		return nil
+	}
+	r.Ref.Axes, r.Signed = stricter(r.Adopted.Admit(v.Verdict.String()), r.Ref.Axes), ""
+	if err := f.bury(st, project, r, buriedDenied, v.Time); err != nil {
+		return err
+	}
+	return f.keep(st, project, r)
+}
+
+// takeKey makes an admitted memory the one that holds its key, unless that is
+// held on stronger evidence. What its user says anew under a key takes the place
+// of what the same user said before.
+func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time) error {
+	if r.Ref.Key == "" {
+		return nil
+	}
+	key := nameKey(project, r.Ref.Namespace, r.Ref.Key)
+	id, ok, err := st.Get(key)
+	if err != nil {
+		return err
+	}
+	if ok && string(id) != r.Ref.ID {
+		old, err := f.belief(st, project, string(id))
+		if err != nil {
+			return err
+		}
+		if old != nil && old.Ref.Axes.Security == beliefs.Clean && old.Ref.Axes.Truth != beliefs.Superseded {
+			if old.Ref.Quality.Stronger(r.Ref.Quality) {
+				return nil
+			}
+			if old.ownWord() && r.ownWord() && old.Ref.Source == r.Ref.Source && old.Digest != r.Digest && r.Ref.Axes.Truth == beliefs.Supported {
+				if _, moves, err := old.standing().Supersede(r.Ref.ID, beliefs.ByUser); err == nil {
+					rv := beliefs.Revision{Belief: old.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: old.Ref.Source, Why: "said anew under key " + streams.Clip(r.Ref.Key, 80), Other: r.Ref.ID, At: at}
+					if err := f.revise(st, project, &rv); err != nil {
+						return err
+					}
+					if err := f.owe(st, project, becauseConflict, []beliefs.Revision{rv}, at); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return st.Set(key, []byte(r.Ref.ID))
+}
+
+// nameKey is what the holder of a memory key is kept under, in each place its
+// own.
+func nameKey(project string, in beliefs.Namespace, key string) []byte {
+	if in == (beliefs.Namespace{}) {
+		return stage.Key(keyName, project, key)
+	}
+	return stage.Key(keyName, project, key, in.String())
 }
 
 // stricter is axis by axis the less trusting of two.

@@ -21,6 +21,7 @@ import (
 	"lazaret/internal/activation"
 	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -33,6 +34,13 @@ type Fold struct {
 	log      *slog.Logger
 	pinned   note.Verifiers
 	policies *activation.Cache[*policy.Policy]
+	trust    *activation.Cache[*keys.Trust]
+
+	// What Apply found the ledger to be owed, for Wakes, by partition; dues and
+	// virtual, the clock of virtual time that something is due on, are caches.
+	owes    [streams.Partitions]bool
+	dues    dues
+	virtual [streams.Partitions]string
 }
 
 // Config is what ingest needs besides its streams.
@@ -52,11 +60,12 @@ func New(cfg Config) *Fold {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Fold{maxSize: cfg.MaxEvent, log: cfg.Log, pinned: cfg.Pinned,
-		policies: activation.NewCache(func(b []byte) (*policy.Policy, error) { return policy.Compile("policy", b) })}
+		policies: activation.NewCache(func(b []byte) (*policy.Policy, error) { return policy.Compile("policy", b) }),
+		trust:    activation.NewCache(func(b []byte) (*keys.Trust, error) { return keys.ParseTrust(keys.TrustFile, b) })}
 }
 
 // Reset implements stage.IntakeFold. Everything that matters is in the state.
-func (f *Fold) Reset() {}
+func (f *Fold) Reset() { f.dues = dues{} }
 
 // Admit implements stage.IntakeFold.
 func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
@@ -117,7 +126,10 @@ func (f *Fold) Relevant(e *streams.Entry) bool {
 
 // Apply implements stage.IntakeFold.
 func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
-	if _, ok := streams.SentinelGroup(e.Stage); ok {
+	if g, ok := streams.SentinelGroup(e.Stage); ok {
+		if err := noteCursor(st, g, e); err != nil {
+			return err
+		}
 		return f.applyAlerts(st, e)
 	}
 	if e.Stage == streams.StageArbiter {
@@ -136,8 +148,14 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 			return fmt.Errorf("decoding own %s entry: %w", e.Type, err)
 		}
 	}
-	if err := f.applyHead(st, e, headOf(body)); err != nil {
+	h := headOf(body)
+	if err := f.applyHead(st, e, h); err != nil {
 		return err
+	}
+	if due, err := f.ages(st, e.Project, h.Time); err != nil {
+		return err
+	} else if due {
+		f.owes[st.Partition()], f.virtual[st.Partition()] = true, clockName(e.Project)
 	}
 	switch b := body.(type) {
 	case *streams.ObservationEntry:
@@ -158,6 +176,10 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyRejected(st, e.Project, b)
 	case *streams.BeliefsEntry:
 		return f.applyReaudit(st, b)
+	case *streams.ConfirmationEntry:
+		return f.applyConfirmation(st, e.Project, b)
+	case *streams.RevisionsEntry:
+		return f.applyRevisions(st, e.Project, b)
 	case *streams.ChunkEntry:
 		return activation.Apply(st, e, f.pinned, f.log)
 	case *streams.ActivationEntry:
@@ -202,6 +224,10 @@ func newBody(t streams.Type) any {
 		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
+	case streams.TypeConfirmation:
+		return new(streams.ConfirmationEntry)
+	case streams.TypeRevision:
+		return new(streams.RevisionsEntry)
 	}
 	return nil
 }
@@ -232,27 +258,37 @@ const (
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
 	keyHints    = 'h' // project, tool's normalised name → hints that raise it
+	keyCursor   = 'G' // sentinel group → ledger sequence that it has come to
+	keyDecided  = 'V' // → the proposals decided last, eight bytes each
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
 	keyForeign  = 'f' // project, phrase or carrier of external content → who brought it in
-	keyOwn      = 'w' // project, phrase or carrier of the user's or operator's own words → nothing
+	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
+	keyNonce    = 'z' // project, nonce → when it may be forgotten
+	keyNonceEnd = 'Z' // time, nonce's key → nothing
+	keyStated   = 'T' // project, digest of scope, subject and predicate, or content → who states it
+	keyOwed     = 'Q' // number → revisions that the ledger is owed; without one the last number
+	keyDue      = 'D' // clock, time, project, belief → nothing: when it ages
+	keyTomb     = 'X' // project, belief → tombstone of what it said
+	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
-	if e.Type == streams.TypeResolution {
+	if e.Type == streams.TypeResolution || e.Type == streams.TypeConfirmation {
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
 	}
 	switch e.Type {
-	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution:
+	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
+		streams.TypeConfirmation, streams.TypeRevision:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

@@ -119,7 +119,7 @@ func (h *house) foreign(stg string, typ streams.Type, body any) {
 func (h *house) verdict(m *streams.MemoryEntry, v streams.Verdict) {
 	h.t.Helper()
 	b := m.Belief
-	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID, Agent: m.Agent, Verdict: v, Belief: &b})
+	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID, Agent: m.Agent, Verdict: v, Belief: &b, Time: h.now})
 }
 
 func (h *house) read(origin beliefs.Origin, id, content string) *streams.ObservationEntry {

@@ -65,6 +65,13 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		c.Parents = parents
 		e.Claims = append(e.Claims, c)
 	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	if e.Revisions, err = f.vouched(st, a, pol, e); err != nil {
+		return nil, err
+	}
 	return admission(streams.TypeObservation, a.Project, e)
 }
 
@@ -112,6 +119,11 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.noteWords(st, project, e); err != nil {
 		return err
 	}
+	for i := range e.Revisions {
+		if err := f.revise(st, project, &e.Revisions[i]); err != nil {
+			return err
+		}
+	}
 	for _, c := range e.Claims {
 		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1,
 			Evidence: beliefs.EvidenceSet{{Observation: e.ID, Quality: c.Belief.Quality, Source: c.Belief.Source, At: e.Time}}}
@@ -131,7 +143,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				}
 				continue
 			}
-			r.Content = streams.Clip(body, previewLen)
+			r.Content, r.Digest = streams.Clip(body, previewLen), streams.Digest([]byte(body))
 			if err := keepText(st, project, c.Belief.ID, body); err != nil {
 				return err
 			}
@@ -140,6 +152,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			}
 		} else {
 			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
+			r.Digest = streams.Digest([]byte(r.Content))
 		}
 		r.Adopted = beliefs.Adoption{Adopted: true, Axes: c.Belief.Axes, Quality: c.Belief.Quality, Confidence: c.Belief.Confidence, Scope: c.Belief.Scope}
 		if err := st.Put(stage.Key(keyBelief, project, c.Belief.ID), r); err != nil {

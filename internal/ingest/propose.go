@@ -35,7 +35,7 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 		}
 		ids = append(ids, cited...)
 	}
-	if e.Beliefs, err = f.cite(st, a.Project, ids); err != nil {
+	if e.Beliefs, err = f.cite(st, a.Project, ids, head.Time); err != nil {
 		return nil, err
 	}
 	for i := range e.Beliefs {

@@ -50,18 +50,23 @@ func (f *Fold) applyDue(st *stage.State, e *streams.Entry) error {
 
 // Wakes implements stage.IntakeFold.
 func (f *Fold) Wakes(e *streams.Entry) bool {
+	owes := f.owes[e.Partition]
+	f.owes[e.Partition] = false
 	switch e.Type {
-	case streams.TypeActivation, streams.TypeBelief:
+	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision:
 		return true
 	case streams.TypeDue:
-		return reauditDue(e)
+		return owes || reauditDue(e)
 	}
-	return false
+	return owes
 }
 
-// Owed implements stage.IntakeFold: it makes the next chunk of a re-audit that
-// is not through.
+// Owed implements stage.IntakeFold: it makes the next entry of revisions, or the
+// next chunk of a re-audit that is not through.
 func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
+	if a, err := f.revisions(st); err != nil || a != nil {
+		return a, err
+	}
 	run := new(reaudit)
 	ok, err := st.Load([]byte{keyReaudit}, run)
 	if err != nil || !ok {

@@ -88,6 +88,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	cands := make([]beliefs.Candidate, len(found))
 	for i := range found {
 		cands[i] = found[i].candidate()
+		cands[i].Axes = found[i].axesAt(e.Time)
 	}
 	var aside []streams.RecallItem
 	omit := func(channel string) {

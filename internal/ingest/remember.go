@@ -2,10 +2,12 @@ package ingest
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"slices"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -35,17 +37,33 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	if e.UserWord {
 		source = string(beliefs.OriginUser) + ":" + a.Agent
 	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	e.StagedFor = staged(pol, a, m, weakest)
+	e.Stale, e.Expires = lifetime(pol, m, head.Time)
+	if e.Triples = m.Triples; len(e.Triples) == 0 {
+		e.Triples = flatTriples(m.Content)
+	}
 	quality := beliefs.QualityOf(weakest)
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
 	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.MemoryClaim, Key: m.Key,
-		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace()}
+		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
+		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill}
+	if e.Belief.Staged || e.Belief.Procedure {
+		e.Belief.Scope = beliefs.ContextOnly
+	}
 	seen, err := f.content(st, a.Project, sha256.Sum256([]byte(m.Content)))
 	if err != nil {
 		return nil, err
 	}
 	e.Repeats, e.FirstSeen = seen.count, seen.first
+	if e.Tombstone, err = f.recognise(st, a.Project, &e.Features); err != nil {
+		return nil, err
+	}
 	if m.Key != "" {
-		if e.KeyHolder, err = f.keyHolder(st, a.Project, m.Key); err != nil {
+		if e.KeyHolder, err = f.keyHolder(st, a.Project, m.Namespace(), m.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -101,6 +119,20 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 	return weakest, nil
 }
 
+// staged says why a write is context at most until somebody vouches for it, or
+// nothing.
+func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin beliefs.Origin) string {
+	switch {
+	case origin.External():
+		return "it comes from outside (" + string(origin) + ")"
+	case m.Channel == streams.ChannelCompaction:
+		return "it is what a compaction left"
+	case pol != nil && !pol.Writable(a.Project, a.Agent, m.Category):
+		return fmt.Sprintf("the policy does not let %s write category %q", a.Agent, streams.Clip(m.Category, 80))
+	}
+	return ""
+}
+
 // parent is the observation or belief that a write names as its parent. What
 // nobody knows is as untrusted as can be.
 func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Parent, error) {
@@ -130,8 +162,8 @@ func parentKey(p streams.Parent) string {
 }
 
 // keyHolder is the origin of the value that a memory key holds now.
-func (f *Fold) keyHolder(st *stage.State, project, key string) (beliefs.Origin, error) {
-	id, ok, err := st.Get(stage.Key(keyName, project, key))
+func (f *Fold) keyHolder(st *stage.State, project string, in beliefs.Namespace, key string) (beliefs.Origin, error) {
+	id, ok, err := st.Get(nameKey(project, in, key))
 	if err != nil || !ok {
 		return "", err
 	}
@@ -148,10 +180,17 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	}
 	ev := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}
 	ad := ev.Adopt()
+	ad.Staged, ad.Procedure = e.Belief.Staged, e.Belief.Procedure
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
-		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor}
+		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.Digest([]byte(e.Content)), Since: e.Time}
+	if len(e.Features.Prints) > 0 {
+		r.Print = e.Features.Prints[0].Exact.String()
+	}
+	if err := f.noteDue(st, project, r); err != nil {
+		return err
+	}
 	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
 		return err
 	}

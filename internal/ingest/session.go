@@ -49,7 +49,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 
 // decide records what a decision rests on.
 func (f *Fold) decide(st *stage.State, a streams.Address, head streams.EntryHead, d *streams.Decision) (*stage.Admission, error) {
-	cited, err := f.cite(st, a.Project, d.Beliefs)
+	cited, err := f.cite(st, a.Project, d.Beliefs, head.Time)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,12 @@ func (s *Statement) Text() (string, error) {
 	if err := s.check(); err != nil {
 		return "", err
 	}
-	raw, err := json.Marshal(s)
+	return canonical(s)
+}
+
+// canonical is the JCS form of a statement, on a line.
+func canonical(statement any) (string, error) {
+	raw, err := json.Marshal(statement)
 	if err != nil {
 		return "", err
 	}
@@ -88,8 +93,10 @@ func (s *Statement) Text() (string, error) {
 }
 
 // Sign returns the statement as a signed note.
-func (s *Statement) Sign(signer note.Signer) ([]byte, error) {
-	text, err := s.Text()
+func (s *Statement) Sign(signer note.Signer) ([]byte, error) { return signStatement(s.Text, signer) }
+
+func signStatement(of func() (string, error), signer note.Signer) ([]byte, error) {
+	text, err := of()
 	if err != nil {
 		return nil, err
 	}
@@ -195,8 +202,28 @@ const sigLine = "— "
 // pinned. It says nothing yet about what the key may do: see Judge. An error is
 // an *Error.
 func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
+	text, by, err := openNote(msg, trust)
+	if err != nil {
+		return nil, err
+	}
+	s := &Signed{Signer: by.name, Pin: by.pin}
+	if err := readStatement(text, &s.Statement, s.Text); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// signer is the key that signed a note.
+type signer struct {
+	name string
+	pin  keys.Pin
+}
+
+// openNote verifies that msg is a note in its one encoding, signed by exactly
+// one key, which is pinned, and returns its text.
+func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error) {
 	if len(msg) > MaxNote {
-		return nil, refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
+		return "", by, refuse(CheckForm, "it has %d bytes, at most %d are taken", len(msg), MaxNote)
 	}
 	if trust == nil {
 		trust = new(keys.Trust)
@@ -210,39 +237,44 @@ func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 		if s := unverified.Note.UnverifiedSigs; len(s) > 0 {
 			who = fmt.Sprintf("%q+%08x", clip(s[0].Name), s[0].Hash)
 		}
-		return nil, refuse(CheckUnpinned, "it is signed by %s, which is not pinned", who)
+		return "", by, refuse(CheckUnpinned, "it is signed by %s, which is not pinned", who)
 	case errors.As(err, &invalid):
-		return nil, refuse(CheckSignature, "the signature of key %q does not fit what is said", clip(invalid.Name))
+		return "", by, refuse(CheckSignature, "the signature of key %q does not fit what is said", clip(invalid.Name))
 	case err != nil:
-		return nil, refuse(CheckForm, "it is not a signed note: %v", err)
+		return "", by, refuse(CheckForm, "it is not a signed note: %v", err)
 	}
 	if len(n.Sigs) != 1 || len(n.UnverifiedSigs) != 0 {
-		return nil, refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
+		return "", by, refuse(CheckForm, "it carries %d signatures, want one", len(n.Sigs)+len(n.UnverifiedSigs))
 	}
 	sig := n.Sigs[0]
 	// A note can be written in several ways that verify, base64 alone allows
 	// it. One of them counts.
 	raw, err := base64.StdEncoding.DecodeString(sig.Base64)
 	if err != nil || string(msg) != n.Text+"\n"+sigLine+sig.Name+" "+base64.StdEncoding.EncodeToString(raw)+"\n" {
-		return nil, refuse(CheckForm, "it is not in its canonical encoding")
+		return "", by, refuse(CheckForm, "it is not in its canonical encoding")
 	}
-	s := &Signed{Signer: sig.Name}
+	by.name = sig.Name
 	pin, ok := trust.Find(sig.Name, sig.Hash)
 	if !ok {
-		return nil, refuse(CheckUnpinned, "key %q is not pinned", clip(sig.Name))
+		return "", by, refuse(CheckUnpinned, "key %q is not pinned", clip(sig.Name))
 	}
-	s.Pin = pin
-	if err := json.Unmarshal([]byte(strings.TrimSuffix(n.Text, "\n")), &s.Statement, json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
-		return nil, refuse(CheckForm, "the text is not a statement")
+	by.pin = pin
+	return n.Text, by, nil
+}
+
+// readStatement reads a note's text into a statement, whose one form text says.
+func readStatement(signed string, into any, text func() (string, error)) error {
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), into, json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
+		return refuse(CheckForm, "the text is not a statement")
 	}
-	text, err := s.Text()
+	want, err := text()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if text != n.Text {
-		return nil, refuse(CheckForm, "the statement is not in its canonical form")
+	if want != signed {
+		return refuse(CheckForm, "the statement is not in its canonical form")
 	}
-	return s, nil
+	return nil
 }
 
 // Case is the hold that a resolution is held against, as it stands.

@@ -149,6 +149,10 @@ type Adoption struct {
 	Quality    Quality
 	Confidence float64
 	Scope      Scope
+	// Staged keeps it context at most, whatever its evidence, until somebody
+	// vouches for it; Procedure keeps it hidden until a person signs for it.
+	Staged    bool `json:",omitzero"`
+	Procedure bool `json:",omitzero"`
 }
 
 // Adopt decides how a claim's evidence makes it a belief: supported only where
@@ -174,7 +178,7 @@ func (s EvidenceSet) Adopt() Adoption {
 }
 
 // Admit is how a verdict on a memory write leaves its candidate: by its
-// evidence when allowed; restricted and suspicious, waiting for a person, when
+// evidence when allowed, unless it is staged or a procedure; restricted and suspicious, waiting for a person, when
 // held; quarantined, kept for review, when denied. verdict is allow, hold or
 // deny; anything else counts as deny.
 func (a Adoption) Admit(verdict string) Axes {
@@ -186,7 +190,16 @@ func (a Adoption) Admit(verdict string) Axes {
 	}
 	switch verdict {
 	case "allow":
-		move(AxisRetrieval, a.Axes.Retrieval.String())
+		if a.Staged || a.Procedure {
+			axes.Truth = Unverified
+		}
+		switch {
+		case a.Procedure:
+		case a.Staged:
+			move(AxisRetrieval, "restricted")
+		default:
+			move(AxisRetrieval, a.Axes.Retrieval.String())
+		}
 	case "hold":
 		axes.Truth = Unverified
 		move(AxisRetrieval, "restricted")

@@ -23,8 +23,20 @@ type Revision struct {
 	Why string `json:"why,omitzero"`
 	// Evidence is what was added to the belief's own.
 	Evidence EvidenceSet `json:"evidence,omitzero"`
+	// Scope is what it may be used for from now on, where that is more.
+	Scope Scope `json:"scope,omitzero"`
 	// Other is the belief on the other side: what contradicts it, took its
 	// place, or is what it rested on.
 	Other string    `json:"other,omitzero"`
 	At    time.Time `json:"at"` // ledger time
+}
+
+// With returns the axes after a move that was checked when it was made.
+func (a Axes) With(m Move) (Axes, error) {
+	to, err := m.Axis.values().parse(m.To)
+	if err != nil {
+		return a, err
+	}
+	a.set(m.Axis, to)
+	return a, nil
 }

@@ -106,6 +106,7 @@ type Policy struct {
 	contexts  map[string]beliefs.ContextPolicy // by purpose
 	approver  keys.Role                        // empty: keys.RoleApprover
 	standing  standings
+	memory    memory
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -156,6 +157,7 @@ type document struct {
 	Tools        []entryText            `yaml:"tools"`
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
+	Memory       *memoryText            `yaml:"memory"`
 }
 
 // groupText is a group's text: its name, or a mapping.
@@ -231,6 +233,9 @@ func Compile(name string, src []byte) (*Policy, error) {
 		return nil, err
 	}
 	if err := p.compileContexts(y, doc.Context); err != nil {
+		return nil, err
+	}
+	if err := p.compileMemory(y, doc.Memory); err != nil {
 		return nil, err
 	}
 	if p.standing, err = compileStanding(y, doc.Standing); err != nil {

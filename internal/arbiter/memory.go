@@ -1,0 +1,46 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// openStanding notes what a memory write itself says against it, before any
+// sentinel was asked: that it repeats what was refused, that it is a procedure
+// nobody signed for, and why it is staged.
+func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
+	// The user and the operator may say what a page was refused for saying.
+	weak := m.Belief.Origin != beliefs.OriginUser && m.Belief.Origin != beliefs.OriginSystem
+	if t := m.Tombstone; t != nil && weak {
+		v, how := streams.Deny, "says the same as"
+		if !t.Exact {
+			v, how = streams.Hold, fmt.Sprintf("is almost the same (%.2f) as", t.Similarity)
+		}
+		r := streams.Reason{Code: streams.CodeTombstone, Verdict: v, Path: []string{"memory:" + p.ID, "belief:" + t.Belief},
+			Text: streams.Clip(fmt.Sprintf("it %s memory write %s of %s, which was %s at %s", how, t.Event, t.Agent, t.Why, t.At.UTC().Format(time.RFC3339)), maxReasonText)}
+		p.Reasons = append(p.Reasons, r)
+	}
+	if m.Belief.Procedure {
+		p.reason(streams.CodeProcedure, streams.Hold, "it is a procedure: it is served once a person has signed for exactly its bytes")
+	}
+	if m.Belief.Staged {
+		v := streams.Allow
+		if m.Channel == streams.ChannelCompaction && pol != nil && pol.Compaction() == policy.CompactionHold {
+			v = streams.Hold
+		}
+		p.reason(streams.CodeStaged, v, "it is staged: %s", streams.Clip(m.StagedFor, maxReasonText))
+	}
+}
+
+// signProcedure shows in a verdict that an approved hold on a skill is a
+// person's signature for exactly its bytes.
+func signProcedure(b *streams.BeliefRef, v *streams.VerdictEntry) {
+	if b.Procedure && v.Verdict == streams.Allow && v.Resolved != nil {
+		b.Axes = beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}
+		b.Staged, b.Scope, b.Quality = false, beliefs.ToolActionAllowed, beliefs.HumanAssertion
+	}
+}

@@ -1,0 +1,67 @@
+package arbiter
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/streams"
+)
+
+// The rules of the arbiter's alerts about signed words on beliefs: one that was
+// obeyed, for whoever follows the feed, and one that was refused, with the check
+// that failed at its end.
+const (
+	wordRule    = "belief-word"
+	refusedWord = "belief-word-"
+)
+
+// word tells of a signed word on a belief what ingest's fold made of it. It
+// judges nothing.
+func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	c := new(streams.ConfirmationEntry)
+	if err := streams.Unmarshal(e.Body, c); err != nil {
+		f.log.Error("unreadable word on a belief", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	a := streams.Alert{ID: fmt.Sprintf("%s-%d", wordRule, e.Seq), Rule: wordRule, Group: streams.StageArbiter, Severity: "info",
+		Subject: streams.AlertSubject{Kind: "belief", ID: c.Belief}, Project: e.Project, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		Detail: map[string]any{"decision": c.Decision, "entry": fmt.Sprint(e.Seq)}}
+	if c.Signer != "" {
+		a.Detail["signer"] = c.Signer
+	}
+	if c.Check != "" {
+		bucket := c.Belief
+		if c.Check == string(approval.CheckBelief) {
+			bucket = "-" // made-up beliefs must not make the state grow
+		}
+		n, err := count(st, stage.Key(keyRefused, e.Project, bucket, c.Check))
+		if err != nil {
+			return nil, err
+		}
+		a.Rule, a.Severity, a.Count = refusedWord+c.Check, "high", n
+		a.Detail["check"] = c.Check
+		a.Message = streams.Clip(fmt.Sprintf("a word on belief %s was refused, the belief is as it was: %s", c.Belief, c.Text), maxReasonText)
+	} else {
+		a.Message = streams.Clip(fmt.Sprintf("%s by %s: %s", c.Decision, c.Signer, c.Text), maxReasonText)
+	}
+	var live []stage.Live
+	if bits.OnesCount64(a.Count) == 1 {
+		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
+	}
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a}, Answers: c.ID}, live...)
+}
+
+// readWord reads off the alert about a word what became of it.
+func readWord(rep *streams.ResolveReply, a *streams.Alert) {
+	rep.Text = a.Message
+	if check, refused := strings.CutPrefix(a.Rule, refusedWord); refused {
+		rep.Check = check
+		rep.Error = &streams.ReplyError{Code: streams.CodeConfirmation, Message: rep.Text}
+		return
+	}
+	rep.State, _ = a.Detail["decision"].(string)
+}

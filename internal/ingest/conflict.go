@@ -1,0 +1,315 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// What memories state is compared by scope, subject and predicate, as their
+// writers take it apart, and as a whole by content. What states another object
+// contradicts, what states the same from a stronger and independent source
+// corroborates. Both sides stay; who loses is the model's to say, by the class of
+// the evidence. Nothing is compared across scopes.
+
+// maxStated bounds how many beliefs are kept of one scope, subject and
+// predicate, or of one content: those of the strongest classes, and of those the
+// oldest, so that a flood of weak ones keeps no strong one out.
+const maxStated = 32
+
+// stated is a belief that states an object.
+type stated struct {
+	Belief string          `json:"b"`
+	Object string          `json:"o"`
+	Many   bool            `json:"m,omitzero"`
+	Class  beliefs.Quality `json:"c"`
+}
+
+// stateKey is what statements of one scope, subject and predicate are kept
+// under.
+func stateKey(project string, in beliefs.Namespace, subject, predicate string) []byte {
+	sum := sha256.Sum256([]byte(in.String() + "\x00" + text.Normalize(subject) + "\x00" + text.Normalize(predicate)))
+	return append(stage.Key(keyStated, project, "t"), sum[:16]...)
+}
+
+// sameKey is what beliefs of one content in one scope are kept under. print is
+// the digest of the content once normalised.
+func sameKey(project string, in beliefs.Namespace, print string) []byte {
+	return stage.Key(keyStated, project, "c"+in.String(), print)
+}
+
+// flatTriples reads a content that is a flat JSON object with a subject: each
+// other member that is a string, a number or a boolean is a predicate of it.
+func flatTriples(content string) []beliefs.Triple {
+	content = strings.TrimSpace(content)
+	if len(content) == 0 || content[0] != '{' || len(content) > 16<<10 {
+		return nil
+	}
+	var members map[string]jsontext.Value
+	if streams.Unmarshal([]byte(content), &members) != nil || len(members) > beliefs.MaxTriples+1 {
+		return nil
+	}
+	var subject string
+	if v, ok := members["subject"]; !ok || v.Kind() != '"' || streams.Unmarshal(v, &subject) != nil {
+		return nil
+	}
+	var out []beliefs.Triple
+	for name, v := range members {
+		if name == "subject" {
+			continue
+		}
+		t := beliefs.Triple{Subject: subject, Predicate: name}
+		switch v.Kind() {
+		case '"':
+			if streams.Unmarshal(v, &t.Object) != nil {
+				return nil
+			}
+		case '0', 't', 'f':
+			t.Object = string(v)
+		case 'n':
+			continue
+		default:
+			return nil // not flat
+		}
+		if t.Check() != nil {
+			continue
+		}
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b beliefs.Triple) int { return strings.Compare(a.Predicate, b.Predicate) })
+	return out
+}
+
+// settle compares what a belief states, now that it was admitted or confirmed,
+// with what else is stated, changes what that changes, and notes it for the
+// ledger.
+func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
+	r, err := f.belief(st, project, id)
+	if err != nil || r == nil || r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Truth == beliefs.Superseded {
+		return err
+	}
+	var log []beliefs.Revision
+	do := func(rv beliefs.Revision) error {
+		log = append(log, rv)
+		return f.revise(st, project, &rv)
+	}
+	for _, t := range r.Triples {
+		if err := f.meet(st, project, id, stateKey(project, r.Ref.Namespace, t.Subject, t.Predicate), t, at, do); err != nil {
+			return err
+		}
+	}
+	if r.Print != "" {
+		if err := f.meet(st, project, id, sameKey(project, r.Ref.Namespace, r.Print), beliefs.Triple{}, at, do); err != nil {
+			return err
+		}
+	}
+	return f.owe(st, project, "conflict", log, at)
+}
+
+// meet compares one statement of a belief with those that are kept under its
+// key, and keeps it.
+func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time, do func(beliefs.Revision) error) error {
+	var all []stated
+	if _, err := st.Load(key, &all); err != nil {
+		return err
+	}
+	object := text.Normalize(t.Object)
+	for _, s := range all {
+		if s.Belief == id {
+			continue
+		}
+		mine, err := f.belief(st, project, id)
+		if err != nil {
+			return err
+		}
+		other, err := f.belief(st, project, s.Belief)
+		if err != nil {
+			return err
+		}
+		if other == nil || other.Ref.Axes.Security != beliefs.Clean || other.Ref.Axes.Truth == beliefs.Superseded || mine.Ref.Axes.Truth == beliefs.Superseded {
+			continue
+		}
+		switch {
+		case s.Object == object:
+			err = corroborate(mine, other, at, do)
+		case !s.Many && !t.Many:
+			err = f.contradict(st, project, mine, other, t, at, do)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r, err := f.belief(st, project, id)
+	if err != nil {
+		return err
+	}
+	me := stated{id, object, t.Many, r.Ref.Quality}
+	all = slices.DeleteFunc(all, func(s stated) bool { return s.Belief == id })
+	at2, _ := slices.BinarySearchFunc(all, me, func(s, me stated) int {
+		if me.Class.Stronger(s.Class) {
+			return 1
+		}
+		return -1
+	})
+	all = slices.Insert(all, at2, me)
+	return st.Put(key, all[:min(len(all), maxStated)])
+}
+
+// word is what a belief says, as evidence for or against another.
+func (r *record) word(at time.Time) beliefs.Evidence {
+	return beliefs.Evidence{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: at}
+}
+
+// corroborate lets two beliefs that state the same support each other: the
+// weaker gains by the stronger if that is independent of it.
+func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) error) error {
+	for _, p := range [2][2]*record{{mine, other}, {other, mine}} {
+		r, by := p[0], p[1]
+		if by.Ref.Axes.Truth != beliefs.Supported {
+			continue // nobody vouches for it either
+		}
+		e := by.word(at)
+		s := r.standing()
+		if !s.Independent(e) {
+			continue
+		}
+		next, moves := s.Corroborate(e, 1)
+		if err := do(beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.ByAutoObservation, Who: whoCorrob, Why: "an independent source of a stronger class states the same",
+			Evidence: beliefs.EvidenceSet{e}, Scope: next.Scope, Other: by.Ref.ID, At: at}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contradict lets two beliefs that state different things speak against each
+// other. What its user said anew takes the place of what the same user said
+// before.
+func (f *Fold) contradict(st *stage.State, project string, mine, other *record, t beliefs.Triple, at time.Time, do func(beliefs.Revision) error) error {
+	why := fmt.Sprintf("%s %s: %s", streams.Clip(t.Subject, 80), streams.Clip(t.Predicate, 80), streams.Clip(t.Object, 80))
+	fall := func(r *record, rv beliefs.Revision) error {
+		was := r.Ref.Axes.Truth
+		if err := do(rv); err != nil || len(rv.Moves) == 0 || was == beliefs.Contradicted {
+			return err
+		}
+		return f.fell(st, project, r.Ref.ID, rv.Other, at, do)
+	}
+	if mine.ownWord() && other.ownWord() && mine.Ref.Axes.Truth == beliefs.Supported && other.Ref.Axes.Truth == beliefs.Supported && mine.Ref.Source == other.Ref.Source {
+		_, moves, err := other.standing().Supersede(mine.Ref.ID, beliefs.ByUser)
+		if err == nil {
+			return fall(other, beliefs.Revision{Belief: other.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: other.Ref.Source, Why: "said anew: " + why, Other: mine.Ref.ID, At: at})
+		}
+	}
+	a, b := *mine, *other // as they stood before either fell
+	for _, p := range [2][2]*record{{&a, &b}, {&b, &a}} {
+		r, by := p[0], p[1]
+		if by.Ref.Axes.Truth == beliefs.Contradicted {
+			continue // it lost already
+		}
+		e := by.word(at)
+		e.Relation = beliefs.Contradicts
+		_, moves := r.standing().Contradict(e)
+		if err := fall(r, beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.BySentinel, Who: whoConflict, Why: why, Evidence: beliefs.EvidenceSet{e}, Other: by.Ref.ID, At: at}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownWord reports whether a belief is what the user said, over the user's
+// credential or word for word.
+func (r *record) ownWord() bool {
+	return r.Ref.Origin == beliefs.OriginUser && r.Ref.Quality == beliefs.HumanAssertion
+}
+
+// fell flags what derives from a belief that fell.
+func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do func(beliefs.Revision) error) error {
+	flags, err := f.flagDependants(st, project, id, fmt.Sprintf("it derives from %s, which %s speaks against", id, other), at)
+	for _, rv := range flags {
+		if err := do(rv); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// vouched are the revisions that an observation leads to: of memories that say
+// what the user just said, and of those that a tool which the policy names for
+// that states too.
+func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy, e *streams.ObservationEntry) ([]beliefs.Revision, error) {
+	var out []beliefs.Revision
+	try := func(key []byte, object string, ev beliefs.Evidence, who, why string, sources int, fits func(r *record) bool) error {
+		var all []stated
+		if _, err := st.Load(key, &all); err != nil {
+			return err
+		}
+		for _, s := range all {
+			if s.Object != object || slices.ContainsFunc(out, func(rv beliefs.Revision) bool { return rv.Belief == s.Belief }) {
+				continue
+			}
+			r, err := f.belief(st, a.Project, s.Belief)
+			if err != nil {
+				return err
+			}
+			if r == nil || r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Truth != beliefs.Unverified || !fits(r) {
+				continue
+			}
+			next, moves := r.standing().Corroborate(ev, sources)
+			if len(next.Evidence) == len(r.Evidence) && len(moves) == 0 {
+				continue // a copy
+			}
+			out = append(out, beliefs.Revision{Belief: s.Belief, Moves: moves, By: beliefs.ByAutoObservation, Who: who, Why: why,
+				Evidence: beliefs.EvidenceSet{ev}, Scope: next.Scope, Other: e.ID, At: e.Time})
+		}
+		return nil
+	}
+	any := func(*record) bool { return true }
+	spaces := []beliefs.Namespace{{}}
+	if e.User != "" {
+		spaces = append(spaces, beliefs.Namespace{User: e.User})
+	}
+	var promotions []*policy.Promotion
+	if e.Tool != "" && pol != nil && a.Origin == beliefs.OriginTool {
+		promotions = pol.Promotions(e.Tool)
+	}
+	for i := range e.Claims {
+		c := &e.Claims[i]
+		if c.Kind != beliefs.Content {
+			continue
+		}
+		b := &e.Blocks[c.Block]
+		if c.Quality.MaySupport() && len(b.Features.Prints) > 0 {
+			ev := beliefs.Evidence{Observation: e.ID, Quality: c.Quality, Source: c.Belief.Source, At: e.Time}
+			for _, in := range spaces {
+				if err := try(sameKey(a.Project, in, b.Features.Prints[0].Exact.String()), "", ev, whoCorrob, "an independent source of a stronger class says the same", 1, any); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if len(promotions) == 0 {
+			continue
+		}
+		for _, t := range flatTriples(b.Text) {
+			for _, p := range promotions {
+				ev := beliefs.Evidence{Observation: e.ID, Quality: policy.PromotedBy, Source: "tool:" + e.Tool, At: e.Time}
+				for _, in := range spaces {
+					if err := try(stateKey(a.Project, in, t.Subject, t.Predicate), text.Normalize(t.Object), ev, "policy:"+p.Name, "a result of "+e.Tool+" states the same", p.Sources,
+						func(r *record) bool { return p.For(r.Category) }); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,213 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// lifetime is until when a write is fresh, and until when it is served: what it
+// asks for itself, and at most what the policy gives its category.
+func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expires time.Time) {
+	var fresh, served time.Duration
+	if pol != nil {
+		fresh, served = pol.Lifetime(m.Category)
+	}
+	if ttl := time.Duration(m.TTL) * time.Second; m.TTL > 0 && (served == 0 || ttl < served) {
+		served = ttl
+	}
+	if fresh > 0 && (served == 0 || fresh < served) {
+		stale = now.Add(fresh)
+	}
+	if served > 0 {
+		expires = now.Add(served)
+	}
+	return stale, expires
+}
+
+// renew starts the time of a belief anew: somebody confirmed it.
+func (f *Fold) renew(st *stage.State, project string, r *record, now time.Time) error {
+	if !r.Stale.IsZero() {
+		r.Stale = now.Add(r.Stale.Sub(r.Since))
+	}
+	if !r.Expires.IsZero() {
+		r.Expires = now.Add(r.Expires.Sub(r.Since))
+	}
+	r.Since = now
+	return f.noteDue(st, project, r)
+}
+
+// axesAt is how a belief stands at a time: what expired is expired then, whether
+// its entry stands in the ledger yet or not.
+func (r *record) axesAt(now time.Time) beliefs.Axes {
+	a := r.Ref.Axes
+	switch {
+	case !r.Expires.IsZero() && !now.Before(r.Expires):
+		a.Freshness = beliefs.Expired
+	case !r.Stale.IsZero() && !now.Before(r.Stale) && a.Freshness == beliefs.Fresh:
+		a.Freshness = beliefs.Stale
+	}
+	return a
+}
+
+func dueKey(project string, at time.Time, belief string) []byte {
+	k := stage.Key(keyDue, clockName(project), "")
+	k = binary.BigEndian.AppendUint64(k, uint64(at.UnixNano()))
+	return append(append(append(k, project...), 0), belief...)
+}
+
+// clockName tells the clocks of a partition apart: that of a project of virtual
+// time is its own.
+func clockName(project string) string {
+	if streams.IsSynthetic(project) {
+		return project
+	}
+	return ""
+}
+
+// noteDue notes when a belief ages.
+func (f *Fold) noteDue(st *stage.State, project string, r *record) error {
+	for _, at := range []time.Time{r.Stale, r.Expires} {
+		if at.IsZero() {
+			continue
+		}
+		if err := st.Set(dueKey(project, at, r.Ref.ID), nil); err != nil {
+			return err
+		}
+		f.dues.forget(st.Partition(), clockName(project))
+	}
+	return nil
+}
+
+// dues remembers when the next belief ages, by clock. It is a cache of the
+// state.
+type dues [streams.Partitions]map[string]time.Time // zero: nothing does
+
+func (d *dues) forget(p int, clock string) { delete(d[p], clock) }
+
+// ages reports whether a belief on the clock of a project has come of age.
+func (f *Fold) ages(st *stage.State, project string, now time.Time) (bool, error) {
+	clock := clockName(project)
+	if f.dues[st.Partition()] == nil {
+		f.dues[st.Partition()] = make(map[string]time.Time)
+	}
+	at, known := f.dues[st.Partition()][clock]
+	if !known {
+		prefix := stage.Key(keyDue, clock, "")
+		if err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
+			at = time.Unix(0, int64(binary.BigEndian.Uint64(k[len(prefix):])))
+			return false, nil
+		}); err != nil {
+			return false, err
+		}
+		f.dues[st.Partition()][clock] = at
+	}
+	return !at.IsZero() && !now.Before(at), nil
+}
+
+// scanDue calls fn for what came of age on a project's clock by a time, the
+// earliest first.
+func (f *Fold) scanDue(st *stage.State, clock string, now time.Time, fn func(key []byte, project, belief string) (more bool, err error)) error {
+	prefix := stage.Key(keyDue, clock, "")
+	return st.Scan(prefix, func(k, _ []byte) (bool, error) {
+		rest := k[len(prefix):]
+		if len(rest) < 8 || int64(binary.BigEndian.Uint64(rest)) > now.UnixNano() {
+			return false, nil
+		}
+		project, belief, _ := bytes.Cut(rest[8:], []byte{0})
+		return fn(k, string(project), string(belief))
+	})
+}
+
+// aged is what time does to the beliefs of one project that came of age, at most
+// as many as fit into an entry; nil if none did. An entry without revisions
+// clears away what was confirmed or called off in the meantime.
+func (f *Fold) aged(st *stage.State) (*owed, error) {
+	for _, clock := range f.agedClocks(st.Partition()) {
+		now, err := f.clock(st, clock)
+		if err != nil {
+			return nil, err
+		}
+		var o *owed
+		n := 0
+		err = f.scanDue(st, clock, now, func(_ []byte, project, belief string) (bool, error) {
+			if o == nil {
+				o = &owed{Because: becauseTime, Project: project, At: now}
+			}
+			if project != o.Project || n == maxOwed {
+				return false, nil
+			}
+			n++
+			r, err := f.belief(st, project, belief)
+			if err != nil || r == nil {
+				return true, err
+			}
+			var changes []beliefs.Change
+			to := r.axesAt(now).Freshness
+			if r.Ref.Axes.Freshness == beliefs.Fresh && to >= beliefs.Stale {
+				changes = append(changes, beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()})
+			}
+			if r.Ref.Axes.Freshness < beliefs.Expired && to == beliefs.Expired {
+				changes = append(changes, beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Expired.String()})
+			}
+			rv := beliefs.Revision{Belief: belief, By: beliefs.BySystem, Who: whoTime, Why: "it came of age", At: now}
+			s := r.standing()
+			for _, c := range changes {
+				next, moves, err := s.Set(c, beliefs.BySystem)
+				if err != nil {
+					break
+				}
+				s, rv.Moves = next, append(rv.Moves, moves...)
+			}
+			if len(rv.Moves) > 0 {
+				o.Revisions = append(o.Revisions, rv)
+			}
+			return true, nil
+		})
+		if err != nil || o != nil {
+			return o, err
+		}
+		f.dues.forget(st.Partition(), clock)
+	}
+	return nil, nil
+}
+
+// agedClocks are the clocks that Apply found something due on. After a restart
+// the partition's own is looked at; that of a project of virtual time stands
+// still until its next event.
+func (f *Fold) agedClocks(p int) []string {
+	clocks := []string{""}
+	if c := f.virtual[p]; c != "" {
+		clocks = append(clocks, c)
+	}
+	return clocks
+}
+
+// dropDue forgets what came of age in a project by an entry's time, as far as
+// that entry went.
+func (f *Fold) dropDue(st *stage.State, project string, now time.Time) error {
+	clock := clockName(project)
+	var gone [][]byte
+	err := f.scanDue(st, clock, now, func(k []byte, p, _ string) (bool, error) {
+		if p != project || len(gone) == maxOwed {
+			return false, nil
+		}
+		gone = append(gone, append([]byte(nil), k...))
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, k := range gone {
+		if err := st.Delete(k); err != nil {
+			return err
+		}
+	}
+	f.dues.forget(st.Partition(), clock)
+	return nil
+}

@@ -1,0 +1,109 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// The ledger is owed an entry for what changes without an event of its own: what
+// the verdict on a write changed of other beliefs, and what time did. What a
+// verdict led to is in force at once, and its entry follows; what time does
+// happens at its entry, and until then whoever asks is answered by the time of
+// the question.
+
+// Why an entry of revisions was written.
+const (
+	becauseConflict = "conflict"
+	becauseTime     = "time"
+)
+
+// maxOwed is how many revisions one entry holds.
+const maxOwed = 256
+
+// owed is a part of the queue, as it is kept.
+type owed struct {
+	Because   string             `json:"because"`
+	Project   string             `json:"project"`
+	Revisions []beliefs.Revision `json:"revisions"`
+	At        time.Time          `json:"at"`
+}
+
+// owe queues revisions that are in force for the ledger.
+func (f *Fold) owe(st *stage.State, project, because string, all []beliefs.Revision, at time.Time) error {
+	for len(all) > 0 {
+		n := min(len(all), maxOwed)
+		last, _, err := st.Get([]byte{keyOwed})
+		if err != nil {
+			return err
+		}
+		var seq uint64
+		if len(last) == 8 {
+			seq = binary.BigEndian.Uint64(last)
+		}
+		seq++
+		if err := st.Set([]byte{keyOwed}, binary.BigEndian.AppendUint64(nil, seq)); err != nil {
+			return err
+		}
+		if err := st.Put(owedKey(seq), &owed{because, project, all[:n], at}); err != nil {
+			return err
+		}
+		f.owes[st.Partition()] = true
+		all = all[n:]
+	}
+	return nil
+}
+
+func owedKey(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{keyOwed, '#'}, seq)
+}
+
+// oldestOwed is the oldest of what the ledger is owed, or nil.
+func (f *Fold) oldestOwed(st *stage.State) (o *owed, key []byte, err error) {
+	err = st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
+		o, key = new(owed), append([]byte(nil), k...)
+		return false, streams.Unmarshal(v, o)
+	})
+	return o, key, err
+}
+
+// revisions makes the next entry of revisions that the ledger is owed, or nil.
+func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
+	o, _, err := f.oldestOwed(st)
+	if err != nil {
+		return nil, err
+	}
+	if o == nil {
+		if o, err = f.aged(st); err != nil || o == nil {
+			return nil, err
+		}
+	}
+	now, err := f.clock(st, o.Project)
+	if err != nil {
+		return nil, err
+	}
+	return admission(streams.TypeRevision, o.Project, &streams.RevisionsEntry{EntryHead: streams.EntryHead{Time: now}, Because: o.Because, Revisions: o.Revisions})
+}
+
+// applyRevisions folds an entry of revisions.
+func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.RevisionsEntry) error {
+	if e.Because != becauseTime {
+		_, key, err := f.oldestOwed(st)
+		if err != nil || key == nil {
+			return err
+		}
+		return st.Delete(key)
+	}
+	if err := f.dropDue(st, project, e.Time); err != nil {
+		return err
+	}
+	for i := range e.Revisions {
+		if err := f.revise(st, project, &e.Revisions[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

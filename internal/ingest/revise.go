@@ -1,0 +1,132 @@
+package ingest
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Bounds of what one change looks at.
+const (
+	// maxDependants is how many beliefs are flagged when one that they derive
+	// from falls.
+	maxDependants = 1000
+	// maxDepth is how far, over beliefs that derive from those.
+	maxDepth = 8
+	// maxConflicts is how many beliefs a record names that say otherwise.
+	maxConflicts = 16
+)
+
+// revise makes a revision part of its belief's record. Its moves were checked
+// when it was decided on.
+func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) error {
+	r, err := f.belief(st, project, rv.Belief)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		f.log.Error("revision of a belief that nobody knows", "belief", rv.Belief)
+		return nil
+	}
+	for _, m := range rv.Moves {
+		if r.Ref.Axes, err = r.Ref.Axes.With(m); err != nil {
+			return fmt.Errorf("revision of belief %s: %w", rv.Belief, err)
+		}
+		if m.Successor != "" {
+			r.Successor = m.Successor
+		}
+	}
+	for _, e := range rv.Evidence {
+		r.Evidence = r.Evidence.With(e)
+	}
+	if len(rv.Evidence) > 0 {
+		s := r.standing()
+		r.Ref.Quality, r.Ref.Confidence = s.Quality(), s.Confidence()
+	}
+	r.Ref.Scope = max(r.Ref.Scope, rv.Scope)
+	switch rv.Who {
+	case whoConflict:
+		if rv.Other != "" && !slices.Contains(r.Conflicts, rv.Other) && len(r.Conflicts) < maxConflicts {
+			r.Conflicts = append(r.Conflicts, rv.Other)
+		}
+	case whoLineage:
+		r.Flag = rv.Why
+	}
+	return f.keep(st, project, r)
+}
+
+// Who changes a belief where no person, rule or policy does.
+const (
+	whoConflict = "contradiction" // of triples
+	whoLineage  = "lineage"       // what it derives from fell
+	whoTime     = "time"
+	whoCorrob   = "corroboration"
+)
+
+// flagDependants are the revisions that flag what derives from a belief, over
+// any number of steps: they are stale until somebody confirms them. Their truth
+// is not touched: they may have other support.
+func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at time.Time) ([]beliefs.Revision, error) {
+	var out []beliefs.Revision
+	seen := map[string]bool{belief: true}
+	level := []string{belief}
+	for depth := 0; depth < maxDepth && len(level) > 0; depth++ {
+		var next []string
+		for _, id := range level {
+			children, err := f.children(st, project, id, seen)
+			if err != nil {
+				return nil, err
+			}
+			for _, c := range children {
+				r, err := f.belief(st, project, c)
+				if err != nil {
+					return nil, err
+				}
+				if r == nil {
+					continue
+				}
+				next = append(next, c)
+				rv := beliefs.Revision{Belief: c, By: beliefs.BySystem, Who: whoLineage, Why: why, Other: belief, At: at}
+				if _, moves, err := r.standing().Set(beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()}, beliefs.BySystem); err == nil {
+					rv.Moves = moves
+				}
+				out = append(out, rv)
+			}
+		}
+		level = next
+	}
+	return out, nil
+}
+
+// children are the memories that derive from a belief, or from the event that
+// brought it in, and were not seen before.
+func (f *Fold) children(st *stage.State, project, id string, seen map[string]bool) (out []string, err error) {
+	under := []string{id}
+	r, err := f.belief(st, project, id)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && !r.Memory {
+		under = append(under, parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent}))
+	}
+	for _, u := range under {
+		prefix := stage.Key(keyImpact, project, u, impactMemory, "")
+		err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
+			_, child, _ := bytes.Cut(k[len(prefix):], []byte{0}) // agent, belief
+			if c := string(child); !seen[c] {
+				seen[c] = true
+				out = append(out, c)
+			}
+			return len(seen) <= maxDependants, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,231 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// Bounds of what a policy says of memory.
+const (
+	MaxWritable   = 256
+	MaxPromotions = 64
+	MinFreshness  = time.Second
+	MaxFreshness  = 100 * 366 * 24 * time.Hour
+	maxSources    = 16
+)
+
+// memoryText is a policy's text about memory writes.
+type memoryText struct {
+	Writable    []writableText    `yaml:"writable"`
+	Compaction  string            `yaml:"compaction"`
+	StaleAfter  string            `yaml:"stale_after"`
+	ExpireAfter string            `yaml:"expire_after"`
+	TTL         map[string]string `yaml:"ttl"`
+	Promote     []promoteText     `yaml:"promote"`
+}
+
+type writableText struct {
+	Projects   []string `yaml:"projects"`
+	Agents     []string `yaml:"agents"`
+	Categories []string `yaml:"categories"`
+}
+
+type promoteText struct {
+	Name       string   `yaml:"name"`
+	Tools      []string `yaml:"tools"`
+	Categories []string `yaml:"categories"`
+	Sources    *int     `yaml:"sources"`
+	Owner      string   `yaml:"owner"`
+	Reason     string   `yaml:"reason"`
+}
+
+// The ways in which a policy may treat what a compaction leaves of a context.
+const (
+	CompactionStage = "stage" // context at most, until a person confirms it: the default
+	CompactionHold  = "hold"  // waits for a person altogether
+)
+
+// memory is what a policy says of memory writes.
+type memory struct {
+	writable   []writableText
+	compaction string
+	stale      time.Duration
+	expire     time.Duration
+	ttl        map[string]time.Duration
+	promotions []Promotion
+	index      index // of the promotions' tools; only exact names and patterns are in it
+}
+
+// Promotion is a named way in which an unverified belief becomes supported
+// without a person: a fresh result of a tool that the operator vouches for says
+// the same, as triples. The belief stays as available as it was, and each use is
+// logged with its evidence.
+type Promotion struct {
+	Name       string
+	Owner      string
+	Reason     string
+	Sources    int // different tools that have to say it
+	categories []string
+}
+
+// For reports whether beliefs of a category may be promoted so.
+func (p *Promotion) For(category string) bool {
+	return len(p.categories) == 0 || slices.Contains(p.categories, strings.ToLower(category))
+}
+
+func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
+	m := &p.memory
+	m.index, m.compaction = newIndex(), CompactionStage
+	if t == nil {
+		return nil
+	}
+	at := func(format string, args []any, path ...any) error {
+		return y.Errorf(append([]any{"memory"}, path...), format, args...)
+	}
+	if len(t.Writable) > MaxWritable {
+		return at("%d entries are too many, at most %d are possible", []any{len(t.Writable), MaxWritable}, "writable")
+	}
+	for i, w := range t.Writable {
+		if len(w.Categories) == 0 {
+			return at("it names no categories: list those that may be written, with \"*\" for any", nil, "writable", i)
+		}
+		for j, c := range w.Categories {
+			w.Categories[j] = strings.ToLower(c)
+		}
+		m.writable = append(m.writable, w)
+	}
+	switch t.Compaction {
+	case "":
+	case CompactionStage, CompactionHold:
+		m.compaction = t.Compaction
+	default:
+		return at("compaction is %q: use %s or %s; a summary of a context is never believed by itself", []any{t.Compaction, CompactionStage, CompactionHold}, "compaction")
+	}
+	for _, d := range []struct {
+		key  string
+		text string
+		into *time.Duration
+	}{{"stale_after", t.StaleAfter, &m.stale}, {"expire_after", t.ExpireAfter, &m.expire}} {
+		if d.text == "" {
+			continue
+		}
+		v, err := duration(d.text, MinFreshness, MaxFreshness)
+		if err != nil {
+			return at("%w", []any{err}, d.key)
+		}
+		*d.into = v
+	}
+	if m.stale > 0 && m.expire > 0 && m.expire < m.stale {
+		return at("expire_after is %s, less than stale_after, %s", []any{m.expire, m.stale}, "expire_after")
+	}
+	m.ttl = make(map[string]time.Duration)
+	for _, c := range slices.Sorted(maps.Keys(t.TTL)) {
+		v, err := duration(t.TTL[c], MinFreshness, MaxFreshness)
+		if err != nil {
+			return at("ttl of %s: %w", []any{c, err}, "ttl", c)
+		}
+		m.ttl[strings.ToLower(c)] = v
+	}
+	return p.compilePromotions(y, t.Promote)
+}
+
+func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) error {
+	if len(texts) > MaxPromotions {
+		return y.Errorf([]any{"memory", "promote"}, "%d promotions are too many, at most %d are possible", len(texts), MaxPromotions)
+	}
+	for i, t := range texts {
+		at := func(key, format string, args ...any) error {
+			return y.Errorf([]any{"memory", "promote", i, key}, format, args...)
+		}
+		if err := streams.CheckID("name of a promotion", t.Name); err != nil {
+			return at("name", "%w", err)
+		}
+		if slices.ContainsFunc(p.memory.promotions, func(x Promotion) bool { return x.Name == t.Name }) {
+			return at("name", "promotion %q stands twice", t.Name)
+		}
+		if len(t.Tools) == 0 {
+			return at("tools", "promotion %s names no tools", t.Name)
+		}
+		if strings.TrimSpace(t.Owner) == "" || strings.TrimSpace(t.Reason) == "" {
+			return at("name", "promotion %s needs owner and reason", t.Name)
+		}
+		x := Promotion{Name: t.Name, Owner: t.Owner, Reason: t.Reason, Sources: 1}
+		if t.Sources != nil {
+			if x.Sources = *t.Sources; x.Sources < 1 || x.Sources > maxSources {
+				return at("sources", "sources is %d, want 1 to %d", x.Sources, maxSources)
+			}
+		}
+		for _, c := range t.Categories {
+			x.categories = append(x.categories, strings.ToLower(c))
+		}
+		for j, tool := range t.Tools {
+			if strings.Trim(tool, "*?._-/: ") == "" {
+				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "promotion %s names every tool: say which", t.Name)
+			}
+			if err := p.memory.index.addPattern(tool, i); err != nil {
+				return y.Errorf([]any{"memory", "promote", i, "tools", j}, "tools of %s: %w", t.Name, err)
+			}
+		}
+		p.memory.promotions = append(p.memory.promotions, x)
+	}
+	return nil
+}
+
+// Writable reports whether an agent may write memories of a category. A policy
+// that lists nothing lets every agent write every category; what fits no entry
+// of a list is staged.
+func (p *Policy) Writable(project, agent, category string) bool {
+	if len(p.memory.writable) == 0 {
+		return true
+	}
+	in := func(list []string, v string) bool {
+		return len(list) == 0 || slices.Contains(list, "*") || slices.Contains(list, v)
+	}
+	return slices.ContainsFunc(p.memory.writable, func(w writableText) bool {
+		return in(w.Projects, project) && in(w.Agents, agent) && in(w.Categories, strings.ToLower(category))
+	})
+}
+
+// Compaction is how what a compaction leaves of a context is treated.
+func (p *Policy) Compaction() string { return p.memory.compaction }
+
+// Lifetime is how long a memory of a category is fresh, and how long it is
+// served, since it was last confirmed. Zero is without end.
+func (p *Policy) Lifetime(category string) (stale, expire time.Duration) {
+	stale, expire = p.memory.stale, p.memory.expire
+	if d, ok := p.memory.ttl[strings.ToLower(category)]; ok {
+		if expire = d; stale > d {
+			stale = 0
+		}
+	}
+	return stale, expire
+}
+
+// Promotions are those by which the results of a tool vouch for beliefs.
+func (p *Policy) Promotions(tool string) []*Promotion {
+	if len(p.memory.promotions) == 0 || len(tool) > MaxTool {
+		return nil
+	}
+	name := parseName(tool, nil, nil)
+	if !name.plain {
+		return nil // it may look like another tool's
+	}
+	hits := make([]seen, len(p.memory.promotions))
+	p.memory.index.mark(&name, hits)
+	var out []*Promotion
+	for i := range p.memory.promotions {
+		if hits[i]&seenTool != 0 {
+			out = append(out, &p.memory.promotions[i])
+		}
+	}
+	return out
+}
+
+// PromotedBy is the class of the evidence that a promotion's tools give.
+const PromotedBy = beliefs.ToolResult
