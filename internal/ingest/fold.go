@@ -253,6 +253,7 @@ const (
 	keyBelief   = 'b' // project, belief → record
 	keyContent  = 'c' // project, content digest → first seen, count, belief
 	keyText     = 'x' // project, belief → what was read, as much as is kept of it
+	keyPlace    = 'l' // project, place → nothing: places with an index, but for the whole project
 	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
