@@ -249,7 +249,7 @@ func encodeMeta(h *Head) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Gaps))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Resets))
 	b = binary.BigEndian.AppendUint64(b, h.LastSeq)
-	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.LastTime)))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.LastTime.UnixNano()))
 	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.Epoch)))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Imported))
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -272,7 +272,7 @@ func decodeMeta(b []byte, h *Head) error {
 	h.Gaps = int64(binary.BigEndian.Uint64(b[17:]))
 	h.Resets = int64(binary.BigEndian.Uint64(b[25:]))
 	h.LastSeq = binary.BigEndian.Uint64(b[33:])
-	h.LastTime = fromNanos(int64(binary.BigEndian.Uint64(b[41:])))
+	h.LastTime = time.Unix(0, int64(binary.BigEndian.Uint64(b[41:]))).UTC()
 	h.Epoch = fromNanos(int64(binary.BigEndian.Uint64(b[49:])))
 	h.Imported = int64(binary.BigEndian.Uint64(b[57:]))
 	if h.Size < 0 {
@@ -281,7 +281,7 @@ func decodeMeta(b []byte, h *Head) error {
 	return nil
 }
 
-// nanos is a time as it is stored; the zero time is 0.
+// nanos is the time of a ledger's creation as it is stored; the zero time is 0.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
