@@ -158,7 +158,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	for i := range po.Levels {
 		// What is encrypted or hashed does not get smaller, and is read in
 		// long runs.
-		po.Levels[i].BlockSize = 32 << 10
+		po.Levels[i].BlockSize = 64 << 10
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
 	if l.db, err = pebble.Open(store, po); err != nil {
