@@ -630,8 +630,18 @@ func (l *Log) Snapshot(dir string) error {
 			return err
 		}
 	}
+	if err := l.db.Flush(); err != nil {
+		return err
+	}
 	return l.db.Checkpoint(filepath.Join(dir, "store"), pebble.WithFlushedWAL())
 }
 
-// Close closes the log.
-func (l *Log) Close() error { return errors.Join(l.db.Close(), l.lock.Close()) }
+// Close writes what is in memory to tables, so that the next one who opens the
+// log need not replay it, and closes the log.
+func (l *Log) Close() error {
+	var err error
+	if !l.opts.ReadOnly {
+		err = l.db.Flush()
+	}
+	return errors.Join(err, l.db.Close(), l.lock.Close())
+}
