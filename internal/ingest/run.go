@@ -48,6 +48,9 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
+	// From and To are since when and until when it holds, by the writer's word.
+	From time.Time `json:"valid_from,omitzero"`
+	To   time.Time `json:"valid_to,omitzero"`
 }
 
 // ActiveAnswer says what is in force in a partition.
@@ -79,7 +82,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 			}
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskBeliefs: ask(listBeliefs), AskActive: ask(active),
+			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage),
 		}, cfg.Log)
 		if err != nil {
 			return err
@@ -136,7 +139,7 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 			return false, err
 		}
 		ans.Beliefs = append(ans.Beliefs, Belief{BeliefRef: r.Ref, Project: q.Project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
-			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory})
+			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory, From: r.From, To: r.To})
 		return true, nil
 	})
 	return ans, err
