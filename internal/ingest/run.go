@@ -51,6 +51,10 @@ type Belief struct {
 	// From and To are since when and until when it holds, by the writer's word.
 	From time.Time `json:"valid_from,omitzero"`
 	To   time.Time `json:"valid_to,omitzero"`
+	// Digest is that of the content, whole, and Revision that of how it stands:
+	// what a signed word on it names.
+	Digest   string `json:"digest,omitzero"`
+	Revision string `json:"revision,omitzero"`
 }
 
 // ActiveAnswer says what is in force in a partition.
@@ -82,7 +86,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 			}
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage),
+			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage), AskPinpoint: ask(askPinpoint),
 		}, cfg.Log)
 		if err != nil {
 			return err
@@ -138,8 +142,7 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 		if err := streams.Unmarshal(v, r); err != nil {
 			return false, err
 		}
-		ans.Beliefs = append(ans.Beliefs, Belief{BeliefRef: r.Ref, Project: q.Project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
-			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory, From: r.From, To: r.To})
+		ans.Beliefs = append(ans.Beliefs, view(q.Project, r))
 		return true, nil
 	})
 	return ans, err
