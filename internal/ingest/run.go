@@ -48,6 +48,20 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
+	// Digest is of the whole content, and Revision of how it stands: what a
+	// signed word on the belief names.
+	Digest    string              `json:"digest,omitzero"`
+	Revision  string              `json:"revision"`
+	Evidence  beliefs.EvidenceSet `json:"evidence,omitzero"`
+	Parents   []streams.Parent    `json:"parents,omitzero"`
+	Triples   []beliefs.Triple    `json:"triples,omitzero"`
+	Conflicts []string            `json:"conflicts,omitzero"`
+	Successor string              `json:"successor,omitzero"`
+	Flag      string              `json:"flag,omitzero"`
+	StagedFor string              `json:"staged_for,omitzero"`
+	Signed    string              `json:"signed,omitzero"`
+	Stale     time.Time           `json:"stale,omitzero"`
+	Expires   time.Time           `json:"expires,omitzero"`
 }
 
 // ActiveAnswer says what is in force in a partition.
@@ -136,7 +150,9 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 			return false, err
 		}
 		ans.Beliefs = append(ans.Beliefs, Belief{BeliefRef: r.Ref, Project: q.Project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
-			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory})
+			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory,
+			Digest: r.Digest, Revision: r.revision(), Evidence: r.Evidence, Parents: r.Parents, Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor,
+			Flag: r.Flag, StagedFor: r.StagedFor, Signed: r.Signed, Stale: r.Stale, Expires: r.Expires})
 		return true, nil
 	})
 	return ans, err
