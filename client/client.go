@@ -10,8 +10,10 @@
 //
 // Events are sent again when it cannot be known whether they arrived, with the
 // same id and the same bytes, so that the pipeline counts them once. Proposals
-// carry the last sequence that the intake acknowledged to this client, unless
-// the caller sets After.
+// that the client names itself carry the last sequence that the intake
+// acknowledged to it. Whoever names them, to ask again under the same id, sets
+// After too (LastAcknowledged) or leaves it out: with another one it would be
+// another proposal under a used id, and held.
 package client
 
 import (
@@ -81,10 +83,16 @@ func (c *Client) Publish(ctx context.Context, kind streams.Kind, origin beliefs.
 	if err != nil {
 		return 0, err
 	}
+	return c.PublishRaw(ctx, subject, body)
+}
+
+// PublishRaw is Publish for an event that was encoded before, such as one that an
+// earlier process could not send. The subject is one of streams.IntakeSubject.
+func (c *Client) PublishRaw(ctx context.Context, subject string, body []byte) (uint64, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	var seq uint64
-	err = c.retry.do(ctx, func(ctx context.Context) error {
+	err := c.retry.do(ctx, func(ctx context.Context) error {
 		ack, err := c.js.Publish(ctx, subject, body)
 		if err != nil {
 			return refused(subject, err)

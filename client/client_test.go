@@ -60,6 +60,7 @@ func TestWhatIsSentAgainHasTheSameIDAndBytes(t *testing.T) {
 		"shed, full, silent, then answered":  {[]string{failing(streams.CodeShedding), failing(streams.CodeIntakeFull), "", allowed}, 4, ""},
 		"what is wrong with it stays wrong":  {[]string{failing(streams.CodeInvalid), allowed}, 1, streams.CodeInvalid},
 		"the front has waited long enough":   {[]string{failing(streams.CodeTimeout), allowed}, 1, streams.CodeTimeout},
+		"pending is no try":                  {[]string{failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodeInvalid)}, 6, streams.CodeInvalid},
 		"never more than it is allowed":      {[]string{failing(streams.CodeUnavailable)}, 4, streams.CodeUnavailable},
 		"what cannot be read is no verdict":  {[]string{`{"verdict":`}, 4, streams.CodeUnavailable},
 		"an empty answer is not one either":  {[]string{`{}`}, 1, ""},

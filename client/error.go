@@ -36,7 +36,7 @@ func (e *Error) Unwrap() error { return e.err }
 // its time ran out, the intake or the front was full, or nobody answered.
 func (e *Error) Temporary() bool {
 	switch e.Code {
-	case streams.CodeTimeout, streams.CodeIntakeFull, streams.CodeUnavailable, streams.CodeShedding:
+	case streams.CodePending, streams.CodeTimeout, streams.CodeIntakeFull, streams.CodeUnavailable, streams.CodeShedding:
 		return true
 	}
 	return false

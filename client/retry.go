@@ -5,12 +5,16 @@ import (
 	"errors"
 	"math/rand/v2"
 	"time"
+
+	"lazaret/streams"
 )
 
 // Retry is how a call is tried again. What is sent again has the same id, so
 // that the pipeline counts it once and answers a proposal as it did before.
 type Retry struct {
-	// Tries is how often an event is sent at most; below 2 it is sent once.
+	// Tries is how often an event is sent at most; below 2 it is sent once. Answers
+	// that a verdict is pending (LZ206) do not count: those go on as long as the
+	// call may last.
 	Tries int
 	// First is the pause after the first try. It doubles, up to Most, and each
 	// pause is drawn from the upper half, so that many clients come back spread.
@@ -32,6 +36,9 @@ func (r Retry) do(ctx context.Context, f func(context.Context) error) error {
 		var e *Error
 		if err == nil || !errors.As(err, &e) || !e.again() || try >= r.Tries || ctx.Err() != nil {
 			return err
+		}
+		if e.Code == streams.CodePending && r.Tries > 1 {
+			try-- // the policy takes its time; the call's own deadline ends this
 		}
 		wait := pause
 		if wait > 1 {

@@ -21,6 +21,7 @@ const (
 	CodeUnavailable Code = "LZ203"
 	CodeBadReply    Code = "LZ204"
 	CodeShedding    Code = "LZ205"
+	CodePending     Code = "LZ206"
 
 	CodeNoPolicy    Code = "LZ301"
 	CodeUnmatched   Code = "LZ302"
@@ -56,6 +57,7 @@ const (
 	CodeCommand   Code = "LZ402"
 	CodeBundle    Code = "LZ403"
 	CodeApproval  Code = "LZ404"
+	CodeBehind    Code = "LZ405"
 
 	CodeConfirmation Code = "LZ410"
 )
@@ -82,6 +84,7 @@ var Codes = []CodeDoc{
 	{CodeUnavailable, "pipeline unavailable", "The event could not be journaled.", "Treat as hold. Send again with the same id."},
 	{CodeBadReply, "bad reply subject", "The request's reply subject is not an inbox.", "Use a request function of your NATS client, with the inbox prefix of your credential."},
 	{CodeShedding, "too many requests", "More requests wait for a verdict than this front admits.", "Treat as hold. Wait and send again with the same id."},
+	{CodePending, "verdict pending", "The proposal is in the ledger, and the policy lets sentinel groups take until the reply's `until`; none of them has refused it, and not all have cleared it.", "Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
 	{CodeNoPolicy, "no policy in force", "No signed policy was activated yet, so nothing can be allowed.", "Activate one: lazaret policy activate."},
 	{CodeUnmatched, "no policy entry matches", "The policy knows no such tool; silence is not permission.", "Add the tool to the policy, or run it in learn mode first."},
 	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.", "Wait for an approval, or choose another way."},
@@ -113,6 +116,7 @@ var Codes = []CodeDoc{
 	{CodeCommand, "unknown command", "The signed statement is not a command that this version knows.", "Check the version of the tool that signed it."},
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
 	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
+	{CodeBehind, "group not ready", "The policy requires a sentinel group that has not answered the proposals decided last in this partition; it would hold whatever comes until it has caught up.", "Start the group, wait until it has caught up, and activate the policy again; the partitions that refused keep the last good one."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 }
 

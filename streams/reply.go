@@ -1,5 +1,7 @@
 package streams
 
+import "time"
+
 // Reply is the body of a request service's answer.
 type Reply struct {
 	Verdict Verdict `json:"verdict"`
@@ -7,6 +9,9 @@ type Reply struct {
 	Error *ReplyError `json:"error,omitzero"`
 	// Seq is the ledger sequence of the verdict's entry.
 	Seq uint64 `json:"ledger_seq,omitzero"`
+	// Until is how long the proposal waits for its sentinel groups, where the
+	// error is that the verdict is pending (LZ206).
+	Until time.Time `json:"until,omitzero"`
 	// IntakeSeq is the sequence under which the proposal was acknowledged;
 	// zero when it was answered from an earlier verdict.
 	IntakeSeq uint64        `json:"intake_seq,omitzero"`

@@ -10,17 +10,20 @@ import (
 	"lazaret/internal/daemon"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
+	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 )
 
 func main() {
-	var dir, key string
+	var dir, key, from, policy string
 	daemon.Daemon{
 		Name:  "auditor",
 		Short: "Keep the ledger in a hash-chained, Merkle-proven log",
 		Flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
 			c.Flags().StringVar(&key, "key", "", "`FILE` of the key that signs checkpoints (default DATA/keys/auditor.key)")
+			c.Flags().StringVar(&from, "from", "", "make a new log of the tiles that another auditor serves at this `URL`, when the ledger was trimmed")
+			c.Flags().StringVar(&policy, "witnesses", "", "`FILE` of the policy whose witnesses cosign (default DATA/witnesses.policy)")
 		},
 		Run: func(ctx context.Context, e *daemon.Env) error {
 			if dir == "" {
@@ -28,6 +31,20 @@ func main() {
 			}
 			if key == "" {
 				key = embedded.AuditorKey(e.Conn.Data)
+			}
+			if policy == "" {
+				policy = embedded.WitnessPolicy(e.Conn.Data)
+			}
+			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() { e.Log.Info("ready", "stage", "auditor") }}
+			if from != "" {
+				trust, err := keys.LoadTrust(embedded.TrustFile(e.Conn.Data))
+				if err != nil {
+					return err
+				}
+				if cfg.From, err = chain.NewClient(from, nil); err != nil {
+					return err
+				}
+				cfg.Trusted = trust.Verifiers(keys.RoleAuditor)
 			}
 			signer, err := keys.LoadSigner(key)
 			if err != nil {
@@ -45,9 +62,9 @@ func main() {
 			if err != nil {
 				return err
 			}
-			return auditor.Run(ctx, auditor.Config{Conn: nc, Dir: dir, Signer: signer, Origin: signer.Name(), MasterKey: master, Log: e.Log,
-				Stats: e.Watch(natsserver.RoleAuditor, nc, nil), Metrics: e.Metrics().Auditor(),
-				Ready: func() { e.Log.Info("ready", "stage", "auditor") }}, svc)
+			cfg.Conn, cfg.Signer, cfg.Origin, cfg.MasterKey = nc, signer, signer.Name(), master
+			cfg.Stats, cfg.Metrics = e.Watch(natsserver.RoleAuditor, nc, nil), e.Metrics().Auditor()
+			return auditor.Run(ctx, cfg, svc)
 		},
 	}.Main()
 }

@@ -23,6 +23,7 @@ import (
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -218,7 +219,7 @@ func (a *app) policy() *cobra.Command {
 	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 		cmd.OutOrStdout().Write(policy.Default)
 	}}
-	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
+	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.policySuggest(), a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
 }
 
 // activate signs a bundle and puts it in force. follow, if not nil, is what
@@ -264,9 +265,10 @@ func (a *app) activate(use, short, do string, load func(args []string) ([]byte, 
 
 // operator is who signs and publishes commands.
 type operator struct {
-	nc      *nats.Conn
-	signer  note.Signer
-	timeout time.Duration
+	nc         *nats.Conn
+	signer     note.Signer
+	timeout    time.Duration
+	rejections *nats.Subscription // what ingest refused of commands
 }
 
 // openOperator connects with the operator's key and credential. A lasting
@@ -288,11 +290,19 @@ func (a *app) openOperator(key string, lasting bool) (*operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &operator{nc, signer, a.conn.Timeout}, nil
+	return &operator{nc: nc, signer: signer, timeout: a.conn.Timeout}, nil
 }
 
 // publish signs the command that puts a bundle in force, and publishes both.
 func (o *operator) publish(ctx context.Context, do string, bundle []byte) error {
+	if o.rejections == nil {
+		sub, err := o.nc.SubscribeSync("lz.live." + streams.SystemProject + ".rejected")
+		if err != nil {
+			return err
+		}
+		o.rejections = sub
+	}
+	o.refusals() // of what came before
 	return embedded.Activate(ctx, o.nc, o.signer, do, bundle)
 }
 
@@ -307,9 +317,35 @@ func (o *operator) await(ctx context.Context, do string, bundle []byte) error {
 		await = func() error { return embedded.AwaitTrust(ctx, o.nc, rules) }
 	}
 	if err := await(); err != nil {
+		if said := o.refusals(); said != "" {
+			return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + said}
+		}
 		return fmt.Errorf("published, but not in force: %w: is the key pinned for operators? Refusals are on lz.live.%s.rejected", err, streams.SystemProject)
 	}
 	return nil
+}
+
+// refusals are what ingest said of commands since the bundle was published: the
+// first, and how many there were.
+func (o *operator) refusals() string {
+	said, n := "", 0
+	for {
+		m, err := o.rejections.NextMsg(time.Millisecond)
+		if err != nil {
+			break
+		}
+		var r streams.RejectedEntry
+		if streams.Unmarshal(m.Data, &r) != nil {
+			continue
+		}
+		if n++; n == 1 {
+			said = fmt.Sprintf("%s: %s", r.Code, text.InertLine(r.Reason, 600))
+		}
+	}
+	if n > 1 {
+		said += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	return said
 }
 
 func (a *app) doctor() *cobra.Command {

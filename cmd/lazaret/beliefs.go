@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -26,10 +27,7 @@ func (a *app) beliefs() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return cli.Print(cmd.OutOrStdout(), f, items, []string{"BELIEF", "KIND", "TRUTH", "RETRIEVAL", "SECURITY", "ORIGIN", "CONF", "READ", "CONTENT"}, func(b ingest.Belief) []string {
-			return []string{b.ID, b.Kind.String(), b.Axes.Truth.String(), b.Axes.Retrieval.String(), b.Axes.Security.String(), string(b.Origin),
-				fmt.Sprintf("%.2f", b.Confidence), fmt.Sprint(b.Count), b.Content}
-		})
+		return printBeliefs(cmd.OutOrStdout(), f, items)
 	}}
 	f.Bind(ls.Flags())
 	show := &cobra.Command{Use: "show ID", Short: "Show one belief", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,7 +46,16 @@ func (a *app) beliefs() *cobra.Command {
 	for _, c := range []*cobra.Command{ls, show} {
 		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	}
-	return group("beliefs", "What is believed, and on what evidence", ls, show)
+	return group("beliefs", "What is believed, and on what evidence", ls, show,
+		a.beliefLineage("lineage", "Show what a belief comes from and what it influenced", true, true),
+		a.beliefLineage("impact", "Show what a belief influenced", false, true), a.beliefAsOf())
+}
+
+func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {
+	return cli.Print(w, f, items, []string{"BELIEF", "KIND", "TRUTH", "RETRIEVAL", "SECURITY", "ORIGIN", "CONF", "READ", "CONTENT"}, func(b ingest.Belief) []string {
+		return []string{b.ID, b.Kind.String(), b.Axes.Truth.String(), b.Axes.Retrieval.String(), b.Axes.Security.String(), string(b.Origin),
+			fmt.Sprintf("%.2f", b.Confidence), fmt.Sprint(b.Count), b.Content}
+	})
 }
 
 // allBeliefs pages through a project's beliefs.

@@ -94,7 +94,7 @@ func followLedger(ctx context.Context, entries, size int) (float64, error) {
 	defer nc.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a, err := auditor.Open(auditor.Config{Conn: nc, Dir: filepath.Join(data, "audit"), Signer: signer, MasterKey: make([]byte, 32), Ready: cancel})
+	a, err := auditor.Open(ctx, auditor.Config{Conn: nc, Dir: filepath.Join(data, "audit"), Signer: signer, MasterKey: make([]byte, 32), Ready: cancel})
 	if err != nil {
 		return 0, err
 	}

@@ -169,7 +169,7 @@ func (a *app) holds() *cobra.Command {
 	ls.Flags().StringVar(&req.Project, "project", "", "only this `PROJECT`")
 	ls.Flags().StringVar(&req.State, "state", "open", "open, approved, rejected, expired, cancelled, denied or all")
 	ls.Flags().BoolVar(&each, "each", false, "a line for each, similar or not")
-	return group("holds", "What waits for a person", ls, a.holdShow(), a.holdResolve(approval.Approve), a.holdResolve(approval.Reject), a.holdCancel(), a.holdWatch())
+	return group("holds", "What waits for a person", ls, a.holdShow(), a.holdResolve(approval.Approve), a.holdResolve(approval.Reject), a.holdEdit(), a.holdCancel(), a.holdWatch())
 }
 
 // partitionsOf are the partitions where a project's state is: one, or all.

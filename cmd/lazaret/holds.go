@@ -11,11 +11,15 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/client"
 	"lazaret/internal/arbiter"
 	"lazaret/internal/cli"
 	"lazaret/internal/query"
+	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/text"
@@ -43,16 +47,23 @@ type holdGroup struct {
 	ids []string
 }
 
+// likeness is what holds that are alike have in common.
+type likeness struct{ state, project, agent, tool, level, why string }
+
+func likenessOf(h *arbiter.Hold) likeness {
+	r := topReason(&h.Verdict)
+	k := likeness{h.State, h.Project, h.Agent, h.Verdict.Tool, h.Verdict.Level, string(r.Code) + r.Rule}
+	if r.Rule == "" {
+		k.why += r.Text
+	}
+	return k
+}
+
 func groupHolds(items []arbiter.Hold) []*holdGroup {
-	type key struct{ state, project, agent, tool, level, why string }
 	var out []*holdGroup
-	by := make(map[key]*holdGroup)
+	by := make(map[likeness]*holdGroup)
 	for _, h := range items {
-		r := topReason(&h.Verdict)
-		k := key{h.State, h.Project, h.Agent, h.Verdict.Tool, h.Verdict.Level, string(r.Code) + r.Rule}
-		if r.Rule == "" {
-			k.why += r.Text
-		}
+		r, k := topReason(&h.Verdict), likenessOf(&h)
 		g := by[k]
 		if g == nil {
 			g = &holdGroup{Hold: h, why: r.Text}
@@ -196,22 +207,30 @@ func (a *app) holdShow() *cobra.Command {
 	return c
 }
 
-// holdResolve is the command that signs a decision on a hold.
+// holdResolve is the command that signs a decision on holds.
 func (a *app) holdResolve(d approval.Decision) *cobra.Command {
-	var project, key, reason, revision string
-	var life time.Duration
-	var asJSON, quiet bool
+	var o resolveOptions
+	var key, project, revision string
+	var alike int
+	var asJSON bool
 	c := &cobra.Command{
-		Use:   string(d) + " HOLD",
+		Use:   string(d) + " HOLD...",
 		Short: map[approval.Decision]string{approval.Approve: "Sign that a hold is released, once", approval.Reject: "Sign that a hold is refused"}[d],
 		Long: `Show a hold, sign the decision on it with a pinned key, and wait for what the ledger
 says became of it. What is signed: the digest of the action, the hold and its
 revision, the decision, an expiry and a nonce. It counts once, for this hold as it
 is shown. Exit 0 when it was obeyed, 2 when it was refused and the hold is as it was,
-11 when the hold has become a deny.`,
-		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key",
-		Args:    cobra.ExactArgs(1),
+11 when the hold has become a deny.
+
+Of several holds each is shown and gets a signature of its own. --alike N is for HOLD
+and the open ones that are like it (one agent, tool, level and reason), N in all, as
+lazaret holds ls counts them; when there are more or fewer by now nothing is signed.`,
+		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key\n  lazaret holds " + string(d) + " h7aa553e26b5780e7 --alike 3 --key alice.key",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && (alike > 0 || revision != "") {
+				return fmt.Errorf("--alike and --revision are for one HOLD, %d were named", len(args))
+			}
 			a.conn.Resolve()
 			signer, err := keys.LoadSigner(key)
 			if err != nil {
@@ -224,61 +243,205 @@ is shown. Exit 0 when it was obeyed, 2 when it was refused and the hold is as it
 			defer nc.Close()
 			ctx, cancel := a.timeout(cmd.Context())
 			defer cancel()
-			h, err := findHold(ctx, nc, project, args[0])
+			holds, err := holdsNamed(ctx, nc, project, args, alike)
 			if err != nil {
 				return err
 			}
-			if h.State != streams.HoldOpen {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID, h.State)}
-			}
-			if revision != "" && revision != h.Revision {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again", h.ID, h.Revision)}
-			}
-			if err := checkShown(h); err != nil {
-				return err
-			}
-			if !quiet && !asJSON {
-				printHold(cmd.OutOrStdout(), h)
-				fmt.Fprintln(cmd.OutOrStdout())
-			}
-			s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision, Action: h.Verdict.Digest,
-				Decision: d, Expires: time.Now().UTC().Add(life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: reason}
-			signed, err := s.Sign(signer)
-			if err != nil {
-				return err
-			}
-			rep, err := sendResolution(ctx, nc, h.Project, h.ID, signed)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+			for _, h := range holds {
+				if h.State != streams.HoldOpen {
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID, h.State)}
+				}
+				if revision != "" && revision != h.Revision {
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again", h.ID, h.Revision)}
+				}
+				if err := checkShown(h); err != nil {
 					return err
 				}
-			} else if rep.State != "" {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq, text.InertLine(rep.Text, 600))
 			}
-			switch {
-			case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
-				fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Text, 600))
-				return &cli.Exit{Code: cli.ExitNegative}
-			case rep.Error != nil:
-				return fmt.Errorf("%s: %s", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
-			case rep.State == streams.HoldDenied:
-				return &cli.Exit{Code: cli.ExitDeny}
+			if asJSON {
+				o.quiet = true
+			}
+			var reps []*streams.ResolveReply
+			code := cli.ExitOK
+			for _, h := range holds {
+				ctx, cancel := a.timeout(cmd.Context())
+				rep, err := o.resolve(ctx, cmd.OutOrStdout(), nc, h, d, signer)
+				cancel()
+				if err != nil {
+					return fmt.Errorf("hold %s: %w", h.ID, err)
+				}
+				reps = append(reps, rep)
+				if !asJSON && rep.State != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq, text.InertLine(rep.Text, 600))
+				}
+				switch {
+				case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
+					fmt.Fprintf(os.Stderr, "lazaret: hold %s: %s: %s\n", h.ID, rep.Error.Code, text.InertLine(rep.Text, 600))
+					code = max(code, cli.ExitNegative)
+				case rep.Error != nil:
+					return fmt.Errorf("hold %s: %s: %s", h.ID, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
+				case rep.State == streams.HoldDenied:
+					code = max(code, cli.ExitDeny)
+				}
+			}
+			if asJSON {
+				var out any = reps
+				if len(args) == 1 && alike == 0 {
+					out = reps[0]
+				}
+				if err := cli.JSON(cmd.OutOrStdout(), out); err != nil {
+					return err
+				}
+			}
+			if code != cli.ExitOK {
+				return &cli.Exit{Code: code}
 			}
 			return nil
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default "+keys.EnvKey+")")
-	f.DurationVar(&life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
-	f.StringVar(&reason, "reason", "", "why, for the agent and the log")
+	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
+	f.StringVar(&o.reason, "reason", "", "why, for the agent and the log")
 	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
+	f.IntVar(&alike, "alike", 0, "HOLD and those that are like it, `N` in all")
 	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVarP(&quiet, "quiet", "q", false, "do not show the hold")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not show the holds")
 	return c
+}
+
+// resolveOptions are how holds are resolved.
+type resolveOptions struct {
+	life   time.Duration
+	reason string
+	quiet  bool
+}
+
+// resolve signs a decision on one hold and sends it.
+func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn, h *arbiter.Hold, d approval.Decision, signer note.Signer) (*streams.ResolveReply, error) {
+	if !o.quiet {
+		printHold(w, h)
+		fmt.Fprintln(w)
+	}
+	s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision, Action: h.Verdict.Digest,
+		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: o.reason}
+	signed, err := s.Sign(signer)
+	if err != nil {
+		return nil, err
+	}
+	return sendResolution(ctx, nc, h.Project, h.ID, signed)
+}
+
+// holdsNamed looks up holds by name, and with alike the open ones that are like
+// the one that is named, which then have to be so many.
+func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string, alike int) ([]*arbiter.Hold, error) {
+	var out []*arbiter.Hold
+	for _, id := range ids {
+		h, err := findHold(ctx, nc, project, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
+	}
+	if alike <= 0 {
+		return out, nil
+	}
+	first := out[0]
+	var page []arbiter.Hold
+	if err := query.Ask(ctx, nc, arbiter.AskHolds, streams.PartitionOf(first.Project), arbiter.HoldsRequest{Project: first.Project, State: first.State}, &page); err != nil {
+		return nil, err
+	}
+	out = nil
+	for i := range page {
+		if likenessOf(&page[i]) != likenessOf(first) {
+			continue
+		}
+		h, err := findHold(ctx, nc, first.Project, page[i].ID) // with its body
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, h)
+	}
+	if len(out) != alike {
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%d holds are like %s by now, not %d: look at them again (lazaret holds ls), nothing was signed", len(out), first.ID, alike)}
+	}
+	return out, nil
+}
+
+// holdEdit proposes a held action again, with other arguments.
+func (a *app) holdEdit() *cobra.Command {
+	var args, project, id string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "edit HOLD --args OBJECT",
+		Short: "Propose a held action with other arguments, instead (exit 0 allow, 10 hold, 11 deny)",
+		Long: `An edit is a proposal of its own, under an id of its own: it goes through the same
+sentinels and policy as any other, and what is held of it waits for an approval of its
+own. The hold that it replaces is cancelled. Tool, session, decision, beliefs and
+confidence are those of the held action. It is proposed with the agent's credential:
+the default one's, or that of lazaret agent add.`,
+		Example: `  lazaret holds edit h7aa553e26b5780e7 --args '{"to":"bob@example.org","body":"hello"}'`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, pos []string) error {
+			to := jsontext.Value(args)
+			if to.Kind() != '{' || !to.IsValid() {
+				return fmt.Errorf("--args is not a JSON object: %s", text.InertLine(args, 80))
+			}
+			var h *arbiter.Hold
+			act := new(streams.Action)
+			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				if h, err = findHold(ctx, nc, project, pos[0]); err != nil {
+					return err
+				}
+				if h.State != streams.HoldOpen || h.Verdict.Type != streams.TypeAction {
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s, of type %s: an edit is of an open hold of an action", h.ID, h.State, h.Verdict.Type)}
+				}
+				return heldAction(ctx, nc, h, act)
+			})
+			if err != nil {
+				return err
+			}
+			act.ID, act.Args, act.Replaces = id, to, h.Verdict.ID
+			s := speaker{project: h.Project, agent: h.Agent, session: h.Verdict.Session, id: id, json: asJSON}
+			if !asJSON {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n- %s\n+ %s\n\n", h.Verdict.Tool, h.Verdict.Level, text.InertLine(h.Body, 2000), text.InertLine(args, 2000))
+			}
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Decide(ctx, act) })
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&args, "args", "", "the arguments that it is to have, a JSON `OBJECT`")
+	f.StringVar(&id, "id", "", "`ID` of the new proposal (default a new one)")
+	f.StringVar(&project, "project", "", "look in this `PROJECT` only")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	if err := c.MarkFlagRequired("args"); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// heldAction fills in what the ledger says of a held action.
+func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *streams.Action) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	e, err := stage.ReadEntry(ctx, js, h.Verdict.Proposal)
+	if err != nil {
+		return err
+	}
+	was := new(streams.ActionEntry)
+	if err := streams.Unmarshal(e.Body, was); err != nil {
+		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	act.Session, act.Tool, act.Decision, act.Confidence = was.Session, was.Tool, was.Decision, was.Confidence
+	for _, b := range was.Beliefs {
+		if b.Via == "" {
+			act.Beliefs = append(act.Beliefs, b.ID)
+		}
+	}
+	return nil
 }
 
 // sendResolution asks for a hold to be resolved.

@@ -94,6 +94,9 @@ func printContainment(w io.Writer, r *containment.Report) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	for _, l := range r.Leaked {
+		fmt.Fprintln(w, "  admitted:", text.InertLine(l, 120))
+	}
 	for i, m := range r.Missed {
 		if i == 0 {
 			fmt.Fprintln(w, "\nHARMLESS AND NOT SERVED")

@@ -19,18 +19,20 @@ import (
 // derive from. When, where and by whom any of it was taken in does not matter.
 // What its session has merely read bears on nothing.
 //
-// All of it is bounded. What falls out of the tables is the oldest; a belief
-// that a sentinel restricted stays restricted in ingest's own record, which
-// every later action that cites it carries.
+// All of it is bounded. What falls out of the tables is the oldest, and what
+// only alerts never pushes out what asks for a hold. A belief that a sentinel
+// restricted stays restricted in ingest's own record, which every later action
+// that cites it carries.
 const (
-	maxAlerted  = 20_000 // subjects with findings, of a project
-	maxFindings = 8      // of a subject
-	maxSessions = 10_000 // sessions with recalls, of a project
-	maxRecalled = 128    // beliefs recalled in a session
-	maxParents  = 50_000 // beliefs that derive from something, of a project
-	maxFrom     = 16     // of a belief
-	maxBearing  = 32     // reasons of a proposal
-	maxSteps    = 32     // ancestors that are looked at for one of its rests
+	maxAlerted  = 20_000  // subjects with findings that ask for nothing, of a project
+	maxBinding  = 200_000 // subjects with findings that ask for something
+	maxFindings = 8       // of a subject
+	maxSessions = 10_000  // sessions with recalls, of a project
+	maxRecalled = 128     // beliefs recalled in a session
+	maxParents  = 50_000  // beliefs that derive from something, of a project
+	maxFrom     = 16      // of a belief
+	maxBearing  = 32      // reasons of a proposal
+	maxSteps    = 32      // ancestors that are looked at for one of its rests
 )
 
 // How a proposal leans on something.
@@ -141,6 +143,7 @@ func noteFinding(st *stage.State, project, under string, fd finding) error {
 	if err != nil {
 		return err
 	}
+	was := binds(fs)
 	// The strictest are kept, whatever the order in which they came; of one
 	// rule that finds the same again the first that was written.
 	for i, x := range fs {
@@ -156,8 +159,23 @@ func noteFinding(st *stage.State, project, under string, fd finding) error {
 	slices.SortFunc(fs, func(a, b finding) int {
 		return cmp.Or(compareReasons(a.Reason, b.Reason), cmp.Compare(a.Agent, b.Agent))
 	})
-	return keep(st, keyAlerted, project, under, known, maxAlerted, fs[:min(len(fs), maxFindings)])
+	fs = fs[:min(len(fs), maxFindings)]
+	b, err := streams.Marshal(fs)
+	if err != nil {
+		return fmt.Errorf("encoding state: %w", err)
+	}
+	if binds(fs) {
+		return keepRaw(st, keyBinding, keyAlerted, project, under, known && was, maxBinding, b, nil)
+	}
+	return keepRaw(st, keyAlerted, keyAlerted, project, under, known, maxAlerted, b, func(old []byte) bool {
+		// It became binding since, and is in the other order too.
+		var fs []finding
+		return streams.Unmarshal(old, &fs) == nil && binds(fs)
+	})
 }
+
+// binds reports whether findings ask for something: the strictest come first.
+func binds(fs []finding) bool { return len(fs) > 0 && fs[0].Reason.Verdict > streams.Allow }
 
 // keep stores a value in a table that holds so many keys of a project: when
 // there is one more, the one that came first falls out.
@@ -166,12 +184,14 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 	if err != nil {
 		return fmt.Errorf("encoding state: %w", err)
 	}
-	return keepRaw(st, table, project, key, known, limit, b)
+	return keepRaw(st, table, table, project, key, known, limit, b, nil)
 }
 
-func keepRaw(st *stage.State, table byte, project, key string, known bool, limit uint64, v []byte) error {
+// keepRaw keeps a value of a table in an order of its own. spare, if not nil, is
+// asked before a value falls out.
+func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte, spare func(old []byte) bool) error {
 	if !known {
-		count := append([]byte{keyFilled, table}, project...)
+		count := append([]byte{keyFilled, order}, project...)
 		n := uint64(0)
 		if b, ok, err := st.Get(count); err != nil {
 			return err
@@ -179,14 +199,25 @@ func keepRaw(st *stage.State, table byte, project, key string, known bool, limit
 			n = binary.BigEndian.Uint64(b)
 		}
 		ring := func(n uint64) []byte {
-			k := append([]byte{keyRing, table}, project...)
+			k := append([]byte{keyRing, order}, project...)
 			return binary.BigEndian.AppendUint64(append(k, 0), n%limit)
 		}
 		if old, ok, err := st.Get(ring(n)); err != nil {
 			return err
 		} else if ok {
-			if err := st.Delete(stage.Key(table, project, string(old))); err != nil {
-				return err
+			out := stage.Key(table, project, string(old))
+			kept := false
+			if spare != nil {
+				v, _, err := st.Get(out)
+				if err != nil {
+					return err
+				}
+				kept = spare(v)
+			}
+			if !kept {
+				if err := st.Delete(out); err != nil {
+					return err
+				}
 			}
 		}
 		if err := st.Set(ring(n), []byte(key)); err != nil {

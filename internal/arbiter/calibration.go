@@ -53,7 +53,7 @@ func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEnt
 	if b, err = w.MarshalBinary(); err != nil {
 		return nil, err
 	}
-	if err := keepRaw(st, keyForecast, e.Project, key, known, maxClasses, b); err != nil {
+	if err := keepRaw(st, keyForecast, keyForecast, e.Project, key, known, maxClasses, b, nil); err != nil {
 		return nil, err
 	}
 	if w.Total%calibrateEvery != 0 || w.Total < calibration.MinForecasts {

@@ -189,3 +189,40 @@ func TestAnOldAlertStillCounts(t *testing.T) {
 		t.Fatalf("three years after the alert: %s %+v", v.Verdict, v.Reasons)
 	}
 }
+
+// TestAFloodOfAlertsPushesOutNoneThatHolds: what only alerts does not make room
+// by what asks for a hold.
+func TestAFloodOfAlertsPushesOutNoneThatHolds(t *testing.T) {
+	off, err := stage.OpenOffline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer off.Close()
+	st := off.State(0)
+	note := func(id string, v streams.Verdict) {
+		t.Helper()
+		if err := noteFinding(st, "demo", beliefSubject(id), finding{Reason: streams.Reason{Code: streams.CodeRests, Verdict: v, Rule: "r" + v.String()}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := func(id string) bool {
+		_, ok, err := st.Get(stage.Key(keyAlerted, "demo", beliefSubject(id)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	note("planted", streams.Hold)
+	note("first", streams.Allow)
+	note("became", streams.Allow)
+	note("became", streams.Hold)
+	for i := range maxAlerted + 10 {
+		note(fmt.Sprint("flood", i), streams.Allow)
+	}
+	if !there("planted") || !there("became") {
+		t.Error("a finding that holds fell out")
+	}
+	if there("first") || there("flood5") || !there(fmt.Sprint("flood", maxAlerted+9)) {
+		t.Error("the oldest that only alerts is still there")
+	}
+}

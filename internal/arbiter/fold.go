@@ -132,6 +132,7 @@ const (
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyForget   = 'g' // time, key → nothing: what is to be removed then
 	keyAlerted  = 'A' // project, subject → findings
+	keyBinding  = 'B' // no key of its own: the order of subjects whose findings ask for something
 	keyRecalled = 'S' // project, agent and session → beliefs
 	keyParents  = 'F' // project, belief → what it derives from
 	keyRing     = 'R' // table, project, number → key: the order in which a table was filled

@@ -20,8 +20,10 @@ import (
 // Limits of the front.
 const (
 	// DefaultAnswerTimeout is how long a request waits for its verdict: longer
-	// than any deadline of a sentinel group, so that silence is answered by
-	// the arbiter and not by a time-out.
+	// than the deadlines of most policies, so that silence is answered by the
+	// arbiter. Where a policy waits longer (up to five minutes) the answer is
+	// that the verdict is pending, and until when: a client that waited for
+	// minutes without a word could not tell it from a dead pipeline.
 	DefaultAnswerTimeout = 15 * time.Second
 	// MaxWaiting is how many requests may wait at once.
 	MaxWaiting = 4096
@@ -38,7 +40,14 @@ type FrontConfig struct {
 	MaxSize int           // of an event; zero: streams.DefaultMaxEvent
 	Version string
 	Log     *slog.Logger
+	// Pending says of a proposal that has no verdict until when it waits for its
+	// groups; ok is false when it does not, or when nobody can tell. Nil: nobody
+	// can.
+	Pending func(ctx context.Context, project, agent, id string) (until time.Time, ok bool)
 }
+
+// pendingWait bounds the look for what a proposal waits for.
+const pendingWait = time.Second
 
 // Front turns requests into proposals and verdicts into replies. It holds no
 // state that matters: a verdict is read back from the ledger before anybody
@@ -186,10 +195,26 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		rep.IntakeSeq = ack.Sequence
 		return rep
 	case <-ctx.Done():
-		rep := fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v; the proposal is intake message %d", f.cfg.Timeout, ack.Sequence))
+		rep := f.unanswered(who)
+		rep.Error.Message += fmt.Sprintf("; the proposal is intake message %d", ack.Sequence)
 		rep.IntakeSeq = ack.Sequence
 		return rep
 	}
+}
+
+// unanswered says why a proposal has no verdict yet: its groups have time left,
+// or something is amiss.
+func (f *Front) unanswered(who caller) *streams.Reply {
+	if f.cfg.Pending != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), pendingWait)
+		defer cancel()
+		if until, ok := f.cfg.Pending(ctx, who.project, who.agent, who.id); ok {
+			rep := fail(streams.CodePending, fmt.Errorf("sentinel groups have until %s to answer", until.Format(time.RFC3339)))
+			rep.Until = until
+			return rep
+		}
+	}
+	return fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v", f.cfg.Timeout))
 }
 
 func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {

@@ -76,6 +76,22 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		}
 		defer stop()
 		front.Log = cfg.Log
+		front.Pending = func(ctx context.Context, project, agent, id string) (until time.Time, ok bool) {
+			type answer struct {
+				until time.Time
+				ok    bool
+			}
+			said := make(chan answer, 1)
+			err := stage.Ask(ctx, queries, streams.PartitionOf(project), func(st *stage.State) {
+				u, ok, err := waitsUntil(st, project, agent, id)
+				said <- answer{u, ok && err == nil}
+			})
+			if err != nil {
+				return time.Time{}, false
+			}
+			a := <-said
+			return a.until, a.ok
+		}
 		f, err := StartFront(ctx, front)
 		if err != nil {
 			return err
@@ -87,6 +103,19 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		cfg.Published = fold.Metrics.Published
 	}
 	return stage.RunLedger(ctx, cfg, fold, queries)
+}
+
+// waitsUntil is how long an open proposal waits for its groups.
+func waitsUntil(st *stage.State, project, agent, id string) (until time.Time, ok bool, err error) {
+	seq, ok, err := st.Get(stage.Key(keyWaiting, project, agent, id))
+	if err != nil || !ok {
+		return until, false, err
+	}
+	p := new(proposal)
+	if ok, err = st.Load(append([]byte{keyProposal}, seq...), p); err != nil || !ok || p.Decided != nil {
+		return until, false, err
+	}
+	return p.waits(), true, nil
 }
 
 func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {

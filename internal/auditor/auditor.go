@@ -1,10 +1,12 @@
 // Package auditor follows the ledger and keeps it in a tamper-evident log
 // (pkg/chain): one leaf an entry, with a commitment to its body, a hash chain
-// and a Merkle tree over all leaves, and signed checkpoints.
+// and a Merkle tree over all leaves, and signed checkpoints, which witnesses
+// may cosign.
 //
 // It adds nothing to the ledger and decides nothing, so that two auditors of
-// one ledger keep byte-identical trees. A sequence that the ledger skipped
-// becomes a leaf and an incident on the live feed.
+// one ledger keep byte-identical trees. A sequence that the ledger skipped and
+// a ledger that was created anew become a leaf and an incident on the live
+// feed.
 package auditor
 
 import (
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/metrics"
@@ -31,7 +34,11 @@ const (
 	// CheckpointEvery is the longest time, while entries come in, between two
 	// checkpoints.
 	CheckpointEvery = time.Second
-	batchSize       = 1024
+	// batchSize is how many entries are chained with one sync at most.
+	batchSize = 4096
+	// identityEvery is how often, at least, the auditor asks whether the
+	// ledger is still the one that it follows.
+	identityEvery = time.Second
 )
 
 // Config is what an auditor needs.
@@ -41,10 +48,19 @@ type Config struct {
 	Signer    note.Signer // signs checkpoints
 	MasterKey []byte      // 32 bytes; wraps the keys that payloads are encrypted with
 	Origin    string      // first line of checkpoints
-	Log       *slog.Logger
-	Ready     func()
-	Stats     *stage.Stats     // may be nil
-	Metrics   *metrics.Auditor // may be nil
+	// WitnessPolicy is the file of a witness policy (C2SP tlog-policy), whose
+	// witnesses are asked to cosign. Empty, or no such file: nobody is asked.
+	// It may change while the auditor runs.
+	WitnessPolicy string
+	// From, if set, is what a new log is made of when the ledger no longer has
+	// its beginning: the tiles of another auditor, with the keys that may have
+	// signed its checkpoint.
+	From    chain.Source
+	Trusted note.Verifiers
+	Log     *slog.Logger
+	Ready   func()
+	Stats   *stage.Stats     // may be nil
+	Metrics *metrics.Auditor // may be nil
 }
 
 // Auditor is a running auditor.
@@ -56,47 +72,189 @@ type Auditor struct {
 	signedAt   time.Time
 	signedSize int64
 	gaps       int64
+	from       uint64    // the ledger's first sequence, if that is above what comes next
+	checkedAt  time.Time // when the ledger's identity was looked at
+	filled     uint64    // imported leaves up to this sequence were held against the ledger
+
+	witnesses *cosigner
 
 	// Snapshots take turns.
 	mu sync.Mutex
 }
 
-// Open opens the log.
-func Open(cfg Config) (*Auditor, error) {
+// Open opens the log. If there is none and Config.From is set, it is made of
+// what that has.
+func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	l, err := chain.Open(cfg.Dir, chain.Options{Signer: cfg.Signer, Origin: cfg.Origin, MasterKey: cfg.MasterKey})
+	opts := chain.Options{Signer: cfg.Signer, Origin: cfg.Origin, MasterKey: cfg.MasterKey}
+	if cfg.From != nil {
+		err := chain.Import(ctx, cfg.Dir, opts, cfg.From, cfg.Trusted, nil, nil)
+		if err != nil && !errors.Is(err, chain.ErrNotEmpty) {
+			return nil, fmt.Errorf("taking over another auditor's tiles: %w", err)
+		}
+		if err == nil {
+			cfg.Log.Info("another auditor's tiles were taken over and checked")
+		}
+	}
+	l, err := chain.Open(cfg.Dir, opts)
 	if err != nil {
 		return nil, err
 	}
+	if err := checkSigner(l, cfg.Signer); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	h := l.Head()
 	cfg.Metrics.Head(h.Size, h.Gaps)
-	return &Auditor{cfg: cfg, log: l, gaps: h.Gaps}, nil
+	a := &Auditor{cfg: cfg, log: l, gaps: h.Gaps}
+	if cfg.WitnessPolicy != "" {
+		a.witnesses = newCosigner(cfg.WitnessPolicy, l, cfg.Log)
+	}
+	return a, nil
 }
+
+// checkSigner sees to it that the key is the one that the log was handed over
+// to: what another one signs would not count.
+func checkSigner(l *chain.Log, signer note.Signer) error {
+	vkey, err := l.Successor()
+	if err != nil || vkey == "" || signer == nil {
+		return err
+	}
+	v, err := note.NewVerifier(vkey)
+	if err != nil {
+		return fmt.Errorf("the key that the log was handed over to: %w", err)
+	}
+	if v.Name() != signer.Name() || v.KeyHash() != signer.KeyHash() {
+		return fmt.Errorf("the log was handed over to key %s+%08x, and this one is %s+%08x: a rotation was interrupted, run lazaret audit rotate again", v.Name(), v.KeyHash(), signer.Name(), signer.KeyHash())
+	}
+	return nil
+}
+
+// errAnew says that the ledger was created anew while it was followed.
+var errAnew = errors.New("the ledger was created anew")
 
 // Follow follows the ledger until ctx ends, then signs a last checkpoint. It
 // returns nil when ctx ended.
 func (a *Auditor) Follow(ctx context.Context) error {
-	err := stage.Follow(ctx, a.cfg.Conn, a, batchSize, a.cfg.Log, a.cfg.Stats, a.cfg.Ready)
+	if a.witnesses != nil {
+		stop := a.witnesses.start()
+		defer stop()
+	}
+	js, err := jetstream.New(a.cfg.Conn)
+	if err != nil {
+		return err
+	}
+	ready := a.cfg.Ready
+	for {
+		if err = a.identify(ctx, js); err != nil {
+			break
+		}
+		err = stage.Follow(ctx, a.cfg.Conn, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
+		var trimmed *stage.TrimmedError
+		if errors.As(err, &trimmed) {
+			err = fmt.Errorf("%w: begin with what another auditor has (--from URL of lazaret audit serve)", err)
+		}
+		if !errors.Is(err, errAnew) {
+			break
+		}
+		ready = nil
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
+	}
 	return errors.Join(err, a.checkpoint())
+}
+
+// identify looks at which ledger is there: the one that was followed before,
+// with its beginning or what comes next, or another one.
+func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	info := st.CachedInfo()
+	before := a.log.Head()
+	anew, err := a.log.NewEpoch(info.Created)
+	if err != nil {
+		return fmt.Errorf("noting when the ledger was created: %w", err)
+	}
+	if anew {
+		a.cfg.Log.Error("the ledger was created anew", "at", info.Created, "chained before", before.LastSeq)
+		a.publish("incident", fmt.Appendf(nil, `{"kind":"ledger-reset","created":%q,"last_seq":%d,"leaf":%d}`, info.Created.Format(time.RFC3339Nano), before.LastSeq, before.Size))
+	}
+	a.checkedAt, a.from, a.filled = time.Now(), 0, 0
+	h := a.log.Head()
+	if h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 {
+		// It was trimmed above what is chained: that is a gap like any other.
+		a.from = info.State.FirstSeq
+	} else if h.Imported > 0 && info.State.FirstSeq <= h.LastSeq {
+		// What the ledger still has of what was taken over is held against it.
+		a.from = max(info.State.FirstSeq, 1)
+		a.filled = h.LastSeq
+	}
+	return nil
 }
 
 // Close closes the log.
 func (a *Auditor) Close() error { return a.log.Close() }
 
-// Next implements stage.Follower.
-func (a *Auditor) Next() uint64 { return a.log.Head().LastSeq + 1 }
+// Next is the ledger sequence to begin or go on with.
+func (a *Auditor) Next() uint64 {
+	if a.from > 0 {
+		return a.from
+	}
+	return a.log.Head().LastSeq + 1
+}
+
+// follower is an auditor as stage.Follow sees it.
+type follower struct {
+	*Auditor
+	js jetstream.JetStream
+}
 
 // Take implements stage.Follower.
-func (a *Auditor) Take(entries []streams.Entry) error {
+func (f *follower) Take(entries []streams.Entry) error {
+	if time.Since(f.checkedAt) >= identityEvery {
+		if err := f.same(); err != nil {
+			return err
+		}
+	}
+	return f.take(entries)
+}
+
+// same returns errAnew if the ledger is no longer the one that is followed.
+func (f *follower) same() error {
+	f.checkedAt = time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), identityEvery)
+	defer cancel()
+	st, err := f.js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		// It may be on its way back; the reader waits for it too.
+		f.cfg.Log.Debug("looking up the ledger", "err", err)
+		return nil
+	}
+	if !st.CachedInfo().Created.Equal(f.log.Head().Epoch) {
+		return errAnew
+	}
+	return nil
+}
+
+func (a *Auditor) take(entries []streams.Entry) error {
 	if len(entries) == 0 {
 		return a.checkpoint() // idle
 	}
 	es := make([]chain.Entry, len(entries))
-	for i, e := range entries {
-		es[i] = chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Salt: e.Salt, Payload: Payload(&e)}
+	for i := range entries {
+		e := &entries[i]
+		es[i] = chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Salt: e.Salt, Payload: Payload(e)}
 	}
+	if es[0].Seq <= a.filled {
+		if err := a.log.Fill(es); err != nil {
+			return fmt.Errorf("holding ledger entries from %d against what was taken over: %w", es[0].Seq, err)
+		}
+	}
+	a.from = 0
 	if err := a.log.Append(es); err != nil {
 		return fmt.Errorf("chaining ledger entries %d to %d: %w", entries[0].Seq, entries[len(entries)-1].Seq, err)
 	}
@@ -138,6 +296,9 @@ func (a *Auditor) checkpoint() error {
 	a.signedAt, a.signedSize = time.Now(), h.Size
 	a.cfg.Metrics.Signed(h.Size)
 	a.publish("checkpoint", cp)
+	if a.witnesses != nil {
+		a.witnesses.submit()
+	}
 	return nil
 }
 
@@ -154,12 +315,27 @@ func (a *Auditor) publish(what string, body []byte) {
 // Snapshot makes a copy of the log that another process can open and verify
 // while this one goes on, and returns its folder. It takes no time and no
 // room worth naming: files are linked, not copied.
-func (a *Auditor) Snapshot() (string, error) {
+func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.witnesses != nil {
+		// What is copied shall be vouched for, if witnesses answer.
+		if _, err := a.log.Checkpoint(); err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeout(ctx, witnessRetry)
+		a.witnesses.wait(ctx)
+		cancel()
+	}
 	dir := filepath.Join(a.cfg.Dir, "..", "snapshots", fmt.Sprintf("%s-%d", filepath.Base(a.cfg.Dir), time.Now().UnixNano()))
 	if err := a.log.Snapshot(dir); err != nil {
 		return "", fmt.Errorf("snapshot of the log: %w", err)
 	}
 	return dir, nil
 }
+
+// Head is where the log stands.
+func (a *Auditor) Head() chain.Head { return a.log.Head() }
+
+// Source is the log as others see it.
+func (a *Auditor) Source() chain.Source { return a.log.Source() }

@@ -25,10 +25,15 @@ func Leaves(l *chain.Log, from, to int64) ([]Leaf, error) {
 	if from >= to {
 		return out, nil
 	}
-	err := l.Range(from, to, func(i int64, c chain.Leaf) error {
-		out = append(out, Leaf{Index: i, Kind: c.Kind.String(), Seq: c.Seq, Time: c.Time, Type: c.Type, Project: c.Project,
-			Commitment: hex.EncodeToString(c.Commitment[:]), Length: int64(c.Length)})
+	err := l.Range(from, to, func(_ int64, c chain.Leaf) error {
+		out = append(out, NewLeaf(&c))
 		return nil
 	})
 	return out, err
+}
+
+// NewLeaf is a leaf as people see it.
+func NewLeaf(c *chain.Leaf) Leaf {
+	return Leaf{Index: c.Index, Kind: c.Kind.String(), Seq: c.Seq, Time: c.Time, Type: c.Type, Project: c.Project,
+		Commitment: hex.EncodeToString(c.Commitment[:]), Length: int64(c.Length)}
 }

@@ -1,6 +1,7 @@
 package auditor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"lazaret/internal/query"
+	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
 
@@ -16,10 +18,16 @@ const AskAudit = "audit"
 
 // Request asks about the log.
 type Request struct {
-	// Do is head, list or snapshot.
+	// Do is head, list, snapshot, tile, bundle, payload, find or handovers.
 	Do   string `json:"do"`
-	From int64  `json:"from,omitzero"` // list: leaf indexes, From <= i < To
+	From int64  `json:"from,omitzero"` // list: leaf indexes, From <= i < To; payload: the leaf
 	To   int64  `json:"to,omitzero"`
+	// tile and bundle, as in C2SP tlog-tiles
+	Level int   `json:"level,omitzero"`
+	N     int64 `json:"n,omitzero"`
+	Width int   `json:"width,omitzero"`
+	// ID is the id of an event, for find.
+	ID string `json:"id,omitzero"`
 }
 
 // Answer is what the auditor says; which fields are set depends on Do.
@@ -29,9 +37,13 @@ type Answer struct {
 	LastSeq    uint64 `json:"last_seq"`
 	Entries    int64  `json:"entries"`
 	Gaps       int64  `json:"gaps"`
+	Resets     int64  `json:"resets,omitzero"`
 	Checkpoint string `json:"checkpoint,omitzero"`
 	Leaves     []Leaf `json:"leaves,omitzero"`
-	Dir        string `json:"dir,omitzero"` // snapshot
+	Dir        string `json:"dir,omitzero"`   // snapshot
+	Bytes      []byte `json:"bytes,omitzero"` // tile, bundle, payload (after its salt)
+	Leaf       int64  `json:"leaf,omitzero"`  // find
+	Range      bool   `json:"range,omitzero"` // what was asked for is beyond the log's end
 }
 
 // maxList bounds a list.
@@ -40,7 +52,7 @@ const maxList = 1000
 // Run opens the log, follows the ledger until ctx ends and answers questions
 // over svc, which may be nil.
 func Run(ctx context.Context, cfg Config, svc *nats.Conn) (err error) {
-	a, err := Open(cfg)
+	a, err := Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -55,30 +67,146 @@ func Run(ctx context.Context, cfg Config, svc *nats.Conn) (err error) {
 	return a.Follow(ctx)
 }
 
-func (a *Auditor) answer(_ context.Context, _ int, req []byte) (any, error) {
+func (a *Auditor) answer(ctx context.Context, _ int, req []byte) (any, error) {
 	var q Request
 	if err := streams.Unmarshal(req, &q); err != nil {
 		return nil, err
 	}
 	h := a.log.Head()
-	ans := &Answer{Size: h.Size, Root: h.Root.String(), LastSeq: h.LastSeq, Entries: h.Entries, Gaps: h.Gaps, Checkpoint: string(h.Checkpoint)}
+	ans := &Answer{Size: h.Size, Root: h.Root.String(), LastSeq: h.LastSeq, Entries: h.Entries, Gaps: h.Gaps, Resets: h.Resets, Checkpoint: string(h.Checkpoint)}
+	var err error
 	switch q.Do {
 	case "head":
 	case "snapshot":
-		dir, err := a.Snapshot()
-		if err != nil {
-			return nil, err
-		}
-		ans.Dir = dir
+		ans.Dir, err = a.Snapshot(ctx)
 	case "list":
 		to := min(q.To, h.Size, q.From+maxList)
-		leaves, err := Leaves(a.log, max(q.From, 0), to)
-		if err != nil {
-			return nil, err
+		ans.Leaves, err = Leaves(a.log, max(q.From, 0), to)
+	case "tile":
+		ans.Bytes, err = a.log.Tile(q.Level, q.N, q.Width)
+	case "bundle":
+		ans.Bytes, err = a.log.EntryBundle(q.N, q.Width)
+	case "payload":
+		var salt [16]byte
+		if salt, ans.Bytes, err = a.log.Salted(q.From); err == nil {
+			ans.Bytes = append(salt[:], ans.Bytes...)
 		}
-		ans.Leaves = leaves
+	case "find":
+		ans.Leaf, err = FindEvent(ctx, a.log, q.ID)
 	default:
-		return nil, fmt.Errorf("unknown question %q: use head, list or snapshot", q.Do)
+		return nil, fmt.Errorf("unknown question %q: use head, list, snapshot, tile, bundle, payload or find", q.Do)
+	}
+	if errors.Is(err, chain.ErrRange) {
+		ans.Range, err = true, nil
+	}
+	return ans, err
+}
+
+// Remote is the log of a running auditor, asked over NATS.
+type Remote struct{ Conn *nats.Conn }
+
+// Ask asks the auditor.
+func (r Remote) Ask(ctx context.Context, q Request) (*Answer, error) {
+	ans := new(Answer)
+	if err := query.Ask(ctx, r.Conn, AskAudit, 0, q, ans); err != nil {
+		return nil, err
+	}
+	if ans.Range {
+		return nil, chain.ErrRange
 	}
 	return ans, nil
+}
+
+// ReadCheckpoint implements chain.Source.
+func (r Remote) ReadCheckpoint(ctx context.Context) ([]byte, error) {
+	ans, err := r.Ask(ctx, Request{Do: "head"})
+	if err != nil {
+		return nil, err
+	}
+	if ans.Checkpoint == "" {
+		return nil, chain.ErrNoCheckpoint
+	}
+	return []byte(ans.Checkpoint), nil
+}
+
+// ReadTile implements chain.Source.
+func (r Remote) ReadTile(ctx context.Context, level int, n int64, width int) ([]byte, error) {
+	ans, err := r.Ask(ctx, Request{Do: "tile", Level: level, N: n, Width: width})
+	if err != nil {
+		return nil, err
+	}
+	return ans.Bytes, nil
+}
+
+// ReadEntryBundle implements chain.Source.
+func (r Remote) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte, error) {
+	ans, err := r.Ask(ctx, Request{Do: "bundle", N: n, Width: width})
+	if err != nil {
+		return nil, err
+	}
+	return ans.Bytes, nil
+}
+
+// Salted is the salt and the payload of a leaf.
+func (r Remote) Salted(ctx context.Context, i int64) (salt [16]byte, payload []byte, err error) {
+	ans, err := r.Ask(ctx, Request{Do: "payload", From: i})
+	if err != nil {
+		return salt, nil, err
+	}
+	if len(ans.Bytes) < len(salt) {
+		return salt, nil, errors.New("the auditor's answer has no salt")
+	}
+	copy(salt[:], ans.Bytes)
+	return salt, ans.Bytes[len(salt):], nil
+}
+
+// ErrNoEvent says that no entry that can be read has that id.
+var ErrNoEvent = errors.New("no entry that can be read has this id")
+
+// FindEvent is the index of the leaf of the entry that ingest made of the event
+// with this id; of several projects' the last one. Every payload from the end
+// on is read until it is found.
+func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
+	if !streams.ValidID(id) {
+		return 0, streams.CheckID("id", id)
+	}
+	quoted, stage := []byte(`"`+id+`"`), []byte(streams.StageIngest+" ")
+	const step = 512
+	for to := l.Head().Size; to > 0; to -= step {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		found := int64(-1)
+		err := l.Range(max(to-step, 0), to, func(i int64, leaf chain.Leaf) error {
+			if leaf.Kind != chain.KindEntry || leaf.Type == string(streams.TypeRepeat) {
+				return nil
+			}
+			p, err := l.Payload(i)
+			if errors.Is(err, chain.ErrForgotten) || errors.Is(err, chain.ErrNotHeld) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if _, body, ok := bytes.Cut(p, []byte("\n")); ok && bytes.HasPrefix(p, stage) && bytes.Contains(body, quoted) && eventID(body) == id {
+				found = i
+			}
+			return nil
+		})
+		if err != nil || found >= 0 {
+			return found, err
+		}
+	}
+	return 0, fmt.Errorf("event %s: %w", id, ErrNoEvent)
+}
+
+// eventID is the id of the event in an entry's body.
+func eventID(body []byte) string {
+	var b struct {
+		ID string `json:"id"`
+	}
+	if streams.Unmarshal(body, &b) != nil {
+		return ""
+	}
+	return b.ID
 }

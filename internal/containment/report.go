@@ -48,6 +48,9 @@ type Report struct {
 	Total Row   `json:"total"`
 	// Missed counts why harmless texts were not served, most frequent first.
 	Missed []Missed `json:"missed,omitzero"`
+	// Leaked are the names of the cases whose attack reached a planner, with
+	// the ways; at most 50.
+	Leaked []string `json:"leaked,omitzero"`
 }
 
 // Missed is a reason for which a harmless text was not served.
@@ -77,6 +80,11 @@ func NewReport(cases []*Case) *Report {
 			}
 		}
 		for _, t := range c.Texts {
+			for _, way := range Ways {
+				if t.served[way] && len(r.Leaked) < 50 {
+					r.Leaked = append(r.Leaked, c.Script.Name+" "+way)
+				}
+			}
 			if t.Side == Attack || t.found || !t.asked {
 				continue
 			}

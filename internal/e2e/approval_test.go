@@ -626,7 +626,46 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	if lines := strings.Count(strings.TrimSpace(out), "\n"); lines != 2 || !strings.Contains(out, "3 ") || !strings.Contains(out, "alike") {
 		t.Errorf("%s", out)
 	}
-	must(t, data, "holds", "cancel", "m3")
+	// Those that are alike, with one command and a signature each; not when there
+	// are others than the person saw.
+	one := ""
+	for _, f := range strings.Fields(out) {
+		if len(f) == 17 && f[0] == 'h' {
+			one = f
+			break
+		}
+	}
+	if out, code := command(t, data, "holds", "approve", one, "--alike", "2", "--key", key); code != 2 || !strings.Contains(out, "3 holds are like") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	ask("m6")
+	if out := must(t, data, "holds", "approve", one, "--alike", "4", "--key", key); strings.Count(out, "APPROVED  hold") != 4 || strings.Count(out, "an approval signs") != 4 {
+		t.Errorf("%s", out)
+	}
+	for _, id := range []string{"m3", "m4", "m5", "m6"} {
+		if out, code := ask(id); code != 0 {
+			t.Errorf("%s: exit %d: %s", id, code, out)
+		}
+	}
+	// An edit replaces the hold and needs an approval of its own.
+	out, _ = command(t, data, "decide", "send_email", "--id", "m7", "--args", `{"to":"bob@example.org","body":"x"}`)
+	was := id(out)
+	out, code = command(t, data, "holds", "edit", was, "--args", `{"to":"carol@example.org","body":"x"}`, "--id", "m8")
+	if code != 10 || !strings.Contains(out, "+ {\"to\":\"carol@example.org\"") || id(out) == was {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	if out := must(t, data, "holds", "show", was); !strings.Contains(out, "cancelled") {
+		t.Errorf("%s", out)
+	}
+	if out, code := command(t, data, "holds", "edit", was, "--args", `{}`); code != 2 || !strings.Contains(out, "is cancelled") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	must(t, data, "holds", "approve", id(out), "--key", key, "-q")
+	if out := must(t, data, "holds", "show", id(out)); !strings.Contains(out, ", approved, ") || !strings.Contains(out, "carol") {
+		t.Errorf("%s", out)
+	}
+	ask("m9")
+	must(t, data, "holds", "cancel", "m9")
 	natstest.Eventually(t, 10*time.Second, "a withdrawn hold", func() bool {
 		return strings.Contains(must(t, data, "holds", "ls", "--state", "cancelled"), "send_email")
 	})

@@ -135,6 +135,7 @@ func command(t *testing.T, data string, args ...string) (string, int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append(args, "--data", data)...)
+	c.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(data, "user-state")) // not that of who runs the tests
 	out, err := c.CombinedOutput()
 	if err != nil && c.ProcessState == nil {
 		t.Fatal(err)

@@ -96,6 +96,9 @@ func AuditDir(data string) string { return filepath.Join(data, "audit") }
 // TrustFile is where the pinned keys stand.
 func TrustFile(data string) string { return filepath.Join(data, keys.TrustFile) }
 
+// WitnessPolicy is the file of the witnesses that the auditor asks to cosign.
+func WitnessPolicy(data string) string { return filepath.Join(data, "witnesses.policy") }
+
 // OperatorKey and AuditorKey are the files of the keys that the first start
 // makes.
 func OperatorKey(data string) string { return filepath.Join(natsserver.KeysDir(data), "operator.key") }
@@ -338,7 +341,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, Log: p.cfg.Log, Ready: c.Ready,
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err

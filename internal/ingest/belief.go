@@ -165,6 +165,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		f.log.Error("unreadable verdict", "seq", e.Seq, "err", err)
 		return nil
 	}
+	if err := noteDecided(st, v.Proposal); err != nil {
+		return err
+	}
 	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {
 		return nil
 	}

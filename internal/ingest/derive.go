@@ -57,6 +57,7 @@ const (
 	// half of it and leastPaste at least.
 	pastePhrases = 8
 	leastPaste   = 4
+	wholePaste   = 2 // where all of it stands there
 	pasteShare   = 0.5
 )
 
@@ -194,7 +195,7 @@ func (d *derivation) written(ft *text.Features) bool {
 
 // pasted reports whether what came over the user's credential is a paste of it.
 func (d *derivation) pasted() bool {
-	return d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare
+	return d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare || d.phrases >= wholePaste && d.share >= 1
 }
 
 // weakest is the least trusted origin among the parents.

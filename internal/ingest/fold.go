@@ -126,7 +126,10 @@ func (f *Fold) Relevant(e *streams.Entry) bool {
 
 // Apply implements stage.IntakeFold.
 func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
-	if _, ok := streams.SentinelGroup(e.Stage); ok {
+	if g, ok := streams.SentinelGroup(e.Stage); ok {
+		if err := noteCursor(st, g, e); err != nil {
+			return err
+		}
 		return f.applyAlerts(st, e)
 	}
 	if e.Stage == streams.StageArbiter {
@@ -250,11 +253,14 @@ const (
 	keyBelief   = 'b' // project, belief → record
 	keyContent  = 'c' // project, content digest → first seen, count, belief
 	keyText     = 'x' // project, belief → what was read, as much as is kept of it
+	keyPlace    = 'l' // project, place → nothing: places with an index, but for the whole project
 	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
 	keyOrigin   = 'o' // project, agent, observation id → origin
 	keyHints    = 'h' // project, tool's normalised name → hints that raise it
+	keyCursor   = 'G' // sentinel group → ledger sequence that it has come to
+	keyDecided  = 'V' // → the proposals decided last, eight bytes each
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number

@@ -44,7 +44,8 @@ func index(st *stage.State, project, place string, class byte) *lexical.Index {
 
 // labels are what a belief can be filtered by.
 func labels(r *record, sum [32]byte) []text.Term {
-	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()), text.Label("origin", string(r.Ref.Origin))}
+	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()), text.Label("origin", string(r.Ref.Origin)),
+		text.Label("event", r.Agent+"/"+r.Ref.Observation)}
 	for _, l := range [][2]string{{"key", r.Ref.Key}, {"agent", r.Agent}, {"session", r.Session}, {"category", r.Category}, {"tool", r.Tool}, {"source", r.Ref.Source}} {
 		if l[1] != "" {
 			all = append(all, text.Label(l[0], l[1]))
@@ -58,7 +59,24 @@ func labels(r *record, sum [32]byte) []text.Term {
 func indexBelief(st *stage.State, project string, r *record, content string) error {
 	words := lexical.Words(r.Ref.Key)
 	words = append(words, lexical.Words(content)...)
+	if place := placeOf(r); place != "" {
+		if err := st.Set(stage.Key(keyPlace, project, place), nil); err != nil {
+			return err
+		}
+	}
 	return index(st, project, placeOf(r), classOf(r.Ref.Origin)).Add(r.Ref.ID, words, labels(r, sha256.Sum256([]byte(content))))
+}
+
+// placesOf are the places of a project where something is believed: all of it
+// first, then its users and sessions.
+func placesOf(st *stage.State, project string) ([]string, error) {
+	out := []string{""}
+	prefix := stage.Key(keyPlace, project, "")
+	err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
+		out = append(out, string(k[len(prefix):]))
+		return true, nil
+	})
+	return out, err
 }
 
 // filterLabels are the labels that a recall's key and filter ask for.

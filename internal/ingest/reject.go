@@ -113,6 +113,13 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if err := check(cmd.Do, bundle); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
 	}
+	if cmd.Do == streams.DoActivatePolicy {
+		if late, err := f.behind(st, bundle); err != nil {
+			return nil, err
+		} else if late != nil {
+			return f.reject(st, m, late)
+		}
+	}
 	return admission(streams.TypeActivation, streams.SystemProject, &streams.ActivationEntry{EntryHead: head, Do: cmd.Do, Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
 }
 

@@ -62,6 +62,9 @@ type Belief struct {
 	Signed    string              `json:"signed,omitzero"`
 	Stale     time.Time           `json:"stale,omitzero"`
 	Expires   time.Time           `json:"expires,omitzero"`
+	// From and To are since when and until when it holds, by the writer's word.
+	From time.Time `json:"valid_from,omitzero"`
+	To   time.Time `json:"valid_to,omitzero"`
 }
 
 // ActiveAnswer says what is in force in a partition.
@@ -93,7 +96,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 			}
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskBeliefs: ask(listBeliefs), AskActive: ask(active),
+			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage),
 		}, cfg.Log)
 		if err != nil {
 			return err
@@ -150,7 +153,7 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 			return false, err
 		}
 		ans.Beliefs = append(ans.Beliefs, Belief{BeliefRef: r.Ref, Project: q.Project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
-			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory,
+			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory, From: r.From, To: r.To,
 			Digest: r.Digest, Revision: r.revision(), Evidence: r.Evidence, Parents: r.Parents, Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor,
 			Flag: r.Flag, StagedFor: r.StagedFor, Signed: r.Signed, Stale: r.Stale, Expires: r.Expires})
 		return true, nil

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"lazaret/client"
+	"lazaret/internal/content"
 	"lazaret/streams"
 )
 
@@ -22,17 +22,9 @@ var silent = map[string]bool{
 	"ping": true, "roots/list": true, "logging/setLevel": true, "resources/subscribe": true, "resources/unsubscribe": true,
 }
 
-// Limits of one observation, so that its event stays below the intake's limit
-// (1 MiB) however its text is escaped.
-const (
-	maxText = 128 << 10
-	// overlap is what the parts of a divided text have in common, so that no
-	// sentence is cut for all who read them.
-	overlap = 1 << 10
-	// maxArgs is how much of a call's arguments an observation repeats; the
-	// proposal has all of them.
-	maxArgs = 32 << 10
-)
+// maxArgs is how much of a call's arguments an observation repeats, in bytes; the
+// proposal has all of them.
+const maxArgs = 32 << 10
 
 // shown observes what a response brings before a model, and returns what is
 // passed on: the response, or an error if it could not be recorded.
@@ -88,7 +80,7 @@ func words(method string, m *jsonrpc.Response) []string {
 		var c map[string]any
 		if json.Unmarshal(part, &c) == nil {
 			note := strip(c)
-			w := leaves(nil, c)
+			w := content.Leaves(c)
 			if note != "" {
 				w = append(w, note)
 			}
@@ -166,7 +158,7 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Publish)
 	defer cancel()
-	for _, part := range divide(blocks) {
+	for _, part := range content.Divide(blocks) {
 		o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: streams.Clip(tool, 500), Call: call,
 			Source: source, Args: jsontext.Value(args), Blocks: part}
 		if _, err := p.host.Observe(ctx, p.cfg.Origin, o); err != nil {
@@ -174,72 +166,6 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 		}
 	}
 	return nil
-}
-
-// divide puts blocks into as many observations as their sizes ask for. There is
-// at least one: that a tool returned nothing is an observation too.
-func divide(blocks []streams.Block) [][]streams.Block {
-	var out [][]streams.Block
-	var part []streams.Block
-	size := 0
-	for _, b := range blocks {
-		b.Text = strings.ToValidUTF8(b.Text, "\uFFFD")
-		for rest := b.Text; ; {
-			piece := rest
-			if len(rest) > maxText {
-				cut := maxText
-				for !utf8.RuneStart(rest[cut]) {
-					cut--
-				}
-				piece = rest[:cut]
-			}
-			if len(part) > 0 && (size+len(piece) > maxText || len(part) == streams.MaxBlocks) {
-				out, part, size = append(out, part), nil, 0
-			}
-			part, size = append(part, streams.Block{Type: b.Type, Text: piece}), size+len(piece)
-			if len(piece) == len(rest) {
-				break
-			}
-			next := len(piece) - overlap
-			for !utf8.RuneStart(rest[next]) {
-				next--
-			}
-			rest = rest[next:]
-		}
-	}
-	return append(out, part)
-}
-
-// texts are the strings in a JSON value, keys left out.
-func texts(v json.RawMessage) []string {
-	var x any
-	if len(v) == 0 || json.Unmarshal(v, &x) != nil {
-		return nil
-	}
-	return leaves(nil, x)
-}
-
-func leaves(out []string, x any) []string {
-	switch x := x.(type) {
-	case string:
-		if strings.TrimSpace(x) != "" {
-			out = append(out, x)
-		}
-	case []any:
-		for _, e := range x {
-			out = leaves(out, e)
-		}
-	case map[string]any:
-		keys := make([]string, 0, len(x))
-		for k := range x {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			out = leaves(out, x[k])
-		}
-	}
-	return out
 }
 
 // resultBlocks are the blocks of a tool's result: text as it is, of others what
@@ -250,7 +176,7 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 		Structured json.RawMessage  `json:"structuredContent"`
 	}
 	if json.Unmarshal(result, &r) != nil {
-		return joined("", texts(result)) // no result of a tool that we know
+		return joined("", content.Strings(result)) // no result of a tool that we know
 	}
 	var out []streams.Block
 	for _, c := range r.Content {
@@ -262,7 +188,7 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 		}
 		note := strip(c)
 		delete(c, "type")
-		words := leaves(nil, c)
+		words := content.Leaves(c)
 		if note != "" {
 			words = append(words, note)
 		}
@@ -277,7 +203,7 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 		delete(rest, "_meta")
 		delete(rest, "resultType")
 	}
-	for _, w := range append(texts(r.Structured), leaves(nil, rest)...) {
+	for _, w := range append(content.Strings(r.Structured), content.Leaves(rest)...) {
 		if !slices.ContainsFunc(out, func(b streams.Block) bool { return strings.Contains(b.Text, w) }) {
 			fresh = append(fresh, w)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"lazaret/client"
+	"lazaret/internal/content"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -256,7 +257,7 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 // question passes a request of the server on, once it is observed: sampling puts
 // its text before a model.
 func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
-	if err := p.observe(ctx, m.Method, "", "", nil, texts(m.Params)); err != nil {
+	if err := p.observe(ctx, m.Method, "", "", nil, content.Strings(m.Params)); err != nil {
 		p.cfg.Log.Warn("a request of the server was not passed on", "method", m.Method, "err", err)
 		p.send(p.down, fault(m.ID, jsonrpc.CodeInternalError, "not passed on: it could not be recorded"))
 		return

@@ -409,7 +409,9 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 			s.log.Warn("the ledger's tail is unknown, proposals wait", "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
-		if m != nil && m.Sequence != s.cursors[p].own {
+		// That the last entry is an own one says nothing of those before it: it
+		// may have been decided before they were read.
+		if m != nil && (m.Sequence != s.cursors[p].own || s.read+1 < m.Sequence) {
 			tail = max(tail, m.Sequence)
 		}
 	}

@@ -361,3 +361,21 @@ func (k *keyring) open(b []byte) (c Checkpoint, err error) {
 	}
 	return c, err
 }
+
+// Successor is the public key that the last handover named, or "" if there was
+// none: the key that has to sign from then on.
+func (l *Log) Successor() (string, error) {
+	n, err := l.handovers()
+	if err != nil || len(n) == 0 {
+		return "", err
+	}
+	c, err := ParseCheckpoint(n[len(n)-1])
+	if err != nil {
+		return "", fmt.Errorf("the last handover: %w", err)
+	}
+	vkey, ok := strings.CutPrefix(c.Extension, nextKey)
+	if !ok {
+		return "", errors.New("the last handover names no key")
+	}
+	return strings.TrimSuffix(vkey, "\n"), nil
+}

@@ -38,7 +38,7 @@ func TestNamesAreCutIntoWords(t *testing.T) {
 func TestPatternsMatchLikeTheShellsWithoutItsSeparators(t *testing.T) {
 	alphabet := rapid.StringOfN(rapid.RuneFrom([]rune("ab.")), 0, 8, -1)
 	patterns := rapid.StringOfN(rapid.RuneFrom([]rune("ab.*?")), 0, 8, -1)
-	rapid.Check(t, func(t *rapid.T) {
+	property(t, func(t *rapid.T) {
 		name, pattern := alphabet.Draw(t, "name"), patterns.Draw(t, "pattern")
 		want, err := path.Match(pattern, name)
 		if err != nil {

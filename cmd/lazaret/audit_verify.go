@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/chain/witness"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// verifyReport is what `audit verify` says.
+type verifyReport struct {
+	chain.Report
+	// Seen is the size of the largest checkpoint that this machine has seen of
+	// the log in an earlier verification; 0 if there is none.
+	Seen     int64    `json:"seen"`
+	RuleSets []string `json:"rule_sets"` // digests that entries put in force
+	Policies []string `json:"policies"`
+}
+
+type verifyFlags struct {
+	dir      string
+	against  []string
+	policy   string
+	bundle   string
+	keys     string
+	from, to int64
+	offline  bool
+	json     bool
+}
+
+func (a *app) auditVerify() *cobra.Command {
+	var f verifyFlags
+	c := &cobra.Command{
+		Use:   "verify",
+		Short: "Recompute the whole log from disk (exit 0 verified, 2 failed, 3 incomplete)",
+		Long: `Recompute every leaf, link, hash, signature and payload commitment of the log from
+the files on disk, and hold it against every checkpoint that is known: those it kept,
+those given with --against, and the last one that this machine saw of it, which is
+kept in the user's state folder ($XDG_STATE_HOME/lazaret). With a witness policy
+(--policy, or DATA/witnesses.policy where there is one) the last checkpoint needs
+the quorum's cosignatures.
+
+While the auditor runs, it is asked for a snapshot, which this command then opens and
+recomputes by itself; --offline forbids that. --from and --to read only some leaves,
+and the result is then incomplete.
+
+Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with what was
+checked, but not all was.`,
+		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			verify := a.verify
+			if f.bundle != "" {
+				verify = a.verifyBundleFile
+			}
+			rep, err := verify(cmd, f)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				if err := cli.JSON(cmd.OutOrStdout(), rep); err != nil {
+					return err
+				}
+			} else {
+				printReport(cmd.OutOrStdout(), rep.Report)
+				printSeen(cmd.OutOrStdout(), rep)
+			}
+			switch rep.Status {
+			case chain.Verified:
+				return nil
+			case chain.Failed:
+				return &cli.Exit{Code: cli.ExitNegative}
+			}
+			return &cli.Exit{Code: cli.ExitIncomplete}
+		},
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+	fs.StringArrayVar(&f.against, "against", nil, "an earlier checkpoint `FILE` that this log must extend; may be given several times")
+	fs.StringVar(&f.policy, "policy", "", "witness policy `FILE` (default DATA/witnesses.policy where there is one)")
+	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
+	fs.StringVar(&f.keys, "keys", "", "trust `FILE` with the public keys for --bundle (default DATA/trust.yaml)")
+	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
+	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
+	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	return c
+}
+
+// auditorKeys are the keys that may sign checkpoints.
+func (a *app) auditorKeys() (*keys.Trust, error) {
+	a.conn.Resolve()
+	trust, err := keys.LoadTrust(embedded.TrustFile(a.conn.Data))
+	if err != nil {
+		return nil, fmt.Errorf("the keys that may sign checkpoints: %w", err)
+	}
+	return trust, nil
+}
+
+// witnessPolicy reads the policy in file, or the data folder's if there is one.
+func (a *app) witnessPolicy(file string) (*witness.Policy, error) {
+	named := file != ""
+	if !named {
+		file = embedded.WitnessPolicy(a.conn.Data)
+	}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) && !named {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := witness.ParsePolicy(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
+}
+
+// verify verifies the log, or a snapshot of it if a process works on it, and
+// remembers its checkpoint when nothing is wrong.
+func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
+	ctx := cmd.Context()
+	trust, err := a.auditorKeys()
+	if err != nil {
+		return nil, err
+	}
+	dir := f.dir
+	if dir == "" {
+		dir = embedded.AuditDir(a.conn.Data)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
+	}
+	master, err := embedded.MasterKey(a.conn.Data)
+	if err != nil {
+		return nil, err
+	}
+	vs := trust.Verifiers(keys.RoleAuditor)
+	v := chain.VerifyOptions{Verifiers: vs, From: f.from, To: f.to}
+	if v.Against, err = readAll(f.against); err != nil {
+		return nil, err
+	}
+	policy, err := a.witnessPolicy(f.policy)
+	if err != nil {
+		return nil, err
+	}
+	if policy != nil {
+		v.Quorum = policy
+	}
+	seen, seenErr := loadSeen(vs)
+	rep := &verifyReport{RuleSets: []string{}, Policies: []string{}}
+	for _, cp := range seen {
+		v.Against = append(v.Against, cp.Note)
+		rep.Seen = max(rep.Seen, cp.Size)
+	}
+	inForce := newActivations()
+	v.Payload = inForce.see
+	stop := showProgress(&v)
+	defer stop()
+
+	last := []byte(nil)
+	run := func(dir string) (err error) {
+		if last, err = os.ReadFile(dir + "/" + chain.HeadFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		rep.Report, err = chain.VerifyDir(ctx, dir, chain.Options{MasterKey: master}, v)
+		return err
+	}
+	err = run(dir)
+	if errors.Is(err, chain.ErrLocked) && !f.offline {
+		err = a.onSnapshot(ctx, err, run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop()
+	rep.RuleSets, rep.Policies = inForce.lists()
+	if seenErr != nil {
+		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
+		if rep.Status == chain.Verified {
+			rep.Status = chain.Incomplete
+		}
+	}
+	if rep.Status != chain.Failed && last != nil {
+		if err := saveSeen(last, vs); err != nil {
+			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint was not remembered:", err)
+		}
+	}
+	return rep, nil
+}
+
+// verifyBundleFile verifies a bundle.
+func (a *app) verifyBundleFile(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
+	if f.dir != "" || f.from != 0 || f.to != 0 || f.policy != "" {
+		return nil, errors.New("a bundle is verified as a whole: leave out --dir, --from, --to and --policy")
+	}
+	against, err := readAll(f.against)
+	if err != nil {
+		return nil, err
+	}
+	a.conn.Resolve()
+	rep, err := a.verifyBundle(cmd, f.bundle, f.keys, against)
+	return &verifyReport{Report: rep, RuleSets: []string{}, Policies: []string{}}, err
+}
+
+func readAll(files []string) ([][]byte, error) {
+	var out [][]byte
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// onSnapshot has the running auditor make a snapshot, and runs f on it.
+func (a *app) onSnapshot(ctx context.Context, locked error, f func(dir string) error) error {
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return fmt.Errorf("%w, and it cannot be asked for a snapshot: %w", locked, err)
+	}
+	defer nc.Close()
+	ans, err := askAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(ans.Dir)
+	return f(ans.Dir)
+}
+
+// verifyLog is verify for commands that only want to know.
+func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.Report, error) {
+	trust, err := a.auditorKeys()
+	if err != nil {
+		return chain.Report{}, err
+	}
+	master, err := embedded.MasterKey(a.conn.Data)
+	if err != nil {
+		return chain.Report{}, err
+	}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor)}
+	if against != nil {
+		v.Against = [][]byte{against}
+	}
+	var rep chain.Report
+	run := func(dir string) (err error) {
+		rep, err = chain.VerifyDir(ctx, dir, chain.Options{MasterKey: master}, v)
+		return err
+	}
+	if err = run(dir); errors.Is(err, chain.ErrLocked) {
+		err = a.onSnapshot(ctx, err, run)
+	}
+	return rep, err
+}
+
+// showProgress shows a bar on a terminal, for logs that take a while.
+func showProgress(v *chain.VerifyOptions) (stop func()) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func() {}
+	}
+	var mu sync.Mutex
+	var bar *progressbar.ProgressBar
+	begun := time.Now()
+	v.Progress = func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if bar == nil {
+			if time.Since(begun) < 300*time.Millisecond {
+				return
+			}
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("verifying"), progressbar.OptionShowCount(),
+				progressbar.OptionShowIts(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
+		}
+		_ = bar.Set64(done)
+	}
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if bar != nil {
+			_ = bar.Finish()
+			bar = nil
+		}
+	}
+}
+
+// activations are the rule sets and policies that entries put in force.
+type activations struct {
+	mu              sync.Mutex
+	rules, policies map[string]bool // guarded by mu
+}
+
+func newActivations() *activations {
+	return &activations{rules: make(map[string]bool), policies: make(map[string]bool)}
+}
+
+func (x *activations) see(leaf *chain.Leaf, payload []byte) {
+	if leaf.Type != string(streams.TypeActivation) {
+		return
+	}
+	var e streams.ActivationEntry
+	_, body, ok := bytes.Cut(payload, []byte("\n"))
+	if !ok || streams.Unmarshal(body, &e) != nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch e.Do {
+	case streams.DoActivateRules:
+		x.rules[e.Digest] = true
+	case streams.DoActivatePolicy:
+		x.policies[e.Digest] = true
+	}
+}
+
+func (x *activations) lists() (rules, policies []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.AppendSeq([]string{}, maps.Keys(x.rules)), slices.AppendSeq([]string{}, maps.Keys(x.policies))
+}
+
+func printReport(w io.Writer, r chain.Report) {
+	switch r.Status {
+	case chain.Verified:
+		fmt.Fprintln(w, "VERIFIED")
+	case chain.Failed:
+		if r.FirstBad >= 0 {
+			fmt.Fprintf(w, "FAILED at index %d\n", r.FirstBad)
+		} else {
+			fmt.Fprintln(w, "FAILED")
+		}
+	default:
+		fmt.Fprintln(w, "INCOMPLETE: nothing is wrong with what was checked, but not all was")
+	}
+	fmt.Fprintf(w, "  %d leaves: %d ledger entries up to %d, %d gaps\n", r.Size, r.Entries, r.LastSeq, r.Gaps)
+	if r.Resets > 0 {
+		fmt.Fprintf(w, "  %d times the ledger was created anew\n", r.Resets)
+	}
+	fmt.Fprintf(w, "  %d payloads match their commitments, %d forgotten\n", r.Payloads, r.Forgotten)
+	fmt.Fprintf(w, "  %d checkpoints, root %s\n", r.Checkpoints, r.Root)
+	if r.Handovers > 0 {
+		fmt.Fprintf(w, "  %d handovers to another signing key\n", r.Handovers)
+	}
+	if r.Witnessed > 0 {
+		fmt.Fprintf(w, "  witnesses vouch for %d leaves\n", r.Witnessed)
+	}
+	for _, p := range r.Problems {
+		fmt.Fprintln(w, "  wrong:", quote(p, 300))
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintln(w, "  not checked:", s)
+	}
+}
+
+func printSeen(w io.Writer, r *verifyReport) {
+	if r.Status == chain.Failed {
+		return
+	}
+	if r.Seen > 0 {
+		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
+	}
+	if len(r.RuleSets) > 0 {
+		fmt.Fprintf(w, "  rule sets that were in force: %s\n", strings.Join(r.RuleSets, ", "))
+	}
+}

@@ -1,0 +1,131 @@
+package auditor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"time"
+
+	"lazaret/pkg/chain"
+	"lazaret/pkg/chain/witness"
+)
+
+// cosigner asks witnesses to cosign the log's last checkpoint, beside the
+// auditor, which does not wait for them.
+type cosigner struct {
+	file string
+	log  *chain.Log
+	out  *slog.Logger
+	wake chan struct{}
+	ask  chan chan struct{} // closed when the last checkpoint was submitted
+
+	// Owned by its goroutine.
+	client  witness.Client
+	policy  *witness.Policy
+	changed time.Time
+	failed  string // what was last complained of
+}
+
+// witnessRetry is when a witness is asked again that did not answer, or a
+// policy is looked for that was not there.
+const witnessRetry = 5 * time.Second
+
+func newCosigner(file string, log *chain.Log, out *slog.Logger) *cosigner {
+	return &cosigner{file: file, log: log, out: out, wake: make(chan struct{}, 1), ask: make(chan chan struct{})}
+}
+
+// submit has the last checkpoint cosigned soon.
+func (c *cosigner) submit() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// wait has the last checkpoint cosigned, or ctx end.
+func (c *cosigner) wait(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case c.ask <- done:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// start runs it until the returned function is called.
+func (c *cosigner) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(witnessRetry)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.wake:
+			case <-tick.C:
+			case done := <-c.ask:
+				c.cosign(ctx)
+				close(done)
+				continue
+			}
+			c.cosign(ctx)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// load reads the policy if it changed.
+func (c *cosigner) load() error {
+	info, err := os.Stat(c.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		c.policy = nil
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if c.policy != nil && info.ModTime().Equal(c.changed) {
+		return nil
+	}
+	b, err := os.ReadFile(c.file)
+	if err != nil {
+		return err
+	}
+	p, err := witness.ParsePolicy(b)
+	if err != nil {
+		return err
+	}
+	c.policy, c.changed = p, info.ModTime()
+	return nil
+}
+
+func (c *cosigner) cosign(ctx context.Context) {
+	err := c.load()
+	cp := c.log.Head().Checkpoint
+	if err == nil && c.policy != nil && cp != nil && len(c.policy.Cosigned(cp)) < len(c.policy.Witnesses) {
+		var signed []byte
+		if signed, err = c.client.Cosign(ctx, c.policy, c.log, cp); len(signed) > len(cp) {
+			err = errors.Join(err, c.log.Cosigned(signed))
+		}
+	}
+	// Said once, not every few seconds.
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		if text = err.Error(); text != c.failed {
+			c.out.Error("witnesses did not cosign", "err", err)
+		}
+	}
+	c.failed = text
+}

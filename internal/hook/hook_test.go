@@ -1,0 +1,93 @@
+package hook_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/hook"
+)
+
+func TestMemoryFilesAreKnown(t *testing.T) {
+	for file, want := range map[string]bool{
+		"/home/ana/p/CLAUDE.md": true, "CLAUDE.local.md": true, "docs/AGENTS.md": true, "/home/ana/p/claude.MD": true,
+		"/home/ana/.claude/projects/p/memory/notes.md": true, `C:\p\Memories\a.md`: true, ".cursorrules": true,
+		"/p/.claude/agents/helper.md": true, "/p/.claude/skills/x/run.md": true, "/p/x/../.cursor/rules/a.mdc": true,
+		"/p/.github/copilot-instructions.md": true, "/p/memory-bank/active.md": true,
+		"/p/README.md": false, "/p/memory.go": false, "/p/src/memory_test.go": false, "/p/claude.md.txt": false, "/p/.claude/settings.json": false,
+	} {
+		if got := hook.IsMemoryFile(file); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
+const theirs = `{
+  "model": "opus",
+  "hooks": {
+    "PostToolUse": [
+      {"matcher": "Edit", "hooks": [{"type": "command", "command": "gofmt -l ."}]}
+    ],
+    "Stop": [{"hooks": [{"type": "command", "command": "say done"}]}]
+  },
+  "permissions": {"deny": ["WebFetch"]}
+}
+`
+
+func TestInstallLeavesWhatIsOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), ".claude", "settings.json")
+	read := func() string {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	install := func(command string) {
+		if err := hook.Install(file, command, 35*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install("/bin/lazaret hook claude --data /d")
+	for _, e := range hook.Events {
+		if !strings.Contains(read(), `"`+e+`"`) {
+			t.Errorf("no hook for %s", e)
+		}
+	}
+	if err := hook.Uninstall(file); err != nil || strings.TrimSpace(read()) != "{}" {
+		t.Errorf("%v, left is %s", err, read())
+	}
+	if err := os.WriteFile(file, []byte(theirs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	install("/bin/lazaret hook claude --data /d")
+	install("/other/lazaret hook claude --data /e")
+	got := read()
+	if strings.Count(got, "hook claude") != len(hook.Events) || strings.Contains(got, "/bin/lazaret") || !strings.Contains(got, "gofmt -l .") || !strings.Contains(got, `"timeout": 35`) {
+		t.Errorf("%s", got)
+	}
+	if i, j := strings.Index(got, `"model"`), strings.Index(got, `"permissions"`); i < 0 || j < i {
+		t.Errorf("the order has changed: %s", got)
+	}
+	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", i.Mode(), err)
+	}
+	if err := hook.Uninstall(file); err != nil {
+		t.Fatal(err)
+	}
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	if squeeze(read()) != squeeze(theirs) {
+		t.Errorf("left is %s", read())
+	}
+	if err := os.WriteFile(file, []byte(`{"hooks": `), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := hook.Install(file, "x hook claude", time.Second); err == nil || read() != `{"hooks": ` {
+		t.Errorf("a broken file became %s, %v", read(), err)
+	}
+}

@@ -1,0 +1,320 @@
+package ingest
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/lexical"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// AskLineage asks what a belief comes from and what it influenced.
+const AskLineage = "lineage"
+
+// Bounds of a lineage. What they leave out is said.
+const (
+	maxLineage      = 2000 // nodes
+	maxLineageSteps = 32   // from the belief
+)
+
+// LineageRequest asks for the lineage of a belief, or, with an agent, of an event.
+type LineageRequest struct {
+	Project string `json:"project"`
+	ID      string `json:"id"`
+	Agent   string `json:"agent,omitzero"`
+	Up      bool   `json:"up,omitzero"`   // what it comes from
+	Down    bool   `json:"down,omitzero"` // what it influenced
+}
+
+// Lineage is a graph whose edges lead from what came first to what came of it.
+type Lineage struct {
+	Nodes []LineageNode `json:"nodes"` // the one asked for first, then by step
+	Edges []LineageEdge `json:"edges"`
+	// Cut is set where there is more than the bounds allow.
+	Cut bool `json:"cut,omitzero"`
+}
+
+// The kinds of nodes.
+const (
+	NodeSource   = "source"
+	NodeEvent    = "event" // that brought something in
+	NodeBelief   = "belief"
+	NodeDecision = "decision"
+	NodeAction   = "action"
+)
+
+// LineageNode is a step on the way from a source to an action. Its id is that of
+// the belief; of an event, decision or action it is agent/id, of a source its
+// name.
+type LineageNode struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	Step int    `json:"step"` // negative: before the one asked for
+	// Belief is how it stands; nil for what is none, and for what nobody knows.
+	Belief  *streams.BeliefRef `json:"belief,omitzero"`
+	Content string             `json:"content,omitzero"` // its beginning
+}
+
+// LineageEdge says how one thing came of another.
+type LineageEdge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	How  string `json:"how"`
+}
+
+// lineage gathers a graph, breadth first, in an order that the state alone
+// decides.
+type lineage struct {
+	f       *Fold
+	st      *stage.State
+	project string
+	g       Lineage
+	at      map[string]int // node → its place
+	edges   map[LineageEdge]bool
+}
+
+func (l *lineage) node(n LineageNode) (added bool) {
+	if _, ok := l.at[n.ID]; ok {
+		return false
+	}
+	if len(l.g.Nodes) == maxLineage {
+		l.g.Cut = true
+		return false
+	}
+	l.at[n.ID] = len(l.g.Nodes)
+	l.g.Nodes = append(l.g.Nodes, n)
+	return true
+}
+
+func (l *lineage) edge(from, to, how string) {
+	e := LineageEdge{from, to, how}
+	_, a := l.at[from]
+	_, b := l.at[to]
+	if a && b && !l.edges[e] {
+		l.edges[e] = true
+		l.g.Edges = append(l.g.Edges, e)
+	}
+}
+
+// beliefNode is a belief as a node; ok is false where nobody knows the id.
+func (l *lineage) beliefNode(id string, step int) (LineageNode, *record, error) {
+	n := LineageNode{ID: id, Kind: NodeBelief, Step: step}
+	r, err := l.f.belief(l.st, l.project, id)
+	if r != nil {
+		ref := r.cited()
+		n.Belief, n.Content = &ref, streams.Clip(r.Content, previewLen)
+	}
+	return n, r, err
+}
+
+// parentNode is what a text derives from, as a node.
+func (l *lineage) parentNode(p streams.Parent, step int) (LineageNode, error) {
+	if p.Agent == "" {
+		n, _, err := l.beliefNode(p.ID, step)
+		return n, err
+	}
+	return LineageNode{ID: parentKey(p), Kind: NodeEvent, Step: step}, nil
+}
+
+// above adds what a node comes from.
+func (l *lineage) above(n LineageNode) error {
+	up := func(m LineageNode, how string) {
+		l.node(m)
+		l.edge(m.ID, n.ID, how)
+	}
+	switch n.Kind {
+	case NodeEvent:
+		// The contents that the event brought in know its source.
+		ids, err := broughtBy(l.st, l.project, n.ID)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			r, err := l.f.belief(l.st, l.project, id)
+			if err != nil {
+				return err
+			}
+			if r != nil && !r.Memory && r.Ref.Source != "" {
+				up(LineageNode{ID: r.Ref.Source, Kind: NodeSource, Step: n.Step - 1}, "was read in")
+			}
+		}
+		return nil
+	case NodeBelief:
+	default:
+		return nil
+	}
+	_, r, err := l.beliefNode(n.ID, n.Step)
+	if err != nil || r == nil {
+		return err
+	}
+	if !r.Memory {
+		up(LineageNode{ID: parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent}), Kind: NodeEvent, Step: n.Step - 1}, "brought in")
+		return nil
+	}
+	if len(r.Parents) == 0 && r.Ref.Source != "" {
+		up(LineageNode{ID: r.Ref.Source, Kind: NodeSource, Step: n.Step - 1}, "wrote")
+	}
+	for _, p := range r.Parents {
+		m, err := l.parentNode(p, n.Step-1)
+		if err != nil {
+			return err
+		}
+		how := "shares " + fmt.Sprint(p.Phrases) + " phrases with"
+		switch {
+		case p.Declared:
+			how = "is a declared parent of"
+		case p.Carrier != "":
+			how = "named first what is in"
+		}
+		up(m, how)
+	}
+	return nil
+}
+
+// below adds what came of a node.
+func (l *lineage) below(n LineageNode) error {
+	down := func(m LineageNode, how string) {
+		l.node(m)
+		l.edge(n.ID, m.ID, how)
+	}
+	switch n.Kind {
+	case NodeEvent:
+		ids, err := broughtBy(l.st, l.project, n.ID)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			m, r, err := l.beliefNode(id, n.Step+1)
+			if err != nil {
+				return err
+			}
+			if r != nil && !r.Memory {
+				down(m, "brought in")
+			}
+		}
+	case NodeBelief:
+	default:
+		return nil
+	}
+	return influenced(l.st, l.project, n.ID, func(kind, agent, event string) error {
+		switch kind {
+		case impactMemory:
+			m, _, err := l.beliefNode(event, n.Step+1)
+			if err != nil {
+				return err
+			}
+			down(m, "was written into")
+		case impactDecision:
+			down(LineageNode{ID: agent + "/" + event, Kind: NodeDecision, Step: n.Step + 1}, "is cited by")
+		case impactAction:
+			down(LineageNode{ID: agent + "/" + event, Kind: NodeAction, Step: n.Step + 1}, "is rested on by")
+		}
+		return nil
+	})
+}
+
+// influenced calls fn for what a belief, or an event by its agent and id,
+// influenced, in the order of the state.
+func influenced(st *stage.State, project, id string, fn func(kind, agent, event string) error) error {
+	prefix := stage.Key(keyImpact, project, id, "")
+	return st.Scan(prefix, func(k, _ []byte) (bool, error) {
+		parts := bytes.Split(k[len(prefix):], []byte{0})
+		if len(parts) != 3 {
+			return true, nil
+		}
+		return true, fn(string(parts[0]), string(parts[1]), string(parts[2]))
+	})
+}
+
+// broughtBy are the beliefs that an event, named agent/id, brought in.
+func broughtBy(st *stage.State, project, event string) ([]string, error) {
+	return labelled(st, project, text.Label("event", event))
+}
+
+// labelled are the beliefs of a project, wherever in it they hold, that have all
+// of the labels: of each class at most the latest lexical.MaxPostings.
+func labelled(st *stage.State, project string, labels ...text.Term) ([]string, error) {
+	var out []string
+	places, err := placesOf(st, project)
+	if err != nil {
+		return nil, err
+	}
+	for _, place := range places {
+		for _, class := range classes {
+			hits, err := index(st, project, place, class).Search(lexical.Query{Labels: labels, Limit: lexical.MaxPostings})
+			if err != nil {
+				return nil, err
+			}
+			for _, h := range hits {
+				out = append(out, h.ID)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// trace makes the graph of a lineage.
+func (f *Fold) trace(st *stage.State, q *LineageRequest) (*Lineage, error) {
+	l := &lineage{f: f, st: st, project: q.Project, at: map[string]int{}, edges: map[LineageEdge]bool{}}
+	start, _, err := l.beliefNode(q.ID, 0)
+	if err != nil {
+		return nil, err
+	}
+	if q.Agent != "" {
+		start = LineageNode{ID: q.Agent + "/" + q.ID, Kind: NodeEvent}
+	}
+	walk := func(next func(LineageNode) error) error {
+		seen := map[string]bool{}
+		level := []LineageNode{start}
+		for step := 0; len(level) > 0; step++ {
+			if step == maxLineageSteps {
+				l.g.Cut = true
+				return nil
+			}
+			from := len(l.g.Nodes)
+			for _, n := range level {
+				if seen[n.ID] {
+					continue
+				}
+				seen[n.ID] = true
+				if err := next(n); err != nil {
+					return err
+				}
+			}
+			level = slices.Clone(l.g.Nodes[from:])
+		}
+		return nil
+	}
+	l.node(start)
+	if q.Up {
+		if err := walk(l.above); err != nil {
+			return nil, err
+		}
+	}
+	if q.Down {
+		if err := walk(l.below); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(l.g.Edges, func(a, b LineageEdge) int {
+		return cmp.Or(cmp.Compare(l.g.Nodes[l.at[a.From]].Step, l.g.Nodes[l.at[b.From]].Step), strings.Compare(a.From, b.From), strings.Compare(a.To, b.To))
+	})
+	return &l.g, nil
+}
+
+func askLineage(st *stage.State, req []byte) (any, error) {
+	q := new(LineageRequest)
+	if err := streams.Unmarshal(req, q); err != nil {
+		return nil, err
+	}
+	if err := streams.CheckID("project", q.Project); err != nil {
+		return nil, err
+	}
+	return New(Config{}).trace(st, q)
+}

@@ -1,0 +1,96 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// A policy may require a sentinel group only once the group keeps up: otherwise
+// every proposal from then on would wait for a group that is still reading old
+// entries, and be held for its silence. How far a group has come is the input
+// of its last entry, and what there was to answer are the proposals that have a
+// verdict.
+
+// maxBehind is how many decided proposals of a partition a group may have left
+// unanswered when a policy makes it required.
+const maxBehind = 16
+
+// noteCursor notes how far a group has come.
+func noteCursor(st *stage.State, group string, e *streams.Entry) error {
+	key := stage.Key(keyCursor, group)
+	v, ok, err := st.GetHot(key)
+	if err != nil || ok && len(v) == 8 && binary.BigEndian.Uint64(v) >= e.Src {
+		return err
+	}
+	return st.Set(key, binary.BigEndian.AppendUint64(nil, e.Src))
+}
+
+// noteDecided notes that a proposal has a verdict. The last maxBehind of the
+// partition are kept, in ledger order.
+func noteDecided(st *stage.State, proposal uint64) error {
+	v, _, err := st.GetHot([]byte{keyDecided})
+	if err != nil {
+		return err
+	}
+	if n := len(v); n >= 8 && binary.BigEndian.Uint64(v[n-8:]) >= proposal {
+		return nil // of an earlier one, or again
+	}
+	if len(v) >= 8*maxBehind {
+		v = v[8:]
+	}
+	return st.Set([]byte{keyDecided}, binary.BigEndian.AppendUint64(append([]byte(nil), v...), proposal))
+}
+
+// behind says why a policy may not be put in force yet, or nil.
+func (f *Fold) behind(st *stage.State, bundle []byte) (*streams.RejectError, error) {
+	next, err := policy.Compile("policy", bundle)
+	if err != nil {
+		return nil, err
+	}
+	now, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	decided, _, err := st.GetHot([]byte{keyDecided})
+	if err != nil || len(decided) < 8*maxBehind {
+		return nil, err
+	}
+	oldest := binary.BigEndian.Uint64(decided)
+	var late []string
+	for _, g := range next.Groups {
+		if now != nil && requires(now, g.Name) {
+			continue
+		}
+		v, _, err := st.GetHot(stage.Key(keyCursor, g.Name))
+		if err != nil {
+			return nil, err
+		}
+		cursor := uint64(0)
+		if len(v) == 8 {
+			cursor = binary.BigEndian.Uint64(v)
+		}
+		if cursor < oldest {
+			late = append(late, fmt.Sprintf("%s has come to ledger entry %d", g.Name, cursor))
+		}
+	}
+	if late == nil {
+		return nil, nil
+	}
+	return &streams.RejectError{Code: streams.CodeBehind, Reason: fmt.Sprintf(
+		"the policy requires groups that do not keep up in partition %d: %s; the %d proposals decided last begin at entry %d; start the group, wait until it has caught up, and activate the policy again",
+		st.Partition(), strings.Join(late, ", "), maxBehind, oldest)}, nil
+}
+
+func requires(p *policy.Policy, group string) bool {
+	for _, g := range p.Groups {
+		if g.Name == group {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,271 @@
+// Package suggest turns what a ledger says of an agent's actions into a policy for
+// a person to review. It names each tool that was used, with the level and effects
+// that it was classified by; it lowers nothing by itself, and says where a person
+// may.
+package suggest
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// Limits on what is kept of each tool.
+const (
+	maxHosts = 64
+	maxTools = 2000 // a policy holds 4096 entries
+)
+
+// Seen collects actions and the verdicts on them. Feed it with Add in the order of
+// the ledger.
+type Seen struct {
+	Agent string // only this one's actions; empty: all
+
+	tools map[string]*tool
+	open  map[uint64]*tool // proposals without a verdict yet
+	hosts map[string]int
+
+	actions, learned int
+	first, last      time.Time
+	policies         map[string]bool
+	dropped          int // tools beyond the limit
+}
+
+type tool struct {
+	name          string
+	count         int
+	agents        map[string]bool
+	would         [3]int
+	level         beliefs.Level
+	effects       map[string]bool
+	blast         beliefs.BlastRadius
+	reversibility beliefs.Reversibility
+	matched       map[string]bool
+	rules, codes  map[string]int
+	byLevel       int // held or denied by level alone
+}
+
+// New returns an empty collection.
+func New() *Seen {
+	return &Seen{tools: make(map[string]*tool), open: make(map[uint64]*tool), hosts: make(map[string]int), policies: make(map[string]bool)}
+}
+
+// Actions is how many verdicts on actions were taken in, and how many of them were
+// given in learn mode.
+func (s *Seen) Actions() (all, learned int) { return s.actions, s.learned }
+
+// Add takes in an entry of the ledger; all but actions and verdicts on them are
+// passed over.
+func (s *Seen) Add(e *streams.Entry) error {
+	switch {
+	case e.Stage == streams.StageIngest && e.Type == streams.TypeAction:
+		a := new(streams.ActionEntry)
+		if err := streams.Unmarshal(e.Body, a); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		if s.Agent != "" && a.Agent != s.Agent {
+			return nil
+		}
+		if t := s.tool(a.Tool); t != nil {
+			t.action(a)
+			s.open[e.Seq] = t
+			if slices.Contains(a.Effects, "egress") {
+				s.reaches(a)
+			}
+		}
+	case e.Stage == streams.StageArbiter && e.Type == streams.TypeVerdict:
+		v := new(streams.VerdictEntry)
+		if err := streams.Unmarshal(e.Body, v); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		t := s.open[v.Proposal]
+		if v.Type != streams.TypeAction || v.Again || v.Late || v.Resolved != nil || t == nil {
+			return nil
+		}
+		delete(s.open, v.Proposal)
+		s.verdict(t, v)
+	}
+	return nil
+}
+
+func (s *Seen) tool(name string) *tool {
+	if t := s.tools[name]; t != nil {
+		return t
+	}
+	if name == streams.ApproveTools {
+		return nil // always a person's
+	}
+	if len(s.tools) == maxTools {
+		s.dropped++
+		return nil
+	}
+	t := &tool{name: name, agents: map[string]bool{}, effects: map[string]bool{}, matched: map[string]bool{}, rules: map[string]int{}, codes: map[string]int{}}
+	s.tools[name] = t
+	return t
+}
+
+func (t *tool) action(a *streams.ActionEntry) {
+	t.count++
+	t.agents[a.Agent] = true
+	t.level = max(t.level, a.Level)
+	t.blast, t.reversibility = max(t.blast, a.Blast), max(t.reversibility, a.Reversibility)
+	t.matched[cmp.Or(a.Matched, "no entry")] = true
+	for _, e := range a.Effects {
+		t.effects[e] = true
+	}
+}
+
+func (s *Seen) reaches(a *streams.ActionEntry) {
+	for _, c := range a.Features.Carriers {
+		if c.Kind == text.Host && (len(s.hosts) < maxHosts || s.hosts[c.Value] > 0) {
+			s.hosts[c.Value]++
+		}
+	}
+}
+
+func (s *Seen) verdict(t *tool, v *streams.VerdictEntry) {
+	s.actions++
+	s.policies[v.Policy] = true
+	if s.first.IsZero() {
+		s.first = v.Time
+	}
+	s.last = v.Time
+	would := v.Verdict
+	if v.Learn {
+		s.learned++
+		if v.Would != nil {
+			would = *v.Would
+		}
+	}
+	if would > streams.Deny {
+		return
+	}
+	t.would[would]++
+	var l beliefs.Level
+	if l.UnmarshalText([]byte(v.Level)) == nil {
+		t.level = max(t.level, l)
+	}
+	level := would > streams.Allow
+	for _, r := range v.Reasons {
+		if r.Verdict == streams.Allow {
+			continue
+		}
+		t.codes[string(r.Code)]++
+		if r.Rule != "" {
+			t.rules[r.Rule]++
+		}
+		level = level && (r.Code == streams.CodeFloor || r.Code == streams.CodeUnmatched)
+	}
+	if level {
+		t.byLevel++
+	}
+}
+
+// Write writes the policy. What it writes compiles.
+func (s *Seen) Write(w io.Writer, name string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Suggested from %d actions of %d tools, %d of them in learn mode,\n# %s to %s.\n", s.actions, len(s.tools), s.learned, s.first.UTC().Format(time.RFC3339), s.last.UTC().Format(time.RFC3339))
+	b.WriteString("# Nothing of it is in force. Read each entry: what an agent did is not what it should\n# do, and an agent that was attacked while it was watched did that too. Then:\n")
+	b.WriteString("#   lazaret policy check FILE && lazaret policy activate FILE\n")
+	if s.dropped > 0 {
+		fmt.Fprintf(&b, "# %d uses of tools beyond the first %d are not here.\n", s.dropped, maxTools)
+	}
+	fmt.Fprintf(&b, "version: 1\nname: %s\nmode: enforce\ngroups: [core]\ndeadline: {default: 2s, L4: 5s}\non_silent: hold\n", name)
+	if len(s.hosts) > 0 {
+		b.WriteString("\n# Where actions reached. As an allow-list it holds whatever goes elsewhere.\n# egress:\n#   allow:\n")
+		for _, h := range slices.SortedFunc(maps.Keys(s.hosts), func(x, y string) int { return cmp.Or(s.hosts[y]-s.hosts[x], strings.Compare(x, y)) }) {
+			fmt.Fprintf(&b, "#     - %s # %d\n", strconv.QuoteToASCII(h), s.hosts[h])
+		}
+	}
+	b.WriteString("\ntools:\n")
+	names := make(map[string]bool)
+	for _, t := range slices.SortedFunc(maps.Values(s.tools), func(x, y *tool) int {
+		return cmp.Or(int(y.level)-int(x.level), y.count-x.count, strings.Compare(x.name, y.name))
+	}) {
+		t.write(&b, names)
+	}
+	b.WriteString("\n# Lists of tools of MCP servers, and what was not seen, wait for a person.\notherwise:\n  level: L4\n  effects: [write, egress]\n  blast_radius: external\n  reversibility: irreversible\n")
+	if len(s.tools) == 0 {
+		b.Reset()
+		return fmt.Errorf("the ledger holds no actions to suggest a policy from: run agents in learn mode first (mode: learn)")
+	}
+	if _, err := policy.Compile(name+".yaml", []byte(b.String())); err != nil {
+		return fmt.Errorf("what was suggested is no policy: %w", err)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (t *tool) write(b *strings.Builder, names map[string]bool) {
+	fmt.Fprintf(b, "  # %d times by %d agents; would be: %d allow, %d hold, %d deny. Classified by: %s.\n", t.count, len(t.agents),
+		t.would[streams.Allow], t.would[streams.Hold], t.would[streams.Deny], comment(strings.Join(slices.Sorted(maps.Keys(t.matched)), ", ")))
+	if len(t.rules) > 0 {
+		fmt.Fprintf(b, "  # Rules that spoke against it, look at these first: %s.\n", comment(counts(t.rules)))
+	}
+	if t.byLevel > 0 && len(t.rules) == 0 {
+		fmt.Fprintf(b, "  # %d times its level alone was the reason. If all that it can do stays local and can be\n  # undone, L3 allows it; if not, leave it, or sign a standing permission.\n", t.byLevel)
+	}
+	fmt.Fprintf(b, "  - name: %s\n    tools: [%s]\n    level: %s\n", identifier(t.name, names), strconv.QuoteToASCII(pattern(t.name)), t.level)
+	if t.would[streams.Deny] > 0 && t.level < beliefs.L5 && t.would[streams.Deny] == t.count && t.codes[string(streams.CodeUnmatched)] == 0 {
+		b.WriteString("    require: deny # it never passed\n")
+	}
+	if e := slices.Sorted(maps.Keys(t.effects)); len(e) > 0 {
+		fmt.Fprintf(b, "    effects: [%s]\n", strings.Join(e, ", "))
+	}
+	if t.blast != 0 {
+		fmt.Fprintf(b, "    blast_radius: %s\n", t.blast)
+	}
+	if t.reversibility != 0 {
+		fmt.Fprintf(b, "    reversibility: %s\n", t.reversibility)
+	}
+}
+
+func counts(m map[string]int) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, fmt.Sprintf("%s (%d)", k, m[k]))
+	}
+	return strings.Join(out, ", ")
+}
+
+// comment keeps foreign text within its comment.
+func comment(s string) string { return text.InertLine(s, 300) }
+
+// pattern matches a tool's name; its own signs stand for themselves, or nearly.
+func pattern(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("_-./: ", r) {
+			return r
+		}
+		return '?'
+	}, name)
+}
+
+// identifier names an entry after its tool, once.
+func identifier(name string, taken map[string]bool) string {
+	id := strings.Trim(strings.Map(func(r rune) rune {
+		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' {
+			return r
+		}
+		return '-'
+	}, name), "-")
+	id = cmp.Or(id[:min(len(id), 56)], "tool")
+	if id == policy.Otherwise {
+		id = "tool-" + id
+	}
+	for base, n := id, 2; taken[id]; n++ {
+		id = fmt.Sprintf("%s-%d", base, n)
+	}
+	taken[id] = true
+	return id
+}
