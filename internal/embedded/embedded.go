@@ -255,14 +255,18 @@ func makeKey(file, name string) (string, error) {
 
 // credentials leaves a credential and a NATS context for every role.
 func (p *Pipeline) credentials() error {
-	m, url := p.Server.Minter(), p.Server.URL()
+	return installCredentials(p.Server.Minter(), p.Server.URL(), p.groups())
+}
+
+// installCredentials leaves credentials and contexts in the minter's folder.
+func installCredentials(m *natsserver.Minter, url string, groups []string) error {
 	roles := map[natsserver.Role]string{
 		natsserver.RoleOperator: "Lazaret: operators", natsserver.RoleApprover: "Lazaret: approvers",
 		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
 		natsserver.RoleArbiter: "Lazaret: the arbiter", natsserver.RoleFront: "Lazaret: proposals on behalf of callers",
 		natsserver.RoleService: "Lazaret: answers to requests", natsserver.RoleReplay: "Lazaret: replays of recorded sessions",
 	}
-	for _, g := range p.groups() {
+	for _, g := range groups {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
 	}
 	for r, d := range roles {
@@ -387,15 +391,21 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	marker := activatedFile(p.cfg.Data)
+	return activateFirst(ctx, nc, p.cfg, !p.cfg.ServerOnly)
+}
+
+// activateFirst puts keys, rules and policy in force, unless that was done
+// before. Whether it waits for the stages is up to who runs them.
+func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, wait bool) error {
+	marker := activatedFile(cfg.Data)
 	if _, err := os.Stat(marker); err == nil {
 		return nil
 	}
-	signer, err := keys.LoadSigner(OperatorKey(p.cfg.Data))
+	signer, err := keys.LoadSigner(OperatorKey(cfg.Data))
 	if err != nil {
 		return err
 	}
-	ruleBundle, policyText := p.cfg.Rules, p.cfg.Policy
+	ruleBundle, policyText := cfg.Rules, cfg.Policy
 	if ruleBundle == nil {
 		if ruleBundle, err = rules.Pack(shipped.FS()); err != nil {
 			return err
@@ -415,7 +425,7 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	if _, err := rules.Compile(src); err != nil {
 		return err
 	}
-	trustText, err := os.ReadFile(TrustFile(p.cfg.Data))
+	trustText, err := os.ReadFile(TrustFile(cfg.Data))
 	if err != nil {
 		return err
 	}
@@ -427,7 +437,7 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 			return err
 		}
 	}
-	if !p.cfg.ServerOnly {
+	if wait {
 		if err := AwaitActive(ctx, nc, streams.Digest(ruleBundle), streams.Digest(policyText)); err != nil {
 			return err
 		}

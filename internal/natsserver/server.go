@@ -41,6 +41,9 @@ type Config struct {
 // MaxPayload is the largest message, in bytes.
 const MaxPayload = 8 << 20
 
+// MaxPending is how much may wait for one connection, in bytes.
+const MaxPending = 256 << 20
+
 // Server is a running nats-server.
 type Server struct {
 	ns     *server.Server
@@ -102,57 +105,67 @@ func Start(cfg Config) (_ *Server, err error) {
 	return &Server{ns: ns, cfg: cfg, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}, nil
 }
 
-func options(cfg Config, keys *keyring) (*server.Options, error) {
-	opPub, err := keys.operator.PublicKey()
+// accounts are the operator, the account that everything is in, and the
+// system's own, as signed claims.
+type accounts struct {
+	operator, account, system string // JWTs
+	accountKey, systemKey     string // public
+	claims                    *jwt.OperatorClaims
+}
+
+func (k *keyring) accounts() (*accounts, error) {
+	opPub, err := k.operator.PublicKey()
 	if err != nil {
 		return nil, err
 	}
-	accPub, err := keys.account.PublicKey()
-	if err != nil {
+	a := new(accounts)
+	if a.accountKey, err = k.account.PublicKey(); err != nil {
 		return nil, err
 	}
-	sysPub, err := keys.system.PublicKey()
-	if err != nil {
+	if a.systemKey, err = k.system.PublicKey(); err != nil {
 		return nil, err
 	}
 	op := jwt.NewOperatorClaims(opPub)
-	op.Name, op.SystemAccount = "lazaret", sysPub
-	opJWT, err := op.Encode(keys.operator)
-	if err != nil {
+	op.Name, op.SystemAccount = "lazaret", a.systemKey
+	if a.operator, err = op.Encode(k.operator); err != nil {
 		return nil, err
 	}
-	if op, err = jwt.DecodeOperatorClaims(opJWT); err != nil {
+	if a.claims, err = jwt.DecodeOperatorClaims(a.operator); err != nil {
 		return nil, err
 	}
-	acc := jwt.NewAccountClaims(accPub)
+	acc := jwt.NewAccountClaims(a.accountKey)
 	acc.Name = "LAZARET"
 	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	accJWT, err := acc.Encode(keys.operator)
-	if err != nil {
+	if a.account, err = acc.Encode(k.operator); err != nil {
 		return nil, err
 	}
-	sys := jwt.NewAccountClaims(sysPub)
+	sys := jwt.NewAccountClaims(a.systemKey)
 	sys.Name = "SYS"
-	sysJWT, err := sys.Encode(keys.operator)
+	a.system, err = sys.Encode(k.operator)
+	return a, err
+}
+
+func options(cfg Config, keys *keyring) (*server.Options, error) {
+	a, err := keys.accounts()
 	if err != nil {
 		return nil, err
 	}
 	resolver := &server.MemAccResolver{}
-	if err := errors.Join(resolver.Store(accPub, accJWT), resolver.Store(sysPub, sysJWT)); err != nil {
+	if err := errors.Join(resolver.Store(a.accountKey, a.account), resolver.Store(a.systemKey, a.system)); err != nil {
 		return nil, err
 	}
 	o := &server.Options{
 		ServerName:       "lazaret",
-		TrustedOperators: []*jwt.OperatorClaims{op},
+		TrustedOperators: []*jwt.OperatorClaims{a.claims},
 		AccountResolver:  resolver,
-		SystemAccount:    sysPub,
+		SystemAccount:    a.systemKey,
 		JetStream:        true,
 		StoreDir:         filepath.Join(cfg.Data, "jetstream"),
 		JetStreamKey:     keys.storage,
 		JetStreamCipher:  server.AES,
 		SyncAlways:       !cfg.NoSync,
 		MaxPayload:       MaxPayload,
-		MaxPending:       256 << 20,
+		MaxPending:       MaxPending,
 		NoSigs:           true,
 		DontListen:       cfg.Listen == "",
 	}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/streams"
+)
+
+func (a *app) server() *cobra.Command {
+	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), a.serverInit())
+}
+
+func (a *app) serverConfig() *cobra.Command {
+	var c natsserver.ServerConfig
+	var out string
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Write the configuration of a nats-server, alone or in a cluster",
+		Long: `Write a configuration for nats-server 2.12 or later: operator mode with the accounts
+of the data folder (made if they are not there), JetStream on disk, synced before it
+acknowledges, and encrypted. Run it once for each server, on one data folder: all of
+them must know the same accounts. The permissions of each credential are the ones
+that "lazaret up" uses.`,
+		Example: `  lazaret server config --data lz --name n1 --listen 0.0.0.0:4222 --store /var/lib/nats \\
+    --cluster-listen 0.0.0.0:6222 --routes nats://n1:6222,nats://n2:6222,nats://n3:6222 -o n1.conf`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			a.conn.Resolve()
+			var w io.Writer = cmd.OutOrStdout()
+			if out != "" {
+				f, err := os.OpenFile(out, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				w = f
+				if c.KeyFile == "" { // the server looks from the configuration's folder
+					from, err1 := filepath.Abs(filepath.Dir(out))
+					to, err2 := filepath.Abs(natsserver.StorageKeyFile(a.conn.Data))
+					if c.KeyFile, err = filepath.Rel(from, to); errors.Join(err1, err2, err) != nil {
+						return errors.Join(err1, err2, err)
+					}
+				}
+			}
+			if c.Cluster == "" {
+				c.ClusterName = ""
+			}
+			return natsserver.WriteConfig(w, a.conn.Data, c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Name, "name", "lazaret", "`NAME` of this server, unlike the others'")
+	f.StringVar(&c.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for clients")
+	f.StringVar(&c.HTTP, "http", "", "`HOST:PORT` of the monitoring page (default none)")
+	f.StringVar(&c.Store, "store", "/var/lib/nats", "`DIR` of the streams")
+	f.StringVar(&c.ClusterName, "cluster-name", "lazaret", "`NAME` of the cluster")
+	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for the other servers; makes it one of a cluster")
+	f.StringSliceVar(&c.Routes, "routes", nil, "`URLS` of the cluster's servers, nats://HOST:PORT")
+	f.BoolVar(&c.NoSync, "no-sync", false, "acknowledge before data is on disk")
+	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key of its streams, as seen from the configuration's folder (default DATA/keys/jetstream.conf, which is made)")
+	f.StringVar(&c.TLSCert, "tls-cert", "", "server's certificate `FILE`")
+	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` of its key")
+	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that it trusts")
+	f.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
+	return cmd
+}
+
+func (a *app) serverInit() *cobra.Command {
+	var cfg embedded.Config
+	var url string
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make streams, keys and credentials on servers of one's own, and put the first rules and policy in force",
+		Long: `Connect to servers that run with a configuration of "lazaret server config" and this
+data folder. Make the streams with --replicas, the keys of operators and auditor,
+and a credential and a NATS context for each daemon, and sign the first rules and
+policy into the intake, where ingest finds them. What is there already stays, so
+that it may be run again.
+
+The data folder then holds every secret of the installation. Give each daemon the
+contexts and credentials of its own role, and keep the rest offline.`,
+		Example: "  lazaret server init --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.conn.Resolve()
+			if url == "" {
+				return errors.New("--url names the servers")
+			}
+			if r := cfg.Storage.Replicas; r < 1 || r > 5 || r%2 == 0 {
+				return fmt.Errorf("--replicas %d: use 1, 3 or 5", r)
+			}
+			cfg.Data = a.conn.Data
+			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+			defer cancel()
+			if err := embedded.Init(ctx, cfg, url); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "streams with %d replicas, credentials in %s, contexts in %s\n\nnow start, each on a machine of its own if you like:\n", cfg.Storage.Replicas,
+				natsserver.CredsFile(cfg.Data, "*"), natsserver.ContextFile(cfg.Data, "*"))
+			for _, d := range []string{"ingest", "sentinels", "arbiter", "auditor"} {
+				fmt.Fprintf(cmd.OutOrStdout(), "  %s --data %s\n", d, cfg.Data)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
+	f.IntVar(&cfg.Storage.Replicas, "replicas", 1, "replicas of each stream: 1, 3 or 5")
+	f.Int64Var(&cfg.Storage.LedgerBytes, "ledger-bytes", 0, "most that the ledger takes, in bytes (default no bound but the disk)")
+	f.Int64Var(&cfg.Storage.IntakeBytes, "intake-bytes", streams.IntakeBytes, "most that waits in the intake, in bytes")
+	f.DurationVar(&wait, "wait", time.Minute, "how long the servers may take")
+	return c
+}

@@ -1,0 +1,40 @@
+// What stands in front of a memory store, whichever it is: ask before a memory is
+// written, ask again before what was found enters a context. Two requests of the
+// stock NATS client; docs/protocol.md says what they hold.
+import { nuid } from "@nats-io/transport-node";
+
+export class Guard {
+  constructor(nc, project, agent, session = nuid.next()) {
+    Object.assign(this, { nc, project, agent, session });
+  }
+
+  /** May this be remembered? Whatever is no verdict is a hold. */
+  async remember({ origin, content, key, source }) {
+    const body = JSON.stringify({ id: nuid.next(), session: this.session, content, key, source });
+    return this.#ask(`lz.svc.remember.${this.project}.${this.agent}.${origin}`, body);
+  }
+
+  /**
+   * Which of these may enter a context? They are judged by their words, not by an
+   * id that the store gives back: who changes the store cannot borrow the trust of
+   * another memory. facts may steer; background may be read and not acted on.
+   */
+  async gate(candidates, purpose = "planning") {
+    if (candidates.length === 0) return { facts: [], background: [], refused: [] };
+    const body = JSON.stringify({ id: nuid.next(), session: this.session, purpose, candidates: candidates.slice(0, 100) });
+    const reply = await this.#ask(`lz.svc.gate.${this.project}.${this.agent}`, body);
+    if (reply.verdict !== "allow") return { facts: [], background: [], refused: candidates };
+    const words = (list) => (list ?? []).map((item) => item.content);
+    return { facts: words(reply.recall.admitted), background: words(reply.recall.context_only), refused: reply.recall.refused ?? [] };
+  }
+
+  async #ask(subject, body) {
+    for (let attempt = 0; attempt < 3; attempt++) {
+      try {
+        const reply = (await this.nc.request(subject, body, { timeout: 20_000 })).json();
+        if (!reply.error && reply.entry) return reply;
+      } catch { /* silence, no responders, a lost connection */ }
+    }
+    return { verdict: "hold" };
+  }
+}

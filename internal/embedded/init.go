@@ -1,0 +1,103 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natsserver"
+	"lazaret/streams"
+
+	shipped "lazaret/rules"
+)
+
+// Init makes streams, keys and credentials for a server of somebody's own, whose
+// configuration came from natsserver.WriteConfig with the same data folder, and
+// puts the first rules and policy in force. url is where daemons find the server,
+// several separated by commas. Of cfg it uses Data, Groups, Policy, Rules and
+// Storage.
+//
+// It may be run again: what is there stays.
+func Init(ctx context.Context, cfg Config, url string) error {
+	m, err := natsserver.OpenMinter(cfg.Data)
+	if err != nil {
+		return err
+	}
+	connect := func(r natsserver.Role) (*nats.Conn, error) {
+		creds, err := m.Role(r)
+		if err != nil {
+			return nil, err
+		}
+		nc, err := nats.Connect(url, nats.Name("lazaret "+string(r)), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(r.InboxPrefix()))
+		if err != nil {
+			return nil, fmt.Errorf("connecting to %s: %w: does the server run with the configuration of this data folder?", url, err)
+		}
+		return nc, nil
+	}
+	nc, err := connect(natsserver.RoleSetup)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if err := awaitLeader(ctx, js); err != nil {
+		return err
+	}
+	if _, err := os.Stat(activatedFile(cfg.Data)); err == nil {
+		// Streams that are missing now must not be replaced by empty ones.
+		if err := streams.Check(ctx, js); err != nil {
+			return fmt.Errorf("this installation had its streams: %w", err)
+		}
+	} else if err := streams.Ensure(ctx, js, cfg.Storage); err != nil {
+		return err
+	}
+	if _, err := Trust(cfg.Data); err != nil {
+		return err
+	}
+	if _, err := MasterKey(cfg.Data); err != nil {
+		return err
+	}
+	groups := cfg.Groups
+	if groups == nil {
+		groups = shipped.Groups()
+	}
+	if err := installCredentials(m, url, groups); err != nil {
+		return err
+	}
+	op, err := connect(natsserver.RoleOperator)
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	return errors.Join(activateFirst(ctx, op, cfg, false), op.FlushWithContext(ctx))
+}
+
+// awaitLeader waits until JetStream answers. A cluster that has just been
+// started, or that lacks a majority, drops questions.
+func awaitLeader(ctx context.Context, js jetstream.JetStream) error {
+	var last error
+	for {
+		try, cancel := context.WithTimeout(ctx, 2*time.Second)
+		_, err := js.Stream(try, streams.LedgerStream)
+		cancel()
+		if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("JetStream does not answer: %w: has the cluster a majority of its servers?", last)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,289 @@
+// Package imported reads what other memory stores export, as memory writes.
+//
+// Nobody here saw where an imported memory came from, whatever its store says of
+// it. It is therefore external content, of origin document, on the channel import:
+// by its evidence it is never believed, it may inform and not steer, and no
+// repetition, success or second import promotes it. A person can.
+package imported
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Origin is that of every imported memory.
+const Origin = beliefs.OriginDocument
+
+// Channel is that of every imported memory.
+const Channel = "import"
+
+// Item is one memory of an export.
+type Item struct {
+	Store   string    `json:"store"`
+	ID      string    `json:"id"` // the store's
+	Kind    string    `json:"kind,omitempty"`
+	Content string    `json:"content"`
+	From    time.Time `json:"valid_from,omitzero"`
+	To      time.Time `json:"valid_to,omitzero"`
+}
+
+// Memory is the write that brings an item in. The same item is the same event, so
+// that a second import of a file is a repeat and changes nothing.
+func (i *Item) Memory(session string) *streams.Memory {
+	sum := sha256.Sum256([]byte(i.Store + "\x00" + i.Kind + "\x00" + i.ID + "\x00" + i.Content))
+	m := &streams.Memory{Head: streams.Head{ID: "imp-" + hex.EncodeToString(sum[:16]), Session: session},
+		Content: i.Content, Channel: Channel, Category: streams.Clip(i.Kind, 200),
+		Source: streams.Clip(i.Store+":"+i.ID, 1000), ValidFrom: i.From, ValidTo: i.To}
+	if !m.ValidTo.IsZero() && m.ValidTo.Before(m.ValidFrom) {
+		m.ValidFrom = time.Time{}
+	}
+	return m
+}
+
+// Stores are those whose exports can be read.
+func Stores() []string { return []string{"mem0", "letta", "zep"} }
+
+// Read reads an export: a JSON document, or one JSON value a line. It returns how
+// many records it passed over because they hold no text.
+func Read(store string, r io.Reader) (items []Item, empty int, err error) {
+	read := map[string]func(json.RawMessage) ([]Item, error){"mem0": mem0, "letta": letta, "zep": zep}[store]
+	if read == nil {
+		return nil, 0, fmt.Errorf("unknown store %q: use one of %v", store, Stores())
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	docs, err := documents(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	for n, d := range docs {
+		found, err := read(d)
+		if err != nil {
+			if len(docs) > 1 {
+				err = fmt.Errorf("line %d: %w", n+1, err)
+			}
+			return nil, 0, err
+		}
+		items = append(items, found...)
+	}
+	kept := items[:0]
+	for _, i := range items {
+		if i.Content = strings.TrimSpace(strings.ToValidUTF8(i.Content, "\uFFFD")); i.Content == "" {
+			empty++
+			continue
+		}
+		i.Store = store
+		kept = append(kept, i)
+	}
+	if len(kept) == 0 && empty == 0 {
+		return nil, 0, fmt.Errorf("no memories of %s are in it: see docs/stores.md for the formats", store)
+	}
+	return kept, empty, nil
+}
+
+// documents are the JSON values of a file: one, or one a line.
+func documents(b []byte) ([]json.RawMessage, error) {
+	var one json.RawMessage
+	first := json.Unmarshal(b, &one)
+	if first == nil {
+		return []json.RawMessage{one}, nil
+	}
+	var out []json.RawMessage
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(nil, 64<<20)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		if !json.Valid(line) {
+			return nil, fmt.Errorf("line %d is no JSON value, and the file as a whole is none: %w", n, first)
+		}
+		out = append(out, slices.Clone(json.RawMessage(line)))
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the file is empty")
+	}
+	return out, nil
+}
+
+// list is a list of records, bare or under one of the names.
+func list(d json.RawMessage, names ...string) ([]json.RawMessage, bool) {
+	var bare []json.RawMessage
+	if json.Unmarshal(d, &bare) == nil {
+		return bare, true
+	}
+	var under map[string]json.RawMessage
+	if json.Unmarshal(d, &under) != nil {
+		return nil, false
+	}
+	for _, n := range names {
+		if v, ok := under[n]; ok && json.Unmarshal(v, &bare) == nil {
+			return bare, true
+		}
+	}
+	return nil, false
+}
+
+// mem0 reads results of get_all and search, and exports: records with memory, in
+// a list, under results or memories, or one a line.
+// https://docs.mem0.ai/api-reference/memory/get-memories
+func mem0(d json.RawMessage) ([]Item, error) {
+	records, ok := list(d, "results", "memories")
+	if !ok {
+		records = []json.RawMessage{d}
+	}
+	var out []Item
+	for n, r := range records {
+		var m struct {
+			ID         string `json:"id"`
+			Memory     string `json:"memory"`
+			Data       string `json:"data"` // as the vector store's payload names it
+			Expiration string `json:"expiration_date"`
+			Created    string `json:"created_at"`
+		}
+		if err := json.Unmarshal(r, &m); err != nil {
+			return nil, fmt.Errorf("record %d is no memory of mem0: %w", n+1, err)
+		}
+		if m.ID == "" && m.Memory == "" && m.Data == "" {
+			return nil, fmt.Errorf("record %d has neither id nor memory", n+1)
+		}
+		out = append(out, Item{ID: m.ID, Kind: "memory", Content: cmp.Or(m.Memory, m.Data), From: instant(m.Created), To: instant(m.Expiration)})
+	}
+	return out, nil
+}
+
+// letta reads agent files (.af), old and new, and exports of archival memory.
+// https://docs.letta.com/guides/core-concepts/agent-file
+func letta(d json.RawMessage) ([]Item, error) {
+	type block struct {
+		ID    string `json:"id"`
+		Label string `json:"label"`
+		Value string `json:"value"`
+	}
+	type passage struct {
+		ID      string `json:"id"`
+		Text    string `json:"text"`
+		Content string `json:"content"`
+		Created string `json:"created_at"`
+	}
+	var file struct {
+		Blocks   []block         `json:"blocks"`
+		Core     []block         `json:"core_memory"`
+		Agents   json.RawMessage `json:"agents"`
+		Passages []passage       `json:"passages"`
+		Archival []passage       `json:"archival_memory"`
+		passage
+	}
+	passages, bare := list(d)
+	if bare {
+		for n, p := range passages {
+			var x passage
+			if err := json.Unmarshal(p, &x); err != nil || x.ID == "" && x.Text == "" && x.Content == "" {
+				return nil, fmt.Errorf("record %d is no passage of Letta: it needs id and text", n+1)
+			}
+			file.Passages = append(file.Passages, x)
+		}
+	} else if err := json.Unmarshal(d, &file); err != nil {
+		return nil, fmt.Errorf("it is neither an agent file nor a list of passages: %w", err)
+	}
+	var out []Item
+	for _, b := range append(file.Blocks, file.Core...) {
+		out = append(out, Item{ID: cmp.Or(b.ID, b.Label), Kind: "block " + b.Label, Content: b.Value})
+	}
+	all := append(file.Passages, file.Archival...)
+	if file.Text != "" {
+		all = append(all, file.passage) // one passage a line
+	}
+	for _, p := range all {
+		out = append(out, Item{ID: p.ID, Kind: "passage", Content: cmp.Or(p.Text, p.Content), From: instant(p.Created)})
+	}
+	if out == nil && file.Agents == nil && !bare {
+		return nil, fmt.Errorf("it is neither an agent file nor a list of passages: it has none of blocks, core_memory, passages")
+	}
+	return out, nil
+}
+
+// zep reads results of graph.search and of the lists of a graph, of Zep and of
+// Graphiti: edges (facts), nodes (summaries) and episodes, together or a list of
+// one of them. https://help.getzep.com/sdk-reference/graph/edge/get
+func zep(d json.RawMessage) ([]Item, error) {
+	type record struct {
+		UUID    string `json:"uuid"`
+		Fact    string `json:"fact"`
+		Summary string `json:"summary"`
+		Content string `json:"content"`
+		Valid   string `json:"valid_at"`
+		Invalid string `json:"invalid_at"`
+		Expired string `json:"expired_at"`
+	}
+	var graph struct {
+		Edges    []record `json:"edges"`
+		Nodes    []record `json:"nodes"`
+		Episodes []record `json:"episodes"`
+	}
+	// A single edge names its episodes, by their ids.
+	var ids struct {
+		Episodes []string `json:"episodes"`
+		UUID     string   `json:"uuid"`
+	}
+	records, bare := list(d)
+	if !bare && json.Unmarshal(d, &ids) == nil && ids.UUID != "" {
+		records, bare = []json.RawMessage{d}, true
+	}
+	var all []record
+	if bare {
+		for n, r := range records {
+			var x record
+			if err := json.Unmarshal(r, &x); err != nil || x.UUID == "" {
+				return nil, fmt.Errorf("record %d is no edge, node or episode of Zep: it needs a uuid", n+1)
+			}
+			all = append(all, x)
+		}
+	} else {
+		if err := json.Unmarshal(d, &graph); err != nil {
+			return nil, fmt.Errorf("it holds no edges, nodes or episodes: %w", err)
+		}
+		all = slices.Concat(graph.Edges, graph.Nodes, graph.Episodes)
+	}
+	var out []Item
+	for _, r := range all {
+		i := Item{ID: r.UUID, Kind: "episode", Content: r.Content}
+		switch {
+		case r.Fact != "":
+			// What stopped being true, or was superseded, is over by its own word.
+			i.Kind, i.Content, i.From, i.To = "fact", r.Fact, instant(r.Valid), instant(cmp.Or(r.Invalid, r.Expired))
+		case r.Summary != "":
+			i.Kind, i.Content = "summary", r.Summary
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// instant reads a time as the stores write it; what cannot be read is none.
+func instant(s string) time.Time {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999", time.DateTime, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC()
+		}
+	}
+	return time.Time{}
+}

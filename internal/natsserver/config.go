@@ -1,0 +1,127 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"text/template"
+)
+
+// ServerConfig is a nats-server that somebody runs for Lazaret, alone or in a
+// cluster.
+type ServerConfig struct {
+	Name        string   // of this server, unlike the others'
+	Listen      string   // HOST:PORT for clients
+	HTTP        string   // HOST:PORT of the monitoring page; empty: none
+	Store       string   // folder of the streams
+	ClusterName string   // empty: a server alone
+	Cluster     string   // HOST:PORT for the other servers
+	Routes      []string // nats://HOST:PORT of all of them
+	NoSync      bool     // as in Config
+	KeyFile     string   // where StorageKeyFile is, from the configuration's folder; empty: in it
+	TLSCert     string   // files; empty: no TLS
+	TLSKey      string
+	TLSCA       string
+}
+
+// StorageKeyFile is the file with the key that such servers encrypt their streams
+// with, as a line of a server's configuration.
+func StorageKeyFile(data string) string { return filepath.Join(KeysDir(data), "jetstream.conf") }
+
+var plain = regexp.MustCompile(`^[^"\\\x00-\x1f]*$`)
+
+var configTemplate = template.Must(template.New("").Parse(`# nats-server of Lazaret, made by "lazaret server config".
+#
+# Who may publish and subscribe what stands in the credentials, which are signed
+# by the account's key in DATA/keys. This file holds no secret; the one that it
+# includes does.
+
+server_name: "{{.C.Name}}"
+listen: "{{.C.Listen}}"
+{{- if .C.HTTP}}
+http: "{{.C.HTTP}}"
+{{- end}}
+max_payload: {{.MaxPayload}}
+max_pending: {{.MaxPending}}
+
+jetstream {
+  store_dir: "{{.C.Store}}"
+  # An acknowledgement means that the message is on disk.
+  {{- if .C.NoSync}}
+  # Not here: a machine that loses power loses up to two minutes of what it
+  # acknowledged. Other replicas have it, unless they lose power too.
+  sync_interval: "2m"
+  {{- else}}
+  sync_interval: always
+  {{- end}}
+  cipher: aes
+  include "{{.C.KeyFile}}" # key: what the streams are encrypted with
+}
+{{- if .C.TLSCert}}
+
+tls {
+  cert_file: "{{.C.TLSCert}}"
+  key_file: "{{.C.TLSKey}}"
+  {{- if .C.TLSCA}}
+  ca_file: "{{.C.TLSCA}}"
+  {{- end}}
+}
+{{- end}}
+{{- if .C.ClusterName}}
+
+cluster {
+  name: "{{.C.ClusterName}}"
+  listen: "{{.C.Cluster}}"
+  routes: [{{range .C.Routes}}
+    "{{.}}"{{end}}
+  ]
+}
+{{- end}}
+
+operator: "{{.A.Operator}}"
+system_account: {{.A.SystemKey}}
+resolver: MEMORY
+resolver_preload {
+  {{.A.AccountKey}}: "{{.A.Account}}"
+  {{.A.SystemKey}}: "{{.A.System}}"
+}
+`))
+
+// WriteConfig writes the configuration of a server that knows the accounts of a
+// data folder, which it makes if they are not there. Each server of a cluster is
+// to be given the same ones.
+func WriteConfig(w io.Writer, data string, c ServerConfig) error {
+	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
+		if !plain.MatchString(s) {
+			return fmt.Errorf("%q cannot stand in a server's configuration: it holds quotes, backslashes or control characters", s)
+		}
+	}
+	switch {
+	case c.Name == "" || c.Listen == "" || c.Store == "":
+		return errors.New("a server needs a name, an address and a folder")
+	case c.ClusterName != "" && (c.Cluster == "" || len(c.Routes) == 0):
+		return errors.New("a server of a cluster needs an address for the others, and their routes")
+	case c.TLSCert != "" && c.TLSKey == "":
+		return errors.New("a certificate needs its key")
+	}
+	keys, err := openKeyring(data)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(StorageKeyFile(data), fmt.Appendf(nil, "key: %q\n", keys.storage), 0o600); err != nil {
+		return err
+	}
+	if c.KeyFile == "" {
+		c.KeyFile = filepath.Base(StorageKeyFile(data))
+	}
+	a, err := keys.accounts()
+	if err != nil {
+		return err
+	}
+	return configTemplate.Execute(w, map[string]any{
+		"C": c, "MaxPayload": MaxPayload, "MaxPending": MaxPending,
+		"A": map[string]string{"Operator": a.operator, "Account": a.account, "System": a.system, "AccountKey": a.accountKey, "SystemKey": a.systemKey},
+	})
+}
