@@ -134,6 +134,8 @@ type Control struct {
 	Chunk  []byte `json:"chunk,omitzero"`
 	Note   string `json:"note,omitzero"` // the signed command or resolution
 
+	Custody string `json:"custody,omitzero"` // a signed statement about a project's data
+
 	Project string `json:"project,omitzero"` // of the hold or belief
 	Hold    string `json:"hold,omitzero"`    // that is to be resolved
 	Belief  string `json:"belief,omitzero"`  // that a signed word is about

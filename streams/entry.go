@@ -54,6 +54,11 @@ const (
 	// changed of beliefs without one.
 	TypeConfirmation Type = "confirmation"
 	TypeRevision     Type = "revision"
+	// TypeForgotten and TypeLegalHold are statements about a project's data.
+	TypeForgotten Type = "forgotten"
+	TypeLegalHold Type = "legalhold"
+	// TypeDropped is written by every stage that has forgotten.
+	TypeDropped Type = "dropped"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

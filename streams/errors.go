@@ -58,6 +58,7 @@ const (
 	CodeBundle    Code = "LZ403"
 	CodeApproval  Code = "LZ404"
 	CodeBehind    Code = "LZ405"
+	CodeLegalHold Code = "LZ409"
 
 	CodeConfirmation Code = "LZ410"
 )
@@ -117,6 +118,7 @@ var Codes = []CodeDoc{
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
 	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
 	{CodeBehind, "group not ready", "The policy requires a sentinel group that has not answered the proposals decided last in this partition; it would hold whatever comes until it has caught up.", "Start the group, wait until it has caught up, and activate the policy again; the partitions that refused keep the last good one."},
+	{CodeLegalHold, "under legal hold", "The project's data is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 }
 

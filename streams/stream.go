@@ -97,7 +97,6 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Replicas:           s.Replicas,
 			AllowDirect:        true,
 			AllowAtomicPublish: true,
-			DenyDelete:         true,
 			Duplicates:         time.Second,
 		},
 		{
@@ -204,7 +203,6 @@ func Drift(got, want jetstream.StreamConfig) []string {
 	cmp("replicas", got.Replicas, want.Replicas)
 	cmp("atomic publish", got.AllowAtomicPublish, want.AllowAtomicPublish)
 	cmp("direct get", got.AllowDirect, want.AllowDirect)
-	cmp("deny delete", got.DenyDelete, want.DenyDelete)
 	cmp("sealed", got.Sealed, false)
 	cmp("republish", got.RePublish != nil, false)
 	cmp("mirror", got.Mirror != nil, false)

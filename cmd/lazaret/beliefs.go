@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
+	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
 
@@ -48,7 +49,11 @@ func (a *app) beliefs() *cobra.Command {
 	}
 	return group("beliefs", "What is believed, and on what evidence", ls, show,
 		a.beliefLineage("lineage", "Show what a belief comes from and what it influenced", true, true),
-		a.beliefLineage("impact", "Show what a belief influenced", false, true), a.beliefAsOf())
+		a.beliefLineage("impact", "Show what a belief influenced", false, true), a.beliefAsOf(),
+		a.beliefWord(approval.Confirm, "confirm", "Sign that a belief is so: believed and served"),
+		a.beliefWord(approval.RejectBelief, "reject", "Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
+		a.beliefWord(approval.ClearBelief, "restore", "Sign that a suspicion or a quarantine was unfounded: context, until confirmed"),
+		a.beliefQuarantine())
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {

@@ -72,9 +72,10 @@ type Auditor struct {
 	signedAt   time.Time
 	signedSize int64
 	gaps       int64
-	from       uint64    // the ledger's first sequence, if that is above what comes next
-	checkedAt  time.Time // when the ledger's identity was looked at
-	filled     uint64    // imported leaves up to this sequence were held against the ledger
+	forgotten  map[string]uint64 // project → ledger sequence of its last forgotten entry
+	from       uint64            // the ledger's first sequence, if that is above what comes next
+	checkedAt  time.Time         // when the ledger's identity was looked at
+	filled     uint64            // imported leaves up to this sequence were held against the ledger
 
 	witnesses *cosigner
 
@@ -108,6 +109,9 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	h := l.Head()
 	cfg.Metrics.Head(h.Size, h.Gaps)
 	a := &Auditor{cfg: cfg, log: l, gaps: h.Gaps}
+	if err := a.loadForgotten(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	if cfg.WitnessPolicy != "" {
 		a.witnesses = newCosigner(cfg.WitnessPolicy, l, cfg.Log)
 	}
@@ -244,18 +248,17 @@ func (a *Auditor) take(entries []streams.Entry) error {
 	if len(entries) == 0 {
 		return a.checkpoint() // idle
 	}
-	es := make([]chain.Entry, len(entries))
-	for i := range entries {
-		e := &entries[i]
-		es[i] = chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Salt: e.Salt, Payload: Payload(e)}
-	}
-	if es[0].Seq <= a.filled {
+	if entries[0].Seq <= a.filled {
+		es := make([]chain.Entry, len(entries))
+		for i := range entries {
+			es[i] = a.entry(&entries[i])
+		}
 		if err := a.log.Fill(es); err != nil {
 			return fmt.Errorf("holding ledger entries from %d against what was taken over: %w", es[0].Seq, err)
 		}
 	}
 	a.from = 0
-	if err := a.log.Append(es); err != nil {
+	if err := a.append(entries); err != nil {
 		return fmt.Errorf("chaining ledger entries %d to %d: %w", entries[0].Seq, entries[len(entries)-1].Seq, err)
 	}
 	h := a.log.Head()

@@ -176,6 +176,10 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyRejected(st, e.Project, b)
 	case *streams.BeliefsEntry:
 		return f.applyReaudit(st, b)
+	case *streams.CustodyEntry:
+		return f.applyCustody(st, e, b)
+	case *streams.DroppedEntry:
+		return st.Delete(dropKey(e.Project))
 	case *streams.ConfirmationEntry:
 		return f.applyConfirmation(st, e.Project, b)
 	case *streams.RevisionsEntry:
@@ -224,6 +228,10 @@ func newBody(t streams.Type) any {
 		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
+	case streams.TypeForgotten, streams.TypeLegalHold:
+		return new(streams.CustodyEntry)
+	case streams.TypeDropped:
+		return new(streams.DroppedEntry)
 	case streams.TypeConfirmation:
 		return new(streams.ConfirmationEntry)
 	case streams.TypeRevision:
@@ -281,7 +289,8 @@ const (
 // applyHead notes what every own entry brings: the clock and the id.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
-	if e.Type == streams.TypeResolution || e.Type == streams.TypeConfirmation {
+	switch e.Type {
+	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
@@ -289,7 +298,7 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	}
 	switch e.Type {
 	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
-		streams.TypeConfirmation, streams.TypeRevision:
+		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

@@ -182,6 +182,7 @@ func (l *lineage) below(n LineageNode) error {
 		l.node(m)
 		l.edge(n.ID, m.ID, how)
 	}
+	under := []string{n.ID}
 	switch n.Kind {
 	case NodeEvent:
 		ids, err := broughtBy(l.st, l.project, n.ID)
@@ -198,10 +199,16 @@ func (l *lineage) below(n LineageNode) error {
 			}
 		}
 	case NodeBelief:
+		// Who derives from what was read may have named the event.
+		if _, r, err := l.beliefNode(n.ID, n.Step); err != nil {
+			return err
+		} else if r != nil && !r.Memory {
+			under = append(under, parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent}))
+		}
 	default:
 		return nil
 	}
-	return influenced(l.st, l.project, n.ID, func(kind, agent, event string) error {
+	came := func(kind, agent, event string) error {
 		switch kind {
 		case impactMemory:
 			m, _, err := l.beliefNode(event, n.Step+1)
@@ -215,7 +222,13 @@ func (l *lineage) below(n LineageNode) error {
 			down(LineageNode{ID: agent + "/" + event, Kind: NodeAction, Step: n.Step + 1}, "is rested on by")
 		}
 		return nil
-	})
+	}
+	for _, id := range under {
+		if err := influenced(l.st, l.project, id, came); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // influenced calls fn for what a belief, or an event by its agent and id,

@@ -90,6 +90,9 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		return nil, err
 	}
 	head := streams.EntryHead{ID: c.ID, Time: now, Intake: m.Seq}
+	if c.Custody != "" {
+		return f.custody(st, m, c, head)
+	}
 	if c.Project != "" && c.Belief != "" {
 		return f.confirmation(st, m, c, head)
 	}

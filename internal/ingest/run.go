@@ -96,7 +96,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 			}
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage),
+			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage), AskPinpoint: ask(askPinpoint),
 		}, cfg.Log)
 		if err != nil {
 			return err
@@ -152,10 +152,7 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 		if err := streams.Unmarshal(v, r); err != nil {
 			return false, err
 		}
-		ans.Beliefs = append(ans.Beliefs, Belief{BeliefRef: r.Ref, Project: q.Project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
-			Content: r.Content, Adopted: r.Adopted, At: r.At, Count: r.Count, Memory: r.Memory, From: r.From, To: r.To,
-			Digest: r.Digest, Revision: r.revision(), Evidence: r.Evidence, Parents: r.Parents, Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor,
-			Flag: r.Flag, StagedFor: r.StagedFor, Signed: r.Signed, Stale: r.Stale, Expires: r.Expires})
+		ans.Beliefs = append(ans.Beliefs, view(q.Project, r))
 		return true, nil
 	})
 	return ans, err

@@ -367,7 +367,6 @@ func VerifyBundle(ctx context.Context, file string, vs note.Verifiers, against [
 type bundleCheck struct {
 	rep   chain.Report
 	files map[string]*zip.File
-	sums  map[string]string
 	seen  map[string]bool // digests that activations in the range name
 	from  int64
 }

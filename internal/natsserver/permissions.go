@@ -24,7 +24,10 @@ const (
 	RoleService  Role = "service"  // answers requests, publishes to inboxes only
 	RoleOperator Role = "operator" // people
 	RoleApprover Role = "approver"
-	RoleReplay   Role = "replay" // replays recorded sessions in synthetic projects
+	// RoleRetention removes from the streams what may be removed. It is the one
+	// credential that can take away what was logged.
+	RoleRetention Role = "retention"
+	RoleReplay    Role = "replay" // replays recorded sessions in synthetic projects
 )
 
 // SentinelRole is the role of a sentinel group.
@@ -100,6 +103,11 @@ func (r Role) permissions() (perms, error) {
 	case RoleReplay:
 		a := streams.ReplayAgent
 		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*"}
+	case RoleRetention:
+		p.read(streams.LedgerStream)
+		p.read(streams.LiveStream)
+		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.MSG.DELETE."+streams.LedgerStream, "$JS.API.STREAM.MSG.DELETE."+streams.LiveStream,
+			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*")
 	case RoleApprover:
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")

@@ -92,6 +92,10 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		return nil, nil
 	}
 	switch e.Type {
+	case streams.TypeForgotten:
+		return f.forget(st, e)
+	case streams.TypeLegalHold, streams.TypeDropped:
+		return nil, nil
 	case streams.TypeChunk, streams.TypeActivation:
 		f.told[st.Partition()] = false
 		return nil, activation.Apply(st, e, f.pinned, f.log)

@@ -278,6 +278,11 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if err := s.fold.Apply(s.states[e.Partition], &own, decided); err != nil {
 		return fmt.Errorf("stage %s, applying %s entry of input %d: %w", s.cfg.Name, e.Type, e.Src, err)
 	}
+	if e.Type == streams.TypeForgotten && e.Stage == s.cfg.Name {
+		if err := s.erase(); err != nil {
+			return err
+		}
+	}
 	s.owes[e.Partition] = s.owes[e.Partition] || s.fold.Wakes(e)
 	return nil
 }

@@ -135,6 +135,12 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 				s.ready()
 			}
 		}
+		if s.erasing {
+			// What a stage says it has dropped is gone before it says so.
+			if err := s.commit(); err != nil {
+				return err
+			}
+		}
 		if err := s.flush(ctx); err != nil {
 			if ctx.Err() != nil {
 				return s.commit()
@@ -169,6 +175,11 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 		return nil
 	}
 	out, err := s.fold.Step(s.states[e.Partition], e)
+	if err == nil && e.Type == streams.TypeForgotten && e.Stage == streams.StageIngest {
+		if err = s.forget(e); err == nil {
+			err = s.erase()
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -182,6 +193,26 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 		Partition: e.Partition, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
 		Src: e.Seq, Salt: streams.NewSalt(), Body: out.Body,
 	}})
+	return nil
+}
+
+// forget takes off the outbox what was decided about a project that is
+// forgotten.
+func (s *ledgerStage) forget(e *streams.Entry) error {
+	var keep []*pending
+	for _, b := range s.outbox[e.Partition] {
+		if b.entry.Project != e.Project {
+			keep = append(keep, b)
+			continue
+		}
+		s.stats.Waiting.Add(-1)
+		if b.stored {
+			if err := s.store.delete(outboxKey(e.Partition, b.entry.Src)); err != nil {
+				return err
+			}
+		}
+	}
+	s.outbox[e.Partition] = keep
 	return nil
 }
 

@@ -139,6 +139,7 @@ type runtime struct {
 	cursors [streams.Partitions]cursor
 	saved   [streams.Partitions]cursor // as Pebble has them
 	mine    [streams.Partitions]bool
+	erasing bool // the next commit writes the files anew
 	stats   *Stats
 }
 
@@ -350,6 +351,10 @@ func (r *runtime) commit() error {
 		return err
 	}
 	r.saved = r.cursors
+	if r.erasing {
+		r.erasing = false
+		return r.store.erased()
+	}
 	return nil
 }
 

@@ -32,6 +32,8 @@ const (
 // Owned by the stage's loop.
 type store struct {
 	db        *pebble.DB
+	dir       string
+	fs        vfs.FS
 	pending   layer
 	committed layer
 	known     layer
@@ -55,6 +57,25 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
+	if err := settleFolders(dir, fs); err != nil {
+		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
+	}
+	db, err := openPebble(dir, fs)
+	if err != nil {
+		return nil, err
+	}
+	s := &store{db: db, dir: dir, fs: fs, flushed: time.Now()}
+	if err := s.checkFormat(dir); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	if err := s.erased(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// openPebble opens a store's files.
+func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	// It fills as it is needed. Of a million beliefs the filters alone take some
 	// thirty megabytes, and without them every look-up goes to disk.
 	cache := pebble.NewCache(64 << 20)
@@ -76,11 +97,7 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w (is another process using it?)", dir, err)
 	}
-	s := &store{db: db, flushed: time.Now()}
-	if err := s.checkFormat(dir); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
+	return db, nil
 }
 
 func (s *store) checkFormat(dir string) error {

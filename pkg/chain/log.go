@@ -155,6 +155,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	// Corruption comes back as an error from the read that met it; by default
 	// Pebble ends the process.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
+	po.Cleaner = eraser{}
 	for i := range po.Levels {
 		// What is encrypted or hashed does not get smaller, and is read in
 		// long runs.

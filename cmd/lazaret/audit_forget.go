@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/retain"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/text"
+)
+
+// retention runs f with the retention credential.
+func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string, f func(ctx context.Context, c *retain.Config) error) error {
+	nc, err := a.conn.Connect(string(natsserver.RoleRetention))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	trust, err := keys.LoadTrust(embedded.TrustFile(a.conn.Data))
+	if err != nil {
+		return fmt.Errorf("the keys of auditors: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+	defer cancel()
+	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without,
+		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
+			return a.withLog(ctx, logFlags{}, inquiry.Options{}, ask)
+		},
+		Tell: func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) },
+	})
+}
+
+// operatorSigner is the key that statements are signed with.
+func (a *app) operatorSigner(file string) (note.Signer, error) {
+	if file == "" {
+		file = embedded.OperatorKey(a.conn.Data)
+	}
+	return keys.LoadSigner(file)
+}
+
+func (a *app) auditForget() *cobra.Command {
+	var project, reason, key string
+	var dry, json bool
+	var wait time.Duration
+	var without []string
+	c := &cobra.Command{
+		Use:   "forget --subject PROJECT --reason TEXT",
+		Short: "Forget a project: in the streams, in every stage, in the log",
+		Long: `Forget what a project's entries say, everywhere at once:
+
+  1. wait until every registered auditor has chained all of them (registered is
+     who has a key in the trust file with the role auditor);
+  2. put a signed statement into the ledger, as a "forgotten" entry;
+  3. wait until every stage says that it dropped what it had derived and wrote its
+     files anew, and until every auditor has chained the statement, at which it
+     destroys the project's keys;
+  4. overwrite the entries in the streams, make sealed shards anew, and write a
+     record that lists each place, signed.
+
+The log still verifies: its leaves stay, and prove that something was logged when.
+A legal hold forbids it. Copies that somebody took away are out of reach.`,
+		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request 17 of the DPO'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if project == "" {
+				return errors.New("name a project with --subject")
+			}
+			if reason == "" && !dry {
+				return errors.New("say why with --reason: it stands in the ledger")
+			}
+			return a.retention(cmd, wait, without, func(ctx context.Context, c *retain.Config) error {
+				shards := filepath.Join(a.conn.Data, "shards")
+				if dry {
+					r, err := c.Survey(ctx, project, shards)
+					if err != nil {
+						return err
+					}
+					if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
+						return err
+					}
+					if r.LegalHold != "" {
+						return &cli.Exit{Code: cli.ExitNegative, Text: "the project is under legal hold: statement " + r.LegalHold}
+					}
+					return nil
+				}
+				signer, err := a.operatorSigner(key)
+				if err != nil {
+					return err
+				}
+				trust, err := os.ReadFile(embedded.TrustFile(a.conn.Data))
+				if err != nil {
+					return err
+				}
+				r, err := c.Forget(ctx, signer, project, reason, shards, filepath.Join(a.conn.Data, "forgotten"), trust)
+				if errors.Is(err, retain.ErrLegalHold) {
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
+				}
+				if err != nil {
+					return err
+				}
+				if err := printRecord(cmd.OutOrStdout(), r, json, "forgotten"); err != nil {
+					return err
+				}
+				if !r.Whole() {
+					return &cli.Exit{Code: cli.ExitIncomplete}
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&project, "subject", "", "the `PROJECT`")
+	c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
+	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
+	c.Flags().BoolVar(&dry, "dry-run", false, "say where its data is, and change nothing")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
+	c.Flags().StringSliceVar(&without, "without", nil, "`STAGE` that is gone for good and not waited for, such as sentinel-old")
+	return c
+}
+
+func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
+	if json {
+		return cli.JSON(w, r)
+	}
+	fmt.Fprintf(w, "project %s %s\n", text.InertLine(r.Project, 64), done)
+	for _, p := range r.Places {
+		n := ""
+		if p.Count > 1 {
+			n = fmt.Sprintf("%d ", p.Count)
+		} else if p.Count == 0 && p.Left == "" {
+			continue
+		}
+		fmt.Fprintf(w, "  %s: %s%s\n", text.InertLine(p.Where, 200), n, text.InertLine(p.What, 200))
+		if p.Left != "" {
+			fmt.Fprintf(w, "    LEFT: %s\n", text.InertLine(p.Left, 300))
+		}
+	}
+	if r.File != "" {
+		fmt.Fprintf(w, "statement %s, ledger entry %d; the signed record is %s\n", r.Statement, r.Entry, r.File)
+	}
+	return nil
+}
+
+func (a *app) auditLegalHold() *cobra.Command {
+	one := func(use, short, do string) *cobra.Command {
+		var project, reason, key string
+		c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			if project == "" || reason == "" {
+				return errors.New("name a project with --subject, and say why with --reason")
+			}
+			return a.retention(cmd, a.conn.Timeout, nil, func(ctx context.Context, c *retain.Config) error {
+				signer, err := a.operatorSigner(key)
+				if err != nil {
+					return err
+				}
+				id, seq, err := c.State(ctx, signer, do, project, reason)
+				if err != nil {
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: statement %s, ledger entry %d\n", do, id, seq)
+				return nil
+			})
+		}}
+		c.Flags().StringVar(&project, "subject", "", "the `PROJECT`")
+		c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
+		c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
+		return c
+	}
+	return group("legal-hold", "Keep a project's data from being forgotten",
+		one("set", "Put a project under legal hold", "legal-hold"), one("release", "Release a project's legal hold", "legal-release"))
+}

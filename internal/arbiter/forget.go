@@ -1,0 +1,73 @@
+package arbiter
+
+import (
+	"encoding/binary"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// forget drops what was derived from a project: its proposals, holds, verdicts,
+// findings, and their timers. What waits for a verdict is never answered, which
+// its caller has to take for a hold.
+func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	b := new(streams.CustodyEntry)
+	if err := streams.Unmarshal(e.Body, b); err != nil {
+		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	proposals := make(map[uint64]bool)
+	open := 0
+	err := st.Scan([]byte{keyProposal}, func(k, v []byte) (bool, error) {
+		var p struct {
+			Project string `json:"project"`
+		}
+		if err := streams.Unmarshal(v, &p); err != nil {
+			return false, err
+		}
+		if p.Project == e.Project && len(k) == 9 {
+			proposals[binary.BigEndian.Uint64(k[1:])] = true
+		}
+		return true, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := f.countHolds(st); err != nil {
+		return nil, err
+	}
+	var of func(k []byte) bool
+	of = func(k []byte) bool {
+		switch {
+		case len(k) == 0:
+			return false
+		case k[0] == keyProposal && len(k) == 9:
+			return proposals[binary.BigEndian.Uint64(k[1:])]
+		case k[0] == keyTimer && len(k) >= 10:
+			if k[9] == timerDeadline && len(k) == 18 {
+				return proposals[binary.BigEndian.Uint64(k[10:])]
+			}
+			project, _, two := cut(k[10:])
+			return two && project == e.Project
+		case k[0] == keyForget && len(k) > 9:
+			return of(k[9:])
+		case k[0] == keyRing || k[0] == keyFilled:
+			return len(k) > 2 && stage.OfProject(k[1:], e.Project)
+		}
+		return stage.OfProject(k, e.Project)
+	}
+	_, err = st.Drop(func(k, _ []byte) (bool, error) {
+		gone := of(k)
+		if gone && k[0] == keyTimer && k[9] == timerExpiry {
+			open++
+		}
+		return gone, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.Metrics.Holds(-open)
+	f.Reset() // timers and queues are read anew
+	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now}, Statement: b.ID})
+}

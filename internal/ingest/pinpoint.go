@@ -1,0 +1,167 @@
+package ingest
+
+import (
+	"slices"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// AskPinpoint asks which beliefs an incident has touched.
+const AskPinpoint = "pinpoint"
+
+// maxPinpoint bounds the beliefs that one question finds.
+const maxPinpoint = 10_000
+
+// PinpointRequest says what to look for; every field that is set has to fit, and
+// one that is no time, or a belief, has to be set.
+type PinpointRequest struct {
+	Project string   `json:"project"`
+	Beliefs []string `json:"beliefs,omitzero"`
+	Agent   string   `json:"agent,omitzero"`
+	Session string   `json:"session,omitzero"`
+	Source  string   `json:"source,omitzero"`
+	Tool    string   `json:"tool,omitzero"`
+	// Since and Until bound when it came in, by ledger time; until is not in it.
+	Since time.Time `json:"since,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// Descendants adds what derives from what is found, over any number of steps.
+	Descendants bool `json:"descendants,omitzero"`
+}
+
+// Pinpointed is what an incident has touched.
+type Pinpointed struct {
+	Beliefs []PinpointedBelief `json:"beliefs"`
+	Cut     bool               `json:"cut,omitzero"` // there is more
+}
+
+// PinpointedBelief is one of them.
+type PinpointedBelief struct {
+	Belief
+	// From is what it derives from, of a descendant.
+	From string `json:"from,omitzero"`
+	// Stands names the support of a class that may support a belief that does
+	// not come from what is looked for; then it need not fall with it.
+	Stands string `json:"stands,omitzero"`
+}
+
+// came is when a belief came in.
+func (r *record) came() time.Time {
+	at := r.At
+	for _, e := range r.Evidence {
+		if e.At.Before(at) {
+			at = e.At
+		}
+	}
+	return at
+}
+
+// pinpoint finds what fits, and what derives from it.
+func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error) {
+	out := &Pinpointed{Beliefs: []PinpointedBelief{}}
+	found := q.Beliefs
+	var labels []text.Term
+	for _, l := range [][2]string{{"agent", q.Agent}, {"session", q.Session}, {"source", q.Source}, {"tool", q.Tool}} {
+		if l[1] != "" {
+			labels = append(labels, text.Label(l[0], l[1]))
+		}
+	}
+	if len(labels) > 0 || len(q.Beliefs) == 0 {
+		all, err := labelled(st, q.Project, labels...)
+		if err != nil {
+			return nil, err
+		}
+		found = append(slices.Clip(found), all...)
+	}
+	is := func(want, have string) bool { return want == "" || want == have }
+	suspects := map[string]*record{}
+	var order []string
+	for _, id := range found {
+		r, err := f.belief(st, q.Project, id)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil || suspects[id] != nil || !is(q.Agent, r.Agent) || !is(q.Session, r.Session) || !is(q.Source, r.Ref.Source) || !is(q.Tool, r.Tool) {
+			continue
+		}
+		if came := r.came(); !q.Since.IsZero() && came.Before(q.Since) || !q.Until.IsZero() && !came.Before(q.Until) {
+			continue
+		}
+		if len(order) == maxPinpoint {
+			out.Cut = true
+			break
+		}
+		suspects[id] = r
+		order = append(order, id)
+	}
+	from := map[string]string{}
+	if q.Descendants {
+		seen := map[string]bool{}
+		for _, id := range order {
+			seen[id] = true
+		}
+		for level := slices.Clone(order); len(level) > 0; {
+			var next []string
+			for _, id := range level {
+				children, err := f.children(st, q.Project, id, seen)
+				if err != nil {
+					return nil, err
+				}
+				for _, c := range children {
+					r, err := f.belief(st, q.Project, c)
+					if err != nil {
+						return nil, err
+					}
+					if r == nil {
+						continue
+					}
+					if len(order) == maxPinpoint {
+						out.Cut = true
+						break
+					}
+					suspects[c], from[c] = r, id
+					order, next = append(order, c), append(next, c)
+				}
+			}
+			level = next
+		}
+	}
+	sources, events := map[string]bool{}, map[string]bool{}
+	for _, r := range suspects {
+		sources[r.Ref.Source], events[r.Agent+"/"+r.Ref.Observation] = true, true
+	}
+	for _, id := range order {
+		r := suspects[id]
+		p := PinpointedBelief{Belief: view(q.Project, r), From: from[id]}
+		for _, e := range r.Evidence {
+			if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] && !events[r.Agent+"/"+e.Observation] {
+				p.Stands = e.Quality.String() + " of " + e.Source
+				break
+			}
+		}
+		out.Beliefs = append(out.Beliefs, p)
+	}
+	return out, nil
+}
+
+// view is a belief as operators see it.
+func view(project string, r *record) Belief {
+	return Belief{BeliefRef: r.Ref, Project: project, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Content: r.Content, Adopted: r.Adopted,
+		At: r.At, Count: r.Count, Memory: r.Memory, From: r.From, To: r.To, Digest: r.Digest, Revision: r.revision(),
+		Evidence: r.Evidence, Parents: r.Parents, Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor,
+		Flag: r.Flag, StagedFor: r.StagedFor, Signed: r.Signed, Stale: r.Stale, Expires: r.Expires}
+}
+
+func askPinpoint(st *stage.State, req []byte) (any, error) {
+	q := new(PinpointRequest)
+	if err := streams.Unmarshal(req, q); err != nil {
+		return nil, err
+	}
+	if err := streams.CheckID("project", q.Project); err != nil {
+		return nil, err
+	}
+	return New(Config{}).pinpoint(st, q)
+}

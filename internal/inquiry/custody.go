@@ -1,0 +1,175 @@
+package inquiry
+
+import (
+	"archive/zip"
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// Covers is the ledger sequence up to which a checkpoint, of this auditor or
+// another one of the same ledger, covers it. The checkpoint has to be signed by
+// a trusted key and to be of a tree that is this log's own.
+func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
+	hs, err := l.chain.Handovers()
+	if err != nil {
+		return 0, err
+	}
+	c, err := chain.OpenSigned(cp, vs, hs)
+	if err != nil {
+		return 0, err
+	}
+	if c.Size > l.Size() {
+		// Another one is ahead: what this log holds it has too, if the trees
+		// are one, which shows when this log is as long.
+		return 0, nil
+	}
+	if c.Size == 0 {
+		return 0, nil
+	}
+	root, err := l.chain.Root(c.Size)
+	if err != nil {
+		return 0, err
+	}
+	if root != c.Root {
+		return 0, fmt.Errorf("it is of another tree of %d leaves than this log: compare the two (lazaret audit compare) before anything is removed", c.Size)
+	}
+	leaf, err := l.chain.Leaf(c.Size - 1)
+	if err != nil {
+		return 0, err
+	}
+	if leaf.Kind == chain.KindGap {
+		return leaf.Seq + leaf.Length - 1, nil
+	}
+	return leaf.Seq, nil
+}
+
+// keptType reports whether entries of the type stay when a project is forgotten.
+func keptType(t string) bool {
+	switch streams.Type(t) {
+	case streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
+		return true
+	}
+	return false
+}
+
+// Holding is how many payloads of a project the log can still read, of ledger
+// sequences below before, or all if that is 0; and the statement that the
+// project is under legal hold by, if it is.
+func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int, held string, err error) {
+	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project }, func(e *Entry) error {
+		if e.Project != project || e.Kind != "entry" {
+			return nil
+		}
+		if streams.Type(e.Type) == streams.TypeLegalHold && e.Stage == streams.StageIngest && e.Body != nil {
+			b := new(streams.CustodyEntry)
+			if err := e.decode(b); err != nil {
+				return err
+			}
+			held = ""
+			if b.Do == streams.DoHold {
+				held = b.ID
+			}
+		}
+		if !keptType(e.Type) && !e.Forgotten && !e.NotHeld && (before == 0 || e.Seq < before) {
+			n++
+		}
+		return nil
+	})
+	return n, held, err
+}
+
+// Gone is how many payloads of a project are forgotten.
+func (l *Log) Gone(ctx context.Context, project string) (n int, err error) {
+	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project }, func(e *Entry) error {
+		if e.Project == project && e.Forgotten {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+// ShardsOf are the sealed shards in a folder that hold payloads of a project.
+func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.zip"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, f := range files {
+		holds, err := bundleHolds(ctx, f, project)
+		if err != nil {
+			return nil, fmt.Errorf("shard %s: %w", f, err)
+		}
+		if holds {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+func bundleHolds(ctx context.Context, file, project string) (holds bool, err error) {
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, z.Close()) }()
+	f, err := z.Open(bundleEntries)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(make([]byte, 1<<16), maxBundleLine)
+	for lines.Scan() && ctx.Err() == nil {
+		x := new(bundleLine)
+		if err := streams.Unmarshal(lines.Bytes(), x); err != nil {
+			return false, err
+		}
+		if x.Project == project && !keptType(x.Type) && (x.Payload != nil || x.Base64 != nil) {
+			return true, nil
+		}
+	}
+	return false, errors.Join(lines.Err(), ctx.Err())
+}
+
+// Remake writes a sealed shard anew, from what the log can still say.
+func (l *Log) Remake(ctx context.Context, file string, trust []byte) error {
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		return err
+	}
+	v := &bundleCheck{files: make(map[string]*zip.File)}
+	for _, f := range z.File {
+		v.files[f.Name] = f
+	}
+	m := new(manifest)
+	b, err := v.read(bundleManifest)
+	if err == nil {
+		err = streams.Unmarshal(b, m)
+	}
+	old, terr := v.read(bundleTrust)
+	if err = errors.Join(err, terr, z.Close()); err != nil {
+		return err
+	}
+	if old != nil {
+		trust = old
+	}
+	if _, err := l.writeBundle(ctx, file, BundleOptions{From: m.From, To: m.To, Trust: trust}); err != nil {
+		return err
+	}
+	d, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,465 @@
+package retain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/inquiry"
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// Place is somewhere a project's data was, and what became of it there.
+type Place struct {
+	Where string `json:"where"`
+	What  string `json:"what"`
+	Count int    `json:"count"`
+	// Left is what could not be removed, and why.
+	Left string `json:"left,omitzero"`
+}
+
+// Record is what was forgotten, place by place.
+type Record struct {
+	Project   string  `json:"project"`
+	Statement string  `json:"statement,omitzero"`
+	Entry     uint64  `json:"entry,omitzero"` // the forgotten entry
+	Places    []Place `json:"places"`
+	LegalHold string  `json:"legal_hold,omitzero"` // the statement that it is held by
+	// File holds the record, signed.
+	File string `json:"file,omitzero"`
+}
+
+// Whole reports whether nothing was left anywhere.
+func (r *Record) Whole() bool {
+	return !slices.ContainsFunc(r.Places, func(p Place) bool { return p.Left != "" })
+}
+
+// RecordHeader is the first line of a signed record.
+const RecordHeader = "lazaret/forgotten/v1"
+
+func (r *Record) text(now time.Time) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nproject: %s\nstatement: %s\nledger entry: %d\ntime: %s\n", RecordHeader, r.Project, r.Statement, r.Entry, now.UTC().Format(time.RFC3339))
+	for _, p := range r.Places {
+		fmt.Fprintf(&b, "%s: %s: %d\n", p.Where, p.What, p.Count)
+		if p.Left != "" {
+			fmt.Fprintf(&b, "  left: %s\n", p.Left)
+		}
+	}
+	return b.String()
+}
+
+// ErrLegalHold says that a project's data must not be forgotten.
+var ErrLegalHold = errors.New("the project is under legal hold")
+
+// Survey says where data of a project is, and changes nothing.
+func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, error) {
+	if err := streams.CheckID("project", project); err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Project: project}
+	byStage := make(map[string]int)
+	filter := streams.LedgerFilter(streams.PartitionOf(project))
+	err = scan(ctx, js, filter, 1, func(h header) error {
+		if h.project == project && !kept(h.typ) {
+			byStage[h.stage]++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for s, n := range byStage {
+		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Count: n})
+	}
+	sort.Slice(r.Places, func(i, j int) bool { return r.Places[i].What < r.Places[j].What })
+	live, err := count(ctx, js, streams.LiveStream, "lz.live."+project+".>")
+	if err != nil {
+		return nil, err
+	}
+	in, err := count(ctx, js, streams.IntakeStream, fmt.Sprintf("lz.in.%d.%s.>", streams.PartitionOf(project), project))
+	if err != nil {
+		return nil, err
+	}
+	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies", Count: live}, Place{Where: streams.IntakeStream, What: "events that wait", Count: in})
+	writers, err := c.writers(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range writers {
+		r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived: beliefs, signals, proposals, holds and the like, written anew without them", Count: 1})
+	}
+	err = c.Log(ctx, func(l *inquiry.Log) error {
+		n, held, err := l.Holding(ctx, project, 0)
+		if err != nil {
+			return err
+		}
+		r.LegalHold = held
+		r.Places = append(r.Places, Place{Where: "the log", What: "payloads, by the destruction of their keys", Count: n})
+		files, err := l.ShardsOf(ctx, shards, project)
+		for _, f := range files {
+			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them", Count: 1})
+		}
+		return err
+	})
+	return r, err
+}
+
+// kept reports whether an entry stays: statements, and the stages' words on
+// them, hold nothing of anybody's content.
+func kept(t streams.Type) bool {
+	return t == streams.TypeForgotten || t == streams.TypeLegalHold || t == streams.TypeDropped
+}
+
+// count is how many messages a stream holds on subjects.
+func count(ctx context.Context, js jetstream.JetStream, stream, filter string) (int, error) {
+	st, err := js.Stream(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return 0, err
+	}
+	n := uint64(0)
+	for _, k := range info.State.Subjects {
+		n += k
+	}
+	return int(n), nil
+}
+
+// State signs a statement about a project's data, sends it, and waits for what
+// ingest makes of it. It returns the ledger entry.
+func (c *Config) State(ctx context.Context, signer note.Signer, do, project, reason string) (id string, entry uint64, err error) {
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return "", 0, err
+	}
+	if strings.ContainsAny(reason, "\n\r") || len(reason) > 500 {
+		return "", 0, errors.New("a reason is one line of at most 500 bytes")
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	s := streams.Custody{Do: do, Project: project, ID: now.Format("20060102T150405Z") + "-" + nuid.Next()[14:], Issued: now, Reason: reason}
+	signed, err := s.Sign(signer)
+	if err != nil {
+		return "", 0, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return "", 0, err
+	}
+	from := st.CachedInfo().State.LastSeq + 1
+	body, err := streams.Marshal(streams.Control{ID: s.ID, Custody: string(signed)})
+	if err != nil {
+		return "", 0, err
+	}
+	p := streams.PartitionOf(project)
+	if _, err := js.Publish(ctx, streams.ControlSubject(p), body); err != nil {
+		return "", 0, fmt.Errorf("sending the statement: %w", err)
+	}
+	for {
+		var refused error
+		err := each(ctx, js, streams.LedgerStream, streams.LedgerSubject(p, streams.StageIngest), from, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
+			if err != nil {
+				return nil
+			}
+			switch e.Type {
+			case streams.TypeForgotten, streams.TypeLegalHold:
+				b := new(streams.CustodyEntry)
+				if streams.Unmarshal(e.Body, b) == nil && b.ID == s.ID {
+					entry = seq
+				}
+			case streams.TypeRejected:
+				b := new(streams.RejectedEntry)
+				if streams.Unmarshal(e.Body, b) == nil && bytes.Equal(b.Raw, body) {
+					refused = fmt.Errorf("%s: %s", b.Code, b.Reason)
+					if b.Code == streams.CodeLegalHold {
+						refused = fmt.Errorf("%w: %s", ErrLegalHold, b.Reason)
+					}
+				}
+			}
+			return nil
+		})
+		if err = errors.Join(err, refused); err != nil || entry > 0 {
+			return s.ID, entry, err
+		}
+		select {
+		case <-ctx.Done():
+			return s.ID, 0, fmt.Errorf("ingest has not decided on the statement: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Forget forgets a project: it waits until every registered auditor has chained
+// what there is, has the statement entered into the ledger, waits until every
+// stage has dropped what it derived and every auditor has destroyed its keys,
+// deletes the entries from the streams, and signs a record of each place. shards
+// is the folder of sealed shards, records where the record goes.
+func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason, shards, records string, trust []byte) (*Record, error) {
+	before, err := c.Survey(ctx, project, shards)
+	if err != nil {
+		return nil, err
+	}
+	if before.LegalHold != "" {
+		return before, fmt.Errorf("%w: statement %s", ErrLegalHold, before.LegalHold)
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, err
+	}
+	if st.CachedInfo().Config.DenyDelete {
+		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what stands in it cannot be forgotten", streams.LedgerStream)
+	}
+	if err := c.awaitAuditors(ctx, js, st.CachedInfo().State.LastSeq); err != nil {
+		return nil, err
+	}
+	writers, err := c.writers(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Project: project}
+	if r.Statement, r.Entry, err = c.State(ctx, signer, streams.DoForget, project, reason); err != nil {
+		return nil, err
+	}
+	acks, last, err := c.awaitDropped(ctx, js, project, r, writers)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.awaitAuditors(ctx, js, last); err != nil {
+		return nil, err
+	}
+	if err := c.deleteEntries(ctx, js, r, acks, writers); err != nil {
+		return nil, err
+	}
+	if err := c.deleteLive(ctx, js, r); err != nil {
+		return nil, err
+	}
+	if err := c.awaitIntake(ctx, js, r); err != nil {
+		return nil, err
+	}
+	for _, s := range writers {
+		if acks[s] > 0 {
+			r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived, its files written anew", Count: 1})
+		} else {
+			r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived", Left: "it has not said that it dropped it"})
+		}
+	}
+	if err := c.checkLog(ctx, r, shards, trust); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	signed, err := note.Sign(&note.Note{Text: r.text(now)}, signer)
+	if err != nil {
+		return r, err
+	}
+	if err := os.MkdirAll(records, 0o700); err != nil {
+		return r, err
+	}
+	r.File = filepath.Join(records, r.Statement+".note")
+	return r, os.WriteFile(r.File, signed, 0o600)
+}
+
+// awaitDropped waits until every stage has said that it dropped what it derived,
+// and returns at which ledger sequence each has. Stages that do not are left to
+// the record.
+func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, project string, r *Record, writers []string) (map[string]uint64, uint64, error) {
+	filter := streams.LedgerFilter(streams.PartitionOf(project))
+	told := false
+	wait, cancel := context.WithTimeout(ctx, dropTimeout)
+	defer cancel()
+	for {
+		acks, last := make(map[string]uint64), r.Entry
+		err := each(ctx, js, streams.LedgerStream, filter, r.Entry, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
+			if err != nil || e.Type != streams.TypeDropped || e.Project != project {
+				return nil
+			}
+			b := new(streams.DroppedEntry)
+			if streams.Unmarshal(e.Body, b) == nil && b.Statement == r.Statement && acks[e.Stage] == 0 {
+				acks[e.Stage], last = seq, max(last, seq)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		missing := slices.DeleteFunc(slices.Clone(writers), func(s string) bool { return acks[s] > 0 })
+		if len(missing) == 0 {
+			return acks, last, nil
+		}
+		if !told {
+			c.tell("waiting for stages to drop what they derived: %s", strings.Join(missing, ", "))
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		case <-wait.Done():
+			return acks, last, nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// dropTimeout is how long a stage may take to drop what it derived.
+const dropTimeout = 2 * time.Minute
+
+// deleteEntries overwrites the project's entries in the ledger: those before the
+// forgotten entry, and those that other stages wrote because of them until they
+// dropped it. The last entry of a stage that has not is its fence, and stays.
+func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *Record, acks map[string]uint64, writers []string) error {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
+	p := streams.PartitionOf(r.Project)
+	fences := make(map[string]uint64)
+	var gone []header
+	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
+		fences[h.stage] = h.seq
+		late := h.stage != streams.StageIngest && h.src < r.Entry && (acks[h.stage] == 0 || h.seq < acks[h.stage])
+		if h.project == r.Project && !kept(h.typ) && (h.seq < r.Entry || late) {
+			gone = append(gone, h)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	n := make(map[string]int)
+	left := make(map[string]string)
+	for _, h := range gone {
+		if fences[h.stage] == h.seq {
+			left[h.stage] = fmt.Sprintf("entry %d is the last that %s wrote in partition %d; it goes when it has written another", h.seq, h.stage, p)
+			continue
+		}
+		if err := st.SecureDeleteMsg(ctx, h.seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return fmt.Errorf("deleting ledger entry %d: %w", h.seq, err)
+		}
+		n[h.stage]++
+	}
+	for _, s := range writers {
+		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", overwritten", Count: n[s], Left: left[s]})
+		delete(left, s)
+	}
+	for s, why := range left {
+		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Left: why})
+	}
+	return nil
+}
+
+// deleteLive overwrites the project's live copies.
+func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Record) error {
+	st, err := js.Stream(ctx, streams.LiveStream)
+	if err != nil {
+		return err
+	}
+	n := 0
+	err = each(ctx, js, streams.LiveStream, "lz.live."+r.Project+".>", 1, time.Time{}, true, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+		// Of copies that are made later the entry is behind the statement.
+		at := uint64(0)
+		fmt.Sscan(m.Headers().Get(streams.HeaderSeq), &at)
+		if at > r.Entry {
+			return nil
+		}
+		n++
+		if err := st.SecureDeleteMsg(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return fmt.Errorf("deleting live copy %d: %w", seq, err)
+		}
+		return nil
+	})
+	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, overwritten", Count: n})
+	return err
+}
+
+// awaitIntake waits until ingest has purged what it had decided on.
+func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Record) error {
+	src := uint64(0)
+	err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(r.Project), streams.StageIngest), r.Entry, func(h header) error {
+		if h.seq == r.Entry {
+			src = h.src
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, dropTimeout)
+	defer cancel()
+	for {
+		st, err := js.Stream(ctx, streams.IntakeStream)
+		if err != nil {
+			return err
+		}
+		s := st.CachedInfo().State
+		if s.Msgs == 0 || s.FirstSeq > src {
+			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events, purged by ingest"})
+			return nil
+		}
+		select {
+		case <-wait.Done():
+			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events", Left: fmt.Sprintf("ingest has not purged it up to %d; it begins at %d", src, s.FirstSeq)})
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// checkLog looks at the log itself: whatever it held before has to be
+// unreadable. Sealed shards are made anew from what it can still say.
+func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust []byte) error {
+	return c.Log(ctx, func(l *inquiry.Log) error {
+		n, _, err := l.Holding(ctx, r.Project, r.Entry)
+		if err != nil {
+			return err
+		}
+		gone, err := l.Gone(ctx, r.Project)
+		if err != nil {
+			return err
+		}
+		place := Place{Where: "the log", What: "payloads, their keys destroyed", Count: gone}
+		if n > 0 {
+			place.Left = fmt.Sprintf("%d payloads can still be read", n)
+		}
+		r.Places = append(r.Places, place)
+		for _, a := range c.auditors() {
+			r.Places = append(r.Places, Place{Where: "auditor " + a, What: "has signed for the ledger behind the forgotten entry, at which it destroys its keys", Count: 1})
+		}
+		files, err := l.ShardsOf(ctx, shards, r.Project)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			p := Place{Where: f, What: "a sealed shard, made anew without the payloads", Count: 1}
+			if err := l.Remake(ctx, f, trust); errors.Is(err, chain.ErrRange) {
+				p.Left = err.Error()
+			} else if err != nil {
+				return err
+			}
+			r.Places = append(r.Places, p)
+		}
+		return nil
+	})
+}

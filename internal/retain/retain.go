@@ -1,0 +1,246 @@
+// Package retain removes from the streams what may be removed: entries that are
+// old and audited (Trim), and those of a project that is to be forgotten
+// (Forget). It decides nothing on its own: what may go is read off the streams,
+// off signed checkpoints and off the log itself, and anything that it cannot
+// make sure of keeps everything where it is.
+package retain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/inquiry"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// Config is what is worked on.
+type Config struct {
+	Conn  *nats.Conn // with the retention credential
+	Trust *keys.Trust
+	// Log opens the auditor's log, or a snapshot of it, for questions.
+	Log func(ctx context.Context, ask func(*inquiry.Log) error) error
+	// Without names stages that are gone for good and are not waited for.
+	Without []string
+	// Tell, if set, hears what is being waited for.
+	Tell func(format string, args ...any)
+}
+
+func (c *Config) tell(format string, args ...any) {
+	if c.Tell != nil {
+		c.Tell(format, args...)
+	}
+}
+
+// header is a ledger entry without its body.
+type header struct {
+	seq       uint64
+	time      time.Time
+	partition int
+	stage     string
+	typ       streams.Type
+	project   string
+	src       uint64
+}
+
+// scan calls fn for the headers of ledger entries from <= sequence, up to what
+// the stream holds when it starts.
+func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint64, fn func(h header) error) error {
+	return each(ctx, js, streams.LedgerStream, filter, from, time.Time{}, true, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		p, stage, err := streams.ParseLedger(m.Subject())
+		if err != nil {
+			return nil
+		}
+		h := header{seq: seq, time: at, partition: p, stage: stage, typ: streams.Type(m.Headers().Get(streams.HeaderType)), project: m.Headers().Get(streams.HeaderProject)}
+		fmt.Sscan(m.Headers().Get(streams.HeaderSrc), &h.src)
+		return fn(h)
+	})
+}
+
+// each reads a stream's messages in order, up to its present end.
+func each(ctx context.Context, js jetstream.JetStream, stream, filter string, from uint64, since time.Time, headers bool, fn func(m jetstream.Msg, seq uint64, at time.Time) error) error {
+	st, err := js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Errorf("looking up stream %s: %w", stream, err)
+	}
+	last := st.CachedInfo().State.LastSeq
+	if last < from {
+		return nil
+	}
+	oc := jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), HeadersOnly: headers}
+	if !since.IsZero() {
+		oc.DeliverPolicy, oc.OptStartSeq, oc.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &since
+	}
+	c, err := st.OrderedConsumer(ctx, oc)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", stream, err)
+	}
+	for {
+		batch, err := c.FetchNoWait(500)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", stream, err)
+		}
+		n := 0
+		for m := range batch.Messages() {
+			n++
+			md, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if md.Sequence.Stream > last {
+				return nil
+			}
+			if err := fn(m, md.Sequence.Stream, md.Timestamp); err != nil {
+				return err
+			}
+			if md.NumPending == 0 {
+				return nil
+			}
+		}
+		if err := batch.Error(); err != nil {
+			return fmt.Errorf("reading %s: %w", stream, err)
+		}
+		if n == 0 {
+			return ctx.Err()
+		}
+	}
+}
+
+// writers are the stages that ever wrote to the ledger, but for those that are
+// gone.
+func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string, error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, err
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter("lz.ledger.*.*"))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for s := range info.State.Subjects {
+		if _, stage, err := streams.ParseLedger(s); err == nil && !slices.Contains(c.Without, stage) {
+			out = append(out, stage)
+		}
+	}
+	sort.Strings(out)
+	return slices.Compact(out), nil
+}
+
+// auditors are the names of the registered auditors: those whose keys the trust
+// file pins. Several keys of one name are one auditor, before and after it
+// changed its key.
+func (c *Config) auditors() []string {
+	var out []string
+	for _, p := range c.Trust.Pins() {
+		if slices.Contains(p.Roles, keys.RoleAuditor) {
+			name, _, _ := strings.Cut(p.Key, "+")
+			out = append(out, name)
+		}
+	}
+	sort.Strings(out)
+	return slices.Compact(out)
+}
+
+// checkpointSubject is where auditors publish their checkpoints.
+const checkpointSubject = "lz.live." + streams.SystemProject + ".checkpoint"
+
+// chained is up to which ledger sequence each registered auditor has signed a
+// tree that is this log's own: 0 for one of whom there is no such checkpoint.
+func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
+	out := make(map[string]uint64)
+	for _, a := range c.auditors() {
+		out[a] = 0
+	}
+	vs := c.Trust.Verifiers(keys.RoleAuditor)
+	// The last ones first: an auditor signs every second while there is work.
+	for _, back := range []time.Duration{10 * time.Minute, 24 * time.Hour, streams.LiveAge} {
+		latest := make(map[string][]byte)
+		err := each(ctx, js, streams.LiveStream, checkpointSubject, 1, time.Now().Add(-back), false, func(m jetstream.Msg, _ uint64, _ time.Time) error {
+			for _, name := range signers(m.Data()) {
+				latest[name] = m.Data()
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		err = c.Log(ctx, func(l *inquiry.Log) error {
+			for name := range out {
+				if cp := latest[name]; cp != nil {
+					seq, err := l.Covers(cp, vs)
+					if err != nil {
+						return fmt.Errorf("the last checkpoint of auditor %s: %w", name, err)
+					}
+					out[name] = max(out[name], seq)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		missing := false
+		for _, seq := range out {
+			missing = missing || seq == 0
+		}
+		if !missing {
+			break
+		}
+	}
+	return out, nil
+}
+
+// signers are the names under a signed note.
+func signers(note []byte) []string {
+	var out []string
+	_, sigs, _ := strings.Cut(string(note), "\n\n")
+	for line := range strings.Lines(sigs) {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "— "), " "); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// awaitAuditors waits until every registered auditor has signed for the ledger
+// up to a sequence.
+func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq uint64) error {
+	told := false
+	for {
+		got, err := c.chained(ctx, js)
+		if err != nil {
+			return err
+		}
+		var behind []string
+		for name, at := range got {
+			if at < seq {
+				behind = append(behind, fmt.Sprintf("%s (has signed up to %d)", name, at))
+			}
+		}
+		if len(got) == 0 {
+			return errors.New("the trust file pins no auditor's key: nobody would have chained what is removed")
+		}
+		if len(behind) == 0 {
+			return nil
+		}
+		sort.Strings(behind)
+		if !told {
+			c.tell("waiting for auditors to chain ledger entry %d: %s", seq, strings.Join(behind, ", "))
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of those that are gone: %w", seq, strings.Join(behind, ", "), ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}

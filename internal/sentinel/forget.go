@@ -1,0 +1,21 @@
+package sentinel
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+// forget drops the signals of a project: carriers, phrases, clusters, counts,
+// and whatever else was computed from its content. They start empty.
+func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) {
+	b := new(streams.CustodyEntry)
+	if err := streams.Unmarshal(e.Body, b); err != nil {
+		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	if _, err := st.Drop(func(k, _ []byte) (bool, error) { return rules.KeyOf(k, e.Project), nil }); err != nil {
+		return nil, err
+	}
+	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})
+}

@@ -1,0 +1,162 @@
+package stage
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// holding lists the files below a folder that hold a text.
+func holding(t *testing.T, fs vfs.FS, dir, needle string) (out []string) {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil
+	}
+	for _, n := range names {
+		path := filepath.Join(dir, n)
+		st, err := fs.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.IsDir() {
+			out = append(out, holding(t, fs, path, needle)...)
+			continue
+		}
+		f, err := fs.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(b, []byte(needle)) {
+			out = append(out, path)
+		}
+	}
+	return out
+}
+
+func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
+	fs := vfs.NewMem()
+	if err := fs.MkdirAll("/state", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openStore("/state/x", fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &State{s: s, partition: 3}
+	set := func(project, what string) {
+		t.Helper()
+		if err := st.Set(Key('b', project, what), []byte("of "+what)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 300 {
+		set("acme", fmt.Sprintf("secret-%d", i))
+		set("acmetoo", fmt.Sprintf("kept-%d", i))
+		if i%50 == 0 {
+			if err := s.commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(holding(t, fs, "/state", "secret-0")) == 0 {
+		t.Fatal("it is in no file to begin with")
+	}
+	n, err := st.Drop(func(k, _ []byte) (bool, error) { return OfProject(k, "acme"), nil })
+	if err != nil || n != 300 {
+		t.Fatalf("%d keys dropped, %v", n, err)
+	}
+	if err := s.set(eraseKey, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.erased(); err == nil {
+		t.Error("erased with changes that are not committed")
+	}
+	if err := s.commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	if len(holding(t, fs, "/state", "secret-0")) == 0 {
+		t.Error("deleting alone removes it from the files, so that erasing shows nothing")
+	}
+	// A crash comes before it is erased: whoever opens it does that first.
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openStore("/state/x", fs); err != nil {
+		t.Fatal(err)
+	}
+	if f := holding(t, fs, "/state", "secret-"); len(f) != 0 {
+		t.Errorf("it is in %v", f)
+	}
+	st = &State{s: s, partition: 3}
+	kept := 0
+	if err := st.Scan(nil, func(k, v []byte) (bool, error) { kept++; return true, nil }); err != nil || kept != 300 {
+		t.Errorf("%d keys are left, want 300: %v", kept, err)
+	}
+	if v, ok, err := st.Get(Key('b', "acmetoo", "kept-7")); !ok || err != nil || string(v) != "of kept-7" {
+		t.Errorf("%q, %v, %v", v, ok, err)
+	}
+	set("acme", "new")
+	if err := s.commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+
+	// A crash between the two renames.
+	for _, c := range []struct{ has, want []string }{
+		{[]string{"x.old", "x.new"}, []string{"x"}},
+		{[]string{"x", "x.old"}, []string{"x"}},
+		{[]string{"x", "x.new"}, []string{"x"}},
+	} {
+		fs := vfs.NewMem()
+		for _, d := range c.has {
+			if err := fs.MkdirAll("/state/"+d, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := settleFolders("/state/x", fs); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := fs.List("/state"); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%v becomes %v, want %v: %v", c.has, got, c.want, err)
+		}
+	}
+}
+
+func TestAKeyBelongsToItsProjectAndNoOther(t *testing.T) {
+	for _, c := range []struct {
+		key  []byte
+		want bool
+	}{
+		{Key('b', "acme", "x"), true}, {Key('t', "acme"), true}, {Key('b', "acme", ""), true},
+		{Key('b', "acme2", "x"), false}, {Key('b', "acm", "e"), false}, {Key('b', "x", "acme"), false}, {[]byte{'a'}, false}, {nil, false},
+		{append([]byte{0xA0}, "acme"...), false},
+	} {
+		if got := OfProject(c.key, "acme"); got != c.want {
+			t.Errorf("%q: %v, want %v", c.key, got, c.want)
+		}
+	}
+}
