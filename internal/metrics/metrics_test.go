@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -172,7 +173,7 @@ func TestTheExampleAlertsNameMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if alerts != 3 {
+	if alerts != 7 {
 		t.Errorf("%d alerts", alerts)
 	}
 }
@@ -343,5 +344,43 @@ func BenchmarkObserved(b *testing.B) {
 	New().Sentinel("core").InForce(0, "d", ev)
 	for b.Loop() {
 		judge(b, ev, "p")
+	}
+}
+
+func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
+	b, err := os.ReadFile("../../deploy/grafana/lazaret.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Panels []struct {
+			Title   string `json:"title"`
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	known := strings.Join(table(t, full(t)), "\n")
+	asked := 0
+	for _, p := range doc.Panels {
+		for _, q := range p.Targets {
+			for _, n := range regexp.MustCompile(`\blazaret_[a-z_]+`).FindAllString(q.Expr, -1) {
+				asked++
+				if n = strings.TrimSuffix(n, "_bucket"); !strings.Contains(known, "`"+n+"`") {
+					t.Errorf("%s: there is no metric %s", p.Title, n)
+				}
+			}
+			for _, l := range regexp.MustCompile(`by \((\w+)\) \(\w*\(?(lazaret_\w+)`).FindAllStringSubmatch(q.Expr, -1) {
+				if n := strings.TrimSuffix(l[2], "_bucket"); l[1] != "le" && !regexp.MustCompile("`"+n+"`.*\\| .*`"+l[1]+"`").MatchString(known) {
+					t.Errorf("%s: %s has no label %s", p.Title, n, l[1])
+				}
+			}
+		}
+	}
+	if asked < 15 {
+		t.Errorf("only %d metrics are asked for", asked)
 	}
 }
