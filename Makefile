@@ -57,6 +57,7 @@ FUZZTIME ?= 1m
 test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
 	$(GO) test ./internal/e2e -run 'Killing|AlwaysHeld|Standby' -count=5 -timeout 60m
 	LAZARET_PROPOSALS=2000 $(GO) test ./internal/e2e -run 'KillingArbiterAnd' -count=5 -timeout 60m
+	LAZARET_BENCH=1 $(GO) test ./internal/e2e -run 'TestAHookIsFast' -v
 	LAZARET_MODEL=full $(GO) test ./internal/arbiter -run 'TestTheBarrierHolds' -timeout 120m
 	LAZARET_ATTACKS=10000 LAZARET_CRASHES=5000 $(GO) test ./pkg/chain -run 'Attack|Crash' -timeout 60m
 	$(GO) test -race ./internal/... -timeout 60m

@@ -12,7 +12,14 @@
 // It does not prevent tampering; it convicts. It cannot tell what was added
 // after the last checkpoint that anybody else holds.
 //
-// One goroutine appends; any number read. The format is in FORMAT.md. The tree
-// follows RFC 6962 and golang.org/x/mod/sumdb/tlog, which the tests compare it
-// with and which makes the proofs.
+// Log is the log itself: Append, Checkpoint, Verify. Source, View and Proof are
+// what others see of it: tiles (C2SP tlog-tiles), leaves and proofs of them
+// (tlog-proof), of this log, of one served over HTTP, or of one that Import
+// copies. Handover changes the signing key. Package witness has others vouch
+// for it.
+//
+// Appends take turns, and any number of goroutines read meanwhile; nobody may
+// use a log that was closed. The format is in FORMAT.md. The tree follows
+// RFC 6962; proofs are made and checked by golang.org/x/mod/sumdb/tlog, and
+// Tessera's client and fsck read what is served (TestTesseraReadsTheLog).
 package chain

@@ -159,7 +159,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	for i := range po.Levels {
 		// What is encrypted or hashed does not get smaller, and is read in
 		// long runs.
-		po.Levels[i].BlockSize = 32 << 10
+		po.Levels[i].BlockSize = 64 << 10
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	}
 	if l.db, err = pebble.Open(store, po); err != nil {
@@ -250,7 +250,7 @@ func encodeMeta(h *Head) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Gaps))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Resets))
 	b = binary.BigEndian.AppendUint64(b, h.LastSeq)
-	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.LastTime)))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.LastTime.UnixNano()))
 	b = binary.BigEndian.AppendUint64(b, uint64(nanos(h.Epoch)))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.Imported))
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
@@ -273,7 +273,7 @@ func decodeMeta(b []byte, h *Head) error {
 	h.Gaps = int64(binary.BigEndian.Uint64(b[17:]))
 	h.Resets = int64(binary.BigEndian.Uint64(b[25:]))
 	h.LastSeq = binary.BigEndian.Uint64(b[33:])
-	h.LastTime = fromNanos(int64(binary.BigEndian.Uint64(b[41:])))
+	h.LastTime = time.Unix(0, int64(binary.BigEndian.Uint64(b[41:]))).UTC()
 	h.Epoch = fromNanos(int64(binary.BigEndian.Uint64(b[49:])))
 	h.Imported = int64(binary.BigEndian.Uint64(b[57:]))
 	if h.Size < 0 {
@@ -282,7 +282,7 @@ func decodeMeta(b []byte, h *Head) error {
 	return nil
 }
 
-// nanos is a time as it is stored; the zero time is 0.
+// nanos is the time of a ledger's creation as it is stored; the zero time is 0.
 func nanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -631,8 +631,18 @@ func (l *Log) Snapshot(dir string) error {
 			return err
 		}
 	}
+	if err := l.db.Flush(); err != nil {
+		return err
+	}
 	return l.db.Checkpoint(filepath.Join(dir, "store"), pebble.WithFlushedWAL())
 }
 
-// Close closes the log.
-func (l *Log) Close() error { return errors.Join(l.db.Close(), l.lock.Close()) }
+// Close writes what is in memory to tables, so that the next one who opens the
+// log need not replay it, and closes the log.
+func (l *Log) Close() error {
+	var err error
+	if !l.opts.ReadOnly {
+		err = l.db.Flush()
+	}
+	return errors.Join(err, l.db.Close(), l.lock.Close())
+}

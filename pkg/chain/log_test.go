@@ -251,3 +251,20 @@ func TestAStoreOfAnotherFormatIsNamed(t *testing.T) {
 		t.Errorf("it opens with %v", err)
 	}
 }
+
+func TestTimesMayBeAnything(t *testing.T) {
+	for _, at := range []time.Time{{}, time.Unix(0, 0), time.Unix(-5, 3), time.Unix(1<<33, 0)} {
+		fs, k := vfs.NewMem(), newKey(t, "log")
+		l := open(t, fs, "log", k)
+		if err := l.Append([]chain.Entry{{Seq: 1, Time: at, Type: "t", Project: "p"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified {
+			t.Errorf("%v: %+v", at, rep)
+		}
+	}
+}

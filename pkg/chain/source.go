@@ -202,7 +202,7 @@ func NewView(ctx context.Context, src Source, vs note.Verifiers) (*View, error) 
 	return &View{Checkpoint: cp, src: src, ctx: ctx}, nil
 }
 
-// Height, ReadTiles and SaveTiles implement tlog.TileReader.
+// Height is part of tlog.TileReader.
 func (v *View) Height() int { return TileHeight }
 
 // ReadTiles is part of tlog.TileReader.

@@ -824,7 +824,7 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps || want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
 		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d, %d gaps and %d resets", want.Entries, want.LastSeq, want.Gaps, want.Resets)
 	}
-	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (!want.LastTime.Equal(v.time) || !v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
+	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (want.LastTime.UnixNano() != v.time.UnixNano() || !v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
 		v.bad(want.Size-1, "the head record tells of a last entry at %s and a ledger of %s", want.LastTime, want.Epoch)
 	}
 	// Leaves that could not be read end the walk; the checkpoints behind that

@@ -273,3 +273,25 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 	})
 }
+
+func FuzzServer(f *testing.F) {
+	private, public, err := note.GenerateKey(nil, "log")
+	if err != nil {
+		f.Fatal(err)
+	}
+	v, err := note.NewVerifier(public)
+	if err != nil {
+		f.Fatal(err)
+	}
+	s, err := witness.NewServer(private, f.TempDir(), []note.Verifier{v})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte("old 0\n\nlog\n1\nAAAA\n\n"))
+	f.Add([]byte("old 5\n" + strings.Repeat("A", 43) + "=\n\nlog\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if sig, err := s.Add(b); err == nil {
+			t.Fatalf("it cosigned %q: %s", b, sig)
+		}
+	})
+}
