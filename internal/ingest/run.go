@@ -51,6 +51,8 @@ type Belief struct {
 	// From and To are since when and until when it holds, by the writer's word.
 	From time.Time `json:"valid_from,omitzero"`
 	To   time.Time `json:"valid_to,omitzero"`
+	// Triples are what a memory states, as far as its writer took it apart.
+	Triples []beliefs.Triple `json:"triples,omitzero"`
 	// Digest is that of the content, whole, and Revision that of how it stands:
 	// what a signed word on it names.
 	Digest   string `json:"digest,omitzero"`
