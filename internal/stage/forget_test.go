@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -75,6 +76,10 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.flush(); err != nil {
+		t.Fatal(err)
+	}
+	// Pebble writes its log in the background.
+	if err := s.db.LogData(nil, pebble.Sync); err != nil {
 		t.Fatal(err)
 	}
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {

@@ -159,6 +159,12 @@ func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query
 		if s.queued >= intakeQueue {
 			msgs = nil
 		}
+		// While messages are queued that this process is to decide on, nothing
+		// else is waited for.
+		var onward <-chan struct{}
+		if s.waits() {
+			onward = closed
+		}
 		select {
 		case <-ctx.Done():
 			return s.commitFolded()
@@ -190,6 +196,7 @@ func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query
 			if err := s.answer(q); err != nil {
 				return err
 			}
+		case <-onward:
 		case <-tick.C:
 			if err := s.store.settle(); err != nil {
 				return err
@@ -207,6 +214,24 @@ func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query
 		}
 		s.purge(ctx)
 	}
+}
+
+// closed is a channel that never makes anybody wait.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// waits reports whether messages are queued in a partition where this process is
+// active.
+func (s *intakeStage) waits() bool {
+	for _, p := range s.cfg.Partitions {
+		if s.active[p] && len(s.queue[p]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *intakeStage) enqueue(m jetstream.Msg) error {
