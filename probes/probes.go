@@ -24,3 +24,9 @@ func Threats() fs.FS {
 	}
 	return sub
 }
+
+// Elsewhere lists the invariants that are no scenarios, with the tests that hold
+// them.
+//
+//go:embed elsewhere.yaml
+var Elsewhere []byte

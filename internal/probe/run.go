@@ -45,10 +45,10 @@ type Result struct {
 	// Contrast is, in contrast mode, failed (as it has to), passed (the defence
 	// that is off is not what holds) or none (the scenario has no contrast). Shown
 	// is what did not hold then.
-	Contrast string        `json:"contrast,omitzero"`
-	Off      string        `json:"off,omitzero"`
-	Shown    []string      `json:"shown,omitzero"`
-	Took     time.Duration `json:"took"`
+	Contrast string   `json:"contrast,omitzero"`
+	Off      string   `json:"off,omitzero"`
+	Shown    []string `json:"shown,omitzero"`
+	Took     int64    `json:"took_ms"`
 }
 
 // The values of Result.
@@ -162,7 +162,7 @@ func (j job) run(ctx context.Context, at *site, mu *sync.Mutex) {
 	defer mu.Unlock()
 	r := j.result
 	if j.off == nil {
-		r.Took, r.Verdict, r.Failed = time.Since(start), Pass, failed
+		r.Took, r.Verdict, r.Failed = time.Since(start).Milliseconds(), Pass, failed
 		if err != nil {
 			r.Failed = append(r.Failed, "could not be run: "+err.Error())
 		}
