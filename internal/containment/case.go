@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"lazaret/internal/replay"
-	"lazaret/pkg/beliefs"
 	"lazaret/pkg/lexical"
 	"lazaret/streams"
 )
@@ -235,11 +234,3 @@ var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": 
 
 // stepTime is how far apart the steps that are added to a script lie.
 const stepTime = 5 * time.Second
-
-// origin is who writes a text to memory that a script only reads.
-func (t *Text) origin() beliefs.Origin {
-	if t.Side == User {
-		return beliefs.OriginUser
-	}
-	return beliefs.OriginAgent
-}

@@ -268,33 +268,7 @@ func settle(ctx context.Context, t *testing.T, op *nats.Conn, js jetstream.JetSt
 func readLedger(ctx context.Context, t *testing.T, js jetstream.JetStream, last uint64) (seen map[string]int, repeats int, again *rejudge) {
 	t.Helper()
 	seen, again = make(map[string]int), newRejudge(t)
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	it, err := c.Messages(jetstream.PullMaxMessages(2000))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer it.Stop()
-	for seq := uint64(0); seq < last; {
-		m, err := it.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			t.Fatal(err)
-		}
-		md, err := m.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
-		seq = md.Sequence.Stream
-		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, md.Timestamp)
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachEntry(ctx, t, js, last, func(e streams.Entry) {
 		again.take(t, &e)
 		switch e.Type {
 		case streams.TypeObservation, streams.TypeMemory, streams.TypeAction:
@@ -306,7 +280,7 @@ func readLedger(ctx context.Context, t *testing.T, js jetstream.JetStream, last 
 		case streams.TypeRepeat:
 			repeats++
 		}
-	}
+	})
 	return seen, repeats, again
 }
 

@@ -182,10 +182,11 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	// A person who decides on what the hold left clears it, unless something
 	// else was found since.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
-	if !resolved && (v.Late || r.Ref.Axes.Security != beliefs.Clean) {
-		// What was found in the meantime stays.
+	if !resolved && r.Ref.Axes != (beliefs.Axes{}) {
+		// What was found or decided in the meantime stays.
 		next = stricter(next, r.Ref.Axes)
 	}
+	next.Freshness = r.Ref.Axes.Freshness
 	r.Ref.Axes = next
 	if v.Verdict == streams.Deny && !v.Learn {
 		why := buriedDenied
@@ -282,20 +283,33 @@ func nameKey(project string, in beliefs.Namespace, key string) []byte {
 
 // stricter is axis by axis the less trusting of two.
 func stricter(a, b beliefs.Axes) beliefs.Axes {
-	if b.Security > a.Security {
-		a.Security = b.Security
+	a.Security, a.Freshness = max(a.Security, b.Security), max(a.Freshness, b.Freshness)
+	if reach(b.Retrieval) > reach(a.Retrieval) {
+		a.Retrieval = b.Retrieval
 	}
 	if a.Security >= beliefs.Quarantined && a.Retrieval != beliefs.Blocked {
 		a.Retrieval = beliefs.Hidden
 	}
-	if b.Retrieval == beliefs.Blocked {
-		a.Retrieval = beliefs.Blocked
-	}
 	if a.Retrieval == beliefs.Normal && a.Security != beliefs.Clean {
 		a.Retrieval = beliefs.Restricted
 	}
-	if b.Truth == beliefs.Contradicted {
+	if b.Truth != beliefs.Supported {
 		a.Truth = b.Truth
 	}
 	return a
+}
+
+// reach is how far a belief is from being served.
+func reach(r beliefs.Retrieval) int {
+	switch r {
+	case beliefs.Normal:
+		return 0
+	case beliefs.Restricted:
+		return 1
+	case beliefs.PrivilegedOnly:
+		return 2
+	case beliefs.Hidden:
+		return 3
+	}
+	return 4
 }

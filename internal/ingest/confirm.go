@@ -117,6 +117,16 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	}
 	word := beliefs.Evidence{Observation: e.ID, Quality: class, Source: "key:" + s.Signer, At: e.Time}
 	next, moves, err := decideOn(r.standing(), s.Decision, s.Successor, word, by)
+	unsigned := r.Ref.Procedure && r.Signed == ""
+	if unsigned && s.Decision == approval.Confirm && by != beliefs.ByUser {
+		return &approval.Error{Check: approval.CheckRole, Text: "a procedure takes a person's signature"}
+	}
+	if err == nil && unsigned && s.Decision != approval.Confirm && next.Axes.Security == beliefs.Clean && next.Axes.Retrieval == beliefs.Restricted {
+		// That a suspicion was unfounded is no approval of a procedure.
+		var more []beliefs.Move
+		next, more, err = next.Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()}, by)
+		moves = append(moves, more...)
+	}
 	if err != nil {
 		return &approval.Error{Check: approval.CheckMove, Text: err.Error()}
 	}
@@ -170,6 +180,9 @@ func decideOn(s beliefs.Standing, d approval.Decision, successor string, word be
 		}
 		return set(beliefs.AxisRetrieval, beliefs.Hidden.String())
 	case approval.Restrict:
+		if s.Axes.Retrieval != beliefs.Normal {
+			return s, nil, fmt.Errorf("it is %s and not %s", s.Axes.Retrieval, beliefs.Normal)
+		}
 		return set(beliefs.AxisRetrieval, beliefs.Restricted.String())
 	case approval.AuditOnly:
 		return set(beliefs.AxisRetrieval, beliefs.PrivilegedOnly.String())

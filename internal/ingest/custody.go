@@ -95,8 +95,12 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 // ofProject reports whether a record was derived from a project's events.
 func ofProject(k, v []byte, project string) (bool, error) {
 	switch {
-	case len(k) == 0:
+	case len(k) == 0 || k[0] == keyCursor: // a group may be called like a project
 		return false, nil
+	case k[0] == keyDecided:
+		// The proposals decided last, of whichever project: who folds what is
+		// left of the ledger does not meet those that are gone.
+		return true, nil
 	case k[0] == keyNonceEnd && len(k) > 9: // behind a time, another key
 		return stage.OfProject(k[9:], project), nil
 	case k[0] == keyOwed && len(v) > 8:

@@ -35,6 +35,8 @@ func TestARecordIsKnownToBeItsProjects(t *testing.T) {
 		{"a time at which it ages", dueKey("acme", at, "b1"), nil, true},
 		{"of another project", dueKey("x", at, "acme"), nil, false},
 		{"of a synthetic one", dueKey("syn-acme", at, "b1"), nil, false},
+		{"a sentinel group of that name", append([]byte{keyCursor}, "acme"...), nil, false},
+		{"the proposals decided last", []byte{keyDecided}, stamp(at), true},
 		{"the clock", []byte{keyClock}, stamp(at), false},
 		{"a legal hold", legalHoldKey("acme"), nil, false},
 		{"a statement", statementKey("acme"), nil, false},

@@ -48,13 +48,23 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
+	// Digest is of the whole content, and Revision of how it stands: what a
+	// signed word on the belief names.
+	Digest    string              `json:"digest,omitzero"`
+	Revision  string              `json:"revision"`
+	Evidence  beliefs.EvidenceSet `json:"evidence,omitzero"`
+	Parents   []streams.Parent    `json:"parents,omitzero"`
+	Triples   []beliefs.Triple    `json:"triples,omitzero"`
+	Conflicts []string            `json:"conflicts,omitzero"`
+	Successor string              `json:"successor,omitzero"`
+	Flag      string              `json:"flag,omitzero"`
+	StagedFor string              `json:"staged_for,omitzero"`
+	Signed    string              `json:"signed,omitzero"`
+	Stale     time.Time           `json:"stale,omitzero"`
+	Expires   time.Time           `json:"expires,omitzero"`
 	// From and To are since when and until when it holds, by the writer's word.
 	From time.Time `json:"valid_from,omitzero"`
 	To   time.Time `json:"valid_to,omitzero"`
-	// Digest is that of the content, whole, and Revision that of how it stands:
-	// what a signed word on it names.
-	Digest   string `json:"digest,omitzero"`
-	Revision string `json:"revision,omitzero"`
 }
 
 // ActiveAnswer says what is in force in a partition.

@@ -76,9 +76,9 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 
 // openPebble opens a store's files.
 func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
-	// It fills as it is needed. Of a million beliefs the filters alone take some
-	// thirty megabytes, and without them every look-up goes to disk.
-	cache := pebble.NewCache(64 << 20)
+	// It fills as it is needed, and without cgo it lies in Go's own heap, where
+	// garbage collection lets it count twice, for each stage.
+	cache := pebble.NewCache(24 << 20)
 	defer cache.Unref()
 	o := &pebble.Options{
 		Cache:                       cache,

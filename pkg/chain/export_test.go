@@ -9,3 +9,5 @@ func (l *Log) Flush() error { return l.db.Flush() }
 func (l *Log) CompactAll() error {
 	return l.db.Compact(context.Background(), []byte{0}, []byte{255}, false)
 }
+
+func init() { blockSize = 4 << 10 }

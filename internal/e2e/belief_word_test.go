@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// belief is a belief as operators see it.
+func (p *approving) belief(id string) *ingest.Belief {
+	p.t.Helper()
+	var page ingest.BeliefsAnswer
+	if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"), ingest.BeliefsRequest{Project: "demo", ID: id}, &page); err != nil {
+		p.t.Fatal(err)
+	}
+	if len(page.Beliefs) != 1 {
+		p.t.Fatalf("%d beliefs of id %s", len(page.Beliefs), id)
+	}
+	return &page.Beliefs[0]
+}
+
+// say sends a signed word on a belief, as it stands.
+func (p *approving) say(id string, d approval.Decision, by note.Signer) *streams.ResolveReply {
+	p.t.Helper()
+	b := p.belief(id)
+	s := &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "demo", Belief: id, Content: b.Digest, Revision: b.Revision, Decision: d,
+		Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: "I asked them"}
+	msg, err := s.Sign(by)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	subject, err := streams.ResolveSubject("demo", id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	body, err := streams.Marshal(streams.ResolveRequest{Note: string(msg), Belief: true})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	m, err := p.person.Request(subject, body, 20*time.Second)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	rep := new(streams.ResolveReply)
+	if err := streams.Unmarshal(m.Data, rep); err != nil {
+		p.t.Fatal(err)
+	}
+	return rep
+}
+
+func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
+	p := newApproving(t, embedded.Config{})
+	alice, auditor := p.key("alice", "", keys.RoleApprover), p.key("auditor", "", keys.RoleAuditor)
+	p.activate()
+	heard := p.listen("lz.live.demo.alert.>")
+	id := p.remember("web", "m1", "The museum opens at ten on Sundays.")
+	if b := p.belief(id); !b.Staged || b.Axes.Truth != beliefs.Unverified || b.Axes.Retrieval != beliefs.Restricted {
+		t.Fatalf("%+v", b)
+	}
+	if rep := p.say(id, approval.Confirm, auditor); rep.Error == nil || rep.Error.Code != streams.CodeConfirmation || rep.Check != string(approval.CheckRole) || rep.State != "" {
+		t.Errorf("a key without the role: %+v", rep)
+	}
+	if m, err := heard.NextMsg(5 * time.Second); err != nil || !strings.HasSuffix(m.Subject, ".alert.high.belief-word-role") {
+		t.Errorf("%v, %v", m, err)
+	}
+	if rep := p.say(id, approval.Confirm, alice); rep.Error != nil || rep.State != string(approval.Confirm) || rep.Entry == 0 {
+		t.Fatalf("%+v", rep)
+	}
+	if m, err := heard.NextMsg(5 * time.Second); err != nil || !strings.HasSuffix(m.Subject, ".alert.info.belief-word") {
+		t.Errorf("%v, %v", m, err)
+	}
+	b := p.belief(id)
+	if b.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}) || b.Signed != "alice" || b.Staged || b.Origin != beliefs.OriginWeb {
+		t.Errorf("%+v", b)
+	}
+	rep, items := p.recall("r1", "museum Sundays")
+	if rep.Verdict != streams.Allow || len(items) != 1 || items[id].ID != id || items[id].Axes.Truth != beliefs.Supported {
+		t.Errorf("%+v", rep)
+	}
+	if n := len(p.entries(streams.TypeConfirmation)); n != 2 {
+		t.Errorf("%d words are in the ledger", n)
+	}
+	// Rejected, it is out of service and recognised when it is written again.
+	if rep := p.say(id, approval.RejectBelief, alice); rep.Error != nil {
+		t.Fatalf("%+v", rep)
+	}
+	if _, items := p.recall("r2", "museum Sundays"); len(items) != 0 {
+		t.Errorf("a rejected belief is served: %+v", items)
+	}
+	again, err := p.c.Remember(p.ctx, beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"}, Key: "hours", Content: "the MUSEUM opens at  ten on sundays."})
+	if err != nil || again.Verdict != streams.Deny {
+		t.Fatalf("said again: %+v, %v", again, err)
+	}
+	if r := again.Entry.Reasons[0]; r.Code != streams.CodeTombstone || !strings.Contains(r.Text, "m1") {
+		t.Errorf("%+v", r)
+	}
+}
