@@ -89,11 +89,11 @@ func printProbes(w io.Writer, results []*probe.Result, contrast bool, took time.
 		switch {
 		case r.Skipped != "":
 			line += "\t" + r.Skipped
-		case contrast && r.Contrast == probe.ContrastNone:
+		case r.Contrast == probe.ContrastNone:
 			line += "\tNO CONTRAST"
-		case contrast && r.Contrast == probe.ContrastPassed:
+		case r.Contrast == probe.ContrastPassed:
 			line += "\tPASSES WITHOUT: " + text.InertLine(r.Off, 120)
-		case contrast:
+		case r.Contrast == probe.ContrastFailed:
 			line += "\tfails without: " + text.InertLine(r.Off, 120)
 		}
 		fmt.Fprintln(tw, line)

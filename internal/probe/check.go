@@ -39,7 +39,7 @@ func (p *play) check(ctx context.Context, st *Step) error {
 	codes, rules := map[string]bool{string(d.code): true}, map[string]bool{}
 	for _, r := range v.Reasons {
 		codes[string(r.Code)] = true
-		if r.Rule != "" {
+		if r.Rule != "" && r.Verdict > streams.Allow {
 			rules[r.Rule] = true
 		}
 	}

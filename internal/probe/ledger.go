@@ -113,7 +113,7 @@ func (l *ledger) entries(project string) []streams.Entry {
 	return l.of[project]
 }
 
-// alerts are the rules that alerted in a project so far.
+// alerts are the rules that alerted in a project so far, and were not excepted.
 func (l *ledger) alerts(project string) (map[string]bool, error) {
 	out := make(map[string]bool)
 	for _, e := range l.entries(project) {
@@ -127,7 +127,9 @@ func (l *ledger) alerts(project string) (map[string]bool, error) {
 			return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 		}
 		for _, x := range a.Alerts {
-			out[x.Rule] = true
+			if x.Exception == "" {
+				out[x.Rule] = true
+			}
 		}
 	}
 	return out, nil

@@ -2,9 +2,7 @@ package probe
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -91,39 +89,44 @@ func policyWith(patches ...map[string]any) ([]byte, error) {
 	return b, nil
 }
 
-// rulesWithout is the shipped rule set with some rules off.
-func rulesWithout(ids []string) ([]byte, error) {
-	if len(ids) == 0 {
-		return nil, nil // the shipped ones
+// rulesWithout is the shipped rule set with an exception for each scenario whose
+// contrast names rules: in its project they find what they find, and it has no
+// effect. So one pipeline serves them all.
+func rulesWithout(scenarios []*Scenario) ([]byte, error) {
+	src, err := rules.Pack(shipped.FS())
+	if err != nil {
+		return nil, err
 	}
-	replace := map[string]string{}
-	for _, id := range ids {
-		line := regexp.MustCompile(`(?m)^  - id: ` + regexp.QuoteMeta(id) + `$`)
-		found := false
-		err := fs.WalkDir(shipped.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(name, ".yaml") {
-				return err
-			}
-			text, ok := replace[name]
-			if !ok {
-				b, err := fs.ReadFile(shipped.FS(), name)
-				if err != nil {
-					return err
-				}
-				text = string(b)
-			}
-			if line.MatchString(text) {
-				found = true
-				replace[name] = line.ReplaceAllString(text, "$0\n    mode: \"off\"")
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if !found {
-			return nil, fmt.Errorf("no shipped rule has the id %q", id)
-		}
+	set, err := open(src)
+	if err != nil {
+		return nil, err
 	}
-	return rules.PackWith(shipped.FS(), replace)
+	known := make(map[string]bool)
+	for _, r := range set.Rules() {
+		known[r.ID] = true
+	}
+	var b strings.Builder
+	b.WriteString("exceptions:\n")
+	for _, s := range scenarios {
+		for _, id := range s.Contrast.Rules {
+			if !known[id] {
+				return nil, fmt.Errorf("%s: contrast: no shipped rule has the id %q", s.Name, id)
+			}
+		}
+		fmt.Fprintf(&b, "  - id: %s\n    rules: [%s]\n    when: event.project == '%s'\n    owner: probe\n    reason: contrast\n    expires: 2099-01-01\n",
+			s.Name, strings.Join(s.Contrast.Rules, ", "), projectName(s.Name))
+	}
+	out, err := rules.PackWith(shipped.FS(), map[string]string{"exceptions.yaml": b.String()})
+	if err == nil {
+		_, err = open(out)
+	}
+	return out, err
+}
+
+func open(bundle []byte) (*rules.Set, error) {
+	src, err := rules.Open(bundle)
+	if err != nil {
+		return nil, err
+	}
+	return rules.Compile(src)
 }

@@ -68,7 +68,6 @@ func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []s
 	p.disconnect()
 	for i := range s.Steps {
 		st := &s.Steps[i]
-		before := len(p.failed)
 		for range st.Times {
 			if err := p.step(ctx, st); err != nil {
 				return p.failed, fmt.Errorf("step %s: %w", st.ID, err)
@@ -79,8 +78,8 @@ func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []s
 				return p.failed, fmt.Errorf("step %s: %w", st.ID, err)
 			}
 		}
-		if off != nil && len(p.failed) > before {
-			break // it is shown
+		if off != nil && st.ID == off.Fails {
+			break // it is shown, or it is not
 		}
 	}
 	return p.failed, nil
@@ -329,7 +328,8 @@ func (p *play) publish(ctx context.Context, st *Step, d *played, kind streams.Ki
 		return err
 	}
 	if st.Expect != nil && st.Expect.Permitted != nil {
-		subject, err := streams.IntakeSubject(d.project, d.agent, kind, origin)
+		project, agent := p.posing(st, d)
+		subject, err := streams.IntakeSubject(project, agent, kind, origin)
 		if err != nil {
 			return err
 		}
@@ -375,6 +375,18 @@ func (p *play) publish(ctx context.Context, st *Step, d *played, kind streams.Ki
 	})
 }
 
+// posing is whom a step says that it speaks for.
+func (p *play) posing(st *Step, d *played) (project, agent string) {
+	project, agent = d.project, d.agent
+	if st.Posing != "" {
+		agent = st.Posing
+	}
+	if st.Into != "" {
+		project = p.project + "-" + st.Into
+	}
+	return project, agent
+}
+
 // try publishes without an acknowledgement and asks the server whether it was
 // let through: the refusal comes before the answer to a ping.
 func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string) error {
@@ -401,7 +413,8 @@ func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Orig
 	}
 	if st.Expect != nil && st.Expect.Permitted != nil {
 		svc := map[string]streams.Service{"remember": streams.SvcRemember, "recall": streams.SvcRecall, "gate": streams.SvcGate, "decide": streams.SvcDecide}[d.kind]
-		subject, err := streams.ServiceSubject(svc, d.project, d.agent, origin)
+		project, agent := p.posing(st, d)
+		subject, err := streams.ServiceSubject(svc, project, agent, origin)
 		if err != nil {
 			return err
 		}

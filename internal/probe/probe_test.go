@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"io/fs"
@@ -28,14 +27,14 @@ func shippedScenarios(t *testing.T) []*Scenario {
 	return all
 }
 
-// TestEveryProbeHolds runs the threat model. The short form leaves out what needs
-// a pipeline of its own.
-func TestEveryProbeHolds(t *testing.T) {
-	all := shippedScenarios(t)
-	if testing.Short() {
+// TestEveryProbeHoldsAndFailsWithoutItsDefence runs the threat model. The short
+// form leaves out what needs a pipeline of its own, and with it the contrast.
+func TestEveryProbeHoldsAndFailsWithoutItsDefence(t *testing.T) {
+	all, contrast := shippedScenarios(t), !testing.Short()
+	if !contrast {
 		all = slices.DeleteFunc(all, func(s *Scenario) bool { return s.alone() || s.Policy != nil })
 	}
-	results, err := Run(context.Background(), all, Options{})
+	results, err := Run(context.Background(), all, Options{Contrast: contrast})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,20 +42,8 @@ func TestEveryProbeHolds(t *testing.T) {
 		if r.Verdict != Pass {
 			t.Errorf("%s: %s: %s", r.Name, r.Verdict, strings.Join(r.Failed, "\n  "))
 		}
-	}
-}
-
-func TestEveryProbeFailsWithoutItsDefence(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the short form starts no pipeline for each defence")
-	}
-	results, err := Run(context.Background(), shippedScenarios(t), Options{Contrast: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Verdict != Pass || r.Contrast != ContrastFailed {
-			t.Errorf("%s: %s %v; without %s: %s %v", r.Name, r.Verdict, r.Failed, r.Off, r.Contrast, r.Shown)
+		if contrast && r.Contrast != ContrastFailed {
+			t.Errorf("%s, without %s: %s %v", r.Name, r.Off, r.Contrast, r.Shown)
 		}
 	}
 }
@@ -152,6 +139,30 @@ func TestEveryInvariantIsSomewhere(t *testing.T) {
 	}
 }
 
+// The mechanism itself: what does not hold is found, and a contrast that changes
+// nothing of what a scenario is about is no contrast.
+func TestAProbeThatPassesWithoutItsDefenceIsFound(t *testing.T) {
+	text := func(name, verdict, rule string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("name: " + name + "\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{id: a, decide: {tool: send_report}, expect: {verdict: " + verdict + "}}]\n" +
+			"contrast: {off: x, fails: a, rules: [" + rule + "]}\n")}
+	}
+	all, err := Load(fstest.MapFS{"idle.yaml": text("idle", "hold", "sleeper"), "wrong.yaml": text("wrong", "allow", "sleeper")}, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all[1].Contrast = nil
+	results, err := Run(context.Background(), all, Options{Contrast: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if idle := results[0]; idle.Verdict != Pass || idle.Contrast != ContrastPassed || !idle.Bad() {
+		t.Errorf("%+v", idle)
+	}
+	if wrong := results[1]; wrong.Verdict != Fail || len(wrong.Failed) != 1 || !strings.Contains(wrong.Failed[0], `the verdict is "hold by LZ303", want "allow"`) || !wrong.Bad() {
+		t.Errorf("%+v", wrong)
+	}
+}
+
 func TestABadScenarioSaysWhatIsWrong(t *testing.T) {
 	const good = "name: a\nscenario: x\nasserts: x\ndoes_not_claim: x\n"
 	for text, want := range map[string]string{
@@ -164,7 +175,7 @@ func TestABadScenarioSaysWhatIsWrong(t *testing.T) {
 		good + "steps: [{observe: {origin: nobody, content: c}, expect: {}}]":                              "origin",
 		good + "steps: [{decide: {tool: t}, after: soon, expect: {}}]":                                     "duration",
 		good + "steps: [{resolve: {hold: h}, expect: {}}]":                                                 "no step before",
-		good + "steps: [{decide: {tool: t}, expect: {}}]\ncontrast: {rules: [x]}":                          "off",
+		good + "steps: [{decide: {tool: t}, expect: {}}]\ncontrast: {fails: step1}":                        "off",
 		strings.Replace(good, "name: a", "name: b", 1) + "steps: [{decide: {tool: t}, expect: {}}]":        "name",
 		strings.Replace(good, "asserts: x", "asserts: ''", 1) + "steps: [{decide: {tool: t}, expect: {}}]": "have to be said",
 	} {
@@ -189,11 +200,12 @@ func TestPatchesMergeByName(t *testing.T) {
 }
 
 func TestARuleThatDoesNotExistCannotBeOff(t *testing.T) {
-	if _, err := rulesWithout([]string{"no-such-rule"}); err == nil {
-		t.Error("no error")
+	s := &Scenario{Name: "a", Contrast: &Contrast{Rules: []string{"sleeper"}}}
+	if _, err := rulesWithout([]*Scenario{s}); err != nil {
+		t.Error(err)
 	}
-	with, err := rulesWithout([]string{"sleeper"})
-	if err != nil || !bytes.Contains(with, []byte(`- id: sleeper\n    mode: \"off\"`)) {
-		t.Errorf("the rule is not off: %v", err)
+	s.Contrast.Rules[0] = "no-such-rule"
+	if _, err := rulesWithout([]*Scenario{s}); err == nil {
+		t.Error("no error")
 	}
 }

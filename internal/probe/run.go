@@ -90,11 +90,21 @@ func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, erro
 	if o.Pipelines <= 0 {
 		o.Pipelines = 2
 	}
+	if o.Contrast && o.Running != nil {
+		return nil, errors.New("no defence of a running pipeline is switched off: contrast needs pipelines of its own")
+	}
+	var excepted []byte
+	if ex := slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return s.Contrast == nil || len(s.Contrast.Rules) == 0 }); o.Contrast && len(ex) > 0 {
+		var err error
+		if excepted, err = rulesWithout(ex); err != nil {
+			return nil, err
+		}
+	}
 	results := make([]*Result, len(scenarios))
 	var groups []*group
 	byKey := map[string]*group{}
 	add := func(s *Scenario, off *Contrast, r *Result) error {
-		set, key, err := s.settings(off)
+		set, key, err := s.settings(off, excepted)
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -150,7 +160,13 @@ func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, erro
 			return jobs.Wait()
 		})
 	}
-	return results, pipelines.Wait()
+	err := pipelines.Wait()
+	for _, r := range results {
+		if r.Verdict == Fail {
+			r.Contrast, r.Shown = "", nil // it fails with its defence, too: nothing is shown
+		}
+	}
+	return results, err
 }
 
 func (j job) run(ctx context.Context, at *site, mu *sync.Mutex) {
@@ -171,32 +187,28 @@ func (j job) run(ctx context.Context, at *site, mu *sync.Mutex) {
 		}
 		return
 	}
-	// A scenario that breaks off for another reason shows nothing.
+	// One that breaks off, or fails elsewhere, does not show it.
 	r.Contrast, r.Shown = ContrastPassed, failed
-	switch {
-	case len(failed) > 0:
+	if slices.ContainsFunc(failed, func(f string) bool { return strings.HasPrefix(f, "step "+j.off.Fails+": ") }) {
 		r.Contrast = ContrastFailed
-	case err != nil:
-		r.Shown = []string{"could not be run: " + err.Error()}
+	} else if err != nil {
+		r.Shown = append(r.Shown, "could not be run: "+err.Error())
 	}
 }
 
 // settings are those of the pipeline that a scenario needs, and a key that is the
-// same for scenarios that may share it.
-func (s *Scenario) settings(off *Contrast) (set settings, key string, err error) {
+// same for scenarios that may share it. excepted is the rule set with the
+// exceptions of all contrasts.
+func (s *Scenario) settings(off *Contrast, excepted []byte) (set settings, key string, err error) {
 	var patch map[string]any
-	var without []string
 	if off != nil {
 		patch, set.trust, set.erase = off.Policy, off.Trust, off.Erase
-		without = slices.Sorted(slices.Values(off.Rules))
+		set.rules = excepted // nil: the shipped ones
 	}
 	if set.policy, err = policyWith(s.Policy, patch); err != nil {
 		return set, "", err
 	}
-	if set.rules, err = rulesWithout(without); err != nil {
-		return set, "", err
-	}
-	key = fmt.Sprint(streams.Digest(set.policy), without, set.trust, set.erase)
+	key = fmt.Sprint(streams.Digest(set.policy), set.trust, set.erase)
 	if s.alone() {
 		key += " " + s.Name
 	}

@@ -37,8 +37,10 @@ type Scenario struct {
 // Contrast says which defence is switched off, and how. Each of the ways is a
 // change to the pipeline or to who is trusted, never to what is asserted.
 type Contrast struct {
-	Off    string         `yaml:"off"`    // the defence, in words
-	Rules  []string       `yaml:"rules"`  // rules of the shipped packs that are off
+	Off   string `yaml:"off"`   // the defence, in words
+	Fails string `yaml:"fails"` // the step whose expectation has to fail then
+	// Rules of the shipped packs that have no effect: the project is excepted.
+	Rules  []string       `yaml:"rules"`
 	Policy map[string]any `yaml:"policy"` // a further patch to the policy
 	// Label has hosts label content of an origin as of another one: honest
 	// labels are off.
@@ -58,6 +60,10 @@ type Step struct {
 	As      string `yaml:"as"`      // agent; "agent" unless said
 	Session string `yaml:"session"` // "s1" unless said
 	Project string `yaml:"project"` // a second project of the scenario's own
+	// Posing and Into publish with the step's own credential as another agent and
+	// into another project; with permitted.
+	Posing string `yaml:"posing"`
+	Into   string `yaml:"into"`
 	// After is virtual time that passes before the step, besides five seconds.
 	After string `yaml:"after"`
 	Times int    `yaml:"times"` // how often, 1 unless said
@@ -109,7 +115,7 @@ type Expect struct {
 	Verdict string   `yaml:"verdict"`
 	Level   string   `yaml:"level"`
 	Codes   []string `yaml:"codes"` // in the reasons, or of the error
-	Rules   []string `yaml:"rules"` // in the reasons
+	Rules   []string `yaml:"rules"` // in the reasons against it
 	Agent   string   `yaml:"agent"` // that the verdict names
 	Session string   `yaml:"session"`
 	// Admitted are exactly what a recall admits; the others are among what it
@@ -202,8 +208,8 @@ func (s *Scenario) check(file string) error {
 		return errors.New("scenario, asserts and does_not_claim have to be said")
 	case len(s.Steps) == 0:
 		return errors.New("it has no steps")
-	case s.Contrast != nil && s.Contrast.Off == "":
-		return errors.New("contrast: off has to say which defence is off")
+	case s.Contrast != nil && (s.Contrast.Off == "" || s.Contrast.Fails == ""):
+		return errors.New("contrast: off has to say which defence is off, and fails which step fails then")
 	}
 	asserted := false
 	ids := map[string]bool{}
@@ -249,10 +255,16 @@ func (s *Scenario) check(file string) error {
 		if a := st.Await; a != nil && !ids[a.Hold] {
 			return fail("await: hold %q is no step before it", a.Hold)
 		}
+		if (st.Posing != "" || st.Into != "") && (st.Expect == nil || st.Expect.Permitted == nil) {
+			return fail("posing and into need expect: {permitted: …}")
+		}
 		asserted = asserted || st.Expect != nil || st.Await != nil
 	}
 	if !asserted {
 		return errors.New("no step expects anything")
+	}
+	if s.Contrast != nil && !ids[s.Contrast.Fails] {
+		return fmt.Errorf("contrast: fails is %q, which is no step", s.Contrast.Fails)
 	}
 	for _, os := range s.Agents {
 		for _, o := range os {
