@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) probe() *cobra.Command {
-	return group("probe", "Measure the pipeline", a.probeDetection(), a.probeContainment())
+	return group("probe", "Attack the pipeline, and measure it", a.probeRun(), a.probeDetection(), a.probeContainment())
 }
 
 func (a *app) probeDetection() *cobra.Command {

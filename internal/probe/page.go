@@ -1,0 +1,55 @@
+package probe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Elsewhere is an invariant that is no scenario.
+type Elsewhere struct {
+	Name    string   `yaml:"name"`
+	Added   bool     `yaml:"added"` // it is none of the reference packs
+	Holds   string   `yaml:"holds"`
+	Tests   []string `yaml:"tests"`
+	Nothing string   `yaml:"nothing"` // why nothing holds it
+}
+
+// ReadElsewhere reads the list of invariants that are no scenarios.
+func ReadElsewhere(b []byte) ([]Elsewhere, error) {
+	var out []Elsewhere
+	if err := yaml.UnmarshalWithOptions(b, &out, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s", yaml.FormatError(err, false, true))
+	}
+	for _, e := range out {
+		if e.Name == "" || (len(e.Tests) == 0) == (e.Nothing == "") {
+			return nil, fmt.Errorf("invariant %q needs tests, or why nothing holds it", e.Name)
+		}
+	}
+	return out, nil
+}
+
+// Tables are the tables of docs/probes.md: what each scenario asserts and does
+// not claim, and who holds what is none.
+func Tables(scenarios []*Scenario, elsewhere []Elsewhere) string {
+	var b strings.Builder
+	cell := func(s string) string { return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`) }
+	b.WriteString("| probe | the attack | holds | does not claim | fails without | follows |\n|---|---|---|---|---|---|\n")
+	for _, s := range scenarios {
+		off := "no contrast"
+		if s.Contrast != nil {
+			off = s.Contrast.Off
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Name, cell(s.Scenario), cell(s.Asserts), cell(s.DoesNotClaim), cell(off), cell(s.Follows))
+	}
+	b.WriteString("\n| invariant | holds | tests |\n|---|---|---|\n")
+	for _, e := range elsewhere {
+		if e.Nothing != "" {
+			fmt.Fprintf(&b, "| `%s` | **nothing holds it** | %s |\n", e.Name, cell(e.Nothing))
+			continue
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.Name, cell(e.Holds), "`"+strings.Join(e.Tests, "`, `")+"`")
+	}
+	return b.String()
+}

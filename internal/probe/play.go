@@ -1,0 +1,649 @@
+package probe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/client"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/internal/replay"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+const (
+	stepTime  = 5 * time.Second // of virtual time, between two steps
+	awaitTime = 5 * time.Second // of real time, for a hold to end
+)
+
+// played is what came of a step.
+type played struct {
+	project, agent string
+	event          streams.Event
+	kind           string
+	seq            uint64 // of the intake
+	rep            *streams.Reply
+	verdict        streams.Verdict
+	code           streams.Code // of an error
+	permitted      *bool
+	resolved       *streams.ResolveReply
+	belief         *streams.BeliefRef
+	envelope       *streams.BeliefRef
+	inForce        *bool
+}
+
+// play is one run of a scenario.
+type play struct {
+	*Scenario
+	site    *site
+	off     *Contrast // nil unless in contrast mode
+	project string
+	now     map[string]time.Time
+	conns   map[string]*nats.Conn
+	clients map[string]*client.Client
+	done    map[string]*played
+	failed  []string
+}
+
+// run plays a scenario and returns what did not hold. An error means that it
+// could not be run.
+func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []string, err error) {
+	p := &play{Scenario: s, site: at, off: off, project: projectName(s.Name) + at.tag, now: make(map[string]time.Time), done: make(map[string]*played)}
+	defer func() { p.disconnect() }()
+	p.disconnect()
+	for i := range s.Steps {
+		st := &s.Steps[i]
+		for range st.Times {
+			if err := p.step(ctx, st); err != nil {
+				return p.failed, fmt.Errorf("step %s: %w", st.ID, err)
+			}
+		}
+		if st.Expect != nil {
+			if err := p.check(ctx, st); err != nil {
+				return p.failed, fmt.Errorf("step %s: %w", st.ID, err)
+			}
+		}
+		if off != nil && st.ID == off.Fails {
+			break // it is shown, or it is not
+		}
+	}
+	return p.failed, nil
+}
+
+func (p *play) disconnect() {
+	for _, nc := range p.conns {
+		nc.Close()
+	}
+	p.conns, p.clients = make(map[string]*nats.Conn), make(map[string]*client.Client)
+}
+
+func (p *play) fail(st *Step, format string, args ...any) {
+	p.failed = append(p.failed, fmt.Sprintf("step %s: %s", st.ID, fmt.Sprintf(format, args...)))
+}
+
+// projectName is that of a scenario's project. Names that are long are cut: an
+// agent's credential repeats the project in each subject, and a server refuses
+// one of more than 4 KiB.
+func projectName(name string) string {
+	if len(name) > 20 {
+		sum := sha256.Sum256([]byte(name))
+		name = name[:13] + "-" + hex.EncodeToString(sum[:3])
+	}
+	return projectPrefix + name
+}
+
+func (p *play) projectOf(st *Step) string {
+	if st.Project == "" {
+		return p.project
+	}
+	return p.project + "-" + st.Project
+}
+
+// client is an agent's, with a credential of its own.
+func (p *play) client(project, agent string) (*client.Client, *nats.Conn, error) {
+	key := project + "/" + agent
+	if c := p.clients[key]; c != nil {
+		return c, p.conns[key], nil
+	}
+	origins := beliefs.Origins()
+	if own := p.Agents[agent]; own != nil && !(p.off != nil && p.off.Grant) {
+		origins = nil
+		for _, o := range own {
+			origins = append(origins, beliefs.Origin(o))
+		}
+	}
+	nc, err := p.site.agent(project, agent, origins)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.conns[key] = nc
+	c, err := client.New(nc, project, agent, client.WithRetry(client.Retry{Tries: 1}))
+	if err != nil {
+		return nil, nil, err
+	}
+	p.clients[key] = c
+	return c, nc, nil
+}
+
+// tick lets virtual time pass and returns the time of an event.
+func (p *play) tick(project string, d time.Duration) time.Time {
+	t := p.now[project]
+	if t.IsZero() {
+		t = replay.Epoch
+	}
+	t = t.Add(d)
+	p.now[project] = t
+	return t
+}
+
+var reference = regexp.MustCompile(`^\$([A-Za-z0-9_-]+)(?:\.(envelope|digest))?$`)
+
+// refer replaces what stands for an id that is known only now.
+func (p *play) refer(v any) (any, error) {
+	switch v := v.(type) {
+	case string:
+		if !reference.MatchString(v) {
+			return v, nil
+		}
+		return p.lookUp(v)
+	case []any:
+		out := make([]any, len(v))
+		for i, x := range v {
+			y, err := p.refer(x)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = y
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, x := range v {
+			y, err := p.refer(x)
+			if err != nil {
+				return nil, err
+			}
+			out[k] = y
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+func (p *play) lookUp(ref string) (string, error) {
+	m := reference.FindStringSubmatch(ref)
+	if m == nil {
+		return "", fmt.Errorf("%q is no reference to a step", ref)
+	}
+	d := p.done[m[1]]
+	switch {
+	case d == nil:
+		return "", fmt.Errorf("%s: no step before has the id %s", ref, m[1])
+	case m[2] == "digest" && d.rep != nil && d.rep.Entry != nil:
+		return d.rep.Entry.Digest, nil
+	case m[2] == "envelope" && d.envelope != nil:
+		return d.envelope.ID, nil
+	case m[2] == "" && d.belief != nil:
+		return d.belief.ID, nil
+	}
+	return "", fmt.Errorf("%s: step %s has left none", ref, m[1])
+}
+
+// fill reads the body of an event from a step.
+func (p *play) fill(body map[string]any, e streams.Event) error {
+	v, err := p.refer(body)
+	if err != nil {
+		return err
+	}
+	m := v.(map[string]any)
+	delete(m, "origin")
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, e, json.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf("the event: %w", err)
+	}
+	return nil
+}
+
+func (p *play) origin(body map[string]any) beliefs.Origin {
+	o, _ := body["origin"].(string)
+	if p.off != nil && p.off.Label[o] != "" {
+		o = p.off.Label[o]
+	}
+	return beliefs.Origin(o)
+}
+
+func (p *play) step(ctx context.Context, st *Step) error {
+	kind := st.kinds()[0]
+	d := &played{project: p.projectOf(st), agent: st.As, kind: kind}
+	id := st.ID
+	if st.Times > 1 {
+		id = "" // the client makes them
+	}
+	p.done[st.ID] = d
+	event := func(body map[string]any, e streams.Event) error {
+		if err := p.fill(body, e); err != nil {
+			return err
+		}
+		h := streams.HeadOf(e)
+		if h.ID == "" {
+			h.ID = id
+		}
+		h.Session, h.Time = st.Session, p.tick(d.project, stepTime+st.after)
+		d.event = e
+		return nil
+	}
+	switch kind {
+	case "observe":
+		e := new(streams.Observation)
+		if err := event(st.Observe, e); err != nil {
+			return err
+		}
+		return p.publish(ctx, st, d, streams.KindObs, p.origin(st.Observe))
+	case "tools":
+		if err := event(st.Tools, new(streams.Tools)); err != nil {
+			return err
+		}
+		return p.publish(ctx, st, d, streams.KindTools, "")
+	case "start":
+		e := new(streams.Session)
+		if err := event(st.Start, e); err != nil {
+			return err
+		}
+		e.Phase = "start"
+		return p.publish(ctx, st, d, streams.KindSession, "")
+	case "decision":
+		if err := event(st.Decision, new(streams.Decision)); err != nil {
+			return err
+		}
+		return p.publish(ctx, st, d, streams.KindDec, "")
+	case "outcome":
+		if err := event(st.Outcome, new(streams.Outcome)); err != nil {
+			return err
+		}
+		return p.publish(ctx, st, d, streams.KindOut, "")
+	case "remember":
+		if err := event(st.Remember, new(streams.Memory)); err != nil {
+			return err
+		}
+		return p.ask(ctx, st, d, p.origin(st.Remember))
+	case "recall":
+		if err := event(st.Recall, new(streams.Recall)); err != nil {
+			return err
+		}
+		return p.ask(ctx, st, d, "")
+	case "gate":
+		if err := event(st.Gate, new(streams.Recall)); err != nil {
+			return err
+		}
+		return p.ask(ctx, st, d, "")
+	case "decide":
+		if err := event(st.Decide, new(streams.Action)); err != nil {
+			return err
+		}
+		return p.ask(ctx, st, d, "")
+	case "again":
+		was := p.done[st.Again]
+		if was == nil {
+			return fmt.Errorf("again: no step %s before it", st.Again)
+		}
+		d.event, d.project, d.agent, d.kind = was.event, was.project, was.agent, was.kind
+		return p.ask(ctx, st, d, "")
+	case "resolve":
+		return p.resolve(ctx, st, d)
+	case "await":
+		return p.await(ctx, st)
+	case "activate":
+		return p.activate(ctx, st, d)
+	case "belief":
+		return nil
+	case "restart":
+		p.disconnect()
+		return p.site.restart(ctx)
+	}
+	return fmt.Errorf("unknown step %q", kind)
+}
+
+// publish stores an event, and finds the beliefs that an observation became.
+func (p *play) publish(ctx context.Context, st *Step, d *played, kind streams.Kind, origin beliefs.Origin) error {
+	c, nc, err := p.client(d.project, d.agent)
+	if err != nil {
+		return err
+	}
+	if st.Expect != nil && st.Expect.Permitted != nil {
+		project, agent := p.posing(st, d)
+		subject, err := streams.IntakeSubject(project, agent, kind, origin)
+		if err != nil {
+			return err
+		}
+		return p.try(ctx, d, nc, subject)
+	}
+	if d.seq, err = c.Publish(ctx, kind, origin, d.event); err != nil {
+		return err
+	}
+	if kind != streams.KindObs || st.Times > 1 {
+		return nil
+	}
+	return p.site.ledger.await(ctx, d.project, func(entries []streams.Entry, _ uint64) (bool, error) {
+		for _, e := range entries {
+			if e.Stage != streams.StageIngest || e.Src != d.seq {
+				continue
+			}
+			switch e.Type {
+			case streams.TypeObservation:
+				var o streams.ObservationEntry
+				if err := streams.Unmarshal(e.Body, &o); err != nil {
+					return false, err
+				}
+				for i := range o.Claims {
+					b := &o.Claims[i].Belief
+					switch {
+					case o.Claims[i].Kind == beliefs.Envelope:
+						d.envelope = b
+					case d.belief == nil:
+						d.belief = b
+					}
+				}
+				return true, nil
+			case streams.TypeRejected:
+				var r streams.RejectedEntry
+				if err := streams.Unmarshal(e.Body, &r); err != nil {
+					return false, err
+				}
+				d.code = r.Code
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+}
+
+// posing is whom a step says that it speaks for.
+func (p *play) posing(st *Step, d *played) (project, agent string) {
+	project, agent = d.project, d.agent
+	if st.Posing != "" {
+		agent = st.Posing
+	}
+	if st.Into != "" {
+		project = p.project + "-" + st.Into
+	}
+	return project, agent
+}
+
+// try publishes without an acknowledgement and asks the server whether it was
+// let through: the refusal comes before the answer to a ping.
+func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string) error {
+	body, err := streams.Marshal(d.event)
+	if err != nil {
+		return err
+	}
+	if err := nc.Publish(subject, body); err != nil {
+		return err
+	}
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return err
+	}
+	ok := !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
+	d.permitted = &ok
+	return nil
+}
+
+// ask proposes and keeps the answer.
+func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Origin) error {
+	c, nc, err := p.client(d.project, d.agent)
+	if err != nil {
+		return err
+	}
+	if st.Expect != nil && st.Expect.Permitted != nil {
+		svc := map[string]streams.Service{"remember": streams.SvcRemember, "recall": streams.SvcRecall, "gate": streams.SvcGate, "decide": streams.SvcDecide}[d.kind]
+		project, agent := p.posing(st, d)
+		subject, err := streams.ServiceSubject(svc, project, agent, origin)
+		if err != nil {
+			return err
+		}
+		return p.try(ctx, d, nc, subject)
+	}
+	switch e := d.event.(type) {
+	case *streams.Memory:
+		d.rep, err = c.Remember(ctx, origin, e)
+	case *streams.Action:
+		d.rep, err = c.Decide(ctx, e)
+	case *streams.Recall:
+		if len(e.Candidates) > 0 {
+			d.rep, err = c.Gate(ctx, e)
+		} else {
+			d.rep, err = c.Recall(ctx, e)
+		}
+	}
+	d.verdict = client.VerdictOf(d.rep, err)
+	var le *client.Error
+	switch {
+	case errors.As(err, &le) && le.Code < streams.CodeTimeout:
+		d.code = le.Code
+	case err != nil:
+		return err
+	case d.rep.Entry != nil && d.rep.Entry.Belief != nil:
+		d.belief = d.rep.Entry.Belief
+	}
+	return nil
+}
+
+// settle waits until every group has judged all that was published: it answers
+// in order, and what it found stands in the ledger before its answer.
+func (p *play) settle(ctx context.Context, project string) error {
+	c, _, err := p.client(project, "barrier")
+	if err != nil {
+		return err
+	}
+	rep, err := c.Decide(ctx, &streams.Action{Head: streams.Head{Session: "barrier", Time: p.tick(project, 0)}, Tool: "think"})
+	if err != nil {
+		return fmt.Errorf("waiting for the sentinels: %w", err)
+	}
+	return p.site.ledger.await(ctx, project, func(_ []streams.Entry, seq uint64) (bool, error) { return seq >= rep.Seq, nil })
+}
+
+// holdOf is the verdict that opened the hold of a step.
+func (p *play) holdOf(id string) (*played, *streams.VerdictEntry, error) {
+	d := p.done[id]
+	if d == nil || d.rep == nil || d.rep.Entry == nil || d.rep.Entry.Hold == nil {
+		return d, nil, nil
+	}
+	return d, d.rep.Entry, nil
+}
+
+func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
+	r := st.Resolve
+	held, v, err := p.holdOf(r.Hold)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		p.fail(st, "step %s is not held: there is nothing to resolve", r.Hold)
+		return nil
+	}
+	by := p.site.signers[r.By]
+	if by == nil {
+		return fmt.Errorf("nobody is called %q: use %s or %s", r.By, alice, mallory)
+	}
+	s := approval.Statement{Version: approval.Version, Project: held.project, Hold: v.Hold.ID, Revision: v.Hold.Revision, Action: v.Digest,
+		Decision: approval.Decision(r.Decision), Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
+	if r.Forge == "action" {
+		s.Action = "sha256:" + strings.Repeat("00", 32)
+	}
+	msg, err := p.sign(&s, by, r.Forge)
+	if err != nil {
+		return err
+	}
+	subject, err := streams.ResolveSubject(held.project, v.Hold.ID)
+	if err != nil {
+		return err
+	}
+	body, err := streams.Marshal(streams.ResolveRequest{Note: msg})
+	if err != nil {
+		return err
+	}
+	m, err := p.site.person.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return err
+	}
+	d.project, d.resolved = held.project, new(streams.ResolveReply)
+	return streams.Unmarshal(m.Data, d.resolved)
+}
+
+// sign signs a statement, or makes a note that only looks signed.
+func (p *play) sign(s *approval.Statement, by note.Signer, forge string) (string, error) {
+	b, err := s.Sign(by)
+	if err != nil {
+		return "", err
+	}
+	msg := string(b)
+	switch forge {
+	case "", "action":
+	case "altered":
+		msg = strings.Replace(msg, `"decision":"reject"`, `"decision":"approve"`, 1)
+	case "name":
+		// Alice's name and key hash over somebody else's signature.
+		of, err := s.Sign(p.site.signers[alice])
+		if err != nil {
+			return "", err
+		}
+		head, hers, err := cutSignature(string(of))
+		if err != nil {
+			return "", err
+		}
+		_, his, err := cutSignature(msg)
+		if err != nil {
+			return "", err
+		}
+		copy(his, hers[:4])
+		msg = head + base64.StdEncoding.EncodeToString(his) + "\n"
+	default:
+		return "", fmt.Errorf("forge is %q, use name, action or altered", forge)
+	}
+	return msg, nil
+}
+
+func cutSignature(msg string) (head string, raw []byte, err error) {
+	i := strings.LastIndexByte(msg, ' ') + 1
+	raw, err = base64.StdEncoding.DecodeString(strings.TrimSpace(msg[i:]))
+	if err == nil && len(raw) < 4 {
+		err = errors.New("the signature is too short")
+	}
+	return msg[:i], raw, err
+}
+
+func (p *play) await(ctx context.Context, st *Step) error {
+	held, v, err := p.holdOf(st.Await.Hold)
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		p.fail(st, "step %s is not held: there is nothing to wait for", st.Await.Hold)
+		return nil
+	}
+	short, cancel := context.WithTimeout(ctx, awaitTime)
+	defer cancel()
+	err = p.site.ledger.await(short, held.project, func(entries []streams.Entry, _ uint64) (bool, error) {
+		for _, e := range entries {
+			var h streams.HoldStateEntry
+			if e.Type != streams.TypeHoldState {
+				continue
+			}
+			if err := streams.Unmarshal(e.Body, &h); err != nil {
+				return false, err
+			}
+			if h.Hold == v.Hold.ID {
+				if h.State != st.Await.State {
+					p.fail(st, "the hold is %s, want %s", h.State, st.Await.State)
+				}
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		p.fail(st, "the hold is still open after %s, want %s", awaitTime, st.Await.State)
+		return nil
+	}
+	return err
+}
+
+// activate signs a policy and publishes it, and looks whether it is in force.
+func (p *play) activate(ctx context.Context, st *Step, d *played) error {
+	text, err := policyWith(p.Policy, st.Activate.Policy)
+	if err != nil {
+		return err
+	}
+	by := p.site.signers[st.Activate.By]
+	if st.Activate.By == "operator" {
+		by = p.site.operator
+	}
+	if by == nil {
+		return fmt.Errorf("nobody is called %q: use operator, %s or %s", st.Activate.By, alice, mallory)
+	}
+	if err := embedded.Activate(ctx, p.site.op, by, streams.DoActivatePolicy, text); err != nil {
+		return err
+	}
+	// The barrier goes through the same partition behind the command.
+	if err := p.settle(ctx, d.project); err != nil {
+		return err
+	}
+	var a ingest.ActiveAnswer
+	if err := query.Ask(ctx, p.site.op, ingest.AskActive, streams.PartitionOf(d.project), struct{}{}, &a); err != nil {
+		return err
+	}
+	in := a.Policy == streams.Digest(text)
+	d.inForce = &in
+	return nil
+}
+
+// look asks how a belief stands now.
+func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRef, error) {
+	id, err := p.lookUp(ref)
+	if err != nil {
+		return nil, err
+	}
+	var ans ingest.BeliefsAnswer
+	if err := query.Ask(ctx, p.site.op, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: id}, &ans); err != nil {
+		return nil, err
+	}
+	if len(ans.Beliefs) != 1 {
+		return nil, fmt.Errorf("%d beliefs of id %s", len(ans.Beliefs), id)
+	}
+	return &ans.Beliefs[0].BeliefRef, nil
+}
+
+// hasItem reports whether a channel serves what is meant by "$ID" or by a part
+// of its content.
+func (p *play) hasItem(items []streams.RecallItem, want string) (bool, error) {
+	id := ""
+	if reference.MatchString(want) {
+		var err error
+		if id, err = p.lookUp(want); err != nil {
+			return false, err
+		}
+	}
+	return slices.ContainsFunc(items, func(x streams.RecallItem) bool {
+		if id != "" {
+			return x.ID == id
+		}
+		return strings.Contains(x.Content, want)
+	}), nil
+}

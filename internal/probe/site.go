@@ -1,0 +1,181 @@
+package probe
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// The people that scenarios know. Alice's key is pinned as an approver's, and
+// nothing is known of Mallory's.
+const (
+	alice   = "alice"
+	mallory = "mallory"
+)
+
+// site is a pipeline that scenarios run against: one of its own in a temporary
+// folder, or one that runs already.
+type site struct {
+	data     string
+	signers  map[string]note.Signer
+	operator note.Signer // of a pipeline of its own
+	tag      string      // behind the names of projects
+	settings settings
+
+	// Owned by whoever starts, restarts and closes.
+	pipe   *embedded.Pipeline
+	url    string
+	dirs   []string
+	op     *nats.Conn
+	person *nats.Conn
+	ledger *ledger
+}
+
+// settings are what one pipeline is started with.
+type settings struct {
+	policy []byte
+	rules  []byte
+	trust  map[string]string
+	erase  bool
+}
+
+func isProbe(project string) bool { return strings.HasPrefix(project, projectPrefix) }
+
+// projectPrefix begins the names of the probes' projects.
+const projectPrefix = streams.SyntheticPrefix + "probe-"
+
+// newSite starts a pipeline of its own.
+func newSite(ctx context.Context, set settings) (_ *site, err error) {
+	s := &site{settings: set, signers: make(map[string]note.Signer)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	pins := map[string]string{alice: string(keys.RoleApprover)}
+	for who, role := range set.trust {
+		pins[who] = role
+	}
+	public := make(map[string]string)
+	for _, who := range []string{alice, mallory} {
+		var private string
+		if private, public[who], err = keys.Generate(who); err != nil {
+			return nil, err
+		}
+		if s.signers[who], err = note.NewSigner(private); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.folder(pins, public); err != nil {
+		return nil, err
+	}
+	return s, s.start(ctx)
+}
+
+// folder makes a data folder whose trust file has the pins.
+func (s *site) folder(pins, public map[string]string) error {
+	dir, err := os.MkdirTemp("", "lazaret-probe-")
+	if err != nil {
+		return err
+	}
+	s.dirs, s.data = append(s.dirs, dir), dir
+	trust, err := embedded.Trust(dir)
+	if err != nil {
+		return err
+	}
+	for _, who := range []string{alice, mallory} {
+		if role := pins[who]; role != "" {
+			if err := trust.Add(keys.Pin{Key: public[who], Roles: []keys.Role{keys.Role(role)}}); err != nil {
+				return err
+			}
+		}
+	}
+	if s.operator, err = keys.LoadSigner(embedded.OperatorKey(dir)); err != nil {
+		return err
+	}
+	return trust.Write(embedded.TrustFile(dir))
+}
+
+func (s *site) start(ctx context.Context) (err error) {
+	// The folder is thrown away, so nothing has to survive the machine.
+	cfg := embedded.Config{Data: s.data, Listen: "127.0.0.1:0", NoSync: true, Policy: s.settings.policy, Rules: s.settings.rules}
+	if s.pipe, err = embedded.Start(ctx, cfg); err != nil {
+		return err
+	}
+	s.url = s.pipe.Server.URL()
+	if s.op, err = s.pipe.Server.Connect(natsserver.RoleOperator); err != nil {
+		return err
+	}
+	if s.person, err = s.pipe.Server.Connect(natsserver.RoleApprover); err != nil {
+		return err
+	}
+	s.ledger, err = follow(ctx, s.op, 0, isProbe)
+	return err
+}
+
+// restart stops the pipeline and starts it again, in an empty folder if the
+// contrast wants it so.
+func (s *site) restart(ctx context.Context) error {
+	if err := s.halt(); err != nil {
+		return err
+	}
+	if s.settings.erase {
+		if err := s.folder(nil, nil); err != nil {
+			return err
+		}
+	}
+	return s.start(ctx)
+}
+
+func (s *site) halt() (err error) {
+	if s.ledger != nil {
+		s.ledger.stop()
+	}
+	for _, nc := range []*nats.Conn{s.op, s.person} {
+		if nc != nil {
+			nc.Close()
+		}
+	}
+	if s.pipe != nil {
+		err = s.pipe.Close()
+	}
+	s.ledger, s.op, s.person, s.pipe = nil, nil, nil, nil
+	return err
+}
+
+func (s *site) close() error {
+	err := s.halt()
+	for _, d := range s.dirs {
+		os.RemoveAll(d)
+	}
+	return err
+}
+
+// agent connects as an agent, with a credential that speaks for it alone.
+func (s *site) agent(project, name string, origins []beliefs.Origin) (*nats.Conn, error) {
+	m, err := natsserver.OpenMinter(s.data)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := m.Agent(natsserver.Agent{Project: project, Name: name, Origins: origins})
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+project+"/"+name), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)), nats.Timeout(5*time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting as agent %s of %s: %w", name, project, err)
+	}
+	return nc, nil
+}
