@@ -81,15 +81,21 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 		return f.reject(st, m, err)
 	}
 	h := streams.HeadOf(ev)
+	first, was, err := f.seen(st, a, h.ID)
+	if err != nil {
+		return nil, err
+	}
 	now, err := f.now(st, m, h)
+	if first != 0 && err != nil {
+		// A repeat comes later than what it repeats, also in virtual time.
+		now, err = f.clock(st, a.Project)
+	}
 	if err != nil {
 		return f.reject(st, m, err)
 	}
 	print := fingerprint(a, m.Data)
 	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, User: h.User, Time: now, Intake: m.Seq, Print: print}
-	if first, was, err := f.seen(st, a, h.ID); err != nil {
-		return nil, err
-	} else if first != 0 {
+	if first != 0 {
 		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: first, Differs: was != print})
 	}
 	switch ev := ev.(type) {

@@ -45,6 +45,7 @@ http: "{{.C.HTTP}}"
 {{- end}}
 max_payload: {{.MaxPayload}}
 max_pending: {{.MaxPending}}
+max_control_line: {{.MaxControlLine}}
 
 jetstream {
   store_dir: "{{.C.Store}}"
@@ -121,7 +122,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 		return err
 	}
 	return configTemplate.Execute(w, map[string]any{
-		"C": c, "MaxPayload": MaxPayload, "MaxPending": MaxPending,
+		"C": c, "MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
 		"A": map[string]string{"Operator": a.operator, "Account": a.account, "System": a.system, "AccountKey": a.accountKey, "SystemKey": a.systemKey},
 	})
 }

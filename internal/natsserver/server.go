@@ -41,6 +41,11 @@ type Config struct {
 // MaxPayload is the largest message, in bytes.
 const MaxPayload = 8 << 20
 
+// MaxControlLine is the longest line of the protocol, in bytes. A credential that
+// enumerates what an agent with the longest names may publish is longer than the
+// server's default of 4,096.
+const MaxControlLine = 16 << 10
+
 // MaxPending is how much may wait for one connection, in bytes.
 const MaxPending = 256 << 20
 
@@ -166,6 +171,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		SyncAlways:       !cfg.NoSync,
 		MaxPayload:       MaxPayload,
 		MaxPending:       MaxPending,
+		MaxControlLine:   MaxControlLine,
 		NoSigs:           true,
 		DontListen:       cfg.Listen == "",
 	}

@@ -379,3 +379,17 @@ func TestAgentsNeedLegalNamesAndOrigins(t *testing.T) {
 		}
 	}
 }
+
+// The longest names make the longest credential, and it connects.
+func TestAnAgentWithTheLongestNamesConnects(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	a := natsserver.Agent{Project: strings.Repeat("p", streams.MaxIDLen), Name: strings.Repeat("a", streams.MaxIDLen), Origins: beliefs.Origins()}
+	creds, err := s.Minter().Agent(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := connect(t, s, creds, natsserver.AgentInbox(a.Project, a.Name))
+	if err := u.Flush(); err != nil {
+		t.Error(err)
+	}
+}
