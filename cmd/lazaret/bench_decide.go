@@ -21,6 +21,7 @@ func (a *app) benchDecide() *cobra.Command {
 	var o bench.DecideOptions
 	var flat, noSync, json bool
 	var few, many int
+	var profile string
 	c := &cobra.Command{
 		Use:   "decide",
 		Short: "Measure how long a verdict takes (exit 2 when a budget is missed)",
@@ -43,6 +44,11 @@ Every answer is in the ledger, and on disk unless --no-sync is given.`,
 				return err
 			}
 			defer p.Close()
+			stop, err := profileTo(profile)
+			if err != nil {
+				return err
+			}
+			defer stop()
 			rep := &bench.DecideReport{SyncAlways: !noSync, Rate: o.Rate}
 			if flat {
 				rep.Flat, err = benchFlat(cmd.Context(), data, o, few, many)
@@ -66,6 +72,7 @@ Every answer is in the ledger, and on disk unless --no-sync is given.`,
 	f.IntVar(&few, "few", 1000, "actions before the first measurement of --flat")
 	f.IntVar(&many, "many", 100_000, "actions before the second one")
 	f.BoolVar(&noSync, "no-sync", false, "acknowledge before data is on disk")
+	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
 	f.BoolVar(&json, "json", false, "print JSON")
 	c.MarkFlagsMutuallyExclusive("rate", "flat")
 	return c

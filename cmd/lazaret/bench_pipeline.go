@@ -50,17 +50,11 @@ nothing may be lost or doubled.`,
 				return err
 			}
 			defer os.RemoveAll(dir)
-			if profile != "" {
-				f, err := os.Create(profile)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				if err := pprof.StartCPUProfile(f); err != nil {
-					return err
-				}
-				defer pprof.StopCPUProfile()
+			stop, err := profileTo(profile)
+			if err != nil {
+				return err
 			}
+			defer stop()
 			rep, err := bench.Pipeline(cmd.Context(), dir, o, loadProcess)
 			if err != nil {
 				return err
@@ -134,4 +128,19 @@ func (a *app) benchLoad() *cobra.Command {
 	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
 	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
 	return c
+}
+
+// profileTo begins a CPU profile of this process, if a file is named.
+func profileTo(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { pprof.StopCPUProfile(); f.Close() }, nil
 }
