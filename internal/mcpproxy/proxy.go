@@ -118,7 +118,8 @@ func (p *Proxy) read(ctx context.Context, from mcp.Connection, f func(context.Co
 			return fmt.Errorf("reading a message: %w", err)
 		}
 		if err := f(ctx, m); err != nil {
-			return err
+			// The other side may close between a message and its forwarding.
+			return closed(err)
 		}
 	}
 }
