@@ -144,12 +144,18 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 	for i := range o.Projects {
 		names = append(names, fmt.Sprintf("chaos%d", i))
 	}
-	conns, err := f.agents(names)
+	conns, err := f.agents(names, agent)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Those who ask are others: what is malformed makes its agent's sessions
+	// unseen, and nothing is allowed there.
+	asking, err := f.agents(names[:min(2, len(names))], asker)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() {
-		for _, nc := range conns {
+		for _, nc := range slices.Concat(conns, asking) {
 			nc.Close()
 		}
 	}()
@@ -171,12 +177,12 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 
 	var mu sync.Mutex
 	var heard []answer
-	asking, stop := context.WithCancel(ctx)
+	until, stop := context.WithCancel(ctx)
 	defer stop()
 	var askers sync.WaitGroup
-	for i, nc := range conns[:min(2, len(conns))] {
+	for i, nc := range asking {
 		askers.Go(func() {
-			_, err := ask(asking, nc, names[i], func(a answer) {
+			_, err := ask(until, nc, names[i], func(a answer) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard = append(heard, a)

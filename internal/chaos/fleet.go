@@ -291,7 +291,7 @@ func lasting() []nats.Option {
 }
 
 // agents opens a connection for an agent of each project.
-func (f *fleet) agents(projects []string) ([]*nats.Conn, error) {
+func (f *fleet) agents(projects []string, agent string) ([]*nats.Conn, error) {
 	m, err := natsserver.OpenMinter(f.data(server))
 	if err != nil {
 		return nil, err
@@ -302,7 +302,7 @@ func (f *fleet) agents(projects []string) ([]*nats.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		path := filepath.Join(f.dir, p+".creds")
+		path := filepath.Join(f.dir, p+"."+agent+".creds")
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,10 @@ import (
 	"lazaret/streams"
 )
 
-const agent = "agent"
+const (
+	agent = "agent" // publishes
+	asker = "asker" // proposes, and waits for verdicts
+)
 
 var origins = []beliefs.Origin{beliefs.OriginUser, beliefs.OriginTool, beliefs.OriginWeb, beliefs.OriginAgent}
 
@@ -216,7 +219,7 @@ type answer struct {
 // ask proposes actions, one after the other, until ctx ends. Whoever gets no
 // verdict gets a documented error, and asks again under the same id.
 func ask(ctx context.Context, nc *nats.Conn, project string, heard func(answer)) (unanswered int, err error) {
-	c, err := client.New(nc, project, agent, client.WithRetry(client.Retry{}))
+	c, err := client.New(nc, project, asker, client.WithRetry(client.Retry{}))
 	if err != nil {
 		return 0, err
 	}
