@@ -236,6 +236,9 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 // Stopped again and again in the middle of it, with and without its cache, and
 // begun anew by another activation.
 func TestAReauditSurvivesRestarts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED in short mode: 900 memories of 30 kB, judged again over restarts")
+	}
 	const memories = 900 // of 30 kB, some nine to a chunk
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
