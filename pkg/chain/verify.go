@@ -798,7 +798,7 @@ func (v *verification) keys() {
 // strangers looks for records that no log has.
 func (v *verification) strangers() {
 	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
-	lower := []byte{}
+	var lower []byte
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
 		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})
 		if err != nil {
