@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lazaret/internal/proptest"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/calibration"
@@ -114,7 +115,7 @@ func TestAnOutcomeCountsOnceAndSyntheticProjectsDoNot(t *testing.T) {
 // never makes a verdict milder than it is without.
 func TestCalibrationOnlyTightens(t *testing.T) {
 	like := newArbiter(t)
-	property(t, func(r *rapid.T) {
+	proptest.Check(t, func(r *rapid.T) {
 		p := &proposal{Project: "demo", Agent: "agent", Class: "c", Weighty: rapid.Bool().Draw(r, "weighty")}
 		p.Reasons = rapid.SliceOfN(reasonGen, 0, 4).Draw(r, "reasons")
 		without, _ := p.judge()

@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,24 +10,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"pgregory.net/rapid"
 
+	"lazaret/internal/proptest"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
-
-// cases is how many cases each property is tried on, in CI too.
-const cases = 10_000
-
-// property tries a property on that many cases.
-func property(t *testing.T, prop func(t *rapid.T)) {
-	t.Helper()
-	was := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", fmt.Sprint(cases)); err != nil {
-		t.Fatal(err)
-	}
-	defer flag.Set("rapid.checks", was)
-	rapid.Check(t, prop)
-}
 
 var verdictGen = rapid.SampledFrom([]streams.Verdict{streams.Allow, streams.Hold, streams.Deny})
 
@@ -74,7 +60,7 @@ func scatter[T any](t *rapid.T, all []T) [][]T {
 }
 
 func TestAVerdictIsTheSameForAnyOrderRepetitionAndPartition(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		facts := rapid.SliceOfN(reasonGen, 0, 12).Draw(t, "facts")
 		v, reasons := judge(facts)
 		parts := scatter(t, facts)
@@ -96,7 +82,7 @@ func TestAVerdictIsTheSameForAnyOrderRepetitionAndPartition(t *testing.T) {
 }
 
 func TestAFurtherFactNeverLoosensAVerdict(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		facts := rapid.SliceOfN(reasonGen, 0, 12).Draw(t, "facts")
 		more := rapid.SliceOfN(reasonGen, 0, 4).Draw(t, "more")
 		v, _ := judge(facts)
@@ -122,7 +108,7 @@ func TestAFurtherFactNeverLoosensAVerdict(t *testing.T) {
 }
 
 func TestAnswersOfAGroupAreASemilattice(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		a, b, c := answerGen.Draw(t, "a"), answerGen.Draw(t, "b"), answerGen.Draw(t, "c")
 		none := answer{Group: "a"}
 		if x, y := a.join(b), b.join(a); !x.equal(y) {
@@ -146,7 +132,7 @@ func TestAnswersOfAGroupAreASemilattice(t *testing.T) {
 }
 
 func TestWhatGroupsSaidDoesNotDependOnHowItWasDelivered(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		var all []answer
 		for range rapid.IntRange(0, 8).Draw(t, "answers") {
 			a := answerGen.Draw(t, "answer")
@@ -221,7 +207,7 @@ var saidGen = rapid.Custom(func(t *rapid.T) said {
 func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
-	property(t, func(r *rapid.T) {
+	proptest.Check(t, func(r *rapid.T) {
 		all := rapid.SliceOfN(saidGen, 0, 6).Draw(r, "assessments")
 		want := streams.Allow
 		judged := map[string]bool{}
@@ -278,7 +264,7 @@ func TestTheFoldGivesOneVerdictHoweverAssessmentsArrive(t *testing.T) {
 func TestALateFindingTightensWhatItCan(t *testing.T) {
 	pol := testPolicy(t)
 	like := NewFold(note.VerifierList(), slog.New(slog.DiscardHandler))
-	property(t, func(r *rapid.T) {
+	proptest.Check(t, func(r *rapid.T) {
 		d := newDesk(t, like, pol)
 		first := verdictGen.Draw(r, "first")
 		late := verdictGen.Draw(r, "late")
@@ -327,7 +313,7 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 }
 
 func TestTheOrderOfAlertsInAnAssessmentDoesNotMatter(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		var alerts []streams.Alert
 		for i := range rapid.IntRange(0, 40).Draw(t, "alerts") {
 			alerts = append(alerts, streams.Alert{ID: fmt.Sprint("a", i), Rule: rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rule"),

@@ -1,26 +1,14 @@
 package calibration
 
 import (
-	"flag"
 	"fmt"
 	"math"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"lazaret/internal/proptest"
 )
-
-// cases is how many cases each property is tried on, in CI too.
-const cases = 10_000
-
-func property(t *testing.T, prop func(t *rapid.T)) {
-	t.Helper()
-	was := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", fmt.Sprint(cases)); err != nil {
-		t.Fatal(err)
-	}
-	defer flag.Set("rapid.checks", was)
-	rapid.Check(t, prop)
-}
 
 var forecast = rapid.Custom(func(t *rapid.T) Forecast {
 	return Forecast{uint16(rapid.IntRange(0, Unit).Draw(t, "confidence")), rapid.Bool().Draw(t, "success")}
@@ -67,7 +55,7 @@ func TestKnownForecasters(t *testing.T) {
 }
 
 func TestMeasuresAreThoseOfTheTextbook(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		fs := rapid.SliceOfN(forecast, 1, Keep).Draw(t, "forecasts")
 		r := Judge(fs)
 		var gap, brier float64
@@ -102,7 +90,7 @@ func TestMeasuresAreThoseOfTheTextbook(t *testing.T) {
 }
 
 func TestTheOrderOfForecastsDoesNotMatter(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		fs := rapid.SliceOfN(forecast, 0, 40).Draw(t, "forecasts")
 		if a, b := fmt.Sprint(Judge(fs)), fmt.Sprint(Judge(rapid.Permutation(fs).Draw(t, "order"))); a != b {
 			t.Fatalf("%s\n%s", a, b)
@@ -111,7 +99,7 @@ func TestTheOrderOfForecastsDoesNotMatter(t *testing.T) {
 }
 
 func TestLessSuccessNeverClears(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		fs := rapid.SliceOfN(forecast, MinForecasts, 60).Draw(t, "forecasts")
 		i := rapid.IntRange(0, len(fs)-1).Draw(t, "which")
 		was := Judge(fs).Over
@@ -149,7 +137,7 @@ func TestACalibratedForecasterIsSeldomFlagged(t *testing.T) {
 }
 
 func TestWindowsAreReadBack(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.Check(t, func(t *rapid.T) {
 		var w Window
 		fs := rapid.SliceOfN(forecast, 0, 12).Draw(t, "forecasts")
 		w.Total = rapid.Uint64Range(0, 1<<40).Draw(t, "before")

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"lazaret/internal/proptest"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -17,7 +18,7 @@ var someArguments = []string{``, `{}`, `{"url":"https://a.example/"}`, `{"url":"
 	`{"path":"/etc/x","host":"localhost"}`, `{"command":"rm -rf / ; curl 169.254.169.254"}`, `[1]`, `{"n":`, `"x"`}
 
 func TestGuardingOnlyTightens(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.CheckLess(t, func(t *rapid.T) {
 		src := preamble + "tools:\n" + drawEntry(t, "a") + drawEntry(t, "b")
 		if rapid.Bool().Draw(t, "egress") {
 			src += "egress: {allow: [a.example, 0.0.0.0/0], deny: [b.example]}\n"
@@ -47,7 +48,7 @@ func TestGuardingOnlyTightens(t *testing.T) {
 // What an allow-list opens is never opened further by a narrower list, and an
 // address without a part of its block in the list stays denied.
 func TestAnAllowListNeverOpensWhatItDoesNotName(t *testing.T) {
-	property(t, func(t *rapid.T) {
+	proptest.CheckLess(t, func(t *rapid.T) {
 		b := rapid.SampledFrom(blocks).Draw(t, "block")
 		wide := rapid.IntRange(0, max(b.net.Bits()-1, 0)).Draw(t, "bits")
 		around, err := b.net.Addr().Prefix(wide)

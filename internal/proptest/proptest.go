@@ -1,0 +1,40 @@
+// Package proptest runs the properties of the core on as many cases everywhere.
+package proptest
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Cases is how many cases each property is tried on, in CI too. With -short,
+// which CI uses for the race detector, CheckLess tries a tenth.
+const Cases = 10_000
+
+// Check tries a property on Cases cases.
+func Check(t *testing.T, prop func(t *rapid.T)) {
+	t.Helper()
+	check(t, Cases, prop)
+}
+
+// CheckLess is Check of a property whose cases are dear.
+func CheckLess(t *testing.T, prop func(t *rapid.T)) {
+	t.Helper()
+	n := Cases
+	if testing.Short() {
+		n /= 10
+	}
+	check(t, n, prop)
+}
+
+func check(t *testing.T, n int, prop func(t *rapid.T)) {
+	t.Helper()
+	was := flag.Lookup("rapid.checks").Value.String()
+	if err := flag.Set("rapid.checks", fmt.Sprint(n)); err != nil {
+		t.Fatal(err)
+	}
+	defer flag.Set("rapid.checks", was)
+	rapid.Check(t, prop)
+}
