@@ -54,11 +54,21 @@ const (
 	// changed of beliefs without one.
 	TypeConfirmation Type = "confirmation"
 	TypeRevision     Type = "revision"
+	// TypeIncident is what happens to an incident, and TypeOrder a signed order
+	// that was refused.
+	TypeIncident Type = "incident"
+	TypeOrder    Type = "order"
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"
 	// TypeDropped is written by every stage that has forgotten.
 	TypeDropped Type = "dropped"
+	// TypeTrim announces that old entries are to go, and TypeTrimmed that they
+	// may be gone; whoever trims the ledger writes them (see Retention).
+	TypeTrim    Type = "trim"
+	TypeTrimmed Type = "trimmed"
+	// TypeSecured is every stage's answer to TypeTrim.
+	TypeSecured Type = "secured"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

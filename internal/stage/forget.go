@@ -60,10 +60,14 @@ func (s *store) erased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err
 	}
-	if !s.pending.empty() {
+	if !s.pending.empty() || !s.sealed.empty() {
 		return errors.New("the state is to be erased with changes that are not committed")
 	}
 	if err := errors.Join(s.flush(), s.closeView()); err != nil {
+		return err
+	}
+	again := s.hasSnapshot()
+	if err := s.dropSnapshot(); err != nil {
 		return err
 	}
 	s.keys.close()
@@ -96,7 +100,10 @@ func (s *store) erased() error {
 	if s.db, err = openPebble(s.dir, s.fs); err != nil {
 		return err
 	}
-	return s.checkFormat(s.dir)
+	if err := s.checkFormat(s.dir); err != nil || !again {
+		return err
+	}
+	return errors.Join(s.sync(), s.snapshot())
 }
 
 // The folders of a store that is being written anew.

@@ -65,6 +65,7 @@ type Stats struct {
 	Diverged  atomic.Uint64 // own entries that differ from what this process would have written
 	FenceLost atomic.Uint64 // partitions where another process had come first
 	TakenOver atomic.Uint64 // partitions where work had lain undone
+	Ahead     atomic.Uint64 // batches decided while the one before was on its way
 	// Signed is the size of the log that an auditor's last checkpoint covers,
 	// Leaves the log's own, Gaps the sequences that the ledger skipped, and
 	// SignedAt when it was signed, in Unix nanoseconds.
@@ -174,6 +175,11 @@ type runtime struct {
 	saved   [streams.Partitions]cursor // as Pebble has them
 	mine    [streams.Partitions]bool
 	erasing bool // the next commit writes the files anew
+	syncing bool // the next commit is synced
+	// whole is up to where the ledger was read when it was last known not to
+	// be trimmed further, and guarded when that was.
+	whole   uint64
+	guarded time.Time
 	stats   *Stats
 }
 
@@ -249,7 +255,14 @@ func (r *runtime) oldest() uint64 {
 func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
 	from := r.oldest() + 1
 	last, err := checkStart(ctx, r.js, streams.LedgerStream, from)
+	if t, ok := asTrimmed(err); ok {
+		t.Stage = r.cfg.Name
+	}
 	if err != nil {
+		return nil, 0, err
+	}
+	r.whole = from - 1
+	if err := r.guard(ctx, r.whole); err != nil {
 		return nil, 0, err
 	}
 	if !r.all() {
@@ -302,10 +315,19 @@ func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, er
 type TrimmedError struct {
 	Stream      string
 	From, First uint64
+	Stage       string // whose reader it is, if it is a stage's
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d: restore its state from a stand-by's snapshot", e.Stream, e.First, e.From)
+	if e.Stage == "" {
+		return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d", e.Stream, e.First, e.From)
+	}
+	return fmt.Sprintf("%s was trimmed and is whole from %d on, but stage %s would have to go on from %d: it stays silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First, e.Stage, e.From)
+}
+
+func asTrimmed(err error) (*TrimmedError, bool) {
+	var t *TrimmedError
+	return t, errors.As(err, &t)
 }
 
 // RecreatedError says that a stream ends before a sequence that was read from
@@ -330,7 +352,7 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	}
 	// An empty stream that had messages begins after its last.
 	if s.FirstSeq > from && stream == streams.LedgerStream {
-		return 0, &TrimmedError{stream, from, s.FirstSeq}
+		return 0, &TrimmedError{Stream: stream, From: from, First: s.FirstSeq}
 	}
 	return s.LastSeq, nil
 }
@@ -378,7 +400,7 @@ func (r *runtime) commit() error {
 		if r.cursors[p] == r.saved[p] {
 			continue
 		}
-		if err := r.store.setCursor(p, r.cursors[p]); err != nil {
+		if err := r.store.set(cursorKey(p), r.cursors[p].bytes()); err != nil {
 			return err
 		}
 	}
@@ -388,8 +410,28 @@ func (r *runtime) commit() error {
 	r.saved = r.cursors
 	if r.erasing {
 		r.erasing = false
-		return r.store.erased()
+		if err := r.store.erased(); err != nil {
+			return err
+		}
 	}
+	if r.syncing {
+		r.syncing = false
+		return errors.Join(r.store.sync(), r.store.snapshot())
+	}
+	return nil
+}
+
+// commitSealed is commit of what was sealed; what is pending stays so.
+func (r *runtime) commitSealed() error {
+	for _, p := range r.cfg.Partitions {
+		if r.cursors[p] != r.saved[p] {
+			r.store.sealed.put(string(cursorKey(p)), change{v: r.cursors[p].bytes()})
+		}
+	}
+	if err := r.store.commitSealed(); err != nil {
+		return err
+	}
+	r.saved = r.cursors
 	return nil
 }
 
