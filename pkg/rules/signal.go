@@ -162,6 +162,8 @@ type signals struct {
 	clusterRec *cluster
 	carriedBy  []string
 	metBy      []met
+	lastHead   *headRec
+	lastRef    uint32
 	servedBy   []*Served
 	servedOn   []streams.Rest // the contents behind servedBy
 	servedRead bool
@@ -368,7 +370,13 @@ func readHead(b []byte) *headRec {
 }
 
 // headOf is the head that a ref leads to.
-func (s *signals) headOf(ref uint32) *headRec { return readHead(s.t.posts.head(ref)) }
+func (s *signals) headOf(ref uint32) *headRec {
+	ref &^= refNamed
+	if s.lastHead == nil || s.lastRef != ref {
+		s.lastHead, s.lastRef = readHead(s.t.posts.head(ref)), ref
+	}
+	return s.lastHead
+}
 
 // hash64 tells carriers and pieces apart. Who writes a document must not be
 // able to make one that hashes like another.
@@ -543,16 +551,12 @@ func (s *signals) lineage() any {
 	var hits map[string]int
 	var first map[string]*Lineage
 	mine := in.sample
-	var r *headRec
-	var of uint32 // the ref of r
 	for _, h := range mine {
 		ref, ok := s.t.find(postPhrases, h)
 		if !ok || s.noted && ref == s.ownRef {
 			continue
 		}
-		if r == nil || ref != of {
-			r, of = s.headOf(ref), ref
-		}
+		r := s.headOf(ref)
 		if r.event == in.Event.ID {
 			continue
 		}
@@ -627,6 +631,7 @@ func (s *signals) userNamed() bool {
 
 // directive is what is kept of an instruction.
 type directive struct {
+	sum                                []byte // of kind and text
 	event, source, text, agent, belief []byte
 	at                                 time.Time
 	memory                             bool // it was written to memory
@@ -635,11 +640,9 @@ type directive struct {
 	sentences                          [][]uint32
 }
 
-func (n *directive) bytes() []byte {
-	var e enc
-	for _, v := range [][]byte{n.event, n.source, n.text, n.agent, n.belief} {
-		e.num(uint64(len(v)))
-		e = append(e, v...)
+func (n *directive) bytes(e enc) enc {
+	for _, v := range [...][]byte{n.sum, n.event, n.source, n.text, n.agent, n.belief} {
+		e.bytes(v)
 	}
 	e.num(uint64(n.at.UnixNano()))
 	e.hashes(n.carriers)
@@ -663,7 +666,7 @@ func (n *directive) bytes() []byte {
 // the buffer, so that looking through many of them allocates nothing.
 func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := dec(b)
-	n.event, n.source, n.text, n.agent, n.belief = d.raw(), d.raw(), d.raw(), d.raw(), d.raw()
+	n.sum, n.event, n.source, n.text, n.agent, n.belief = d.raw(), d.raw(), d.raw(), d.raw(), d.raw(), d.raw()
 	n.at = time.Unix(0, int64(d.num())).UTC()
 	n.carriers, buf = d.into(buf)
 	n.names, buf = d.into(buf)
@@ -689,22 +692,43 @@ func (s *signals) noteDirective() {
 			return
 		}
 	}
-	text := streams.Clip(strings.Join(in.Content.Views, "\n"), noteText)
+	buf := append(append(s.t.text[:0], in.Event.Kind...), 0)
+	kind := len(buf)
+	for i, v := range in.Content.Views {
+		if i > 0 {
+			buf = append(buf, '\n')
+		}
+		if buf = append(buf, v...); len(buf) > kind+noteText {
+			break
+		}
+	}
+	text := clipBytes(buf[kind:], noteText)
+	s.t.text = buf
+	sum := sha256.Sum256(buf[:kind+len(text)])
 	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), agent: []byte(in.Event.Agent), belief: []byte(in.belief), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
-		at: in.Event.Time, text: []byte(text), sentences: in.directives.sentences,
+		at: in.Event.Time, sum: sum[:8], sentences: in.directives.sentences,
 		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
+	if n.commands {
+		n.text = text // what asks and commands nothing is compared by its words
+	}
 	for _, c := range in.Content.Carriers {
 		n.carriers = append(n.carriers, hash32(c))
 	}
 	slices.Sort(n.carriers)
-	// The same text is one note, however often it is read.
-	id := hash32(in.Event.Kind + "\x00" + text)
+	// The same text is one note, however often it is read, and never another
+	// one's: a number that another text has is taken for neither.
+	id := binary.BigEndian.Uint32(sum[8:])
 	key := hashKey(id)
-	s.link(tableSessions, sessionKey("n", in), id)
-	if s.t.get(tableNotes, key) != nil {
-		return
+	for b := s.t.get(tableNotes, key); b != nil; b = s.t.get(tableNotes, key) {
+		if d := dec(b); string(d.raw()) == string(n.sum) {
+			s.link(tableSessions, sessionKey("n", in), id)
+			return
+		}
+		id++
+		key = hashKey(id)
 	}
-	s.t.put(tableNotes, key, n.bytes())
+	s.link(tableSessions, sessionKey("n", in), id)
+	s.t.put(tableNotes, key, s.t.give(n.bytes(s.t.take())))
 	for _, c := range n.carriers {
 		s.link(tableTargets, hashKey(c), id)
 	}
@@ -716,6 +740,17 @@ func (s *signals) noteDirective() {
 	for _, w := range slices.Compact(words) {
 		s.link(tableWords, hashKey(w), id)
 	}
+}
+
+// clipBytes cuts a text before the rune that goes beyond n bytes.
+func clipBytes(b []byte, n int) []byte {
+	if len(b) <= n {
+		return b
+	}
+	for n > 0 && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	return b[:n]
 }
 
 // link adds an id to a bounded list, four bytes each; the oldest falls out.
@@ -950,7 +985,12 @@ func (s *signals) notePushes() {
 		return
 	}
 	s.pushesRead = true
-	h := hash32(text.Normalize(s.in.Content.Text))
+	var h uint32
+	if ps := s.in.features.Prints; len(ps) > 0 {
+		h = binary.BigEndian.Uint32(ps[0].Exact[:]) // of the normal form
+	} else {
+		h = hash32(text.Normalize(s.in.Content.Text))
+	}
 	source := s.sourceOf()
 	for _, target := range s.in.targets {
 		k := source + "\x00" + target

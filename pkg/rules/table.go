@@ -71,6 +71,7 @@ type tables struct {
 	buf     []byte
 	scratch []byte // memory for buf
 	value   []byte // memory for values, see take
+	text    []byte // memory for a text
 	last    lookup
 }
 
@@ -92,7 +93,7 @@ func openTables(st Store, project string) *tables { return &tables{st: st, proje
 
 // reset is openTables in memory that was used before.
 func (t *tables) reset(st Store, project string) {
-	*t = tables{st: st, project: project, scratch: t.scratch, value: t.value}
+	*t = tables{st: st, project: project, scratch: t.scratch, value: t.value, text: t.text}
 }
 
 // open reads how far the tables are filled.
