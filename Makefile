@@ -8,8 +8,10 @@ DATA    ?= data
 LISTEN  ?= 127.0.0.1:4222
 CMDS    := lazaret ingest sentinels arbiter auditor
 
-# Packages where goroutines share memory; the rest is pure.
-RACE := ./internal/... ./cmd/...
+# Packages where goroutines share memory; the rest is pure. The programs
+# themselves are raced by end-to-end tests that between them touch every stage.
+RACE     := ./client/... ./internal/... ./cmd/...
+RACE_E2E := TestAnApprovalReleases|TestHoldsAndResolutionsSurvive|TestTheLogConvicts|TestAwaitHears|TestAnActionRightAfter|TestAStandby|TestAfterAPoisonedRead|TestNothingThatAGroupWrites|TestAPoisonedSource|TestAMemoryContains|TestAForgottenProject
 
 .PHONY: help
 help: ## this list
@@ -49,7 +51,8 @@ unit:
 
 .PHONY: race
 race:
-	$(GO) test -race -short -timeout 40m $(RACE)
+	$(GO) test -race -short -timeout 40m $$($(GO) list $(RACE) | grep -v internal/e2e)
+	$(GO) test -race -short -timeout 40m ./internal/e2e -run '$(RACE_E2E)'
 
 FUZZTIME ?= 1m
 

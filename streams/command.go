@@ -139,6 +139,7 @@ type Control struct {
 	Project string `json:"project,omitzero"` // of the hold or belief
 	Hold    string `json:"hold,omitzero"`    // that is to be resolved
 	Belief  string `json:"belief,omitzero"`  // that a signed word is about
+	Order   string `json:"order,omitzero"`   // a signed order, see approval.Order
 }
 
 // ChunkSize is the size of a bundle's chunks, in bytes.

@@ -54,6 +54,10 @@ const (
 	// changed of beliefs without one.
 	TypeConfirmation Type = "confirmation"
 	TypeRevision     Type = "revision"
+	// TypeIncident is what happens to an incident, and TypeOrder a signed order
+	// that was refused.
+	TypeIncident Type = "incident"
+	TypeOrder    Type = "order"
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"

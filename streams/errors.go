@@ -61,6 +61,7 @@ const (
 	CodeLegalHold Code = "LZ409"
 
 	CodeConfirmation Code = "LZ410"
+	CodeOrder        Code = "LZ411"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -120,6 +121,7 @@ var Codes = []CodeDoc{
 	{CodeBehind, "group not ready", "The policy requires a sentinel group that has not answered the proposals decided last in this partition; it would hold whatever comes until it has caught up.", "Start the group, wait until it has caught up, and activate the policy again; the partitions that refused keep the last good one."},
 	{CodeLegalHold, "under legal hold", "The project's data is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
+	{CodeOrder, "order refused", "A signed order, on an incident for instance, failed a check, which the text and an alert name; nothing changed.", "Look at what it is about again (lazaret incident show) and sign anew, with a pinned key that has the role."},
 }
 
 // Doc returns the documentation of a code.

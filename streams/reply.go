@@ -27,6 +27,9 @@ type ResolveRequest struct {
 	// Belief says that the subject names a belief in the place of a hold, and
 	// that the note is a signed word on it.
 	Belief bool `json:"belief,omitzero"`
+	// Order says that the note is a signed order, and that the subject names
+	// what it is about.
+	Order bool `json:"order,omitzero"`
 }
 
 // ResolveReply is the answer to it, read back from the ledger.
@@ -35,7 +38,7 @@ type ResolveReply struct {
 	// State is the hold's state where the resolution was obeyed: approved,
 	// rejected, or denied when it could not be released any more. Empty means
 	// that it was refused, and that the hold is as it was. Of a word on a belief
-	// it is the decision that was obeyed.
+	// it is the decision that was obeyed, of an order what it asked for.
 	State string `json:"state,omitzero"`
 	// Check names what a refused resolution failed.
 	Check string      `json:"check,omitzero"`

@@ -63,8 +63,11 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(streams.CodeInvalid, fmt.Errorf("the note has %d bytes, want 1 to %d", len(req.Note), streams.MaxResolution))
 	}
 	c := streams.Control{ID: nuid.Next(), Project: project, Hold: hold, Note: req.Note}
-	if req.Belief {
+	switch {
+	case req.Belief:
 		c.Hold, c.Belief = "", hold
+	case req.Order:
+		c.Note, c.Order = "", req.Note
 	}
 	ch, ok := f.awaitOutcome(c.ID)
 	if !ok {
@@ -103,8 +106,12 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 		if err := streams.Unmarshal(e.Body, a); err != nil || len(a.Alerts) == 0 {
 			return errors.Join(err, fmt.Errorf("ledger entry %d says nothing", e.Seq))
 		}
-		if said := &a.Alerts[0]; said.Subject.Kind == "belief" {
+		switch said := &a.Alerts[0]; {
+		case said.Subject.Kind == "belief":
 			readWord(rep, said)
+			return nil
+		case said.Rule == orderRule, strings.HasPrefix(said.Rule, refusedOrder):
+			readOrder(rep, said)
 			return nil
 		}
 		rep.Check, rep.Text = strings.TrimPrefix(a.Alerts[0].Rule, approvalRule), a.Alerts[0].Message

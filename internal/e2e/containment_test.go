@@ -28,7 +28,7 @@ func TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid(t *testing.T) {
 	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"probe", "containment", "--json", "--limit", "4", file}
+	args := []string{"probe", "containment", "--json", "--limit", "6", file}
 	corpora := "../../../shared/corpora"
 	if _, err := os.Stat(corpora); err == nil && !testing.Short() {
 		args = append(args, corpora)

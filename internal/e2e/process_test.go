@@ -36,6 +36,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	args := []string{"build", "-o", dir + "/"}
+	if raced {
+		args = append(args, "-race")
+	}
 	for _, c := range []string{"lazaret", "ingest", "sentinels", "arbiter", "auditor"} {
 		args = append(args, "lazaret/cmd/"+c)
 	}
@@ -86,7 +89,12 @@ func start(t *testing.T, ready string, name string, args ...string) *process {
 		p.cmd.Wait()
 		close(p.done)
 	}()
-	t.Cleanup(p.kill)
+	t.Cleanup(func() {
+		p.kill()
+		if out := p.output(); strings.Contains(out, "WARNING: DATA RACE") {
+			t.Errorf("%s raced:\n%s", name, out)
+		}
+	})
 	deadline := time.Now().Add(60 * time.Second)
 	for !strings.Contains(p.output(), ready) {
 		select {

@@ -265,7 +265,7 @@ func installCredentials(m *natsserver.Minter, url string, groups []string) error
 		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
 		natsserver.RoleArbiter: "Lazaret: the arbiter", natsserver.RoleFront: "Lazaret: proposals on behalf of callers",
 		natsserver.RoleService: "Lazaret: answers to requests", natsserver.RoleReplay: "Lazaret: replays of recorded sessions",
-		natsserver.RoleRetention: "Lazaret: trimming and forgetting",
+		natsserver.RoleRetention: "Lazaret: trimming and forgetting", natsserver.RoleViewer: "Lazaret: who looks and changes nothing",
 	}
 	for _, g := range groups {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
@@ -470,7 +470,13 @@ func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Trust: trust})
 }
 
+// startTime bounds the wait for what was activated: a machine that is busy
+// compiles sixteen sets of rules before its partitions answer.
+const startTime = 2 * time.Minute
+
 func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
 	is := func(want, have string) bool { return want == "" || want == have }
 	for p := range streams.Partitions {
 		for {

@@ -126,6 +126,9 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 		f.log.Error("unreadable findings of a sentinel", "seq", e.Seq, "err", err)
 		return nil
 	}
+	if err := f.findings(st, e, a.Alerts); err != nil {
+		return err
+	}
 	for _, al := range a.Alerts {
 		if _, binding := al.Asks(""); !binding || al.Subject.Kind != "belief" {
 			continue
@@ -154,6 +157,20 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	return nil
 }
 
+// applyArbiterAlerts lets what the arbiter itself finds open incidents. What it
+// tells of signed words and orders is no finding.
+func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
+	a := new(streams.AlertsEntry)
+	if err := streams.Unmarshal(e.Body, a); err != nil {
+		f.log.Error("unreadable findings of the arbiter", "seq", e.Seq, "err", err)
+		return nil
+	}
+	if a.Answers != "" {
+		return nil
+	}
+	return f.findings(st, e, a.Alerts)
+}
+
 // applyVerdict lets the arbiter's verdict on a memory write decide how its
 // candidate stands.
 func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
@@ -167,6 +184,11 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	}
 	if err := noteDecided(st, v.Proposal); err != nil {
 		return err
+	}
+	if v.Alert != nil && v.Answers == "" {
+		if err := f.findings(st, e, []streams.Alert{*v.Alert}); err != nil {
+			return err
+		}
 	}
 	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {
 		return nil

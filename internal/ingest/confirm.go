@@ -194,7 +194,7 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 	if e.Check != "" {
 		return nil
 	}
-	if err := f.useNonce(st, project, e); err != nil {
+	if err := f.useNonce(st, project, e.Nonce, e.Until, e.Time); err != nil {
 		return err
 	}
 	for _, rv := range e.Revisions {
@@ -244,18 +244,18 @@ func (f *Fold) keep(st *stage.State, project string, r *record) error {
 
 // useNonce notes that a word counted. It is forgotten once the statement has
 // expired and would be refused for that.
-func (f *Fold) useNonce(st *stage.State, project string, e *streams.ConfirmationEntry) error {
+func (f *Fold) useNonce(st *stage.State, project, nonce string, until, now time.Time) error {
 	stamp := func(t time.Time) []byte { return binary.BigEndian.AppendUint64(nil, uint64(t.UnixNano())) }
-	key := stage.Key(keyNonce, project, e.Nonce)
-	if err := st.Set(key, stamp(e.Until)); err != nil {
+	key := stage.Key(keyNonce, project, nonce)
+	if err := st.Set(key, stamp(until)); err != nil {
 		return err
 	}
-	if err := st.Set(append(append([]byte{keyNonceEnd}, stamp(e.Until)...), key...), nil); err != nil {
+	if err := st.Set(append(append([]byte{keyNonceEnd}, stamp(until)...), key...), nil); err != nil {
 		return err
 	}
 	var gone [][]byte
 	err := st.Scan([]byte{keyNonceEnd}, func(k, _ []byte) (bool, error) {
-		if len(k) < 9 || int64(binary.BigEndian.Uint64(k[1:9])) > e.Time.UnixNano() || len(gone) == 4 {
+		if len(k) < 9 || int64(binary.BigEndian.Uint64(k[1:9])) > now.UnixNano() || len(gone) == 4 {
 			return false, nil
 		}
 		gone = append(gone, append([]byte(nil), k...))

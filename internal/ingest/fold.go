@@ -142,6 +142,9 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		if e.Type == streams.TypeDue {
 			return f.applyDue(st, e)
 		}
+		if e.Type == streams.TypeAlerts {
+			return f.applyArbiterAlerts(st, e)
+		}
 		return f.applyVerdict(st, e)
 	}
 	body := decided
@@ -190,6 +193,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyConfirmation(st, e.Project, b)
 	case *streams.RevisionsEntry:
 		return f.applyRevisions(st, e.Project, b)
+	case *streams.IncidentEntry:
+		return f.applyIncident(st, e.Project, b)
 	case *streams.ChunkEntry:
 		return activation.Apply(st, e, f.pinned, f.log)
 	case *streams.ActivationEntry:
@@ -242,6 +247,10 @@ func newBody(t streams.Type) any {
 		return new(streams.ConfirmationEntry)
 	case streams.TypeRevision:
 		return new(streams.RevisionsEntry)
+	case streams.TypeIncident:
+		return new(streams.IncidentEntry)
+	case streams.TypeOrder:
+		return new(streams.OrderEntry)
 	}
 	return nil
 }
@@ -289,6 +298,10 @@ const (
 	keyDue      = 'D' // clock, time, project, belief → nothing: when it ages
 	keyTomb     = 'X' // project, belief → tombstone of what it said
 	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
+	keyIncident = 'I' // project, incident → record
+	keyOpenCase = 'J' // project, what its findings have in common → the incident that is open for them
+	keyCase     = 'N' // project, incident, event → nothing: entries that the ledger is owed
+	keyTouched  = 'j' // project, incident, belief → what it did to it
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
@@ -296,7 +309,8 @@ const (
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {
-	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
+	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped,
+		streams.TypeIncident, streams.TypeOrder:
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
@@ -304,7 +318,8 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	}
 	switch e.Type {
 	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
-		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
+		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped,
+		streams.TypeIncident, streams.TypeOrder:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

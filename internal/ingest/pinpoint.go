@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"lazaret/internal/stage"
-	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -136,12 +135,7 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 	for _, id := range order {
 		r := suspects[id]
 		p := PinpointedBelief{Belief: view(q.Project, r), From: from[id]}
-		for _, e := range r.Evidence {
-			if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] && !events[r.Agent+"/"+e.Observation] {
-				p.Stands = e.Quality.String() + " of " + e.Source
-				break
-			}
-		}
+		p.Stands = r.independent(sources, events)
 		out.Beliefs = append(out.Beliefs, p)
 	}
 	return out, nil

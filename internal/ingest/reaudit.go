@@ -53,7 +53,7 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 	owes := f.owes[e.Partition]
 	f.owes[e.Partition] = false
 	switch e.Type {
-	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeForgotten:
+	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident, streams.TypeForgotten:
 		return true
 	case streams.TypeDue:
 		return owes || reauditDue(e)
@@ -66,6 +66,9 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	if ad, err := f.owedDrop(st); ad != nil || err != nil {
 		return ad, err
+	}
+	if a, err := f.owedIncident(st); err != nil || a != nil {
+		return a, err
 	}
 	if a, err := f.revisions(st); err != nil || a != nil {
 		return a, err

@@ -93,6 +93,9 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if c.Custody != "" {
 		return f.custody(st, m, c, head)
 	}
+	if c.Project != "" && c.Order != "" {
+		return f.order(st, m, c, head)
+	}
 	if c.Project != "" && c.Belief != "" {
 		return f.confirmation(st, m, c, head)
 	}

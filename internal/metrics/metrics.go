@@ -145,12 +145,13 @@ var (
 	descActive    = stageDesc("active", "1 if it publishes in at least one partition, 0 if it stands by.")
 	descFence     = stageDesc("fence_losses_total", "Partitions where another process of the stage had come first.")
 	descTaken     = stageDesc("takeovers_total", "Partitions where work had lain undone and this process began to do it.")
+	descAhead     = stageDesc("batches_ahead_total", "Batches of ingest that were decided while the one before was on its way to the ledger.")
 	descDiverged  = stageDesc("diverged_entries_total", "Entries of another process of the stage that are not what this one would have written: the two are not the same version.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *stageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descDiverged} {
+	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descAhead, descDiverged} {
 		ch <- d
 	}
 }
@@ -171,6 +172,7 @@ func (c *stageCollector) Collect(ch chan<- prometheus.Metric) {
 		send(descActive, prometheus.GaugeValue, truth(s.stats.Active.Load()))
 		send(descFence, prometheus.CounterValue, float64(s.stats.FenceLost.Load()))
 		send(descTaken, prometheus.CounterValue, float64(s.stats.TakenOver.Load()))
+		send(descAhead, prometheus.CounterValue, float64(s.stats.Ahead.Load()))
 		send(descDiverged, prometheus.CounterValue, float64(s.stats.Diverged.Load()))
 		if lag, err := s.lag(ctx); err == nil {
 			send(descLag, prometheus.GaugeValue, float64(lag))

@@ -28,6 +28,9 @@ const (
 	// credential that can take away what was logged.
 	RoleRetention Role = "retention"
 	RoleReplay    Role = "replay" // replays recorded sessions in synthetic projects
+	// RoleViewer is for dashboards, exporters and people who look: it reads the
+	// ledger, the live feed and what is believed and held, and changes nothing.
+	RoleViewer Role = "viewer"
 )
 
 // SentinelRole is the role of a sentinel group.
@@ -78,7 +81,7 @@ func (r Role) permissions() (perms, error) {
 	case RoleIngest:
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.read(streams.LedgerStream)
@@ -99,6 +102,16 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.INFO",
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
+		p.sub = append(p.sub, "lz.live.>")
+	case RoleViewer:
+		// No consumers: who may make one may have the server deliver what is stored
+		// to any subject on which somebody listens, and so writes.
+		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
+			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.DIRECT.GET."+st+".>")
+		}
+		for _, what := range []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"} {
+			p.pub = append(p.pub, "lz.svc.query."+what+".*")
+		}
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleReplay:
 		a := streams.ReplayAgent

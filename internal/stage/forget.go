@@ -61,7 +61,7 @@ func (s *store) erased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err
 	}
-	if !s.pending.empty() {
+	if !s.pending.empty() || !s.sealed.empty() {
 		return errors.New("the state is to be erased with changes that are not committed")
 	}
 	if err := errors.Join(s.flush(), s.closeView()); err != nil {

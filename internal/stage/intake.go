@@ -77,6 +77,7 @@ const (
 type intakeStage struct {
 	*runtime
 	fold   IntakeFold
+	in     *reader
 	ledger *reader
 	read   uint64 // last ledger sequence that came in
 	// foreign are other stages' entries that wait for the next own entry, by
@@ -131,13 +132,13 @@ func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	if _, err := checkStart(ctx, r.js, streams.IntakeStream, src+1); err != nil {
 		return err
 	}
-	in, err := openReader(ctx, r.js, streams.IntakeStream, s.intakeFilters(), 1, r.log)
+	s.in, err = openReader(ctx, r.js, streams.IntakeStream, s.intakeFilters(), 1, r.log)
 	if err != nil {
 		return err
 	}
-	defer in.close()
+	defer s.in.close()
 	s.ready()
-	return s.loop(ctx, in, queries)
+	return s.loop(ctx, queries)
 }
 
 func (s *intakeStage) intakeFilters() []string {
@@ -151,14 +152,10 @@ func (s *intakeStage) intakeFilters() []string {
 	return f
 }
 
-func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query) error {
+func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	for {
-		msgs := in.msgs
-		if s.queued >= intakeQueue {
-			msgs = nil
-		}
 		// While messages are queued that this process is to decide on, nothing
 		// else is waited for.
 		var onward <-chan struct{}
@@ -168,19 +165,9 @@ func (s *intakeStage) loop(ctx context.Context, in *reader, queries <-chan Query
 		select {
 		case <-ctx.Done():
 			return s.commitFolded()
-		case m := <-msgs:
-			if err := s.enqueue(m); err != nil {
+		case m := <-s.arriving():
+			if err := s.take(m); err != nil {
 				return err
-			}
-			for more := true; more && s.queued < intakeQueue; {
-				select {
-				case m := <-msgs:
-					if err := s.enqueue(m); err != nil {
-						return err
-					}
-				default:
-					more = false
-				}
 			}
 		case m := <-s.ledger.msgs:
 			if err := s.fromLedger(m); err != nil {
@@ -232,6 +219,28 @@ func (s *intakeStage) waits() bool {
 		}
 	}
 	return false
+}
+
+// arriving are messages, if there is room for some.
+func (s *intakeStage) arriving() <-chan jetstream.Msg {
+	if s.queued >= intakeQueue {
+		return nil
+	}
+	return s.in.msgs
+}
+
+// take queues a message and those that wait behind it.
+func (s *intakeStage) take(m jetstream.Msg) error {
+	for {
+		if err := s.enqueue(m); err != nil {
+			return err
+		}
+		select {
+		case m = <-s.arriving():
+		default:
+			return nil
+		}
+	}
 }
 
 func (s *intakeStage) enqueue(m jetstream.Msg) error {
@@ -375,7 +384,6 @@ func (s *intakeStage) commitFolded() error {
 // active.
 func (s *intakeStage) work(ctx context.Context) error {
 	now := time.Now()
-	var batch []*queued
 	active := false
 	for _, p := range s.cfg.Partitions {
 		q := s.queue[p]
@@ -384,13 +392,11 @@ func (s *intakeStage) work(ctx context.Context) error {
 			s.stats.TakenOver.Add(1)
 			s.active[p] = true
 		}
-		if s.active[p] {
-			active = true
-			batch = append(batch, q[:min(len(q), intakeBatch)]...)
-		}
+		active = active || s.active[p]
 	}
 	s.stats.Active.Store(active)
 	s.stats.Waiting.Store(int64(s.queued))
+	batch := s.next()
 	if len(batch) == 0 {
 		return nil
 	}
@@ -398,6 +404,32 @@ func (s *intakeStage) work(ctx context.Context) error {
 		return err
 	}
 	return s.decide(ctx, batch)
+}
+
+// next takes a batch off the heads of the queues, behind what is in flight: as
+// many messages of each partition that has some.
+func (s *intakeStage) next(flights ...*flight) []*queued {
+	var heads [streams.Partitions][]*queued
+	n := 0
+	for _, p := range s.cfg.Partitions {
+		if !s.active[p] {
+			continue
+		}
+		heads[p] = s.queue[p]
+		for _, f := range flights {
+			heads[p] = heads[p][f.taken[p]:]
+		}
+		if len(heads[p]) > 0 {
+			n++
+		}
+	}
+	var batch []*queued
+	for _, h := range heads {
+		if len(h) > 0 {
+			batch = append(batch, h[:min(len(h), intakeBatch/n)]...)
+		}
+	}
+	return batch
 }
 
 // answer runs a query on the state as it would be if the next own entry were
@@ -448,23 +480,103 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	return s.foldTo(ctx, tail)
 }
 
-// decide admits a batch, publishes the entries and commits. If the fence was
-// lost, nothing of it stays.
+// flight is a batch that was decided and is not known to be in the ledger.
+type flight struct {
+	entries []*streams.Entry
+	outs    []*Admission
+	at      uint64                               // what the ledger was read up to
+	held    [streams.Partitions][]*streams.Entry // foreign entries before it
+	taken   [streams.Partitions]int              // messages off the queues
+	fences  [streams.Partitions]uint64
+	n       int // entries that are in the ledger for certain
+	err     error
+}
+
+// aheadMost is how many batches are decided before the ledger is read again.
+const aheadMost = 8
+
+// decide admits a batch, publishes the entries and commits. While a batch is on
+// its way the next is decided on top of it. If the fence was lost, nothing of
+// either stays.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
-	var entries []*streams.Entry
-	var outs []*Admission
-	var fences [streams.Partitions]uint64
-	for p, c := range s.cursors {
-		fences[p] = c.own
+	f := s.flight()
+	if err := s.admit(f, batch); err != nil {
+		return err
 	}
-	at := s.read
-	held := s.foreign
+	for ahead := 0; len(f.entries) > 0; ahead++ {
+		for p, c := range s.cursors {
+			f.fences[p] = c.own
+		}
+		s.store.seal()
+		landed := make(chan struct{})
+		go func() {
+			defer close(landed)
+			f.n, f.err = s.pub.publish(ctx, f.entries, &f.fences)
+		}()
+		next := s.flight()
+		var err error
+		if ahead < aheadMost {
+			err = s.ahead(f, next, landed)
+		}
+		<-landed
+		if err != nil {
+			return err
+		}
+		if err := s.land(ctx, f); err != nil || f.err != nil {
+			return err
+		}
+		f = next
+	}
+	// With nothing in flight the files may be written anew.
+	return s.commit()
+}
+
+// ahead decides on what is queued and on what arrives until a flight landed, up
+// to the first proposal: that one waits for what the ledger says by then.
+func (s *intakeStage) ahead(f, next *flight, landed <-chan struct{}) error {
+	for !s.erasing && len(next.entries) < intakeBatch {
+		batch := s.next(f, next)
+		if slices.ContainsFunc(batch, func(q *queued) bool { return q.msg.Address.Kind.Proposal() }) {
+			return nil
+		}
+		if len(batch) > 0 {
+			if len(next.entries) == 0 {
+				s.stats.Ahead.Add(1)
+			}
+			if err := s.admit(next, batch); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-landed:
+			return nil
+		default:
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		select {
+		case <-landed:
+			return nil
+		case m := <-s.arriving():
+			if err := s.take(m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.foreign} }
+
+// admit decides on messages and applies what it decides.
+func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	for _, q := range batch {
 		p := q.msg.Address.Partition
 		if !s.active[p] || q.msg.Seq <= s.cursors[p].src {
 			continue // another process came first while the barrier was folded
 		}
-		if err := s.applyForeign(p, at); err != nil {
+		if err := s.applyForeign(p, f.at); err != nil {
 			return err
 		}
 		out, err := s.fold.Admit(s.states[p], q.msg)
@@ -472,27 +584,33 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 			return fmt.Errorf("stage %s, intake message %d: %w", s.cfg.Name, q.msg.Seq, err)
 		}
 		e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
-			Src: q.msg.Seq, At: at, Salt: streams.NewSalt(), Body: out.Body}
+			Src: q.msg.Seq, At: f.at, Salt: streams.NewSalt(), Body: out.Body}
 		if err := s.apply(e, out.Decided); err != nil {
 			return err
 		}
-		entries, outs = append(entries, e), append(outs, out)
+		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
+		f.taken[p]++
 	}
-	n, err := s.pub.publish(ctx, entries, &fences)
-	s.stats.Published.Add(uint64(n))
-	for i, e := range entries[:n] {
-		s.added(e, outs[i].Live, outs[i].Decided)
+	return nil
+}
+
+// land commits a batch that is in the ledger, or takes back what was decided
+// since.
+func (s *intakeStage) land(ctx context.Context, f *flight) error {
+	s.stats.Published.Add(uint64(f.n))
+	for i, e := range f.entries[:f.n] {
+		s.added(e, f.outs[i].Live, f.outs[i].Decided)
 	}
-	if err == nil {
-		for _, e := range entries {
-			c := &s.cursors[e.Partition]
-			c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, at)
-			s.queue[e.Partition] = s.queue[e.Partition][1:]
-			s.queued--
-		}
-		return s.commit()
+	if f.err != nil {
+		return s.undo(ctx, f.entries, f.n, f.held, f.err)
 	}
-	return s.undo(ctx, entries, n, held, err)
+	for _, e := range f.entries {
+		c := &s.cursors[e.Partition]
+		c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, f.at)
+		s.queue[e.Partition] = s.queue[e.Partition][1:]
+		s.queued--
+	}
+	return s.commitSealed()
 }
 
 // owed adds at most one entry in each partition that no message asks for. One

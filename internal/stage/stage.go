@@ -63,6 +63,7 @@ type Stats struct {
 	Diverged  atomic.Uint64 // own entries that differ from what this process would have written
 	FenceLost atomic.Uint64 // partitions where another process had come first
 	TakenOver atomic.Uint64 // partitions where work had lain undone
+	Ahead     atomic.Uint64 // batches decided while the one before was on its way
 }
 
 // Output is what a stage adds to the ledger because of one input.
@@ -343,7 +344,7 @@ func (r *runtime) commit() error {
 		if r.cursors[p] == r.saved[p] {
 			continue
 		}
-		if err := r.store.setCursor(p, r.cursors[p]); err != nil {
+		if err := r.store.set(cursorKey(p), r.cursors[p].bytes()); err != nil {
 			return err
 		}
 	}
@@ -355,6 +356,20 @@ func (r *runtime) commit() error {
 		r.erasing = false
 		return r.store.erased()
 	}
+	return nil
+}
+
+// commitSealed is commit of what was sealed; what is pending stays so.
+func (r *runtime) commitSealed() error {
+	for _, p := range r.cfg.Partitions {
+		if r.cursors[p] != r.saved[p] {
+			r.store.sealed.put(string(cursorKey(p)), change{v: r.cursors[p].bytes()})
+		}
+	}
+	if err := r.store.commitSealed(); err != nil {
+		return err
+	}
+	r.saved = r.cursors
 	return nil
 }
 

@@ -22,8 +22,9 @@ const (
 	stateFormat = 3
 )
 
-// store is the cache of a fold: a Pebble database, and three layers over it.
-// pending are the changes that are not committed yet and may be discarded.
+// store is the cache of a fold: a Pebble database, and four layers over it.
+// pending are the changes that are not committed yet and may be discarded;
+// sealed are those before them whose entries are on their way to the ledger.
 // committed are those that were committed and go into the database together,
 // once they are many or old enough: most of them are overwritten before. What
 // lies there is lost with the process and folded again. known are values that
@@ -35,10 +36,11 @@ type store struct {
 	dir       string
 	fs        vfs.FS
 	pending   layer
+	sealed    layer
 	committed layer
 	known     layer
 	keys      knowledge
-	view      *pebble.Batch // pending for scans; nil until there is one
+	view      *pebble.Batch // sealed and pending for scans; nil until there is one
 	flushed   time.Time
 	work      Work
 	drops     int // how often changes were discarded; what State remembers is void then
@@ -135,14 +137,37 @@ func (s *store) close() error {
 // commit makes the pending changes part of the cache. It does not sync: the
 // ledger is the durable thing.
 func (s *store) commit() error {
-	if !s.pending.empty() {
-		for _, r := range s.pending.ranges {
-			s.known.drop(r)
-		}
-		s.known.ranges = nil
-		s.committed.add(&s.pending)
-		s.pending = layer{}
+	s.join(&s.sealed)
+	s.join(&s.pending)
+	return s.joined()
+}
+
+// seal begins a new set of pending changes on top of those that there are.
+func (s *store) seal() {
+	s.sealed.add(&s.pending)
+	s.pending = layer{}
+}
+
+// commitSealed is commit of what was sealed.
+func (s *store) commitSealed() error {
+	s.join(&s.sealed)
+	return s.joined()
+}
+
+// join adds changes to what is committed.
+func (s *store) join(l *layer) {
+	if l.empty() {
+		return
 	}
+	for _, r := range l.ranges {
+		s.known.drop(r)
+	}
+	s.known.ranges = nil
+	s.committed.add(l)
+	*l = layer{}
+}
+
+func (s *store) joined() error {
 	if err := s.closeView(); err != nil {
 		return err
 	}
@@ -385,7 +410,7 @@ func Key(space byte, parts ...string) []byte {
 
 func (s *store) get(key []byte) ([]byte, bool, error) {
 	s.work.Gets++
-	for _, l := range [...]*layer{&s.pending, &s.committed, &s.known} {
+	for _, l := range [...]*layer{&s.pending, &s.sealed, &s.committed, &s.known} {
 		if v, ok, known := l.get(key); known {
 			return v, ok, nil
 		}
@@ -417,7 +442,7 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	}
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
-		if err := s.pending.write(s.view); err != nil {
+		if err := errors.Join(s.sealed.write(s.view), s.pending.write(s.view)); err != nil {
 			return err
 		}
 	}
@@ -477,12 +502,9 @@ func (s *store) cursors() (c [streams.Partitions]cursor, err error) {
 	return c, nil
 }
 
-func (s *store) setCursor(p int, c cursor) error {
-	var v [24]byte
-	binary.BigEndian.PutUint64(v[:], c.folded)
-	binary.BigEndian.PutUint64(v[8:], c.own)
-	binary.BigEndian.PutUint64(v[16:], c.src)
-	return s.set(cursorKey(p), v[:])
+func (c cursor) bytes() []byte {
+	v := binary.BigEndian.AppendUint64(make([]byte, 0, 24), c.folded)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(v, c.own), c.src)
 }
 
 func outboxKey(p int, src uint64) []byte {
@@ -502,6 +524,6 @@ func (quietLogger) Fatalf(format string, args ...any) {
 // discard drops the changes since the last commit.
 func (s *store) discard() error {
 	s.drops++
-	s.pending = layer{}
+	s.pending, s.sealed = layer{}, layer{}
 	return s.closeView()
 }

@@ -31,6 +31,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 		type model map[string]string
 		now := model{}             // what the fold sees
 		commits := []model{{}, {}} // what it may be after a loss: any of these
+		var sealed model           // what it is once what was sealed is committed
 		kept := func() model { return commits[len(commits)-1] }
 		key := func() []byte { return []byte(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(4)), r.IntN(60))) }
 		must := func(err error) {
@@ -86,12 +87,20 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				maps.DeleteFunc(now, func(k, _ string) bool { return bytes.HasPrefix([]byte(k), p) })
 			case n < 91:
 				same()
-			case n < 95:
+			case n < 92:
 				must(s.commit())
-				commits = append(commits, maps.Clone(now))
+				commits, sealed = append(commits, maps.Clone(now)), nil
+			case n < 94:
+				s.seal()
+				sealed = maps.Clone(now)
+			case n < 95:
+				must(s.commitSealed())
+				if sealed != nil {
+					commits, sealed = append(commits, sealed), nil
+				}
 			case n < 97:
 				must(s.discard())
-				now = maps.Clone(kept())
+				now, sealed = maps.Clone(kept()), nil
 			case n < 98:
 				must(s.flush())
 			case n < 99:
@@ -100,7 +109,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				if s, err = openStore("state", fs); err != nil {
 					t.Fatal(err)
 				}
-				now = maps.Clone(kept())
+				now, sealed = maps.Clone(kept()), nil
 				if r.IntN(2) == 0 {
 					s.keys.wg.Wait() // the filter is made, and in use at the next flush
 				}
@@ -120,7 +129,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				if !slices.ContainsFunc(commits, func(m model) bool { return maps.Equal(m, now) }) {
 					t.Fatalf("seed %d: after a crash the state is what it never was at a commit", seed)
 				}
-				commits = append(commits[:0:0], maps.Clone(now))
+				commits, sealed = append(commits[:0:0], maps.Clone(now)), nil
 				lost++
 			}
 		}

@@ -107,6 +107,7 @@ type Policy struct {
 	approver  keys.Role                        // empty: keys.RoleApprover
 	standing  standings
 	memory    memory
+	incidents incidents
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -158,6 +159,7 @@ type document struct {
 	Otherwise    *outcomeText           `yaml:"otherwise"`
 	Context      map[string]contextText `yaml:"context"`
 	Memory       *memoryText            `yaml:"memory"`
+	Incidents    *incidentsText         `yaml:"incidents"`
 }
 
 // groupText is a group's text: its name, or a mapping.
@@ -317,6 +319,11 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		}
 		p.MaxOpenHolds = *n
 	}
+	inc, err := compileIncidents(doc.Incidents)
+	if err != nil {
+		return at("incidents", "%w", err)
+	}
+	p.incidents = inc
 	role, err := compileApproval(y, nil, doc.Approval)
 	if err != nil {
 		return err

@@ -1,0 +1,88 @@
+package arbiter
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// The rules of the arbiter's alerts about signed orders: one that was obeyed,
+// and one that was refused, with the check that failed at its end.
+const (
+	orderRule    = "order"
+	refusedOrder = "order-"
+)
+
+// obeyed is what every entry that an order led to says of it.
+type obeyed struct {
+	streams.EntryHead
+	Event    string `json:"event"`
+	Incident struct {
+		ID string `json:"id"`
+	} `json:"incident"`
+	Text   string             `json:"text"`
+	Signed *streams.Signature `json:"signed"`
+}
+
+// ordered tells of a signed order what ingest's fold made of it. It judges
+// nothing. What happened without an order is told by its entry alone.
+func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		Detail: map[string]any{"entry": fmt.Sprint(e.Seq)}}
+	var id string
+	if e.Type == streams.TypeOrder {
+		o := new(streams.OrderEntry)
+		if err := streams.Unmarshal(e.Body, o); err != nil {
+			f.log.Error("unreadable order", "seq", e.Seq, "err", err)
+			return nil, nil
+		}
+		// Made-up names must not make the state grow.
+		n, err := count(st, stage.Key(keyRefused, e.Project, "-", refusedOrder+o.Check))
+		if err != nil {
+			return nil, err
+		}
+		id = o.ID
+		a.Rule, a.Severity, a.Count = refusedOrder+o.Check, "high", n
+		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Subject}
+		a.Detail["check"] = o.Check
+		if o.Signer != "" {
+			a.Detail["signer"], a.Detail["do"] = o.Signer, o.Do
+		}
+		a.Message = streams.Clip(fmt.Sprintf("an order on %s was refused, nothing changed: %s", o.Subject, o.Text), maxReasonText)
+	} else {
+		o := new(obeyed)
+		if err := streams.Unmarshal(e.Body, o); err != nil {
+			f.log.Error("unreadable entry", "type", e.Type, "seq", e.Seq, "err", err)
+			return nil, nil
+		}
+		if o.Signed == nil {
+			return nil, nil
+		}
+		id = o.ID
+		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Incident.ID}
+		a.Detail["do"], a.Detail["signer"] = o.Event, o.Signed.Signer
+		a.Message = streams.Clip(fmt.Sprintf("%s %s: %s by %s: %s", e.Type, a.Subject.ID, o.Event, o.Signed.Signer, o.Text), maxReasonText)
+	}
+	a.ID = fmt.Sprintf("%s-%d", orderRule, e.Seq)
+	var live []stage.Live
+	if bits.OnesCount64(a.Count) == 1 {
+		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
+	}
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a}, Answers: id}, live...)
+}
+
+// readOrder reads off the alert about an order what became of it.
+func readOrder(rep *streams.ResolveReply, a *streams.Alert) {
+	rep.Text = a.Message
+	if check, refused := strings.CutPrefix(a.Rule, refusedOrder); refused {
+		rep.Check = check
+		rep.Error = &streams.ReplyError{Code: streams.CodeOrder, Message: rep.Text}
+		return
+	}
+	rep.Hold = a.Subject.ID
+	rep.State, _ = a.Detail["do"].(string)
+}

@@ -1,0 +1,650 @@
+package ingest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// An incident is opened by a finding that is serious enough, by a person, or by
+// a service with a key; findings that belong together go into one. What it says
+// of beliefs is a person's signed order, and in force at its entry; the
+// revisions follow. Its record is a fold of what stands in the ledger.
+
+// Why revisions of an incident were made.
+const becauseIncident = "incident"
+
+func incidentKey(project, id string) []byte   { return stage.Key(keyIncident, project, id) }
+func openCaseKey(project, key string) []byte  { return stage.Key(keyOpenCase, project, key) }
+func touchedPrefix(project, id string) []byte { return stage.Key(keyTouched, project, id, "") }
+
+func (f *Fold) incident(st *stage.State, project, id string) (*beliefs.Incident, error) {
+	i := new(beliefs.Incident)
+	ok, err := st.Load(incidentKey(project, id), i)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return i, nil
+}
+
+// openCase is the incident that findings with a key belong to, or nil.
+func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident, error) {
+	if key == "" {
+		return nil, nil
+	}
+	id, ok, err := st.Get(openCaseKey(project, key))
+	if err != nil || !ok {
+		return nil, err
+	}
+	return f.incident(st, project, string(id))
+}
+
+// findings opens an incident for each finding that the policy calls serious, or
+// adds it to the one that is open for it. That is in force at once; its entry
+// follows for the first, and then for counts that are powers of two.
+func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Alert) error {
+	least, none := beliefs.Critical, false
+	looked := false
+	for i := range alerts {
+		al := &alerts[i]
+		s, err := beliefs.ParseSeverity(al.Severity)
+		if err != nil || s < beliefs.Medium || al.Mode != alertEnforced || al.Exception != "" {
+			continue // a policy cannot ask for less than medium
+		}
+		if !looked {
+			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+			if err != nil {
+				return err
+			}
+			if pol != nil {
+				least, none = pol.Incidents()
+			}
+			looked = true
+		}
+		if none || s < least {
+			continue
+		}
+		if err := f.finding(st, e, al, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// alertEnforced is the mode of an alert whose rule has its effect.
+const alertEnforced = "enforce"
+
+func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s beliefs.Severity) error {
+	at := al.Time
+	if at.IsZero() {
+		at = e.Time
+	}
+	// What one rule finds of one agent is one incident, however often.
+	key := "rule/" + streams.Clip(al.Rule, 80)
+	if al.Agent != "" {
+		key += "/" + streams.Clip(al.Agent, 64)
+	}
+	found := beliefs.IncidentFinding{Kind: beliefs.FindingAlert, ID: streams.Clip(al.ID, 128), Rule: streams.Clip(al.Rule, 80),
+		Text: streams.Clip(al.Subject.Kind+" "+al.Subject.ID+": "+al.Message, beliefs.MaxIncidentTitle), Entry: e.Seq, At: at}
+	inc, err := f.openCase(st, e.Project, key)
+	if err != nil {
+		return err
+	}
+	event := beliefs.IncidentEvidence
+	if inc == nil {
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", e.Project, key, e.Seq, al.ID))
+		inc = &beliefs.Incident{ID: "i" + hex.EncodeToString(sum[:8]), Severity: s, Key: key, By: beliefs.BySentinel, Who: streams.Clip(al.Group+"/"+al.Rule, 120), Opened: at,
+			Title: streams.Clip(strings.Join(strings.Fields(al.Message), " "), beliefs.MaxIncidentTitle)}
+		event = beliefs.IncidentOpened
+	}
+	next, err := inc.With(found)
+	if err != nil {
+		return nil // closed in the meantime: keys of closed ones are given back, so this is none of ours
+	}
+	next.Severity = max(next.Severity, s)
+	if err := f.keepIncident(st, e.Project, &next); err != nil {
+		return err
+	}
+	if bits.OnesCount64(next.Findings) != 1 {
+		return nil
+	}
+	f.owes[st.Partition()] = true
+	return st.Set(stage.Key(keyCase, e.Project, next.ID, string(event)), nil)
+}
+
+func (f *Fold) keepIncident(st *stage.State, project string, i *beliefs.Incident) error {
+	if i.Key != "" {
+		key := openCaseKey(project, i.Key)
+		if i.State != beliefs.IncidentClosed {
+			if err := st.Set(key, []byte(i.ID)); err != nil {
+				return err
+			}
+		} else if id, ok, err := st.Get(key); err != nil {
+			return err
+		} else if ok && string(id) == i.ID {
+			if err := st.Delete(key); err != nil {
+				return err
+			}
+		}
+	}
+	return st.Put(incidentKey(project, i.ID), i)
+}
+
+// owedIncident is the next entry of an incident that a finding opened or added
+// to, or nil.
+func (f *Fold) owedIncident(st *stage.State) (*stage.Admission, error) {
+	var part []string
+	err := st.Scan([]byte{keyCase}, func(k, _ []byte) (bool, error) {
+		part = strings.Split(string(k[1:]), "\x00")
+		return false, nil
+	})
+	if err != nil || len(part) != 3 {
+		return nil, err
+	}
+	project, id, event := part[0], part[1], beliefs.IncidentEvent(part[2])
+	inc, err := f.incident(st, project, id)
+	if err != nil || inc == nil {
+		return nil, err
+	}
+	now, err := f.clock(st, streams.SystemProject)
+	if err != nil {
+		return nil, err
+	}
+	return incidentEntry(project, &streams.IncidentEntry{EntryHead: streams.EntryHead{Time: now}, Event: event, Incident: *inc})
+}
+
+func incidentEntry(project string, e *streams.IncidentEntry) (*stage.Admission, error) {
+	return admission(streams.TypeIncident, project, e, stage.LiveCopy(e, project, "incident", e.Incident.ID, string(e.Event))...)
+}
+
+// incidentOrder decides on a signed order on an incident. An *approval.Error
+// says why it is not obeyed.
+func (f *Fold) incidentOrder(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature, role beliefs.Authority) (*stage.Admission, error) {
+	e := &streams.IncidentEntry{EntryHead: head, Event: incidentEvents[s.Do], Text: s.Reason, Signed: signed, Scope: s.Scope}
+	inc, err := f.incident(st, project, s.Incident)
+	if err != nil {
+		return nil, err
+	}
+	findings := s.Finding
+	for i := range findings {
+		findings[i].At = head.Time
+	}
+	switch {
+	case s.Do == approval.OpenIncident:
+		severity, err := beliefs.ParseSeverity(s.Severity)
+		if err != nil {
+			return nil, orderError("%v", err)
+		}
+		if len(findings) == 0 {
+			findings = []beliefs.IncidentFinding{{Kind: "note", ID: head.ID, Text: s.Title, At: head.Time}}
+		}
+		if inc != nil {
+			return nil, orderError("incident %s exists", s.Incident)
+		}
+		if inc, err = f.openCase(st, project, s.Key); err != nil {
+			return nil, err
+		}
+		if inc != nil {
+			e.Event = beliefs.IncidentEvidence
+		} else {
+			inc = &beliefs.Incident{ID: s.Incident, Severity: severity, Title: s.Title, Key: s.Key, By: role, Who: s.Signer, Opened: head.Time}
+		}
+		inc.Severity = max(inc.Severity, severity)
+	case inc == nil:
+		return nil, orderError("project %s has no incident %s", project, streams.Clip(s.Incident, 64))
+	}
+	next := *inc
+	for _, x := range findings {
+		if next, err = next.With(x); err != nil {
+			return nil, orderError("%v", err)
+		}
+	}
+	if e.Event != beliefs.IncidentOpened && e.Event != beliefs.IncidentEvidence {
+		if next, err = next.After(e.Event); err != nil {
+			return nil, orderError("%v", err)
+		}
+	}
+	switch e.Event {
+	case beliefs.IncidentContain:
+		c, err := f.contain(st, project, s.Scope)
+		if err != nil {
+			return nil, err
+		}
+		if c.cut {
+			return nil, orderError("more than %d beliefs fit: narrow it by source, session or time, and go on with another order", maxPinpoint)
+		}
+		c.count(&next.Report)
+	case beliefs.IncidentRepair:
+		back, err := f.rederive(st, project, next.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range back {
+			next.Report.Recovered++
+			if b.was.served() {
+				next.Report.Collateral--
+			}
+		}
+	case beliefs.IncidentClose:
+		next.Closed, next.Closer, next.Outcome = head.Time, s.Signer, s.Reason
+	}
+	e.Incident = next
+	return incidentEntry(project, e)
+}
+
+var incidentEvents = map[approval.Do]beliefs.IncidentEvent{
+	approval.OpenIncident:       beliefs.IncidentOpened,
+	approval.AddEvidence:        beliefs.IncidentEvidence,
+	approval.QuarantineIncident: beliefs.IncidentContain,
+	approval.RepairIncident:     beliefs.IncidentRepair,
+	approval.CloseIncident:      beliefs.IncidentClose,
+}
+
+// touched is a belief that an incident took out of service, or flagged.
+type touched struct {
+	Was  beliefs.Axes `json:"was"`
+	Root bool         `json:"root,omitzero"` // it was looked for, and does not only derive from that
+	Out  bool         `json:"out,omitzero"`  // quarantined; else flagged
+	Back bool         `json:"back,omitzero"` // recovered
+}
+
+// served reports whether a planner would have been given it.
+func (t *touched) served() bool {
+	return t.Was.Truth == beliefs.Supported && t.Was.Retrieval == beliefs.Normal && t.Was.Security == beliefs.Clean && t.Was.Freshness == beliefs.Fresh
+}
+
+// contained is what a quarantine does to one belief.
+type contained struct {
+	record *record
+	touched
+	rev beliefs.Revision
+}
+
+type containment struct {
+	found, descendants, spared int
+	all                        []contained
+	cut                        bool
+}
+
+func (c *containment) count(r *beliefs.IncidentReport) {
+	r.Found += c.found
+	r.Descendants += c.descendants
+	r.Spared += c.spared
+	for i := range c.all {
+		x := &c.all[i]
+		if x.Out {
+			r.Quarantined++
+			if x.served() {
+				r.Served++
+			}
+		}
+		if !x.Root && x.served() {
+			r.Collateral++
+		}
+	}
+}
+
+// contain works out what a quarantine does, without doing it: what fits goes out
+// of service, and so does, if that is asked for, what derives from it and has no
+// support of its own. What derives from it and stays is stale until somebody
+// confirms it, or until the repair.
+func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
+	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session, Source: s.Source, Tool: s.Tool,
+		Since: s.Since, Until: s.Until, Descendants: true})
+	if err != nil {
+		return nil, err
+	}
+	c := &containment{cut: p.Cut}
+	for i := range p.Beliefs {
+		b := &p.Beliefs[i]
+		root := b.From == ""
+		if root {
+			c.found++
+		} else {
+			c.descendants++
+		}
+		if b.Stands != "" && !s.All {
+			c.spared++
+			continue
+		}
+		r, err := f.belief(st, project, b.ID)
+		if err != nil {
+			return nil, err
+		}
+		x := contained{record: r, touched: touched{Was: r.Ref.Axes, Root: root, Out: root || s.Descendants || s.All}}
+		var moves []beliefs.Move
+		if x.Out {
+			if r.Ref.Axes.Security >= beliefs.Quarantined {
+				continue // it is out already
+			}
+			_, moves, err = r.standing().Quarantine(beliefs.ByUser)
+		} else {
+			_, moves, err = r.standing().Set(beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()}, beliefs.BySystem)
+		}
+		if err != nil || len(moves) == 0 {
+			continue // it stands as strictly as that already
+		}
+		x.rev = beliefs.Revision{Belief: b.ID, Moves: moves, By: beliefs.ByUser, Other: b.From}
+		if !x.Out {
+			x.rev.By = beliefs.BySystem
+		}
+		c.all = append(c.all, x)
+	}
+	return c, nil
+}
+
+// back is a belief that comes back at a repair.
+type back struct {
+	id  string
+	was touched
+	rev beliefs.Revision
+}
+
+// rederive works out which of the beliefs that derive from what an incident took
+// out of service stand without it: those that have support of a class that may
+// support a belief, from elsewhere, or which somebody states anew who is not
+// touched. They come back to where they were, and no further.
+func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
+	rows := map[string]*touched{}
+	var order []string
+	prefix := touchedPrefix(project, incident)
+	err := st.Scan(prefix, func(k, v []byte) (bool, error) {
+		t := new(touched)
+		id := string(k[len(prefix):])
+		rows[id], order = t, append(order, id)
+		return true, streams.Unmarshal(v, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	sources, events := map[string]bool{}, map[string]bool{}
+	records := map[string]*record{}
+	for _, id := range order {
+		r, err := f.belief(st, project, id)
+		if err != nil {
+			return nil, err
+		}
+		if records[id] = r; r != nil && !rows[id].Back {
+			sources[r.Ref.Source], events[r.Agent+"/"+r.Ref.Observation] = true, true
+		}
+	}
+	var out []back
+	for _, id := range order {
+		r, t := records[id], rows[id]
+		if r == nil || t.Root || t.Back {
+			continue
+		}
+		var found beliefs.EvidenceSet // that is new
+		stands := r.independent(sources, events)
+		if stands == "" {
+			e, err := f.restated(st, project, r, rows)
+			if err != nil {
+				return nil, err
+			}
+			if e == nil || sources[e.Source] {
+				continue
+			}
+			stands, found = e.Quality.String()+" of "+e.Source, beliefs.EvidenceSet{*e}
+		}
+		s := r.standing()
+		rv := beliefs.Revision{Belief: id, By: beliefs.ByUser, Why: "it stands on " + stands, Evidence: found}
+		for _, c := range t.wayBack(s.Axes) {
+			next, moves, err := s.Set(c, beliefs.ByUser)
+			if err != nil {
+				break
+			}
+			s, rv.Moves = next, append(rv.Moves, moves...)
+		}
+		if len(rv.Moves) > 0 {
+			out = append(out, back{id, *t, rv})
+		}
+	}
+	return out, nil
+}
+
+// wayBack are the changes from how a belief stands to how it stood, as far as
+// the incident is what took it there.
+func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
+	if t.Out && now.Security == beliefs.Quarantined && t.Was.Security == beliefs.Clean {
+		out = append(out, beliefs.Change{Axis: beliefs.AxisSecurity, To: beliefs.Clean.String()})
+		if now.Retrieval == beliefs.Hidden && (t.Was.Retrieval == beliefs.Restricted || t.Was.Retrieval == beliefs.Normal) {
+			out = append(out, beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Restricted.String()})
+		}
+		if t.Was.Retrieval == beliefs.Normal && now.Truth == beliefs.Supported {
+			out = append(out, beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Normal.String()})
+		}
+	}
+	if now.Freshness == beliefs.Stale && t.Was.Freshness == beliefs.Fresh {
+		out = append(out, beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Fresh.String()})
+	}
+	return out
+}
+
+// independent names a belief's support of a class that may support one, and that
+// comes from none of these sources and events; empty if it has none.
+func (r *record) independent(sources, events map[string]bool) string {
+	for _, e := range r.Evidence {
+		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] && !events[r.Agent+"/"+e.Observation] {
+			return e.Quality.String() + " of " + e.Source
+		}
+	}
+	return ""
+}
+
+// restated is the word of another belief that is supported, clean, not touched,
+// and says the same, as evidence; or nil.
+func (f *Fold) restated(st *stage.State, project string, r *record, rows map[string]*touched) (*beliefs.Evidence, error) {
+	type saying struct {
+		key    []byte
+		object string
+	}
+	var all []saying
+	if r.Print != "" {
+		all = append(all, saying{sameKey(project, r.Ref.Namespace, r.Print), ""})
+	}
+	for _, t := range r.Triples {
+		all = append(all, saying{stateKey(project, r.Ref.Namespace, t.Subject, t.Predicate), text.Normalize(t.Object)})
+	}
+	for _, says := range all {
+		var same []stated
+		if _, err := st.Load(says.key, &same); err != nil {
+			return nil, err
+		}
+		for _, s := range same {
+			if rows[s.Belief] != nil || s.Object != says.object {
+				continue
+			}
+			by, err := f.belief(st, project, s.Belief)
+			if err != nil {
+				return nil, err
+			}
+			if by == nil || by.Ref.ID == r.Ref.ID || by.Ref.Axes.Truth != beliefs.Supported || by.Ref.Axes.Security != beliefs.Clean || !by.Ref.Quality.MaySupport() {
+				continue
+			}
+			e := by.word(by.At)
+			return &e, nil
+		}
+	}
+	return nil, nil
+}
+
+// applyIncident folds what happened to an incident.
+func (f *Fold) applyIncident(st *stage.State, project string, e *streams.IncidentEntry) error {
+	if e.Signed == nil {
+		if err := st.Delete(stage.Key(keyCase, project, e.Incident.ID, string(e.Event))); err != nil {
+			return err
+		}
+		if have, err := f.incident(st, project, e.Incident.ID); err != nil || have != nil && have.Findings >= e.Incident.Findings {
+			return err
+		}
+		return f.keepIncident(st, project, &e.Incident)
+	}
+	if err := f.useNonce(st, project, e.Signed.Nonce, e.Signed.Until, e.Time); err != nil {
+		return err
+	}
+	id, by := e.Incident.ID, e.Signed.Signer
+	switch e.Event {
+	case beliefs.IncidentContain:
+		c, err := f.contain(st, project, e.Scope)
+		if err != nil {
+			return err
+		}
+		var all []beliefs.Revision
+		for i := range c.all {
+			x := &c.all[i]
+			if err := st.Put(append(touchedPrefix(project, id), x.rev.Belief...), &x.touched); err != nil {
+				return err
+			}
+			rv := x.rev
+			rv.Who, rv.At, rv.Why = by, e.Time, "incident "+id
+			if !x.Out {
+				rv.Who, rv.Why = whoLineage, fmt.Sprintf("it derives from %s, which incident %s took out of service", rv.Other, id)
+			}
+			if err := f.revise(st, project, &rv); err != nil {
+				return err
+			}
+			if x.Root && x.record.Ref.Kind != beliefs.Envelope {
+				if err := f.bury(st, project, x.record, buriedQuarantined, e.Time); err != nil {
+					return err
+				}
+			}
+			all = append(all, rv)
+		}
+		if err := f.owe(st, project, becauseIncident, all, e.Time); err != nil {
+			return err
+		}
+	case beliefs.IncidentRepair:
+		back, err := f.rederive(st, project, id)
+		if err != nil {
+			return err
+		}
+		var all []beliefs.Revision
+		for _, b := range back {
+			rv := b.rev
+			rv.Who, rv.At, rv.Why = by, e.Time, "incident "+id+": "+rv.Why
+			if err := f.revise(st, project, &rv); err != nil {
+				return err
+			}
+			if err := f.unflag(st, project, b.id); err != nil {
+				return err
+			}
+			b.was.Back = true
+			if err := st.Put(append(touchedPrefix(project, id), b.id...), &b.was); err != nil {
+				return err
+			}
+			all = append(all, rv)
+		}
+		if err := f.owe(st, project, becauseIncident, all, e.Time); err != nil {
+			return err
+		}
+	case beliefs.IncidentClose:
+		if err := st.DropPrefix(touchedPrefix(project, id)); err != nil {
+			return err
+		}
+	}
+	return f.keepIncident(st, project, &e.Incident)
+}
+
+// unflag takes a belief's flag away.
+func (f *Fold) unflag(st *stage.State, project, id string) error {
+	r, err := f.belief(st, project, id)
+	if err != nil || r == nil || r.Flag == "" {
+		return err
+	}
+	r.Flag = ""
+	return f.keep(st, project, r)
+}
+
+// AskIncidents asks for a project's incidents.
+const AskIncidents = "incidents"
+
+// IncidentsRequest asks for incidents of one project, in the order of their ids.
+type IncidentsRequest struct {
+	Project string `json:"project"`
+	ID      string `json:"id,omitzero"`    // this one, with what it touched
+	After   string `json:"after,omitzero"` // those behind this id
+}
+
+// IncidentsAnswer is a page of incidents; Next is where the following one begins.
+type IncidentsAnswer struct {
+	Incidents []IncidentView `json:"incidents"`
+	Next      string         `json:"next,omitzero"`
+}
+
+// IncidentView is an incident as operators see it.
+type IncidentView struct {
+	beliefs.Incident
+	Project string `json:"project"`
+	// Touched are the beliefs that it took out of service or flagged, while it is
+	// not closed, the first 1,000.
+	Touched []TouchedBelief `json:"touched,omitzero"`
+}
+
+// TouchedBelief is one of them.
+type TouchedBelief struct {
+	Belief string       `json:"belief"`
+	Root   bool         `json:"root"` // it was looked for; else it derives from that
+	Out    bool         `json:"quarantined"`
+	Back   bool         `json:"recovered"`
+	Was    beliefs.Axes `json:"was"`
+	Now    beliefs.Axes `json:"now"`
+}
+
+// maxIncidents is how many an answer holds.
+const maxIncidents = 1000
+
+func listIncidents(st *stage.State, req []byte) (any, error) {
+	var q IncidentsRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	if err := streams.CheckID("project", q.Project); err != nil {
+		return nil, err
+	}
+	ans := &IncidentsAnswer{Incidents: []IncidentView{}}
+	prefix := incidentKey(q.Project, "")
+	err := st.Scan(prefix, func(k, v []byte) (bool, error) {
+		id := string(k[len(prefix):])
+		if id <= q.After || q.ID != "" && id != q.ID {
+			return true, nil
+		}
+		if len(ans.Incidents) == maxIncidents {
+			ans.Next = ans.Incidents[maxIncidents-1].ID
+			return false, nil
+		}
+		view := IncidentView{Project: q.Project}
+		if err := streams.Unmarshal(v, &view.Incident); err != nil {
+			return false, err
+		}
+		ans.Incidents = append(ans.Incidents, view)
+		return true, nil
+	})
+	if err != nil || q.ID == "" || len(ans.Incidents) != 1 {
+		return ans, err
+	}
+	f := New(Config{})
+	inc := &ans.Incidents[0]
+	prefix = touchedPrefix(q.Project, q.ID)
+	err = st.Scan(prefix, func(k, v []byte) (bool, error) {
+		t := new(touched)
+		if err := streams.Unmarshal(v, t); err != nil {
+			return false, err
+		}
+		x := TouchedBelief{Belief: string(k[len(prefix):]), Root: t.Root, Out: t.Out, Back: t.Back, Was: t.Was}
+		r, err := f.belief(st, q.Project, x.Belief)
+		if r != nil {
+			x.Now = r.Ref.Axes
+		}
+		inc.Touched = append(inc.Touched, x)
+		return len(inc.Touched) < 1000, err
+	})
+	return ans, err
+}

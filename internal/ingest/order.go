@@ -1,0 +1,76 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/streams"
+)
+
+// order records a signed order and what it leads to. One that is refused is in
+// the ledger too, under a type of its own. All that it is judged by stands in
+// the ledger before it.
+func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
+	invalid := func(err error) (*stage.Admission, error) {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
+	}
+	if _, err := streams.ResolveSubject(c.Project, c.Hold); err != nil {
+		return invalid(err)
+	}
+	if err := streams.CheckID("id", c.ID); err != nil {
+		return invalid(err)
+	}
+	if p := streams.PartitionOf(c.Project); p != m.Address.Partition {
+		return invalid(fmt.Errorf("project %s is in partition %d", c.Project, p))
+	}
+	e := &streams.OrderEntry{EntryHead: head, Subject: c.Hold, Note: c.Order}
+	if len(c.Order) > streams.MaxResolution {
+		e.Note, e.Size = streams.Clip(c.Order, streams.MaxResolution), len(c.Order)
+	}
+	a, err := f.obey(st, c, head, e)
+	var refused *approval.Error
+	if errors.As(err, &refused) {
+		e.Check, e.Text = string(refused.Check), refused.Text
+		return admission(streams.TypeOrder, c.Project, e)
+	}
+	return a, err
+}
+
+// obey verifies an order and works out what it leads to. An *approval.Error says
+// why it is not obeyed; e is told as much of it as is known by then.
+func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead, e *streams.OrderEntry) (*stage.Admission, error) {
+	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
+	if err != nil {
+		return nil, err
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	s, err := approval.OpenOrder([]byte(c.Order), trust)
+	if err != nil {
+		return nil, err
+	}
+	e.Do, e.Signer = string(s.Do), s.Signer
+	oc := approval.OrderCase{Project: c.Project, Now: head.Time}
+	if pol != nil {
+		oc.Role = pol.Approver()
+	}
+	if _, oc.Used, err = st.Get(stage.Key(keyNonce, c.Project, s.Nonce)); err != nil {
+		return nil, err
+	}
+	if s.Subject() != c.Hold {
+		return nil, orderError("it was sent for %s and is about %s", c.Hold, streams.Clip(s.Subject(), 64))
+	}
+	if err := s.Judge(&oc); err != nil {
+		return nil, err
+	}
+	signed := &streams.Signature{Signer: s.Signer, Key: s.Pin.Key, Note: c.Order, Nonce: s.Nonce, Until: s.Expires}
+	return f.incidentOrder(st, c.Project, head, s, signed, s.By(oc.Role))
+}
+
+func orderError(format string, args ...any) error {
+	return &approval.Error{Check: approval.CheckOrder, Text: streams.Clip(fmt.Sprintf(format, args...), 400)}
+}

@@ -1,0 +1,79 @@
+// Package order sends signed orders, on incidents for instance, and reads what
+// became of them. It is what the commands and the services that open incidents
+// share.
+package order
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Life is how long an order may be used that is sent at once.
+const Life = 10 * time.Minute
+
+// Refused is an order that was not obeyed. It stands in the ledger, and nothing
+// changed.
+type Refused struct {
+	Check string // that it failed
+	Text  string
+	Entry uint64 // ledger sequence
+}
+
+func (e *Refused) Error() string { return fmt.Sprintf("order refused: %s", e.Text) }
+
+// Send signs an order and has it carried out, over a connection that may ask
+// lz.svc.resolve.>: an operator's or an approver's. It returns once the ledger
+// holds what became of it. A *Refused says that nothing did; after any other
+// error it may be journaled.
+func Send(ctx context.Context, nc *nats.Conn, signer note.Signer, o *approval.Order) (*streams.ResolveReply, error) {
+	signed, err := o.Sign(signer)
+	if err != nil {
+		return nil, err
+	}
+	subject, err := streams.ResolveSubject(o.Project, o.Subject())
+	if err != nil {
+		return nil, err
+	}
+	body, err := streams.Marshal(streams.ResolveRequest{Note: string(signed), Order: true})
+	if err != nil {
+		return nil, err
+	}
+	m, err := nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look before signing again", subject, err)
+	}
+	rep := new(streams.ResolveReply)
+	if err := streams.Unmarshal(m.Data, rep); err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", subject, err)
+	}
+	if rep.Error != nil {
+		if rep.Check != "" {
+			return rep, &Refused{rep.Check, rep.Text, rep.Entry}
+		}
+		return rep, fmt.Errorf("%s: %s", rep.Error.Code, rep.Error.Message)
+	}
+	return rep, nil
+}
+
+// OpenIncident opens an incident and returns its id. While one with the same key
+// is open, the findings are added to that one, and its id is returned. The
+// signer's key needs the role approver, operator, auditor or probe. found may be
+// nil; more than approval.MaxOrderEvidence findings are refused.
+func OpenIncident(ctx context.Context, nc *nats.Conn, signer note.Signer, project, key string, severity beliefs.Severity, title string, found ...beliefs.IncidentFinding) (string, error) {
+	o := approval.NewOrder(approval.OpenIncident, project, time.Now(), Life)
+	o.Incident = approval.IncidentID(o.Nonce)
+	o.Key, o.Severity, o.Title, o.Finding = key, severity.String(), title, found
+	rep, err := Send(ctx, nc, signer, o)
+	if err != nil {
+		return "", err
+	}
+	return rep.Hold, nil
+}

@@ -1,0 +1,236 @@
+package approval
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+)
+
+// OrderVersion begins the meaning of every signed order.
+const OrderVersion = "lazaret/order/v1"
+
+// Do is what an order asks for.
+type Do string
+
+// The orders on what a project believes.
+const (
+	OpenIncident       Do = "incident-open"
+	AddEvidence        Do = "incident-evidence"
+	QuarantineIncident Do = "incident-quarantine"
+	RepairIncident     Do = "incident-repair"
+	CloseIncident      Do = "incident-close"
+)
+
+// orders says who may give which: keys with any of these roles, and besides
+// them those with the policy's role for approvers.
+var orders = map[Do][]keys.Role{
+	OpenIncident:       {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
+	AddEvidence:        {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
+	QuarantineIncident: nil,
+	RepairIncident:     nil,
+	CloseIncident:      nil,
+}
+
+// Order is a signed order that is about more than one belief: on an incident.
+// Who may give it is in Judge; what it leads to stands in the ledger.
+type Order struct {
+	Do      Do        `json:"do"`
+	Expires time.Time `json:"expires"` // whole seconds, UTC
+	// Incident is the one that the order is on; of a new one its id, which
+	// IncidentID makes of the nonce.
+	Incident string `json:"incident,omitzero"`
+	// Key, Severity and Title are a new incident's.
+	Key      string                    `json:"key,omitzero"`
+	Nonce    string                    `json:"nonce"` // hex
+	Project  string                    `json:"project"`
+	Reason   string                    `json:"reason,omitzero"`
+	Scope    *beliefs.IncidentScope    `json:"scope,omitzero"` // of a quarantine
+	Severity string                    `json:"severity,omitzero"`
+	Finding  []beliefs.IncidentFinding `json:"evidence,omitzero"`
+	Title    string                    `json:"title,omitzero"`
+	Version  string                    `json:"v"`
+}
+
+// Limits of an order.
+const (
+	MaxOrderBeliefs  = 64
+	MaxOrderEvidence = 8
+	MaxOrderKey      = 128 // bytes
+)
+
+// IncidentID is the id of an incident that an order with this nonce opens.
+func IncidentID(nonce string) string { return "i" + nonce[:min(len(nonce), 16)] }
+
+// NewOrder is an order with a nonce, for the time that it may be used.
+func NewOrder(do Do, project string, now time.Time, life time.Duration) *Order {
+	return &Order{Version: OrderVersion, Do: do, Project: project, Nonce: NewNonce(), Expires: now.UTC().Add(life).Truncate(time.Second)}
+}
+
+// Subject is what the order is about: the name that its request is sent under.
+func (o *Order) Subject() string { return o.Incident }
+
+// Text is the text that is signed.
+func (o *Order) Text() (string, error) {
+	if err := o.check(); err != nil {
+		return "", err
+	}
+	return canonical(o)
+}
+
+// Sign returns the order as a signed note.
+func (o *Order) Sign(signer note.Signer) ([]byte, error) { return signStatement(o.Text, signer) }
+
+func (o *Order) check() error {
+	_, known := orders[o.Do]
+	switch {
+	case o.Version != OrderVersion:
+		return refuse(CheckForm, "version is %q, want %q", clip(o.Version), OrderVersion)
+	case !known:
+		return refuse(CheckForm, "there is no order %q", clip(string(o.Do)))
+	case !isHex(o.Nonce, 2*NonceSize):
+		return refuse(CheckForm, "nonce %q is not %d bytes in lower-case hex", clip(o.Nonce), NonceSize)
+	case o.Project == "":
+		return refuse(CheckForm, "the project must be named")
+	case o.Expires.IsZero() || o.Expires.Nanosecond() != 0 || o.Expires.Year() > 9999:
+		return refuse(CheckForm, "expires is no time in whole seconds")
+	case len(o.Reason) > MaxReason:
+		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(o.Reason), MaxReason)
+	case len(o.Title) > beliefs.MaxIncidentTitle || len(o.Key) > MaxOrderKey:
+		return refuse(CheckForm, "title and key have %d and %d bytes, at most %d and %d are possible", len(o.Title), len(o.Key), beliefs.MaxIncidentTitle, MaxOrderKey)
+	case len(o.Finding) > MaxOrderEvidence:
+		return refuse(CheckForm, "%d pieces of evidence, at most %d are taken in one order", len(o.Finding), MaxOrderEvidence)
+	case o.Scope != nil && len(o.Scope.Beliefs) > MaxOrderBeliefs:
+		return refuse(CheckForm, "%d beliefs, at most %d are taken in one order", len(o.Scope.Beliefs), MaxOrderBeliefs)
+	}
+	said := []string{o.Project, o.Incident, o.Key, o.Reason, o.Title, o.Severity}
+	for _, f := range o.Finding {
+		if f.Kind == "" || f.Kind == beliefs.FindingAlert || f.ID == "" || f.Entry != 0 || !f.At.IsZero() {
+			return refuse(CheckForm, "a piece of evidence needs a kind, which is not %s, and an id; entry and time are the ledger's", beliefs.FindingAlert)
+		}
+		said = append(said, f.Kind, f.ID, f.Rule, f.Text)
+	}
+	if s := o.Scope; s != nil {
+		said = append(append(said, s.Agent, s.Session, s.Source, s.Tool), s.Beliefs...)
+	}
+	for _, v := range said {
+		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
+		}
+	}
+	return o.checkParts()
+}
+
+// checkParts checks that an order has what it needs, and nothing else.
+func (o *Order) checkParts() error {
+	only := func(have bool, on ...Do) error {
+		if have && !slices.Contains(on, o.Do) {
+			return refuse(CheckForm, "%s says more than it may", o.Do)
+		}
+		return nil
+	}
+	for _, err := range []error{
+		only(o.Key+o.Severity+o.Title != "", OpenIncident),
+		only(len(o.Finding) > 0, OpenIncident, AddEvidence),
+		only(o.Scope != nil, QuarantineIncident),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.Incident == "":
+		return refuse(CheckForm, "the incident must be named")
+	case o.Do == OpenIncident && o.Incident != IncidentID(o.Nonce):
+		return refuse(CheckForm, "a new incident is named %s after its nonce", IncidentID(o.Nonce))
+	case o.Do == OpenIncident && o.Title == "":
+		return refuse(CheckForm, "an incident needs a title")
+	case o.Do == AddEvidence && len(o.Finding) == 0:
+		return refuse(CheckForm, "there is no evidence in it")
+	case o.Do == QuarantineIncident && o.Scope.Empty():
+		return refuse(CheckForm, "name beliefs, a source, a session, an agent, a tool, or a time")
+	case o.Do == CloseIncident && o.Reason == "":
+		return refuse(CheckForm, "an incident is closed with a report: say what was found and done")
+	}
+	if o.Do == OpenIncident {
+		if _, err := beliefs.ParseSeverity(o.Severity); err != nil {
+			return refuse(CheckForm, "%v", err)
+		}
+	}
+	return nil
+}
+
+// SignedOrder is an order whose signature was verified.
+type SignedOrder struct {
+	Order
+	Signer string   // name of the key
+	Pin    keys.Pin // what is pinned of it
+}
+
+// OpenOrder verifies that msg is an order, signed by exactly one key, which is
+// pinned. It says nothing yet about what the key may do: see Judge. An error is
+// an *Error.
+func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
+	text, by, err := openNote(msg, trust)
+	if err != nil {
+		return nil, err
+	}
+	s := &SignedOrder{Signer: by.name, Pin: by.pin}
+	if err := readStatement(text, &s.Order, s.Text); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// CheckOrder is the check that an order fails that is for another project, or
+// that cannot be carried out as things stand.
+const CheckOrder Check = "order"
+
+// OrderCase is what an order is held against.
+type OrderCase struct {
+	Project string
+	Role    keys.Role // that the policy asks of approvers; empty: keys.RoleApprover
+	Now     time.Time // ledger time
+	Used    bool      // the nonce was used before
+}
+
+// Judge returns why a verified order may not be obeyed, as an *Error, or nil.
+func (s *SignedOrder) Judge(c *OrderCase) error {
+	role := c.Role
+	if role == "" {
+		role = keys.RoleApprover
+	}
+	may := func(r keys.Role) bool { return r == role || slices.Contains(orders[s.Do], r) }
+	switch {
+	case s.Project != c.Project:
+		return refuse(CheckOrder, "it is for project %s", clip(s.Project))
+	case c.Used:
+		return refuse(CheckReplayed, "its nonce was used before: each order counts once")
+	case !c.Now.Before(s.Expires):
+		return refuse(CheckExpired, "it expired at %s", s.Expires.Format(time.RFC3339))
+	case s.Expires.Sub(c.Now) > MaxLife:
+		return refuse(CheckExpired, "it expires at %s, more than %v from now", s.Expires.Format(time.RFC3339), MaxLife)
+	case !slices.ContainsFunc(s.Pin.Roles, may):
+		return refuse(CheckRole, "key %q has %v: %s takes %v", s.Signer, s.Pin.Roles, s.Do, append([]keys.Role{role}, orders[s.Do]...))
+	case strings.HasPrefix(s.Pin.Agent, c.Project+"/") && !slices.Contains(orders[s.Do], keys.RoleProbe):
+		return refuse(CheckSelf, "key %q belongs to agent %s of the project", s.Signer, s.Pin.Agent)
+	}
+	return nil
+}
+
+// By is in whose name an order changes what is believed.
+func (s *SignedOrder) By(role keys.Role) beliefs.Authority {
+	if role == "" {
+		role = keys.RoleApprover
+	}
+	if !slices.Contains(s.Pin.Roles, role) && slices.Contains(s.Pin.Roles, keys.RoleProbe) {
+		return beliefs.ByProbe
+	}
+	return beliefs.ByUser
+}

@@ -1,0 +1,223 @@
+package beliefs
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Severity is how much a finding or an incident weighs. The scale is that of
+// the sentinels' alerts.
+type Severity uint8
+
+// The values of Severity, the mildest first.
+const (
+	Info Severity = iota
+	Low
+	Medium
+	High
+	Critical
+)
+
+var severityNames = enum{"severity", []string{"info", "low", "medium", "high", "critical"}}
+
+func (s Severity) String() string { return severityNames.name(uint8(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return severityNames.marshal(uint8(s)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Severity) UnmarshalText(b []byte) error {
+	i, err := severityNames.parse(string(b))
+	if err == nil {
+		*s = Severity(i)
+	}
+	return err
+}
+
+// ParseSeverity reads a severity's name.
+func ParseSeverity(name string) (s Severity, err error) { return s, s.UnmarshalText([]byte(name)) }
+
+// IncidentState is a step of an incident's life.
+type IncidentState uint8
+
+// The values of IncidentState.
+const (
+	IncidentOpen        IncidentState = iota // somebody has to look at it
+	IncidentQuarantined                      // what it touched is out of service
+	IncidentRepaired                         // what stands without what was poisoned is back
+	IncidentClosed                           // final: another finding opens another incident
+)
+
+var incidentStateNames = enum{"incident state", []string{"open", "quarantined", "repaired", "closed"}}
+
+func (s IncidentState) String() string { return incidentStateNames.name(uint8(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s IncidentState) MarshalText() ([]byte, error) { return incidentStateNames.marshal(uint8(s)) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *IncidentState) UnmarshalText(b []byte) error {
+	i, err := incidentStateNames.parse(string(b))
+	if err == nil {
+		*s = IncidentState(i)
+	}
+	return err
+}
+
+// IncidentEvent is what happens to an incident. Each is an entry in the ledger.
+type IncidentEvent string
+
+// The events of an incident.
+const (
+	IncidentOpened   IncidentEvent = "opened"
+	IncidentEvidence IncidentEvent = "evidence"   // something more was found
+	IncidentContain  IncidentEvent = "quarantine" // beliefs were taken out of service
+	IncidentRepair   IncidentEvent = "repair"     // what stands by itself came back
+	IncidentClose    IncidentEvent = "close"
+)
+
+// incidentMoves is the life of an incident: what an event makes of a state. What
+// is not in it does not happen.
+var incidentMoves = map[IncidentEvent]struct {
+	from []IncidentState
+	to   IncidentState
+}{
+	IncidentContain: {[]IncidentState{IncidentOpen, IncidentQuarantined, IncidentRepaired}, IncidentQuarantined},
+	IncidentRepair:  {[]IncidentState{IncidentQuarantined, IncidentRepaired}, IncidentRepaired},
+	// An incident may turn out to be none, and be closed as it was opened.
+	IncidentClose: {[]IncidentState{IncidentOpen, IncidentQuarantined, IncidentRepaired}, IncidentClosed},
+}
+
+// IncidentError is an event that the life of an incident does not have.
+type IncidentError struct {
+	Incident string
+	State    IncidentState
+	Event    IncidentEvent
+}
+
+func (e *IncidentError) Error() string {
+	switch {
+	case e.State == IncidentClosed:
+		return fmt.Sprintf("incident %s is closed: open another one", e.Incident)
+	case e.Event == IncidentRepair:
+		return fmt.Sprintf("incident %s is %s: quarantine what it touched first", e.Incident, e.State)
+	}
+	return fmt.Sprintf("incident %s is %s: %q does not happen to it", e.Incident, e.State, e.Event)
+}
+
+// Bounds of an incident. What is beyond them is counted, and stands in the
+// ledger.
+const (
+	MaxIncidentEvidence = 32  // pieces that its record names, the first ones
+	MaxIncidentTitle    = 200 // bytes
+	MaxIncidentReport   = 500 // bytes
+)
+
+// IncidentFinding is one piece of an incident's evidence.
+type IncidentFinding struct {
+	// Kind is alert, or what a person or service names: belief, session, source,
+	// agent, action, observation, probe, note.
+	Kind string `json:"kind"`
+	ID   string `json:"id"`
+	Rule string `json:"rule,omitzero"` // of an alert
+	Text string `json:"text,omitzero"`
+	// Entry is the ledger sequence of an alert's entry.
+	Entry uint64    `json:"entry,omitzero"`
+	At    time.Time `json:"at,omitzero"` // ledger time
+}
+
+// FindingAlert is the kind of a finding that is a sentinel's or the arbiter's
+// alert. Only the ledger makes one.
+const FindingAlert = "alert"
+
+// IncidentScope says what an incident has touched: every field that is set has
+// to fit.
+type IncidentScope struct {
+	Beliefs []string  `json:"beliefs,omitzero"`
+	Agent   string    `json:"agent,omitzero"`
+	Session string    `json:"session,omitzero"`
+	Source  string    `json:"source,omitzero"`
+	Tool    string    `json:"tool,omitzero"`
+	Since   time.Time `json:"since,omitzero"` // when it came in, by ledger time
+	Until   time.Time `json:"until,omitzero"` // not in it
+	// Descendants takes out what derives from what is found, unless it has
+	// support of its own; All takes that out too.
+	Descendants bool `json:"descendants,omitzero"`
+	All         bool `json:"all,omitzero"`
+}
+
+// Empty reports whether a scope names nothing to look for.
+func (s *IncidentScope) Empty() bool {
+	return s == nil || len(s.Beliefs) == 0 && s.Agent+s.Session+s.Source+s.Tool == "" && s.Since.IsZero()
+}
+
+// IncidentReport counts what an incident did to what is believed.
+type IncidentReport struct {
+	// Found are the beliefs that were looked for, and Descendants those that
+	// derive from them.
+	Found       int `json:"found"`
+	Descendants int `json:"descendants"`
+	// Quarantined were taken out of service; Served of them had been served to
+	// planners before.
+	Quarantined int `json:"quarantined"`
+	Served      int `json:"served"`
+	// Spared are beliefs that fit and kept standing, on evidence of a class that
+	// may support a belief and that does not come from what was found.
+	Spared int `json:"spared"`
+	// Recovered are descendants that were taken out or flagged and came back at
+	// the repair, because they have such evidence by now.
+	Recovered int `json:"recovered"`
+	// Collateral are descendants that are out of service and were served to
+	// planners before: nobody said that they are wrong.
+	Collateral int `json:"collateral"`
+}
+
+// Incident is a case: from what made somebody look, over what was taken out of
+// service, to what came back. It is opened by a finding, a person or a service,
+// and closed by a person.
+type Incident struct {
+	ID       string        `json:"id"`
+	State    IncidentState `json:"state"`
+	Severity Severity      `json:"severity"`
+	Title    string        `json:"title"`
+	// Key says what findings belong together: while it is open, another one with
+	// the same key is evidence and opens none.
+	Key string `json:"key,omitzero"`
+	// By opened it: sentinel for a finding, probe for a service, user for a
+	// person; Who is the rule or the name of the key.
+	By     Authority `json:"by"`
+	Who    string    `json:"who"`
+	Opened time.Time `json:"opened"` // ledger time
+	// Evidence are the first findings, and Findings how many there are.
+	Evidence []IncidentFinding `json:"evidence,omitzero"`
+	Findings uint64            `json:"findings"`
+	Report   IncidentReport    `json:"report,omitzero"`
+	// Closed, Closer and Outcome are set of a closed one: when, the key that
+	// signed, and its words.
+	Closed  time.Time `json:"closed,omitzero"`
+	Closer  string    `json:"closer,omitzero"`
+	Outcome string    `json:"outcome,omitzero"`
+}
+
+// With returns the incident with one more finding. A closed one takes none.
+func (i Incident) With(f IncidentFinding) (Incident, error) {
+	if i.State == IncidentClosed {
+		return i, &IncidentError{i.ID, i.State, IncidentEvidence}
+	}
+	i.Findings++
+	if len(i.Evidence) < MaxIncidentEvidence {
+		i.Evidence = append(slices.Clip(i.Evidence), f)
+	}
+	return i, nil
+}
+
+// After returns the incident after an event, or an *IncidentError.
+func (i Incident) After(e IncidentEvent) (Incident, error) {
+	m, ok := incidentMoves[e]
+	if !ok || !slices.Contains(m.from, i.State) {
+		return i, &IncidentError{i.ID, i.State, e}
+	}
+	i.State = m.to
+	return i, nil
+}
