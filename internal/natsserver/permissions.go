@@ -78,7 +78,7 @@ func (r Role) permissions() (perms, error) {
 	case RoleIngest:
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.read(streams.LedgerStream)
