@@ -69,6 +69,12 @@ const (
 	TypeLegalHold Type = "legalhold"
 	// TypeDropped is written by every stage that has forgotten.
 	TypeDropped Type = "dropped"
+	// TypeTrim announces that old entries are to go, and TypeTrimmed that they
+	// may be gone; whoever trims the ledger writes them (see Retention).
+	TypeTrim    Type = "trim"
+	TypeTrimmed Type = "trimmed"
+	// TypeSecured is every stage's answer to TypeTrim.
+	TypeSecured Type = "secured"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"
