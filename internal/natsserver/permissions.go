@@ -102,7 +102,7 @@ func (r Role) permissions() (perms, error) {
 		p.status()
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.status()
