@@ -216,6 +216,16 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 	case <-sent:
 	case <-ctx.Done():
 	}
+	// Whoever asks hears an answer, on a busy machine too: else the run would
+	// show nothing of clearance.
+	for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		mu.Lock()
+		n := len(heard)
+		mu.Unlock()
+		if n >= len(asking) {
+			break
+		}
+	}
 	stop()
 	askers.Wait()
 	return l, heard, context.Cause(ctx)
@@ -244,8 +254,11 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 			return err
 		}
 		switch n := r.IntN(10); {
-		case n < 2 && canPause:
+		case n < 2:
 			name, d := all[r.IntN(len(all))], 50*time.Millisecond+some(1500*time.Millisecond)
+			if !canPause {
+				break
+			}
 			o.Say("%d/%d  %s stands still for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
 			pause(f.procs[name].cmd.Process)
 			err := sleep(d)
@@ -264,19 +277,32 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 				return err
 			}
 			rep.Partitions++
-		case (n == 5 || n == 7) && f.noClocks == nil:
-			if err := rep.jump(f, all[r.IntN(len(all))], r, some(1500*time.Millisecond), fmt.Sprintf("%d/%d", k+1, o.Kills), o.Say, sleep); err != nil {
+		case n == 5 || n == 7:
+			// Drawn in any case, so that what cannot be tried changes nothing else.
+			name, share, d := all[r.IntN(len(all))], 2*r.Float64()-1, some(1500*time.Millisecond)
+			if f.noClocks != nil {
+				break
+			}
+			by := jumpOf(name, share)
+			o.Say("%d/%d  the clock of %s jumps by %s for %s", k+1, o.Kills, name, by, d.Round(time.Millisecond))
+			if err := rep.jump(f, name, by, d, sleep); err != nil {
 				return err
 			}
-		case (n == 6 || n == 8) && canPause:
+		case n == 6 || n == 8:
 			name, d := all[r.IntN(len(all))], 200*time.Millisecond+some(2*time.Second)
+			if !canPause {
+				break
+			}
 			o.Say("%d/%d  %s runs in short bursts for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
 			if err := stutter(f.procs[name].cmd.Process, d, sleep); err != nil {
 				return err
 			}
 			rep.Stutters++
-		case n == 4 && dk != nil && rep.FullDisks < max(1, o.Kills/20):
+		case n == 4:
 			d := some(time.Second)
+			if dk == nil || rep.FullDisks >= max(1, o.Kills/20) {
+				break
+			}
 			o.Say("%d/%d  the disk is full for %s", k+1, o.Kills, d.Round(time.Millisecond))
 			if err := dk.fill(); err != nil {
 				return err
@@ -326,17 +352,19 @@ const (
 	mostServerJump = 30 * time.Second
 )
 
-// jump sets a process's wall clock, and after d back again.
-func (rep *Report) jump(f *fleet, name string, r *rand.Rand, d time.Duration, at string, say func(string, ...any), sleep func(time.Duration) error) error {
+func jumpOf(name string, share float64) time.Duration {
 	most := mostJump
 	if name == server {
 		most = mostServerJump
 	}
-	by := time.Duration(r.Int64N(2*int64(most)) - int64(most)).Round(time.Second)
-	say("%s  the clock of %s jumps by %s for %s", at, name, by, d.Round(time.Millisecond))
+	return time.Duration(share * float64(most)).Round(time.Second)
+}
+
+// jump sets a process's wall clock, and after d back again.
+func (rep *Report) jump(f *fleet, name string, by, d time.Duration, sleep func(time.Duration) error) error {
 	c := f.clocks[name]
 	if c == nil {
-		return nil // it had ended before its clock was taken
+		return sleep(d) // it had ended before its clock was taken
 	}
 	err := c.set(by)
 	if serr := sleep(d); serr != nil {

@@ -240,6 +240,10 @@ func ask(ctx context.Context, nc *nats.Conn, project string, heard func(answer),
 					return fmt.Errorf("an answer with an error that is not documented: %w", err)
 				}
 				refused(le.Code)
+				select {
+				case <-time.After(20 * time.Millisecond):
+				case <-ctx.Done():
+				}
 				continue
 			default:
 				return err
