@@ -53,7 +53,8 @@ func (a *app) beliefs() *cobra.Command {
 		a.beliefWord(approval.Confirm, "confirm", "Sign that a belief is so: believed and served"),
 		a.beliefWord(approval.RejectBelief, "reject", "Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
 		a.beliefWord(approval.ClearBelief, "restore", "Sign that a suspicion or a quarantine was unfounded: context, until confirmed"),
-		a.beliefQuarantine())
+		a.beliefWord(approval.Supersede, "supersede", "Sign that another belief takes its place"),
+		a.beliefQuarantine(), a.beliefLessons(), a.beliefReflect())
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {

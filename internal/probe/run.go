@@ -227,6 +227,8 @@ func (s *Scenario) unfit(r *Running) string {
 		return "it restarts the pipeline or signs a policy: run it without --running"
 	case s.Policy != nil:
 		return "it needs a policy of its own: run it without --running"
+	case s.reads():
+		return "it exports the whole log: run it without --running"
 	case s.signs():
 		return "people sign in it: run it without --running"
 	}
