@@ -24,7 +24,8 @@ const (
 	RoleService  Role = "service"  // answers requests, publishes to inboxes only
 	RoleOperator Role = "operator" // people
 	RoleApprover Role = "approver"
-	// RoleRetention removes from the streams what may be removed. It is the one
+	// RoleRetention removes from the streams what may be removed, and says so in
+	// the ledger. It is the one
 	// credential that can take away what was logged.
 	RoleRetention Role = "retention"
 	RoleReplay    Role = "replay" // replays recorded sessions in synthetic projects
@@ -81,7 +82,7 @@ func (r Role) permissions() (perms, error) {
 	case RoleIngest:
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.read(streams.LedgerStream)
@@ -120,7 +121,7 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.MSG.DELETE."+streams.LedgerStream, "$JS.API.STREAM.MSG.DELETE."+streams.LiveStream,
-			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*")
+			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*", streams.LedgerStageFilter(streams.StageRetention))
 	case RoleApprover:
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")
