@@ -58,11 +58,23 @@ const (
 	// that was refused.
 	TypeIncident Type = "incident"
 	TypeOrder    Type = "order"
+	// TypePoint is a restore point that was asked for, and TypeRestore a rollback
+	// to one.
+	TypePoint   Type = "point"
+	TypeRestore Type = "restore"
+	// TypeDisclosure is a privileged recall, and what it showed.
+	TypeDisclosure Type = "disclosure"
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"
 	// TypeDropped is written by every stage that has forgotten.
 	TypeDropped Type = "dropped"
+	// TypeTrim announces that old entries are to go, and TypeTrimmed that they
+	// may be gone; whoever trims the ledger writes them (see Retention).
+	TypeTrim    Type = "trim"
+	TypeTrimmed Type = "trimmed"
+	// TypeSecured is every stage's answer to TypeTrim.
+	TypeSecured Type = "secured"
 	// sentinels
 	TypeAlerts     Type = "alerts"
 	TypeAssessment Type = "assessment"

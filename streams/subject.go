@@ -169,7 +169,10 @@ func ControlSubject(partition int) string { return controlPrefix + strconv.Itoa(
 const (
 	StageIngest  = "ingest"
 	StageArbiter = "arbiter"
-	sentinelTag  = "sentinel-"
+	// StageRetention is no stage of the pipeline: under this name whoever trims
+	// the ledger says so in it.
+	StageRetention = "retention"
+	sentinelTag    = "sentinel-"
 )
 
 // SentinelStage is the stage name of a sentinel group.

@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/inquiry"
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/text"
@@ -352,11 +353,16 @@ func (a *app) auditExport() *cobra.Command {
 	var f logFlags
 	var s selection
 	var format, file string
+	var to sensitivity
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "Export entries as JSON lines or CSV",
 		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula
-begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle".`,
+begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle".
+
+What is more sensitive than --ceiling is exported without its body: memories that their
+writers marked so, and what quotes, carries or derives from them. Its place in the log
+and its commitment stay, so that the tree can be computed from a redacted export too.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			return a.withLog(cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) (err error) {
@@ -373,8 +379,15 @@ begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle
 				if err != nil {
 					return err
 				}
-				if err := s.entries(cmd.Context(), l, w.Write); err != nil {
+				r, err := l.Ceiling(cmd.Context(), to.Sensitivity)
+				if err != nil {
 					return err
+				}
+				if err := s.entries(cmd.Context(), l, func(e *inquiry.Entry) error { r.Redact(e); return w.Write(e) }); err != nil {
+					return err
+				}
+				if r.Redacted > 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d entries are above %s: without their bodies\n", r.Redacted, to)
 				}
 				return errors.Join(w.Flush(), told(cmd, l.Integrity()))
 			})
@@ -382,10 +395,24 @@ begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle
 	}
 	f.bind(c.Flags())
 	s.bind(c.Flags(), 0)
+	to.bind(c.Flags())
 	c.Flags().StringVar(&format, "format", "jsonl", "`FORMAT`: jsonl or csv")
 	c.Flags().StringVarP(&file, "output", "o", "", "`FILE` to write (default: standard output)")
 	return c
 }
+
+// sensitivity is a flag: how sensitive what leaves may be.
+type sensitivity struct{ beliefs.Sensitivity }
+
+func (s *sensitivity) bind(fs *pflag.FlagSet) {
+	fs.Var(s, "ceiling", "the highest `SENSITIVITY` that leaves: public, internal, confidential or secret")
+}
+
+// Set implements pflag.Value.
+func (s *sensitivity) Set(v string) error { return s.UnmarshalText([]byte(v)) }
+
+// Type implements pflag.Value.
+func (s *sensitivity) Type() string { return "sensitivity" }
 
 // verdictOn ends a question: findings are a negative result, and so is a log
 // that does not verify; one that could not be checked as a whole is incomplete.

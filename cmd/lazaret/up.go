@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +20,7 @@ func (a *app) up() *cobra.Command {
 	var cfg embedded.Config
 	var verbose bool
 	var addr string
+	var spans otelFlags
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -46,11 +50,17 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 				return err
 			}
 			printWelcome(cmd, p, cfg, addr)
+			stopSpans, err := a.spansOf(cmd, p, &spans, cfg.Log)
+			if err != nil {
+				return errors.Join(err, p.Close())
+			}
+			defer stopSpans()
 			select {
 			case <-cmd.Context().Done():
 				fmt.Fprintln(cmd.OutOrStdout(), "\ndraining …")
 			case <-p.Failed():
 			}
+			stopSpans()
 			err = p.Close()
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is in", cfg.Data)
@@ -64,8 +74,30 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.StringSliceVar(&cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
 	f.BoolVar(&cfg.ServerOnly, "server-only", false, "start server, streams and credentials, and leave the stages to daemons")
 	f.StringVar(&addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
+	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as http://localhost:4318; see \"lazaret otel\" (default off)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
+}
+
+// spansOf sends spans while the pipeline runs, if an endpoint is given. stop may
+// be called more than once.
+func (a *app) spansOf(cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags, log *slog.Logger) (stop func(), err error) {
+	if o.endpoint == "" {
+		return func() {}, nil
+	}
+	nc, err := p.Server.Connect(natsserver.RoleViewer)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(cmd.Context()))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := a.sendSpans(ctx, nc, o, log, nil); err != nil {
+			log.Error("no spans are sent any more", "err", err)
+		}
+	}()
+	return sync.OnceFunc(func() { cancel(); <-done; nc.Close() }), nil
 }
 
 func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config, addr string) {

@@ -151,10 +151,9 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	}
 	ready := a.cfg.Ready
 	for {
-		if err = a.identify(ctx, js); err != nil {
-			break
+		if err = a.identify(ctx, js); err == nil {
+			err = stage.Follow(ctx, a.cfg.Conn, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
 		}
-		err = stage.Follow(ctx, a.cfg.Conn, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
 		var trimmed *stage.TrimmedError
 		if errors.As(err, &trimmed) {
 			err = fmt.Errorf("%w: begin with what another auditor has (--from URL of lazaret audit serve)", err)
@@ -189,6 +188,14 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	}
 	a.checkedAt, a.from, a.filled = time.Now(), 0, 0
 	h := a.log.Head()
+	trimmed, err := stage.Trimmed(ctx, js)
+	if err != nil {
+		return err
+	}
+	if h.Size == 0 && trimmed > 0 {
+		// Of what is missing only the last entry of each subject may be there.
+		return &stage.TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1}
+	}
 	if h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 {
 		// It was trimmed above what is chained: that is a gap like any other.
 		a.from = info.State.FirstSeq

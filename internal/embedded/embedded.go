@@ -265,7 +265,7 @@ func installCredentials(m *natsserver.Minter, url string, groups []string) error
 		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
 		natsserver.RoleArbiter: "Lazaret: the arbiter", natsserver.RoleFront: "Lazaret: proposals on behalf of callers",
 		natsserver.RoleService: "Lazaret: answers to requests", natsserver.RoleReplay: "Lazaret: replays of recorded sessions",
-		natsserver.RoleRetention: "Lazaret: trimming and forgetting",
+		natsserver.RoleRetention: "Lazaret: trimming and forgetting", natsserver.RoleViewer: "Lazaret: who looks and changes nothing",
 	}
 	for _, g := range groups {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g

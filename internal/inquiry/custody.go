@@ -173,3 +173,18 @@ func (l *Log) Remake(ctx context.Context, file string, trust []byte) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// Policy is the text of the policy that is in force at the log's end, or nil if
+// there is none.
+func (l *Log) Policy(ctx context.Context) ([]byte, error) {
+	all, err := l.bundlesInForce(ctx, l.Size(), l.Size())
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range all {
+		if b.do == streams.DoActivatePolicy {
+			return b.bundle, nil
+		}
+	}
+	return nil, nil
+}

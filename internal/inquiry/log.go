@@ -43,11 +43,14 @@ type Entry struct {
 	ID      string    `json:"id"` // the event's, where it has one
 	Bytes   int64     `json:"bytes"`
 	// Commitment is SHA-256(salt ‖ payload), hex.
-	Commitment string         `json:"commitment"`
-	Forgotten  bool           `json:"forgotten"`
-	NotHeld    bool           `json:"not_held"` // taken from another log without its payload
-	Covered    bool           `json:"covered"`  // by the signed checkpoint
-	Body       jsontext.Value `json:"body,omitzero"`
+	Commitment string `json:"commitment"`
+	Forgotten  bool   `json:"forgotten"`
+	NotHeld    bool   `json:"not_held"` // taken from another log without its payload
+	Covered    bool   `json:"covered"`  // by the signed checkpoint
+	// Redacted is how sensitive the entry is, where its body was taken because of
+	// that.
+	Redacted string         `json:"redacted,omitzero"`
+	Body     jsontext.Value `json:"body,omitzero"`
 }
 
 // decode reads the body into v.

@@ -24,10 +24,14 @@ const (
 	RoleService  Role = "service"  // answers requests, publishes to inboxes only
 	RoleOperator Role = "operator" // people
 	RoleApprover Role = "approver"
-	// RoleRetention removes from the streams what may be removed. It is the one
+	// RoleRetention removes from the streams what may be removed, and says so in
+	// the ledger. It is the one
 	// credential that can take away what was logged.
 	RoleRetention Role = "retention"
 	RoleReplay    Role = "replay" // replays recorded sessions in synthetic projects
+	// RoleViewer is for dashboards, exporters and people who look: it reads the
+	// ledger, the live feed and what is believed and held, and changes nothing.
+	RoleViewer Role = "viewer"
 )
 
 // SentinelRole is the role of a sentinel group.
@@ -78,7 +82,7 @@ func (r Role) permissions() (perms, error) {
 	case RoleIngest:
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.read(streams.LedgerStream)
@@ -100,6 +104,16 @@ func (r Role) permissions() (perms, error) {
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.INFO",
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
+	case RoleViewer:
+		// No consumers: who may make one may have the server deliver what is stored
+		// to any subject on which somebody listens, and so writes.
+		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
+			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.DIRECT.GET."+st+".>")
+		}
+		for _, what := range []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"} {
+			p.pub = append(p.pub, "lz.svc.query."+what+".*")
+		}
+		p.sub = append(p.sub, "lz.live.>")
 	case RoleReplay:
 		a := streams.ReplayAgent
 		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*"}
@@ -107,7 +121,7 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.MSG.DELETE."+streams.LedgerStream, "$JS.API.STREAM.MSG.DELETE."+streams.LiveStream,
-			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*")
+			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*", streams.LedgerStageFilter(streams.StageRetention))
 	case RoleApprover:
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")

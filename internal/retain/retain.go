@@ -127,7 +127,7 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	}
 	var out []string
 	for s := range info.State.Subjects {
-		if _, stage, err := streams.ParseLedger(s); err == nil && !slices.Contains(c.Without, stage) {
+		if _, stage, err := streams.ParseLedger(s); err == nil && stage != streams.StageRetention && !slices.Contains(c.Without, stage) {
 			out = append(out, stage)
 		}
 	}

@@ -94,7 +94,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	switch e.Type {
 	case streams.TypeForgotten:
 		return f.forget(st, e)
-	case streams.TypeLegalHold, streams.TypeDropped:
+	case streams.TypeLegalHold, streams.TypeDropped, streams.TypeSecured:
 		return nil, nil
 	case streams.TypeChunk, streams.TypeActivation:
 		f.told[st.Partition()] = false

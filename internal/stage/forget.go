@@ -34,6 +34,7 @@ func (st *State) Drop(drop func(key, value []byte) (bool, error)) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	st.memo = nil
 	for _, k := range gone {
 		if err := st.Delete(k); err != nil {
 			return 0, err
@@ -66,6 +67,10 @@ func (s *store) erased() error {
 	if err := errors.Join(s.flush(), s.closeView()); err != nil {
 		return err
 	}
+	again := s.hasSnapshot()
+	if err := s.dropSnapshot(); err != nil {
+		return err
+	}
 	s.keys.close()
 	s.keys, s.known = knowledge{}, layer{}
 	fresh := s.dir + newSuffix
@@ -96,7 +101,10 @@ func (s *store) erased() error {
 	if s.db, err = openPebble(s.dir, s.fs); err != nil {
 		return err
 	}
-	return s.checkFormat(s.dir)
+	if err := s.checkFormat(s.dir); err != nil || !again {
+		return err
+	}
+	return errors.Join(s.sync(), s.snapshot())
 }
 
 // The folders of a store that is being written anew.

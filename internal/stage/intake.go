@@ -87,8 +87,9 @@ type intakeStage struct {
 	queued   int
 	seen     uint64 // last intake sequence that came in
 	active   [streams.Partitions]bool
-	owes     [streams.Partitions]bool      // perhaps
-	progress [streams.Partitions]time.Time // wall clock of the last own entry by others
+	owes     [streams.Partitions]bool               // perhaps
+	progress [streams.Partitions]time.Time          // wall clock of the last own entry by others
+	trims    [streams.Partitions]*streams.Retention // announced and not answered
 	purged   uint64
 	purgedAt time.Time
 }
@@ -121,6 +122,10 @@ func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 			return s.commitFolded()
 		}
 		return err
+	}
+	// Nothing is said over a hole that was made while this was folded.
+	if err := s.guard(ctx, s.read); err != nil {
+		return ended(ctx, err)
 	}
 	var src uint64
 	for _, p := range r.cfg.Partitions {
@@ -189,7 +194,10 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 				return err
 			}
 		}
-		err := s.work(ctx)
+		err := s.guardDue(ctx, s.read)
+		if err == nil {
+			err = s.work(ctx)
+		}
 		if err == nil {
 			err = s.owed(ctx)
 		}
@@ -277,6 +285,9 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	p := e.Partition
 	c := &s.cursors[p]
 	if e.Stage != s.cfg.Name {
+		if t := s.trimOf(&e); t != nil {
+			s.trims[p] = t
+		}
 		if e.Seq > c.folded && s.fold.Relevant(&e) {
 			s.foreign[p] = append(s.foreign[p], &e)
 			s.owes[p] = s.owes[p] || s.fold.Wakes(&e)
@@ -305,6 +316,9 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 }
 
 func (s *intakeStage) apply(e *streams.Entry, decided any) error {
+	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
+		return s.answered(e) // the fold has no part in it
+	}
 	own := *e
 	if own.Stage == s.cfg.Name {
 		own.Seq, own.Time = 0, time.Time{}
@@ -620,6 +634,11 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 // whoever reads on from there neither leaves one out nor repeats it.
 func (s *intakeStage) owed(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
+		if s.trims[p] != nil && (s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover) {
+			if err := s.secure(ctx, p); err != nil {
+				return err
+			}
+		}
 		if !s.owes[p] || !s.active[p] && time.Since(s.progress[p]) <= s.cfg.Takeover {
 			continue
 		}
@@ -644,12 +663,50 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 		s.foreign, s.owes[p] = held, false
 		return s.forget()
 	}
+	return s.add(ctx, p, out, at, held)
+}
+
+// secure answers a trim entry: it says how far the state is on disk. Other
+// stages' entries are folded with an own one and not before, so that this may
+// not be far enough; the entry that says so takes the fold to the ledger's end.
+func (s *intakeStage) secure(ctx context.Context, p int) error {
+	s.syncing = true
+	if err := s.commitFolded(); err != nil {
+		return err
+	}
+	out, err := secured(s.trims[p].ID, s.saved[p].folded)
+	if err != nil {
+		return err
+	}
+	at, held := s.read, s.foreign
+	if err := s.applyForeign(p, at); err != nil {
+		return err
+	}
+	return s.add(ctx, p, &Admission{Output: *out}, at, held)
+}
+
+// answered notes an own entry that says how far the state is on disk.
+func (s *intakeStage) answered(e *streams.Entry) error {
+	b := new(streams.SecuredEntry)
+	if err := streams.Unmarshal(e.Body, b); err != nil {
+		return fmt.Errorf("decoding own %s entry: %w", e.Type, err)
+	}
+	if t := s.trims[e.Partition]; t != nil && t.ID == b.ID && b.Folded >= t.UpTo {
+		s.trims[e.Partition] = nil
+		s.syncing = true // a stand-by secures its state too
+	}
+	return nil
+}
+
+// add publishes an entry that no message asks for.
+func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64, held [streams.Partitions][]*streams.Entry) error {
 	if !s.active[p] {
 		s.log.Info("taking over", "partition", p, "owed", out.Type)
 		s.active[p] = true
 	}
 	e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
 		Src: s.cursors[p].src, At: at, Salt: streams.NewSalt(), Body: out.Body}
+	trims := s.trims
 	if err := s.apply(e, out.Decided); err != nil {
 		return err
 	}
@@ -661,6 +718,7 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 	n, err := s.pub.publish(ctx, entries, &fences)
 	s.stats.Published.Add(uint64(n))
 	if err != nil {
+		s.trims = trims
 		return s.undo(ctx, entries, n, held, err)
 	}
 	s.live(e.Seq, e, out.Live)

@@ -49,6 +49,7 @@ type ledgerStage struct {
 	outbox [streams.Partitions][]*pending
 	active [streams.Partitions]bool
 	alarms [streams.Partitions]alarm
+	spoke  bool // something was published, or is about to be
 }
 
 // RunLedger runs a stage that reads the ledger, until ctx ends or the state or
@@ -135,13 +136,18 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 				s.ready()
 			}
 		}
-		if s.erasing {
-			// What a stage says it has dropped is gone before it says so.
+		if s.erasing || s.syncing {
+			// What a stage says it has dropped is gone before it says so, and
+			// what it says is on disk is there.
 			if err := s.commit(); err != nil {
 				return err
 			}
 		}
-		if err := s.flush(ctx); err != nil {
+		err := s.guardDue(ctx, s.oldest())
+		if err == nil {
+			err = s.flush(ctx)
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return s.commit()
 			}
@@ -175,6 +181,11 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 		return nil
 	}
 	out, err := s.fold.Step(s.states[e.Partition], e)
+	if t := s.trimOf(e); t != nil && err == nil {
+		if out, err = secured(t.ID, e.Seq); err == nil {
+			s.syncing = true
+		}
+	}
 	if err == nil && e.Type == streams.TypeForgotten && e.Stage == streams.StageIngest {
 		if err = s.forget(e); err == nil {
 			err = s.erase()
@@ -277,6 +288,17 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	s.stats.Active.Store(active)
 	if len(batch) == 0 {
 		return nil
+	}
+	if !s.spoke {
+		// Nothing is said over a hole that was made while this was folded.
+		if err := s.guard(ctx, s.oldest()); err != nil {
+			if _, trimmed := asTrimmed(err); trimmed {
+				return err
+			}
+			s.log.Warn("entries wait for the ledger", "waiting", len(batch), "err", err)
+			return sleep(ctx, 200*time.Millisecond)
+		}
+		s.spoke = true
 	}
 	var fences [streams.Partitions]uint64
 	for p, c := range s.cursors {

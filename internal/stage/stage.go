@@ -141,6 +141,11 @@ type runtime struct {
 	saved   [streams.Partitions]cursor // as Pebble has them
 	mine    [streams.Partitions]bool
 	erasing bool // the next commit writes the files anew
+	syncing bool // the next commit is synced
+	// whole is up to where the ledger was read when it was last known not to
+	// be trimmed further, and guarded when that was.
+	whole   uint64
+	guarded time.Time
 	stats   *Stats
 }
 
@@ -216,7 +221,14 @@ func (r *runtime) oldest() uint64 {
 func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
 	from := r.oldest() + 1
 	last, err := checkStart(ctx, r.js, streams.LedgerStream, from)
+	if t, ok := asTrimmed(err); ok {
+		t.Stage = r.cfg.Name
+	}
 	if err != nil {
+		return nil, 0, err
+	}
+	r.whole = from - 1
+	if err := r.guard(ctx, r.whole); err != nil {
 		return nil, 0, err
 	}
 	if !r.all() {
@@ -269,10 +281,19 @@ func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, er
 type TrimmedError struct {
 	Stream      string
 	From, First uint64
+	Stage       string // whose reader it is, if it is a stage's
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d: restore its state from a stand-by's snapshot", e.Stream, e.First, e.From)
+	if e.Stage == "" {
+		return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d", e.Stream, e.First, e.From)
+	}
+	return fmt.Sprintf("%s was trimmed and is whole from %d on, but stage %s would have to go on from %d: it stays silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First, e.Stage, e.From)
+}
+
+func asTrimmed(err error) (*TrimmedError, bool) {
+	var t *TrimmedError
+	return t, errors.As(err, &t)
 }
 
 // RecreatedError says that a stream ends before a sequence that was read from
@@ -297,7 +318,7 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	}
 	// An empty stream that had messages begins after its last.
 	if s.FirstSeq > from && stream == streams.LedgerStream {
-		return 0, &TrimmedError{stream, from, s.FirstSeq}
+		return 0, &TrimmedError{Stream: stream, From: from, First: s.FirstSeq}
 	}
 	return s.LastSeq, nil
 }
@@ -354,7 +375,13 @@ func (r *runtime) commit() error {
 	r.saved = r.cursors
 	if r.erasing {
 		r.erasing = false
-		return r.store.erased()
+		if err := r.store.erased(); err != nil {
+			return err
+		}
+	}
+	if r.syncing {
+		r.syncing = false
+		return errors.Join(r.store.sync(), r.store.snapshot())
 	}
 	return nil
 }

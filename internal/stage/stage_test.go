@@ -57,7 +57,7 @@ type watcher struct{ slow time.Duration }
 func (*watcher) Reset() {}
 
 func (w *watcher) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
-	if e.Stage != streams.StageIngest {
+	if e.Stage != streams.StageIngest || e.Type != streams.TypeObservation {
 		return nil, nil
 	}
 	time.Sleep(w.slow)

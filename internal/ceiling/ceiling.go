@@ -1,0 +1,364 @@
+// Package ceiling keeps what is too sensitive from leaving: it labels ledger
+// entries with how sensitive they are, so that an export can redact those above
+// the sensitivity that it may carry.
+//
+// A label begins with a writer's word on a memory (sensitivity, internal unless
+// said) and goes, within the project, to whatever names that memory or its
+// event, was made from a labelled entry, or has its words: a verdict that quotes
+// it, an alert about it, a note that derives from it, an action whose arguments
+// carry it, also encoded. Who only names a labelled thing is labelled too: that
+// errs on the side of leaving out.
+//
+// What it cannot see is a secret that nobody marked, or one in entirely other
+// words. Of a log that is read twice (Scan, then Of) what was read before a
+// memory was marked is labelled as well; whoever follows a ledger has sent it by
+// then.
+package ceiling
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// minWords is the length of the shortest content, in bytes once normalised,
+// that is looked for in others: what is shorter stands everywhere.
+const minWords = 5
+
+// fewWords is below how many words a content is looked for as a whole, and not
+// by its phrases.
+const fewWords = 6
+
+// common is how many of a marked content's phrases, or of which part of them
+// (one in quarter), another text may have before it counts as carrying it.
+const (
+	common  = 3
+	quarter = 4
+)
+
+// Entry is what is looked at of a ledger entry.
+type Entry struct {
+	Project string
+	Seq     uint64
+	Src     uint64 // of a stage but ingest: the ledger entry that it was made from
+	Ingest  bool
+	Body    []byte
+}
+
+// Labels knows what is marked. The zero value is ready; it is used by one
+// goroutine.
+type Labels struct {
+	projects map[string]*marks
+	scratch  parsed
+}
+
+// marks are what is marked of one project: nothing that is internal or public.
+type marks struct {
+	seqs    map[uint64]beliefs.Sensitivity
+	names   map[string]beliefs.Sensitivity // ids of beliefs and events
+	words   map[string]beliefs.Sensitivity // contents of few words, normalised
+	texts   []marked
+	phrases map[uint64][]int // to texts
+}
+
+type marked struct {
+	as      beliefs.Sensitivity
+	phrases int
+}
+
+// Scan labels an entry, in ledger order, and notes what it marks.
+func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
+	p := l.read(e)
+	m := l.projects[e.Project]
+	as := m.of(e, p)
+	if above(as) {
+		if m == nil {
+			m = &marks{seqs: make(map[uint64]beliefs.Sensitivity), names: make(map[string]beliefs.Sensitivity), words: make(map[string]beliefs.Sensitivity), phrases: make(map[uint64][]int)}
+			if l.projects == nil {
+				l.projects = make(map[string]*marks)
+			}
+			l.projects[e.Project] = m
+		}
+		m.seqs[e.Seq] = as
+	}
+	for _, d := range p.declared {
+		m.mark(d)
+	}
+	if above(as) {
+		// What derives from it is looked for as well: a note by its words, of the
+		// rest only the name.
+		p.top.as = as
+		if !p.memory {
+			p.top.content = ""
+		}
+		m.mark(p.top)
+	}
+	return as
+}
+
+// Of labels an entry by what is known by now, and notes nothing.
+func (l *Labels) Of(e Entry) beliefs.Sensitivity {
+	return l.projects[e.Project].of(e, l.read(e))
+}
+
+// Text labels a text of a project.
+func (l *Labels) Text(project, s string) beliefs.Sensitivity {
+	return l.projects[project].says(s)
+}
+
+// mark notes a memory: it and its event by name, and its words.
+func (m *marks) mark(d declared) {
+	for _, id := range d.ids {
+		m.names[id] = join(m.names[id], d.as)
+	}
+	norm := text.Normalize(d.content)
+	if len(norm) < minWords {
+		return
+	}
+	f := text.Analyze(d.content)
+	hashes := f.Phrases.Hashes
+	if f.Words < fewWords || len(hashes) == 0 {
+		m.words[norm] = join(m.words[norm], d.as)
+		return
+	}
+	for _, i := range m.phrases[hashes[0]] {
+		if m.texts[i] == (marked{d.as, len(hashes)}) {
+			return // the same again
+		}
+	}
+	m.texts = append(m.texts, marked{d.as, len(hashes)})
+	for _, h := range hashes {
+		m.phrases[h] = append(m.phrases[h], len(m.texts)-1)
+	}
+}
+
+func (m *marks) of(e Entry, p *parsed) beliefs.Sensitivity {
+	as := p.most
+	if m == nil {
+		return as
+	}
+	if !e.Ingest {
+		as = join(as, m.seqs[e.Src])
+	}
+	as = join(as, m.seqs[e.Seq])
+	for _, s := range p.strings {
+		as = join(as, m.names[s])
+		if _, id, ok := strings.Cut(s, ":"); ok { // belief:…, of a path
+			as = join(as, m.names[id])
+		}
+	}
+	return join(as, m.says(strings.Join(p.strings, "\n")))
+}
+
+// says labels a text by the marked contents that it carries.
+func (m *marks) says(s string) (as beliefs.Sensitivity) {
+	if m == nil || len(m.texts)+len(m.words) == 0 {
+		return as
+	}
+	if len(m.words) > 0 {
+		norm := text.Normalize(s)
+		for w, x := range m.words {
+			if x.Within(as) {
+				continue
+			}
+			if strings.Contains(norm, w) {
+				as = x
+			}
+		}
+	}
+	if len(m.texts) == 0 {
+		return as
+	}
+	hits := make(map[int]int)
+	for _, h := range text.Analyze(s).Phrases.Hashes {
+		for _, i := range m.phrases[h] {
+			hits[i]++
+		}
+	}
+	for i, n := range hits {
+		if t := m.texts[i]; n >= common || n*quarter >= t.phrases {
+			as = join(as, t.as)
+		}
+	}
+	return as
+}
+
+func join(a, b beliefs.Sensitivity) beliefs.Sensitivity {
+	if a.Within(b) {
+		return b
+	}
+	return a
+}
+
+// declared is a memory that is marked.
+type declared struct {
+	as      beliefs.Sensitivity
+	ids     []string
+	content string
+}
+
+// parsed is what an entry says, whatever its type: its strings, and what it
+// marks.
+type parsed struct {
+	strings  []string
+	most     beliefs.Sensitivity
+	declared []declared
+	top      declared // the entry itself
+	memory   bool     // it is a memory write
+}
+
+// read walks an entry's body. It knows no types: whatever has a sensitivity is
+// marked, so that an entry of a later version is redacted like those of this
+// one.
+func (l *Labels) read(e Entry) *parsed {
+	p := &l.scratch
+	*p = parsed{strings: p.strings[:0], declared: p.declared[:0]}
+	p.body(e.Body, 0)
+	return p
+}
+
+func (p *parsed) body(b []byte, depth int) {
+	d := jsontext.NewDecoder(bytes.NewReader(b), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	top, err := p.value(d, "", depth)
+	if depth == 0 {
+		p.top = top
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		// No JSON, or not to its end: a message that was refused. What its
+		// sender would have marked cannot be read off it for certain.
+		p.strings = append(p.strings, string(b))
+		if low := bytes.ToLower(b); bytes.Contains(low, []byte("sensitivity")) {
+			switch {
+			case bytes.Contains(low, []byte("secret")):
+				p.most = join(p.most, beliefs.Secret)
+			case bytes.Contains(low, []byte("confidential")):
+				p.most = join(p.most, beliefs.Confidential)
+			}
+		}
+	}
+}
+
+// maxDepth bounds messages within messages: the bytes of what was refused.
+const maxDepth = 2
+
+// value reads a value under a name and returns the memory that it marks with
+// what stands above it.
+func (p *parsed) value(d *jsontext.Decoder, name string, depth int) (declared, error) {
+	switch d.PeekKind() {
+	case '{':
+		return p.object(d, depth)
+	case '[':
+		if _, err := d.ReadToken(); err != nil {
+			return declared{}, err
+		}
+		for d.PeekKind() != ']' {
+			if _, err := p.value(d, name, depth); err != nil {
+				return declared{}, err
+			}
+		}
+		_, err := d.ReadToken()
+		return declared{}, err
+	}
+	t, err := d.ReadToken()
+	if err != nil {
+		return declared{}, err
+	}
+	if t.Kind() != '"' {
+		return declared{}, nil
+	}
+	s := t.String()
+	if name == "raw" && depth < maxDepth {
+		if raw, err := base64.StdEncoding.DecodeString(s); err == nil {
+			p.body(raw, depth+1)
+			return declared{}, nil
+		}
+	}
+	p.strings = append(p.strings, s)
+	return declared{}, nil
+}
+
+// object reads an object. A sensitivity in it marks its own id and content; one
+// of the belief that it speaks of (belief, found in it) marks those as well: a
+// memory write holds the content, its belief the sensitivity.
+func (p *parsed) object(d *jsontext.Decoder, depth int) (declared, error) {
+	if _, err := d.ReadToken(); err != nil {
+		return declared{}, err
+	}
+	var me declared
+	said := false
+	for d.PeekKind() != '}' {
+		t, err := d.ReadToken()
+		if err != nil {
+			return me, err
+		}
+		switch name := t.String(); name {
+		case "features", "refused":
+			// Hashes of what the content's own strings say; ids with the code of
+			// the reason why they were not served.
+			if err := d.SkipValue(); err != nil {
+				return me, err
+			}
+		case "id", "observation", "content", "summary", "sensitivity":
+			if d.PeekKind() != '"' {
+				if _, err := p.value(d, name, depth); err != nil {
+					return me, err
+				}
+				continue
+			}
+			t, err := d.ReadToken()
+			if err != nil {
+				return me, err
+			}
+			s := t.String()
+			switch name {
+			case "content":
+				me.content = s
+			case "id", "observation":
+				me.ids = append(me.ids, s)
+			case "sensitivity":
+				said = true
+				if me.as.UnmarshalText([]byte(s)) != nil {
+					me.as = beliefs.Secret // a word of a later version
+				}
+			}
+			if name != "sensitivity" {
+				p.strings = append(p.strings, s)
+			}
+		default:
+			child, err := p.value(d, name, depth)
+			if err != nil {
+				return me, err
+			}
+			if name == "belief" {
+				p.memory = p.memory || len(child.ids) > 0
+				me.ids = append(me.ids, child.ids...)
+				if above(child.as) {
+					said, me.as = true, join(me.as, child.as)
+				}
+			}
+		}
+	}
+	if said && above(me.as) {
+		p.most = join(p.most, me.as)
+		p.declared = append(p.declared, me)
+	}
+	_, err := d.ReadToken()
+	return me, err
+}
+
+// above reports whether a sensitivity is more than what everything is unless
+// somebody marks it.
+func above(s beliefs.Sensitivity) bool { return !s.Within(beliefs.Internal) }
+
+// FromLedger is a ledger entry as labels look at it.
+func FromLedger(e *streams.Entry) Entry {
+	return Entry{Project: e.Project, Seq: e.Seq, Src: e.Src, Ingest: e.Stage == streams.StageIngest, Body: e.Body}
+}

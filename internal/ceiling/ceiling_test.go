@@ -1,0 +1,72 @@
+package ceiling
+
+import (
+	"encoding/base64"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"lazaret/pkg/beliefs"
+)
+
+const pin = "the vault code of the north door is blue heron seven"
+
+// ledger is a little history: a memory that is marked secret, and what others
+// make of it.
+var ledger = []Entry{
+	{Project: "p", Seq: 1, Ingest: true, Body: []byte(`{"id":"o1","origin":"user","blocks":[{"text":"` + pin + `"}],"claims":[{"belief":{"id":"b0"}}]}`)},
+	{Project: "p", Seq: 2, Ingest: true, Body: []byte(`{"id":"m1","content":"` + pin + `","belief":{"id":"b1","sensitivity":"secret"}}`)},
+	{Project: "p", Seq: 3, Src: 2, Body: []byte(`{"group":"core","alerts":[{"message":"it names blue heron"}]}`)},
+	{Project: "p", Seq: 4, Src: 3, Body: []byte(`{"proposal":2,"id":"m1","summary":"the vault code of…","verdict":"allow"}`)},
+	{Project: "p", Seq: 5, Ingest: true, Body: []byte(`{"id":"m2","content":"seven birds open it","parents":[{"id":"m1"}],"belief":{"id":"b2"}}`)},
+	{Project: "p", Seq: 6, Ingest: true, Body: []byte(`{"id":"a1","tool":"send","args":{"body":"` + base64.StdEncoding.EncodeToString([]byte(pin)) + `"},"level":"L4"}`)},
+	{Project: "p", Seq: 7, Ingest: true, Body: []byte(`{"id":"a2","tool":"send","args":{"body":"seven birds open it"},"level":"L4"}`)},
+	{Project: "p", Seq: 8, Ingest: true, Body: []byte(`{"id":"a3","tool":"read","args":{"path":"notes.txt"},"level":"L1"}`)},
+	{Project: "p", Seq: 9, Ingest: true, Body: []byte(`{"id":"r1","query":"door","admitted":[{"id":"b9","content":"a list"}],"refused":[{"id":"b1","reason":"sensitivity"}]}`)},
+	{Project: "p", Seq: 10, Ingest: true, Body: []byte(`{"id":"r2","admitted":[{"id":"b1","sensitivity":"secret","content":"…"}]}`)},
+	{Project: "p", Seq: 11, Ingest: true, Body: []byte(`{"id":"x","code":"LZ103","raw":"` + base64.StdEncoding.EncodeToString([]byte(`{"content":"y","sensitivity":"secret",`)) + `"}`)},
+	{Project: "q", Seq: 12, Ingest: true, Body: []byte(`{"id":"a1","tool":"send","args":{"body":"` + pin + `"}}`)},
+	{Project: "p", Seq: 13, Ingest: true, Body: []byte(`{"id":"m4","content":"pin 4711","belief":{"id":"b4","sensitivity":"confidential"}}`)},
+	{Project: "p", Seq: 14, Ingest: true, Body: []byte(`{"id":"a5","tool":"send","args":{"body":"Use PIN 4711, please"}}`)},
+	{Project: "p", Seq: 15, Ingest: true, Body: []byte(`{"id":"o3","status":"ok","action":"a1"}`)},
+	{Project: "p", Seq: 16, Ingest: true, Body: []byte(`{"id":"m5","content":"tea","belief":{"id":"b5","sensitivity":"public"}}`)},
+}
+
+func TestALabelGoesWhereTheContentGoes(t *testing.T) {
+	i, c, s := beliefs.Internal, beliefs.Confidential, beliefs.Secret
+	// As it is met, and as it is known at the end.
+	want := map[uint64][2]beliefs.Sensitivity{1: {i, s}, 2: {s, s}, 3: {s, s}, 4: {s, s}, 5: {s, s}, 6: {s, s}, 7: {s, s}, 8: {i, i}, 9: {i, i}, 10: {s, s}, 11: {s, s}, 12: {i, i},
+		13: {c, c}, 14: {c, c}, 15: {s, s}, 16: {i, i}}
+	var l Labels
+	for _, e := range ledger {
+		if got := l.Scan(e); got != want[e.Seq][0] {
+			t.Errorf("entry %d is met as %s, want %s: %s", e.Seq, got, want[e.Seq][0], e.Body)
+		}
+	}
+	for _, e := range ledger {
+		if got := l.Of(e); got != want[e.Seq][1] {
+			t.Errorf("entry %d is %s, want %s: %s", e.Seq, got, want[e.Seq][1], e.Body)
+		}
+	}
+	if got := l.Text("p", "she said: The vault code of the north door is BLUE heron seven!"); got != s {
+		t.Errorf("a text with the secret is %s", got)
+	}
+}
+
+// Whatever is in a body, nothing panics, and what holds a marked content is
+// marked.
+func TestEveryBodyHasALabel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var l Labels
+		for _, e := range ledger[:2] {
+			l.Scan(e)
+		}
+		body := rapid.SliceOf(rapid.Byte()).Draw(t, "body")
+		e := Entry{Project: "p", Seq: 20, Ingest: true, Body: body}
+		l.Scan(e)
+		e.Seq, e.Body = 21, append([]byte(pin+" "), body...)
+		if got := l.Of(e); got != beliefs.Secret {
+			t.Fatalf("it is %s", got)
+		}
+	})
+}

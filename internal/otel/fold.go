@@ -1,0 +1,530 @@
+package otel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/ceiling"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Options is what leaves, and of which projects.
+type Options struct {
+	// Ceiling is the highest sensitivity that leaves; the zero value is internal.
+	Ceiling beliefs.Sensitivity
+	// Content lets leave what agents and people wrote: arguments, results,
+	// memories, queries, and the texts of reasons, which quote them.
+	Content bool
+	// Project is the only one that is told of; empty: all but synthetic ones,
+	// which are told of by name or with Synthetic.
+	Project   string
+	Synthetic bool
+}
+
+// maxOpen bounds the actions whose outcome is awaited: those that were allowed
+// longest ago go first, and an outcome of theirs names no tool.
+const maxOpen = 10_000
+
+// patience is how long a result waits for the outcome that says how the tool
+// fared, by ledger time.
+const patience = 5 * time.Second
+
+// open is an action that has a verdict. It is kept when the sender stops.
+type open struct {
+	Tool    string    `json:"tool,omitzero"`
+	Seq     uint64    `json:"seq"`   // of its entry
+	Since   time.Time `json:"since"` // when it was released, or refused
+	Session string    `json:"session,omitzero"`
+	Done    bool      `json:"done,omitzero"`   // its execution was told of
+	Result  uint64    `json:"result,omitzero"` // entry of its result, while its outcome is awaited
+	At      time.Time `json:"at,omitzero"`     // of that entry
+}
+
+// Fold makes spans of ledger entries. It is used by one goroutine.
+type Fold struct {
+	o      Options
+	read   func(seq uint64) (*streams.Entry, error)
+	labels ceiling.Labels
+	open   map[string]*open // by project, agent and id
+	order  []string         // of open, oldest first
+	await  []string         // those with a result and without an outcome, in the order of their results
+}
+
+// NewFold returns a fold; read fetches an earlier entry of the ledger.
+func NewFold(o Options, read func(seq uint64) (*streams.Entry, error)) *Fold {
+	return &Fold{o: o, read: read, open: make(map[string]*open)}
+}
+
+// Skip takes note of an entry that was told of before: of what it marks.
+func (f *Fold) Skip(e *streams.Entry) { f.labels.Scan(ceiling.FromLedger(e)) }
+
+// Take returns the spans that an entry completes.
+func (f *Fold) Take(e *streams.Entry) ([]*tracepb.Span, error) {
+	as := f.labels.Scan(ceiling.FromLedger(e))
+	if !f.wanted(e.Project) {
+		return nil, nil
+	}
+	var out []*tracepb.Span
+	var err error
+	switch e.Type {
+	case streams.TypeVerdict:
+		out, err = f.verdict(e, as)
+	case streams.TypeHoldState:
+		out, err = f.holdState(e)
+	case streams.TypeOutcome:
+		out, err = f.outcome(e, as)
+	case streams.TypeObservation:
+		out, err = f.observation(e, as)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	more, err := f.Due(e.Time)
+	return append(out, more...), err
+}
+
+func (f *Fold) wanted(project string) bool {
+	switch {
+	case f.o.Project != "":
+		return project == f.o.Project
+	case project == "" || project == streams.SystemProject:
+		return false
+	}
+	return f.o.Synthetic || !streams.IsSynthetic(project)
+}
+
+// tells reports whether the content of something labelled so may leave, and
+// notes on the span where it may not for its sensitivity.
+func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
+	if !as.Within(f.o.Ceiling) {
+		b.str(attrRedacted, as.String())
+		return false
+	}
+	return f.o.Content
+}
+
+// name is a name that an agent chose, unless it holds what may not leave.
+func (f *Fold) name(project, s string) string {
+	if f.labels.Text(project, s).Within(f.o.Ceiling) {
+		return s
+	}
+	return "redacted"
+}
+
+// proposal is what a verdict is about.
+type proposal struct {
+	entry *streams.Entry
+	as    beliefs.Sensitivity
+	start time.Time
+	head  streams.EntryHead
+}
+
+func (f *Fold) proposal(seq uint64) (*proposal, error) {
+	e, err := f.read(seq)
+	if err != nil || e == nil {
+		return nil, err
+	}
+	p := &proposal{entry: e, as: f.labels.Of(ceiling.FromLedger(e)), start: e.Time}
+	if err := streams.Unmarshal(e.Body, &p.head); err != nil {
+		return nil, err
+	}
+	// The time in an entry is the intake's; in synthetic projects it is made up.
+	if !streams.IsSynthetic(e.Project) && !p.head.Time.IsZero() {
+		p.start = p.head.Time
+	}
+	return p, nil
+}
+
+func openKey(project, agent, id string) string { return project + "/" + agent + "/" + id }
+
+// verdict tells of what the arbiter said of a proposal. The verdict is the root
+// of the request's trace: what it is about may never happen.
+func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
+	var v streams.VerdictEntry
+	if err := streams.Unmarshal(e.Body, &v); err != nil {
+		return nil, err
+	}
+	p, err := f.proposal(v.Proposal)
+	if err != nil {
+		return nil, err
+	}
+	start := e.Time
+	if p != nil {
+		start, as = p.start, stricter(as, p.as)
+	}
+	r := request{e.Project, v.Agent, v.Session, v.ID}
+	what, root := "verdict", "verdict"
+	switch {
+	case v.Resolved != nil:
+		what, start = "hold "+v.Resolved.State, f.since(e, &v)
+	case v.Late:
+		what, start = fmt.Sprintf("late %s", codes(v.Reasons)), e.Time
+	}
+	first := what == root
+	if v.Type != streams.TypeAction && first {
+		root = "memory"
+	}
+	var out []*tracepb.Span
+	if v.Type != streams.TypeAction && first {
+		out = append(out, f.memory(e, &v, p, r, start, as).Span)
+	}
+	parent := root
+	if v.Type == streams.TypeAction && first {
+		parent = ""
+	}
+	if v.Type != streams.TypeAction && !first {
+		parent = "memory"
+	}
+	b := newSpan(r, what, parent, opGuardrail+" "+provider, tracepb.Span_SPAN_KIND_INTERNAL, start, e.Time)
+	b.str(attrOperation, opGuardrail)
+	b.str(attrProvider, provider)
+	b.str(attrComponent, provider)
+	b.str(attrPolicy, v.Policy)
+	b.str(attrResultType, resultType)
+	b.str(attrResultValue, v.Verdict.String())
+	b.str(attrResultReason, codes(v.Reasons))
+	b.str(attrSource, source(v.Type))
+	if v.Type == streams.TypeAction {
+		b.str(attrTool, f.name(e.Project, v.Tool))
+		b.str(attrToolCall, v.ID)
+	}
+	f.refer(b, e, v.Proposal, p)
+	b.str(attrRules, v.Rules)
+	b.str(attrLevel, v.Level)
+	b.str(attrClass, v.Class)
+	b.str(attrDigest, v.Digest)
+	b.strs(attrDegraded, v.Degraded)
+	if v.Hold != nil {
+		b.str(attrHold, v.Hold.ID)
+	}
+	if v.Resolved != nil {
+		b.str(attrHold, v.Resolved.Hold)
+		b.str(attrState, v.Resolved.State)
+		b.str(attrBy, v.Resolved.By)
+	}
+	if v.Learn && v.Would != nil {
+		b.str(attrWould, v.Would.String())
+	}
+	if v.Late {
+		b.flag(attrLate, true)
+	}
+	tells := f.tells(b, as)
+	if tells && v.Type == streams.TypeAction && p != nil && first {
+		var a streams.ActionEntry
+		if err := streams.Unmarshal(p.entry.Body, &a); err != nil {
+			return nil, err
+		}
+		b.str(attrToolArgs, string(a.Args))
+	}
+	for _, x := range v.Reasons {
+		b.finding(e.Time, &x, tells)
+	}
+	out = append(out, b.Span)
+	if v.Type == streams.TypeAction {
+		f.note(openKey(e.Project, v.Agent, v.ID), &open{Tool: f.name(e.Project, v.Tool), Seq: v.Proposal, Since: e.Time, Session: v.Session})
+	}
+	return out, nil
+}
+
+// since is when the hold of a resolved verdict was opened.
+func (f *Fold) since(e *streams.Entry, v *streams.VerdictEntry) time.Time {
+	if o := f.open[openKey(e.Project, v.Agent, v.ID)]; o != nil {
+		return o.Since
+	}
+	return e.Time
+}
+
+func stricter(a, b beliefs.Sensitivity) beliefs.Sensitivity {
+	if a.Within(b) {
+		return b
+	}
+	return a
+}
+
+// source says which part of an agent's work was judged.
+func source(t streams.Type) string {
+	switch t {
+	case streams.TypeAction:
+		return "tool_input"
+	case streams.TypeMemory:
+		return "memory_write"
+	}
+	return "memory_read"
+}
+
+// codes are the reasons in short: codes and rules, which hold no content.
+func codes(reasons []streams.Reason) string {
+	var out []string
+	for _, r := range reasons {
+		s := string(r.Code)
+		if r.Rule != "" {
+			s += " " + r.Group + "/" + r.Rule
+		}
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// refer says where in the ledger, and in the audit log, all of it stands.
+func (f *Fold) refer(b builder, e *streams.Entry, proposal uint64, p *proposal) {
+	b.num(attrSeq, e.Seq)
+	if proposal != 0 {
+		b.num(attrProposal, proposal)
+	}
+	if p != nil {
+		b.str(attrCommitment, commitment(p.entry, auditor.Payload(p.entry)))
+	}
+}
+
+// finding adds a reason as an event.
+func (b builder) finding(at time.Time, r *streams.Reason, tells bool) {
+	e := builder{new(tracepb.Span)}
+	e.str(attrComponent, provider)
+	e.str(attrGroup, r.Group)
+	e.str(attrRule, r.Rule)
+	e.str(attrRuleVersion, r.Digest)
+	e.str(attrResultType, resultType)
+	e.str(attrResultValue, r.Verdict.String())
+	e.str(attrResultReason, string(r.Code))
+	if tells {
+		e.str(attrText, r.Text)
+	}
+	b.Events = append(b.Events, &tracepb.Span_Event{Name: eventResult, TimeUnixNano: uint64(at.UnixNano()), Attributes: e.Attributes})
+}
+
+// memory tells of a memory write or a recall.
+func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r request, start time.Time, as beliefs.Sensitivity) builder {
+	op := opUpsertMemory
+	if v.Type == streams.TypeRecall {
+		op = opSearchMemory
+	}
+	b := newSpan(r, "memory", "", op, tracepb.Span_SPAN_KIND_INTERNAL, start, e.Time)
+	b.str(attrOperation, op)
+	b.str(attrMemoryStore, e.Project)
+	f.refer(b, e, v.Proposal, p)
+	if v.Verdict != streams.Allow {
+		b.fails(v.Verdict.String())
+	}
+	if v.Type == streams.TypeMemory {
+		b.num(attrMemoryCount, 1)
+		if v.Belief != nil {
+			b.str(attrMemoryRecord, v.Belief.ID)
+		}
+		var m streams.MemoryEntry
+		if p == nil || !f.tells(b, as) || streams.Unmarshal(p.entry.Body, &m) != nil {
+			return b
+		}
+		b.str(attrOrigin, string(m.Origin))
+		b.records([]streams.RecallItem{{BeliefRef: m.Belief, Content: m.Content, Score: -1}})
+		return b
+	}
+	var c streams.RecallEntry
+	if p == nil || streams.Unmarshal(p.entry.Body, &c) != nil {
+		return b
+	}
+	served := c.Admitted
+	if v.Verdict != streams.Allow {
+		served = nil
+	}
+	b.num(attrMemoryCount, uint64(len(served)))
+	if f.tells(b, as) {
+		b.str(attrMemoryQuery, c.Query)
+		b.records(served)
+	}
+	return b
+}
+
+// records are memories in the form of the conventions' JSON schema.
+func (b builder) records(items []streams.RecallItem) {
+	type record struct {
+		ID      string   `json:"id"`
+		Content string   `json:"content"`
+		Score   *float64 `json:"score,omitzero"`
+	}
+	var out []record
+	for _, x := range items {
+		rec := record{ID: x.ID, Content: streams.Clip(x.Content, maxText/4)}
+		if x.Score >= 0 {
+			rec.Score = &x.Score
+		}
+		out = append(out, rec)
+	}
+	if body, err := streams.Marshal(out); err == nil && len(out) > 0 {
+		b.str(attrMemories, string(body))
+	}
+}
+
+// holdState tells of a hold that ended without a verdict: it expired, or was
+// withdrawn.
+func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
+	var h streams.HoldStateEntry
+	if err := streams.Unmarshal(e.Body, &h); err != nil {
+		return nil, err
+	}
+	p, err := f.proposal(h.Proposal)
+	if err != nil {
+		return nil, err
+	}
+	r := request{Project: e.Project, Agent: h.Agent, ID: h.ID}
+	start, parent := e.Time, "verdict"
+	if p != nil {
+		start, r.ID, r.Session = p.start, p.head.ID, p.head.Session
+		if p.entry.Type != streams.TypeAction {
+			parent = "memory"
+		}
+	}
+	b := newSpan(r, "hold "+h.State, parent, opGuardrail+" "+provider, tracepb.Span_SPAN_KIND_INTERNAL, start, e.Time)
+	b.str(attrOperation, opGuardrail)
+	b.str(attrProvider, provider)
+	b.str(attrComponent, provider)
+	b.str(attrResultType, resultType)
+	b.str(attrResultValue, streams.Hold.String())
+	b.str(attrResultReason, string(h.Reason.Code))
+	b.str(attrHold, h.Hold)
+	b.str(attrState, h.State)
+	f.refer(b, e, h.Proposal, p)
+	return []*tracepb.Span{b.Span}, nil
+}
+
+// note keeps an action, and forgets the oldest where there are too many.
+func (f *Fold) note(key string, o *open) {
+	if f.open[key] == nil {
+		f.order = append(f.order, key)
+	}
+	f.open[key] = o
+	for len(f.order) > maxOpen {
+		delete(f.open, f.order[0])
+		f.order = f.order[1:]
+	}
+}
+
+// outcome tells that a tool was executed, as its host reports it.
+func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
+	var x streams.OutcomeEntry
+	if err := streams.Unmarshal(e.Body, &x); err != nil {
+		return nil, err
+	}
+	if x.Action == "" || x.Status != "ok" && x.Status != "error" {
+		return nil, nil // an answer, or it did not run
+	}
+	key := openKey(e.Project, x.Agent, x.Action)
+	o := f.open[key]
+	if o != nil && o.Done {
+		return nil, nil
+	}
+	if o == nil {
+		o = &open{Tool: "unknown", Since: e.Time, Session: x.Session}
+	}
+	o.Done, o.Result = true, 0
+	r := request{e.Project, x.Agent, o.Session, x.Action}
+	b := f.executed(e, r, o, o.Since, e.Time)
+	if x.Status == "error" {
+		b.fails("tool_error")
+	}
+	b.flag(attrProposed, o.Seq != 0)
+	b.str(attrDigest, x.Digest)
+	if f.tells(b, as) {
+		b.str(attrToolResult, x.Content)
+	}
+	return []*tracepb.Span{b.Span}, nil
+}
+
+// executed is the span of an execution, below its verdict.
+func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Time) builder {
+	b := newSpan(r, "execute", "verdict", opExecuteTool+" "+o.Tool, tracepb.Span_SPAN_KIND_INTERNAL, start, end)
+	b.str(attrOperation, opExecuteTool)
+	b.str(attrTool, o.Tool)
+	b.str(attrToolCall, r.ID)
+	b.str(attrToolType, "function")
+	b.num(attrSeq, e.Seq)
+	if o.Seq != 0 {
+		b.num(attrProposal, o.Seq)
+	}
+	return b
+}
+
+// observation tells that a tool was executed, where its result is all there is:
+// nobody proposed it, or nobody reports its outcome.
+func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
+	var x streams.ObservationEntry
+	if err := streams.Unmarshal(e.Body, &x); err != nil {
+		return nil, err
+	}
+	if x.Tool == "" {
+		return nil, nil
+	}
+	if o := f.open[openKey(e.Project, x.Agent, x.Call)]; x.Call != "" && o != nil {
+		if !o.Done && o.Result == 0 {
+			o.Result, o.At = e.Seq, e.Time // the outcome says more, if it comes
+			f.await = append(f.await, openKey(e.Project, x.Agent, x.Call))
+		}
+		return nil, nil
+	}
+	id := x.Call
+	if id == "" {
+		id = x.ID
+	}
+	b := f.executed(e, request{e.Project, x.Agent, x.Session, id}, &open{Tool: f.name(e.Project, x.Tool)}, e.Time, e.Time)
+	b.ParentSpanId = nil
+	if !streams.IsSynthetic(e.Project) && x.Time.Before(e.Time) {
+		b.StartTimeUnixNano = uint64(x.Time.UnixNano())
+	}
+	b.flag(attrProposed, false)
+	f.result(b, &x, as)
+	return []*tracepb.Span{b.Span}, nil
+}
+
+func (f *Fold) result(b builder, x *streams.ObservationEntry, as beliefs.Sensitivity) {
+	b.str(attrOrigin, string(x.Origin))
+	if !f.tells(b, as) {
+		return
+	}
+	if len(x.Args) > 0 {
+		b.str(attrToolArgs, string(x.Args))
+	}
+	var words []string
+	for _, blk := range x.Blocks {
+		words = append(words, blk.Text)
+	}
+	b.str(attrToolResult, strings.Join(words, "\n"))
+}
+
+// Due returns the executions whose result waited in vain for an outcome.
+func (f *Fold) Due(now time.Time) ([]*tracepb.Span, error) {
+	var out []*tracepb.Span
+	for len(f.await) > 0 {
+		o := f.open[f.await[0]]
+		if o != nil && !o.Done && o.Result != 0 && now.Sub(o.At) < patience {
+			break
+		}
+		f.await = f.await[1:]
+		if o == nil || o.Done || o.Result == 0 {
+			continue
+		}
+		e, err := f.read(o.Result)
+		if err != nil {
+			return nil, err
+		}
+		o.Done, o.Result = true, 0
+		var x streams.ObservationEntry
+		if e == nil {
+			continue // forgotten
+		}
+		if err := streams.Unmarshal(e.Body, &x); err != nil {
+			return nil, err
+		}
+		b := f.executed(e, request{e.Project, x.Agent, o.Session, x.Call}, o, o.Since, e.Time)
+		b.flag(attrProposed, true)
+		f.result(b, &x, f.labels.Of(ceiling.FromLedger(e)))
+		out = append(out, b.Span)
+	}
+	return out, nil
+}

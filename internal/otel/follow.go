@@ -1,0 +1,288 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"lazaret/streams"
+)
+
+// Config is how spans are sent.
+type Config struct {
+	Options
+	Conn   *nats.Conn       // of a credential that may read the ledger
+	Client otlptrace.Client // Run starts and stops it
+	// State is the file that says how far was sent; empty: nothing is kept.
+	State string
+	// All begins with the first entry where no state says otherwise; else it is
+	// with the next one.
+	All bool
+	// Once stops where the ledger ends instead of following it.
+	Once     bool
+	Resource *resourcepb.Resource
+	Log      *slog.Logger
+	// Sent, if set, is told how many spans the receiver has taken.
+	Sent func(int)
+}
+
+const (
+	poll     = 250 * time.Millisecond // how long the ledger's end is waited at
+	maxBatch = 512                    // spans of one request
+	lastTry  = 5 * time.Second        // for what waits when it stops
+)
+
+// backOff is how long a receiver that refuses or does not answer is left alone,
+// beyond what the client tries by itself.
+var backOff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+
+// progress is what State holds.
+type progress struct {
+	Seq   uint64           `json:"seq"` // entries up to here were told of
+	Open  map[string]*open `json:"open,omitzero"`
+	Order []string         `json:"order,omitzero"`
+	Await []string         `json:"await,omitzero"`
+}
+
+// Run follows the ledger and sends spans until ctx ends, or with Once until all
+// there is was sent. A receiver that is away is waited for; nothing else is.
+func Run(ctx context.Context, cfg Config) (err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := cfg.Client.Start(ctx); err != nil {
+		return fmt.Errorf("starting the exporter: %w", err)
+	}
+	defer func() {
+		stop, cancel := context.WithTimeout(context.Background(), lastTry)
+		defer cancel()
+		err = errors.Join(err, cfg.Client.Stop(stop))
+	}()
+	s := &sender{Config: cfg, reader: &reader{nc: cfg.Conn}}
+	s.fold = NewFold(cfg.Options, s.reader.read)
+	first, last, err := s.reader.bounds(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.resume(first, last); err != nil {
+		return err
+	}
+	// What is marked is known by the whole ledger only.
+	for at := uint64(0); at < s.seq; {
+		es, err := s.reader.after(ctx, at)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		if len(es) == 0 {
+			break
+		}
+		for _, e := range es {
+			if at = e.Seq; at <= s.seq {
+				s.fold.Skip(e)
+			}
+		}
+	}
+	return ended(ctx, s.follow(ctx))
+}
+
+// ended is nil for an error that is only the end of ctx.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// sender is the loop's state.
+type sender struct {
+	Config
+	reader *reader
+	fold   *Fold
+	seq    uint64 // told of
+	wait   []*tracepb.Span
+	saved  uint64
+}
+
+// resume goes on where the state says.
+func (s *sender) resume(first, last uint64) error {
+	s.seq = last
+	if s.All {
+		s.seq = 0
+	}
+	if s.State == "" {
+		return nil
+	}
+	b, err := os.ReadFile(s.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var p progress
+	if err := streams.Unmarshal(b, &p); err != nil {
+		return fmt.Errorf("%s: %w: remove it to begin anew", s.State, err)
+	}
+	if p.Seq > last {
+		return fmt.Errorf("%s: %d entries were sent and the ledger has %d: it is another one, remove the file to begin anew", s.State, p.Seq, last)
+	}
+	s.seq, s.saved = p.Seq, p.Seq
+	for _, key := range p.Order {
+		if o := p.Open[key]; o != nil {
+			s.fold.note(key, o)
+		}
+	}
+	s.fold.await = p.Await
+	return nil
+}
+
+func (s *sender) follow(ctx context.Context) error {
+	for {
+		es, err := s.reader.after(ctx, s.seq)
+		if err != nil {
+			if ctx.Err() != nil || s.Once {
+				return s.stop(err)
+			}
+			s.Log.Warn("the ledger cannot be read, trying again", "err", err)
+			if !sleep(ctx, time.Second) {
+				return s.stop(nil)
+			}
+			continue
+		}
+		for _, e := range es {
+			spans, err := s.fold.Take(e)
+			if away := (*readError)(nil); errors.As(err, &away) {
+				s.Log.Warn("the ledger cannot be read, trying again", "err", err)
+				if s.Once {
+					return s.stop(err)
+				}
+				if !sleep(ctx, time.Second) {
+					return s.stop(nil)
+				}
+				break // and read from here again
+			}
+			if err != nil {
+				// An entry that nobody of ours wrote, or a later version did: it has
+				// no span.
+				s.Log.Warn("no span", "seq", e.Seq, "err", err)
+			}
+			s.wait, s.seq = append(s.wait, spans...), e.Seq
+			if len(s.wait) >= maxBatch && !s.send(ctx) {
+				return s.stop(nil)
+			}
+		}
+		if len(es) > 0 {
+			continue
+		}
+		now := time.Now()
+		if s.Once {
+			now = now.Add(time.Hour) // nothing is waited for
+		}
+		due, err := s.fold.Due(now)
+		if err != nil {
+			s.Log.Warn("no span", "err", err)
+		}
+		s.wait = append(s.wait, due...)
+		if !s.send(ctx) {
+			return s.stop(nil)
+		}
+		if s.Once || !sleep(ctx, poll) {
+			return s.stop(nil)
+		}
+	}
+}
+
+// stop sends what waits, once, when the loop ends.
+func (s *sender) stop(err error) error {
+	if len(s.wait) == 0 {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastTry)
+	defer cancel()
+	if uerr := s.upload(ctx); uerr != nil {
+		s.Log.Warn("spans were not sent, and will be at the next start", "spans", len(s.wait), "err", uerr)
+		return err
+	}
+	return errors.Join(err, s.save())
+}
+
+// send sends what waits, however long that takes, and notes it; false says that
+// ctx ended.
+func (s *sender) send(ctx context.Context) bool {
+	for try := 0; len(s.wait) > 0; try++ {
+		err := s.upload(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		s.Log.Warn("the receiver takes no spans, trying again", "spans", len(s.wait), "err", err)
+		if !sleep(ctx, backOff[min(try, len(backOff)-1)]) {
+			return false
+		}
+	}
+	if err := s.save(); err != nil {
+		s.Log.Error("how far was sent cannot be kept: after a restart some is sent again", "err", err)
+	}
+	return true
+}
+
+func (s *sender) upload(ctx context.Context) error {
+	n := len(s.wait)
+	err := s.Client.UploadTraces(ctx, []*tracepb.ResourceSpans{{Resource: s.Resource,
+		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "lazaret/internal/otel"}, Spans: s.wait}}}})
+	if err != nil {
+		return err
+	}
+	s.wait = nil
+	if s.Sent != nil {
+		s.Sent(n)
+	}
+	return nil
+}
+
+// save notes how far was sent. It need not survive the machine: what is lost is
+// sent again.
+func (s *sender) save() error {
+	if s.State == "" || s.seq == s.saved {
+		return nil
+	}
+	b, err := streams.Marshal(progress{s.seq, s.fold.open, s.fold.order, s.fold.await})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.State), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.State+".new", b, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(s.State+".new", s.State); err != nil {
+		return err
+	}
+	s.saved = s.seq
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

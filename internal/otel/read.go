@@ -1,0 +1,148 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/streams"
+)
+
+// reader reads the ledger by direct gets. It makes no consumer: whoever may make
+// one may have the server deliver to any subject, and so is no mere reader.
+type reader struct {
+	nc     *nats.Conn
+	recent map[uint64]*streams.Entry
+	ring   []uint64
+}
+
+const (
+	batchEntries = 256     // of one direct get
+	batchBytes   = 4 << 20 //
+	keepRecent   = 4096    // entries, for verdicts that name their proposals
+	readTimeout  = 10 * time.Second
+)
+
+var directGet = "$JS.API.DIRECT.GET." + streams.LedgerStream
+
+// bounds are the first and last sequence of the ledger.
+func (r *reader) bounds(ctx context.Context) (first, last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	m, err := r.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("asking for the ledger: %w", err)
+	}
+	var info struct {
+		State struct {
+			First uint64 `json:"first_seq"`
+			Last  uint64 `json:"last_seq"`
+		} `json:"state"`
+		Error *struct {
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := streams.Unmarshal(m.Data, &info); err != nil {
+		return 0, 0, fmt.Errorf("asking for the ledger: %w", err)
+	}
+	if info.Error != nil {
+		return 0, 0, fmt.Errorf("asking for the ledger: %s", info.Error.Description)
+	}
+	return info.State.First, info.State.Last, nil
+}
+
+// after reads the next entries behind a sequence; none says that there are none
+// yet.
+func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	inbox := r.nc.NewRespInbox()
+	sub, err := r.nc.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe()
+	req := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d,"next_by_subj":"lz.ledger.>"}`, seq+1, batchEntries, batchBytes)
+	if err := r.nc.PublishRequest(directGet, inbox, []byte(req)); err != nil {
+		return nil, err
+	}
+	var out []*streams.Entry
+	for {
+		m, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading the ledger behind entry %d: %w", seq, err)
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "204", "404":
+			return out, nil
+		default:
+			return nil, fmt.Errorf("reading the ledger behind entry %d: %s %s", seq, status, m.Header.Get("Description"))
+		}
+		e, err := entryOf(m)
+		if err != nil {
+			return nil, err
+		}
+		r.keep(e)
+		out = append(out, e)
+		if m.Header.Get("Nats-Num-Pending") == "0" && len(out) == batchEntries {
+			return out, nil
+		}
+	}
+}
+
+// read fetches one entry; nil is one that is there no more.
+func (r *reader) read(seq uint64) (*streams.Entry, error) {
+	if e := r.recent[seq]; e != nil {
+		return e, nil
+	}
+	m, err := r.nc.Request(directGet, fmt.Appendf(nil, `{"seq":%d}`, seq), readTimeout)
+	if err != nil {
+		return nil, &readError{fmt.Errorf("reading ledger entry %d: %w", seq, err)}
+	}
+	if m.Header.Get("Status") != "" {
+		return nil, nil
+	}
+	e, err := entryOf(m)
+	if err == nil {
+		r.keep(e)
+	}
+	return e, err
+}
+
+// readError says that the ledger could not be asked: later it may.
+type readError struct{ error }
+
+func (r *reader) keep(e *streams.Entry) {
+	if r.recent == nil {
+		r.recent = make(map[uint64]*streams.Entry)
+	}
+	if r.recent[e.Seq] == nil {
+		r.ring = append(r.ring, e.Seq)
+	}
+	r.recent[e.Seq] = e
+	for len(r.ring) > keepRecent {
+		delete(r.recent, r.ring[0])
+		r.ring = r.ring[1:]
+	}
+}
+
+func entryOf(m *nats.Msg) (*streams.Entry, error) {
+	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	if err != nil {
+		return nil, errors.New("a direct get's answer has no sequence")
+	}
+	stamp, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
+	if err != nil {
+		return nil, fmt.Errorf("ledger entry %d: its stamp: %w", seq, err)
+	}
+	e, err := streams.ParseEntry(m.Header.Get("Nats-Subject"), m.Header, m.Data, seq, stamp)
+	if err != nil {
+		return nil, err
+	}
+	return &e, nil
+}

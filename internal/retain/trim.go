@@ -1,0 +1,298 @@
+package retain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"lazaret/internal/inquiry"
+	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// Trimming is what was, or could be, removed from the ledger because it is old.
+type Trimming struct {
+	// Before is the horizon: only entries that are older go.
+	Before time.Time `json:"before"`
+	// UpTo is the ledger sequence up to which entries go; 0 for none.
+	UpTo uint64 `json:"up_to"`
+	// Already is up to which they may have been gone before.
+	Already uint64 `json:"already"`
+	// Because says what UpTo is bounded by: the horizon, or an auditor.
+	Because string `json:"because"`
+	// Auditors have signed for the ledger up to these sequences.
+	Auditors map[string]uint64 `json:"auditors"`
+	// Stages have to have their state on disk first, in every partition.
+	Stages []string `json:"stages"`
+	// Messages and Bytes are what the ledger lost; of each subject the last
+	// entry stays.
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+}
+
+// PlanTrim says what Trim would do, and changes nothing.
+func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, error) {
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, err
+	}
+	t := &Trimming{Before: before.UTC(), Because: "the horizon"}
+	if t.Already, err = stage.Trimmed(ctx, js); err != nil {
+		return nil, err
+	}
+	if t.UpTo, err = lastBefore(ctx, js, before); err != nil {
+		return nil, err
+	}
+	if t.Auditors, err = c.chained(ctx, js); err != nil {
+		return nil, err
+	}
+	if len(t.Auditors) == 0 {
+		return nil, errors.New("the trust file pins no auditor's key: nobody would have chained what is removed")
+	}
+	for name, at := range t.Auditors {
+		if at < t.UpTo {
+			t.UpTo, t.Because = at, "auditor "+name
+		}
+	}
+	t.Stages, err = c.foldingStages(ctx, js)
+	return t, err
+}
+
+// Trim removes entries that are older than before from the ledger: those that
+// every registered auditor has chained and that every stage and every required
+// group has folded, which they say anew, with their state on disk. Of each
+// subject the last entry stays. What an interrupted trim left is removed first.
+func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) {
+	t, err := c.PlanTrim(ctx, before)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(c.Conn)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, err
+	}
+	was := st.CachedInfo().State
+	if was.LastSeq < t.Already {
+		return nil, fmt.Errorf("%s ends at %d and says that it was trimmed up to %d: it is not the stream that it was", streams.LedgerStream, was.LastSeq, t.Already)
+	}
+	if t.Already > 0 {
+		if err := purge(ctx, st, t.Already); err != nil {
+			return nil, err
+		}
+	}
+	if t.UpTo > t.Already {
+		if err := c.announce(ctx, js, t); err != nil {
+			return nil, err
+		}
+		if err := purge(ctx, st, t.UpTo); err != nil {
+			return nil, err
+		}
+	} else {
+		t.UpTo = 0
+	}
+	now, err := st.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// What came in the meantime makes these less than was removed, not more.
+	t.Messages = was.Msgs + (now.State.LastSeq - was.LastSeq) - now.State.Msgs
+	if was.Bytes > now.State.Bytes {
+		t.Bytes = was.Bytes - now.State.Bytes
+	}
+	return t, nil
+}
+
+// announce has every stage secure its state, and then says in the ledger up to
+// where entries may be gone.
+func (c *Config) announce(ctx context.Context, js jetstream.JetStream, t *Trimming) error {
+	r := streams.Retention{ID: t.Before.Format("20060102T150405Z") + "-" + nuid.Next()[14:], UpTo: t.UpTo, Trimmed: t.Already, Before: t.Before}
+	var fences [streams.Partitions]uint64
+	for p := range streams.Partitions {
+		seq, err := c.say(ctx, js, p, streams.TypeTrim, &r)
+		if err != nil {
+			return err
+		}
+		fences[p] = seq
+	}
+	if err := c.awaitSecured(ctx, js, &r, t.Stages, &fences); err != nil {
+		return err
+	}
+	r.Trimmed = r.UpTo
+	_, err := c.say(ctx, js, 0, streams.TypeTrimmed, &r)
+	return err
+}
+
+// say writes an entry of the retention stage, after the last one that there is:
+// of two who trim at once, one is refused.
+func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type, r *streams.Retention) (uint64, error) {
+	subject := streams.LedgerSubject(partition, streams.StageRetention)
+	last := uint64(0)
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, err
+	}
+	if m, err := st.GetLastMsgForSubject(ctx, subject); err == nil {
+		last = m.Sequence
+		// Who wrote it may have moved the mark since the plan was made.
+		var b streams.Retention
+		if err := streams.Unmarshal(m.Data, &b); err != nil {
+			return 0, fmt.Errorf("ledger entry %d: %w", last, err)
+		}
+		if typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed && b.ID != r.ID {
+			return 0, errors.New("somebody else is trimming the ledger: look again when that is over")
+		}
+	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, err
+	}
+	body, err := streams.Marshal(r)
+	if err != nil {
+		return 0, err
+	}
+	e := streams.Entry{Partition: partition, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
+	m := e.Msg()
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	ack, err := js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return 0, fmt.Errorf("writing to %s: %w", subject, err)
+	}
+	return ack.Sequence, nil
+}
+
+// awaitSecured waits until every stage has answered in every partition.
+func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *streams.Retention, stages []string, from *[streams.Partitions]uint64) error {
+	told := false
+	missing := make(map[string][]int)
+	next := slices.Min(from[:]) + 1
+	for _, s := range stages {
+		for p := range streams.Partitions {
+			missing[s] = append(missing[s], p)
+		}
+	}
+	for {
+		err := each(ctx, js, streams.LedgerStream, streams.LedgerStageFilter("*"), next, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+			next = seq + 1
+			if m.Headers().Get(streams.HeaderType) != string(streams.TypeSecured) {
+				return nil
+			}
+			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
+			if err != nil {
+				return nil
+			}
+			b := new(streams.SecuredEntry)
+			if streams.Unmarshal(e.Body, b) == nil && b.ID == r.ID && b.Folded >= r.UpTo {
+				missing[e.Stage] = slices.DeleteFunc(missing[e.Stage], func(p int) bool { return p == e.Partition })
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		var who []string
+		for s, ps := range missing {
+			if len(ps) > 0 && slices.Contains(stages, s) {
+				who = append(who, fmt.Sprintf("%s in %d of %d partitions", s, len(ps), streams.Partitions))
+			}
+		}
+		if len(who) == 0 {
+			return nil
+		}
+		sort.Strings(who)
+		if !told {
+			c.tell("waiting for stages to have their state on disk: %s", strings.Join(who, ", "))
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nothing was removed: these have not said that their state is on disk: %s; start them, or name those that are gone for good with --without: %w", strings.Join(who, ", "), ctx.Err())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// foldingStages are who has to have folded what goes: every stage that ever
+// wrote, ingest and the arbiter, and the groups that the policy in force
+// requires, though they may not have written yet.
+func (c *Config) foldingStages(ctx context.Context, js jetstream.JetStream) ([]string, error) {
+	out, err := c.writers(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, streams.StageIngest, streams.StageArbiter)
+	err = c.Log(ctx, func(l *inquiry.Log) error {
+		text, err := l.Policy(ctx)
+		if err != nil || text == nil {
+			return err
+		}
+		p, err := policy.Compile("the policy in force", text)
+		if err != nil {
+			return err
+		}
+		for _, g := range p.Groups {
+			out = append(out, streams.SentinelStage(g.Name))
+		}
+		return nil
+	})
+	out = slices.DeleteFunc(out, func(s string) bool { return slices.Contains(c.Without, s) })
+	sort.Strings(out)
+	return slices.Compact(out), err
+}
+
+// lastBefore is the sequence of the last entry that is older than a time.
+func lastBefore(ctx context.Context, js jetstream.JetStream, before time.Time) (uint64, error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	s := st.CachedInfo().State
+	if s.Msgs == 0 || s.LastTime.Before(before) {
+		return s.LastSeq, nil
+	}
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &before, HeadersOnly: true})
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", streams.LedgerStream, err)
+	}
+	m, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
+	if err != nil {
+		return 0, fmt.Errorf("looking for the first entry from %s on: %w", before.Format(time.RFC3339), err)
+	}
+	md, err := m.Metadata()
+	if err != nil {
+		return 0, err
+	}
+	return md.Sequence.Stream - 1, nil
+}
+
+// purge removes the entries up to a sequence, subject by subject, but for the
+// last of each: it is its writer's fence.
+func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter("lz.ledger.*.*"))
+	if err != nil {
+		return err
+	}
+	for subject := range info.State.Subjects {
+		last, err := st.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("the last entry on %s: %w", subject, err)
+		}
+		if err := st.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(min(upTo+1, last.Sequence))); err != nil {
+			return fmt.Errorf("trimming %s: %w", subject, err)
+		}
+	}
+	return nil
+}

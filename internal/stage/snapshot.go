@@ -1,0 +1,155 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Once the ledger is trimmed, a stage's state can no longer be folded from it
+// alone. So every process of a stage leaves a snapshot beside its state when it
+// secures it, before anything is removed: from it and what is left of the ledger
+// the state can be had again, on this machine or on another one.
+
+// SnapshotDir is where a stage leaves the snapshot of the state in dir.
+func SnapshotDir(dir string) string { return dir + ".snapshot" }
+
+// snapshot replaces the snapshot beside the state. Tables are linked, not
+// copied. After a crash in between there may be none until the next.
+func (s *store) snapshot() error {
+	to := SnapshotDir(s.dir)
+	fresh := to + newSuffix
+	if err := s.fs.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := s.db.Checkpoint(fresh, pebble.WithFlushedWAL()); err != nil {
+		return fmt.Errorf("making a snapshot of the state: %w", err)
+	}
+	if err := errors.Join(s.fs.RemoveAll(to), s.fs.Rename(fresh, to)); err != nil {
+		return fmt.Errorf("making a snapshot of the state: %w", err)
+	}
+	return syncDir(s.fs, filepath.Dir(s.dir))
+}
+
+// hasSnapshot reports whether there is one.
+func (s *store) hasSnapshot() bool {
+	_, err := s.fs.Stat(SnapshotDir(s.dir))
+	return err == nil
+}
+
+// dropSnapshot removes the snapshot and what an interrupted one left.
+func (s *store) dropSnapshot() error {
+	to := SnapshotDir(s.dir)
+	return errors.Join(s.fs.RemoveAll(to), s.fs.RemoveAll(to+newSuffix))
+}
+
+// Restore makes a stage's state of a snapshot. The state's folder must not hold
+// anything folded. nc, with a credential that may read the ledger, tells whether the
+// snapshot is late enough; with nil that shows when the stage starts.
+func Restore(ctx context.Context, nc *nats.Conn, snapshot, dir string) (folded uint64, err error) {
+	if _, err := os.Stat(dir); err == nil {
+		// A stage that had to stay silent leaves one that is empty.
+		cs, err := foldedIn(dir)
+		if err != nil {
+			return 0, err
+		}
+		if cs != ([streams.Partitions]cursor{}) {
+			return 0, fmt.Errorf("%s holds state: move it aside first", dir)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return 0, err
+		}
+	}
+	fresh := dir + ".restored"
+	if err := os.RemoveAll(fresh); err != nil {
+		return 0, err
+	}
+	if err := copyFolder(snapshot, fresh); err != nil {
+		return 0, fmt.Errorf("copying snapshot %s: %w", snapshot, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(fresh))
+		}
+	}()
+	cs, err := foldedIn(fresh)
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range cs {
+		if c.folded > 0 && (folded == 0 || c.folded < folded) {
+			folded = c.folded
+		}
+	}
+	if nc != nil {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return 0, err
+		}
+		trimmed, err := Trimmed(ctx, js)
+		if err != nil {
+			return 0, err
+		}
+		if folded < trimmed {
+			return 0, fmt.Errorf("the snapshot has folded the ledger up to %d, and it was trimmed up to %d: a later one is needed", folded, trimmed)
+		}
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return 0, err
+	}
+	return folded, syncDir(vfs.Default, filepath.Dir(dir))
+}
+
+// foldedIn are the cursors of the state in a folder.
+func foldedIn(dir string) (cs [streams.Partitions]cursor, err error) {
+	s, err := openStore(dir, nil)
+	if err != nil {
+		return cs, err
+	}
+	cs, err = s.cursors()
+	return cs, errors.Join(err, s.close())
+}
+
+// copyFolder copies the files of a folder, which has none below it.
+func copyFolder(from, to string) error {
+	es, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for _, e := range es {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		if err := copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	return syncDir(vfs.Default, to)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}

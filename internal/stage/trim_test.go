@@ -1,0 +1,293 @@
+package stage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// retention says what whoever trims the ledger says.
+type retention struct {
+	t  *testing.T
+	js jetstream.JetStream
+	st jetstream.Stream
+}
+
+func newRetention(t *testing.T, srv *natstest.Server) *retention {
+	t.Helper()
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := js.Stream(context.Background(), streams.LedgerStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &retention{t, js, st}
+}
+
+func (r *retention) say(p int, typ streams.Type, b streams.Retention) {
+	r.t.Helper()
+	body, err := streams.Marshal(b)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	e := streams.Entry{Partition: p, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
+	if _, err := r.js.PublishMsg(context.Background(), e.Msg()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *retention) announce(id string, upTo, already uint64) {
+	r.t.Helper()
+	for p := range streams.Partitions {
+		r.say(p, streams.TypeTrim, streams.Retention{ID: id, UpTo: upTo, Trimmed: already})
+	}
+}
+
+// purge does what is left to do once it was said.
+func (r *retention) purge(upTo uint64) {
+	r.t.Helper()
+	ctx := context.Background()
+	info, err := r.st.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for s := range info.State.Subjects {
+		m, err := r.st.GetLastMsgForSubject(ctx, s)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if err := r.st.Purge(ctx, jetstream.WithPurgeSubject(s), jetstream.WithPurgeSequence(min(upTo+1, m.Sequence))); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// secured waits until a stage has answered in every partition.
+func secured(t *testing.T, srv *natstest.Server, name, id string, upTo uint64) {
+	t.Helper()
+	natstest.Eventually(t, 20*time.Second, name+" has its state on disk", func() bool {
+		there := make(map[int]bool)
+		for _, e := range srv.Ledger() {
+			var b streams.SecuredEntry
+			if e.Stage == name && e.Type == streams.TypeSecured && streams.Unmarshal(e.Body, &b) == nil && b.ID == id && b.Folded >= upTo {
+				there[e.Partition] = true
+			}
+		}
+		return len(there) == streams.Partitions
+	})
+}
+
+func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *testing.T) {
+	srv := natstest.Start(t)
+	r := newRetention(t, srv)
+	in := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), "ingest")}
+	group := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), "test")}
+	runGroup := sentinel(new(watcher))
+	a, b := start(t, in, ingest), start(t, group, runGroup)
+	a.awaitReady()
+	b.awaitReady()
+	nc := srv.Connect()
+	publish(t, nc, "acme", 0, 90)
+	publish(t, nc, "other", 0, 30)
+	if streams.PartitionOf("acme") == streams.PartitionOf("other") {
+		t.Fatal("they are in one partition")
+	}
+	const n = 120 + 40
+	natstest.Eventually(t, 20*time.Second, "all entries", func() bool { return len(srv.Ledger()) == n })
+	last := srv.Ledger()[n-1].Seq
+
+	// A group that has nothing yet of what it will need.
+	late := stage.Config{Name: "sentinel-late", Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), "late")}
+
+	r.announce("t1", last, 0)
+	secured(t, srv, "ingest", "t1", last)
+	secured(t, srv, "sentinel-test", "t1", last)
+	r.say(0, streams.TypeTrimmed, streams.Retention{ID: "t1", UpTo: last, Trimmed: last})
+	r.purge(last)
+	left := srv.Ledger()
+	for _, e := range left {
+		if e.Seq <= last {
+			t.Errorf("entry %d of %s is left, though it has written since", e.Seq, e.Stage)
+		}
+	}
+
+	// Whoever folded it goes on, also after a crash that took what was not
+	// synced: what a stage says is on disk is there.
+	a.stop()
+	b.stop()
+	a, b = start(t, in, ingest), start(t, group, runGroup)
+	a.awaitReady()
+	b.awaitReady()
+	publish(t, nc, "acme", 90, 30)
+	natstest.Eventually(t, 20*time.Second, "the alerts go on with their numbers", func() bool {
+		l := srv.Ledger()
+		return strings.Contains(string(l[len(l)-1].Body), `{"of":120}`) && l[len(l)-1].Stage == "sentinel-test"
+	})
+
+	// Who has not says so, and is silent.
+	if err := end(start(t, late, runGroup)); !isTrimmed(err, "sentinel-late") {
+		t.Errorf("a group that comes late: %v", err)
+	}
+	b.stop()
+	if err := os.Rename(group.Dir, group.Dir+".lost"); err != nil {
+		t.Fatal(err)
+	}
+	before := len(srv.Ledger())
+	if err := end(start(t, group, runGroup)); !isTrimmed(err, "sentinel-test") || !strings.Contains(err.Error(), "lazaret state restore sentinel-test") {
+		t.Errorf("a group that lost its disk: %v", err)
+	}
+	if now := len(srv.Ledger()); now != before {
+		t.Errorf("it wrote %d entries", now-before)
+	}
+
+	// The snapshot that it left brings it back, from where it is or elsewhere.
+	if _, err := stage.Restore(context.Background(), srv.Connect(), stage.SnapshotDir(group.Dir), group.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stage.Restore(context.Background(), srv.Connect(), stage.SnapshotDir(group.Dir), group.Dir); err == nil {
+		t.Error("state is overwritten")
+	}
+	b = start(t, group, runGroup)
+	b.awaitReady()
+	publish(t, nc, "acme", 120, 3)
+	natstest.Eventually(t, 20*time.Second, "the restored group goes on with its numbers", func() bool {
+		l := srv.Ledger()
+		return strings.Contains(string(l[len(l)-1].Body), `{"of":123}`) && l[len(l)-1].Stage == "sentinel-test"
+	})
+	if d := b.Stats.Diverged.Load(); d != 0 {
+		t.Errorf("%d entries differ", d)
+	}
+
+	// One that is older than what was trimmed since does not.
+	old := filepath.Join(t.TempDir(), "old.snapshot")
+	if err := os.CopyFS(old, os.DirFS(stage.SnapshotDir(group.Dir))); err != nil {
+		t.Fatal(err)
+	}
+	l := srv.Ledger()
+	end := l[len(l)-1].Seq
+	r.announce("t2", end, last)
+	secured(t, srv, "ingest", "t2", end)
+	secured(t, srv, "sentinel-test", "t2", end)
+	r.say(0, streams.TypeTrimmed, streams.Retention{ID: "t2", UpTo: end, Trimmed: end})
+	r.purge(end)
+	to := filepath.Join(t.TempDir(), "state")
+	if _, err := stage.Restore(context.Background(), srv.Connect(), old, to); err == nil || !strings.Contains(err.Error(), "a later one is needed") {
+		t.Errorf("a snapshot that is too old: %v", err)
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("it was restored")
+	}
+}
+
+// end is the error that a process ends with by itself.
+func end(p *process) error {
+	err := <-p.done
+	p.done = nil
+	return err
+}
+
+func isTrimmed(err error, name string) bool {
+	var t *stage.TrimmedError
+	return errors.As(err, &t) && t.Stage == name
+}
+
+// slowReader holds a fold up, so that the ledger is trimmed while it reads.
+type slowReader struct {
+	watcher
+	at   uint64
+	here chan struct{}
+	on   chan struct{}
+}
+
+func (s *slowReader) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
+	if e.Seq == s.at {
+		close(s.here)
+		<-s.on
+	}
+	return s.watcher.Step(st, e)
+}
+
+// A stand-by that lost its disk folds anew while the ledger is trimmed under it:
+// its reader goes on behind the hole as if nothing had been.
+func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
+	srv := natstest.Start(t)
+	r := newRetention(t, srv)
+	const n = 20_000
+	js := r.js
+	for i := range n {
+		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "acme", Src: uint64(i + 1), Salt: streams.NewSalt(), Body: []byte(fmt.Sprintf(`{"n":%d}`, i))}
+		if _, err := js.PublishMsgAsync(e.Msg(), jetstream.WithStallWait(10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	fold := &slowReader{at: 1, here: make(chan struct{}), on: make(chan struct{})}
+	group := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), "test")}
+	b := start(t, group, func(ctx context.Context, c stage.Config) error { return stage.RunLedger(ctx, c, fold, nil) })
+	<-fold.here
+	r.say(0, streams.TypeTrimmed, streams.Retention{ID: "t", UpTo: n - 100, Trimmed: n - 100})
+	r.purge(n - 100)
+	close(fold.on)
+	if err := end(b); !isTrimmed(err, "sentinel-test") {
+		t.Errorf("it ended with %v", err)
+	}
+	for _, e := range srv.Ledger() {
+		if e.Stage == "sentinel-test" {
+			t.Fatalf("it wrote entry %d: %s", e.Seq, e.Body)
+		}
+	}
+}
+
+// A machine that loses power right after a stage has said that its state is on
+// disk must find it there: what it would fold again is gone.
+func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
+	srv := natstest.Start(t)
+	r, nc := newRetention(t, srv), srv.Connect()
+	fs, gs := vfs.NewCrashableMem(), vfs.NewCrashableMem()
+	in := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: "/ingest", FS: fs}
+	group := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: "/test", FS: gs}
+	runGroup := sentinel(new(watcher))
+	a, b := start(t, in, ingest), start(t, group, runGroup)
+	a.awaitReady()
+	b.awaitReady()
+	already := uint64(0)
+	for round := range 5 {
+		publish(t, nc, "acme", round*30, 30)
+		natstest.Eventually(t, 20*time.Second, "all alerts", func() bool {
+			l := srv.Ledger()
+			return len(l) > 0 && strings.Contains(string(l[len(l)-1].Body), fmt.Sprintf(`{"of":%d}`, (round+1)*30))
+		})
+		l := srv.Ledger()
+		last, id := l[len(l)-1].Seq, fmt.Sprint("t", round)
+		r.announce(id, last, already)
+		secured(t, srv, "ingest", id, last)
+		secured(t, srv, "sentinel-test", id, last)
+		in.FS, group.FS = fs.CrashClone(vfs.CrashCloneCfg{}), gs.CrashClone(vfs.CrashCloneCfg{})
+		r.say(0, streams.TypeTrimmed, streams.Retention{ID: id, UpTo: last, Trimmed: last})
+		r.purge(last)
+		already = last
+		a.stop()
+		b.stop()
+		fs, gs = in.FS.(*vfs.MemFS), group.FS.(*vfs.MemFS)
+		a, b = start(t, in, ingest), start(t, group, runGroup)
+		a.awaitReady()
+		b.awaitReady()
+	}
+	if a.Stats.Diverged.Load()+b.Stats.Diverged.Load() > 0 {
+		t.Error("entries differ")
+	}
+}
