@@ -186,8 +186,8 @@ func Load(fsys fs.FS, dir string) ([]*Scenario, error) {
 			return nil, err
 		}
 		s := new(Scenario)
-		if err := yaml.UnmarshalWithOptions(b, s, yaml.Strict()); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true)))
+		if err := decode(b, s); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		if err := s.check(strings.TrimSuffix(path.Base(name), ".yaml")); err != nil {
@@ -196,6 +196,20 @@ func Load(fsys fs.FS, dir string) ([]*Scenario, error) {
 		out = append(out, s)
 	}
 	return out, errors.Join(faults...)
+}
+
+// decode reads YAML strictly. The parser panics on some texts that are none:
+// those are errors here.
+func decode(b []byte, v any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it cannot be read as YAML: %v", r)
+		}
+	}()
+	if err := yaml.UnmarshalWithOptions(b, v, yaml.Strict()); err != nil {
+		return errors.New(yaml.FormatError(err, false, true))
+	}
+	return nil
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,45}$`)
