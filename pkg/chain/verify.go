@@ -74,7 +74,9 @@ type Lawful struct {
 	Covers func(statements []Leaf) func(subject string, leaf *Leaf) bool
 }
 
-// Report is what a verification found.
+// Report is what a verification found. Status is Failed exactly if FirstBad is
+// not -1; Problems spells out the first 20 findings, and Skipped what was not
+// checked.
 type Report struct {
 	Status      Status   `json:"status"`
 	Size        int64    `json:"size"` // leaves that were read and are good
@@ -176,7 +178,8 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 
 // Verify recomputes the log from what is on disk: every leaf, link, tree hash,
 // signature and payload commitment, and that no record is there which the log
-// does not have.
+// does not have. What is wrong is in the report; an error says that it could not
+// go on (ctx, a range that the log does not have).
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	snap := l.db.NewSnapshot()
 	defer snap.Close()
