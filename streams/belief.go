@@ -40,9 +40,48 @@ type Tombstone struct {
 // what the arbiter's verdict on a write led to, or the passing of time.
 type RevisionsEntry struct {
 	EntryHead
-	// Because is conflict or time.
+	// Because is conflict, time, incident or restore.
 	Because   string             `json:"because"`
 	Revisions []beliefs.Revision `json:"revisions"`
+	// Rollback is set of the entries of a rollback: how far it has come.
+	Rollback *Rollback `json:"rollback,omitzero"`
+}
+
+// Rollback is how far a rollback has come with an entry.
+type Rollback struct {
+	Point string `json:"point"`
+	Index int    `json:"index"`         // of the entry, from 0
+	Last  bool   `json:"last,omitzero"` // with it the rollback is through
+	Next  string `json:"next"`          // belief behind which the next entry begins
+	// Counts so far. Back are beliefs that stand as they stood; Out those that
+	// came in later and are hidden; Anew those that are stated anew because a
+	// newer belief took their place, which is final; Left those that stand in
+	// some respect stricter than they did, because the tables, or what was found
+	// since, do not let them go back.
+	Back int `json:"back"`
+	Out  int `json:"out"`
+	Anew int `json:"anew"`
+	Left int `json:"left"`
+}
+
+// PointEntry is a restore point that somebody asked for.
+type PointEntry struct {
+	EntryHead
+	Point  string     `json:"point"`
+	Text   string     `json:"text,omitzero"`
+	Signed *Signature `json:"signed"`
+}
+
+// RestoreEntry begins a rollback to a restore point. What it does to beliefs is
+// in the revision entries that follow; nothing is removed.
+type RestoreEntry struct {
+	EntryHead
+	Point  string     `json:"point"`
+	Taken  time.Time  `json:"taken"` // when the point was
+	Text   string     `json:"text,omitzero"`
+	Signed *Signature `json:"signed"`
+	// Before names the restore point that was taken before it.
+	Before string `json:"before,omitzero"`
 }
 
 // ConfirmationEntry is a signed word on a belief as it came in, and what it led
@@ -70,6 +109,7 @@ type ConfirmationEntry struct {
 const (
 	ChannelCompaction = "compaction" // what a compaction leaves of a context
 	ChannelSkill      = "skill"      // a procedure that is to be carried out again
+	ChannelImport     = "import"     // what another store held
 )
 
 // The scopes that a memory write may name.

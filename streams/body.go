@@ -131,6 +131,8 @@ type MemoryEntry struct {
 	StagedFor string `json:"staged_for,omitzero"`
 	// Tombstone is the refused value that it repeats.
 	Tombstone *Tombstone `json:"tombstone,omitzero"`
+	// Point names the restore point that was taken before it.
+	Point string `json:"point,omitzero"`
 }
 
 // RecallItem is a belief that a recall found.
@@ -170,8 +172,8 @@ type RecallEntry struct {
 	Purpose   string       `json:"purpose,omitzero"`
 	Limit     int          `json:"limit"`
 	Spotlight bool         `json:"spotlight,omitzero"`
-	// Privileged says that an operator asked: everything is admitted, to be
-	// looked at.
+	// Privileged is set in a disclosure: everything that fits is admitted,
+	// whatever stands against it, to be looked at.
 	Privileged     bool         `json:"privileged,omitzero"`
 	Admitted       []RecallItem `json:"admitted,omitzero"`
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
@@ -182,6 +184,14 @@ type RecallEntry struct {
 	Omitted  map[string]int `json:"omitted,omitzero"`
 	Unseen   bool           `json:"unseen,omitzero"`
 	Restored bool           `json:"restored,omitzero"`
+}
+
+// DisclosureEntry is a privileged recall by somebody with a key that may, and
+// what it showed. It is for people and enters no context.
+type DisclosureEntry struct {
+	RecallEntry
+	Text   string     `json:"text"` // why it was asked for
+	Signed *Signature `json:"signed"`
 }
 
 // ToolsEntry is the body of a tool catalogue.
@@ -196,6 +206,8 @@ type SessionEntry struct {
 	EntryHead
 	Phase  string `json:"phase"`
 	Prompt string `json:"prompt,omitzero"`
+	// Point names the restore point that was taken before it.
+	Point string `json:"point,omitzero"`
 }
 
 // DecisionEntry is the body of a decision, with the cited beliefs as they

@@ -58,6 +58,12 @@ const (
 	// that was refused.
 	TypeIncident Type = "incident"
 	TypeOrder    Type = "order"
+	// TypePoint is a restore point that was asked for, and TypeRestore a rollback
+	// to one.
+	TypePoint   Type = "point"
+	TypeRestore Type = "restore"
+	// TypeDisclosure is a privileged recall, and what it showed.
+	TypeDisclosure Type = "disclosure"
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"

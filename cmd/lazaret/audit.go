@@ -20,7 +20,7 @@ func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*audit
 func (a *app) audit() *cobra.Command {
 	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(), a.auditExport(), a.auditVerify(),
 		a.auditLaundering(), a.auditIrreversible(), a.auditBundle(), a.auditSeal(),
-		a.auditForget(), a.auditLegalHold(), a.auditTrim(),
+		a.auditRecall(), a.auditForget(), a.auditLegalHold(), a.auditTrim(),
 		a.auditProve(), a.auditConsistency(), a.auditCompare(), a.auditServe(), a.auditWitness(), a.auditRotate())
 }
 

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +21,7 @@ func (a *app) benchBeliefs() *cobra.Command {
 	rep := new(bench.BeliefsReport)
 	var requests int
 	var sync, json bool
+	var profile string
 	c := &cobra.Command{
 		Use:   "beliefs",
 		Short: "Measure a project with a million beliefs against one with few (exit 2 when a budget is missed)",
@@ -52,6 +55,15 @@ the pipeline has resident.`,
 			}); err != nil {
 				return err
 			}
+			if profile != "" {
+				f, err := os.Create(profile)
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(pprof.WriteHeapProfile(f), f.Close()); err != nil {
+					return err
+				}
+			}
 			return printBench(cmd, json, rep, rep.Lines())
 		},
 	}
@@ -61,6 +73,7 @@ the pipeline has resident.`,
 	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured")
 	f.IntVar(&requests, "recalls", 1000, "recalls that are measured")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
+	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }

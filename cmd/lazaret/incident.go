@@ -53,12 +53,8 @@ func (a *app) send(cmd *cobra.Command, s *signedOrder, o *approval.Order) error 
 	o.Reason = s.reason
 	return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 		rep, err := order.Send(ctx, nc, signer, o)
-		var refused *order.Refused
-		if errors.As(err, &refused) {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", streams.CodeOrder, text.InertLine(refused.Text, 600))}
-		}
 		if err != nil {
-			return err
+			return refusedExit(err)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, ledger entry %d\n", strings.ToUpper(rep.State), rep.Hold, rep.Entry)
 		if strings.HasPrefix(string(o.Do), "incident-") {
@@ -66,6 +62,16 @@ func (a *app) send(cmd *cobra.Command, s *signedOrder, o *approval.Order) error 
 		}
 		return nil
 	})
+}
+
+// refusedExit is the negative exit of an order that was refused; any other error
+// is itself.
+func refusedExit(err error) error {
+	var refused *order.Refused
+	if errors.As(err, &refused) {
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", streams.CodeOrder, text.InertLine(refused.Text, 600))}
+	}
+	return err
 }
 
 func allIncidents(ctx context.Context, nc *nats.Conn, project string) ([]ingest.IncidentView, error) {

@@ -178,7 +178,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.resolve(st, e, now)
 		case streams.TypeConfirmation:
 			return f.word(st, e, now)
-		case streams.TypeIncident, streams.TypeOrder:
+		case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 			return f.ordered(st, e, now)
 		case streams.TypeOutcome:
 			if err := f.used(st, e); err != nil {

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -24,6 +25,7 @@ type obeyed struct {
 	Incident struct {
 		ID string `json:"id"`
 	} `json:"incident"`
+	Point  string             `json:"point"`
 	Text   string             `json:"text"`
 	Signed *streams.Signature `json:"signed"`
 }
@@ -63,9 +65,10 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			return nil, nil
 		}
 		id = o.ID
-		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Incident.ID}
-		a.Detail["do"], a.Detail["signer"] = o.Event, o.Signed.Signer
-		a.Message = streams.Clip(fmt.Sprintf("%s %s: %s by %s: %s", e.Type, a.Subject.ID, o.Event, o.Signed.Signer, o.Text), maxReasonText)
+		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Incident.ID + o.Point}
+		do := cmp.Or(o.Event, string(e.Type))
+		a.Detail["do"], a.Detail["signer"] = do, o.Signed.Signer
+		a.Message = streams.Clip(fmt.Sprintf("%s %s: %s by %s: %s", e.Type, a.Subject.ID, do, o.Signed.Signer, o.Text), maxReasonText)
 	}
 	a.ID = fmt.Sprintf("%s-%d", orderRule, e.Seq)
 	var live []stage.Live
@@ -83,6 +86,8 @@ func readOrder(rep *streams.ResolveReply, a *streams.Alert) {
 		rep.Error = &streams.ReplyError{Code: streams.CodeOrder, Message: rep.Text}
 		return
 	}
-	rep.Hold = a.Subject.ID
+	if a.Subject.ID != "" {
+		rep.Hold = a.Subject.ID
+	}
 	rep.State, _ = a.Detail["do"].(string)
 }

@@ -145,7 +145,7 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 			continue
 		}
 		r.Ref.Axes = axes
-		if err := st.Put(stage.Key(keyBelief, e.Project, r.Ref.ID), r); err != nil {
+		if err := f.keep(st, e.Project, r); err != nil {
 			return err
 		}
 		if axes.Security >= beliefs.Quarantined && r.Ref.Kind != beliefs.Envelope {

@@ -237,8 +237,12 @@ func (f *Fold) applyConfirmation(st *stage.State, project string, e *streams.Con
 	return f.settle(st, project, r.Ref.ID, e.Time)
 }
 
-// keep writes a belief's record.
+// keep writes a belief's record, and before that how it stood, where that may be
+// gone back to.
 func (f *Fold) keep(st *stage.State, project string, r *record) error {
+	if err := f.noteBefore(st, project, r); err != nil {
+		return err
+	}
 	return st.Put(stage.Key(keyBelief, project, r.Ref.ID), r)
 }
 

@@ -108,7 +108,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Tools:
 		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server, Tools: ev.Tools})
 	case *streams.Session:
-		return admission(streams.TypeSession, a.Project, &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt})
+		return f.session(st, a, head, ev)
 	case *streams.Decision:
 		return f.decide(st, a, head, ev)
 	case *streams.Action:
@@ -195,6 +195,12 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyRevisions(st, e.Project, b)
 	case *streams.IncidentEntry:
 		return f.applyIncident(st, e.Project, b)
+	case *streams.PointEntry:
+		return f.applyPoint(st, e.Project, b)
+	case *streams.RestoreEntry:
+		return f.applyRestore(st, e.Project, b)
+	case *streams.DisclosureEntry:
+		return f.useNonce(st, e.Project, b.Signed.Nonce, b.Signed.Until, b.Time)
 	case *streams.ChunkEntry:
 		return activation.Apply(st, e, f.pinned, f.log)
 	case *streams.ActivationEntry:
@@ -251,6 +257,12 @@ func newBody(t streams.Type) any {
 		return new(streams.IncidentEntry)
 	case streams.TypeOrder:
 		return new(streams.OrderEntry)
+	case streams.TypePoint:
+		return new(streams.PointEntry)
+	case streams.TypeRestore:
+		return new(streams.RestoreEntry)
+	case streams.TypeDisclosure:
+		return new(streams.DisclosureEntry)
 	}
 	return nil
 }
@@ -302,6 +314,12 @@ const (
 	keyOpenCase = 'J' // project, what its findings have in common → the incident that is open for them
 	keyCase     = 'N' // project, incident, event → nothing: entries that the ledger is owed
 	keyTouched  = 'j' // project, incident, belief → what it did to it
+	keyPoint    = 'P' // project, number → restore point
+	keyLatest   = 'L' // project → number and bound of the latest one
+	keyMoved    = 'M' // project → nothing: something changed since then
+	keyBatch    = 'B' // project → whose external writes come in
+	keyBefore   = 'U' // project, belief, number → how it stood at that point
+	keyRollback = 'R' // project → how far a rollback has come
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
@@ -310,7 +328,7 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	clock := clockKey(e.Project)
 	switch e.Type {
 	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped,
-		streams.TypeIncident, streams.TypeOrder:
+		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
@@ -319,7 +337,7 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	switch e.Type {
 	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
 		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped,
-		streams.TypeIncident, streams.TypeOrder:
+		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
 	// The fingerprint is over what the client sent; entries carry it so that

@@ -68,6 +68,14 @@ func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead,
 		return nil, err
 	}
 	signed := &streams.Signature{Signer: s.Signer, Key: s.Pin.Key, Note: c.Order, Nonce: s.Nonce, Until: s.Expires}
+	switch s.Do {
+	case approval.TakePoint:
+		return f.orderPoint(st, c.Project, head, s, signed)
+	case approval.Restore:
+		return f.orderRestore(st, c.Project, head, s, signed)
+	case approval.Disclose:
+		return f.disclose(st, c.Project, head, s, signed)
+	}
 	return f.incidentOrder(st, c.Project, head, s, signed, s.By(oc.Role))
 }
 

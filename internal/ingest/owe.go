@@ -90,6 +90,9 @@ func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
 
 // applyRevisions folds an entry of revisions.
 func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.RevisionsEntry) error {
+	if e.Rollback != nil {
+		return f.applyRollback(st, project, e)
+	}
 	if e.Because != becauseTime {
 		_, key, err := f.oldestOwed(st)
 		if err != nil || key == nil {

@@ -24,6 +24,7 @@ type life struct {
 	base     *stage.State
 	memories []*streams.MemoryEntry
 	final    map[string]bool // malicious
+	ordered  bool            // a person's order may still be carried out
 	n        int
 }
 
@@ -59,7 +60,7 @@ func sample1[T any](t *rapid.T, name string, s ...T) T { return rapid.SampledFro
 
 // step makes one thing happen, and says what it was.
 func (l *life) step(t *rapid.T) (op string, by note.Signer) {
-	op = sample1(t, "op", "read", "read", "write", "write", "write", "verdict", "verdict", "verdict", "alert", "word", "word", "outcome", "time", "session", "cite")
+	op = sample1(t, "op", "read", "read", "write", "write", "write", "verdict", "verdict", "verdict", "alert", "word", "word", "outcome", "time", "session", "cite", "point", "rollback", "incident")
 	user := sample1(t, "user", "", "", "alice")
 	head := streams.Head{ID: l.id("e"), Session: sample1(t, "session", "s", "t"), User: user}
 	switch op {
@@ -111,6 +112,37 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 		l.say(streams.KindTools, "", &streams.Tools{Head: head, Server: "x"})
 	case "session":
 		l.say(streams.KindSession, "", &streams.Session{Head: head, Phase: sample1(t, "phase", "start", "end")})
+	case "point":
+		o := approval.NewOrder(approval.TakePoint, "demo", l.now, time.Hour)
+		o.Point = l.id("p")
+		l.order(o, l.signers.alice)
+	case "rollback":
+		all, err := l.f.points(l.st, "demo")
+		if err != nil || len(all) == 0 {
+			return "none", nil
+		}
+		o := approval.NewOrder(approval.Restore, "demo", l.now, time.Hour)
+		o.Point = sample1(t, "point", all...).Name
+		by = sample1(t, "signer", l.signers.alice, l.signers.probe)
+		if l.order(o, by); by == l.signers.alice {
+			l.ordered = true
+		}
+	case "incident":
+		all := l.incidents()
+		do := sample1(t, "do", approval.OpenIncident, approval.QuarantineIncident, approval.QuarantineIncident, approval.RepairIncident, approval.CloseIncident)
+		if len(all) == 0 {
+			do = approval.OpenIncident
+		}
+		o := l.newOrder(do, "")
+		if do != approval.OpenIncident {
+			o.Incident = sample1(t, "incident", all...).ID
+		}
+		if do == approval.QuarantineIncident {
+			o.Scope = &beliefs.IncidentScope{Session: sample1(t, "session", "", "s", "t"), Agent: "agent", Descendants: rapid.Bool().Draw(t, "descendants"), All: rapid.Bool().Draw(t, "all")}
+		}
+		by = l.signers.alice
+		l.order(o, by)
+		l.ordered = true
 	case "cite":
 		l.say(streams.KindDec, "", &streams.Decision{Head: head, Beliefs: []string{l.any(t)}})
 	}
@@ -149,7 +181,7 @@ func (l *life) rebuilt() *stage.State {
 var strict = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1, beliefs.Hidden: 2, beliefs.Blocked: 3}
 
 func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]record) {
-	person := op == "word" && by == l.signers.alice
+	person := op == "word" && by == l.signers.alice || op == "incident" || l.ordered
 	for id, r := range l.standings() {
 		a, old := r.Ref.Axes, was[id]
 		b := old.Ref.Axes
@@ -216,6 +248,7 @@ func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 					was := l.standings()
 					l.owed()
 					l.check(rt, "owed", nil, was)
+					l.ordered = false
 				}
 				if rapid.IntRange(0, 9).Draw(rt, "crash") == 0 {
 					l.crash(rt)

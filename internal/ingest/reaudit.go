@@ -53,7 +53,7 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 	owes := f.owes[e.Partition]
 	f.owes[e.Partition] = false
 	switch e.Type {
-	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident, streams.TypeForgotten:
+	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident, streams.TypeRestore, streams.TypeForgotten:
 		return true
 	case streams.TypeDue:
 		return owes || reauditDue(e)
@@ -68,6 +68,9 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 		return ad, err
 	}
 	if a, err := f.owedIncident(st); err != nil || a != nil {
+		return a, err
+	}
+	if a, err := f.rollback(st); err != nil || a != nil {
 		return a, err
 	}
 	if a, err := f.revisions(st); err != nil || a != nil {

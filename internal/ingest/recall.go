@@ -57,7 +57,7 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 	if e.Gate > 0 {
 		found, err = f.candidates(st, a, head, ev.Candidates)
 	} else {
-		found, err = f.search(st, a.Project, head, ev, e.Limit)
+		found, err = f.search(st, a.Project, placesSeen(head), ev, e.Limit)
 	}
 	if err != nil {
 		return nil, err
@@ -155,9 +155,9 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	return nil
 }
 
-// search returns what an event may see of what fits, in the order of trust and,
-// within a class, of rank.
-func (f *Fold) search(st *stage.State, project string, head streams.EntryHead, ev *streams.Recall, limit int) ([]match, error) {
+// search returns what fits of what holds at some places, in the order of trust
+// and, within a class, of rank.
+func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) ([]match, error) {
 	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked), lookedLimit)}
 	if ev.Query != "" && len(q.Words) == 0 {
 		return nil, nil // nothing but function words: they fit everything and nothing
@@ -165,7 +165,7 @@ func (f *Fold) search(st *stage.State, project string, head streams.EntryHead, e
 	var out []match
 	for _, class := range classes {
 		var in []match
-		for _, place := range placesSeen(head) {
+		for _, place := range places {
 			hits, err := index(st, project, place, class).Search(q)
 			if err != nil {
 				return nil, err

@@ -67,6 +67,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 			return nil, err
 		}
 	}
+	if e.Point, err = f.pointBeforeWrite(st, a.Project, e); err != nil {
+		return nil, err
+	}
 	return admission(streams.TypeMemory, a.Project, e)
 }
 
@@ -175,6 +178,12 @@ func (f *Fold) keyHolder(st *stage.State, project string, in beliefs.Namespace, 
 }
 
 func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEntry) error {
+	if err := f.takeAuto(st, project, e.Point, &e.EntryHead); err != nil {
+		return err
+	}
+	if err := f.noteBatch(st, project, e); err != nil {
+		return err
+	}
 	if err := f.noteContent(st, project, sha256.Sum256([]byte(e.Content)), e.Time); err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ const (
 // revise makes a revision part of its belief's record. Its moves were checked
 // when it was decided on.
 func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) error {
+	if rv.Anew != "" {
+		return f.stateAnew(st, project, rv)
+	}
 	r, err := f.belief(st, project, rv.Belief)
 	if err != nil {
 		return err
@@ -40,6 +43,9 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 		if m.Successor != "" {
 			r.Successor = m.Successor
 		}
+	}
+	if was := rv.Restored; was != nil {
+		r.restore(was)
 	}
 	for _, e := range rv.Evidence {
 		r.Evidence = r.Evidence.With(e)

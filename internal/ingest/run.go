@@ -48,6 +48,8 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
+	// Category is what a memory's writer called it.
+	Category string `json:"category,omitzero"`
 	// Digest is of the whole content, and Revision of how it stands: what a
 	// signed word on the belief names.
 	Digest    string              `json:"digest,omitzero"`
@@ -97,7 +99,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
 			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage), AskPinpoint: ask(askPinpoint),
-			AskIncidents: ask(listIncidents),
+			AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),
 		}, cfg.Log)
 		if err != nil {
 			return err

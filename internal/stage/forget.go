@@ -34,6 +34,7 @@ func (st *State) Drop(drop func(key, value []byte) (bool, error)) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	st.memo = nil
 	for _, k := range gone {
 		if err := st.Delete(k); err != nil {
 			return 0, err

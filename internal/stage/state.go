@@ -19,7 +19,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 2
+	stateFormat = 3
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
@@ -228,6 +228,8 @@ type State struct {
 	key       []byte // scratch
 	hot       map[string]hot
 	drops     int // of the store, when hot was filled
+	memo      any
+	memoDrops int // of the store, when memo was given away
 }
 
 // hot is what State remembers of a key that GetHot was asked for.
@@ -318,6 +320,16 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	return v, ok, err
 }
 
+// Memo is a place for what the fold has made of its values, so that it need not be
+// made again with each entry. It is empty at first, and again after changes were
+// taken back or Drop removed keys.
+func (st *State) Memo() *any {
+	if n := st.s.discards(); st.memoDrops != n {
+		st.memo, st.memoDrops = nil, n
+	}
+	return &st.memo
+}
+
 // Set gives key a value.
 func (st *State) Set(key, value []byte) error {
 	if _, ok := st.hot[string(key)]; ok {
@@ -337,6 +349,13 @@ func (st *State) DropPrefix(prefix []byte) error {
 	clear(st.hot)
 	from := append([]byte(nil), st.full(prefix)...)
 	return st.s.deleteRange(from, upperBound(from))
+}
+
+// DropRange removes every key from from to before to.
+func (st *State) DropRange(from, to []byte) error {
+	clear(st.hot)
+	low := bytes.Clone(st.full(from))
+	return st.s.deleteRange(low, bytes.Clone(st.full(to)))
 }
 
 // Scan calls fn for every key with the prefix, in byte order, until fn returns

@@ -26,6 +26,11 @@ const (
 	QuarantineIncident Do = "incident-quarantine"
 	RepairIncident     Do = "incident-repair"
 	CloseIncident      Do = "incident-close"
+	TakePoint          Do = "point"   // a restore point
+	Restore            Do = "restore" // to one
+	// Disclose is a privileged recall: everything that fits, whatever stands
+	// against it, to be looked at and for no context.
+	Disclose Do = "disclosure"
 )
 
 // orders says who may give which: keys with any of these roles, and besides
@@ -36,9 +41,13 @@ var orders = map[Do][]keys.Role{
 	QuarantineIncident: nil,
 	RepairIncident:     nil,
 	CloseIncident:      nil,
+	TakePoint:          {keys.RoleOperator},
+	Restore:            nil,
+	Disclose:           {keys.RoleAuditor},
 }
 
-// Order is a signed order that is about more than one belief: on an incident.
+// Order is a signed order that is about more than one belief: on an incident, or
+// on how things stood at a restore point.
 // Who may give it is in Judge; what it leads to stands in the ledger.
 type Order struct {
 	Do      Do        `json:"do"`
@@ -48,18 +57,30 @@ type Order struct {
 	Incident string `json:"incident,omitzero"`
 	// Key, Severity and Title are a new incident's.
 	Key      string                    `json:"key,omitzero"`
-	Nonce    string                    `json:"nonce"` // hex
+	Nonce    string                    `json:"nonce"`          // hex
+	Point    string                    `json:"point,omitzero"` // name of a restore point
 	Project  string                    `json:"project"`
 	Reason   string                    `json:"reason,omitzero"`
-	Scope    *beliefs.IncidentScope    `json:"scope,omitzero"` // of a quarantine
+	Recall   *Recall                   `json:"recall,omitzero"` // what is to be disclosed
+	Scope    *beliefs.IncidentScope    `json:"scope,omitzero"`  // of a quarantine
 	Severity string                    `json:"severity,omitzero"`
 	Finding  []beliefs.IncidentFinding `json:"evidence,omitzero"`
 	Title    string                    `json:"title,omitzero"`
 	Version  string                    `json:"v"`
 }
 
+// Recall says what of a project's beliefs is asked for: those with the ids, or
+// those that fit query and key.
+type Recall struct {
+	Beliefs []string `json:"beliefs,omitzero"`
+	Key     string   `json:"key,omitzero"`
+	Query   string   `json:"query,omitzero"`
+	Limit   int      `json:"limit,omitzero"` // 1 to 100; zero: 10
+}
+
 // Limits of an order.
 const (
+	MaxDisclosed     = 100 // beliefs
 	MaxOrderBeliefs  = 64
 	MaxOrderEvidence = 8
 	MaxOrderKey      = 128 // bytes
@@ -74,7 +95,12 @@ func NewOrder(do Do, project string, now time.Time, life time.Duration) *Order {
 }
 
 // Subject is what the order is about: the name that its request is sent under.
-func (o *Order) Subject() string { return o.Incident }
+func (o *Order) Subject() string {
+	if o.Do == Disclose {
+		return string(Disclose)
+	}
+	return o.Incident + o.Point
+}
 
 // Text is the text that is signed.
 func (o *Order) Text() (string, error) {
@@ -109,7 +135,7 @@ func (o *Order) check() error {
 	case o.Scope != nil && len(o.Scope.Beliefs) > MaxOrderBeliefs:
 		return refuse(CheckForm, "%d beliefs, at most %d are taken in one order", len(o.Scope.Beliefs), MaxOrderBeliefs)
 	}
-	said := []string{o.Project, o.Incident, o.Key, o.Reason, o.Title, o.Severity}
+	said := []string{o.Project, o.Incident, o.Point, o.Key, o.Reason, o.Title, o.Severity}
 	for _, f := range o.Finding {
 		if f.Kind == "" || f.Kind == beliefs.FindingAlert || f.ID == "" || f.Entry != 0 || !f.At.IsZero() {
 			return refuse(CheckForm, "a piece of evidence needs a kind, which is not %s, and an id; entry and time are the ledger's", beliefs.FindingAlert)
@@ -118,6 +144,9 @@ func (o *Order) check() error {
 	}
 	if s := o.Scope; s != nil {
 		said = append(append(said, s.Agent, s.Session, s.Source, s.Tool), s.Beliefs...)
+	}
+	if r := o.Recall; r != nil {
+		said = append(append(said, r.Key, r.Query), r.Beliefs...)
 	}
 	for _, v := range said {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
@@ -139,14 +168,17 @@ func (o *Order) checkParts() error {
 		only(o.Key+o.Severity+o.Title != "", OpenIncident),
 		only(len(o.Finding) > 0, OpenIncident, AddEvidence),
 		only(o.Scope != nil, QuarantineIncident),
+		only(o.Point != "", TakePoint, Restore),
+		only(o.Recall != nil, Disclose),
+		only(o.Incident != "", OpenIncident, AddEvidence, QuarantineIncident, RepairIncident, CloseIncident),
 	} {
 		if err != nil {
 			return err
 		}
 	}
 	switch {
-	case o.Incident == "":
-		return refuse(CheckForm, "the incident must be named")
+	case o.Subject() == "":
+		return refuse(CheckForm, "the incident or restore point must be named")
 	case o.Do == OpenIncident && o.Incident != IncidentID(o.Nonce):
 		return refuse(CheckForm, "a new incident is named %s after its nonce", IncidentID(o.Nonce))
 	case o.Do == OpenIncident && o.Title == "":
@@ -155,6 +187,12 @@ func (o *Order) checkParts() error {
 		return refuse(CheckForm, "there is no evidence in it")
 	case o.Do == QuarantineIncident && o.Scope.Empty():
 		return refuse(CheckForm, "name beliefs, a source, a session, an agent, a tool, or a time")
+	case o.Do == Disclose && (o.Recall == nil || len(o.Recall.Beliefs) == 0 && o.Recall.Key+o.Recall.Query == ""):
+		return refuse(CheckForm, "name beliefs, a key or a query")
+	case o.Do == Disclose && (o.Recall.Limit < 0 || o.Recall.Limit > MaxDisclosed || len(o.Recall.Beliefs) > MaxOrderBeliefs):
+		return refuse(CheckForm, "limit %d and %d beliefs: at most %d and %d are possible", o.Recall.Limit, len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
+	case o.Do == Disclose && o.Reason == "":
+		return refuse(CheckForm, "a privileged recall needs a reason")
 	case o.Do == CloseIncident && o.Reason == "":
 		return refuse(CheckForm, "an incident is closed with a report: say what was found and done")
 	}

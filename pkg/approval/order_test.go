@@ -18,6 +18,10 @@ func newOrder(do Do) *Order {
 		o.Incident, o.Title, o.Severity = IncidentID(o.Nonce), "a case", "high"
 	case AddEvidence:
 		o.Finding = []beliefs.IncidentFinding{{Kind: "belief", ID: "b1"}}
+	case Disclose:
+		o.Incident, o.Recall = "", &Recall{Query: "shoes", Beliefs: []string{"b1"}}
+	case TakePoint, Restore:
+		o.Incident, o.Point = "", "p1"
 	case QuarantineIncident:
 		o.Scope = &beliefs.IncidentScope{Source: "https://shop.example", Since: now}
 	}
@@ -119,6 +123,9 @@ func TestAnOrderThatCannotBeMeantIsNotSigned(t *testing.T) {
 		"evidence of the ledger": newOrder(AddEvidence),
 		"a line break":           newOrder(RepairIncident),
 		"too many beliefs":       newOrder(QuarantineIncident),
+		"a recall of nothing":    newOrder(Disclose),
+		"a recall for no reason": newOrder(Disclose),
+		"a recall of too much":   newOrder(Disclose),
 	} {
 		switch what {
 		case "no title":
@@ -140,6 +147,12 @@ func TestAnOrderThatCannotBeMeantIsNotSigned(t *testing.T) {
 			o.Finding[0].Entry = 7
 		case "a line break":
 			o.Reason = "fine\n— mallory"
+		case "a recall of nothing":
+			o.Recall = &Recall{Limit: 3}
+		case "a recall for no reason":
+			o.Reason = ""
+		case "a recall of too much":
+			o.Recall.Limit = MaxDisclosed + 1
 		case "too many beliefs":
 			o.Scope.Beliefs = make([]string, MaxOrderBeliefs+1)
 		}

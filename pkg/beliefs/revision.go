@@ -27,8 +27,13 @@ type Revision struct {
 	Scope Scope `json:"scope,omitzero"`
 	// Other is the belief on the other side: what contradicts it, took its
 	// place, or is what it rested on.
-	Other string    `json:"other,omitzero"`
-	At    time.Time `json:"at"` // ledger time
+	Other string `json:"other,omitzero"`
+	// Restored is set where a rollback put it back: what else of it is as it was.
+	Restored *AsItWas `json:"restored,omitzero"`
+	// Anew is the belief that a rollback states this one anew in the place of,
+	// because a newer one had taken that one's place, which is final.
+	Anew string    `json:"anew,omitzero"`
+	At   time.Time `json:"at"` // ledger time
 }
 
 // With returns the axes after a move that was checked when it was made.

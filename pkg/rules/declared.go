@@ -222,7 +222,7 @@ func (d *declared) note(act *activation) {
 		h = hash32(v)
 	}
 	now := act.in.Event.Time.UnixNano()
-	var kept []byte
+	kept := act.sig.t.take()
 	for b := act.sig.t.get(tableCounts, k); len(b) >= 12; b = b[12:] {
 		if old := int64(binary.BigEndian.Uint64(b)); now-old < int64(d.window) && !(d.distinct && binary.BigEndian.Uint32(b[8:]) == h) {
 			kept = append(kept, b[:12]...)
@@ -231,14 +231,24 @@ func (d *declared) note(act *activation) {
 	kept = binary.BigEndian.AppendUint64(kept, uint64(now))
 	kept = binary.BigEndian.AppendUint32(kept, h)
 	kept = kept[max(0, len(kept)-12*d.max):]
-	act.sig.t.put(tableCounts, k, kept)
+	act.sig.t.put(tableCounts, k, act.sig.t.give(kept))
 }
 
 // chain is how far a sequence has come: the events of its first steps, and
 // when the first of them was.
 type chain struct {
 	since  int64
-	events []string
+	n      int
+	events [maxSteps][]byte
+}
+
+func (c *chain) has(event string) bool {
+	for _, e := range c.events[:c.n] {
+		if string(e) == event {
+			return true
+		}
+	}
+	return false
 }
 
 // noteStep takes an event as a step of a sequence. Each step remembers the
@@ -259,15 +269,18 @@ func (d *declared) noteStep(act *activation) {
 	if !ok {
 		return
 	}
-	chains := make([]chain, len(d.steps))
+	// What is read points into the old value; the new one is made elsewhere.
+	var memory [maxSteps]chain
+	chains := memory[:len(d.steps)]
 	dc := dec(act.sig.t.get(tableSteps, k))
 	for i := range chains {
-		chains[i].since = int64(dc.num())
-		for range min(dc.num(), maxSteps) {
-			chains[i].events = append(chains[i].events, dc.str())
+		c := &chains[i]
+		c.since, c.n = int64(dc.num()), int(min(dc.num(), maxSteps))
+		for j := range c.n {
+			c.events[j] = dc.raw()
 		}
 	}
-	now := act.in.Event.Time.UnixNano()
+	now, id := act.in.Event.Time.UnixNano(), act.in.Event.ID
 	// The last step first, so that one event is one step of a chain.
 	for i := len(d.steps) - 1; i >= 0; i-- {
 		if !matched[i] {
@@ -275,27 +288,34 @@ func (d *declared) noteStep(act *activation) {
 		}
 		c := chain{since: now}
 		if i > 0 {
-			if c = chains[i-1]; c.events == nil || now-c.since >= int64(d.window) || slices.Contains(c.events, act.in.Event.ID) {
+			if c = chains[i-1]; c.n == 0 || c.n == maxSteps || now-c.since >= int64(d.window) || c.has(id) {
 				continue
 			}
 		}
-		chains[i] = chain{c.since, append(slices.Clone(c.events), act.in.Event.ID)}
+		c.events[c.n] = []byte(id)
+		c.n++
+		chains[i] = c
 		if i == len(d.steps)-1 {
 			if act.sig.done == nil {
 				act.sig.done = make(map[string][]string)
 			}
-			act.sig.done[d.name] = chains[i].events
+			var events []string
+			for _, e := range c.events[:c.n] {
+				events = append(events, string(e))
+			}
+			act.sig.done[d.name] = events
 		}
 	}
-	var e enc
-	for _, c := range chains {
+	e := enc(act.sig.t.take())
+	for i := range chains {
+		c := &chains[i]
 		e.num(uint64(c.since))
-		e.num(uint64(len(c.events)))
-		for _, ev := range c.events {
-			e.str(ev)
+		e.num(uint64(c.n))
+		for _, ev := range c.events[:c.n] {
+			e.bytes(ev)
 		}
 	}
-	act.sig.t.put(tableSteps, k, e)
+	act.sig.t.put(tableSteps, k, act.sig.t.give(e))
 }
 
 func (d *declared) read(s *signals) any {

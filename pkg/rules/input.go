@@ -454,19 +454,37 @@ func wordOverlap(query, content string) float64 {
 	return float64(hits) / float64(n)
 }
 
-// entropy is the Shannon entropy of a text's bytes, over its first 64 KiB.
+// entropy is the Shannon entropy of a text's bytes, over its first 64 KiB:
+// log2 n less the mean of log2 c over the n bytes, c being how often each is there.
 func entropy(s string) float64 {
 	var n [256]int
 	s = s[:min(len(s), boundText)]
 	for i := range len(s) {
 		n[s[i]]++
 	}
-	h := 0.0
+	sum := 0.0
 	for _, c := range n {
-		if c > 0 {
-			p := float64(c) / float64(len(s))
-			h -= p * math.Log2(p)
+		if c > 1 {
+			sum += timesLog(c)
 		}
 	}
-	return h
+	if len(s) == 0 {
+		return 0
+	}
+	return max(0, math.Log2(float64(len(s)))-sum/float64(len(s)))
 }
+
+// timesLog is n log2 n.
+func timesLog(n int) float64 {
+	if n < len(timesLogs) {
+		return timesLogs[n]
+	}
+	return float64(n) * math.Log2(float64(n))
+}
+
+var timesLogs = func() (t [1024]float64) {
+	for n := 1; n < len(t); n++ {
+		t[n] = float64(n) * math.Log2(float64(n))
+	}
+	return t
+}()

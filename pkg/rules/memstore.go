@@ -3,6 +3,7 @@ package rules
 import (
 	"bytes"
 	"hash/maphash"
+	"slices"
 )
 
 // MemStore is a Store in memory, for tests, trials and back-tests. Keys and
@@ -17,6 +18,7 @@ type MemStore struct {
 	chunks [][]byte
 	wasted int // bytes of chunks that nothing names any more
 	total  int
+	memo   any
 }
 
 // memSlot says where a key and its value lie: the value follows the key.
@@ -154,12 +156,44 @@ func (m *MemStore) compact() {
 
 // DropPrefix implements Store.
 func (m *MemStore) DropPrefix(prefix []byte) error {
+	m.drop(func(k []byte) bool { return bytes.HasPrefix(k, prefix) })
+	return nil
+}
+
+// DropRange implements Store.
+func (m *MemStore) DropRange(from, to []byte) error {
+	m.drop(func(k []byte) bool { return bytes.Compare(k, from) >= 0 && bytes.Compare(k, to) < 0 })
+	return nil
+}
+
+func (m *MemStore) drop(of func(k []byte) bool) {
 	for i := range m.slots {
 		s := &m.slots[i]
-		if s.chunk > 0 && bytes.HasPrefix(m.chunks[s.chunk-1][s.pos:s.pos+s.key], prefix) {
+		if s.chunk > 0 && of(m.keyOf(s)) {
 			m.wasted += int(s.key + s.value)
 			s.chunk = memDropped
 		}
 	}
+}
+
+func (m *MemStore) keyOf(s *memSlot) []byte { return m.chunks[s.chunk-1][s.pos : s.pos+s.key] }
+
+// Scan implements Store. It looks at all keys.
+func (m *MemStore) Scan(prefix []byte, fn func(key, value []byte) (bool, error)) error {
+	var found []*memSlot
+	for i := range m.slots {
+		if s := &m.slots[i]; s.chunk > 0 && bytes.HasPrefix(m.keyOf(s), prefix) {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, func(a, b *memSlot) int { return bytes.Compare(m.keyOf(a), m.keyOf(b)) })
+	for _, s := range found {
+		if more, err := fn(m.keyOf(s), m.valueOf(s)); err != nil || !more {
+			return err
+		}
+	}
 	return nil
 }
+
+// Memo implements Store.
+func (m *MemStore) Memo() *any { return &m.memo }

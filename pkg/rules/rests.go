@@ -22,15 +22,17 @@ func (s *signals) rests() []streams.Rest {
 			out = append(out, s.servedOn[i])
 		}
 	}
-	for _, c := range s.carried() {
+	for i := range s.met() {
+		m := &s.metBy[i]
 		if len(out) == maxRests {
 			break
 		}
-		if b := s.t.get(tableCarriers, c); b != nil {
-			if r := readCarrier(b); r.external && !r.user {
-				kind, value, _ := strings.Cut(c, ":")
-				out = append(out, streams.Rest{Agent: r.agent, Observation: r.event, Belief: r.belief, Source: r.source, By: kind, Value: streams.Clip(value, 120)})
-			}
+		if !m.ok || m.ref&refNamed != 0 || s.noted && m.ref == s.ownRef {
+			continue
+		}
+		if r := s.headOfMet(m); r.external {
+			kind, value, _ := strings.Cut(m.carrier, ":")
+			out = append(out, streams.Rest{Agent: r.agent, Observation: r.event, Belief: r.belief, Source: r.src, By: kind, Value: streams.Clip(value, 120)})
 		}
 	}
 	return out

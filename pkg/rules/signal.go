@@ -3,7 +3,9 @@ package rules
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"math"
 	"math/bits"
 	"path"
@@ -111,7 +113,7 @@ const (
 // others itself.
 var builtinSignals = []signalDef{
 	{Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"}, reflect.TypeFor[float64](), func(s *signals) any { return s.entropy() }},
-	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "17", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }},
+	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "16", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }},
 	{Signal{"action.lineage", "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project", "carrier", "all", "100000 carriers, 100000 phrases", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
 	{Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
 	{Signal{"signal.echo", "instructions in untrusted content of the project that this action would carry out", "session, tool word, carrier", "all", "4000 instructions", "1 a word of the tool's name and a carrier"}, reflect.TypeFor[[]*Served](), func(s *signals) any { return s.echo() }},
@@ -149,8 +151,19 @@ type signals struct {
 	// done holds the sequences that this input completes.
 	done map[string][]string
 
+	// Of the input's own head: whose content it is, the cluster that it founds,
+	// and the head's ref once there is one.
+	origin string
+	extern bool
+	noted  bool
+	founds uint64
+	ownRef uint32
+
 	clusterRec *cluster
 	carriedBy  []string
+	metBy      []met
+	lastHead   *headRec
+	lastRef    uint32
 	servedBy   []*Served
 	servedOn   []streams.Rest // the contents behind servedBy
 	servedRead bool
@@ -274,6 +287,7 @@ func (s *signals) noteContent(external bool, only notes) {
 			origin = in.Memory.Inherited
 		}
 	}
+	s.origin, s.extern = cmp.Or(origin, in.Event.Origin), external
 	if only&noteClusters != 0 {
 		s.noteCluster()
 	}
@@ -302,62 +316,129 @@ func (s *signals) noteContent(external bool, only notes) {
 
 // ---- carriers and lineage
 
-// carrierRec is what is kept of a carrier.
-type carrierRec struct {
-	origin, event, source, session, agent, belief string
-	external, user                                bool
-	at                                            time.Time
+// headRec says whose content it was that brought something into the project.
+type headRec struct {
+	origin, event, src, session, agent, belief string
+	external                                   bool
+	at                                         time.Time
+	// What tells clusters' members apart, and the cluster that this founds.
+	source, in, by uint32
+	cluster        uint64
 }
 
-func (r *carrierRec) bytes() []byte {
-	var e enc
-	flags := uint64(0)
-	if r.external {
-		flags |= 1
+// ownGroup is the ref of the input's own head.
+func (s *signals) ownGroup(b *book) uint32 {
+	if s.noted {
+		return s.ownRef
 	}
-	if r.user {
-		flags |= 2
+	in := s.in
+	e := enc(s.t.take())
+	flags := uint64(0)
+	if s.extern {
+		flags = 1
 	}
 	e.num(flags)
-	e.num(uint64(r.at.UnixNano()))
-	for _, v := range []string{r.origin, r.event, r.source, r.session, r.agent, r.belief} {
+	e.num(uint64(in.Event.Time.UnixNano()))
+	for _, v := range [...]string{s.origin, in.Event.ID, streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), in.Event.Session, in.Event.Agent, in.belief} {
 		e.str(v)
 	}
-	return e
+	source, session, agent := s.member()
+	for _, h := range [...]uint32{source, session, agent} {
+		e = binary.BigEndian.AppendUint32(e, h)
+	}
+	e = binary.BigEndian.AppendUint64(e, s.founds)
+	s.ownRef, s.noted = b.newGroup(s.t.give(e), maxRef).ref, true
+	return s.ownRef
 }
 
-func readCarrier(b []byte) *carrierRec {
+// member is what tells the input apart from others of its cluster.
+func (s *signals) member() (source, session, agent uint32) {
+	in := s.in
+	return hash32(cmp.Or(in.Event.Source, in.Event.Tool, in.Event.Origin)), hash32(in.Event.Agent + "\x00" + in.Event.Session), hash32(in.Event.Agent)
+}
+
+func readHead(b []byte) *headRec {
 	d := dec(b)
-	r := new(carrierRec)
-	flags := d.num()
-	r.external, r.user = flags&1 != 0, flags&2 != 0
-	r.at = time.Unix(0, int64(d.num())).UTC()
-	for _, v := range []*string{&r.origin, &r.event, &r.source, &r.session, &r.agent, &r.belief} {
+	h := &headRec{external: d.num()&1 != 0, at: time.Unix(0, int64(d.num())).UTC()}
+	for _, v := range [...]*string{&h.origin, &h.event, &h.src, &h.session, &h.agent, &h.belief} {
 		*v = d.str()
 	}
-	return r
+	if len(d) == 20 {
+		h.source, h.in, h.by, h.cluster = binary.BigEndian.Uint32(d), binary.BigEndian.Uint32(d[4:]), binary.BigEndian.Uint32(d[8:]), binary.BigEndian.Uint64(d[12:])
+	}
+	return h
+}
+
+// headOf is the head that a ref leads to.
+func (s *signals) headOf(ref uint32) *headRec {
+	ref &^= refNamed
+	if s.lastHead == nil || s.lastRef != ref {
+		s.lastHead, s.lastRef = readHead(s.t.posts.head(ref)), ref
+	}
+	return s.lastHead
+}
+
+// hash64 tells carriers and pieces apart. Who writes a document must not be
+// able to make one that hashes like another.
+func hash64(v string) uint64 {
+	sum := sha256.Sum256([]byte(v))
+	return max(binary.BigEndian.Uint64(sum[:]), 1)
+}
+
+// met is a carrier of the input that somebody named before or names now.
+type met struct {
+	carrier string
+	ref     uint32
+	ok      bool
+	head    *headRec // nil until asked for
+}
+
+// headOfMet is whose it is.
+func (s *signals) headOfMet(m *met) *headRec {
+	if m.head == nil {
+		m.head = s.headOf(m.ref)
+	}
+	return m.head
 }
 
 func (s *signals) noteCarriers(origin string, external bool) {
 	in := s.in
-	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
-	var fresh []byte // the record of all carriers that are new
-	for _, c := range s.carried() {
-		if b := s.t.get(tableCarriers, c); b != nil {
-			if user {
-				if r := readCarrier(b); !r.user {
-					r.user = true
-					s.t.set(tableCarriers, c, r.bytes(), true)
-				}
-			}
-			continue
-		}
-		if fresh == nil {
-			fresh = (&carrierRec{origin: origin, event: in.Event.ID, source: streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), session: in.Event.Session,
-				agent: in.Event.Agent, belief: in.belief, external: external, user: user, at: in.Event.Time}).bytes()
-		}
-		s.t.set(tableCarriers, c, fresh, false)
+	if !s.noted {
+		s.origin, s.extern = origin, external
 	}
+	b := s.t.book()
+	if b == nil {
+		return
+	}
+	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
+	carried := s.carried()
+	s.metBy = make([]met, len(carried))
+	for i, c := range carried {
+		h := hash64(c)
+		ref, ok := b.get(postCarriers, h)
+		switch {
+		case !ok:
+			ref = s.ownGroup(b)
+			if user {
+				ref |= refNamed
+			}
+			ref = b.put(postCarriers, h, ref)
+		case user && ref&refNamed == 0:
+			ref = b.put(postCarriers, h, ref|refNamed)
+		}
+		s.metBy[i] = met{carrier: c, ref: ref, ok: true}
+	}
+}
+
+// met are the carriers of the input, with whose they are.
+func (s *signals) met() []met {
+	if s.metBy == nil {
+		for _, c := range s.carried() {
+			ref, ok := s.t.find(postCarriers, hash64(c))
+			s.metBy = append(s.metBy, met{carrier: c, ref: ref, ok: ok && s.t.err == nil})
+		}
+	}
+	return s.metBy
 }
 
 // carried are the carriers of the content and the proper names in it.
@@ -438,51 +519,52 @@ func hashKey(h uint32) string {
 }
 
 func (s *signals) notePhrases() {
-	var e enc
-	e.str(s.in.Event.ID)
-	e.str(streams.Clip(cmp.Or(s.in.Event.Source, s.in.Event.Tool), 120))
-	e.str(s.in.Event.Session)
-	e.num(uint64(s.in.Event.Time.UnixNano()))
+	b := s.t.book()
+	if b == nil {
+		return
+	}
 	for _, h := range s.in.sample {
-		s.t.add(tablePhrases, phraseKey(h), e)
+		if _, ok := b.get(postPhrases, h); !ok {
+			b.put(postPhrases, h, s.ownGroup(b))
+		}
 	}
 }
 
 func (s *signals) lineage() any {
 	in := s.in
 	var out []*Lineage
-	for _, c := range s.carried() {
-		kind, value, _ := strings.Cut(c, ":")
-		b := s.t.get(tableCarriers, c)
-		if b == nil {
+	for i := range s.met() {
+		m := &s.metBy[i]
+		if !m.ok {
 			continue
 		}
-		r := readCarrier(b)
-		l := &Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.source, Session: r.session, Agent: r.agent,
-			Age: s.since(r.at), User: r.user, New: r.event == in.Event.ID}
+		kind, value, _ := strings.Cut(m.carrier, ":")
+		r := s.headOfMet(m)
+		l := &Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.src, Session: r.session, Agent: r.agent,
+			Age: s.since(r.at), User: m.ref&refNamed != 0, New: r.event == in.Event.ID}
 		if r.external {
 			l.FirstOrigin = "external"
 		}
 		out = append(out, l)
 	}
 	// A phrase counts when one external content holds a third of what is said.
-	hits := make(map[string]int)
-	first := make(map[string]*Lineage)
+	var hits map[string]int
+	var first map[string]*Lineage
 	mine := in.sample
 	for _, h := range mine {
-		b := s.t.get(tablePhrases, phraseKey(h))
-		if b == nil {
+		ref, ok := s.t.find(postPhrases, h)
+		if !ok || s.noted && ref == s.ownRef {
 			continue
 		}
-		d := dec(b)
-		l := &Lineage{Carried: "phrase", FirstOrigin: "external", Origin: "external", Observation: d.str(), Source: d.str(), Session: d.str()}
-		if l.Observation == in.Event.ID {
+		r := s.headOf(ref)
+		if r.event == in.Event.ID {
 			continue
 		}
-		l.Age = s.since(time.Unix(0, int64(d.num())).UTC())
-		hits[l.Observation]++
-		if first[l.Observation] == nil {
-			first[l.Observation] = l
+		if hits == nil {
+			hits, first = make(map[string]int), make(map[string]*Lineage)
+		}
+		if hits[r.event]++; first[r.event] == nil {
+			first[r.event] = &Lineage{Carried: "phrase", FirstOrigin: "external", Origin: "external", Observation: r.event, Source: r.src, Session: r.session, Age: s.since(r.at)}
 		}
 	}
 	for _, ev := range sortedKeys(hits) {
@@ -497,9 +579,9 @@ func (s *signals) lineage() any {
 
 func (s *signals) novel() any {
 	var out []string
-	for _, c := range s.in.Content.Carriers {
-		if b := s.t.get(tableCarriers, c); b != nil && readCarrier(b).event == s.in.Event.ID {
-			out = append(out, c)
+	for i := range s.met()[:min(len(s.met()), len(s.in.Content.Carriers))] {
+		if m := &s.metBy[i]; m.ok && s.headOfMet(m).event == s.in.Event.ID {
+			out = append(out, m.carrier)
 		}
 	}
 	return out
@@ -549,6 +631,7 @@ func (s *signals) userNamed() bool {
 
 // directive is what is kept of an instruction.
 type directive struct {
+	sum                                []byte // of kind and text
 	event, source, text, agent, belief []byte
 	at                                 time.Time
 	memory                             bool // it was written to memory
@@ -557,11 +640,9 @@ type directive struct {
 	sentences                          [][]uint32
 }
 
-func (n *directive) bytes() []byte {
-	var e enc
-	for _, v := range [][]byte{n.event, n.source, n.text, n.agent, n.belief} {
-		e.num(uint64(len(v)))
-		e = append(e, v...)
+func (n *directive) bytes(e enc) enc {
+	for _, v := range [...][]byte{n.sum, n.event, n.source, n.text, n.agent, n.belief} {
+		e.bytes(v)
 	}
 	e.num(uint64(n.at.UnixNano()))
 	e.hashes(n.carriers)
@@ -585,7 +666,7 @@ func (n *directive) bytes() []byte {
 // the buffer, so that looking through many of them allocates nothing.
 func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	d := dec(b)
-	n.event, n.source, n.text, n.agent, n.belief = d.raw(), d.raw(), d.raw(), d.raw(), d.raw()
+	n.sum, n.event, n.source, n.text, n.agent, n.belief = d.raw(), d.raw(), d.raw(), d.raw(), d.raw(), d.raw()
 	n.at = time.Unix(0, int64(d.num())).UTC()
 	n.carriers, buf = d.into(buf)
 	n.names, buf = d.into(buf)
@@ -611,22 +692,43 @@ func (s *signals) noteDirective() {
 			return
 		}
 	}
-	text := streams.Clip(strings.Join(in.Content.Views, "\n"), noteText)
+	buf := append(append(s.t.text[:0], in.Event.Kind...), 0)
+	kind := len(buf)
+	for i, v := range in.Content.Views {
+		if i > 0 {
+			buf = append(buf, '\n')
+		}
+		if buf = append(buf, v...); len(buf) > kind+noteText {
+			break
+		}
+	}
+	text := clipBytes(buf[kind:], noteText)
+	s.t.text = buf
+	sum := sha256.Sum256(buf[:kind+len(text)])
 	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), agent: []byte(in.Event.Agent), belief: []byte(in.belief), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
-		at: in.Event.Time, text: []byte(text), sentences: in.directives.sentences,
+		at: in.Event.Time, sum: sum[:8], sentences: in.directives.sentences,
 		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
+	if n.commands {
+		n.text = text // what asks and commands nothing is compared by its words
+	}
 	for _, c := range in.Content.Carriers {
 		n.carriers = append(n.carriers, hash32(c))
 	}
 	slices.Sort(n.carriers)
-	// The same text is one note, however often it is read.
-	id := hash32(in.Event.Kind + "\x00" + text)
+	// The same text is one note, however often it is read, and never another
+	// one's: a number that another text has is taken for neither.
+	id := binary.BigEndian.Uint32(sum[8:])
 	key := hashKey(id)
-	s.link(tableSessions, sessionKey("n", in), id)
-	if s.t.get(tableNotes, key) != nil {
-		return
+	for b := s.t.get(tableNotes, key); b != nil; b = s.t.get(tableNotes, key) {
+		if d := dec(b); string(d.raw()) == string(n.sum) {
+			s.link(tableSessions, sessionKey("n", in), id)
+			return
+		}
+		id++
+		key = hashKey(id)
 	}
-	s.t.put(tableNotes, key, n.bytes())
+	s.link(tableSessions, sessionKey("n", in), id)
+	s.t.put(tableNotes, key, s.t.give(n.bytes(s.t.take())))
 	for _, c := range n.carriers {
 		s.link(tableTargets, hashKey(c), id)
 	}
@@ -640,23 +742,31 @@ func (s *signals) noteDirective() {
 	}
 }
 
-// link adds an id to a bounded list; the oldest falls out.
-func (s *signals) link(t tableID, key string, id uint32) {
-	d := dec(s.t.get(t, key))
-	ids := d.hashes()
-	if slices.Contains(ids, id) {
-		return
+// clipBytes cuts a text before the rune that goes beyond n bytes.
+func clipBytes(b []byte, n int) []byte {
+	if len(b) <= n {
+		return b
 	}
-	ids = append(ids, id)
-	var e enc
-	e.hashes(ids[max(0, len(ids)-maxNotes):])
-	s.t.put(t, key, e)
+	for n > 0 && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	return b[:n]
 }
 
-func (s *signals) linked(t tableID, key string) []uint32 {
-	d := dec(s.t.get(t, key))
-	return d.hashes()
+// link adds an id to a bounded list, four bytes each; the oldest falls out.
+func (s *signals) link(t tableID, key string, id uint32) {
+	ids := s.linked(t, key)
+	for b := ids; len(b) >= 4; b = b[4:] {
+		if binary.BigEndian.Uint32(b) == id {
+			return
+		}
+	}
+	e := append(s.t.take(), ids[max(0, len(ids)-4*(maxNotes-1)):]...)
+	s.t.put(t, key, s.t.give(binary.BigEndian.AppendUint32(e, id)))
 }
+
+// linked is such a list, valid until its key changes.
+func (s *signals) linked(t tableID, key string) []byte { return s.t.get(t, key) }
 
 // echo finds the instructions that the action would carry out: dependence by
 // evidence, not by everything that was seen.
@@ -670,24 +780,23 @@ func (s *signals) echo() []*Served {
 		return nil // no action
 	}
 	c := s.in.call
-	seen := make(map[uint32]bool)
 	var ids []uint32
-	add := func(more []uint32) {
-		for i := len(more) - 1; i >= 0; i-- { // the latest first
-			if !seen[more[i]] {
-				seen[more[i]] = true
-				ids = append(ids, more[i])
+	add := func(more []byte) {
+		for ; len(more) >= 4; more = more[:len(more)-4] { // the latest first
+			if id := binary.BigEndian.Uint32(more[len(more)-4:]); !slices.Contains(ids, id) {
+				ids = append(ids, id)
 			}
 		}
 	}
-	here := s.linked(tableSessions, sessionKey("n", in))
-	add(here)
+	add(s.linked(tableSessions, sessionKey("n", in)))
+	here := ids[:len(ids):len(ids)]
 	for _, v := range in.Content.Carriers {
 		add(s.linked(tableTargets, hashKey(hash32(v))))
 	}
-	for _, h := range append(slices.Clone(c.things), c.whole) {
+	for _, h := range c.things {
 		add(s.linked(tableWords, hashKey(h)))
 	}
+	add(s.linked(tableWords, hashKey(c.whole)))
 	if len(ids) == 0 {
 		return nil
 	}
@@ -762,8 +871,7 @@ type cluster struct {
 	sources, sessions, agents []uint32
 }
 
-func (c *cluster) bytes() []byte {
-	var e enc
+func (c *cluster) bytes(e enc) enc {
 	e.num(uint64(c.first.UnixNano()))
 	e.num(uint64(c.size))
 	e.hashes(c.sources)
@@ -779,46 +887,58 @@ func readCluster(b []byte) *cluster {
 
 // noteCluster puts the content into the cluster of the first fingerprint band
 // that is known, and makes all of its bands known. Of a content with few words
-// only the same one counts.
+// only the same one counts. A cluster of one is its head and nothing else.
 func (s *signals) noteCluster() {
 	in := s.in
 	if len(in.features.Prints) == 0 || in.features.Words < 4 {
 		s.clusterRec = new(cluster)
 		return
 	}
+	b := s.t.book()
+	if b == nil {
+		return
+	}
 	bands := in.features.Prints[0].Bands()
-	var id []byte
-	missed := 0 // bands that are known to be new
-	for _, b := range bands {
-		if id = s.t.get(tableBands, phraseKey(b)); id != nil {
+	var first uint32
+	known := -1
+	for i, h := range bands {
+		if ref, ok := b.get(postBands, h); ok {
+			known, first = i, ref
 			break
 		}
-		missed++
 	}
-	if id == nil {
-		id = []byte(phraseKey(bands[0]))
-	}
-	var c *cluster
-	if b := s.t.get(tableClusters, string(id)); b != nil {
-		c = readCluster(b)
+	c := &cluster{first: in.Event.Time}
+	if known < 0 {
+		s.founds = bands[0]
+		first = s.ownGroup(b)
 	} else {
-		c = &cluster{first: in.Event.Time}
+		h := readHead(b.head(first))
+		key := phraseKey(h.cluster)
+		if v := s.t.get(tableClusters, key); v != nil {
+			c = readCluster(v)
+		} else {
+			c = &cluster{first: h.at, size: 1, sources: []uint32{h.source}, sessions: []uint32{h.in}, agents: []uint32{h.by}}
+		}
+		defer func() { s.t.put(tableClusters, key, s.t.give(c.bytes(s.t.take()))) }()
 	}
 	c.size++
-	for _, add := range []struct {
+	source, session, agent := s.member()
+	for _, add := range [...]struct {
 		set *[]uint32
-		v   string
-	}{{&c.sources, cmp.Or(in.Event.Source, in.Event.Tool, in.Event.Origin)}, {&c.sessions, in.Event.Agent + "\x00" + in.Event.Session}, {&c.agents, in.Event.Agent}} {
-		if h := hash32(add.v); len(*add.set) < maxSeen && !slices.Contains(*add.set, h) {
-			*add.set = append(*add.set, h)
+		h   uint32
+	}{{&c.sources, source}, {&c.sessions, session}, {&c.agents, agent}} {
+		if len(*add.set) < maxSeen && !slices.Contains(*add.set, add.h) {
+			*add.set = append(*add.set, add.h)
 		}
 	}
-	s.t.put(tableClusters, string(id), c.bytes())
-	for i, b := range bands {
-		if i < missed && !slices.Contains(bands[:i], b) {
-			s.t.set(tableBands, phraseKey(b), id, false)
-		} else {
-			s.t.add(tableBands, phraseKey(b), id)
+	for i, h := range bands {
+		if i > known && known >= 0 {
+			if _, ok := b.get(postBands, h); ok {
+				continue
+			}
+		}
+		if i != known {
+			first = b.put(postBands, h, first)
 		}
 	}
 	s.clusterRec = c
@@ -865,17 +985,22 @@ func (s *signals) notePushes() {
 		return
 	}
 	s.pushesRead = true
-	h := hash32(text.Normalize(s.in.Content.Text))
+	var h uint32
+	if ps := s.in.features.Prints; len(ps) > 0 {
+		h = binary.BigEndian.Uint32(ps[0].Exact[:]) // of the normal form
+	} else {
+		h = hash32(text.Normalize(s.in.Content.Text))
+	}
 	source := s.sourceOf()
 	for _, target := range s.in.targets {
 		k := source + "\x00" + target
 		d := dec(s.t.get(tablePushes, k))
 		hs := d.hashes()
 		if len(hs) < maxSeen && !slices.Contains(hs, h) {
-			var e enc
 			hs = append(hs, h)
+			e := enc(s.t.take())
 			e.hashes(hs)
-			s.t.put(tablePushes, k, e)
+			s.t.put(tablePushes, k, s.t.give(e))
 		}
 		if len(hs) >= minPushes {
 			s.pushed = append(s.pushed, &Push{Source: source, Target: target, Count: int64(len(hs))})
@@ -943,6 +1068,32 @@ func (t *bytes256) in(w string) bool {
 	return false
 }
 
+// oddFields are the words that may be unusual ones: all of a text that is not
+// ASCII.
+func oddFields(s string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		start, odd := 0, false
+		for i := 0; i <= len(s); i++ {
+			if i == len(s) || s[i] == ' ' || s[i] >= '\t' && s[i] <= '\r' {
+				if odd && !yield(s[start:i]) {
+					return
+				}
+				start, odd = i+1, false
+				continue
+			}
+			if s[i] >= utf8.RuneSelf {
+				for w := range strings.FieldsSeq(s[start:]) { // other spaces may follow
+					if !yield(w) {
+						return
+					}
+				}
+				return
+			}
+			odd = odd || unusual[s[i]]
+		}
+	}
+}
+
 // pieces are the unusual words of a content: what a value might be cut into.
 func pieces(s string) []string {
 	s = streams.Clip(s, 16<<10)
@@ -985,16 +1136,17 @@ func pieces(s string) []string {
 	return out
 }
 
-// notePieces keeps the pieces, and under the first bytes of each how long the
-// pieces are that begin so: a value of which no piece is known is found out by
-// one look-up instead of one for each of its prefixes.
+// notePieces keeps the pieces. The book knows how long those are that begin alike:
+// a value of which no piece is known is found out by one look-up instead of one
+// for each of its prefixes.
 func (s *signals) notePieces() {
-	id := []byte(s.in.Event.ID)
+	b := s.t.book()
+	if b == nil {
+		return
+	}
 	for _, p := range s.in.pieces {
-		s.t.add(tablePieces, p, id)
-		lengths := s.pieceLengths(p)
-		if bit := pieceBit(len(p)); lengths&bit == 0 {
-			s.t.put(tableStems, p[:minPiece], binary.BigEndian.AppendUint64(nil, lengths|bit))
+		if _, ok := b.piece(p, hash64(p)); !ok {
+			b.putPiece(p, s.ownGroup(b))
 		}
 	}
 }
@@ -1004,19 +1156,39 @@ func pieceBit(n int) uint64 { return 1 << (n - minPiece) }
 
 // pieceLengths says which lengths the pieces have that begin as v does.
 func (s *signals) pieceLengths(v string) uint64 {
-	if b := s.t.get(tableStems, v[:minPiece]); len(b) == 8 {
-		return binary.BigEndian.Uint64(b)
+	if b := s.t.book(); b != nil {
+		return b.lengths(v)
 	}
 	return 0
 }
 
+// pieceFrom is the event that brought a piece.
+func (s *signals) pieceFrom(v string) (event string, ok bool) {
+	b := s.t.book()
+	if b == nil {
+		return "", false
+	}
+	ref, ok := b.piece(v, hash64(v))
+	if !ok {
+		return "", false
+	}
+	return readHead(b.head(ref)).event, true
+}
+
 func (s *signals) fragments() any {
 	var out []*Fragment
-	for _, v := range strings.Fields(s.in.Action.Text) {
+	b := s.t.book()
+	if b == nil || b.tabs[postPieces].young.n+b.tabs[postPieces].elder.n == 0 {
+		return out
+	}
+	for v := range oddFields(s.in.Action.Text) {
 		if v = trimmed.trim(v); len(v) < minValue || len(v) > 96 || !unusual.in(v) {
 			continue
 		}
-		if v = strings.ToLower(v); len(v) < minValue || len(v) > 96 || s.pieceLengths(v) == 0 || s.t.get(tablePieces, v) != nil {
+		if v = strings.ToLower(v); len(v) < minValue || len(v) > 96 || s.pieceLengths(v) == 0 {
+			continue
+		}
+		if _, whole := s.pieceFrom(v); whole {
 			continue
 		}
 		if f := s.assemble(v); f != nil {
@@ -1048,8 +1220,8 @@ func (s *signals) assemble(v string) *Fragment {
 			if j > len(v) || ways[j] != nil || i == 0 && j == len(v) {
 				continue
 			}
-			if ev := s.t.get(tablePieces, v[i:j]); ev != nil {
-				ways[j] = &way{append(slices.Clone(ways[i].pieces), v[i:j]), append(slices.Clone(ways[i].events), string(ev))}
+			if ev, ok := s.pieceFrom(v[i:j]); ok {
+				ways[j] = &way{append(slices.Clone(ways[i].pieces), v[i:j]), append(slices.Clone(ways[i].events), ev)}
 			}
 		}
 	}

@@ -10,8 +10,16 @@ import (
 type Store interface {
 	Get(key []byte) (value []byte, ok bool, err error)
 	Set(key, value []byte) error
-	// DropPrefix removes every key that begins with prefix.
+	// DropPrefix removes every key that begins with prefix, and DropRange those
+	// from from to before to.
 	DropPrefix(prefix []byte) error
+	DropRange(from, to []byte) error
+	// Scan calls fn for every key that begins with prefix, in order.
+	Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error
+	// Memo is a place for what was made of the values and may be made of them
+	// again. It is empty whenever keys were changed by others than who uses it,
+	// or changes were taken back.
+	Memo() *any
 }
 
 // tableID names a table of signals. A table is bounded for each project: its
@@ -24,9 +32,6 @@ type tableID byte
 const (
 	tableCounts tableID = iota // declared counts and distinct counts
 	tableSteps                 // declared sequences
-	tableCarriers
-	tablePhrases
-	tableBands
 	tableClusters
 	tablePushes
 	tableNotes    // directives of untrusted content
@@ -35,18 +40,16 @@ const (
 	tableSessions // session → its notes, recalls and the user's words
 	tableKeys     // memory keys
 	tableBeliefs
-	tablePieces // pieces of untrusted content
 	tableTools
 	tableAlerts
-	tableStems // the first bytes of pieces → their lengths
 	numTables
 )
 
-var tableNames = [numTables]string{"counts", "sequences", "carriers", "phrases", "bands", "clusters", "pushes", "directives", "directive_words",
-	"directive_targets", "sessions", "keys", "beliefs", "pieces", "tools", "alerts", "piece_stems"}
+var tableNames = [numTables]string{"counts", "sequences", "clusters", "pushes", "directives", "directive_words",
+	"directive_targets", "sessions", "keys", "beliefs", "tools", "alerts"}
 
 // tableBounds is how many keys of one project a table holds.
-var tableBounds = [numTables]uint32{20_000, 20_000, 100_000, 100_000, 100_000, 20_000, 50_000, 4_000, 20_000, 20_000, 10_000, 20_000, 50_000, 100_000, 5_000, 50_000, 100_000}
+var tableBounds = [numTables]uint32{20_000, 20_000, 20_000, 50_000, 4_000, 20_000, 20_000, 10_000, 20_000, 50_000, 5_000, 50_000}
 
 // tableMeta is the state of one table of one project.
 type tableMeta struct {
@@ -63,9 +66,12 @@ type tables struct {
 	meta    [numTables]tableMeta
 	opened  bool
 	dirty   bool
+	posts   *book // nil until something is looked up in it
 	err     error // the store's first; it ends the evaluation
 	buf     []byte
 	scratch []byte // memory for buf
+	value   []byte // memory for values, see take
+	text    []byte // memory for a text
 	last    lookup
 }
 
@@ -87,12 +93,15 @@ func openTables(st Store, project string) *tables { return &tables{st: st, proje
 
 // reset is openTables in memory that was used before.
 func (t *tables) reset(st Store, project string) {
-	*t = tables{st: st, project: project, scratch: t.scratch}
+	*t = tables{st: st, project: project, scratch: t.scratch, value: t.value, text: t.text}
 }
 
 // open reads how far the tables are filled.
 func (t *tables) open() {
 	t.opened = true
+	if t.err != nil {
+		return
+	}
 	b, ok, err := t.st.Get(metaKey(t.project))
 	if err != nil || !ok {
 		t.err = err
@@ -108,11 +117,48 @@ func (t *tables) open() {
 	}
 }
 
+// take is memory to make a value in, and give says where it has grown to. Stores
+// copy what they are given.
+func (t *tables) take() []byte { return t.value[:0] }
+
+func (t *tables) give(v []byte) []byte {
+	t.value = v
+	return v
+}
+
+// book is nil once the store has failed.
+func (t *tables) book() *book {
+	if t.posts == nil && t.err == nil {
+		t.posts, t.err = openBook(t.st, t.project)
+	}
+	if t.err != nil {
+		return nil
+	}
+	return t.posts
+}
+
+// find looks a hash up in a posting table.
+func (t *tables) find(id postID, h uint64) (ref uint32, ok bool) {
+	if b := t.book(); b != nil {
+		return b.get(id, h)
+	}
+	return 0, false
+}
+
 func (t *tables) close() error {
-	if t.err != nil || !t.dirty {
+	if t.err == nil && t.posts != nil {
+		if t.err = t.posts.close(t); t.err == nil {
+			t.posts.shelve(t.st)
+		}
+	}
+	if t.err != nil {
+		forgetBook(t.st, t.project) // it may say what the store does not
 		return t.err
 	}
-	b := make([]byte, 0, metaSize*int(numTables))
+	if !t.dirty {
+		return nil
+	}
+	b := t.take()
 	for _, m := range t.meta {
 		lost := byte(0)
 		if m.lost {
@@ -122,7 +168,7 @@ func (t *tables) close() error {
 		b = binary.BigEndian.AppendUint32(b, m.count)
 		b = binary.BigEndian.AppendUint32(b, m.elder)
 	}
-	return t.st.Set(metaKey(t.project), b)
+	return t.st.Set(metaKey(t.project), t.give(b))
 }
 
 // key is valid until the next call. All keys of a project begin alike, but for
@@ -223,6 +269,13 @@ func (t *tables) partial() []string {
 			out = append(out, tableNames[i])
 		}
 	}
+	if b := t.book(); b != nil {
+		for i := range b.tabs {
+			if b.tabs[i].lost {
+				out = append(out, postNames[i])
+			}
+		}
+	}
 	return out
 }
 
@@ -234,6 +287,11 @@ func (e *enc) num(n uint64) { *e = binary.AppendUvarint(*e, n) }
 func (e *enc) str(s string) {
 	e.num(uint64(len(s)))
 	*e = append(*e, s...)
+}
+
+func (e *enc) bytes(b []byte) {
+	e.num(uint64(len(b)))
+	*e = append(*e, b...)
 }
 
 func (e *enc) hashes(hs []uint32) {

@@ -34,6 +34,13 @@ func (f *failing) Set(k, v []byte) error {
 	return f.Store.Set(k, v)
 }
 
+func (f *failing) Scan(prefix []byte, fn func(k, v []byte) (bool, error)) error {
+	if err := f.fail(); err != nil {
+		return err
+	}
+	return f.Store.Scan(prefix, fn)
+}
+
 // Whichever call to the store fails, the evaluation says so.
 func TestAFailureOfTheStoreIsNeverLost(t *testing.T) {
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": "rules:\n  - {id: r, title: T, severity: low, subject: action, message: \"'m'\", on: [memory], effect: alert, when: signal.cluster_size > 0}\n"})

@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"sync"
+	"testing"
+
+	"lazaret/pkg/rules"
+	"lazaret/streams"
+)
+
+var hotRun = sync.OnceValues(func() (*shippedRun, error) { return newShippedRun(3000) })
+
+// BenchmarkShipped judges 1 KiB by the shipped packs, as shippedRun does: each
+// event was read before, and the state grows with the events. On a machine that
+// others use too, cpu-ns/op is the figure to compare.
+func BenchmarkShipped(b *testing.B) {
+	s, err := hotRun()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, t := range append([]streams.Type{""}, shippedKinds...) {
+		name := string(t)
+		if t == "" {
+			name = "mixed"
+		}
+		var ps []*rules.Prepared
+		for _, e := range s.events {
+			if t == "" || e.Type == t {
+				p, err := rules.Prepare(e)
+				if err != nil {
+					b.Fatal(err)
+				}
+				ps = append(ps, p)
+			}
+		}
+		b.Run(name, func(b *testing.B) {
+			var st rules.Store
+			b.ReportAllocs()
+			used := cpuTime()
+			for i := range b.N {
+				if i%len(ps) == 0 {
+					st = rules.NewMemStore()
+				}
+				if _, err := s.ev.EvalPrepared(st, ps[i%len(ps)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(cpuTime()-used)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/streams"
+)
+
+// TestAProjectGoesBackToARestorePointAndNothingIsRemoved has a memory overwritten
+// over the user's own credential, and goes back, with the commands.
+func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
+	p := newPipeline(t, embedded.Config{})
+	run := p.commands()
+	key := filepath.Join(t.TempDir(), "alice.key")
+	run(0, "key", "gen", "alice", key, "--pin", "approver")
+	run(0, "key", "activate")
+	run(0, "remember", "--origin", "user", "--key", "size", "--session", "s1", "--id", "m1", "My shoe size is 43")
+	run(0, "beliefs", "point", "good", "--key", key)
+	run(0, "remember", "--origin", "user", "--key", "size", "--session", "s1", "--id", "m2", "My shoe size is 12")
+	if out := run(0, "recall", "shoe size", "--session", "s2"); !strings.Contains(out, "size is 12") {
+		t.Fatalf("%s", out)
+	}
+	var points []ingest.Point
+	if err := streams.Unmarshal([]byte(run(0, "beliefs", "points", "--json", "--where", `why == "named"`)), &points); err != nil || len(points) != 1 || points[0].By != "alice" {
+		t.Errorf("%+v, %v", points, err)
+	}
+	const want = "1 stated anew, 0 stricter"
+	if out := run(0, "beliefs", "restore", "--to", "good", "--dry-run"); !strings.Contains(out, want) {
+		t.Errorf("%s", out)
+	}
+	before := len(p.entries(streams.TypeRevision))
+	if out := run(0, "beliefs", "restore", "--to", "good", "--key", key, "--reason", "somebody else was at the keyboard"); !strings.Contains(out, want) {
+		t.Errorf("%s", out)
+	}
+	if out := run(0, "recall", "shoe size", "--session", "s3"); !strings.Contains(out, "admitted") || !strings.Contains(out, "size is 43") || strings.Contains(out, "size is 12") {
+		t.Errorf("%s", out)
+	}
+	if n := len(p.entries(streams.TypeRevision)); n <= before {
+		t.Error("the ledger has no revisions of the rollback")
+	}
+	if n := len(p.entries(streams.TypeMemory)); n != 2 {
+		t.Errorf("%d writes are left in the ledger of 2", n)
+	}
+	run(2, "beliefs", "restore", "--to", "nowhere", "--key", key)
+
+	// Who looks at what is hidden now leaves an entry with what was shown.
+	if out := run(0, "audit", "recall", "shoe size", "--key", key, "--reason", "case 7"); !strings.Contains(out, "size is 12") || !strings.Contains(out, "hidden") || !strings.Contains(out, "case 7") {
+		t.Errorf("%s", out)
+	}
+	if all := p.entries(streams.TypeDisclosure); len(all) != 1 || !strings.Contains(string(all[0].Body), "size is 12") {
+		t.Errorf("%d disclosures", len(all))
+	}
+	run(1, "audit", "recall", "shoe size", "--key", key) // without a reason
+}

@@ -1,0 +1,58 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// disclose is a privileged recall: everything that fits, of every user and
+// session and whatever stands against it, for somebody with a key that may. What
+// it showed stands in its entry.
+func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature) (*stage.Admission, error) {
+	e := &streams.DisclosureEntry{Text: s.Reason, Signed: signed,
+		RecallEntry: streams.RecallEntry{EntryHead: head, Query: s.Recall.Query, Key: s.Recall.Key, Purpose: "audit", Privileged: true, Limit: s.Recall.Limit}}
+	if e.Limit == 0 {
+		e.Limit = max(defaultLimit, len(s.Recall.Beliefs))
+	}
+	var found []match
+	have := map[string]bool{}
+	add := func(m match) {
+		if !have[m.Ref.ID] {
+			have[m.Ref.ID] = true
+			found = append(found, m)
+		}
+	}
+	for _, id := range s.Recall.Beliefs {
+		r, err := f.belief(st, project, id)
+		if err != nil {
+			return nil, err
+		}
+		m := match{record: r, score: -1}
+		if r == nil {
+			m.record, m.missing = &record{Ref: streams.BeliefRef{ID: id}}, true
+		}
+		add(m)
+	}
+	if e.Query != "" || e.Key != "" {
+		places, err := placesOf(st, project)
+		if err != nil {
+			return nil, err
+		}
+		fits, err := f.search(st, project, places, &streams.Recall{Query: e.Query, Key: e.Key}, e.Limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range fits {
+			add(m)
+		}
+	}
+	if err := f.serve(st, project, &e.RecallEntry, beliefs.ContextPolicy{Purpose: e.Purpose, Privileged: true}, found); err != nil {
+		return nil, err
+	}
+	for i := range e.Admitted {
+		e.Admitted[i].Scope = beliefs.ContextOnly // to look at
+	}
+	return admission(streams.TypeDisclosure, project, e)
+}

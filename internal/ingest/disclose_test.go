@@ -1,0 +1,53 @@
+package ingest
+
+import (
+	"testing"
+	"time"
+
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger asks for what
+// is quarantined, secret, another user's and superseded.
+func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing.T) {
+	h := newHouse(t, offline(t))
+	s := h.pin()
+	bad := h.remember(beliefs.OriginUser, mem("m1", "The vault code is 1111"))
+	h.alert(bad, "quarantine")
+	secret := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m2"}, Content: "The vault code is 2222", Sensitivity: beliefs.Secret})
+	bob := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m3", User: "bob"}, Content: "The vault code is 3333", Scope: streams.ScopeUser})
+	if e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "s2"}, Query: "vault code"}).(*streams.RecallEntry); len(e.Admitted)+len(e.ContextOnly) != 0 {
+		t.Fatalf("%+v", e)
+	}
+	ask := func() *approval.Order {
+		o := approval.NewOrder(approval.Disclose, "demo", h.now, time.Hour)
+		o.Reason, o.Recall = "case 7", &approval.Recall{Query: "vault code", Beliefs: []string{"bnobody"}}
+		return o
+	}
+	if e, ok := h.order(ask(), s.probe).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckRole) {
+		t.Errorf("%+v", e)
+	}
+	if e, ok := h.order(ask(), s.stranger).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckUnpinned) {
+		t.Errorf("%+v", e)
+	}
+	o := ask()
+	e, ok := h.order(o, s.auditor).(*streams.DisclosureEntry)
+	if !ok || !e.Privileged || e.Signed.Signer != "auditor" || e.Text != "case 7" || len(e.Refused) != 1 || e.Refused[0].Reason != beliefs.ReasonUnknown {
+		t.Fatalf("%+v", e)
+	}
+	shown := map[string]string{}
+	for _, it := range e.Admitted {
+		shown[it.ID] = it.Content
+		if it.Scope != beliefs.ContextOnly {
+			t.Errorf("%s may be used for %s", it.ID, it.Scope)
+		}
+	}
+	if len(shown) != 3 || shown[bad] != "The vault code is 1111" || shown[secret] != "The vault code is 2222" || shown[bob] != "The vault code is 3333" {
+		t.Errorf("%+v", shown)
+	}
+	if e, ok := h.order(o, s.auditor).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckReplayed) {
+		t.Errorf("%+v", e)
+	}
+}

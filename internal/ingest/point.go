@@ -1,0 +1,355 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// A restore point is a place in a project's history that what is believed can go
+// back to. From then on how an older belief stood is noted before it changes, so
+// that a point costs what changes after it. Points are taken by a signed order,
+// and by themselves before a session starts, before a compaction's summary and
+// before external writes that follow each other.
+//
+// One is only taken by itself where something came to be served, or what was
+// believed changed, since the last: what is refused changes nothing, so however
+// much of it comes, it pushes no point out.
+
+// Bounds on the points of a project.
+const (
+	maxNamed = 32 // with a name; one more is refused
+	maxAuto  = 24 // beyond that, those closest together in time are given up
+	keptAuto = 8  // the latest ones are not
+)
+
+// Why a point was taken.
+const (
+	pointNamed      = "named"
+	pointSession    = "session"
+	pointCompaction = "compaction"
+	pointBatch      = "batch"
+	pointRestore    = "restore"
+)
+
+// Point is a restore point.
+type Point struct {
+	Name string    `json:"name"`
+	Why  string    `json:"why"`         // named, session, compaction, batch, restore
+	By   string    `json:"by,omitzero"` // name of the key that asked for it
+	At   time.Time `json:"at"`          // event time
+	// Intake is the last intake sequence before it.
+	Intake uint64 `json:"intake"`
+	Number uint64 `json:"number"`
+}
+
+func numbered(key []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(key, n) }
+
+func pointPrefix(project string) []byte { return stage.Key(keyPoint, project, "") }
+
+// points are the points of a project, the oldest first.
+func (f *Fold) points(st *stage.State, project string) (out []Point, err error) {
+	err = st.Scan(pointPrefix(project), func(_, v []byte) (bool, error) {
+		var p Point
+		err := streams.Unmarshal(v, &p)
+		out = append(out, p)
+		return true, err
+	})
+	return out, err
+}
+
+// latestPoint is the number and the bound of the latest point; ok is false where
+// there is none.
+func (f *Fold) latestPoint(st *stage.State, project string) (number, intake uint64, ok bool, err error) {
+	v, ok, err := st.Get(stage.Key(keyLatest, project))
+	if err != nil || !ok || len(v) != 16 {
+		return 0, 0, false, err
+	}
+	return binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), true, nil
+}
+
+// autoPoint names the point that is to be taken before an event, or nothing if
+// nothing changed since the last.
+func (f *Fold) autoPoint(st *stage.State, project, why string, intake uint64) (string, error) {
+	_, moved, err := st.Get(stage.Key(keyMoved, project))
+	if err != nil || !moved {
+		return "", err
+	}
+	return autoName(why, intake), nil
+}
+
+func autoName(why string, intake uint64) string {
+	return "before-" + why + "-" + string(appendUint(nil, intake))
+}
+
+func appendUint(b []byte, n uint64) []byte {
+	if n >= 10 {
+		b = appendUint(b, n/10)
+	}
+	return append(b, byte('0'+n%10))
+}
+
+// takeAuto takes a point before an event.
+func (f *Fold) takeAuto(st *stage.State, project, name string, h *streams.EntryHead) error {
+	if name == "" {
+		return nil
+	}
+	why, _, _ := strings.Cut(strings.TrimPrefix(name, "before-"), "-")
+	return f.takePoint(st, project, &Point{Name: name, Why: why, At: h.Time, Intake: h.Intake - 1})
+}
+
+func (f *Fold) takePoint(st *stage.State, project string, p *Point) error {
+	n, _, _, err := f.latestPoint(st, project)
+	if err != nil {
+		return err
+	}
+	p.Number = n + 1
+	if err := st.Put(numbered(pointPrefix(project), p.Number), p); err != nil {
+		return err
+	}
+	if err := st.Set(stage.Key(keyLatest, project), binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.Number), p.Intake)); err != nil {
+		return err
+	}
+	if err := st.Delete(stage.Key(keyMoved, project)); err != nil {
+		return err
+	}
+	return f.thinPoints(st, project)
+}
+
+// thinPoints gives up a point that was taken by itself where there are too many:
+// not the oldest nor one of the latest, and of the others the one whose loss
+// leaves the smallest hole in proportion to its age. So a run of events thins
+// itself out, and leaves what was there before it.
+func (f *Fold) thinPoints(st *stage.State, project string) error {
+	all, err := f.points(st, project)
+	if err != nil {
+		return err
+	}
+	auto := slices.DeleteFunc(all, func(p Point) bool { return p.Why == pointNamed })
+	if len(auto) <= maxAuto {
+		return nil
+	}
+	now := auto[len(auto)-1].Intake
+	at, least := 1, 0.0
+	for i := 1; i < len(auto)-keptAuto; i++ {
+		// By intake sequence: time may stand still.
+		before := auto[i-1].Intake
+		hole := float64(auto[i+1].Intake-before+1) / float64(now-before+1)
+		if i == 1 || hole < least {
+			at, least = i, hole
+		}
+	}
+	return st.Delete(numbered(pointPrefix(project), auto[at].Number))
+}
+
+// session admits a session's start or end, and a point before its start.
+func (f *Fold) session(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Session) (*stage.Admission, error) {
+	e := &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt}
+	if ev.Phase == "start" {
+		var err error
+		if e.Point, err = f.autoPoint(st, a.Project, pointSession, head.Intake); err != nil {
+			return nil, err
+		}
+	}
+	return admission(streams.TypeSession, a.Project, e)
+}
+
+// batchOf is whose run of external writes a write belongs to; empty if it is
+// none.
+func batchOf(e *streams.MemoryEntry) string {
+	if e.Channel == streams.ChannelImport || e.Origin.External() {
+		return e.Agent + "/" + e.Session
+	}
+	return ""
+}
+
+// pointBeforeWrite names the point that is to be taken before a write.
+func (f *Fold) pointBeforeWrite(st *stage.State, project string, e *streams.MemoryEntry) (string, error) {
+	if e.Channel == streams.ChannelCompaction {
+		return f.autoPoint(st, project, pointCompaction, e.Intake)
+	}
+	batch := batchOf(e)
+	if batch == "" {
+		return "", nil
+	}
+	last, ok, err := st.Get(stage.Key(keyBatch, project))
+	if err != nil || ok && string(last) == batch {
+		return "", err
+	}
+	return f.autoPoint(st, project, pointBatch, e.Intake)
+}
+
+// noteBatch notes whose run of external writes it is.
+func (f *Fold) noteBatch(st *stage.State, project string, e *streams.MemoryEntry) error {
+	batch := batchOf(e)
+	if batch == "" {
+		return nil
+	}
+	return st.Set(stage.Key(keyBatch, project), []byte(batch))
+}
+
+// asItWas is how a belief stood, as it is kept for a point.
+type asItWas struct {
+	Axes beliefs.Axes `json:"axes"`
+	beliefs.AsItWas
+	Successor string `json:"successor,omitzero"`
+}
+
+func (r *record) asItWas() *asItWas {
+	return &asItWas{r.Ref.Axes, beliefs.AsItWas{Evidence: r.Evidence, Scope: r.Ref.Scope, Conflicts: r.Conflicts, Staged: r.Ref.Staged,
+		StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
+}
+
+// restore puts back what besides its axes made a belief stand as it did.
+func (r *record) restore(was *beliefs.AsItWas) {
+	r.Evidence, r.Ref.Scope, r.Conflicts = was.Evidence, was.Scope, was.Conflicts
+	r.Ref.Staged, r.StagedFor, r.Signed, r.Flag = was.Staged, was.StagedFor, was.Signed, was.Flag
+	s := r.standing()
+	r.Ref.Quality, r.Ref.Confidence = s.Quality(), s.Confidence()
+}
+
+func beforePrefix(project, belief string) []byte { return stage.Key(keyBefore, project, belief, "") }
+
+// noteBefore notes how a belief stands that is about to change, if it did at the
+// latest point, and that something changes at all.
+func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
+	number, intake, ok, err := f.latestPoint(st, project)
+	if err != nil {
+		return err
+	}
+	moved := next.Ref.Axes.Security < beliefs.Quarantined && (next.Ref.Axes.Retrieval == beliefs.Normal || next.Ref.Axes.Retrieval == beliefs.Restricted)
+	if ok && next.Intake <= intake {
+		old, err := f.belief(st, project, next.Ref.ID)
+		if err != nil || old == nil {
+			return err
+		}
+		if old.revision() == next.revision() && old.Ref.Scope == next.Ref.Scope {
+			return nil
+		}
+		moved = true
+		if err := f.addBefore(st, project, old, number); err != nil {
+			return err
+		}
+	}
+	if !moved {
+		return nil
+	}
+	return st.Set(stage.Key(keyMoved, project), nil)
+}
+
+// addBefore notes how a belief stands for a point, unless that is noted, and
+// gives up what no point needs any more: of those between two points that are
+// kept, the first note serves.
+func (f *Fold) addBefore(st *stage.State, project string, old *record, number uint64) error {
+	prefix := beforePrefix(project, old.Ref.ID)
+	var have []uint64
+	if err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
+		if len(k) == len(prefix)+8 {
+			have = append(have, binary.BigEndian.Uint64(k[len(prefix):]))
+		}
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	if len(have) > 0 && have[len(have)-1] == number {
+		return nil
+	}
+	if len(have) > 0 {
+		points, err := f.points(st, project)
+		if err != nil {
+			return err
+		}
+		low := uint64(0)
+		for _, h := range have {
+			needed := slices.ContainsFunc(points, func(p Point) bool { return p.Number > low && p.Number <= h })
+			if !needed {
+				if err := st.Delete(numbered(bytes.Clone(prefix), h)); err != nil {
+					return err
+				}
+			}
+			low = h
+		}
+	}
+	return st.Put(numbered(prefix, number), old.asItWas())
+}
+
+// before is how a belief stood at a point; nil if it stands like that still.
+func (f *Fold) before(st *stage.State, project, belief string, number uint64) (was *asItWas, err error) {
+	prefix := beforePrefix(project, belief)
+	err = st.ScanFrom(prefix, numbered(bytes.Clone(prefix), number), func(_, v []byte) (bool, error) {
+		was = new(asItWas)
+		return false, streams.Unmarshal(v, was)
+	})
+	return was, err
+}
+
+// orderPoint takes a named point.
+func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature) (*stage.Admission, error) {
+	all, err := f.points(st, project)
+	if err != nil {
+		return nil, err
+	}
+	named := 0
+	for _, p := range all {
+		if p.Name == s.Point {
+			return nil, orderError("there is a point %s, of %s", p.Name, p.At.Format(time.RFC3339))
+		}
+		if p.Why == pointNamed {
+			named++
+		}
+	}
+	if named >= maxNamed || strings.HasPrefix(s.Point, "before-") {
+		return nil, orderError("a project has at most %d points with a name, which does not begin with before-; it has %d", maxNamed, named)
+	}
+	return admission(streams.TypePoint, project, &streams.PointEntry{EntryHead: head, Point: s.Point, Text: s.Reason, Signed: signed})
+}
+
+func (f *Fold) applyPoint(st *stage.State, project string, e *streams.PointEntry) error {
+	if err := f.useNonce(st, project, e.Signed.Nonce, e.Signed.Until, e.Time); err != nil {
+		return err
+	}
+	return f.takePoint(st, project, &Point{Name: e.Point, Why: pointNamed, By: e.Signed.Signer, At: e.Time, Intake: e.Intake})
+}
+
+// AskPoints asks for a project's restore points.
+const AskPoints = "points"
+
+// PointsRequest asks for the restore points of one project.
+type PointsRequest struct {
+	Project string `json:"project"`
+}
+
+// PointsAnswer has them, the oldest first.
+type PointsAnswer struct {
+	Points []Point `json:"points"`
+	// Rollback is the one that is under way, or the last one that was.
+	Rollback *streams.Rollback `json:"rollback,omitzero"`
+}
+
+func listPoints(st *stage.State, req []byte) (any, error) {
+	var q PointsRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	if err := streams.CheckID("project", q.Project); err != nil {
+		return nil, err
+	}
+	f := New(Config{})
+	all, err := f.points(st, q.Project)
+	if err != nil {
+		return nil, err
+	}
+	ans := &PointsAnswer{Points: append([]Point{}, all...)}
+	run, err := f.running(st, q.Project)
+	if run != nil {
+		ans.Rollback = &run.Rollback
+	}
+	return ans, err
+}

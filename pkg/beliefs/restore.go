@@ -1,0 +1,96 @@
+package beliefs
+
+import "slices"
+
+// AsItWas is how a belief stood at a restore point, besides its axes.
+type AsItWas struct {
+	Evidence  EvidenceSet `json:"evidence,omitzero"`
+	Scope     Scope       `json:"scope,omitzero"`
+	Conflicts []string    `json:"conflicts,omitzero"`
+	Staged    bool        `json:"staged,omitzero"`
+	StagedFor string      `json:"staged_for,omitzero"`
+	Signed    string      `json:"signed,omitzero"`
+	Flag      string      `json:"flag,omitzero"`
+}
+
+// Back moves a belief to how it stood before, as far as the tables let a person
+// do that, and returns the moves and the axes that could not be moved all the
+// way. evidence is what it rested on then. What was found against it since stays
+// found: its security is never loosened, and what is not clean is not served
+// again. What a newer belief took the place of stays superseded. What stays
+// supported, because no move leads back from that, keeps the evidence that made
+// it so, and is context at most.
+func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axis) {
+	next := s
+	next.Evidence = evidence
+	var moves []Move
+	var left []Axis
+	move := func(x Axis, to uint8) {
+		for _, v := range next.Axes.way(x, to) {
+			done, m, err := next.make(ByUser, Change{Axis: x, To: x.values().name(v)})
+			if err != nil {
+				break
+			}
+			next, moves = done, append(moves, m...)
+		}
+		if next.Axes.get(x) != to {
+			left = append(left, x)
+		}
+	}
+	move(AxisTruth, uint8(then.Truth))
+	move(AxisSecurity, uint8(max(then.Security, s.Axes.Security)))
+	if then.Security < s.Axes.Security {
+		left = append(left, AxisSecurity)
+	}
+	to := then.Retrieval
+	switch {
+	case next.Axes.Security != Clean && (to == Normal || to == Restricted):
+		to = s.Axes.Retrieval // found out since
+	case to == Normal && next.Axes.Truth != Supported:
+		to = Restricted
+	}
+	move(AxisRetrieval, uint8(to))
+	if to != then.Retrieval {
+		left = append(left, AxisRetrieval)
+	}
+	if then.Freshness == Fresh && s.Axes.Freshness == Stale {
+		move(AxisFreshness, uint8(Fresh))
+	}
+	if next.Axes.Truth == Supported && !evidence.Strongest(Supports).MaySupport() {
+		next.Evidence = s.Evidence
+	}
+	slices.Sort(left)
+	return next, moves, slices.Compact(left)
+}
+
+// way is the shortest way between two values of an axis over moves that a person
+// may make without naming a successor; nil if there is none.
+func (a Axes) way(x Axis, to uint8) []uint8 {
+	from := a.get(x)
+	if from == to {
+		return nil
+	}
+	before := map[uint8]uint8{from: from}
+	for level := []uint8{from}; len(level) > 0; {
+		var next []uint8
+		for _, at := range level {
+			for _, m := range transitions[x] {
+				if _, seen := before[m.to]; m.from != at || seen || m.successor || !slices.Contains(m.by, ByUser) {
+					continue
+				}
+				before[m.to] = at
+				next = append(next, m.to)
+			}
+		}
+		if _, ok := before[to]; ok {
+			var out []uint8
+			for v := to; v != from; v = before[v] {
+				out = append(out, v)
+			}
+			slices.Reverse(out)
+			return out
+		}
+		level = next
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// A book that is read again from its records whenever it may be, and one that
+// stays in memory, give the same alerts and the same store, byte for byte, while
+// generations turn under both.
+func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
+	bounds := postBounds
+	defer func() { postBounds = bounds }()
+	postBounds = [numPosts]int{60, 80, 30, 20}
+	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": `rules:
+  - {id: a, title: T, severity: low, subject: action, message: "'%s'.format([action.lineage.map(l, [l.carried, l.value, l.observation, l.source, string(l.user)])])", on: [action], effect: alert, when: action.lineage.size() > 0}
+  - {id: b, title: T, severity: low, subject: action, message: "'%s'.format([signal.fragments.map(f, f.events)])", on: [action], effect: alert, when: signal.fragments.size() > 0}
+  - {id: c, title: T, severity: low, subject: memory, message: "'%d %d %d'.format([signal.cluster_size, signal.cluster_sources, signal.cluster_sessions])", on: [observation, memory], effect: alert, when: signal.cluster_size > 1}
+  - {id: d, title: T, severity: low, subject: memory, message: "'%s'.format([signal.partial])", on: [memory], effect: alert, when: signal.partial.size() > 0}
+`})
+	ev := set.Group("core")
+	r := rand.New(rand.NewPCG(3, 9))
+	kept, again := NewMemStore(), NewMemStore()
+	fired := make(map[string]int)
+	turned := false
+	for i := range 3000 {
+		e := bookEntry(r, i+1)
+		a, err := ev.Eval(kept, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.IntN(4) == 0 {
+			again.memo = nil
+		}
+		b, err := ev.Eval(again, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(a, b) {
+			t.Fatalf("entry %d:\n%+v\n%+v", i+1, a, b)
+		}
+		for _, al := range a.Alerts {
+			fired[al.Rule]++
+		}
+		if x, y := contents(kept), contents(again); i%250 == 0 && !slices.Equal(x, y) {
+			t.Fatalf("after entry %d the stores differ", i+1)
+		}
+		sh := (*kept.Memo()).(*shelf)
+		for _, b := range sh.books {
+			turned = turned || b.floor > 0
+			for id, p := range b.tabs {
+				if n := p.young.n; n > postBounds[id]/2+60 {
+					t.Fatalf("table %s: %d of at most %d in one generation", postNames[id], n, postBounds[id]/2)
+				}
+			}
+		}
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		if fired[id] < 10 {
+			t.Errorf("rule %s fired %d times: the test shows nothing", id, fired[id])
+		}
+	}
+	if !turned {
+		t.Error("no record was dropped: the test shows nothing")
+	}
+}
+
+// contents is every key of a store with its value.
+func contents(m *MemStore) []string {
+	var out []string
+	m.Scan(nil, func(k, v []byte) (bool, error) {
+		out = append(out, fmt.Sprintf("%x=%x", k, v))
+		return true, nil
+	})
+	return out
+}
+
+// bookEntry is an entry whose words, addresses and pieces come back now and then.
+func bookEntry(r *rand.Rand, seq int) *streams.Entry {
+	e := randomEntry(r, seq)
+	word := func() string { return fmt.Sprintf("w%c%c", 'a'+r.IntN(26), 'a'+r.IntN(26)) }
+	s := ""
+	for range 5 + r.IntN(30) {
+		s += word() + " "
+	}
+	if r.IntN(3) == 0 {
+		s = fmt.Sprintf("the report number %d of the fourth quarter goes to the team in the second building", r.IntN(6))
+	}
+	s += fmt.Sprintf(" u%d@h%d.example", r.IntN(8), r.IntN(9))
+	part := func(i int) string { return fmt.Sprintf("part%02d-", i) }
+	f := text.Analyze(s)
+	var body any
+	switch e.Type {
+	case streams.TypeObservation:
+		o := new(streams.ObservationEntry)
+		must(streams.Unmarshal(e.Body, o))
+		s += " " + part(r.IntN(12))
+		o.Blocks[0] = streams.BlockEntry{Text: s, Features: text.Analyze(s)}
+		body = o
+	case streams.TypeMemory:
+		m := new(streams.MemoryEntry)
+		must(streams.Unmarshal(e.Body, m))
+		m.Content, m.Features = s, f
+		body = m
+	default:
+		a := new(streams.ActionEntry)
+		must(streams.Unmarshal(e.Body, a))
+		a.Text = s + " " + part(r.IntN(12)) + part(r.IntN(12)) + part(r.IntN(12))
+		a.Features = text.Analyze(a.Text)
+		body = a
+	}
+	b, err := streams.Marshal(body)
+	must(err)
+	e.Body = b
+	return e
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Whatever a record is cut to, reading it fails or gives a book, and never panics.
+func FuzzReadBook(f *testing.F) {
+	st := NewMemStore()
+	set := testSet(f, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": "rules:\n  - {id: r, title: T, severity: low, subject: action, message: \"'m'\", on: [action], effect: alert, when: action.level > 9}\n"})
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 20 {
+		if _, err := set.Group("core").Eval(st, bookEntry(r, i+1)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	st.Scan([]byte("l"), func(_, v []byte) (bool, error) {
+		f.Add(bytes.Clone(v))
+		return true, nil
+	})
+	f.Fuzz(func(t *testing.T, v []byte) {
+		st := NewMemStore()
+		st.Set(recordKey("p", 3), v)
+		b, err := readBook(st, "p")
+		if err == nil && b.next != 4 {
+			t.Fatalf("next record %d, want 4", b.next)
+		}
+		if err == nil && len(b.heads) > 0 {
+			readHead(b.head(0))
+		}
+	})
+}
