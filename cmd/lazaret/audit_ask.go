@@ -47,7 +47,7 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 	if err != nil {
 		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
-	o.Verifiers = trust.Verifiers(keys.RoleAuditor)
+	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), auditor.Lawful()
 	if o.MasterKey, err = embedded.MasterKey(a.conn.Data); err != nil {
 		return err
 	}
