@@ -98,7 +98,7 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 	if slices.Sort(stages); !slices.Equal(stages, []string{"arbiter", "auditor", "ingest", "sentinels"}) {
 		t.Errorf("kubernetes runs %v", stages)
 	}
-	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
+	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret-trim.service": {"lazaret"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
 		b, err := os.ReadFile("../../deploy/systemd/" + file)
 		if err != nil {
 			t.Fatal(err)
