@@ -115,7 +115,7 @@ func (s *store) checkFormat(dir string) error {
 	}
 	defer c.Close()
 	if len(v) != 1 || v[0] != stateFormat {
-		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger", dir, v, stateFormat)
+		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger, unless that was trimmed (lazaret doctor): then go on with the version that wrote it", dir, v, stateFormat)
 	}
 	var keys uint64
 	for _, l := range s.db.Metrics().Levels {
