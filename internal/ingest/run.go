@@ -48,6 +48,8 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
+	// Category is what a memory's writer called it.
+	Category string `json:"category,omitzero"`
 	// Digest is of the whole content, and Revision of how it stands: what a
 	// signed word on the belief names.
 	Digest    string              `json:"digest,omitzero"`
@@ -150,7 +152,10 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 			return false, nil
 		}
 		r := new(record)
-		if err := streams.Unmarshal(v, r); err != nil {
+		if err := readRecord(id, v, r); err != nil {
+			return false, err
+		}
+		if err := again(st, q.Project, r); err != nil {
 			return false, err
 		}
 		ans.Beliefs = append(ans.Beliefs, view(q.Project, r))

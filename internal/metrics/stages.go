@@ -68,7 +68,7 @@ func (p *Process) Arbiter() *Arbiter {
 
 // Published implements stage.Config.Published.
 func (a *Arbiter) Published(e *streams.Entry, note any) {
-	if a == nil {
+	if a == nil || streams.IsSynthetic(e.Project) {
 		return
 	}
 	if e.Type == streams.TypeCalibration {
@@ -157,7 +157,7 @@ func (p *Process) Ingest() *Ingest {
 
 // Published implements stage.Config.Published.
 func (i *Ingest) Published(e *streams.Entry, note any) {
-	if i == nil {
+	if i == nil || streams.IsSynthetic(e.Project) {
 		return
 	}
 	switch r, _ := note.(*streams.RejectedEntry); {

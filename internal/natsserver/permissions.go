@@ -127,8 +127,8 @@ func (r Role) permissions() (perms, error) {
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleViewer:
-		// No consumers: who may make one may have the server deliver what is stored
-		// to any subject on which somebody listens, and so writes.
+		// No consumers: a push consumer is delivered to the subject that its maker
+		// names, past its maker's permissions; another's inbox was tried and works.
 		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.DIRECT.GET."+st+".>")
 		}
@@ -214,6 +214,9 @@ func (a Agent) permissions() (perms, error) {
 				return p, err
 			}
 		}
+	}
+	if err := add(streams.ServiceSubject(streams.SvcProve, a.Project, a.Name, "")); err != nil {
+		return p, err
 	}
 	slices.Sort(p.pub)
 	// An agent may wait for its own holds. Alerts are not for it: they would

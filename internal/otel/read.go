@@ -13,46 +13,47 @@ import (
 )
 
 // reader reads the ledger by direct gets. It makes no consumer: whoever may make
-// one may have the server deliver to any subject, and so is no mere reader.
+// one may have the server deliver to others' inboxes, and so is no mere reader.
 type reader struct {
 	nc     *nats.Conn
 	recent map[uint64]*streams.Entry
 	ring   []uint64
+	size   int // bytes of recent
 }
 
 const (
 	batchEntries = 256     // of one direct get
 	batchBytes   = 4 << 20 //
 	keepRecent   = 4096    // entries, for verdicts that name their proposals
+	keepBytes    = 32 << 20
 	readTimeout  = 10 * time.Second
 )
 
 var directGet = "$JS.API.DIRECT.GET." + streams.LedgerStream
 
-// bounds are the first and last sequence of the ledger.
-func (r *reader) bounds(ctx context.Context) (first, last uint64, err error) {
+// last is the last sequence of the ledger.
+func (r *reader) last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	m, err := r.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, nil)
 	if err != nil {
-		return 0, 0, fmt.Errorf("asking for the ledger: %w", err)
+		return 0, fmt.Errorf("asking for the ledger: %w", err)
 	}
 	var info struct {
 		State struct {
-			First uint64 `json:"first_seq"`
-			Last  uint64 `json:"last_seq"`
+			Last uint64 `json:"last_seq"`
 		} `json:"state"`
 		Error *struct {
 			Description string `json:"description"`
 		} `json:"error"`
 	}
 	if err := streams.Unmarshal(m.Data, &info); err != nil {
-		return 0, 0, fmt.Errorf("asking for the ledger: %w", err)
+		return 0, fmt.Errorf("asking for the ledger: %w", err)
 	}
 	if info.Error != nil {
-		return 0, 0, fmt.Errorf("asking for the ledger: %s", info.Error.Description)
+		return 0, fmt.Errorf("asking for the ledger: %s", info.Error.Description)
 	}
-	return info.State.First, info.State.Last, nil
+	return info.State.Last, nil
 }
 
 // after reads the next entries behind a sequence; none says that there are none
@@ -121,11 +122,12 @@ func (r *reader) keep(e *streams.Entry) {
 	if r.recent == nil {
 		r.recent = make(map[uint64]*streams.Entry)
 	}
-	if r.recent[e.Seq] == nil {
-		r.ring = append(r.ring, e.Seq)
+	if r.recent[e.Seq] != nil {
+		return
 	}
-	r.recent[e.Seq] = e
-	for len(r.ring) > keepRecent {
+	r.ring, r.recent[e.Seq], r.size = append(r.ring, e.Seq), e, r.size+len(e.Body)
+	for len(r.ring) > keepRecent || r.size > keepBytes && len(r.ring) > 1 {
+		r.size -= len(r.recent[r.ring[0]].Body)
 		delete(r.recent, r.ring[0])
 		r.ring = r.ring[1:]
 	}
