@@ -40,9 +40,12 @@ type Tombstone struct {
 // what the arbiter's verdict on a write led to, or the passing of time.
 type RevisionsEntry struct {
 	EntryHead
-	// Because is conflict, time, incident or restore.
+	// Because is conflict, time, incident, restore or fallen.
 	Because   string             `json:"because"`
-	Revisions []beliefs.Revision `json:"revisions"`
+	Revisions []beliefs.Revision `json:"revisions,omitzero"`
+	// Dependants are decisions and actions of the past that cite a belief which
+	// fell.
+	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 	// Rollback is set of the entries of a rollback: how far it has come.
 	Rollback *Rollback `json:"rollback,omitzero"`
 }

@@ -216,6 +216,11 @@ type DecisionEntry struct {
 	EntryHead
 	Summary string      `json:"summary,omitzero"`
 	Beliefs []BeliefRef `json:"beliefs,omitzero"`
+	// CitesNone is the agent's word that it rests on nothing that is believed.
+	CitesNone bool `json:"cites_none,omitzero"`
+	// Uncited says what is wrong with what it cites, where the policy wants that
+	// said.
+	Uncited string `json:"uncited,omitzero"`
 }
 
 // ActionEntry is the body of a proposed action.

@@ -167,8 +167,7 @@ type Session struct {
 // Decision (kind dec) is what the agent decided, and what it says it rests on.
 type Decision struct {
 	Head
-	Summary string   `json:"summary,omitzero"`
-	Beliefs []string `json:"beliefs,omitzero"`
+	beliefs.Decision
 }
 
 // Action (kind act) is an action that waits for a verdict.
@@ -374,6 +373,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			return rejectf(CodeInvalid, "phase is %q, use start or end", clip(e.Phase))
 		}
 	case *Decision:
+		if err := e.Check(); err != nil && !errors.Is(err, beliefs.ErrUncited) {
+			return rejectf(CodeInvalid, "the decision is none: %v", err)
+		}
 		return refs("beliefs", e.Beliefs)
 	case *Action:
 		if e.Tool == "" {

@@ -180,6 +180,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.word(st, e, now)
 		case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 			return f.ordered(st, e, now)
+		case streams.TypeDecision, streams.TypeRevision:
+			return f.decisions(e, now)
 		case streams.TypeOutcome:
 			if err := f.used(st, e); err != nil {
 				return nil, err

@@ -110,7 +110,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Session:
 		return f.session(st, a, head, ev)
 	case *streams.Decision:
-		return f.decide(st, a, head, ev)
+		return f.decide(st, m, head, ev)
 	case *streams.Action:
 		return f.propose(st, a, head, ev)
 	case *streams.Outcome:
