@@ -60,6 +60,12 @@ type BeliefRef struct {
 	Via   string `json:"via,omitzero"`
 }
 
+// Seal commits to what never changes of a belief with a content.
+func (b *BeliefRef) Seal(contentDigest string) string {
+	i := beliefs.Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source, Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity}
+	return i.Seal()
+}
+
 // ClaimEntry is a claim that an event made, and the belief it became.
 type ClaimEntry struct {
 	Kind    beliefs.ClaimKind `json:"kind"`
@@ -439,11 +445,15 @@ type VerdictEntry struct {
 	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
 	// Texts are the effects on what a recall hands out. In learn mode they are
 	// recorded and not applied.
-	Texts  []TextEffect `json:"texts,omitzero"`
-	Digest string       `json:"digest,omitzero"` // SHA-256 over the action's JCS
-	Again  bool         `json:"again,omitzero"`  // answers a proposal that was sent again
-	Late   bool         `json:"late,omitzero"`   // tightened after it was given
-	// Alert is raised when a finding came too late to stop anything.
+	Texts []TextEffect `json:"texts,omitzero"`
+	// Withheld are beliefs that a recall found and that are not what the ledger
+	// says of them. They are in no answer, also in learn mode.
+	Withheld []Refusal `json:"withheld,omitzero"`
+	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
+	Again    bool      `json:"again,omitzero"`  // answers a proposal that was sent again
+	Late     bool      `json:"late,omitzero"`   // tightened after it was given
+	// Alert is raised when a finding came too late to stop anything, and when
+	// something was withheld.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the deciding input
 	// Resolved is set once a person has resolved the hold.

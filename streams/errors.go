@@ -50,6 +50,7 @@ const (
 	CodeOver      Code = "LZ333"
 	CodeMismatch  Code = "LZ334"
 	CodeFallen    Code = "LZ335"
+	CodeIntegrity Code = "LZ336"
 
 	CodeStaged    Code = "LZ340"
 	CodeTombstone Code = "LZ341"
@@ -114,6 +115,7 @@ var Codes = []CodeDoc{
 	{CodeOver, "over-confident class", "Of the agent's actions of this kind fewer succeeded than it had said, by more than chance explains; they are held until that changes.", "Wait for an approval; operators: lazaret calibration ls."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
 	{CodeFallen, "a belief that was cited fell", "A decision or action of the past cites a belief that was contradicted, superseded or quarantined since.", "Look at what was decided again; nothing that was done is undone by this."},
+	{CodeIntegrity, "belief is not what the ledger says", "A belief that was to be served differs in its words, origin or place from its entry in the ledger. It is withheld.", "Operators: somebody has changed a stage's files, or a disk has. Stop the stage, look at the incident, and build its state anew from the ledger."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeStaged, "memory is staged", "The write is recorded and is context at most until a person confirms it or independent stronger evidence comes; the text says why.", "Have a person confirm it: lazaret beliefs confirm."},
 	{CodeTombstone, "value was refused before", "The write says again, in the same or other words, what was refused or quarantined; the text names the earlier write.", "Do not write it again in other words. A person who wants it signs for it."},

@@ -18,15 +18,19 @@ const (
 // decisions tells of a decision that cites nothing, and of decisions and actions
 // of the past that cite a belief which fell since. What it says is ingest's
 // finding, and no verdict changes by it.
-func (f *Fold) decisions(e *streams.Entry, now time.Time) (*stage.Output, error) {
+func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	var b struct {
 		streams.EntryHead
 		Uncited    string              `json:"uncited"`
 		Dependants []beliefs.Dependant `json:"dependants"`
+		Revisions  []beliefs.Revision  `json:"revisions"`
 	}
 	if err := streams.Unmarshal(e.Body, &b); err != nil {
 		f.log.Error("unreadable entry", "type", e.Type, "seq", e.Seq, "err", err)
 		return nil, nil
+	}
+	if err := moveSeals(st, e.Project, b.Revisions); err != nil {
+		return nil, err
 	}
 	alert := func(rule, severity, kind, id, agent string, code streams.Code, message string) streams.Alert {
 		return streams.Alert{ID: fmt.Sprintf("%s-%d-%s", rule, e.Seq, id), Rule: rule, Group: streams.StageArbiter, Severity: severity, Subject: streams.AlertSubject{Kind: kind, ID: id},

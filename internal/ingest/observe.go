@@ -154,6 +154,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
 			r.Digest = streams.Digest([]byte(r.Content))
 		}
+		r.Seal = r.Ref.Seal(r.Digest)
 		r.Adopted = beliefs.Adoption{Adopted: true, Axes: c.Belief.Axes, Quality: c.Belief.Quality, Confidence: c.Belief.Confidence, Scope: c.Belief.Scope}
 		if err := st.Put(stage.Key(keyBelief, project, c.Belief.ID), r); err != nil {
 			return err

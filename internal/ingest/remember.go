@@ -194,6 +194,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
 		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.Digest([]byte(e.Content)), Since: e.Time}
+	r.Seal = r.Ref.Seal(r.Digest)
 	if len(e.Features.Prints) > 0 {
 		r.Print = e.Features.Prints[0].Exact.String()
 	}
