@@ -7,19 +7,7 @@ import (
 )
 
 // Parent is something that a text derives from.
-type Parent struct {
-	// ID is the event that brought it in, of Agent, or a belief.
-	ID     string         `json:"id"`
-	Agent  string         `json:"agent,omitzero"`
-	Origin beliefs.Origin `json:"origin,omitzero"`
-	// Declared is set where the writer named it. Otherwise Phrases of the
-	// text's own stand in it, the Share of them all that is, or the text
-	// carries the Carrier that it was the first to name.
-	Declared bool    `json:"declared,omitzero"`
-	Phrases  int     `json:"phrases,omitzero"`
-	Share    float64 `json:"share,omitzero"` // 0 to 1
-	Carrier  string  `json:"carrier,omitzero"`
-}
+type Parent = beliefs.Parent
 
 // Tombstone is the memory of a value that was refused, as a later write meets
 // it.

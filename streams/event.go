@@ -181,6 +181,12 @@ type Action struct {
 	Level         *beliefs.Level        `json:"level,omitzero"`      // may raise the policy's level, never lower it
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
+	// Sensitivity is of the data that it handles; that of the beliefs it cites
+	// raises it.
+	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
+	// Preconditions are what has to be so when it is carried out, as its proposer
+	// saw it. They are recorded; whoever carries it out checks them.
+	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
 	Host          string                `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
 	// Replaces is the id of a held proposal of the same agent that this one is
 	// an edit of. The hold is cancelled; nothing that was said of it carries
@@ -190,6 +196,9 @@ type Action struct {
 	// before the agent proposed this.
 	After uint64 `json:"after,omitzero"`
 }
+
+// MaxPreconditions is how many an action may name.
+const MaxPreconditions = 16
 
 // StatusAnswer is the status of an outcome that is an answer of the agent.
 const StatusAnswer = "answer"
@@ -394,6 +403,17 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		}
 		if err := refs("beliefs", e.Beliefs); err != nil {
 			return err
+		}
+		if len(e.Preconditions) > MaxPreconditions {
+			return rejectf(CodeInvalid, "%d preconditions, at most %d are admitted", len(e.Preconditions), MaxPreconditions)
+		}
+		for _, p := range e.Preconditions {
+			if p.What == "" {
+				return rejectf(CodeInvalid, "a precondition needs what it is about")
+			}
+			if err := names(p.What, "precondition", p.Digest, "digest of a precondition"); err != nil {
+				return err
+			}
 		}
 		if e.Replaces != "" && !ValidID(e.Replaces) {
 			return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))

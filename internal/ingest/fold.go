@@ -319,6 +319,7 @@ const (
 	keyMoved    = 'M' // project → nothing: something changed since then
 	keyBatch    = 'B' // project → whose external writes come in
 	keyBefore   = 'U' // project, belief, number → how it stood at that point
+	keyClass    = 'K' // project, calibration class → calibration.Window
 	keyRollback = 'R' // project → how far a rollback has come
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )

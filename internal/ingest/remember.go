@@ -50,7 +50,8 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
 	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.MemoryClaim, Key: m.Key,
 		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
-		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill}
+		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill,
+		Class: beliefs.Class(beliefs.MemoryClaim, quality, streams.Clip(m.Category, 80))}
 	if e.Belief.Staged || e.Belief.Procedure {
 		e.Belief.Scope = beliefs.ContextOnly
 	}
