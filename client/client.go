@@ -226,12 +226,28 @@ func (c *Client) request(ctx context.Context, subject string, body []byte) (*Rep
 	case err != nil:
 		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("asking %s: %v", subject, err), err: err}
 	}
-	rep := new(Reply)
-	if err := streams.Unmarshal(m.Data, rep); err != nil {
+	rep, err := readReply(m.Data)
+	if err != nil {
 		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
 	}
 	if rep.Error != nil {
 		return rep, &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
+	}
+	return rep, nil
+}
+
+// readReply reads an answer. One that names no verdict is none: the zero verdict
+// would allow.
+func readReply(data []byte) (*Reply, error) {
+	rep := new(Reply)
+	var said struct {
+		Verdict *streams.Verdict `json:"verdict"`
+	}
+	if err := errors.Join(streams.Unmarshal(data, rep), streams.Unmarshal(data, &said)); err != nil {
+		return nil, err
+	}
+	if said.Verdict == nil && rep.Error == nil {
+		return nil, errors.New("it names no verdict")
 	}
 	return rep, nil
 }

@@ -240,6 +240,10 @@ func QuerySubject(what string, partition int) string {
 	return servicePrefix + "query." + what + "." + strconv.Itoa(partition)
 }
 
+// StatusSubject is where operators ask every process of every stage how far it
+// has come. Each answers.
+const StatusSubject = servicePrefix + "query.stages"
+
 // ResolveSubject is where a signed resolution of a hold goes.
 func ResolveSubject(project, hold string) (string, error) {
 	if err := checkPrincipal(project, hold); err != nil {

@@ -321,8 +321,14 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 		v.bad(0, "reading records %q: %v", space, err)
 		return
 	}
+	var last []byte
 	for ok := it.First(); ok; ok = it.Next() {
-		fn(bytes.Clone(it.Key()), bytes.Clone(it.Value()))
+		k := bytes.Clone(it.Key())
+		if bytes.Compare(k, last) <= 0 { // tables changed places
+			v.bad(0, "record %x follows record %x", k, last)
+		}
+		last = k
+		fn(k, bytes.Clone(it.Value()))
 	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
 		v.bad(0, "reading records %q: %v", space, err)
@@ -367,12 +373,8 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 		lo := from + int64(i)*width
 		hi := min(lo+width, to)
 		// The last worker sees to it that nothing follows.
-		end := dataKey((hi+TileWidth-1)&^(TileWidth-1), 0)
-		upper := end[:]
-		if i == len(units)-1 && whole {
-			upper = []byte{spaceData + 1}
-		}
-		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, upper, sizes) })
+		last := i == len(units)-1 && whole
+		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, last, sizes) })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -534,8 +536,36 @@ func (v *verification) hashes() map[tileHash]tlog.Hash {
 	return have
 }
 
+// records walks over the records of a space.
+type records struct {
+	it *pebble.Iterator
+	ok bool // it stands on a record
+}
+
+// records of the leaves lo <= i < hi, or of all from lo on.
+func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, error) {
+	lower, upper := indexKey(space, lo), indexKey(space, (hi+TileWidth-1)&^(TileWidth-1))
+	o := &pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]}
+	if rest {
+		o.UpperBound = []byte{space + 1}
+	}
+	it, err := v.snap.NewIter(o)
+	if err != nil {
+		return nil, err
+	}
+	return &records{it: it, ok: it.First()}, nil
+}
+
+// on reports whether the record is that of a leaf.
+func (r *records) on(space byte, index int64) bool {
+	k := indexKey(space, index)
+	return r.ok && bytes.Equal(r.it.Key(), k[:])
+}
+
+func (r *records) next() { r.ok = r.it.Next() }
+
 // unit reads the leaves lo <= i < hi and their payloads.
-func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []byte, sizes map[int64]bool) error {
+func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last bool, sizes map[int64]bool) error {
 	u.from, u.to = lo, lo
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics on some damage
@@ -543,14 +573,17 @@ func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []
 		}
 	}()
 	u.at = make(map[int64]*[TileHeight]tlog.Hash)
-	lower := dataKey(lo, 0)
-	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper})
+	bundles, err := v.records(spaceLeaves, lo, hi, last)
 	if err != nil {
 		return err
 	}
-	defer it.Close()
-	w := worker{v: v, u: u, it: it, sizes: sizes, keys: make(map[string]opened)}
-	w.ok = it.First()
+	defer bundles.it.Close()
+	boxes, err := v.records(spacePayload, lo, hi, last)
+	if err != nil {
+		return err
+	}
+	defer boxes.it.Close()
+	w := worker{v: v, u: u, bundles: bundles, boxes: boxes, sizes: sizes, keys: make(map[string]opened)}
 	for at := lo; at < hi; at += TileWidth {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -563,11 +596,13 @@ func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []
 		}
 		u.to = at + int64(n)
 	}
-	if w.ok && u.to == hi {
-		v.bad(hi, "a record follows that belongs to no leaf, key %x", it.Key())
-	}
-	if err := it.Error(); err != nil {
-		v.bad(u.to, "reading leaf %d: %v", u.to, err)
+	for _, r := range []*records{bundles, boxes} {
+		if r.ok && u.to == hi {
+			v.bad(hi, "a record follows that belongs to no leaf, key %x", r.it.Key())
+		}
+		if err := r.it.Error(); err != nil {
+			v.bad(u.to, "reading leaf %d: %v", u.to, err)
+		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -594,12 +629,12 @@ func (v *verification) progress(n int64) {
 
 // worker checks tiles one after the other.
 type worker struct {
-	v     *verification
-	u     *unit
-	it    *pebble.Iterator
-	ok    bool // the iterator stands on a record
-	sizes map[int64]bool
-	keys  map[string]opened
+	v       *verification
+	u       *unit
+	bundles *records // of leaves
+	boxes   *records // of payloads
+	sizes   map[int64]bool
+	keys    map[string]opened
 
 	leaves [TileWidth]Leaf
 	text   []byte // a leaf with its RFC 6962 prefix
@@ -620,12 +655,11 @@ func (w *worker) tile(at int64, n int) bool {
 	var e edge
 	for i := 0; i < n; {
 		index := at + int64(i)
-		k := dataKey(index, partLeaves)
-		if !w.ok || !bytes.Equal(w.it.Key(), k[:]) {
+		if !w.bundles.on(spaceLeaves, index) {
 			w.v.bad(index, "leaf %d is missing", index)
 			return false
 		}
-		b, err := w.it.ValueAndErr()
+		b, err := w.bundles.it.ValueAndErr()
 		if err != nil || len(b) == 0 {
 			w.v.bad(index, "leaf %d cannot be read: %v", index, err)
 			return false
@@ -645,7 +679,7 @@ func (w *worker) tile(at int64, n int) bool {
 			}
 			b = rest
 		}
-		w.ok = w.it.Next()
+		w.bundles.next()
 	}
 	if e.size == TileWidth {
 		w.u.tiles = append(w.u.tiles, e.at[TileHeight])
@@ -701,7 +735,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	level := 0
 	h := u.last
 	for ; e.size>>level&1 == 1; level++ {
-		h = tlog.NodeHash(e.at[level], h)
+		h = nodeHash(e.at[level], h)
 	}
 	e.at[level] = h
 	e.size++
@@ -714,12 +748,11 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 
 // payload checks that a payload is what its leaf commits to.
 func (w *worker) payload(leaf *Leaf) {
-	k := dataKey(leaf.Index, partPayload)
-	there := w.ok && bytes.Equal(w.it.Key(), k[:])
+	there := w.boxes.on(spacePayload, leaf.Index)
 	if leaf.Kind != KindEntry {
 		if there {
 			w.v.bad(leaf.Index, "leaf %d is a %s and has a payload", leaf.Index, leaf.Kind)
-			w.ok = w.it.Next()
+			w.boxes.next()
 		}
 		return
 	}
@@ -739,11 +772,11 @@ func (w *worker) payload(leaf *Leaf) {
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}
-	w.ok = w.it.Next()
+	w.boxes.next()
 }
 
 func (w *worker) open(leaf *Leaf) error {
-	rec, err := w.it.ValueAndErr()
+	rec, err := w.boxes.it.ValueAndErr()
 	if err != nil {
 		return err
 	}
@@ -797,7 +830,7 @@ func (v *verification) keys() {
 
 // strangers looks for records that no log has.
 func (v *verification) strangers() {
-	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
+	spaces := []byte{spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
 	var lower []byte
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
 		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})
