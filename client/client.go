@@ -214,17 +214,26 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 	return rep, err
 }
 
-func (c *Client) request(ctx context.Context, subject string, body []byte) (*Reply, error) {
+// asked sends a request and turns what NATS says into an Error.
+func (c *Client) asked(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	m, err := c.nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the arbiter running, and may this credential ask there?", err: err}
+		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the pipeline running, and may this credential ask there?", err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return nil, &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
 	case errors.Is(err, context.Canceled):
 		return nil, err
 	case err != nil:
 		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("asking %s: %v", subject, err), err: err}
+	}
+	return m, nil
+}
+
+func (c *Client) request(ctx context.Context, subject string, body []byte) (*Reply, error) {
+	m, err := c.asked(ctx, subject, body)
+	if err != nil {
+		return nil, err
 	}
 	rep, err := readReply(m.Data)
 	if err != nil {

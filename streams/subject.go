@@ -232,6 +232,7 @@ const (
 	SvcRecall   Service = "recall"
 	SvcGate     Service = "gate"    // a recall with candidates
 	SvcResolve  Service = "resolve" // see ResolveSubject
+	SvcProve    Service = "prove"   // that an entry is in the audit log
 )
 
 // QuerySubject is where operators ask a daemon about one partition's state:
@@ -313,6 +314,7 @@ func ParseService(subject string) (Service, Address, error) {
 	case SvcRemember:
 		a.Kind = KindMem
 		want = 4
+	case SvcProve: // no event
 	default:
 		return svc, a, fmt.Errorf("unknown service %q", tok[0])
 	}

@@ -215,6 +215,9 @@ func (a Agent) permissions() (perms, error) {
 			}
 		}
 	}
+	if err := add(streams.ServiceSubject(streams.SvcProve, a.Project, a.Name, "")); err != nil {
+		return p, err
+	}
 	slices.Sort(p.pub)
 	// An agent may wait for its own holds. Alerts are not for it: they would
 	// tell an attacker which wording got through.

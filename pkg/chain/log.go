@@ -49,7 +49,8 @@ type Options struct {
 	Signer    note.Signer // signs checkpoints; may be nil for a log that signs none
 	Origin    string      // first line of checkpoints; empty: the signer's name
 	MasterKey []byte      // 32 bytes
-	ReadOnly  bool
+	// ReadOnly opens a log that is there, and lets nothing be appended.
+	ReadOnly bool
 }
 
 // ErrLocked says that another process has the log open.
@@ -118,8 +119,10 @@ type Log struct {
 	failed error  // of a write that may or may not be on disk
 }
 
-// Open opens the log in dir, or makes one. Several processes cannot have one
-// log open: the second gets ErrLocked.
+// Open opens the log in dir, or makes one unless it is opened to be read only.
+// Several processes cannot have one log open: the second gets ErrLocked. A store
+// of another version of the format is ErrFormat. After a crash what is opened is
+// a prefix of what was appended, with everything that Append returned for.
 func Open(dir string, o Options) (_ *Log, err error) {
 	if o.FS == nil {
 		o.FS = vfs.Default

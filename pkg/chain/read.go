@@ -137,7 +137,8 @@ func (l *Log) Leaf(i int64) (leaf Leaf, err error) {
 	return leaf, err
 }
 
-// Range calls fn for the leaves from <= i < to, in order.
+// Range calls fn for the leaves from <= i < to, in order, until it returns an
+// error. It returns ErrRange if the log does not have them all.
 func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
 	if size := l.Head().Size; from < 0 || to > size {
 		return fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, size, ErrRange)

@@ -51,6 +51,10 @@ type VerifyOptions struct {
 	// whole tiles; To 0 means the end. Of the others only the hashes of their
 	// tiles are used, and the result is incomplete.
 	From, To int64
+	// Lawful, if set, is what lets a payload be forgotten: one whose key was
+	// destroyed and that it does not cover is a finding. Nil takes every
+	// destroyed key for lawful.
+	Lawful *Lawful
 	// Payload, if set, is called with each payload that is good, from several
 	// goroutines and in no order. It must not keep its arguments.
 	Payload func(leaf *Leaf, payload []byte)
@@ -58,7 +62,21 @@ type VerifyOptions struct {
 	Progress func(done, total int64)
 }
 
-// Report is what a verification found.
+// Lawful ties destroyed keys to what the log itself says is to be forgotten.
+type Lawful struct {
+	// Statements are the types of the entries that say so.
+	Statements []string
+	// Covers makes, of the leaves of these types in the log's order, what says
+	// whether the payload of a leaf may be forgotten, that is kept under a key of
+	// this data subject. It is called once if at all; what it makes is called by
+	// several goroutines and must not keep its arguments. The data subject stands
+	// in no leaf, so whoever can write the log's files can choose it.
+	Covers func(statements []Leaf) func(subject string, leaf *Leaf) bool
+}
+
+// Report is what a verification found. Status is Failed exactly if FirstBad is
+// not -1; Problems spells out the first 20 findings, and Skipped what was not
+// checked.
 type Report struct {
 	Status      Status   `json:"status"`
 	Size        int64    `json:"size"` // leaves that were read and are good
@@ -66,7 +84,7 @@ type Report struct {
 	Gaps        int64    `json:"gaps"`
 	Resets      int64    `json:"resets"`    // how often the ledger began anew
 	Payloads    int64    `json:"payloads"`  // that match their commitments
-	Forgotten   int64    `json:"forgotten"` // payloads whose key was destroyed
+	Forgotten   int64    `json:"forgotten"` // payloads whose key was destroyed, lawfully if that was asked for
 	NotHeld     int64    `json:"not_held"`  // payloads of leaves that were taken from another log
 	Bytes       int64    `json:"bytes"`     // of leaves and payloads that were hashed
 	Checkpoints int64    `json:"checkpoints"`
@@ -90,6 +108,8 @@ type verification struct {
 	o    VerifyOptions
 	ring *keyring
 	want Head // as the head record says
+
+	covered func() func(subject string, leaf *Leaf) bool // of o.Lawful, made when it is first asked for
 
 	mu          sync.Mutex
 	rep         Report              // guarded by mu, as are the following
@@ -158,12 +178,14 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 
 // Verify recomputes the log from what is on disk: every leaf, link, tree hash,
 // signature and payload commitment, and that no record is there which the log
-// does not have.
+// does not have. What is wrong is in the report; an error says that it could not
+// go on (ctx, a range that the log does not have).
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	snap := l.db.NewSnapshot()
 	defer snap.Close()
 	v := &verification{log: l, snap: snap, o: o, rep: Report{FirstBad: -1}, used: make(map[string]struct{}),
 		ring: &keyring{trusted: o.Verifiers, retired: make(map[keyID]int64)}}
+	v.covered = sync.OnceValue(v.statements)
 	if m, c, err := snap.Get([]byte{spaceMeta}); err == nil {
 		err = decodeMeta(m, &v.want)
 		if err := errors.Join(err, c.Close()); err != nil {
@@ -699,7 +721,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	if err != nil {
 		return err
 	}
-	if w.v.o.Payload != nil {
+	if w.v.o.Payload != nil || w.v.o.Lawful != nil {
 		leaf.Type, leaf.Project = string(typ), string(project)
 	}
 	u := w.u
@@ -767,12 +789,44 @@ func (w *worker) payload(leaf *Leaf) {
 	switch err := w.open(leaf); {
 	case err == nil:
 		w.payloads++
-	case errors.Is(err, ErrForgotten):
+	case errors.Is(err, ErrForgotten) && w.lawful(leaf):
 		w.forgotten++
+	case errors.Is(err, ErrForgotten):
+		w.v.bad(leaf.Index, "the key of the payload of leaf %d (%s of ledger sequence %d) was destroyed, and nothing in the log says that it is to be forgotten", leaf.Index, leaf.Type, leaf.Seq)
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}
 	w.boxes.next()
+}
+
+// lawful reports whether the payload that the iterator stands on may have been
+// forgotten.
+func (w *worker) lawful(leaf *Leaf) bool {
+	if w.v.o.Lawful == nil {
+		return true
+	}
+	rec, err := w.boxes.it.ValueAndErr()
+	if err != nil {
+		return false
+	}
+	subject, _, _, err := splitRecord(rec)
+	return err == nil && w.v.covered()(string(subject), leaf)
+}
+
+// statements collects what the log says is to be forgotten, also in leaves that
+// are not verified because only others are.
+func (v *verification) statements() func(string, *Leaf) bool {
+	var all []Leaf
+	err := v.log.Range(0, v.want.Size, func(_ int64, leaf Leaf) error {
+		if leaf.Kind == KindEntry && slices.Contains(v.o.Lawful.Statements, leaf.Type) {
+			all = append(all, leaf)
+		}
+		return nil
+	})
+	if err != nil {
+		v.bad(0, "looking for what is to be forgotten: %v", err)
+	}
+	return v.o.Lawful.Covers(all)
 }
 
 func (w *worker) open(leaf *Leaf) error {
