@@ -54,8 +54,6 @@ race:
 	$(GO) test -race -short -timeout 40m $$($(GO) list $(RACE) | grep -v internal/e2e)
 	$(GO) test -race -short -timeout 40m ./internal/e2e -run '$(RACE_E2E)'
 
-FUZZTIME ?= 1m
-
 .PHONY: test-long
 test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
 	$(GO) test ./internal/e2e -run 'Killing|AlwaysHeld|Standby' -count=5 -timeout 60m
@@ -64,11 +62,13 @@ test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
 	LAZARET_MODEL=full $(GO) test ./internal/arbiter -run 'TestTheBarrierHolds' -timeout 120m
 	LAZARET_ATTACKS=10000 LAZARET_CRASHES=5000 $(GO) test ./pkg/chain -run 'Attack|Crash' -timeout 60m
 	$(GO) test -race ./internal/... -timeout 60m
-	@set -e; for pkg in $$($(GO) list ./...); do \
-		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
-		done; \
-	done
+	$(MAKE) fuzz
+
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (1m) and print a table
+	$(GO) run ./internal/fuzztest/all -time $(FUZZTIME)
 
 .PHONY: fmt
 fmt: ## format the code

@@ -214,11 +214,12 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 	return rep, err
 }
 
-func (c *Client) request(ctx context.Context, subject string, body []byte) (*Reply, error) {
+// asked sends a request and turns what NATS says into an Error.
+func (c *Client) asked(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
 	m, err := c.nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the arbiter running, and may this credential ask there?", err: err}
+		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the pipeline running, and may this credential ask there?", err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return nil, &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
 	case errors.Is(err, context.Canceled):
@@ -226,12 +227,36 @@ func (c *Client) request(ctx context.Context, subject string, body []byte) (*Rep
 	case err != nil:
 		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("asking %s: %v", subject, err), err: err}
 	}
-	rep := new(Reply)
-	if err := streams.Unmarshal(m.Data, rep); err != nil {
+	return m, nil
+}
+
+func (c *Client) request(ctx context.Context, subject string, body []byte) (*Reply, error) {
+	m, err := c.asked(ctx, subject, body)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := readReply(m.Data)
+	if err != nil {
 		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
 	}
 	if rep.Error != nil {
 		return rep, &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
+	}
+	return rep, nil
+}
+
+// readReply reads an answer. One that names no verdict is none: the zero verdict
+// would allow.
+func readReply(data []byte) (*Reply, error) {
+	rep := new(Reply)
+	var said struct {
+		Verdict *streams.Verdict `json:"verdict"`
+	}
+	if err := errors.Join(streams.Unmarshal(data, rep), streams.Unmarshal(data, &said)); err != nil {
+		return nil, err
+	}
+	if said.Verdict == nil && rep.Error == nil {
+		return nil, errors.New("it names no verdict")
 	}
 	return rep, nil
 }

@@ -63,7 +63,8 @@ func TestWhatIsSentAgainHasTheSameIDAndBytes(t *testing.T) {
 		"pending is no try":                  {[]string{failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodeInvalid)}, 6, streams.CodeInvalid},
 		"never more than it is allowed":      {[]string{failing(streams.CodeUnavailable)}, 4, streams.CodeUnavailable},
 		"what cannot be read is no verdict":  {[]string{`{"verdict":`}, 4, streams.CodeUnavailable},
-		"an empty answer is not one either":  {[]string{`{}`}, 1, ""},
+		"an empty answer is not one either":  {[]string{`{}`}, 4, streams.CodeUnavailable},
+		"nor is one that names no verdict":   {[]string{`{"entry":{"verdict":"allow"}}`}, 4, streams.CodeUnavailable},
 		"and neither is one without a entry": {[]string{`{"verdict":"allow"}`}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

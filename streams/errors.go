@@ -6,7 +6,7 @@ package streams
 type Code string
 
 // The codes. 1xx: the event itself; 2xx: the pipeline could not answer;
-// 3xx: the verdict's own reasons; 4xx: operator commands.
+// 3xx: the verdict's own reasons; 4xx: operator commands; 5xx: proofs.
 const (
 	CodeMalformed   Code = "LZ101"
 	CodeTooLarge    Code = "LZ102"
@@ -65,6 +65,10 @@ const (
 
 	CodeConfirmation Code = "LZ410"
 	CodeOrder        Code = "LZ411"
+
+	CodeNoEntry   Code = "LZ501"
+	CodeUncovered Code = "LZ502"
+	CodeGone      Code = "LZ503"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -128,6 +132,9 @@ var Codes = []CodeDoc{
 	{CodeLegalHold, "under legal hold", "The project's data is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 	{CodeOrder, "order refused", "A signed order, on an incident for instance, failed a check, which the text and an alert name; nothing changed.", "Look at what it is about again (lazaret incident show) and sign anew, with a pinned key that has the role."},
+	{CodeNoEntry, "no such entry", "The audit log has no entry of the project that was asked for, or none of the agent whose payload was asked for. Entries of other projects are answered the same.", "Check the id. An event is in the log within a second of its verdict; ask again then."},
+	{CodeUncovered, "not covered yet", "The entry is in the audit log, and no signed checkpoint covers it yet.", "Ask again in a second."},
+	{CodeGone, "payload gone", "What the entry says was forgotten, or this auditor never had it.", "Ask without the payload: that the entry is in the log can be proven still."},
 }
 
 // Doc returns the documentation of a code.

@@ -21,7 +21,10 @@ const (
 const (
 	// IntakePerSubject bounds what may wait on one stored subject, that is one
 	// kind and origin of one agent. The flooder is refused before anyone else.
-	IntakePerSubject = 100_000
+	// All that waits is decided in order, so that this, divided by what ingest
+	// decides in a second, is also what one flooded subject costs everybody
+	// else in time.
+	IntakePerSubject = 20_000
 	// IntakeBytes bounds what may wait altogether, in bytes.
 	IntakeBytes = 8 << 30
 	// IntakeMsgSize is the largest message the stream takes: twice the default
@@ -47,6 +50,9 @@ type Storage struct {
 	// IntakeBytes bounds the intake; when it is full, publishers are refused.
 	// Zero means the constant of that name.
 	IntakeBytes int64
+	// IntakePerSubject bounds what waits on one stored subject. Zero means the
+	// constant of that name.
+	IntakePerSubject int64
 }
 
 // Definitions returns the three streams as Lazaret needs them.
@@ -59,6 +65,9 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 	}
 	if s.IntakeBytes == 0 {
 		s.IntakeBytes = IntakeBytes
+	}
+	if s.IntakePerSubject == 0 {
+		s.IntakePerSubject = IntakePerSubject
 	}
 	return []jetstream.StreamConfig{
 		{
@@ -74,7 +83,7 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Retention:            jetstream.LimitsPolicy,
 			Discard:              jetstream.DiscardNew,
 			DiscardNewPerSubject: true,
-			MaxMsgsPerSubject:    IntakePerSubject,
+			MaxMsgsPerSubject:    s.IntakePerSubject,
 			MaxBytes:             s.IntakeBytes,
 			MaxMsgSize:           IntakeMsgSize,
 			Storage:              jetstream.FileStorage,
@@ -151,7 +160,8 @@ func Ensure(ctx context.Context, js jetstream.JetStream, s Storage) error {
 }
 
 // Check compares existing streams with their definitions and creates nothing.
-// Replicas and size bounds are the operator's and are not compared.
+// Replicas and bounds are the operator's and are not compared, except that there
+// has to be one for each subject of the intake.
 func Check(ctx context.Context, js jetstream.JetStream) error {
 	var all []error
 	for _, want := range Definitions(Storage{}) {
@@ -162,6 +172,9 @@ func Check(ctx context.Context, js jetstream.JetStream) error {
 		}
 		got := st.CachedInfo().Config
 		want.Replicas, want.MaxBytes = got.Replicas, got.MaxBytes
+		if want.MaxMsgsPerSubject > 0 && got.MaxMsgsPerSubject > 0 {
+			want.MaxMsgsPerSubject = got.MaxMsgsPerSubject
+		}
 		if d := Drift(got, want); len(d) > 0 {
 			all = append(all, &DriftError{Stream: want.Name, Diffs: d})
 		}

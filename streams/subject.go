@@ -232,6 +232,7 @@ const (
 	SvcRecall   Service = "recall"
 	SvcGate     Service = "gate"    // a recall with candidates
 	SvcResolve  Service = "resolve" // see ResolveSubject
+	SvcProve    Service = "prove"   // that an entry is in the audit log
 )
 
 // QuerySubject is where operators ask a daemon about one partition's state:
@@ -239,6 +240,10 @@ const (
 func QuerySubject(what string, partition int) string {
 	return servicePrefix + "query." + what + "." + strconv.Itoa(partition)
 }
+
+// StatusSubject is where operators ask every process of every stage how far it
+// has come. Each answers.
+const StatusSubject = servicePrefix + "query.stages"
 
 // ResolveSubject is where a signed resolution of a hold goes.
 func ResolveSubject(project, hold string) (string, error) {
@@ -309,6 +314,7 @@ func ParseService(subject string) (Service, Address, error) {
 	case SvcRemember:
 		a.Kind = KindMem
 		want = 4
+	case SvcProve: // no event
 	default:
 		return svc, a, fmt.Errorf("unknown service %q", tok[0])
 	}

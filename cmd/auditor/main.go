@@ -63,7 +63,10 @@ func main() {
 				return err
 			}
 			cfg.Conn, cfg.Signer, cfg.Origin, cfg.MasterKey = nc, signer, signer.Name(), master
-			cfg.Stats, cfg.Metrics = e.Watch(natsserver.RoleAuditor, nc, nil), e.Metrics().Auditor()
+			if cfg.Stats, err = e.Watch(natsserver.RoleAuditor, nc, nil); err != nil {
+				return err
+			}
+			cfg.Metrics = e.Metrics().Auditor()
 			return auditor.Run(ctx, cfg, svc)
 		},
 	}.Main()

@@ -9,16 +9,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
-	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
-	"lazaret/internal/ingest"
 	"lazaret/internal/natsserver"
-	"lazaret/internal/query"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
@@ -346,80 +342,4 @@ func (o *operator) refusals() string {
 		said += fmt.Sprintf(" (and %d more)", n-1)
 	}
 	return said
-}
-
-func (a *app) doctor() *cobra.Command {
-	return &cobra.Command{
-		Use:   "doctor",
-		Short: "Check server, streams and stages (exit 3 when something drifted)",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			nc, err := a.conn.Connect("operator")
-			if err != nil {
-				return err
-			}
-			defer nc.Close()
-			ctx, cancel := a.timeout(cmd.Context())
-			defer cancel()
-			w, bad := cmd.OutOrStdout(), false
-			report := func(what string, err error, good string) {
-				if err != nil {
-					bad = true
-					fmt.Fprintf(w, "WRONG  %-10s %v\n", what, err)
-					return
-				}
-				fmt.Fprintf(w, "good   %-10s %s\n", what, good)
-			}
-			report("server", nil, fmt.Sprintf("nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted(), nc.MaxPayload()))
-			if nc.MaxPayload() < streams.LedgerMsgSize {
-				report("server", fmt.Errorf("max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(), natsserver.MaxPayload), "")
-			}
-			js, err := jetstream.New(nc)
-			if err != nil {
-				return err
-			}
-			report("streams", streams.Check(ctx, js), "as defined")
-			intake, ledger, err := lag(ctx, js)
-			report("intake", err, fmt.Sprintf("%d messages; what the ledger holds is purged every 2 s", intake))
-			rules, pol, mixed := "", "", false
-			err = nil
-			for p := range streams.Partitions {
-				var ans ingest.ActiveAnswer
-				if err = query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &ans); err != nil {
-					break
-				}
-				mixed = mixed || p > 0 && (ans.Rules != rules || ans.Policy != pol)
-				rules, pol = ans.Rules, ans.Policy
-			}
-			report("ingest", err, "answers in every partition")
-			if err == nil {
-				if mixed {
-					err = fmt.Errorf("partitions differ in what is in force: activate again")
-				}
-				report("in force", err, fmt.Sprintf("rules %.19s, policy %.19s", rules, pol))
-			}
-			ans, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
-			if err == nil && ans.Gaps > 0 {
-				err = fmt.Errorf("the ledger has %d gaps", ans.Gaps)
-			}
-			report("auditor", err, fmt.Sprintf("%d ledger entries chained, %d behind", ans.Entries, ledger-min(ledger, ans.LastSeq)))
-			if bad {
-				return &cli.Exit{Code: cli.ExitIncomplete}
-			}
-			return nil
-		},
-	}
-}
-
-// lag is how many messages wait in the intake, and the ledger's last sequence.
-func lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {
-	in, err := js.Stream(ctx, streams.IntakeStream)
-	if err != nil {
-		return 0, 0, err
-	}
-	led, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return 0, 0, err
-	}
-	return in.CachedInfo().State.Msgs, led.CachedInfo().State.LastSeq, nil
 }

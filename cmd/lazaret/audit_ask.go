@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -47,7 +48,7 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 	if err != nil {
 		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
-	o.Verifiers = trust.Verifiers(keys.RoleAuditor)
+	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), auditor.Lawful()
 	if o.MasterKey, err = embedded.MasterKey(a.conn.Data); err != nil {
 		return err
 	}
@@ -429,11 +430,43 @@ func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
 	return nil
 }
 
-func (a *app) auditLaundering() *cobra.Command {
+// answer is what a question to the whole log came to: as JSON, or in words.
+type answer struct {
+	of        any
+	findings  int
+	integrity inquiry.Integrity
+	words     func(w io.Writer)
+}
+
+// question makes a command of a question to the whole log. It ends with 2 when
+// there are findings.
+func (a *app) question(c *cobra.Command, ask func(ctx context.Context, l *inquiry.Log, project string) (*answer, error)) *cobra.Command {
 	var f logFlags
 	var project string
 	var json bool
-	c := &cobra.Command{
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		return a.withLog(cmd.Context(), f, inquiry.Options{Whole: true}, func(l *inquiry.Log) error {
+			r, err := ask(cmd.Context(), l, project)
+			if err != nil {
+				return err
+			}
+			if !json {
+				r.words(cmd.OutOrStdout())
+			} else if err := cli.JSON(cmd.OutOrStdout(), r.of); err != nil {
+				return err
+			}
+			return verdictOn(cmd, r.findings, r.integrity)
+		})
+	}
+	f.bind(c.Flags())
+	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) auditLaundering() *cobra.Command {
+	return a.question(&cobra.Command{
 		Use:   "laundering",
 		Short: "Did untrusted input ever become trusted? (exit 0 no, 2 yes)",
 		Long: `Verify the whole log, then list every belief that ever stood as supported although
@@ -442,39 +475,25 @@ of somebody with the authority to vouch for it. None is expected.
 
 The lineage is followed anew, from the origins that credentials gave: what ingest
 made of it is not believed.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withLog(cmd.Context(), f, inquiry.Options{Whole: true}, func(l *inquiry.Log) error {
-				r, err := l.Launder(cmd.Context(), project)
-				if err != nil {
-					return err
-				}
-				if json {
-					if err := cli.JSON(cmd.OutOrStdout(), r); err != nil {
-						return err
-					}
-					return verdictOn(cmd, len(r.Findings), r.Integrity)
-				}
-				w := cmd.OutOrStdout()
-				if len(r.Findings) == 0 {
-					fmt.Fprintf(w, "NONE: of %d beliefs that were ever supported, none comes from untrusted content without a logged promotion\n", r.Supported)
-				} else {
-					fmt.Fprintf(w, "%d of %d beliefs that were ever supported come from untrusted content\n", len(r.Findings), r.Supported)
-				}
-				for _, x := range r.Findings {
-					fmt.Fprintf(w, "  %s in %s, leaf %d: %s\n    %s\n", x.Belief, text.InertLine(x.Project, 64), x.Index, text.InertLine(x.Content, 100), path(x.Path))
-				}
-				for _, x := range r.Promoted {
-					fmt.Fprintf(w, "  promoted: %s in %s, by %s, %s, leaf %d\n    %s\n", x.Belief, text.InertLine(x.Project, 64), text.InertLine(x.Promotion.By, 64), text.InertLine(x.Promotion.How, 100), x.Promotion.Index, path(x.Path))
-				}
-				return verdictOn(cmd, len(r.Findings), r.Integrity)
-			})
-		},
-	}
-	f.bind(c.Flags())
-	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	return c
+	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
+		r, err := l.Launder(ctx, project)
+		if err != nil {
+			return nil, err
+		}
+		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
+			if len(r.Findings) == 0 {
+				fmt.Fprintf(w, "NONE: of %d beliefs that were ever supported, none comes from untrusted content without a logged promotion\n", r.Supported)
+			} else {
+				fmt.Fprintf(w, "%d of %d beliefs that were ever supported come from untrusted content\n", len(r.Findings), r.Supported)
+			}
+			for _, x := range r.Findings {
+				fmt.Fprintf(w, "  %s in %s, leaf %d: %s\n    %s\n", x.Belief, text.InertLine(x.Project, 64), x.Index, text.InertLine(x.Content, 100), path(x.Path))
+			}
+			for _, x := range r.Promoted {
+				fmt.Fprintf(w, "  promoted: %s in %s, by %s, %s, leaf %d\n    %s\n", x.Belief, text.InertLine(x.Project, 64), text.InertLine(x.Promotion.By, 64), text.InertLine(x.Promotion.How, 100), x.Promotion.Index, path(x.Path))
+			}
+		}}, nil
+	})
 }
 
 func path(steps []string) string {
@@ -489,49 +508,32 @@ func path(steps []string) string {
 }
 
 func (a *app) auditIrreversible() *cobra.Command {
-	var f logFlags
-	var project string
-	var json bool
-	c := &cobra.Command{
+	return a.question(&cobra.Command{
 		Use:   "irreversible",
 		Short: "Did anything irreversible run without approval? (exit 0 no, 2 yes)",
 		Long: `Verify the whole log, then list every action that cannot be undone (declared or
 classified irreversible, or of level L4 and above) that was carried out, or
 released to be, without a signed approval or a standing permission of the signed
 policy before it.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withLog(cmd.Context(), f, inquiry.Options{Whole: true}, func(l *inquiry.Log) error {
-				r, err := l.IrreversibleActs(cmd.Context(), project)
-				if err != nil {
-					return err
+	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
+		r, err := l.IrreversibleActs(ctx, project)
+		if err != nil {
+			return nil, err
+		}
+		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
+			if len(r.Findings) == 0 {
+				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an approval\n", r.Proposed)
+			} else {
+				fmt.Fprintf(w, "%d of %d irreversible actions ran or were released without an approval\n", len(r.Findings), r.Proposed)
+			}
+			for _, x := range slices.Concat(r.Findings, r.Approved) {
+				fmt.Fprintf(w, "  %s %s of %s/%s, leaf %d: %s\n", x.Level, text.InertLine(x.Tool, 64), text.InertLine(x.Project, 64), text.InertLine(x.ID, 64), x.Proposed.Index, text.InertLine(x.Why, 200))
+				if x.Approval != nil {
+					fmt.Fprintf(w, "    by %s at %s, leaf %d: %s\n", text.InertLine(x.Approval.By, 100), x.Approval.Time.Format(time.DateTime), x.Approval.Index, text.InertLine(x.Approval.Reason, 160))
 				}
-				if json {
-					if err := cli.JSON(cmd.OutOrStdout(), r); err != nil {
-						return err
-					}
-					return verdictOn(cmd, len(r.Findings), r.Integrity)
-				}
-				w := cmd.OutOrStdout()
-				if len(r.Findings) == 0 {
-					fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an approval\n", r.Proposed)
-				} else {
-					fmt.Fprintf(w, "%d of %d irreversible actions ran or were released without an approval\n", len(r.Findings), r.Proposed)
-				}
-				for _, x := range append(r.Findings, r.Approved...) {
-					fmt.Fprintf(w, "  %s %s of %s/%s, leaf %d: %s\n", x.Level, text.InertLine(x.Tool, 64), text.InertLine(x.Project, 64), text.InertLine(x.ID, 64), x.Proposed.Index, text.InertLine(x.Why, 200))
-					if x.Approval != nil {
-						fmt.Fprintf(w, "    by %s at %s, leaf %d: %s\n", text.InertLine(x.Approval.By, 100), x.Approval.Time.Format(time.DateTime), x.Approval.Index, text.InertLine(x.Approval.Reason, 160))
-					}
-				}
-				return verdictOn(cmd, len(r.Findings), r.Integrity)
-			})
-		},
-	}
-	f.bind(c.Flags())
-	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	c.Flags().BoolVar(&json, "json", false, "print JSON")
-	return c
+			}
+		}}, nil
+	})
 }
 
 func (a *app) report() *cobra.Command {

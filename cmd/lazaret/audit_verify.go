@@ -156,7 +156,7 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		return nil, err
 	}
 	vs := trust.Verifiers(keys.RoleAuditor)
-	v := chain.VerifyOptions{Verifiers: vs, From: f.from, To: f.to}
+	v := chain.VerifyOptions{Verifiers: vs, Lawful: auditor.Lawful(), From: f.from, To: f.to}
 	if v.Against, err = readAll(f.against); err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.
 	if err != nil {
 		return chain.Report{}, err
 	}
-	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor)}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: auditor.Lawful()}
 	if against != nil {
 		v.Against = [][]byte{against}
 	}

@@ -52,8 +52,9 @@ func (a *app) beliefs() *cobra.Command {
 		a.beliefLineage("impact", "Show what a belief influenced", false, true), a.beliefAsOf(),
 		a.beliefWord(approval.Confirm, "confirm", "Sign that a belief is so: believed and served"),
 		a.beliefWord(approval.RejectBelief, "reject", "Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
+		a.beliefWord(approval.Supersede, "supersede", "Sign that another belief takes its place"),
 		a.beliefRestore(), a.beliefPoint(), a.beliefPoints(),
-		a.beliefQuarantine())
+		a.beliefQuarantine(), a.beliefLessons(), a.beliefReflect())
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {

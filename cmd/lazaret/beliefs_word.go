@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -27,6 +28,7 @@ import (
 // word is what a signed word on beliefs is made of.
 type word struct {
 	project, key, reason string
+	successor            string // of what is superseded
 	life                 time.Duration
 }
 
@@ -45,7 +47,7 @@ func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d app
 		return nil, fmt.Errorf("what ingest shows of belief %s is not what it wants signed: do not sign, check the ledger", b.ID)
 	}
 	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: w.project, Belief: b.ID, Content: b.Digest, Revision: b.Revision, Decision: d,
-		Expires: time.Now().UTC().Add(w.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: w.reason}
+		Expires: time.Now().UTC().Add(w.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: w.reason, Successor: w.successor}
 	signed, err := s.Sign(signer)
 	if err != nil {
 		return nil, err
@@ -79,6 +81,9 @@ it was refused and the belief is as it was.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.conn.Resolve()
+			if d == approval.Supersede && w.successor == "" {
+				return errors.New("--by names the belief that takes its place")
+			}
 			signer, err := keys.LoadSigner(w.key)
 			if err != nil {
 				return err
@@ -102,6 +107,10 @@ it was refused and the belief is as it was.`,
 		},
 	}
 	w.bind(c)
+	if d == approval.Supersede {
+		c.Flags().StringVar(&w.successor, "by", "", "the `BELIEF` that takes its place")
+		c.Example = "  lazaret beliefs supersede b9sforgt6c7u0ms0n --by b4k2m8v0q1s7d3f6h --key alice.key"
+	}
 	return c
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/probe"
+	"lazaret/pkg/keys"
 	"lazaret/pkg/text"
 	"lazaret/probes"
 )
@@ -19,6 +21,7 @@ func (a *app) probeRun() *cobra.Command {
 	var o probe.Options
 	var pack string
 	var json, running bool
+	var svc probeService
 	c := &cobra.Command{
 		Use:   "run [NAME…]",
 		Short: "Run the threat model: attacks in steps, and what has to hold",
@@ -27,8 +30,13 @@ hold what comes of each step against what the scenario expects. With names, only
 --contrast runs each once more without the defence that it names, where it has to fail.
 --running uses the pipeline of the data folder (--data): projects there begin with
 syn-probe-, and scenarios that restart it, sign, or need a policy of their own are skipped.
-Exit 2 when a scenario fails, or passes without its defence.`,
-		Example: "  lazaret probe run\n  lazaret probe run sleeper-memory --contrast\n  lazaret probe run --pack ./probes --json",
+Exit 2 when a scenario fails, or passes without its defence.
+
+--every is a service: it runs them against the running pipeline again and again, each
+time in new synthetic projects, and a scenario that fails opens an incident in the
+project syn-probe, signed by --key, a key with the role probe. While that is open,
+further failures of the scenario are added to it.`,
+		Example: "  lazaret probe run\n  lazaret probe run sleeper-memory --contrast\n  lazaret probe run --pack ./probes --json\n  lazaret probe run --every 1h --key probe.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, dir := probes.Threats(), "."
 			if pack != "" {
@@ -41,14 +49,19 @@ Exit 2 when a scenario fails, or passes without its defence.`,
 			if scenarios, err = probe.Named(scenarios, args); err != nil {
 				return err
 			}
+			if svc.every > 0 {
+				if o.Contrast {
+					return errors.New("--every uses a pipeline that runs, whose defences stay on: leave out --contrast")
+				}
+				return a.probeEvery(cmd, scenarios, o, &svc, json)
+			}
 			if running {
-				a.conn.Resolve()
-				op, err := a.conn.Connect("operator")
+				r, err := a.runningPipeline()
 				if err != nil {
 					return err
 				}
-				defer op.Close()
-				o.Running = &probe.Running{Data: a.conn.Data, Operator: op}
+				defer r.Operator.Close()
+				o.Running = r
 			}
 			start := time.Now()
 			results, err := probe.Run(cmd.Context(), scenarios, o)
@@ -76,6 +89,8 @@ Exit 2 when a scenario fails, or passes without its defence.`,
 	f.BoolVar(&o.Contrast, "contrast", false, "run each without its defence too, where it has to fail")
 	f.BoolVar(&running, "running", false, "use the pipeline of the data folder, which has to run")
 	f.BoolVar(&json, "json", false, "print JSON")
+	f.DurationVar(&svc.every, "every", 0, "run them against the running pipeline now and after each `DURATION`")
+	f.StringVar(&svc.key, "key", "", "with --every: the private key `FILE` that signs incidents (default "+keys.EnvKey+")")
 	return c
 }
 

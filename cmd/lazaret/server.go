@@ -119,6 +119,7 @@ contexts and credentials of its own role, and keep the rest offline.`,
 	f.IntVar(&cfg.Storage.Replicas, "replicas", 1, "replicas of each stream: 1, 3 or 5")
 	f.Int64Var(&cfg.Storage.LedgerBytes, "ledger-bytes", 0, "most that the ledger takes, in bytes (default no bound but the disk)")
 	f.Int64Var(&cfg.Storage.IntakeBytes, "intake-bytes", streams.IntakeBytes, "most that waits in the intake, in bytes")
+	f.Int64Var(&cfg.Storage.IntakePerSubject, "intake-per-subject", streams.IntakePerSubject, "most that waits of one agent's messages of one kind and origin; what one flooded subject costs the others is this, divided by what ingest decides in a second")
 	f.DurationVar(&wait, "wait", time.Minute, "how long the servers may take")
 	return c
 }

@@ -67,7 +67,7 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.
 	if err != nil {
 		return nil, err
 	}
-	f.Metrics.Holds(-open)
+	f.countHold(e.Project, -open)
 	f.Reset() // timers and queues are read anew
 	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now}, Statement: b.ID})
 }

@@ -12,7 +12,7 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	if err := f.countHolds(st); err != nil {
 		return err
 	}
-	f.Metrics.Holds(1)
+	f.countHold(p.Project, 1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
 		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Rests: p.leans()}
@@ -38,7 +38,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 	if err := f.countHolds(st); err != nil {
 		return err
 	}
-	f.Metrics.Holds(-1)
+	f.countHold(project, -1)
 	h.State, h.Body, h.Hints, h.Rests = state, "", "", nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
@@ -52,6 +52,13 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 		return err
 	}
 	return st.Put(key, h)
+}
+
+// countHold tells the metrics of a hold, unless it is of a synthetic project.
+func (f *Fold) countHold(project string, by int) {
+	if !streams.IsSynthetic(project) {
+		f.Metrics.Holds(by)
+	}
 }
 
 func openHolds(st *stage.State, project, agent string) (int, error) {

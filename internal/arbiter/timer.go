@@ -97,7 +97,8 @@ func (t *timers) first() string {
 // holds counts the timers of open holds.
 func (t *timers) holds() (n int) {
 	for k := range t.live {
-		if k[9] == timerExpiry {
+		// Those of synthetic projects count nowhere.
+		if k[9] == timerExpiry && !streams.IsSynthetic(k[10:]) {
 			n++
 		}
 	}

@@ -181,7 +181,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 // output is a verdict's entry.
 func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
 	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
-	if err == nil && f.Metrics != nil {
+	if err == nil {
 		out.Note = &metrics.Verdict{Entry: v, Proposed: p.Stamp}
 	}
 	return out, err

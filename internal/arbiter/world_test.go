@@ -160,7 +160,7 @@ func (d *desk) verdicts(seq uint64) []*streams.VerdictEntry {
 	d.t.Helper()
 	var out []*streams.VerdictEntry
 	for _, e := range d.ledger {
-		if e.Type != streams.TypeVerdict {
+		if e.Type != streams.TypeVerdict || e.Stage != streams.StageArbiter {
 			continue
 		}
 		v := new(streams.VerdictEntry)

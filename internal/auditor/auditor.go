@@ -106,8 +106,13 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	if err := checkSigner(l, cfg.Signer); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
+	if cfg.Stats == nil {
+		cfg.Stats = new(stage.Stats)
+	}
 	h := l.Head()
 	cfg.Metrics.Head(h.Size, h.Gaps)
+	cfg.Stats.Leaves.Store(h.Size)
+	cfg.Stats.Gaps.Store(h.Gaps)
 	a := &Auditor{cfg: cfg, log: l, gaps: h.Gaps}
 	if err := a.loadForgotten(); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -270,6 +275,8 @@ func (a *Auditor) take(entries []streams.Entry) error {
 	}
 	h := a.log.Head()
 	a.cfg.Metrics.Head(h.Size, h.Gaps)
+	a.cfg.Stats.Leaves.Store(h.Size)
+	a.cfg.Stats.Gaps.Store(h.Gaps)
 	if h.Gaps > a.gaps {
 		a.cfg.Log.Error("the ledger skipped sequences", "gaps", h.Gaps-a.gaps, "up to", h.LastSeq)
 		a.gaps = h.Gaps
@@ -305,6 +312,8 @@ func (a *Auditor) checkpoint() error {
 	}
 	a.signedAt, a.signedSize = time.Now(), h.Size
 	a.cfg.Metrics.Signed(h.Size)
+	a.cfg.Stats.Signed.Store(h.Size)
+	a.cfg.Stats.SignedAt.Store(a.signedAt.UnixNano())
 	a.publish("checkpoint", cp)
 	if a.witnesses != nil {
 		a.witnesses.submit()

@@ -63,6 +63,10 @@ func Run(ctx context.Context, cfg Config, svc *nats.Conn) (err error) {
 			return err
 		}
 		defer stop()
+		if stop, err = a.serveProofs(svc); err != nil {
+			return err
+		}
+		defer stop()
 	}
 	return a.Follow(ctx)
 }
@@ -167,6 +171,12 @@ var ErrNoEvent = errors.New("no entry that can be read has this id")
 // with this id; of several projects' the last one. Every payload from the end
 // on is read until it is found.
 func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
+	return findEvent(ctx, l, id, func(*chain.Leaf) bool { return true }, "")
+}
+
+// findEvent is FindEvent among the leaves that in lets in, of one agent's events
+// if it is named.
+func findEvent(ctx context.Context, l *chain.Log, id string, in func(*chain.Leaf) bool, agent string) (int64, error) {
 	if !streams.ValidID(id) {
 		return 0, streams.CheckID("id", id)
 	}
@@ -178,7 +188,7 @@ func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
 		}
 		found := int64(-1)
 		err := l.Range(max(to-step, 0), to, func(i int64, leaf chain.Leaf) error {
-			if leaf.Kind != chain.KindEntry || leaf.Type == string(streams.TypeRepeat) {
+			if leaf.Kind != chain.KindEntry || leaf.Type == string(streams.TypeRepeat) || !in(&leaf) {
 				return nil
 			}
 			p, err := l.Payload(i)
@@ -188,8 +198,10 @@ func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
 			if err != nil {
 				return err
 			}
-			if _, body, ok := bytes.Cut(p, []byte("\n")); ok && bytes.HasPrefix(p, stage) && bytes.Contains(body, quoted) && eventID(body) == id {
-				found = i
+			if _, body, ok := bytes.Cut(p, []byte("\n")); ok && bytes.HasPrefix(p, stage) && bytes.Contains(body, quoted) {
+				if b := aboutOf(body); b.ID == id && (agent == "" || b.Agent == agent) {
+					found = i
+				}
 			}
 			return nil
 		})
@@ -200,13 +212,15 @@ func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
 	return 0, fmt.Errorf("event %s: %w", id, ErrNoEvent)
 }
 
-// eventID is the id of the event in an entry's body.
-func eventID(body []byte) string {
-	var b struct {
-		ID string `json:"id"`
-	}
+// about is whose event an entry is about.
+type about struct {
+	ID    string `json:"id"`
+	Agent string `json:"agent"`
+}
+
+func aboutOf(body []byte) (b about) {
 	if streams.Unmarshal(body, &b) != nil {
-		return ""
+		return about{}
 	}
-	return b.ID
+	return b
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -162,15 +163,22 @@ func fillLog(dir string, opts chain.Options, o AuditOptions, payloads [][]byte) 
 	}
 	defer l.Close()
 	es := make([]chain.Entry, 0, o.Batch)
+	// One batch is made while the one before it is on its way to the disk.
+	wait := func() error { return nil }
 	at := time.Unix(1_700_000_000, 0)
 	for n := 1; n <= o.Entries; n++ {
 		es = append(es, chain.Entry{Seq: uint64(n), Time: at, Type: "observation", Project: "demo", Salt: [16]byte{byte(n), byte(n >> 8), byte(n >> 16)}, Payload: payloads[n%len(payloads)]})
 		if len(es) == o.Batch || n == o.Entries {
-			if err := l.Append(es); err != nil {
+			next, err := l.AppendNoWait(es)
+			if err := errors.Join(wait(), err); err != nil {
 				return err
 			}
+			wait = next
 			es = es[:0]
 		}
+	}
+	if err := wait(); err != nil {
+		return err
 	}
 	_, err = l.Checkpoint()
 	return err

@@ -140,32 +140,13 @@ func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies
 		return nil, err
 	}
 	corpus := newCorpus(uint64(time.Now().UnixNano()))
-	l := new(Latencies)
-	var took []time.Duration
-	for i := range o.Warm + o.Requests {
+	return askInTurn(o.Warm, o.Requests, func(int) (*streams.Reply, error) {
 		words := make([]string, 3+corpus.r.IntN(5))
 		for j := range words {
 			words[j] = corpus.word()
 		}
-		began := time.Now()
-		rep, err := c.Recall(ctx, &streams.Recall{Head: streams.Head{Session: "asked"}, Query: strings.Join(words, " ")})
-		d := time.Since(began)
-		var le *client.Error
-		if err != nil && !errors.As(err, &le) {
-			return nil, err
-		}
-		switch {
-		case i < o.Warm:
-			continue
-		case err != nil:
-			l.Unanswered++
-		case rep.Verdict == streams.Allow:
-			l.Allowed++
-		}
-		took = append(took, d)
-	}
-	l.measure(took)
-	return l, nil
+		return c.Recall(ctx, &streams.Recall{Head: streams.Head{Session: "asked"}, Query: strings.Join(words, " ")})
+	})
 }
 
 // measure sorts how long requests took.

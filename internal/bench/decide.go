@@ -103,18 +103,24 @@ func AskMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, e
 	if err := fill(ctx, c, o.Fill); err != nil {
 		return nil, err
 	}
+	return askInTurn(o.Warm, o.Requests, func(i int) (*streams.Reply, error) { return c.Decide(ctx, question(i)) })
+}
+
+// askInTurn measures requests, one after the other, after some that are not
+// measured.
+func askInTurn(warm, requests int, ask func(i int) (*streams.Reply, error)) (*Latencies, error) {
 	l := new(Latencies)
-	took := make([]time.Duration, 0, o.Requests)
-	for i := range o.Warm + o.Requests {
+	took := make([]time.Duration, 0, requests)
+	for i := range warm + requests {
 		began := time.Now()
-		rep, err := c.Decide(ctx, question(i))
+		rep, err := ask(i)
 		d := time.Since(began)
 		var le *client.Error
 		if err != nil && !errors.As(err, &le) {
 			return nil, err
 		}
 		switch {
-		case i < o.Warm:
+		case i < warm:
 			continue
 		case err != nil:
 			l.Unanswered++

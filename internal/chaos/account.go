@@ -135,7 +135,7 @@ func (f *fleet) logs(ctx context.Context) (reps [2]chain.Report, err error) {
 		if err != nil {
 			return reps, err
 		}
-		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor)})
+		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: auditor.Lawful()})
 		if err != nil {
 			return reps, fmt.Errorf("the log of %s: %w", name, err)
 		}

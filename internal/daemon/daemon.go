@@ -23,6 +23,7 @@ import (
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
+	"lazaret/internal/status"
 	"lazaret/pkg/keys"
 )
 
@@ -134,11 +135,17 @@ func (e *Env) close() {
 // Metrics is what the daemon is to count with, or nil.
 func (e *Env) Metrics() *metrics.Process { return e.metrics }
 
-// Watch announces the daemon's only stage to the metrics.
-func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) *stage.Stats {
+// Watch announces the daemon's only stage to the metrics, and answers operators
+// who ask how far it has come.
+func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) (*stage.Stats, error) {
 	s := e.metrics.Stage(string(r), stage.Tail(nc, partitions))
+	if s == nil {
+		s = new(stage.Stats)
+	}
 	e.metrics.Complete()
-	return s
+	// The connection ends with the process, and the answers with it.
+	_, err := status.Serve(nc, string(r), partitions, s, e.Log)
+	return s, err
 }
 
 // Trust reads the pinned keys.
@@ -171,7 +178,11 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	if err != nil {
 		return stage.Config{}, err
 	}
-	return stage.Config{Conn: nc, Dir: dir, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log, Stats: e.Watch(r, nc, ps),
+	stats, err := e.Watch(r, nc, ps)
+	if err != nil {
+		return stage.Config{}, err
+	}
+	return stage.Config{Conn: nc, Dir: dir, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log, Stats: stats,
 		Ready: func() { e.Log.Info("ready", "stage", string(r)) }}, nil
 }
 

@@ -76,6 +76,8 @@ func note(fs []finding, rule, why string) []finding {
 
 // record is a line of either form, as far as it labels itself.
 type record struct {
+	SessionID string `json:"session_id"`
+
 	Dataset  string `json:"dataset"`
 	Label    string `json:"label"`
 	Class    string `json:"class"`
@@ -141,7 +143,7 @@ func parse(file string, line []byte) (*Case, error) {
 	switch {
 	case r.Dataset == "":
 		return nil, fmt.Errorf("%q names no dataset", script.Name)
-	case r.Label == "" && r.Steps != nil:
+	case r.Label == "" && r.SessionID != "":
 		c.Session, c.Attack, c.Class, c.Cluster = true, r.Attacked, r.Kind, script.Name
 	case r.Label == "attack", r.Label == "benign":
 		c.Attack, c.Cluster = r.Label == "attack", r.Meta.Injected

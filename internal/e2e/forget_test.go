@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
+	"lazaret/internal/embedded"
 	"lazaret/internal/retain"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
@@ -225,6 +226,26 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	up.interrupt()
 	if f := filesWith(t, data, secret); len(f) != 0 {
 		t.Errorf("after all it is in %v", f)
+	}
+
+	// Somebody with the disk and the keys makes what he does not like
+	// unreadable, and nobody had asked for that.
+	master, err := embedded.MasterKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := chain.Open(embedded.AuditDir(data), chain.Options{MasterKey: master})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.DestroyKeys(other); n == 0 || err != nil {
+		t.Error(n, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := command(t, data, "audit", "verify"); code != 2 || !strings.Contains(out, "nothing in the log says that it is to be forgotten") {
+		t.Errorf("an emptied key: exit %d, %s", code, out)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/internal/sentinel"
 	"lazaret/internal/stage"
+	"lazaret/internal/status"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
@@ -314,8 +315,15 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 		ch := make(chan struct{})
 		ready = append(ready, ch)
-		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) },
-			Stats: m.Stage(string(r), stage.Tail(nc, nil))}
+		stats := m.Stage(string(r), stage.Tail(nc, nil))
+		if stats == nil {
+			stats = new(stage.Stats)
+		}
+		// The connection ends with the pipeline, and the answers with it.
+		if _, err := status.Serve(nc, string(r), nil, stats, p.cfg.Log); err != nil {
+			return err
+		}
+		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}

@@ -48,6 +48,8 @@ type Belief struct {
 	At      time.Time        `json:"at"`
 	Count   uint64           `json:"count"`
 	Memory  bool             `json:"memory"`
+	// Category is what a memory's writer called it.
+	Category string `json:"category,omitzero"`
 	// Digest is of the whole content, and Revision of how it stands: what a
 	// signed word on the belief names.
 	Digest    string              `json:"digest,omitzero"`

@@ -335,6 +335,9 @@ func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedB
 const (
 	maxBundleFile = 64 << 20
 	maxBundleLine = 64 << 20
+	// Of notes there may be many, and all are held at once.
+	maxBundleNote = 64 << 10
+	maxHandovers  = 1000
 )
 
 // VerifyBundle verifies a bundle: the digests of its files, the signatures of
@@ -344,13 +347,38 @@ const (
 // in the bundle are used, and the result is incomplete: whoever made the bundle
 // chose them.
 func VerifyBundle(ctx context.Context, file string, vs note.Verifiers, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
-	z, err := zip.OpenReader(file)
+	f, err := os.Open(file)
 	if err != nil {
-		return rep, fmt.Errorf("opening bundle %s: %w", file, err)
+		return rep, fmt.Errorf("opening bundle: %w", err)
 	}
-	defer func() { err = errors.Join(err, z.Close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fi, err := f.Stat()
+	if err != nil {
+		return rep, fmt.Errorf("opening bundle: %w", err)
+	}
+	if rep, err = verifyBundle(ctx, f, fi.Size(), vs, against, progress); err != nil {
+		return rep, fmt.Errorf("bundle %s: %w", file, err)
+	}
+	return rep, nil
+}
+
+// verifyBundle is VerifyBundle of an archive of size bytes.
+func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, vs note.Verifiers, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
+	z, err := zip.NewReader(r, size)
+	if err != nil {
+		return rep, err
+	}
+	// The files of an archive may overlap, so that a small one unfolds into any
+	// size. Those of an honest one fit into it, and deflate unfolds into about a
+	// thousand times what it reads.
+	var packed uint64
+	for _, f := range z.File {
+		if packed += f.CompressedSize64; packed > uint64(size) || f.CompressedSize64 > uint64(size) {
+			return rep, errors.New("the files in the archive overlap: it was made to unfold without end")
+		}
+	}
 	v := &bundleCheck{rep: chain.Report{FirstBad: -1}, files: make(map[string]*zip.File), seen: make(map[string]bool)}
-	if err := v.check(ctx, &z.Reader, vs, against, progress); err != nil {
+	if err := v.check(ctx, z, vs, against, progress); err != nil {
 		return rep, err
 	}
 	switch {
@@ -385,7 +413,9 @@ func (v *bundleCheck) skip(format string, args ...any) {
 }
 
 // read returns a file of the bundle; nil if it is not there.
-func (v *bundleCheck) read(name string) ([]byte, error) {
+func (v *bundleCheck) read(name string) ([]byte, error) { return v.readUpTo(name, maxBundleFile) }
+
+func (v *bundleCheck) readUpTo(name string, most int64) ([]byte, error) {
 	f := v.files[name]
 	if f == nil {
 		return nil, nil
@@ -394,9 +424,9 @@ func (v *bundleCheck) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := io.ReadAll(io.LimitReader(r, maxBundleFile+1))
-	if err == nil && len(b) > maxBundleFile {
-		err = fmt.Errorf("it is larger than %d bytes", maxBundleFile)
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("%s is larger than %d bytes", name, most)
 	}
 	return b, errors.Join(err, r.Close())
 }
@@ -550,12 +580,15 @@ func (v *bundleCheck) span(m *manifest) (*chain.Span, error) {
 	}
 	copy(s.Prev[:], prev)
 	for name, to := range map[string]*[]byte{bundleAfter: &s.After, bundleBefore: &s.Before, bundleLater: &s.Later} {
-		if *to, err = v.read(name); err != nil {
+		if *to, err = v.readUpTo(name, maxBundleNote); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	for i := 0; ; i++ {
-		h, err := v.read(fmt.Sprintf("%s%03d", bundleHandovers, i))
+		h, err := v.readUpTo(fmt.Sprintf("%s%03d", bundleHandovers, i), maxBundleNote)
+		if err == nil && i >= maxHandovers {
+			err = fmt.Errorf("there are more than %d handovers", maxHandovers)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -106,6 +106,8 @@ func (i Integrity) String() string {
 type Options struct {
 	MasterKey []byte
 	Verifiers note.Verifiers // keys that may sign checkpoints
+	// Lawful is what lets payloads be forgotten, for Whole.
+	Lawful *chain.Lawful
 	// Whole verifies the whole log first.
 	Whole bool
 	// Progress, if set, is told how that goes.
@@ -145,7 +147,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Log, err error) {
 		}
 	}
 	if o.Whole {
-		rep, err := c.Verify(ctx, chain.VerifyOptions{Verifiers: o.Verifiers, Progress: o.Progress})
+		rep, err := c.Verify(ctx, chain.VerifyOptions{Verifiers: o.Verifiers, Lawful: o.Lawful, Progress: o.Progress})
 		if err != nil {
 			return nil, err
 		}

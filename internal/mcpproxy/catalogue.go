@@ -141,38 +141,27 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 		if err != nil {
 			return fmt.Errorf("listing the server's tools: %w", err)
 		}
-		var list struct {
-			Tools      []json.RawMessage `json:"tools"`
-			NextCursor string            `json:"nextCursor"`
-		}
-		if err := json.Unmarshal(result, &list); err != nil {
-			return fmt.Errorf("the server's list of tools: %w", err)
+		list, err := readPage(result)
+		if err != nil {
+			return err
 		}
 		if first == nil {
-			if err := json.Unmarshal(result, &first); err != nil {
-				return fmt.Errorf("the server's list of tools: %w", err)
-			}
-			delete(first, "tools")
-			delete(first, "nextCursor")
+			first = list.rest
 		}
-		for _, r := range list.Tools {
-			t, err := readTool(r)
-			if err != nil {
-				return err
-			}
+		for i, t := range list.tools {
 			if names[t.Name] {
 				return fmt.Errorf("the server offers two tools of the name %q", streams.Clip(t.Name, 100))
 			}
 			names[t.Name] = true
-			tools, raw = append(tools, t), append(raw, r)
+			tools, raw = append(tools, t), append(raw, list.raw[i])
 		}
 		if len(tools) > maxTools || page > maxPages {
 			return fmt.Errorf("the server offers more than %d tools on %d pages", maxTools, maxPages)
 		}
-		if list.NextCursor == "" {
+		if list.cursor == "" {
 			break
 		}
-		params["cursor"] = list.NextCursor
+		params["cursor"] = list.cursor
 	}
 	server := c.p.serverName()
 	digest := streams.CatalogueDigest(server, tools)
@@ -191,6 +180,44 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	}
 	c.first, c.raw, c.names = first, raw, names
 	return nil
+}
+
+// page is one page of a list of tools.
+type page struct {
+	tools  []streams.Tool
+	raw    []json.RawMessage          // the same, as the server wrote them
+	rest   map[string]json.RawMessage // the other fields, never nil
+	cursor string
+}
+
+// readPage reads the result of a tools/list.
+func readPage(result json.RawMessage) (*page, error) {
+	var list struct {
+		Tools      []json.RawMessage `json:"tools"`
+		NextCursor string            `json:"nextCursor"`
+	}
+	p := new(page)
+	err := json.Unmarshal(result, &list)
+	if err == nil {
+		err = json.Unmarshal(result, &p.rest)
+	}
+	if err == nil && p.rest == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the server's list of tools: %w", err)
+	}
+	delete(p.rest, "tools")
+	delete(p.rest, "nextCursor")
+	p.raw, p.cursor = list.Tools, list.NextCursor
+	for _, r := range list.Tools {
+		t, err := readTool(r)
+		if err != nil {
+			return nil, err
+		}
+		p.tools = append(p.tools, t)
+	}
+	return p, nil
 }
 
 // readTool takes from a tool what rules and people see: also the title and the

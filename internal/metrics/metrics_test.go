@@ -385,3 +385,33 @@ func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
 		t.Errorf("only %d metrics are asked for", asked)
 	}
 }
+
+// What is decided in synthetic projects, by replays and probes, counts nowhere.
+func TestSyntheticProjectsCountNowhere(t *testing.T) {
+	p := New()
+	a, i := p.Arbiter(), p.Ingest()
+	s := p.Sentinel("core")
+	ev := evaluator(t, "one")
+	s.InForce(0, "d", ev)
+	o := s.v.observer(ev)
+	for _, c := range []struct {
+		project string
+		want    float64
+	}{{"syn-probe-tea", 0}, {"demo", 1}} {
+		v := &streams.VerdictEntry{Type: streams.TypeAction, Verdict: streams.Hold, Degraded: []string{"core"}}
+		a.Published(&streams.Entry{Type: streams.TypeVerdict, Project: c.project}, &Verdict{Entry: v})
+		i.Published(&streams.Entry{Type: streams.TypeAction, Project: c.project}, nil)
+		i.Published(&streams.Entry{Type: streams.TypeRejected, Project: c.project}, &streams.RejectedEntry{Code: streams.CodeInvalid})
+		i.Published(&streams.Entry{Type: streams.TypeRepeat, Project: c.project}, nil)
+		for r := range o.by {
+			o.End(r, time.Time{}, []streams.Alert{{Rule: r.ID, Effect: "hold", Mode: "enforce", Project: c.project}})
+		}
+		for what, m := range map[string]prometheus.Collector{"verdicts": a.verdicts.WithLabelValues("action", "hold"), "silent groups": a.silent.WithLabelValues("core"),
+			"admitted": i.admitted.WithLabelValues("action"), "rejected": i.rejected.WithLabelValues(string(streams.CodeInvalid)), "repeats": i.repeats,
+			"fires": o.v.fires.WithLabelValues("one", "hold", "enforce")} {
+			if got := testutil.ToFloat64(m); got != c.want {
+				t.Errorf("after an entry of %s there are %v %s, want %v", c.project, got, what, c.want)
+			}
+		}
+	}
+}

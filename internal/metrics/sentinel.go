@@ -182,6 +182,9 @@ func (o *observer) End(r *rules.Rule, began time.Time, alerts []streams.Alert) {
 		if a.Exception != "" {
 			mode = excepted
 		}
+		if streams.IsSynthetic(a.Project) {
+			continue // probes and replays: what they cost counts, not what is found
+		}
 		o.v.fires.WithLabelValues(a.Rule, a.Effect, mode).Inc()
 	}
 }

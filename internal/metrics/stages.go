@@ -23,6 +23,23 @@ type Verdict struct {
 	Proposed time.Time // the proposal's stamp in the ledger; zero if unknown
 }
 
+// CountedAs implements stage.Counted: verdicts by what they say and by the groups
+// that had not answered, but for those that were asked for again.
+func (v *Verdict) CountedAs() []string {
+	if v == nil || v.Entry == nil || v.Entry.Again {
+		return nil
+	}
+	as := []string{v.Entry.Verdict.String()}
+	for _, g := range v.Entry.Degraded {
+		as = append(as, SilentGroup+g)
+	}
+	return as
+}
+
+// SilentGroup is what a group's name has in front where verdicts that missed its
+// answer are counted.
+const SilentGroup = "silent."
+
 // Arbiter returns the arbiter's counts.
 func (p *Process) Arbiter() *Arbiter {
 	if p == nil {
@@ -51,7 +68,7 @@ func (p *Process) Arbiter() *Arbiter {
 
 // Published implements stage.Config.Published.
 func (a *Arbiter) Published(e *streams.Entry, note any) {
-	if a == nil {
+	if a == nil || streams.IsSynthetic(e.Project) {
 		return
 	}
 	if e.Type == streams.TypeCalibration {
@@ -140,7 +157,7 @@ func (p *Process) Ingest() *Ingest {
 
 // Published implements stage.Config.Published.
 func (i *Ingest) Published(e *streams.Entry, note any) {
-	if i == nil {
+	if i == nil || streams.IsSynthetic(e.Project) {
 		return
 	}
 	switch r, _ := note.(*streams.RejectedEntry); {

@@ -130,6 +130,14 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 }
 
 func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) {
+	// The library takes a name for a file only where the path is absolute.
+	if strings.ContainsRune(name, filepath.Separator) {
+		abs, err := filepath.Abs(name)
+		if err != nil {
+			return nil, err
+		}
+		name = abs
+	}
 	nc, s, err := natscontext.Connect(name, f.more(opts)...)
 	if err != nil {
 		at := name

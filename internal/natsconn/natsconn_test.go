@@ -2,6 +2,8 @@ package natsconn_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -51,6 +53,7 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 		{name: "server flag beats the environment", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1", "NATS_CREDS": creds}, args: []string{"-s", s.URL()}, role: "operator", ok: true},
 		{name: "server beats the data folder", args: []string{"--data", data, "-s", "nats://127.0.0.1:1", "--creds", creds}, role: "operator"},
 		{name: "context file", args: []string{"--context", natsserver.ContextFile(data, "operator")}, role: "operator", ok: true},
+		{name: "context file by a relative path", args: []string{"--context", relative(t, natsserver.ContextFile(data, "operator"))}, role: "operator", ok: true},
 		{name: "server without credential", args: []string{"-s", s.URL()}, role: "operator"},
 		{name: "nothing", args: []string{"--data", t.TempDir()}, role: "operator"},
 	} {
@@ -81,4 +84,16 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 	if !errors.Is(err, natsconn.ErrNoServer) {
 		t.Errorf("without anything the error is %v", err)
 	}
+}
+
+func relative(t *testing.T, path string) string {
+	t.Helper()
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path, err = filepath.Rel(wd, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 
@@ -46,13 +47,31 @@ func (r Role) InboxPrefix() string { return "_INBOX_LZ." + string(r) }
 func AgentInbox(project, agent string) string { return "_INBOX." + project + "." + agent }
 
 // perms collects a credential's permissions.
-type perms struct{ pub, sub []string }
+type perms struct {
+	pub, sub []string
+	// answers lets it publish to the reply subject of what it received, once
+	// and at once. Only operators may publish what it receives so.
+	answers bool
+}
 
 func (p perms) jwt() jwt.Permissions {
-	return jwt.Permissions{
+	out := jwt.Permissions{
 		Pub: jwt.Permission{Allow: p.pub},
 		Sub: jwt.Permission{Allow: p.sub},
 	}
+	if p.answers {
+		out.Resp = &jwt.ResponsePermission{MaxMsgs: 1, Expires: answerWithin}
+	}
+	return out
+}
+
+// answerWithin is how long a stage may take to say how far it has come.
+const answerWithin = 5 * time.Second
+
+// status lets a stage say how far it has come.
+func (p *perms) status() {
+	p.sub = append(p.sub, streams.StatusSubject)
+	p.answers = true
 }
 
 // read lets a credential read a stream over ordered consumers.
@@ -80,14 +99,17 @@ func (r Role) permissions() (perms, error) {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.CREATE."+s)
 		}
 	case RoleIngest:
+		p.status()
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
+		p.status()
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>", "lz.live.*.alert.>", "lz.live.*.incident")
 	case RoleAuditor:
+		p.status()
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")
 	case RoleFront:
@@ -131,6 +153,7 @@ func (r Role) permissions() (perms, error) {
 		if !ok || !streams.ValidID(group) {
 			return p, fmt.Errorf("unknown role %q", r)
 		}
+		p.status()
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, streams.LedgerStageFilter(string(r)), "lz.live.*.alert.>")
 	}
@@ -191,6 +214,9 @@ func (a Agent) permissions() (perms, error) {
 				return p, err
 			}
 		}
+	}
+	if err := add(streams.ServiceSubject(streams.SvcProve, a.Project, a.Name, "")); err != nil {
+		return p, err
 	}
 	slices.Sort(p.pub)
 	// An agent may wait for its own holds. Alerts are not for it: they would

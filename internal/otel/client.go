@@ -76,7 +76,7 @@ func NewResource(ctx context.Context) (*resourcepb.Resource, error) {
 	}
 	out := new(resourcepb.Resource)
 	for _, kv := range r.Attributes() {
-		out.Attributes = append(out.Attributes, keyString(string(kv.Key), kv.Value.Emit()))
+		out.Attributes = append(out.Attributes, keyString(string(kv.Key), kv.Value.String()))
 	}
 	return out, nil
 }

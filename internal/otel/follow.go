@@ -29,6 +29,9 @@ type Config struct {
 	// All begins with the first entry where no state says otherwise; else it is
 	// with the next one.
 	All bool
+	// From is the first entry that is looked at at all; what was marked before it
+	// is not known.
+	From uint64
 	// Once stops where the ledger ends instead of following it.
 	Once     bool
 	Resource *resourcepb.Resource
@@ -71,15 +74,15 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}()
 	s := &sender{Config: cfg, reader: &reader{nc: cfg.Conn}}
 	s.fold = NewFold(cfg.Options, s.reader.read)
-	first, last, err := s.reader.bounds(ctx)
+	last, err := s.reader.last(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.resume(first, last); err != nil {
+	if err := s.resume(last); err != nil {
 		return err
 	}
 	// What is marked is known by the whole ledger only.
-	for at := uint64(0); at < s.seq; {
+	for at := s.before(); at < s.seq; {
 		es, err := s.reader.after(ctx, at)
 		if err != nil {
 			return ended(ctx, err)
@@ -95,6 +98,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	return ended(ctx, s.follow(ctx))
 }
+
+func (s *sender) before() uint64 { return max(s.From, 1) - 1 }
 
 // ended is nil for an error that is only the end of ctx.
 func ended(ctx context.Context, err error) error {
@@ -115,10 +120,10 @@ type sender struct {
 }
 
 // resume goes on where the state says.
-func (s *sender) resume(first, last uint64) error {
+func (s *sender) resume(last uint64) error {
 	s.seq = last
 	if s.All {
-		s.seq = 0
+		s.seq = s.before()
 	}
 	if s.State == "" {
 		return nil

@@ -29,30 +29,29 @@ const (
 
 var directGet = "$JS.API.DIRECT.GET." + streams.LedgerStream
 
-// bounds are the first and last sequence of the ledger.
-func (r *reader) bounds(ctx context.Context) (first, last uint64, err error) {
+// last is the last sequence of the ledger.
+func (r *reader) last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	m, err := r.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, nil)
 	if err != nil {
-		return 0, 0, fmt.Errorf("asking for the ledger: %w", err)
+		return 0, fmt.Errorf("asking for the ledger: %w", err)
 	}
 	var info struct {
 		State struct {
-			First uint64 `json:"first_seq"`
-			Last  uint64 `json:"last_seq"`
+			Last uint64 `json:"last_seq"`
 		} `json:"state"`
 		Error *struct {
 			Description string `json:"description"`
 		} `json:"error"`
 	}
 	if err := streams.Unmarshal(m.Data, &info); err != nil {
-		return 0, 0, fmt.Errorf("asking for the ledger: %w", err)
+		return 0, fmt.Errorf("asking for the ledger: %w", err)
 	}
 	if info.Error != nil {
-		return 0, 0, fmt.Errorf("asking for the ledger: %s", info.Error.Description)
+		return 0, fmt.Errorf("asking for the ledger: %s", info.Error.Description)
 	}
-	return info.State.First, info.State.Last, nil
+	return info.State.Last, nil
 }
 
 // after reads the next entries behind a sequence; none says that there are none

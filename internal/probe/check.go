@@ -57,6 +57,9 @@ func (p *play) check(ctx context.Context, st *Step) error {
 	if err := p.checkRecall(st, d); err != nil {
 		return err
 	}
+	if err := p.checkSurfaces(st, d); err != nil {
+		return err
+	}
 	b := d.belief
 	if st.Belief != "" {
 		if err := p.settle(ctx, d.project); err != nil {

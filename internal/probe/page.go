@@ -3,8 +3,6 @@ package probe
 import (
 	"fmt"
 	"strings"
-
-	"github.com/goccy/go-yaml"
 )
 
 // Elsewhere is an invariant that is no scenario.
@@ -19,8 +17,8 @@ type Elsewhere struct {
 // ReadElsewhere reads the list of invariants that are no scenarios.
 func ReadElsewhere(b []byte) ([]Elsewhere, error) {
 	var out []Elsewhere
-	if err := yaml.UnmarshalWithOptions(b, &out, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("%s", yaml.FormatError(err, false, true))
+	if err := decode(b, &out); err != nil {
+		return nil, err
 	}
 	for _, e := range out {
 		if e.Name == "" || (len(e.Tests) == 0) == (e.Nothing == "") {

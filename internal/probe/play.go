@@ -45,6 +45,9 @@ type played struct {
 	belief         *streams.BeliefRef
 	envelope       *streams.BeliefRef
 	inForce        *bool
+	exported       *exported
+	lessons        []ingest.Lesson
+	proposed       []ingest.Supersession
 }
 
 // play is one run of a scenario.
@@ -314,6 +317,14 @@ func (p *play) step(ctx context.Context, st *Step) error {
 		return p.activate(ctx, st, d)
 	case "belief":
 		return nil
+	case "attempt":
+		return p.attempt(ctx, st, d)
+	case "export":
+		return p.export(ctx, st, d)
+	case "lessons":
+		return p.harvest(ctx, st, d)
+	case "reflect":
+		return p.reflect(ctx, d)
 	case "restart":
 		p.disconnect()
 		return p.site.restart(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -227,6 +228,8 @@ func (s *Scenario) unfit(r *Running) string {
 		return "it restarts the pipeline or signs a policy: run it without --running"
 	case s.Policy != nil:
 		return "it needs a policy of its own: run it without --running"
+	case s.reads():
+		return "it exports the whole log: run it without --running"
 	case s.signs():
 		return "people sign in it: run it without --running"
 	}
@@ -238,7 +241,7 @@ func (o Options) site(ctx context.Context, set settings) (*site, error) {
 	if r == nil {
 		return newSite(ctx, set)
 	}
-	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator, person: r.Person, tag: "-" + time.Now().UTC().Format("150405")}
+	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator, person: r.Person, tag: "-" + strconv.FormatInt(time.Now().Unix(), 36)}
 	js, err := jetstream.New(r.Operator)
 	if err != nil {
 		return nil, err

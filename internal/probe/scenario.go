@@ -51,6 +51,12 @@ type Contrast struct {
 	Trust map[string]string `yaml:"trust"`
 	// Erase starts from an empty data folder where the scenario restarts.
 	Erase bool `yaml:"erase"`
+	// Role gives whoever holds a role another one's credential.
+	Role map[string]string `yaml:"role"`
+	// Ceiling is that of exports, whatever they ask for.
+	Ceiling string `yaml:"ceiling"`
+	// Obey signs what reflection proposes with a signer's key at once.
+	Obey string `yaml:"obey"`
 }
 
 // Step is one step. Exactly one of its kinds is set.
@@ -82,6 +88,10 @@ type Step struct {
 	Await    *Await         `yaml:"await"`
 	Activate *Activate      `yaml:"activate"`
 	Belief   string         `yaml:"belief"` // looks at a belief as it stands
+	Attempt  *Attempt       `yaml:"attempt"`
+	Export   *Export        `yaml:"export"`
+	Lessons  *Lessons       `yaml:"lessons"`
+	Reflect  bool           `yaml:"reflect"` // on the project's beliefs
 	Restart  bool           `yaml:"restart"`
 
 	Expect *Expect `yaml:"expect"`
@@ -108,6 +118,25 @@ type Await struct {
 type Activate struct {
 	Policy map[string]any `yaml:"policy"` // a patch
 	By     string         `yaml:"by"`
+}
+
+// Attempt publishes to a subject with a role's credential; with permitted. The
+// body is none that anybody would obey.
+type Attempt struct {
+	Role string `yaml:"role"`
+	// Subject is one in which $project and $partition are the scenario's own.
+	Subject string `yaml:"subject"`
+}
+
+// Export has what is known of the project leave.
+type Export struct {
+	As      string `yaml:"as"`      // spans, for OpenTelemetry with content, or log, as JSON lines
+	Ceiling string `yaml:"ceiling"` // internal unless said
+}
+
+// Lessons harvests the project's lessons.
+type Lessons struct {
+	Age string `yaml:"age"` // how long they have had support
 }
 
 // Expect is what is asserted of a step. What is not given is not looked at.
@@ -142,6 +171,15 @@ type Expect struct {
 	Check     string `yaml:"check"` // that a resolution failed
 	// InForce is whether an activation is obeyed.
 	InForce *bool `yaml:"in_force"`
+	// Exported are parts of what left, and NotExported of what did not. Root says
+	// that the tree's root can be computed from what left.
+	Exported    []string `yaml:"exported"`
+	NotExported []string `yaml:"not_exported"`
+	Root        bool     `yaml:"root"`
+	// Lessons are exactly those that were harvested ("$ID"), and Proposed exactly
+	// what reflection proposed: the belief, and the one that would take its place.
+	Lessons  *[]string          `yaml:"lessons"`
+	Proposed *map[string]string `yaml:"proposed"`
 }
 
 // The defaults of a step.
@@ -159,7 +197,8 @@ func (s *Step) kinds() (out []string) {
 		{"observe", s.Observe != nil}, {"remember", s.Remember != nil}, {"recall", s.Recall != nil}, {"gate", s.Gate != nil},
 		{"tools", s.Tools != nil}, {"start", s.Start != nil}, {"decision", s.Decision != nil}, {"decide", s.Decide != nil},
 		{"outcome", s.Outcome != nil}, {"resolve", s.Resolve != nil}, {"await", s.Await != nil}, {"activate", s.Activate != nil},
-		{"again", s.Again != ""}, {"belief", s.Belief != ""}, {"restart", s.Restart},
+		{"again", s.Again != ""}, {"belief", s.Belief != ""}, {"attempt", s.Attempt != nil}, {"export", s.Export != nil}, {"lessons", s.Lessons != nil},
+		{"reflect", s.Reflect}, {"restart", s.Restart},
 	} {
 		if k.set {
 			out = append(out, k.name)
@@ -186,8 +225,8 @@ func Load(fsys fs.FS, dir string) ([]*Scenario, error) {
 			return nil, err
 		}
 		s := new(Scenario)
-		if err := yaml.UnmarshalWithOptions(b, s, yaml.Strict()); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %s", name, yaml.FormatError(err, false, true)))
+		if err := decode(b, s); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		if err := s.check(strings.TrimSuffix(path.Base(name), ".yaml")); err != nil {
@@ -196,6 +235,20 @@ func Load(fsys fs.FS, dir string) ([]*Scenario, error) {
 		out = append(out, s)
 	}
 	return out, errors.Join(faults...)
+}
+
+// decode reads YAML strictly. The parser panics on some texts that are none:
+// those are errors here.
+func decode(b []byte, v any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("it cannot be read as YAML: %v", r)
+		}
+	}()
+	if err := yaml.UnmarshalWithOptions(b, v, yaml.Strict()); err != nil {
+		return errors.New(yaml.FormatError(err, false, true))
+	}
+	return nil
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,45}$`)
@@ -258,6 +311,22 @@ func (s *Scenario) check(file string) error {
 		if (st.Posing != "" || st.Into != "") && (st.Expect == nil || st.Expect.Permitted == nil) {
 			return fail("posing and into need expect: {permitted: …}")
 		}
+		if a := st.Attempt; a != nil && (a.Role == "" || a.Subject == "" || st.Expect == nil || st.Expect.Permitted == nil) {
+			return fail("attempt needs a role, a subject and expect: {permitted: …}")
+		}
+		if x := st.Export; x != nil {
+			if x.As != "spans" && x.As != "log" {
+				return fail("export: as is %q, use spans or log", x.As)
+			}
+			if err := new(beliefs.Sensitivity).UnmarshalText([]byte(x.Ceiling)); x.Ceiling != "" && err != nil {
+				return fail("export: ceiling: %w", err)
+			}
+		}
+		if l := st.Lessons; l != nil && l.Age != "" {
+			if _, err := time.ParseDuration(l.Age); err != nil {
+				return fail("lessons: age is %q, want a duration such as 24h", l.Age)
+			}
+		}
 		asserted = asserted || st.Expect != nil || st.Await != nil
 	}
 	if !asserted {
@@ -279,6 +348,11 @@ func (s *Scenario) check(file string) error {
 // alone says that a scenario needs a pipeline of its own.
 func (s *Scenario) alone() bool {
 	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Restart || st.Activate != nil })
+}
+
+// reads says that it needs the whole log.
+func (s *Scenario) reads() bool {
+	return slices.ContainsFunc(s.Steps, func(st Step) bool { return st.Export != nil && st.Export.As == "log" })
 }
 
 // signs says that people sign something in it.

@@ -68,6 +68,10 @@ const (
 	intakeBatch  = 500  // messages decided at once
 	purgeEvery   = 2 * time.Second
 	purgeAtLeast = 1 // messages
+	// purgeBacklog is how many messages are purged sooner than that: a subject
+	// may hold streams.IntakePerSubject, and what is decided must not refuse
+	// what comes.
+	purgeBacklog = streams.IntakePerSubject / 8
 )
 
 // intakeStage is the loop of an IntakeFold.
@@ -92,6 +96,8 @@ type intakeStage struct {
 	trims    [streams.Partitions]*streams.Retention // announced and not answered
 	purged   uint64
 	purgedAt time.Time
+	// purgeFailed waits for the next time instead of trying at once.
+	purgeFailed bool
 }
 
 type queued struct {
@@ -786,7 +792,7 @@ func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) erro
 // purge removes from the intake what the ledger holds. It is a courtesy to
 // the disk: whether it happens changes nothing.
 func (s *intakeStage) purge(ctx context.Context) {
-	if time.Since(s.purgedAt) < purgeEvery {
+	if time.Since(s.purgedAt) < purgeEvery && (s.purgeFailed || s.seen < s.purged+purgeBacklog+uint64(s.queued)) {
 		return
 	}
 	s.purgedAt = time.Now()
@@ -820,6 +826,7 @@ func (s *intakeStage) purgeTo(ctx context.Context, seq uint64) {
 			}
 		}
 	}
+	s.purgeFailed = err != nil
 	if err != nil {
 		s.log.Warn("intake not purged", "to", seq, "err", err)
 		return

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,6 +66,38 @@ type Stats struct {
 	FenceLost atomic.Uint64 // partitions where another process had come first
 	TakenOver atomic.Uint64 // partitions where work had lain undone
 	Ahead     atomic.Uint64 // batches decided while the one before was on its way
+	// Signed is the size of the log that an auditor's last checkpoint covers,
+	// Leaves the log's own, Gaps the sequences that the ledger skipped, and
+	// SignedAt when it was signed, in Unix nanoseconds.
+	Signed, Leaves, Gaps, SignedAt atomic.Int64
+
+	mu     sync.Mutex
+	counts map[string]uint64 // guarded by mu
+}
+
+// A Counted note says as what its entry is counted besides its type.
+type Counted interface{ CountedAs() []string }
+
+func (s *Stats) count(e *streams.Entry, note any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts == nil {
+		s.counts = make(map[string]uint64)
+	}
+	s.counts[string(e.Type)]++
+	if n, ok := note.(Counted); ok {
+		for _, as := range n.CountedAs() {
+			s.counts[string(e.Type)+"."+as]++
+		}
+	}
+}
+
+// Counts are the entries that this process added to the ledger, by type and, of
+// verdicts, by what they say and whom they missed.
+func (s *Stats) Counts() map[string]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts)
 }
 
 // Output is what a stage adds to the ledger because of one input.
@@ -342,6 +376,7 @@ func (r *runtime) entry(m jetstream.Msg) (streams.Entry, bool) {
 // added tells of an entry that this process has added to the ledger.
 func (r *runtime) added(e *streams.Entry, live []Live, note any) {
 	r.live(e.Seq, e, live)
+	r.stats.count(e, note)
 	if r.cfg.Published != nil {
 		r.cfg.Published(e, note)
 	}

@@ -324,7 +324,7 @@ func TestTheFirstBadIndexIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		part  byte
 		index byte
-	}{{'l', 17}, {'p', 41}} {
+	}{{'L', 17}, {'P', 41}} {
 		dir := t.TempDir()
 		l := open(t, nil, dir, k)
 		for n := uint64(1); n <= 60; n++ {
@@ -334,7 +334,7 @@ func TestTheFirstBadIndexIsNamed(t *testing.T) {
 		}
 		l.Close()
 		alter(t, dir, func(db *pebble.DB) error {
-			key := []byte{'D', 0, 0, 0, 0, 0, 0, 0, c.part, c.index}
+			key := []byte{c.part, 0, 0, 0, 0, 0, 0, 0, c.index}
 			v, cl, err := db.Get(key)
 			if err != nil {
 				return err

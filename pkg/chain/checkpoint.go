@@ -15,7 +15,9 @@ import (
 )
 
 // Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP
-// signed note over origin, size and root.
+// signed note over origin, size and root. A log that was opened without a signer
+// gives an error. Of a head that was signed before it is the same checkpoint, with
+// the cosignatures that it got since.
 func (l *Log) Checkpoint() ([]byte, error) {
 	l.signing.Lock()
 	defer l.signing.Unlock()

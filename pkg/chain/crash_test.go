@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -87,7 +88,7 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	t.Log("seed", seed)
 	acked, signed := uint64(0), int64(0)
-	inflight, survived := 0, 0
+	inflight, survived, overlapped := 0, 0, 0
 	const life = 100 // crashes of one log, which gets slower to copy as it grows
 	total := int64(0)
 	for crash := range crashes {
@@ -118,10 +119,26 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 		}
 		var clone *vfs.MemFS
 		var flushing sync.WaitGroup
+		type inFlight struct {
+			to   uint64
+			wait func() error
+		}
+		var waits []inFlight
+		settle := func(i int) {
+			w := waits[i]
+			waits = slices.Delete(waits, i, i+1)
+			if err := w.wait(); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.Head().LastSeq; got < w.to {
+				t.Fatalf("the log's head is at %d, on disk is %d", got, w.to)
+			}
+			acked = max(acked, w.to)
+		}
 		for clone == nil {
 			m := n + 1 + uint64(rng.IntN(1<<rng.IntN(9)))
 			batch := entries(n+1, m)
-			switch rng.IntN(6) {
+			switch rng.IntN(8) {
 			case 0: // the machine stops while an append is under way
 				done := make(chan error, 1)
 				go func() { done <- l.Append(batch) }()
@@ -139,12 +156,26 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 				}
 				n, acked = m, m
 				clone = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
-			case 2:
+			case 2: // several appends are on their way at once
+				wait, err := l.AppendNoWait(batch)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, waits = m, append(waits, inFlight{m, wait})
+				if h := l.Head().LastSeq; h >= m {
+					t.Fatalf("the head is at %d before %d is known to be on disk", h, m)
+				}
+				overlapped += len(waits) - 1
+			case 3:
+				if len(waits) > 0 {
+					settle(rng.IntN(len(waits)))
+				}
+			case 4:
 				if _, err := l.Checkpoint(); err != nil {
 					t.Fatal(err)
 				}
 				signed = l.Head().Size
-			case 3: // tables are written in the background
+			case 5: // tables are written in the background
 				flushing.Go(func() {
 					if err := l.Flush(); err != nil {
 						t.Error(err)
@@ -157,14 +188,19 @@ func TestACrashLosesNothingAcknowledged(t *testing.T) {
 				n, acked = m, m
 			}
 		}
+		before := acked
+		for len(waits) > 0 {
+			settle(0)
+		}
+		acked = before // the machine had stopped
 		flushing.Wait()
 		l.Close()
 		fs = clone
 	}
 	total += intact(t, fs, k, acked)
 	t.Logf("%d crashes, %d of them within an append, of which %d survived; %d entries", crashes, inflight, survived, total)
-	if inflight == 0 || survived == 0 {
-		t.Error("no crash hit an append in its middle")
+	if inflight == 0 || survived == 0 || overlapped == 0 {
+		t.Errorf("no crash hit an append in its middle, or no two were on their way at once (%d)", overlapped)
 	}
 }
 

@@ -22,4 +22,9 @@
 // use a log that was closed. The format is in FORMAT.md. The tree follows
 // RFC 6962; proofs are made and checked by golang.org/x/mod/sumdb/tlog, and
 // Tessera's client and fsck read what is served (TestTesseraReadsTheLog).
+//
+// Leaves, checkpoints, tiles and proofs of a version stay readable and mean the
+// same in all later ones; the store may change its version, and then says so
+// (ErrFormat). Exported names keep their meaning; options and reports may gain
+// fields, whose zero value is what was before.
 package chain

@@ -10,4 +10,25 @@ func (l *Log) CompactAll() error {
 	return l.db.Compact(context.Background(), []byte{0}, []byte{255}, false)
 }
 
+// Written is how many bytes went into tables from memory, and how many from
+// other tables.
+func (l *Log) Written() (flushed, rewritten uint64) {
+	for _, m := range l.db.Metrics().Levels {
+		flushed += m.TableBytesFlushed
+		rewritten += m.TableBytesCompacted
+	}
+	return flushed, rewritten
+}
+
+// Moved is how many tables changed their level and were not rewritten.
+func (l *Log) Moved() int64 { return l.db.Metrics().Compact.MoveCount }
+
+// SmallTables makes logs that are opened from now on write small tables, and
+// returns what undoes that.
+func SmallTables(bytes uint64) (undo func()) {
+	was := memTableSize
+	memTableSize = bytes
+	return func() { memTableSize = was }
+}
+
 func init() { blockSize = 4 << 10 }

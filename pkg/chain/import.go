@@ -61,7 +61,7 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
 	a := l.begin(1 << 20)
-	defer func() { a.b.Close() }()
+	defer func() { a.close() }()
 	next := uint64(1)
 	for a.edge.size < view.Size {
 		if err := view.ctx.Err(); err != nil {
@@ -118,7 +118,6 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 			if err := a.commit(); err != nil {
 				return err
 			}
-			a.b.Close()
 			a = l.begin(1 << 20)
 		}
 	}
@@ -203,7 +202,7 @@ func (l *Log) Fill(entries []Entry) (err error) {
 			leaf.Length != uint64(len(e.Payload)) || leaf.Commitment != Commit(e.Salt, e.Payload) {
 			return fmt.Errorf("ledger sequence %d, leaf %d: %w", e.Seq, at, ErrDiffers)
 		}
-		k := dataKey(at, partPayload)
+		k := indexKey(spacePayload, at)
 		if _, c, err := l.db.Get(k[:]); err == nil {
 			if err := c.Close(); err != nil {
 				return err

@@ -19,23 +19,18 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The first byte of a key says what its record holds. Leaves and payloads come
-// first and rise together, so that what is flushed lies beyond all that was
-// flushed before, and Pebble moves tables instead of rewriting them.
+// The first byte of a key says what its record holds. Leaves and payloads each
+// rise, so that what is flushed lies beyond all that was flushed before, and
+// Pebble moves tables instead of rewriting them.
 const (
-	spaceData       = 'D' // tile, then partLeaves or partPayload, then place in the tile
 	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
 	spaceKey        = 'K' // subject, generation → wrapped key
+	spaceLeaves     = 'L' // index → entry bundle of the leaves from there on
 	spaceMeta       = 'M' // → head
 	spaceCounts     = 'N' // → how many checkpoints and handovers there are
+	spacePayload    = 'P' // index → payload record
 	spaceHandover   = 'R' // number → handover note
 	spaceCheckpoint = 'S' // size → signed note
-)
-
-// The parts of a tile's data.
-const (
-	partLeaves  = 'l' // entry bundle of the leaves from that place on
-	partPayload = 'p' // payload record
 )
 
 // TileWidth is how many leaves share a tile (C2SP tlog-tiles).
@@ -54,7 +49,8 @@ type Options struct {
 	Signer    note.Signer // signs checkpoints; may be nil for a log that signs none
 	Origin    string      // first line of checkpoints; empty: the signer's name
 	MasterKey []byte      // 32 bytes
-	ReadOnly  bool
+	// ReadOnly opens a log that is there, and lets nothing be appended.
+	ReadOnly bool
 }
 
 // ErrLocked says that another process has the log open.
@@ -108,6 +104,8 @@ type Log struct {
 	appending sync.Mutex
 	edge      edge      // guarded by appending, as are the following
 	prev      tlog.Hash // record hash of the last leaf
+	tip       Head      // with what is not on disk yet; Checkpoint is not kept
+	applied   uint64    // appends so far
 	hashes    []tlog.Hash
 	buf       []byte
 	boxes     [][]byte
@@ -115,12 +113,16 @@ type Log struct {
 	// Signatures take turns.
 	signing sync.Mutex
 
-	mu   sync.RWMutex
-	head Head // guarded by mu
+	mu     sync.RWMutex
+	head   Head   // guarded by mu, as are the following
+	synced uint64 // which append that is the head of
+	failed error  // of a write that may or may not be on disk
 }
 
-// Open opens the log in dir, or makes one. Several processes cannot have one
-// log open: the second gets ErrLocked.
+// Open opens the log in dir, or makes one unless it is opened to be read only.
+// Several processes cannot have one log open: the second gets ErrLocked. A store
+// of another version of the format is ErrFormat. After a crash what is opened is
+// a prefix of what was appended, with everything that Append returned for.
 func Open(dir string, o Options) (_ *Log, err error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
@@ -149,13 +151,28 @@ func Open(dir string, o Options) (_ *Log, err error) {
 	cache := pebble.NewCache(8 << 20)
 	defer cache.Unref()
 	po := &pebble.Options{
-		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: 32 << 20, MemTableStopWritesThreshold: 4,
+		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: memTableSize, MemTableStopWritesThreshold: 4,
 		MaxOpenFiles: 512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}, ErrorIfNotExists: o.ReadOnly,
 	}
 	// Corruption comes back as an error from the read that met it; by default
 	// Pebble ends the process.
 	po.EventListener = &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}
 	po.Cleaner = eraser{}
+	// Tables of leaves and of payloads hold nothing else: in one with the few
+	// records that are written again and again they would lie across all that
+	// follows, and be rewritten with it. Those few are compacted while they are
+	// small; the others are moved: they are larger than what Pebble adds to a
+	// compaction because it costs little, 25 times a table of the next level.
+	po.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
+		for _, end := range []byte{spaceLeaves, spaceLeaves + 1, spacePayload, spacePayload + 1} {
+			if len(start) > 0 && start[0] < end {
+				return pebble.SpanPolicy{}, []byte{end}, nil
+			}
+		}
+		return pebble.SpanPolicy{}, nil, nil
+	}
+	po.TargetFileSizes[0], po.TargetFileSizes[1] = int64(memTableSize/2), int64(memTableSize/128)
+	po.L0CompactionFileThreshold = 64
 	for i := range po.Levels {
 		// What is encrypted or hashed does not get smaller, and is read in
 		// long runs.
@@ -177,6 +194,10 @@ func Open(dir string, o Options) (_ *Log, err error) {
 // that damage thousands of logs set a smaller one.
 var blockSize = 32 << 10
 
+// memTableSize is how much is written to a table at once, in bytes. Tests that
+// look at what becomes of tables set a smaller one.
+var memTableSize uint64 = 32 << 20
+
 // quiet keeps Pebble's chatter out of the caller's output; errors come back
 // from the calls.
 type quiet struct{}
@@ -191,17 +212,11 @@ func key8(space byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{space}, n)
 }
 
-// dataKey is the key of a leaf's bundle or payload.
-func dataKey(index int64, part byte) [10]byte {
-	var k [10]byte
-	putDataKey(&k, index, part)
+// indexKey is the key of a bundle of leaves or of a payload.
+func indexKey(space byte, index int64) (k [9]byte) {
+	k[0] = space
+	binary.BigEndian.PutUint64(k[1:], uint64(index))
 	return k
-}
-
-func putDataKey(k *[10]byte, index int64, part byte) {
-	binary.BigEndian.PutUint64(k[:], uint64(index>>TileHeight)) // 7 bytes suffice
-	k[0] = spaceData
-	k[8], k[9] = part, byte(index)
 }
 
 func hashKey(level int, n int64) []byte {
@@ -213,6 +228,7 @@ func (l *Log) load() error {
 	v, c, err := l.db.Get([]byte{spaceMeta})
 	if errors.Is(err, pebble.ErrNotFound) {
 		l.head.Root = l.edge.root()
+		l.tip = l.head
 		return nil
 	}
 	if err != nil {
@@ -233,6 +249,7 @@ func (l *Log) load() error {
 		l.prev = tlog.RecordHash(leaf)
 	}
 	l.head.Root = l.edge.root()
+	l.tip = l.head
 	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: []byte{spaceCheckpoint + 1}})
 	if err != nil {
 		return err
@@ -246,7 +263,7 @@ func (l *Log) load() error {
 // storeVersion is the version of the store's format, metaSize the size of its
 // head record.
 const (
-	storeVersion = 2
+	storeVersion = 3
 	metaSize     = 1 + 8*8 + 4
 )
 
@@ -311,6 +328,7 @@ type appender struct {
 	edge edge
 	prev tlog.Hash
 	head Head
+	n    uint64 // which append it is
 
 	// The bundle of leaves that is being filled.
 	bundle []byte
@@ -319,7 +337,7 @@ type appender struct {
 
 // begin starts an append; the caller holds l.appending.
 func (l *Log) begin(sizeHint int) *appender {
-	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint), edge: l.edge, prev: l.prev, head: l.Head(), bundle: l.buf[:0], first: l.edge.size}
+	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint), edge: l.edge, prev: l.prev, head: l.tip, bundle: l.buf[:0], first: l.edge.size}
 }
 
 // leaf adds a leaf and the hashes that it completes.
@@ -355,7 +373,7 @@ func (a *appender) added(at int) error {
 // flush writes the bundle.
 func (a *appender) flush() error {
 	if len(a.bundle) > 0 {
-		k := dataKey(a.first, partLeaves)
+		k := indexKey(spaceLeaves, a.first)
 		if err := a.b.Set(k[:], a.bundle, nil); err != nil {
 			return err
 		}
@@ -367,24 +385,72 @@ func (a *appender) flush() error {
 
 // commit writes everything durably, or nothing.
 func (a *appender) commit() error {
-	if err := a.flush(); err != nil {
+	wait, err := a.apply()
+	if err != nil {
 		return err
+	}
+	return wait()
+}
+
+// apply writes everything, or nothing; wait returns when it is on disk. What is
+// appended next comes after it on disk, too.
+func (a *appender) apply() (wait func() error, err error) {
+	l := a.l
+	if err := l.broken(); err != nil {
+		return nil, err
+	}
+	if err := a.flush(); err != nil {
+		return nil, err
 	}
 	a.head.Size, a.head.Root = a.edge.size, a.edge.root()
 	if err := a.b.Set([]byte{spaceMeta}, encodeMeta(&a.head), nil); err != nil {
+		return nil, err
+	}
+	if err := l.db.ApplyNoSyncWait(a.b, pebble.Sync); err != nil {
+		// A key made for this batch may not be on disk.
+		clear(l.vault.keys)
+		return nil, fmt.Errorf("appending to the log: %w", err)
+	}
+	l.applied++
+	l.edge, l.prev, l.tip, a.n = a.edge, a.prev, a.head, l.applied
+	return a.wait, nil
+}
+
+// wait waits until what was applied is on disk.
+func (a *appender) wait() error {
+	l := a.l
+	err := errors.Join(a.b.SyncWait(), a.close())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("appending to the log: %w", err)
+		l.failed = errors.Join(l.failed, err)
 		return err
 	}
-	if err := a.b.Commit(pebble.Sync); err != nil {
-		// A key made for this batch may not be on disk.
-		clear(a.l.vault.keys)
-		return fmt.Errorf("appending to the log: %w", err)
+	if a.n > l.synced {
+		a.head.Checkpoint = l.head.Checkpoint
+		l.head, l.synced = a.head, a.n
 	}
-	l := a.l
-	l.edge, l.prev = a.edge, a.prev
-	l.mu.Lock()
-	a.head.Checkpoint = l.head.Checkpoint
-	l.head = a.head
-	l.mu.Unlock()
+	return nil
+}
+
+// close lets go of the batch.
+func (a *appender) close() error {
+	if a.b == nil {
+		return nil
+	}
+	err := a.b.Close()
+	a.b = nil
+	return err
+}
+
+// broken is why nothing can be appended, or nil.
+func (l *Log) broken() error {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.failed != nil {
+		return fmt.Errorf("an earlier append may not be on disk, open the log again: %w", l.failed)
+	}
 	return nil
 }
 
@@ -397,58 +463,82 @@ func (a *appender) commit() error {
 // A batch costs one sync, so large ones are cheaper; their entries are hashed
 // and encrypted on all processors.
 func (l *Log) Append(entries []Entry) error {
+	wait, err := l.AppendNoWait(entries)
+	if err != nil {
+		return err
+	}
+	return wait()
+}
+
+// AppendNoWait is Append that does not wait for the disk. The entries are
+// durable when wait has returned without an error, and no part of [Log.Head]
+// before that; wait has to be called. Entries that are appended meanwhile come
+// after them on disk as in the log, so that a caller may have several batches
+// on their way. If wait fails, the log has to be opened again.
+func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
-	last := l.Head().LastSeq
+	last := l.tip.LastSeq
 	skip := 0
 	for i := range entries {
 		e := &entries[i]
 		if i > 0 && e.Seq <= entries[i-1].Seq {
-			return fmt.Errorf("%w: %d follows %d", ErrOrder, e.Seq, entries[i-1].Seq)
+			return nil, fmt.Errorf("%w: %d follows %d", ErrOrder, e.Seq, entries[i-1].Seq)
 		}
 		if len(e.Subject) > MaxName {
-			return fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(e.Subject), MaxName)
+			return nil, fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(e.Subject), MaxName)
 		}
 		if e.Seq <= last {
 			skip++
 		}
 	}
 	if entries = entries[skip:]; len(entries) == 0 {
-		return nil
+		return func() error { return l.await(last) }, nil
 	}
 	size := 0
 	for i := range entries {
 		size += len(entries[i].Payload) + len(entries[i].Project) + len(entries[i].Type) + 256
 	}
 	a := l.begin(size)
-	defer a.b.Close()
+	fail := func(err error) (func() error, error) {
+		clear(l.vault.keys) // one that was made for this batch is not there
+		return nil, errors.Join(err, a.close())
+	}
 	sealed, err := l.seal(a, entries)
 	if err != nil {
-		clear(l.vault.keys) // one that was made for this batch is not there
-		return err
+		return fail(err)
 	}
 	for i := range entries {
 		e := &entries[i]
 		if missing := e.Seq - a.head.LastSeq - 1; missing > 0 {
 			if err := a.leaf(&Leaf{Kind: KindGap, Seq: a.head.LastSeq + 1, Length: missing, Time: e.Time}); err != nil {
-				clear(l.vault.keys)
-				return err
+				return fail(err)
 			}
 			a.head.Gaps++
 		}
-		k := dataKey(a.edge.size, partPayload)
+		k := indexKey(spacePayload, a.edge.size)
 		err := a.leaf(&Leaf{Kind: KindEntry, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project, Length: uint64(len(e.Payload)), Commitment: sealed[i].commitment})
 		if err == nil {
 			err = a.b.Set(k[:], sealed[i].record, nil)
 		}
 		if err != nil {
-			clear(l.vault.keys)
-			return err
+			return fail(err)
 		}
 		a.head.LastSeq, a.head.LastTime = e.Seq, e.Time
 		a.head.Entries++
 	}
-	return a.commit()
+	if wait, err = a.apply(); err != nil {
+		return fail(err)
+	}
+	return wait, nil
+}
+
+// await waits until everything up to a sequence is on disk.
+func (l *Log) await(seq uint64) error {
+	if l.Head().LastSeq >= seq {
+		return nil
+	}
+	return l.db.LogData([]byte{0}, pebble.Sync)
 }
 
 // sealed is an entry's payload, encrypted, and what its leaf commits to.
@@ -536,7 +626,7 @@ func (l *Log) NewEpoch(created time.Time) (reset bool, err error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
 	a := l.begin(256)
-	defer a.b.Close()
+	defer a.close()
 	if a.head.Epoch.Equal(created) {
 		return false, nil
 	}

@@ -14,6 +14,32 @@ import (
 	"lazaret/pkg/chain"
 )
 
+// TestDataIsWrittenTwiceAndNoMore: once to the log that is synced and once to a
+// table, which is moved and not rewritten, however many there are.
+func TestDataIsWrittenTwiceAndNoMore(t *testing.T) {
+	defer chain.SmallTables(256 << 10)()
+	fs, k := vfs.NewMem(), newKey(t, "log")
+	l := open(t, fs, "log", k)
+	defer l.Close()
+	payload := make([]byte, 1024)
+	seq := uint64(0)
+	for range 600 {
+		es := entries(seq+1, seq+32)
+		for i := range es {
+			es[i].Payload = payload
+		}
+		if err := l.Append(es); err != nil {
+			t.Fatal(err)
+		}
+		seq += 32
+	}
+	flushed, rewritten := l.Written()
+	if flushed < 16<<20 || rewritten > flushed/10 || l.Moved() == 0 {
+		t.Errorf("%d bytes flushed, %d rewritten, %d tables moved", flushed, rewritten, l.Moved())
+	}
+	t.Logf("%d bytes flushed, %d rewritten, %d tables moved", flushed, rewritten, l.Moved())
+}
+
 // TestTilesAreThoseOfTlog appends over several tiles and tile levels in
 // batches of all sizes, with re-openings, and asks tlog for every tile.
 func TestTilesAreThoseOfTlog(t *testing.T) {

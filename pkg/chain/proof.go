@@ -24,7 +24,8 @@ type Proof struct {
 	hashes tlog.RecordProof
 }
 
-// Prove proves a leaf.
+// Prove proves a leaf with the view's checkpoint; ErrRange if that does not cover
+// it.
 func (v *View) Prove(i int64) (*Proof, error) {
 	raw, p, err := v.Leaf(i)
 	if err != nil {
@@ -35,6 +36,36 @@ func (v *View) Prove(i int64) (*Proof, error) {
 		return nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
 	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: v.Note, hashes: p}, nil
+}
+
+// Prove proves a leaf with the log's own last signed checkpoint, and the
+// cosignatures that it has. It returns ErrNoCheckpoint if nothing was signed yet,
+// and ErrRange for a leaf that the checkpoint does not cover.
+func (l *Log) Prove(i int64) (*Proof, error) {
+	h := l.Head()
+	if h.Checkpoint == nil {
+		return nil, ErrNoCheckpoint
+	}
+	cp, err := ParseCheckpoint(h.Checkpoint)
+	if err != nil {
+		return nil, fmt.Errorf("the last checkpoint: %w", err)
+	}
+	if i < 0 || i >= cp.Size {
+		return nil, fmt.Errorf("leaf %d of %d that the checkpoint covers: %w", i, cp.Size, ErrRange)
+	}
+	raw, err := l.rawLeaf(i)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := DecodeLeaf(raw)
+	if err != nil {
+		return nil, fmt.Errorf("leaf %d: %w", i, err)
+	}
+	hashes, err := l.ProveInclusion(i, cp.Size)
+	if err != nil {
+		return nil, err
+	}
+	return &Proof{Leaf: leaf, Raw: raw, Checkpoint: h.Checkpoint, hashes: hashes}, nil
 }
 
 // extraVersion is the version of a proof's extra data.

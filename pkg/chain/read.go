@@ -22,24 +22,22 @@ type bundles struct {
 	rest []byte // of the present record
 }
 
-// newBundles reads leaves from index from on.
-func newBundles(r pebble.Reader, from int64) (*bundles, error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceData}, UpperBound: []byte{spaceData + 1}})
+// newBundles reads leaves from index from on, up to to at least.
+func newBundles(r pebble.Reader, from, to int64) (*bundles, error) {
+	// The record that holds it is the last one of its tile that does not begin
+	// behind it. A record goes on to the end of its tile at most.
+	lower, upper := indexKey(spaceLeaves, from&^(TileWidth-1)), indexKey(spaceLeaves, (to+TileWidth-1)&^(TileWidth-1))
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]})
 	if err != nil {
 		return nil, err
 	}
 	b := &bundles{it: it, next: from}
-	// The record that holds it is the last one of its tile that does not begin
-	// behind it.
-	k := dataKey(from, partLeaves)
-	if k[9]++; k[9] == 0 {
-		k[8]++
-	}
-	if !it.SeekLT(k[:]) {
+	after := indexKey(spaceLeaves, from+1)
+	if !it.SeekLT(after[:]) {
 		return b, it.Error()
 	}
-	at, part, ok := splitDataKey(it.Key())
-	if !ok || part != partLeaves || at>>TileHeight != from>>TileHeight {
+	at, ok := splitIndexKey(it.Key())
+	if !ok {
 		return b, nil
 	}
 	b.rest, err = it.ValueAndErr()
@@ -56,7 +54,7 @@ func newBundles(r pebble.Reader, from int64) (*bundles, error) {
 // when there is none.
 func (b *bundles) read() (raw []byte, err error) {
 	if len(b.rest) == 0 {
-		k := dataKey(b.next, partLeaves)
+		k := indexKey(spaceLeaves, b.next)
 		if !b.it.SeekGE(k[:]) {
 			return nil, b.it.Error()
 		}
@@ -91,14 +89,12 @@ func cutLeaf(b []byte) (raw, rest []byte, err error) {
 	return b[2:n], b[n:], nil
 }
 
-// splitDataKey is the inverse of dataKey.
-func splitDataKey(k []byte) (index int64, part byte, ok bool) {
-	if len(k) != 10 || k[0] != spaceData {
-		return 0, 0, false
+// splitIndexKey is the inverse of indexKey.
+func splitIndexKey(k []byte) (index int64, ok bool) {
+	if len(k) != 9 {
+		return 0, false
 	}
-	var tile [8]byte
-	copy(tile[1:], k[1:8])
-	return int64(binary.BigEndian.Uint64(tile[:])<<TileHeight | uint64(k[9])), k[8], true
+	return int64(binary.BigEndian.Uint64(k[1:])), true
 }
 
 func (l *Log) rawLeaf(i int64) ([]byte, error) {
@@ -115,7 +111,7 @@ func (l *Log) rangeRaw(from, to int64, fn func(i int64, raw []byte) error) error
 	if from >= to {
 		return nil
 	}
-	b, err := newBundles(l.db, from)
+	b, err := newBundles(l.db, from, to)
 	if err != nil {
 		return err
 	}
@@ -141,7 +137,8 @@ func (l *Log) Leaf(i int64) (leaf Leaf, err error) {
 	return leaf, err
 }
 
-// Range calls fn for the leaves from <= i < to, in order.
+// Range calls fn for the leaves from <= i < to, in order, until it returns an
+// error. It returns ErrRange if the log does not have them all.
 func (l *Log) Range(from, to int64, fn func(i int64, leaf Leaf) error) error {
 	if size := l.Head().Size; from < 0 || to > size {
 		return fmt.Errorf("leaves %d to %d of %d: %w", from, to-1, size, ErrRange)
@@ -172,7 +169,7 @@ func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	if leaf.Kind != KindEntry {
 		return salt, nil, fmt.Errorf("leaf %d is a %s and has no payload", i, leaf.Kind)
 	}
-	k := dataKey(i, partPayload)
+	k := indexKey(spacePayload, i)
 	rec, c, err := l.db.Get(k[:])
 	if errors.Is(err, pebble.ErrNotFound) {
 		if i < l.Head().Imported {
@@ -206,7 +203,7 @@ func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 
 // Subject is the data subject under whose key a payload is kept.
 func (l *Log) Subject(i int64) (string, error) {
-	k := dataKey(i, partPayload)
+	k := indexKey(spacePayload, i)
 	rec, c, err := l.db.Get(k[:])
 	if err != nil {
 		return "", fmt.Errorf("reading the payload of leaf %d: %w", i, err)

@@ -229,7 +229,8 @@ func (v *View) Hashes() tlog.HashReader {
 	return tlog.TileHashReader(tlog.Tree{N: v.Size, Hash: v.Root}, v)
 }
 
-// Leaf reads a leaf and the proof that it is in the tree.
+// Leaf reads a leaf and the proof that it is in the tree; ErrRange if the
+// checkpoint does not cover it.
 func (v *View) Leaf(i int64) (raw []byte, proof tlog.RecordProof, err error) {
 	if i < 0 || i >= v.Size {
 		return nil, nil, fmt.Errorf("leaf %d of %d that the checkpoint covers: %w", i, v.Size, ErrRange)

@@ -26,7 +26,7 @@ func (l *Log) tile(r pebble.Reader, level int, n int64, width int) ([]byte, erro
 	from := n << TileHeight
 	out := make([]byte, 0, width*tlog.HashSize)
 	if level == 0 {
-		b, err := newBundles(r, from)
+		b, err := newBundles(r, from, from+int64(width))
 		if err != nil {
 			return nil, err
 		}

@@ -1,10 +1,21 @@
 package chain
 
 import (
+	"crypto/sha256"
 	"math/bits"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
+
+// nodeHash is tlog.NodeHash, RFC 6962's, with one call of the hash function
+// instead of five: verification spends a tenth of its time here.
+func nodeHash(left, right tlog.Hash) tlog.Hash {
+	var b [1 + 2*tlog.HashSize]byte
+	b[0] = 1
+	copy(b[1:], left[:])
+	copy(b[1+tlog.HashSize:], right[:])
+	return sha256.Sum256(b[:])
+}
 
 // edge is the right edge of a Merkle tree: for each set bit of its size the
 // hash of the complete subtree of that height. It is all that appending needs.
@@ -20,7 +31,7 @@ func (e *edge) add(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	out = append(out, h)
 	level := 0
 	for ; e.size>>level&1 == 1; level++ {
-		h = tlog.NodeHash(e.at[level], h)
+		h = nodeHash(e.at[level], h)
 		out = append(out, h)
 	}
 	e.at[level] = h
@@ -34,7 +45,7 @@ func (e *edge) addTile(h tlog.Hash, out []tlog.Hash) []tlog.Hash {
 	out = append(out, h)
 	level := TileHeight
 	for ; e.size>>level&1 == 1; level++ {
-		h = tlog.NodeHash(e.at[level], h)
+		h = nodeHash(e.at[level], h)
 		out = append(out, h)
 	}
 	e.at[level] = h
@@ -52,7 +63,7 @@ func (e *edge) root() tlog.Hash {
 	h := e.at[low]
 	for level := low + 1; level < 64; level++ {
 		if e.size>>level&1 == 1 {
-			h = tlog.NodeHash(e.at[level], h)
+			h = nodeHash(e.at[level], h)
 		}
 	}
 	return h

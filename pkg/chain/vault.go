@@ -147,7 +147,10 @@ func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error
 // DestroyKeys destroys every key that payloads of a data subject are encrypted
 // with, durably, and returns how many there were. What they encrypted is
 // ErrForgotten from then on, and every proof still stands. The wrapped keys are
-// gone from what the log reads; Pebble's files hold them until Compact.
+// gone from what the log reads; Pebble's files hold them until Erase.
+//
+// Why it was done is not in the log: append an entry that says so, before it or
+// behind it, and give Verify the rule by which it covers what is gone (Lawful).
 func (l *Log) DestroyKeys(subject string) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()

@@ -51,6 +51,10 @@ type VerifyOptions struct {
 	// whole tiles; To 0 means the end. Of the others only the hashes of their
 	// tiles are used, and the result is incomplete.
 	From, To int64
+	// Lawful, if set, is what lets a payload be forgotten: one whose key was
+	// destroyed and that it does not cover is a finding. Nil takes every
+	// destroyed key for lawful.
+	Lawful *Lawful
 	// Payload, if set, is called with each payload that is good, from several
 	// goroutines and in no order. It must not keep its arguments.
 	Payload func(leaf *Leaf, payload []byte)
@@ -58,7 +62,21 @@ type VerifyOptions struct {
 	Progress func(done, total int64)
 }
 
-// Report is what a verification found.
+// Lawful ties destroyed keys to what the log itself says is to be forgotten.
+type Lawful struct {
+	// Statements are the types of the entries that say so.
+	Statements []string
+	// Covers makes, of the leaves of these types in the log's order, what says
+	// whether the payload of a leaf may be forgotten, that is kept under a key of
+	// this data subject. It is called once if at all; what it makes is called by
+	// several goroutines and must not keep its arguments. The data subject stands
+	// in no leaf, so whoever can write the log's files can choose it.
+	Covers func(statements []Leaf) func(subject string, leaf *Leaf) bool
+}
+
+// Report is what a verification found. Status is Failed exactly if FirstBad is
+// not -1; Problems spells out the first 20 findings, and Skipped what was not
+// checked.
 type Report struct {
 	Status      Status   `json:"status"`
 	Size        int64    `json:"size"` // leaves that were read and are good
@@ -66,7 +84,7 @@ type Report struct {
 	Gaps        int64    `json:"gaps"`
 	Resets      int64    `json:"resets"`    // how often the ledger began anew
 	Payloads    int64    `json:"payloads"`  // that match their commitments
-	Forgotten   int64    `json:"forgotten"` // payloads whose key was destroyed
+	Forgotten   int64    `json:"forgotten"` // payloads whose key was destroyed, lawfully if that was asked for
 	NotHeld     int64    `json:"not_held"`  // payloads of leaves that were taken from another log
 	Bytes       int64    `json:"bytes"`     // of leaves and payloads that were hashed
 	Checkpoints int64    `json:"checkpoints"`
@@ -90,6 +108,8 @@ type verification struct {
 	o    VerifyOptions
 	ring *keyring
 	want Head // as the head record says
+
+	covered func() func(subject string, leaf *Leaf) bool // of o.Lawful, made when it is first asked for
 
 	mu          sync.Mutex
 	rep         Report              // guarded by mu, as are the following
@@ -158,12 +178,14 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 
 // Verify recomputes the log from what is on disk: every leaf, link, tree hash,
 // signature and payload commitment, and that no record is there which the log
-// does not have.
+// does not have. What is wrong is in the report; an error says that it could not
+// go on (ctx, a range that the log does not have).
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	snap := l.db.NewSnapshot()
 	defer snap.Close()
 	v := &verification{log: l, snap: snap, o: o, rep: Report{FirstBad: -1}, used: make(map[string]struct{}),
 		ring: &keyring{trusted: o.Verifiers, retired: make(map[keyID]int64)}}
+	v.covered = sync.OnceValue(v.statements)
 	if m, c, err := snap.Get([]byte{spaceMeta}); err == nil {
 		err = decodeMeta(m, &v.want)
 		if err := errors.Join(err, c.Close()); err != nil {
@@ -321,8 +343,14 @@ func (v *verification) each(space byte, fn func(k, b []byte)) {
 		v.bad(0, "reading records %q: %v", space, err)
 		return
 	}
+	var last []byte
 	for ok := it.First(); ok; ok = it.Next() {
-		fn(bytes.Clone(it.Key()), bytes.Clone(it.Value()))
+		k := bytes.Clone(it.Key())
+		if bytes.Compare(k, last) <= 0 { // tables changed places
+			v.bad(0, "record %x follows record %x", k, last)
+		}
+		last = k
+		fn(k, bytes.Clone(it.Value()))
 	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
 		v.bad(0, "reading records %q: %v", space, err)
@@ -367,12 +395,8 @@ func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, c
 		lo := from + int64(i)*width
 		hi := min(lo+width, to)
 		// The last worker sees to it that nothing follows.
-		end := dataKey((hi+TileWidth-1)&^(TileWidth-1), 0)
-		upper := end[:]
-		if i == len(units)-1 && whole {
-			upper = []byte{spaceData + 1}
-		}
-		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, upper, sizes) })
+		last := i == len(units)-1 && whole
+		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, last, sizes) })
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -534,8 +558,36 @@ func (v *verification) hashes() map[tileHash]tlog.Hash {
 	return have
 }
 
+// records walks over the records of a space.
+type records struct {
+	it *pebble.Iterator
+	ok bool // it stands on a record
+}
+
+// records of the leaves lo <= i < hi, or of all from lo on.
+func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, error) {
+	lower, upper := indexKey(space, lo), indexKey(space, (hi+TileWidth-1)&^(TileWidth-1))
+	o := &pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]}
+	if rest {
+		o.UpperBound = []byte{space + 1}
+	}
+	it, err := v.snap.NewIter(o)
+	if err != nil {
+		return nil, err
+	}
+	return &records{it: it, ok: it.First()}, nil
+}
+
+// on reports whether the record is that of a leaf.
+func (r *records) on(space byte, index int64) bool {
+	k := indexKey(space, index)
+	return r.ok && bytes.Equal(r.it.Key(), k[:])
+}
+
+func (r *records) next() { r.ok = r.it.Next() }
+
 // unit reads the leaves lo <= i < hi and their payloads.
-func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []byte, sizes map[int64]bool) error {
+func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last bool, sizes map[int64]bool) error {
 	u.from, u.to = lo, lo
 	defer func() {
 		if r := recover(); r != nil { // Pebble panics on some damage
@@ -543,14 +595,17 @@ func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []
 		}
 	}()
 	u.at = make(map[int64]*[TileHeight]tlog.Hash)
-	lower := dataKey(lo, 0)
-	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower[:], UpperBound: upper})
+	bundles, err := v.records(spaceLeaves, lo, hi, last)
 	if err != nil {
 		return err
 	}
-	defer it.Close()
-	w := worker{v: v, u: u, it: it, sizes: sizes, keys: make(map[string]opened)}
-	w.ok = it.First()
+	defer bundles.it.Close()
+	boxes, err := v.records(spacePayload, lo, hi, last)
+	if err != nil {
+		return err
+	}
+	defer boxes.it.Close()
+	w := worker{v: v, u: u, bundles: bundles, boxes: boxes, sizes: sizes, keys: make(map[string]opened)}
 	for at := lo; at < hi; at += TileWidth {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -563,11 +618,13 @@ func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, upper []
 		}
 		u.to = at + int64(n)
 	}
-	if w.ok && u.to == hi {
-		v.bad(hi, "a record follows that belongs to no leaf, key %x", it.Key())
-	}
-	if err := it.Error(); err != nil {
-		v.bad(u.to, "reading leaf %d: %v", u.to, err)
+	for _, r := range []*records{bundles, boxes} {
+		if r.ok && u.to == hi {
+			v.bad(hi, "a record follows that belongs to no leaf, key %x", r.it.Key())
+		}
+		if err := r.it.Error(); err != nil {
+			v.bad(u.to, "reading leaf %d: %v", u.to, err)
+		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -594,12 +651,12 @@ func (v *verification) progress(n int64) {
 
 // worker checks tiles one after the other.
 type worker struct {
-	v     *verification
-	u     *unit
-	it    *pebble.Iterator
-	ok    bool // the iterator stands on a record
-	sizes map[int64]bool
-	keys  map[string]opened
+	v       *verification
+	u       *unit
+	bundles *records // of leaves
+	boxes   *records // of payloads
+	sizes   map[int64]bool
+	keys    map[string]opened
 
 	leaves [TileWidth]Leaf
 	text   []byte // a leaf with its RFC 6962 prefix
@@ -620,12 +677,11 @@ func (w *worker) tile(at int64, n int) bool {
 	var e edge
 	for i := 0; i < n; {
 		index := at + int64(i)
-		k := dataKey(index, partLeaves)
-		if !w.ok || !bytes.Equal(w.it.Key(), k[:]) {
+		if !w.bundles.on(spaceLeaves, index) {
 			w.v.bad(index, "leaf %d is missing", index)
 			return false
 		}
-		b, err := w.it.ValueAndErr()
+		b, err := w.bundles.it.ValueAndErr()
 		if err != nil || len(b) == 0 {
 			w.v.bad(index, "leaf %d cannot be read: %v", index, err)
 			return false
@@ -645,7 +701,7 @@ func (w *worker) tile(at int64, n int) bool {
 			}
 			b = rest
 		}
-		w.ok = w.it.Next()
+		w.bundles.next()
 	}
 	if e.size == TileWidth {
 		w.u.tiles = append(w.u.tiles, e.at[TileHeight])
@@ -665,7 +721,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	if err != nil {
 		return err
 	}
-	if w.v.o.Payload != nil {
+	if w.v.o.Payload != nil || w.v.o.Lawful != nil {
 		leaf.Type, leaf.Project = string(typ), string(project)
 	}
 	u := w.u
@@ -701,7 +757,7 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	level := 0
 	h := u.last
 	for ; e.size>>level&1 == 1; level++ {
-		h = tlog.NodeHash(e.at[level], h)
+		h = nodeHash(e.at[level], h)
 	}
 	e.at[level] = h
 	e.size++
@@ -714,12 +770,11 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 
 // payload checks that a payload is what its leaf commits to.
 func (w *worker) payload(leaf *Leaf) {
-	k := dataKey(leaf.Index, partPayload)
-	there := w.ok && bytes.Equal(w.it.Key(), k[:])
+	there := w.boxes.on(spacePayload, leaf.Index)
 	if leaf.Kind != KindEntry {
 		if there {
 			w.v.bad(leaf.Index, "leaf %d is a %s and has a payload", leaf.Index, leaf.Kind)
-			w.ok = w.it.Next()
+			w.boxes.next()
 		}
 		return
 	}
@@ -734,16 +789,48 @@ func (w *worker) payload(leaf *Leaf) {
 	switch err := w.open(leaf); {
 	case err == nil:
 		w.payloads++
-	case errors.Is(err, ErrForgotten):
+	case errors.Is(err, ErrForgotten) && w.lawful(leaf):
 		w.forgotten++
+	case errors.Is(err, ErrForgotten):
+		w.v.bad(leaf.Index, "the key of the payload of leaf %d (%s of ledger sequence %d) was destroyed, and nothing in the log says that it is to be forgotten", leaf.Index, leaf.Type, leaf.Seq)
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}
-	w.ok = w.it.Next()
+	w.boxes.next()
+}
+
+// lawful reports whether the payload that the iterator stands on may have been
+// forgotten.
+func (w *worker) lawful(leaf *Leaf) bool {
+	if w.v.o.Lawful == nil {
+		return true
+	}
+	rec, err := w.boxes.it.ValueAndErr()
+	if err != nil {
+		return false
+	}
+	subject, _, _, err := splitRecord(rec)
+	return err == nil && w.v.covered()(string(subject), leaf)
+}
+
+// statements collects what the log says is to be forgotten, also in leaves that
+// are not verified because only others are.
+func (v *verification) statements() func(string, *Leaf) bool {
+	var all []Leaf
+	err := v.log.Range(0, v.want.Size, func(_ int64, leaf Leaf) error {
+		if leaf.Kind == KindEntry && slices.Contains(v.o.Lawful.Statements, leaf.Type) {
+			all = append(all, leaf)
+		}
+		return nil
+	})
+	if err != nil {
+		v.bad(0, "looking for what is to be forgotten: %v", err)
+	}
+	return v.o.Lawful.Covers(all)
 }
 
 func (w *worker) open(leaf *Leaf) error {
-	rec, err := w.it.ValueAndErr()
+	rec, err := w.boxes.it.ValueAndErr()
 	if err != nil {
 		return err
 	}
@@ -797,7 +884,7 @@ func (v *verification) keys() {
 
 // strangers looks for records that no log has.
 func (v *verification) strangers() {
-	spaces := []byte{spaceData, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
+	spaces := []byte{spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
 	var lower []byte
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
 		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})

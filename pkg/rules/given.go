@@ -289,6 +289,9 @@ func (g *given) body(h streams.EntryHead) (typ streams.Type, body any, err error
 }
 
 func (m *givenMemory) entry(h streams.EntryHead) (*streams.MemoryEntry, error) {
+	if m.Times > 1 && len(m.Text) > streams.DefaultMaxEvent/m.Times {
+		return nil, fmt.Errorf("a text of %d bytes %d times is more than an event holds, %d bytes", len(m.Text), m.Times, streams.DefaultMaxEvent)
+	}
 	content := strings.Repeat(m.Text, max(m.Times, 1))
 	b := &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(orElse(m.Origin, "agent")), Inherited: beliefs.Origin(m.Inherited), Key: m.Key,
 		Category: m.Category, Channel: m.Channel, KeyHolder: beliefs.Origin(m.KeyHolder), Source: m.Source, DerivedFrom: m.Parents, Content: content,

@@ -179,8 +179,11 @@ func TestWith(ctx context.Context, src *Source, o TestOptions) (TestReport, erro
 				continue
 			}
 			t := &testRun{testCase: tc, doc: d, path: []any{"tests", i}, set: set, cov: cov}
-			for r := range t.run() {
+			for r := range t.run(ctx) {
 				rep.Fired[r]++
+			}
+			if err := ctx.Err(); err != nil {
+				return rep, err // what it failed then says nothing
 			}
 			if len(t.failures) == 0 {
 				rep.Passed++
@@ -216,7 +219,7 @@ func (t *testRun) fail(path []any, format string, args ...any) {
 }
 
 // run plays the events and compares. It returns the alerts by rule.
-func (t *testRun) run() map[string][]streams.Alert {
+func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
 	group := orElse(t.Group, t.set.Groups()[0])
 	ev := t.set.Group(group)
 	if ev == nil {
@@ -232,6 +235,9 @@ func (t *testRun) run() map[string][]streams.Alert {
 	got := make(map[string][]streams.Alert)
 	var verdicts, messages []string
 	for range max(t.Repeat, 1) {
+		if ctx.Err() != nil {
+			return got
+		}
 		for i := range t.Given {
 			at := []any{"given", i}
 			e, err := tl.add(&t.Given[i])

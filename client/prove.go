@@ -1,0 +1,51 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"lazaret/streams"
+)
+
+// Prove asks for the proof that an entry of the project is in the audit log: by
+// the id of an event, or by a ledger sequence such as that of a Reply. The
+// reply's Proof is a C2SP tlog-proof. It shows nothing before it was checked with
+// the log's public key: chain.CheckProof does, and lazaret audit prove --check.
+//
+// An entry is covered by a signed checkpoint within about a second; until then
+// the error's code is LZ501 or LZ502. Like every error of this package it is an
+// ErrHold, though nothing is held.
+func (c *Client) Prove(ctx context.Context, r *streams.ProveRequest) (*streams.ProveReply, error) {
+	if err := r.Check(); err != nil {
+		return nil, &Error{Code: streams.CodeInvalid, Message: err.Error(), err: err}
+	}
+	subject, err := streams.ServiceSubject(streams.SvcProve, c.project, c.agent, "")
+	if err != nil {
+		return nil, err
+	}
+	body, err := streams.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	rep := new(streams.ProveReply)
+	err = c.retry.do(ctx, func(ctx context.Context) error {
+		m, err := c.asked(ctx, subject, body)
+		if err != nil {
+			return err
+		}
+		*rep = streams.ProveReply{}
+		if err := streams.Unmarshal(m.Data, rep); err != nil {
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+		}
+		if rep.Error != nil {
+			return &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rep, nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/cli"
+	"lazaret/internal/ingest"
+	"lazaret/internal/metrics"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/internal/status"
+	"lazaret/streams"
+)
+
+// nearlyFull is the share of what a stream or a subject may hold from which on
+// doctor calls it wrong: publishers are about to be refused.
+const nearlyFull = 0.8
+
+// check is one thing that doctor looked at.
+type check struct {
+	What string `json:"what"`
+	Good bool   `json:"good"`
+	Text string `json:"text"`
+}
+
+// checks collects them.
+type checks []check
+
+func (c *checks) add(what string, err error, good string, args ...any) {
+	if err != nil {
+		*c = append(*c, check{what, false, err.Error()})
+		return
+	}
+	*c = append(*c, check{what, true, fmt.Sprintf(good, args...)})
+}
+
+func (a *app) doctor() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check server, streams, stages and their lag (exit 3 when something drifted)",
+		Long: `Look at the server's limits, at the streams and how full they are, at what is in
+force, and at each process of each stage: whether it answers, how many ledger entries
+it has not taken in and in which partitions. More than 5,000 entries behind, and a
+stream or subject that is more than 80 % full, are wrong. Exit code 3 if anything is.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nc, err := a.conn.Connect("operator")
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			ctx, cancel := a.timeout(cmd.Context())
+			defer cancel()
+			cs, err := diagnose(ctx, nc)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			if asJSON {
+				err = cli.JSON(w, cs)
+			}
+			bad := false
+			for _, c := range cs {
+				bad = bad || !c.Good
+				word := "good "
+				if !c.Good {
+					word = "WRONG"
+				}
+				if !asJSON {
+					fmt.Fprintf(w, "%s  %-10s %s\n", word, c.What, c.Text)
+				}
+			}
+			if err == nil && bad {
+				err = &cli.Exit{Code: cli.ExitIncomplete}
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
+	var cs checks
+	cs.add("server", nil, "nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted(), nc.MaxPayload())
+	if nc.MaxPayload() < streams.LedgerMsgSize {
+		cs.add("server", fmt.Errorf("max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(), natsserver.MaxPayload), "")
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	cs.add("streams", streams.Check(ctx, js), "as defined")
+	rules, pol, mixed := "", "", false
+	err = nil
+	for p := range streams.Partitions {
+		var ans ingest.ActiveAnswer
+		if err = query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &ans); err != nil {
+			break
+		}
+		mixed = mixed || p > 0 && (ans.Rules != rules || ans.Policy != pol)
+		rules, pol = ans.Rules, ans.Policy
+	}
+	cs.add("ingest", err, "answers in every partition")
+	if err == nil {
+		if mixed {
+			err = errors.New("partitions differ in what is in force: activate again")
+		}
+		cs.add("in force", err, "rules %.19s, policy %.19s", rules, pol)
+	}
+	s, err := status.Collect(ctx, nc)
+	if err != nil {
+		cs.add("stages", err, "")
+		return cs, nil
+	}
+	cs.fullness(s)
+	cs.stages(s)
+	ans, err := askAuditor(ctx, nc, auditor.Request{Do: "head"})
+	if err == nil && ans.Gaps > 0 {
+		err = fmt.Errorf("the ledger has %d gaps", ans.Gaps)
+	}
+	if err != nil {
+		cs.add("log", err, "")
+		return cs, nil
+	}
+	cs.add("log", nil, "%d ledger entries chained, %d behind", ans.Entries, s.Ledger.Last-min(s.Ledger.Last, ans.LastSeq))
+	return cs, nil
+}
+
+// fullness says how near the streams are to refusing.
+func (c *checks) fullness(s *status.Snapshot) {
+	var err error
+	if s.Intake.Share() > nearlyFull {
+		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; see which stage is behind", s.Intake.Messages, filled(s.Intake))
+	}
+	c.add("intake", err, "%d messages, %s; what the ledger holds is purged every 2 s", s.Intake.Messages, filled(s.Intake))
+	if s.PerSubject > 0 && float64(s.FullestHas) > nearlyFull*float64(s.PerSubject) {
+		c.add("intake", fmt.Errorf("%d of %d messages that may wait are on %s: its agent is about to be refused, or is flooding", s.FullestHas, s.PerSubject, s.Fullest), "")
+	}
+	err = nil
+	if s.Ledger.Share() > nearlyFull {
+		err = fmt.Errorf("%d entries, %s: when it is full the stages stop and publishers are refused; trim it or give it more room (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
+	}
+	c.add("ledger", err, "%d entries up to %d, %s", s.Ledger.Messages, s.Ledger.Last, filled(s.Ledger))
+}
+
+// stages says how far each process has come.
+func (c *checks) stages(s *status.Snapshot) {
+	for _, p := range s.Processes {
+		var err error
+		switch where := partitionsText(p.Behind); {
+		case !p.Ready:
+			err = fmt.Errorf("%s is folding what the ledger held at its start, %d entries behind", p.Process, p.Lag)
+		case p.Lag > metrics.ReadyLag:
+			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag, where)
+		case p.Diverged > 0:
+			err = fmt.Errorf("%s: %d entries of another process of the stage are not what this one would have written: the two are not the same version", p.Process, p.Diverged)
+		}
+		in := ""
+		if len(p.Behind) > 0 {
+			in = ", in partitions " + partitionsText(p.Behind)
+		}
+		wait := ""
+		if p.Waiting > 0 {
+			wait = fmt.Sprintf(", %d wait in it", p.Waiting)
+		}
+		c.add(p.Stage, err, "%s %s, partitions %s, %d entries behind%s%s", p.Process, stateText(p), partitionsText(p.Partitions), p.Lag, in, wait)
+	}
+	for _, x := range s.Silent {
+		switch {
+		case x.Stage == status.StageAuditor:
+			c.add(x.Stage, errors.New("no auditor says how far it has come: none runs, or its credential is from before that was asked (remove it from creds/ and start again)"), "")
+		case x.Since > metrics.ReadyLag || strings.HasPrefix(x.Stage, streams.StageIngest) || x.Stage == streams.StageArbiter:
+			c.add(x.Stage, fmt.Errorf("nobody answers; its last ledger entry is %d, %d before the end: it does not run, or its credential is from before that was asked", x.Last, x.Since), "")
+		default:
+			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end", x.Last, x.Since)
+		}
+	}
+}
+
+// lag is how many messages wait in the intake, and the ledger's last sequence.
+func lag(ctx context.Context, js jetstream.JetStream) (waiting, last uint64, err error) {
+	in, err := js.Stream(ctx, streams.IntakeStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	led, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, 0, err
+	}
+	return in.CachedInfo().State.Msgs, led.CachedInfo().State.LastSeq, nil
+}

@@ -1,0 +1,158 @@
+package auditor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// Bounds of what agents may ask of the log. An id is looked for from the log's
+// end on, which reads the project's payloads.
+const (
+	provers      = 2   // proofs made at once
+	provingMost  = 256 // requests that may wait
+	proveTimeout = 5 * time.Second
+)
+
+// prover answers requests for proofs.
+type prover struct {
+	a       *Auditor
+	waiting chan struct{}
+	working chan struct{}
+}
+
+// serveProofs answers lz.svc.prove.<project>.<agent>, over a connection that may
+// publish to inboxes only. Of several auditors one answers each request.
+func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
+	p := &prover{a, make(chan struct{}, provingMost), make(chan struct{}, provers)}
+	s, err := micro.AddService(svc, micro.Config{Name: "lazaret-prove", Version: "0.1.0", Description: "Proofs that entries are in the audit log"})
+	if err != nil {
+		return nil, fmt.Errorf("starting the service of proofs: %w", err)
+	}
+	if err := s.AddEndpoint(string(streams.SvcProve), micro.HandlerFunc(p.serve), micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcProve))); err != nil {
+		return nil, errors.Join(fmt.Errorf("serving proofs: %w", err), s.Stop())
+	}
+	if err := svc.Flush(); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return func() { s.Stop() }, nil
+}
+
+func (p *prover) serve(r micro.Request) {
+	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+		p.a.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		return
+	}
+	select {
+	case p.waiting <- struct{}{}:
+	default:
+		p.respond(r, unproven(streams.CodeShedding, "%d requests wait already", provingMost))
+		return
+	}
+	go func() {
+		defer func() { <-p.waiting }()
+		p.working <- struct{}{}
+		defer func() { <-p.working }()
+		ctx, cancel := context.WithTimeout(context.Background(), proveTimeout)
+		defer cancel()
+		p.respond(r, p.a.prove(ctx, r.Subject(), r.Data()))
+	}()
+}
+
+func (p *prover) respond(r micro.Request, rep *streams.ProveReply) {
+	body, err := streams.Marshal(rep)
+	if err == nil && rep.Error != nil {
+		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
+	} else if err == nil {
+		err = r.Respond(body)
+	}
+	if err != nil {
+		p.a.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
+	}
+}
+
+func unproven(code streams.Code, format string, args ...any) *streams.ProveReply {
+	return &streams.ProveReply{Error: &streams.ReplyError{Code: code, Message: fmt.Sprintf(format, args...)}}
+}
+
+// prove answers one request. What belongs to another project is answered as what
+// does not exist.
+func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *streams.ProveReply {
+	_, who, err := streams.ParseService(subject)
+	if err != nil {
+		return unproven(streams.CodeBadSubject, "%v", err)
+	}
+	var req streams.ProveRequest
+	if err := streams.Unmarshal(body, &req); err != nil {
+		return unproven(streams.CodeMalformed, "%v", err)
+	}
+	if err := req.Check(); err != nil {
+		var rej *streams.RejectError
+		errors.As(err, &rej)
+		return unproven(rej.Code, "%s", rej.Reason)
+	}
+	i, err := a.entryOf(ctx, who.Project, who.Agent, &req)
+	switch {
+	case errors.Is(err, ErrNoEvent):
+		return unproven(streams.CodeNoEntry, "the log has no such entry of project %s that can be read; a new one may not have come there yet", who.Project)
+	case ctx.Err() != nil:
+		return unproven(streams.CodeUnavailable, "the entry was not found within %v: name its ledger_seq", proveTimeout)
+	case err != nil:
+		return unproven(streams.CodeUnavailable, "%v", err)
+	}
+	proof, err := a.log.Prove(i)
+	if errors.Is(err, chain.ErrRange) || errors.Is(err, chain.ErrNoCheckpoint) {
+		return unproven(streams.CodeUncovered, "leaf %d is in the log, and no signed checkpoint covers it yet", i)
+	}
+	if err != nil {
+		return unproven(streams.CodeUnavailable, "%v", err)
+	}
+	if req.Payload {
+		proof.Salt, proof.Payload, err = a.log.Salted(i)
+		if errors.Is(err, chain.ErrForgotten) || errors.Is(err, chain.ErrNotHeld) {
+			return unproven(streams.CodeGone, "%v", err)
+		}
+		if err != nil {
+			return unproven(streams.CodeUnavailable, "%v", err)
+		}
+		if _, body, _ := bytes.Cut(proof.Payload, []byte("\n")); aboutOf(body).Agent != who.Agent {
+			return unproven(streams.CodeNoEntry, "what the entry says is another agent's; it is proven without its payload")
+		}
+	}
+	text, err := proof.MarshalText()
+	if err != nil {
+		return unproven(streams.CodeUnavailable, "%v", err)
+	}
+	return &streams.ProveReply{Proof: string(text), Index: i, Seq: proof.Leaf.Seq}
+}
+
+// entryOf finds the leaf that a request names among those of a project.
+func (a *Auditor) entryOf(ctx context.Context, project, agent string, req *streams.ProveRequest) (int64, error) {
+	if req.Seq == 0 {
+		if req.Agent != "" {
+			agent = req.Agent
+		}
+		return findEvent(ctx, a.log, req.ID, func(l *chain.Leaf) bool { return l.Project == project }, agent)
+	}
+	if req.Seq > a.log.Head().LastSeq {
+		return 0, ErrNoEvent
+	}
+	i, err := a.log.FindSeq(req.Seq)
+	if err != nil {
+		return 0, err
+	}
+	leaf, err := a.log.Leaf(i)
+	if err == nil && (leaf.Kind != chain.KindEntry || leaf.Seq != req.Seq || leaf.Project != project) {
+		err = ErrNoEvent
+	}
+	return i, err
+}

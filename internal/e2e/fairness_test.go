@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/client"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// agentOf is a connection of an agent of any project.
+func (p *pipeline) agentOf(project string) *nats.Conn {
+	p.t.Helper()
+	m, err := natsserver.OpenMinter(p.data)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	url, err := natsserver.ContextURL(p.data, "operator")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	name := project + ".agent"
+	if err := m.Install(name, "a test's agent", url, natsserver.AgentInbox(project, "agent"), func() ([]byte, error) {
+		return m.Agent(natsserver.Agent{Project: project, Name: "agent", Origins: beliefs.Origins()})
+	}); err != nil {
+		p.t.Fatal(err)
+	}
+	return connect(p.t, p.data, name)
+}
+
+// refusedForBeingFull reports whether a publish was refused because what may
+// wait of it does.
+func refusedForBeingFull(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && strings.Contains(api.Description, "maximum messages per subject")
+}
+
+// One agent publishes as fast as it can, for as long as the test runs. It is
+// refused; nobody else is, and what others ask is answered after at most what
+// may wait of the flood.
+func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
+	const (
+		mayWait = 500
+		asked   = 25
+		// What waits is decided at some thousand a second; ten times that and
+		// what a busy machine adds.
+		patience = 8 * time.Second
+	)
+	p := newPipeline(t, embedded.Config{NoSync: true, Storage: streams.Storage{IntakePerSubject: mayWait}})
+	ctx, stop := context.WithCancel(p.ctx)
+	flooded := make(chan error, 1)
+	var acknowledged, refused atomic.Int64
+	flooder := p.agentOf("flood")
+	go func() { flooded <- flood(ctx, flooder, &acknowledged, &refused) }()
+	defer func() {
+		stop()
+		if err := <-flooded; err != nil {
+			t.Errorf("the flood: %v", err)
+		}
+	}()
+	for refused.Load() == 0 { // until as much waits as may
+		if ctx.Err() != nil {
+			t.Fatalf("%d of the flood are acknowledged and none refused", acknowledged.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	// One in the flooded project's own partition, one in another.
+	for _, project := range []string{neighbourOf("flood", true), neighbourOf("flood", false)} {
+		c, err := client.New(p.agentOf(project), project, "agent", client.WithRetry(client.Retry{Tries: 1}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var most time.Duration
+		before := refused.Load()
+		for i := range asked {
+			if _, err := c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", i), Session: "s"}, Tool: "web.fetch", Content: fmt.Sprint("a page, ", i)}); err != nil {
+				t.Fatalf("%s, observation %d: %v", project, i, err)
+			}
+			began := time.Now()
+			rep, err := c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"}, Tool: "read_file"})
+			if err != nil || rep.Verdict != streams.Allow {
+				t.Fatalf("%s, action %d: %+v, %v", project, i, rep, err)
+			}
+			most = max(most, time.Since(began))
+		}
+		t.Logf("%s (partition %d, the flood's is %d): %d observations and verdicts, the slowest after %v, while %d of the flood were refused",
+			project, streams.PartitionOf(project), streams.PartitionOf("flood"), asked, most.Round(time.Millisecond), refused.Load()-before)
+		if most > patience {
+			t.Errorf("%s waited for %v, more than %v", project, most, patience)
+		}
+		if refused.Load() == before {
+			t.Error("the flood had dried up meanwhile: it shows nothing")
+		}
+	}
+	got := make(map[string]int)
+	for _, e := range p.entries(streams.TypeObservation) {
+		if e.Project != "flood" {
+			got[e.Project]++
+		}
+	}
+	if len(got) != 2 || got[neighbourOf("flood", true)] != asked || got[neighbourOf("flood", false)] != asked {
+		t.Errorf("the ledger holds %v of the others' observations, %d each were acknowledged", got, asked)
+	}
+}
+
+// neighbourOf is a project in the same partition as another, or in none that is
+// the same.
+func neighbourOf(project string, same bool) string {
+	for i := 0; ; i++ {
+		if n := fmt.Sprint("calm", i); (streams.PartitionOf(n) == streams.PartitionOf(project)) == same {
+			return n
+		}
+	}
+}
+
+// flood publishes on one subject with a full window until ctx ends.
+func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int64) error {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(1000))
+	if err != nil {
+		return err
+	}
+	acks := make(chan jetstream.PubAckFuture, 900)
+	heard := make(chan error, 1)
+	go func() {
+		var odd error
+		for a := range acks {
+			select {
+			case <-a.Ok():
+				acknowledged.Add(1)
+			case err := <-a.Err():
+				if refusedForBeingFull(err) {
+					refused.Add(1)
+				} else if ctx.Err() == nil && odd == nil {
+					odd = err
+				}
+			case <-ctx.Done():
+			}
+		}
+		heard <- odd
+	}()
+	for i := 0; ctx.Err() == nil; i++ {
+		a, err := js.PublishAsync("lz.in.flood.agent.obs.web", fmt.Appendf(nil, `{"id":"f%d","session":"s%d","tool":"web.fetch","content":"page %d of many, and nothing on any of them"}`, i, i%50, i), jetstream.WithRetryAttempts(0))
+		if err != nil {
+			break
+		}
+		acks <- a
+	}
+	close(acks)
+	return <-heard
+}

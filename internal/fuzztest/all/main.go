@@ -1,0 +1,230 @@
+// Command all runs every fuzz target of the module, one after the other, and
+// prints a table: how long each ran, how many inputs it tried and what it found.
+// It exits with 2 if one found something; the input is in the package's
+// testdata/fuzz then, and go test runs it from there on.
+//
+//	go run ./internal/fuzztest/all -time 10m
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// result is what became of a target.
+type result struct {
+	Package  string  `json:"package"`
+	Target   string  `json:"target"`
+	Seconds  float64 `json:"seconds"` // of fuzzing
+	Execs    int64   `json:"execs"`
+	Corpus   int64   `json:"corpus"`            // inputs that reach what no other does
+	Findings int     `json:"findings"`          // at most one: Go stops at the first
+	Said     string  `json:"said,omitempty"`    // of a finding
+	NotRun   string  `json:"not_run,omitempty"` // why it did not run
+}
+
+func main() {
+	budget := flag.Duration("time", time.Minute, "how long each target runs")
+	only := flag.String("run", "", "only targets whose package and name, as in pkg/rules.FuzzOpen, match `REGEXP`")
+	workers := flag.Int("parallel", 0, "processes that try inputs; 0: one for each CPU")
+	asJSON := flag.Bool("json", false, "print JSON")
+	list := flag.Bool("list", false, "print the targets and run none")
+	flag.Parse()
+	results, err := run(*budget, *only, *workers, *list)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		os.Exit(1)
+	}
+	if *list {
+		return
+	}
+	if *asJSON {
+		err = json.NewEncoder(os.Stdout).Encode(results)
+	} else {
+		err = table(os.Stdout, results)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fuzz:", err)
+		os.Exit(1)
+	}
+	for _, r := range results {
+		if r.Findings > 0 || r.NotRun != "" {
+			os.Exit(2)
+		}
+	}
+}
+
+var target = regexp.MustCompile(`(?m)^func (Fuzz\w+)\(f \*testing\.F\)`)
+
+// targets are the fuzz targets by folder, read off the sources: listing them by
+// go test would link every test of the module.
+func targets(root string) (map[string][]string, error) {
+	out := make(map[string][]string)
+	err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != root):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		for _, m := range target.FindAllSubmatch(b, -1) {
+			dir := filepath.ToSlash(filepath.Dir(name))
+			out[dir] = append(out[dir], string(m[1]))
+		}
+		return nil
+	})
+	return out, err
+}
+
+func run(budget time.Duration, only string, workers int, list bool) ([]result, error) {
+	pick, err := regexp.Compile(only)
+	if err != nil {
+		return nil, err
+	}
+	byDir, err := targets(".")
+	if err != nil {
+		return nil, err
+	}
+	if len(byDir) == 0 {
+		return nil, errors.New("no fuzz target below this folder: run it in the module's root")
+	}
+	var dirs []string
+	for dir := range byDir {
+		dirs = append(dirs, dir)
+	}
+	sort.Strings(dirs)
+	cache, err := goEnv("GOCACHE")
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp("", "fuzz-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	var out []result
+	for _, dir := range dirs {
+		binary := ""
+		sort.Strings(byDir[dir])
+		for _, name := range byDir[dir] {
+			if !pick.MatchString(dir + "." + name) {
+				continue
+			}
+			if list {
+				fmt.Printf("%s %s\n", dir, name)
+				continue
+			}
+			if binary == "" {
+				if binary, err = build(dir, filepath.Join(tmp, strings.ReplaceAll(dir, "/", "_"))); err != nil {
+					return out, err
+				}
+			}
+			r := fuzz(dir, name, binary, filepath.Join(cache, "fuzz", "lazaret", filepath.FromSlash(dir)), budget, workers)
+			fmt.Fprintf(os.Stderr, "%-60s %8.0f s %12d execs  %s\n", dir+" "+name, r.Seconds, r.Execs, verdict(r))
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 && !list {
+		return nil, fmt.Errorf("no target matches %q", only)
+	}
+	return out, nil
+}
+
+func goEnv(name string) (string, error) {
+	b, err := exec.Command("go", "env", name).Output()
+	return strings.TrimSpace(string(b)), err
+}
+
+// build links an instrumented test binary, once for all targets of a package.
+func build(dir, to string) (string, error) {
+	cmd := exec.Command("go", "test", "-c", "-fuzz=Fuzz", "-o", to, "./"+dir)
+	if b, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", dir, err, b)
+	}
+	return to, nil
+}
+
+var progress = regexp.MustCompile(`fuzz: elapsed: (\S+?), execs: (\d+) .*\(total: (\d+)\)`)
+
+// fuzz runs one target.
+func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) result {
+	r := result{Package: dir, Target: name}
+	args := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + budget.String(), "-test.fuzzcachedir=" + cache, "-test.paniconexit0", "-test.timeout=0",
+		// By default a single input may be made smaller for a minute, in which
+		// nothing else is tried.
+		"-test.fuzzminimizetime=1s"}
+	if workers > 0 {
+		args = append(args, "-test.parallel="+strconv.Itoa(workers))
+	}
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = filepath.FromSlash(dir)
+	var b bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &b, &b
+	err := cmd.Run()
+	for _, m := range progress.FindAllStringSubmatch(b.String(), -1) {
+		if d, perr := time.ParseDuration(m[1]); perr == nil {
+			r.Seconds = d.Seconds()
+		}
+		r.Execs, _ = strconv.ParseInt(m[2], 10, 64)
+		r.Corpus, _ = strconv.ParseInt(m[3], 10, 64)
+	}
+	said := strings.TrimSpace(b.String())
+	switch {
+	case err != nil:
+		r.Findings, r.Said = 1, said[max(0, strings.Index(said, "--- FAIL")):]
+	case r.Execs == 0:
+		r.NotRun = "it tried nothing: " + said
+	}
+	return r
+}
+
+func verdict(r result) string {
+	switch {
+	case r.NotRun != "":
+		return "NOT RUN"
+	case r.Findings > 0:
+		return "FOUND"
+	}
+	return "none"
+}
+
+func table(w io.Writer, results []result) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "PACKAGE\tTARGET\tTIME\tEXECS\tCORPUS\tFINDINGS")
+	var seconds float64
+	var execs int64
+	found := 0
+	for _, r := range results {
+		fmt.Fprintf(tw, "%s\t%s\t%.0f s\t%d\t%d\t%s\n", r.Package, r.Target, r.Seconds, r.Execs, r.Corpus, verdict(r))
+		seconds, execs, found = seconds+r.Seconds, execs+r.Execs, found+r.Findings
+	}
+	fmt.Fprintf(tw, "%d targets\t\t%.0f s\t%d\t\t%d\n", len(results), seconds, execs, found)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if r.Said+r.NotRun != "" {
+			fmt.Fprintf(w, "\n%s %s\n%s\n", r.Package, r.Target, r.Said+r.NotRun)
+		}
+	}
+	return nil
+}

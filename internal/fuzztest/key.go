@@ -1,0 +1,42 @@
+package fuzztest
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+)
+
+// Key is the key of a name, the same in every process: what the fuzzer found in
+// one has to mean the same in the others. It protects nothing.
+func Key(t testing.TB, name string) (private, public string) {
+	t.Helper()
+	seed := bytes.Repeat([]byte{42}, ed25519.SeedSize)
+	key := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	const ed = 1 // its number in signed notes
+	pub := append([]byte{ed}, key...)
+	sum := sha256.Sum256(append([]byte(name+"\n"), pub...))
+	hash := binary.BigEndian.Uint32(sum[:])
+	enc := base64.StdEncoding.EncodeToString
+	return fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", name, hash, enc(append([]byte{ed}, seed...))), fmt.Sprintf("%s+%08x+%s", name, hash, enc(pub))
+}
+
+// Signer is that key to sign and to verify with.
+func Signer(t testing.TB, name string) (note.Signer, note.Verifier) {
+	t.Helper()
+	private, public := Key(t, name)
+	s, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := note.NewVerifier(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, v
+}

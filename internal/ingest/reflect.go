@@ -1,0 +1,109 @@
+package ingest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+)
+
+// Supersession is a proposal of reflection: of two supported beliefs that state
+// different things of one subject and predicate, one may be out of date. It is
+// for a person to sign or to leave; nothing acts on it.
+type Supersession struct {
+	Belief    string `json:"belief"` // whose place would be taken
+	Says      string `json:"says"`
+	Successor string `json:"successor"`
+	Instead   string `json:"instead"`
+	Subject   string `json:"subject"`
+	Predicate string `json:"predicate"`
+	Namespace string `json:"namespace,omitzero"`
+	// Because is why it is this one's place and not the other's: class,
+	// sources or later.
+	Because string `json:"because"`
+}
+
+// The reasons of a supersession.
+const (
+	BecauseClass   = "class"   // the successor rests on a stronger class of evidence
+	BecauseSources = "sources" // on more sources of the same class
+	BecauseLater   = "later"   // it was confirmed later, with as much behind it
+)
+
+// Reflect derives supersessions from the beliefs of a project: pairs that are
+// both supported and clean, neither superseded, in one scope, with different
+// objects of a predicate that has one. Whatever stands otherwise (contradicted,
+// unverified, quarantined) has lost already or never counted, and is not
+// proposed. It changes nothing, and its result does not depend on the order of
+// items.
+func Reflect(items []Belief) []Supersession {
+	type statement struct {
+		b      *Belief
+		object string
+		t      beliefs.Triple
+	}
+	by := make(map[string][]statement)
+	for i := range items {
+		b := &items[i]
+		if !b.Memory || b.Axes.Truth != beliefs.Supported || b.Axes.Security != beliefs.Clean {
+			continue
+		}
+		for _, t := range b.Triples {
+			if t.Many {
+				continue
+			}
+			key := b.Namespace.String() + "\x00" + text.Normalize(t.Subject) + "\x00" + text.Normalize(t.Predicate)
+			by[key] = append(by[key], statement{b, text.Normalize(t.Object), t})
+		}
+	}
+	out := []Supersession{}
+	for _, all := range by {
+		// The best is proposed in the place of each that states something else.
+		slices.SortFunc(all, func(x, y statement) int { return better(x.b, y.b) })
+		best := all[0]
+		for _, s := range all[1:] {
+			if s.object == best.object || s.b.ID == best.b.ID {
+				continue
+			}
+			out = append(out, Supersession{Belief: s.b.ID, Says: s.t.Object, Successor: best.b.ID, Instead: best.t.Object, Subject: s.t.Subject, Predicate: s.t.Predicate,
+				Namespace: s.b.Namespace.String(), Because: because(best.b, s.b)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Supersession) int {
+		return cmp.Or(strings.Compare(a.Belief, b.Belief), strings.Compare(a.Predicate, b.Predicate), strings.Compare(a.Successor, b.Successor))
+	})
+	return out
+}
+
+// better sorts the belief first that has more behind it.
+func better(x, y *Belief) int {
+	_, nx := support(x.Evidence)
+	_, ny := support(y.Evidence)
+	switch {
+	case x.Quality.Stronger(y.Quality):
+		return -1
+	case y.Quality.Stronger(x.Quality):
+		return 1
+	}
+	return cmp.Or(cmp.Compare(ny, nx), y.At.Compare(x.At), strings.Compare(x.ID, y.ID))
+}
+
+func because(best, other *Belief) string {
+	_, n := support(best.Evidence)
+	_, m := support(other.Evidence)
+	switch {
+	case best.Quality.Stronger(other.Quality):
+		return BecauseClass
+	case n > m:
+		return BecauseSources
+	}
+	return BecauseLater
+}
+
+// String is a line for people.
+func (s Supersession) String() string {
+	return fmt.Sprintf("%s %s: %q (%s) instead of %q (%s), %s", s.Subject, s.Predicate, s.Instead, s.Successor, s.Says, s.Belief, s.Because)
+}

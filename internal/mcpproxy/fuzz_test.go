@@ -1,0 +1,80 @@
+package mcpproxy
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/internal/fuzztest"
+	"lazaret/streams"
+)
+
+// FuzzCatalogue: a page of a server's list of tools is read, or refused whole.
+// What is read makes an event that the intake admits and a proposal with a
+// digest that is the same for the same page.
+func FuzzCatalogue(f *testing.F) {
+	f.Add([]byte(`{"tools":[{"name":"t","title":"T","description":"d","inputSchema":{"type":"object"},"outputSchema":{"b":1,"a":2},"annotations":{"readOnlyHint":true}}],"nextCursor":"n"}`))
+	f.Add([]byte(`null`))
+	f.Add([]byte(`{"tools":[{"name":"t"},{"name":"t"}]}`))
+	f.Add([]byte(`{"tools":[{"name":"t","inputSchema":{"a":1,"a":2},"outputSchema":null}]}`))
+	f.Add([]byte(`{"tools":[null,{"name":"\ud800","description":"\u0000"}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fuzztest.Bounded(t, len(b), func() {
+			p, err := readPage(b)
+			if err != nil {
+				return
+			}
+			if p.rest == nil {
+				t.Fatal("a page that is no object")
+			}
+			digest := streams.CatalogueDigest("s", p.tools)
+			if digest != streams.CatalogueDigest("s", p.tools) {
+				t.Fatal("two digests of one catalogue")
+			}
+			a, err := proposalOf("s", digest, p.tools)
+			if err != nil {
+				t.Fatalf("%v: %q", err, b)
+			}
+			if body, err := streams.Marshal(a); err != nil {
+				t.Fatalf("the proposal cannot be encoded: %v", err)
+			} else if _, err := streams.ParseEvent(streams.Address{Kind: streams.KindAct}, "", body, len(body)); err != nil {
+				t.Fatalf("%v: %q", err, body)
+			}
+			body, err := streams.Marshal(&streams.Tools{Head: streams.Head{ID: "i", Session: "s"}, Server: "s", Tools: p.tools})
+			if err != nil {
+				t.Fatalf("the catalogue cannot be encoded: %v", err)
+			}
+			if _, err := streams.ParseEvent(streams.Address{Kind: streams.KindTools}, "", body, len(body)); err != nil {
+				t.Fatalf("%v: %q", err, body)
+			}
+		})
+	})
+}
+
+// FuzzMessage: responses of a server and calls of a client, whatever is in them.
+func FuzzMessage(f *testing.F) {
+	f.Add("initialize", []byte(`{"instructions":"i","serverInfo":{"name":"n"},"capabilities":{"tools":{}}}`))
+	f.Add("resources/read", []byte(`{"contents":[{"uri":"u","text":"t","blob":"QUFB"}]}`))
+	f.Add("tools/call", []byte(`{"content":[{"type":"text","text":"t"},{"type":"image","data":"AAAA","mimeType":"image/png"}],"structuredContent":{"a":1},"isError":true}`))
+	f.Add("prompts/get", []byte(`{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"uri":"u","_meta":{"progressToken":1,"a":2}}`))
+	f.Add("server/discover", []byte(`{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}},"capabilities":{"tools":null}}`))
+	f.Fuzz(func(t *testing.T, method string, b []byte) {
+		if !json.Valid(b) {
+			return // the connection ends
+		}
+		p := new(Proxy)
+		fuzztest.Bounded(t, len(b), func() {
+			m := &jsonrpc.Response{Result: b}
+			words(method, m)
+			if out := p.introduced(m); !json.Valid(out.Result) {
+				t.Fatalf("passed on as %q", out.Result)
+			}
+			resultBlocks(b)
+			source(&call{params: b})
+			metaOf(b)
+			callKey(method, jsontext.Value(b))
+		})
+	})
+}

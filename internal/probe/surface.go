@@ -1,0 +1,342 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
+	"lazaret/internal/inquiry"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/otel"
+	"lazaret/internal/query"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// The surfaces by which what is known leaves, and those who look at it.
+
+// role connects with a role's credential.
+func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
+	m, err := natsserver.OpenMinter(s.data)
+	if err != nil {
+		return nil, err
+	}
+	creds, err := m.Role(r)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+string(r)), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(r.InboxPrefix()),
+		nats.Timeout(5*time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting as %s: %w", r, err)
+	}
+	return nc, nil
+}
+
+// nobody is a body that no server and no stage obeys: a JetStream request that is
+// not empty has to be JSON.
+var nobody = []byte("a probe's attempt")
+
+// attempt publishes with a role's credential and notes whether the server let it
+// through.
+func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
+	r := st.Attempt.Role
+	if p.off != nil && p.off.Role[r] != "" {
+		r = p.off.Role[r]
+	}
+	nc, err := p.site.role(natsserver.Role(r))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	subject := strings.NewReplacer("$project", d.project, "$partition", strconv.Itoa(streams.PartitionOf(d.project))).Replace(st.Attempt.Subject)
+	if err := nc.PublishRequest(subject, nc.NewRespInbox(), nobody); err != nil {
+		return err
+	}
+	if err := nc.FlushWithContext(ctx); err != nil {
+		return err
+	}
+	ok := !errors.Is(nc.LastError(), nats.ErrPermissionViolation)
+	d.permitted = &ok
+	return nil
+}
+
+// exported is what left.
+type exported struct {
+	text string
+	// size, root are of the tree that the export gives, want of the log's own.
+	size       int64
+	root, want string
+}
+
+// export has what is known of the project leave.
+func (p *play) export(ctx context.Context, st *Step, d *played) error {
+	if err := p.settle(ctx, d.project); err != nil {
+		return err
+	}
+	to := beliefs.Internal
+	ceiling := st.Export.Ceiling
+	if p.off != nil && p.off.Ceiling != "" {
+		ceiling = p.off.Ceiling
+	}
+	if ceiling != "" {
+		if err := to.UnmarshalText([]byte(ceiling)); err != nil {
+			return err
+		}
+	}
+	var err error
+	if st.Export.As == "spans" {
+		d.exported, err = p.spans(ctx, d.project, to)
+	} else {
+		d.exported, err = p.site.logTo(ctx, d.project, to)
+	}
+	return err
+}
+
+// capture is a receiver of spans that keeps them as text.
+type capture struct{ text bytes.Buffer }
+
+func (c *capture) Start(context.Context) error { return nil }
+func (c *capture) Stop(context.Context) error  { return nil }
+func (c *capture) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpans) error {
+	for _, s := range spans {
+		b, err := proto.Marshal(s)
+		if err != nil {
+			return err
+		}
+		c.text.Write(b)
+	}
+	return nil
+}
+
+func (p *play) spans(ctx context.Context, project string, to beliefs.Sensitivity) (*exported, error) {
+	nc, err := p.site.role(natsserver.RoleViewer)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	from := uint64(1)
+	if es := p.site.ledger.entries(project); len(es) > 0 {
+		from = es[0].Seq
+	}
+	c := new(capture)
+	err = otel.Run(ctx, otel.Config{Options: otel.Options{Ceiling: to, Content: true, Project: project}, Conn: nc, Client: c, All: true, Once: true, From: from})
+	return &exported{text: c.text.String()}, err
+}
+
+// logTo exports the log, as `lazaret audit export` does, once it has what the
+// ledger had.
+func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity) (_ *exported, err error) {
+	es := s.ledger.entries(project)
+	if len(es) == 0 {
+		return nil, fmt.Errorf("the ledger has nothing of %s", project)
+	}
+	var ans auditor.Answer
+	for ans.LastSeq < es[len(es)-1].Seq || ans.Checkpoint == "" {
+		if err := query.Ask(ctx, s.op, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &ans); err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the log is behind: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	ans = auditor.Answer{}
+	if err := query.Ask(ctx, s.op, auditor.AskAudit, 0, auditor.Request{Do: "snapshot"}, &ans); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(ans.Dir)) }()
+	trust, err := keys.LoadTrust(embedded.TrustFile(s.data))
+	if err != nil {
+		return nil, err
+	}
+	master, err := embedded.MasterKey(s.data)
+	if err != nil {
+		return nil, err
+	}
+	l, err := inquiry.Open(ctx, ans.Dir, inquiry.Options{MasterKey: master, Verifiers: trust.Verifiers(keys.RoleAuditor)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	r, err := l.Ceiling(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w, err := inquiry.NewWriter("jsonl", &b)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Range(ctx, 0, l.Size(), nil, func(e *inquiry.Entry) error { r.Redact(e); return w.Write(e) }); err != nil {
+		return nil, err
+	}
+	out := &exported{text: b.String(), want: l.Integrity().Root}
+	size, root, err := inquiry.ExportedRoot(&b)
+	out.size, out.root = size, root.String()
+	return out, err
+}
+
+// everything is what is believed in a project.
+func (s *site) everything(ctx context.Context, project string) (all []ingest.Belief, err error) {
+	req := ingest.BeliefsRequest{Project: project}
+	for {
+		var ans ingest.BeliefsAnswer
+		if err := query.Ask(ctx, s.op, ingest.AskBeliefs, streams.PartitionOf(project), req, &ans); err != nil {
+			return nil, err
+		}
+		all = append(all, ans.Beliefs...)
+		if req.After = ans.Next; req.After == "" {
+			return all, nil
+		}
+	}
+}
+
+func (p *play) harvest(ctx context.Context, st *Step, d *played) error {
+	if err := p.settle(ctx, d.project); err != nil {
+		return err
+	}
+	all, err := p.site.everything(ctx, d.project)
+	if err != nil {
+		return err
+	}
+	var h ingest.Harvest
+	if st.Lessons.Age != "" {
+		if h.Age, err = time.ParseDuration(st.Lessons.Age); err != nil {
+			return err
+		}
+	}
+	d.lessons = ingest.Lessons(all, p.tick(d.project, st.after), h)
+	return nil
+}
+
+func (p *play) reflect(ctx context.Context, d *played) error {
+	if err := p.settle(ctx, d.project); err != nil {
+		return err
+	}
+	all, err := p.site.everything(ctx, d.project)
+	if err != nil {
+		return err
+	}
+	d.proposed = ingest.Reflect(all)
+	if p.off == nil || p.off.Obey == "" {
+		return nil
+	}
+	for _, s := range d.proposed {
+		i := slices.IndexFunc(all, func(b ingest.Belief) bool { return b.ID == s.Belief })
+		if err := p.obey(ctx, d.project, &all[i], s.Successor); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// obey signs a supersession: what nobody but a person may do.
+func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, successor string) error {
+	by := p.site.signers[p.off.Obey]
+	if by == nil {
+		return fmt.Errorf("nobody is called %q: use %s or %s", p.off.Obey, alice, mallory)
+	}
+	sum := sha256.Sum256([]byte(b.Content))
+	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: project, Belief: b.ID, Content: "sha256:" + hex.EncodeToString(sum[:]), Revision: b.Revision,
+		Decision: approval.Supersede, Successor: successor, Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
+	note, err := s.Sign(by)
+	if err != nil {
+		return err
+	}
+	subject, err := streams.ResolveSubject(project, b.ID)
+	if err != nil {
+		return err
+	}
+	body, err := streams.Marshal(streams.ResolveRequest{Note: string(note), Belief: true})
+	if err != nil {
+		return err
+	}
+	_, err = p.site.person.RequestWithContext(ctx, subject, body)
+	return err
+}
+
+// checkSurfaces holds what left, was harvested or proposed against what is
+// expected of it.
+func (p *play) checkSurfaces(st *Step, d *played) error {
+	x := st.Expect
+	if len(x.Exported)+len(x.NotExported) > 0 || x.Root {
+		if d.exported == nil {
+			p.fail(st, "nothing was exported")
+			return nil
+		}
+		for _, part := range x.Exported {
+			if !strings.Contains(d.exported.text, part) {
+				p.fail(st, "%q did not leave", part)
+			}
+		}
+		for _, part := range x.NotExported {
+			if strings.Contains(d.exported.text, part) {
+				p.fail(st, "%q left", part)
+			}
+		}
+		if x.Root && (d.exported.root != d.exported.want || d.exported.size == 0) {
+			p.fail(st, "the export's tree of %d leaves has the root %s, the log's %s", d.exported.size, d.exported.root, d.exported.want)
+		}
+	}
+	if x.Lessons != nil {
+		want := map[string]bool{}
+		for _, ref := range *x.Lessons {
+			id, err := p.lookUp(ref)
+			if err != nil {
+				return err
+			}
+			want[id] = true
+		}
+		for _, l := range d.lessons {
+			if !want[l.Belief] {
+				p.fail(st, "%q became a lesson", l.Text)
+			}
+			delete(want, l.Belief)
+		}
+		for _, id := range slices.Sorted(maps.Keys(want)) {
+			p.fail(st, "%s is no lesson", id)
+		}
+	}
+	if x.Proposed != nil {
+		want := map[string]string{}
+		for ref, by := range *x.Proposed {
+			id, err := p.lookUp(ref)
+			if err != nil {
+				return err
+			}
+			if want[id], err = p.lookUp(by); err != nil {
+				return err
+			}
+		}
+		for _, s := range d.proposed {
+			if want[s.Belief] != s.Successor {
+				p.fail(st, "it is proposed that %s takes the place of %s", s.Successor, s.Belief)
+			}
+			delete(want, s.Belief)
+		}
+		for _, id := range slices.Sorted(maps.Keys(want)) {
+			p.fail(st, "it is not proposed that %s takes the place of %s", want[id], id)
+		}
+	}
+	return nil
+}

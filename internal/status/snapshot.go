@@ -1,0 +1,227 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Snapshot is a pipeline at one moment, as NATS and the stages tell it.
+type Snapshot struct {
+	Time   time.Time `json:"time"`
+	Intake Fill      `json:"intake"`
+	Ledger Fill      `json:"ledger"`
+	// Fullest is the subject of the intake on which most waits. PerSubject is
+	// what may wait on one.
+	Fullest    string `json:"fullest_subject,omitzero"`
+	FullestHas uint64 `json:"fullest_subject_messages"`
+	PerSubject int64  `json:"max_per_subject"`
+
+	Partitions []Partition `json:"partitions"`
+	Processes  []*Process  `json:"processes"`
+	Silent     []Silent    `json:"silent,omitzero"`
+
+	// Counts are the processes' together, since each one's start.
+	Counts map[string]uint64 `json:"counts"`
+	Rates  *Rates            `json:"rates,omitzero"`
+}
+
+// Fill is how full a stream is.
+type Fill struct {
+	Messages uint64 `json:"messages"`
+	First    uint64 `json:"first_seq"`
+	Last     uint64 `json:"last_seq"`
+	Bytes    uint64 `json:"bytes"`
+	MaxBytes int64  `json:"max_bytes"` // 0: no bound but the disk
+}
+
+// Share is how much of what it may hold it holds, 0 where there is no bound.
+func (f Fill) Share() float64 {
+	if f.MaxBytes <= 0 {
+		return 0
+	}
+	return float64(f.Bytes) / float64(f.MaxBytes)
+}
+
+// Partition is what waits in a partition and how far its part of the ledger goes.
+type Partition struct {
+	Partition int    `json:"partition"`
+	Waiting   uint64 `json:"intake_messages"` // what is decided, and not purged yet, among them
+	Last      uint64 `json:"last_seq"`        // of the ledger; 0: nothing yet
+}
+
+// Silent is a stage that wrote into the ledger and of which no process answers:
+// it is away, or it is a group of somebody else's.
+type Silent struct {
+	Stage string `json:"stage"`
+	Last  uint64 `json:"last_seq"` // of its last entry
+	Since uint64 `json:"entries_since"`
+}
+
+// Rates are per second, between two snapshots.
+type Rates struct {
+	Seconds   float64            `json:"seconds"`
+	Intake    float64            `json:"intake_per_s"`
+	Ledger    float64            `json:"ledger_per_s"`
+	Verdicts  float64            `json:"verdicts_per_s"`
+	Rejected  float64            `json:"rejected_per_s"`
+	Processes map[string]float64 `json:"entries_per_s"` // taken in, by process
+}
+
+// Collect asks the server and all stages.
+func Collect(ctx context.Context, nc *nats.Conn) (*Snapshot, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	s := &Snapshot{Time: time.Now().UTC(), Counts: make(map[string]uint64)}
+	// The stages first: what is added meanwhile is lag, not lead.
+	if s.Processes, err = processes(ctx, nc); err != nil {
+		return nil, err
+	}
+	s.Partitions = make([]Partition, streams.Partitions)
+	for p := range s.Partitions {
+		s.Partitions[p].Partition = p
+	}
+	if err := s.intake(ctx, js); err != nil {
+		return nil, err
+	}
+	wrote, err := s.ledger(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range s.Processes {
+		for _, n := range p.Partitions {
+			if n >= 0 && n < len(s.Partitions) && s.Partitions[n].Last > p.Folded {
+				p.Behind = append(p.Behind, n)
+			}
+		}
+		if len(p.Behind) > 0 {
+			p.Lag = s.Ledger.Last - min(s.Ledger.Last, p.Folded)
+		}
+		for k, n := range p.Counts {
+			s.Counts[k] += n
+		}
+	}
+	return s, s.silent(ctx, js, wrote)
+}
+
+func fill(i *jetstream.StreamInfo) Fill {
+	return Fill{Messages: i.State.Msgs, First: i.State.FirstSeq, Last: i.State.LastSeq, Bytes: i.State.Bytes, MaxBytes: max(i.Config.MaxBytes, 0)}
+}
+
+func (s *Snapshot) intake(ctx context.Context, js jetstream.JetStream) error {
+	st, err := js.Stream(ctx, streams.IntakeStream)
+	if err != nil {
+		return fmt.Errorf("looking up stream %s: %w", streams.IntakeStream, err)
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return fmt.Errorf("looking into stream %s: %w", streams.IntakeStream, err)
+	}
+	s.Intake, s.PerSubject = fill(info), info.Config.MaxMsgsPerSubject
+	for subject, n := range info.State.Subjects {
+		a, _ := streams.ParseIntake(subject) // the partition is the server's own
+		s.Partitions[a.Partition].Waiting += n
+		if n > s.FullestHas || n == s.FullestHas && subject < s.Fullest {
+			s.Fullest, s.FullestHas = subject, n
+		}
+	}
+	return nil
+}
+
+// ledger returns the stages that wrote into it.
+func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []string, err error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(">"))
+	if err != nil {
+		return nil, fmt.Errorf("looking into stream %s: %w", streams.LedgerStream, err)
+	}
+	s.Ledger = fill(info)
+	has := make(map[int]bool)
+	for subject := range info.State.Subjects {
+		p, stage, err := streams.ParseLedger(subject)
+		if err != nil {
+			continue
+		}
+		has[p] = true
+		if !slices.Contains(wrote, stage) {
+			wrote = append(wrote, stage)
+		}
+	}
+	for p := range has {
+		m, err := st.GetLastMsgForSubject(ctx, streams.LedgerFilter(p))
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return nil, fmt.Errorf("the last entry of partition %d: %w", p, err)
+		}
+		if err == nil {
+			s.Partitions[p].Last = m.Sequence
+			s.Ledger.Last = max(s.Ledger.Last, m.Sequence)
+		}
+	}
+	slices.Sort(wrote)
+	return wrote, nil
+}
+
+// silent finds the stages of which nobody answered.
+func (s *Snapshot) silent(ctx context.Context, js jetstream.JetStream, wrote []string) error {
+	for _, stage := range append(wrote, StageAuditor) {
+		if slices.ContainsFunc(s.Processes, func(p *Process) bool { return p.Stage == stage }) {
+			continue
+		}
+		x := Silent{Stage: stage}
+		if stage != StageAuditor {
+			st, err := js.Stream(ctx, streams.LedgerStream)
+			if err != nil {
+				return err
+			}
+			m, err := st.GetLastMsgForSubject(ctx, streams.LedgerStageFilter(stage))
+			if err != nil {
+				return fmt.Errorf("the last entry of %s: %w", stage, err)
+			}
+			x.Last, x.Since = m.Sequence, s.Ledger.Last-min(s.Ledger.Last, m.Sequence)
+		}
+		s.Silent = append(s.Silent, x)
+	}
+	return nil
+}
+
+// Since sets the rates since an earlier snapshot. A process that was started
+// meanwhile has none.
+func (s *Snapshot) Since(before *Snapshot) {
+	d := s.Time.Sub(before.Time).Seconds()
+	if d <= 0 {
+		return
+	}
+	per := func(now, then uint64) float64 { return float64(now-min(now, then)) / d }
+	verdicts := func(c map[string]uint64) (n uint64) {
+		for k, v := range c {
+			switch strings.TrimPrefix(k, string(streams.TypeVerdict)+".") {
+			case streams.Allow.String(), streams.Hold.String(), streams.Deny.String():
+				n += v
+			}
+		}
+		return n
+	}
+	r := &Rates{Seconds: d, Processes: make(map[string]float64), Intake: per(s.Intake.Last, before.Intake.Last), Ledger: per(s.Ledger.Last, before.Ledger.Last),
+		Verdicts: per(verdicts(s.Counts), verdicts(before.Counts)), Rejected: per(s.Counts[string(streams.TypeRejected)], before.Counts[string(streams.TypeRejected)])}
+	for _, p := range s.Processes {
+		for _, q := range before.Processes {
+			if p.Process == q.Process && p.Stage == q.Stage && p.Entries >= q.Entries {
+				r.Processes[p.Stage+" "+p.Process] = per(p.Entries, q.Entries)
+			}
+		}
+	}
+	s.Rates = r
+}

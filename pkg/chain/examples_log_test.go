@@ -1,0 +1,146 @@
+package chain_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/chain"
+)
+
+// One leaf is proven to whoever has the log's public key, here without what it
+// says.
+func ExampleLog_Prove() {
+	l, dir, vs, _ := demo("first", "second", "third")
+	defer os.RemoveAll(dir)
+	defer l.Close()
+	p, err := l.Prove(1)
+	if err != nil {
+		panic(err)
+	}
+	text, err := p.MarshalText()
+	if err != nil {
+		panic(err)
+	}
+	shown, err := chain.CheckProof(text, vs, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("leaf %d, %s of %s, %d bytes, payload shown: %v\n", shown.Leaf.Index, shown.Leaf.Type, shown.Leaf.Project, shown.Leaf.Length, shown.Payload != nil)
+	// Output: leaf 1, note of demo, 6 bytes, payload shown: false
+}
+
+// A key that was destroyed counts as forgetting only where an entry of the log
+// says that it is to be forgotten.
+func ExampleLawful() {
+	l, dir, vs, _ := demo("a secret")
+	defer os.RemoveAll(dir)
+	defer l.Close()
+	if _, err := l.DestroyKeys("demo"); err != nil {
+		panic(err)
+	}
+	lawful := &chain.Lawful{Statements: []string{"forget"}, Covers: func(statements []chain.Leaf) func(string, *chain.Leaf) bool {
+		return func(subject string, leaf *chain.Leaf) bool {
+			for _, s := range statements {
+				if subject == s.Project && leaf.Project == s.Project && leaf.Index < s.Index {
+					return true
+				}
+			}
+			return false
+		}
+	}}
+	verify := func() {
+		if _, err := l.Checkpoint(); err != nil {
+			panic(err)
+		}
+		rep, err := l.Verify(context.Background(), chain.VerifyOptions{Verifiers: vs, Lawful: lawful})
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(rep.Status, rep.Forgotten)
+	}
+	verify()
+	if err := l.Append([]chain.Entry{{Seq: 2, Time: time.Unix(2, 0), Type: "forget", Project: "demo", Subject: "statements", Payload: []byte("request 17")}}); err != nil {
+		panic(err)
+	}
+	verify()
+	// Output:
+	// failed 0
+	// verified 1
+}
+
+// The key that signs changes; who trusts the old one follows.
+func ExampleLog_Handover() {
+	l, dir, vs, _ := demo("first")
+	defer os.RemoveAll(dir)
+	defer l.Close()
+	private, public, err := note.GenerateKey(nil, "example.org/log")
+	if err != nil {
+		panic(err)
+	}
+	next, err := note.NewSigner(private)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := l.Handover(next, public); err != nil {
+		panic(err)
+	}
+	if err := l.Append([]chain.Entry{{Seq: 2, Time: time.Unix(2, 0), Type: "note", Project: "demo", Payload: []byte("second")}}); err != nil {
+		panic(err)
+	}
+	cp, err := l.Checkpoint()
+	if err != nil {
+		panic(err)
+	}
+	if _, err = chain.OpenCheckpoint(cp, vs); err != nil {
+		fmt.Println("the old key alone does not open it")
+	}
+	handovers, err := l.Handovers()
+	if err != nil {
+		panic(err)
+	}
+	c, err := chain.OpenSigned(cp, vs, handovers)
+	fmt.Println(c.Size, err)
+	// Output:
+	// the old key alone does not open it
+	// 2 <nil>
+}
+
+// A range of leaves is exported, and checked by somebody who has nothing else
+// but the log's public key.
+func ExampleSpan() {
+	l, dir, vs, _ := demo("first", "second")
+	defer os.RemoveAll(dir)
+	defer l.Close()
+	s, err := l.Span(0, 2)
+	if err != nil {
+		panic(err)
+	}
+	r, err := s.Read(vs)
+	if err != nil {
+		panic(err)
+	}
+	err = l.Range(s.From, s.To, func(_ int64, leaf chain.Leaf) error { return r.Add(leaf) })
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(r.Size(), r.Done())
+	// Output: 2 <nil>
+}
+
+// Two logs of the same entries have the same tree, whatever their keys; where
+// they part is found by their tiles.
+func ExampleFirstDifference() {
+	a, dirA, _, _ := demo("first", "second", "third")
+	defer os.RemoveAll(dirA)
+	defer a.Close()
+	b, dirB, _, _ := demo("first", "second, altered", "third")
+	defer os.RemoveAll(dirB)
+	defer b.Close()
+	i, err := chain.FirstDifference(context.Background(), a.Source(), b.Source(), 3)
+	fmt.Println(i, err)
+	// Output: 1 <nil>
+}

@@ -1,0 +1,40 @@
+package witness
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/internal/fuzztest"
+)
+
+// FuzzCosignature: what is taken from a witness's answer verifies by its key
+// over the checkpoint that was sent.
+func FuzzCosignature(f *testing.F) {
+	signer, key := fuzztest.Signer(f, "witness")
+	cp, err := note.Sign(&note.Note{Text: "log\n5\n" + tlog.Hash{}.String() + "\n"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	signed, err := note.Sign(&note.Note{Text: "log\n5\n" + tlog.Hash{}.String() + "\n"}, signer)
+	if err != nil {
+		f.Fatal(err)
+	}
+	line := bytes.TrimPrefix(signed, cp)
+	f.Add(line)
+	f.Add(append([]byte("— other AAAA\n\n\n"), line...))
+	f.Add(line[:len(line)-5])
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		fuzztest.Bounded(t, len(answer), func() {
+			got, err := cosignature(cp, answer, key)
+			if err != nil {
+				return
+			}
+			if n, err := note.Open(append(bytes.Clone(cp), got...), note.VerifierList(key)); err != nil || len(n.Sigs) != 1 {
+				t.Fatalf("%q was taken out of %q: %v", got, answer, err)
+			}
+		})
+	})
+}
