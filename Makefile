@@ -6,7 +6,7 @@ GO      ?= go
 BIN     := bin
 DATA    ?= data
 LISTEN  ?= 127.0.0.1:4222
-CMDS    := lazaret ingest sentinels arbiter auditor
+CMDS    := lazaret lazaret-hook ingest sentinels arbiter auditor
 
 # Packages where goroutines share memory; the rest is pure. The programs
 # themselves are raced by end-to-end tests that between them touch every stage.

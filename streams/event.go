@@ -187,7 +187,7 @@ type Action struct {
 	// Preconditions are what has to be so when it is carried out, as its proposer
 	// saw it. They are recorded; whoever carries it out checks them.
 	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
-	Host          string                `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
+	Host          string                 `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
 	// Replaces is the id of a held proposal of the same agent that this one is
 	// an edit of. The hold is cancelled; nothing that was said of it carries
 	// over.

@@ -6,6 +6,22 @@ import (
 	"testing"
 )
 
+// TestTheHookStaysSmall keeps what a host starts for each call of a tool from
+// linking what takes long to start.
+func TestTheHookStaysSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "lazaret/cmd/lazaret-hook").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.Lines(string(out)) {
+		for _, heavy := range []string{"nats-server", "cel.dev/", "pebble", "prometheus", "expr-lang", "opentelemetry", "grpc", "protobuf", "lazaret/pkg/rules", "lazaret/pkg/policy", "lazaret/internal/embedded"} {
+			if strings.Contains(dep, heavy) {
+				t.Errorf("it links %s", dep)
+			}
+		}
+	}
+}
+
 // TestArrowsPointOneWay keeps the drawing in docs/architecture.md true: domain
 // packages know nothing of NATS, of the stages or of the commands.
 func TestArrowsPointOneWay(t *testing.T) {

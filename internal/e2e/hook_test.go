@@ -24,11 +24,13 @@ type hooked struct {
 	*approving
 	state string
 	flags []string
+	// program is what answers: the small one, or lazaret itself.
+	program []string
 }
 
 func newHooked(t *testing.T, cfg embedded.Config, flags ...string) *hooked {
 	t.Helper()
-	return &hooked{newApproving(t, cfg), t.TempDir(), flags}
+	return &hooked{newApproving(t, cfg), t.TempDir(), flags, []string{"lazaret-hook", "claude"}}
 }
 
 // answer is what a hook said.
@@ -46,7 +48,8 @@ func (h *hooked) run(data string, event map[string]any) answer {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	c := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"hook", "claude", "--data", data, "--state", h.state, "--timeout", "5s"}, h.flags...)...)
+	args := append(slices.Clone(h.program[1:]), "--data", data, "--state", h.state, "--timeout", "5s")
+	c := exec.Command(filepath.Join(bin, h.program[0]), append(args, h.flags...)...)
 	var out, errs bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = bytes.NewReader(body), &out, &errs
 	if err := c.Run(); err != nil && c.ProcessState == nil {
@@ -246,6 +249,62 @@ func TestAHookThatCannotAskBlocks(t *testing.T) {
 
 // TestAHookIsFast measures whole processes. Its bound is the budget's on a quiet
 // machine; elsewhere it only reports.
+// TestTheSmallHookIsWhatIsInstalled installs from lazaret, runs what stands in
+// the settings as the host would, and holds both programs' answers together.
+func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
+	h := newHooked(t, embedded.Config{})
+	file := filepath.Join(t.TempDir(), "settings.json")
+	installed := func(verb string) string {
+		t.Helper()
+		out, err := exec.Command(filepath.Join(bin, "lazaret"), "hook", "claude", verb, "--data", h.data, "--state="+h.state, "--settings", file).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	var settings struct {
+		Hooks map[string][]struct {
+			Hooks []struct {
+				Command string `json:"command"`
+			} `json:"hooks"`
+		} `json:"hooks"`
+	}
+	if err := json.Unmarshal([]byte(installed("--install")), &settings); err != nil {
+		t.Fatal(err)
+	}
+	command := settings.Hooks["PreToolUse"][0].Hooks[0].Command
+	if !strings.HasPrefix(command, filepath.Join(bin, "lazaret-hook")+" claude ") {
+		t.Errorf("installed is %q", command)
+	}
+	event, err := json.Marshal(h.event("PreToolUse", call("toolu_1", "Bash", map[string]any{"command": "make"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("sh", "-c", command)
+	c.Stdin = bytes.NewReader(event)
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), `"permissionDecision":"deny"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	// Down, and without a server: the same code and words.
+	h.program = []string{"lazaret-hook", "claude"}
+	small := h.run(t.TempDir(), h.event("PreToolUse", call("toolu_2", "Bash", map[string]any{"command": "make"})))
+	h.program = []string{"lazaret", "hook", "claude"}
+	big := h.run(t.TempDir(), h.event("PreToolUse", call("toolu_2", "Bash", map[string]any{"command": "make"})))
+	if small.code != 2 || big.code != 2 || !strings.Contains(small.stderr, "no verdict, so it counts as hold") || !strings.Contains(big.stderr, "no verdict, so it counts as hold") {
+		t.Errorf("%+v\n%+v", small, big)
+	}
+	if a := h.hook("PreToolUse", call("toolu_3", "Bash", map[string]any{"command": "make"})); a.decision != "deny" {
+		t.Errorf("lazaret hook: %+v", a)
+	}
+	if got := installed("--uninstall"); strings.Contains(got, "lazaret-hook") {
+		t.Errorf("left in the settings: %s", got)
+	}
+}
+
 func TestAHookIsFast(t *testing.T) {
 	h := newHooked(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20", "max_open_holds: 10000", 1))})
 	n := 40

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if raced {
 		args = append(args, "-race")
 	}
-	for _, c := range []string{"lazaret", "ingest", "sentinels", "arbiter", "auditor"} {
+	for _, c := range []string{"lazaret", "lazaret-hook", "ingest", "sentinels", "arbiter", "auditor"} {
 		args = append(args, "lazaret/cmd/"+c)
 	}
 	args = append(args, "lazaret/examples/clients/go")

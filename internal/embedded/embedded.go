@@ -26,6 +26,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/ingest"
 	"lazaret/internal/metrics"
+	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/sentinel"
@@ -67,8 +68,8 @@ type Config struct {
 // DefaultProject and DefaultAgent are whom the credential speaks for that the
 // first start leaves in the data folder.
 const (
-	DefaultProject = "demo"
-	DefaultAgent   = "agent"
+	DefaultProject = natsfiles.DefaultProject
+	DefaultAgent   = natsfiles.DefaultAgent
 )
 
 // Pipeline is a running pipeline.

@@ -66,6 +66,7 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	install("/bin/lazaret hook claude --data /d")
+	install("/other/lazaret-hook claude --data /e")
 	install("/other/lazaret hook claude --data /e")
 	got := read()
 	if strings.Count(got, "hook claude") != len(hook.Events) || strings.Contains(got, "/bin/lazaret") || !strings.Contains(got, "gofmt -l .") || !strings.Contains(got, `"timeout": 35`) {

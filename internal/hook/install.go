@@ -14,8 +14,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// mark is what a command of ours is known by, whatever its flags are.
-const mark = " hook claude"
+// isOurs reports whether a command is one of ours, whatever its flags are.
+func isOurs(command string) bool {
+	return strings.Contains(command, " hook claude") || strings.Contains(command, "lazaret-hook claude") || strings.Contains(command, "lazaret-hook' claude")
+}
 
 // settings is a JSON object whose members keep their order: a file of the user's
 // is changed in as few places as can be.
@@ -96,7 +98,7 @@ func ours(raw jsontext.Value) bool {
 		return false
 	}
 	for _, h := range g.Hooks {
-		if !strings.Contains(h.Command, mark) {
+		if !isOurs(h.Command) {
 			return false
 		}
 	}

@@ -21,11 +21,11 @@ type record struct {
 	// Adopted is how its evidence would have it stand; a memory gets there by
 	// the arbiter's verdict.
 	Adopted beliefs.Adoption `json:"adopted"`
-	At      time.Time        `json:"at"` // event time of its last confirmation
+	At      time.Time        `json:"at"` // event time of its last confirmation, but for what was read again
 	From    time.Time        `json:"valid_from,omitzero"`
 	To      time.Time        `json:"valid_to,omitzero"`
 	Intake  uint64           `json:"intake"`
-	Count   uint64           `json:"count"` // how often it was read
+	Count   uint64           `json:"count"` // how often it was read, but for again
 	Memory  bool             `json:"memory,omitzero"`
 	// Of a memory, for those who judge it again.
 	Writer    beliefs.Origin `json:"writer,omitzero"`
@@ -54,6 +54,10 @@ type record struct {
 	Successor string   `json:"successor,omitzero"`
 	// Flag says why somebody should look at it again.
 	Flag string `json:"flag,omitzero"`
+
+	// How often and when last it was read since, which is kept apart.
+	again  uint64
+	readAt time.Time
 }
 
 // Kinds of influence, in the index by keyImpact.
@@ -79,12 +83,15 @@ func beliefID(parts ...string) string {
 }
 
 func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
-	r := new(record)
-	ok, err := st.Load(stage.Key(keyBelief, project, id), r)
+	v, ok, err := st.Get(stage.Key(keyBelief, project, id))
 	if err != nil || !ok {
 		return nil, err
 	}
-	return r, nil
+	r := new(record)
+	if err := readRecord(id, v, r); err != nil {
+		return nil, err
+	}
+	return r, again(st, project, r)
 }
 
 // cited is the belief for an event that refers to it.

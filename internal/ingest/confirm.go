@@ -246,7 +246,7 @@ func (f *Fold) keep(st *stage.State, project string, r *record) error {
 	if err := f.noteFall(st, project, r); err != nil {
 		return err
 	}
-	return st.Put(stage.Key(keyBelief, project, r.Ref.ID), r)
+	return putRecord(st, project, r)
 }
 
 // useNonce notes that a word counted. It is forgotten once the statement has

@@ -286,6 +286,7 @@ const (
 	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
+	keyAgain    = 'e' // project, belief → how often it was read since it was made, and when last
 	keyContent  = 'c' // project, content digest → first seen, count, belief
 	keyText     = 'x' // project, belief → what was read, as much as is kept of it
 	keyPlace    = 'l' // project, place → nothing: places with an index, but for the whole project

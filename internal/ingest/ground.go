@@ -130,17 +130,16 @@ func (f *Fold) beliefText(st *stage.State, project string, r *record) (string, b
 
 // reading is the text of an event that the agent read, by block.
 type reading struct {
-	Texts []string `json:"texts"`
-	Cut   bool     `json:"cut,omitzero"` // behind the last of them
+	Texts []string
+	Cut   bool // behind the last of them
 }
 
 func (f *Fold) reading(st *stage.State, project, agent, id string) (*reading, error) {
-	rd := new(reading)
-	ok, err := st.Load(stage.Key(keyReading, project, agent, id), rd)
+	v, ok, err := st.Get(stage.Key(keyReading, project, agent, id))
 	if err != nil || !ok {
 		return nil, err
 	}
-	return rd, nil
+	return readReading(v)
 }
 
 // noteReading keeps what an event showed the agent, and drops the oldest of
@@ -195,7 +194,7 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	if err := st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1)); err != nil {
 		return err
 	}
-	return st.Put(stage.Key(keyReading, project, h.Agent, h.ID), &rd)
+	return st.Set(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())
 }
 
 // readingSlot is the key of the n-th event that an agent read.

@@ -127,20 +127,17 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		}
 	}
 	for _, c := range e.Claims {
-		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1,
-			Evidence: beliefs.EvidenceSet{{Observation: e.ID, Quality: c.Belief.Quality, Source: c.Belief.Source, At: e.Time}}}
+		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
 		if c.Kind == beliefs.Content {
 			body := e.Blocks[c.Block].Text
 			sum := sha256.Sum256([]byte(body))
 			if err := f.noteContent(st, project, sum, e.Time); err != nil {
 				return err
 			}
-			if old, err := f.belief(st, project, c.Belief.ID); err != nil {
+			if _, ok, err := st.Get(stage.Key(keyBelief, project, c.Belief.ID)); err != nil {
 				return err
-			} else if old != nil {
-				old.Count++
-				old.At = e.Time
-				if err := st.Put(stage.Key(keyBelief, project, old.Ref.ID), old); err != nil {
+			} else if ok {
+				if err := f.noteAgain(st, project, c.Belief.ID, e.Time); err != nil {
 					return err
 				}
 				continue
@@ -157,8 +154,8 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			r.Digest = streams.Digest([]byte(r.Content))
 		}
 		r.Seal = r.Ref.Seal(r.Digest)
-		r.Adopted = beliefs.Adoption{Adopted: true, Axes: c.Belief.Axes, Quality: c.Belief.Quality, Confidence: c.Belief.Confidence, Scope: c.Belief.Scope}
-		if err := st.Put(stage.Key(keyBelief, project, c.Belief.ID), r); err != nil {
+		r.adopt()
+		if err := putRecord(st, project, r); err != nil {
 			return err
 		}
 	}

@@ -45,9 +45,9 @@ func (l *life) id(prefix string) string { l.n++; return fmt.Sprint(prefix, l.n) 
 // standings are how all beliefs stand.
 func (l *life) standings() map[string]record {
 	out := map[string]record{}
-	if err := l.st.Scan(stage.Key(keyBelief, "demo", ""), func(_, v []byte) (bool, error) {
+	if err := l.st.Scan(stage.Key(keyBelief, "demo", ""), func(k, v []byte) (bool, error) {
 		var r record
-		err := streams.Unmarshal(v, &r)
+		err := readRecord(string(k[len(stage.Key(keyBelief, "demo", "")):]), v, &r)
 		out[r.Ref.ID] = r
 		return true, err
 	}); err != nil {

@@ -99,7 +99,7 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 		looked++
 		e.Next = [2]string{string(project), string(id)}
 		r := new(record)
-		if err := streams.Unmarshal(v, r); err != nil {
+		if err := readRecord(string(id), v, r); err != nil {
 			return false, err
 		}
 		if live(r) {

@@ -202,7 +202,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := f.noteDue(st, project, r); err != nil {
 		return err
 	}
-	if err := st.Put(stage.Key(keyBelief, project, e.Belief.ID), r); err != nil {
+	if err := putRecord(st, project, r); err != nil {
 		return err
 	}
 	if err := f.noteMemoryWords(st, project, e); err != nil {

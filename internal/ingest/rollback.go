@@ -140,7 +140,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 		looked++
 		run.Next = string(k[len(prefix):])
 		r := new(record)
-		if err := streams.Unmarshal(v, r); err != nil {
+		if err := readRecord(run.Next, v, r); err != nil {
 			return false, err
 		}
 		if r.Intake < run.Until { // what is stated anew has the order's own

@@ -153,7 +153,10 @@ func listBeliefs(st *stage.State, req []byte) (any, error) {
 			return false, nil
 		}
 		r := new(record)
-		if err := streams.Unmarshal(v, r); err != nil {
+		if err := readRecord(id, v, r); err != nil {
+			return false, err
+		}
+		if err := again(st, q.Project, r); err != nil {
 			return false, err
 		}
 		ans.Beliefs = append(ans.Beliefs, view(q.Project, r))

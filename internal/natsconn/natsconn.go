@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/synadia-io/orbit.go/natscontext"
 
-	"lazaret/internal/natsserver"
+	"lazaret/internal/natsfiles"
 )
 
 // Flags are the connection flags of a command.
@@ -110,7 +110,7 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 	if f.Context != "" {
 		return f.viaContext(f.Context, opts)
 	}
-	file := natsserver.ContextFile(f.Data, role)
+	file := natsfiles.Context(f.Data, role)
 	if _, err := os.Stat(file); err == nil {
 		abs, err := filepath.Abs(file)
 		if err != nil {
@@ -213,7 +213,7 @@ func inboxOf(file string) string {
 	if err != nil {
 		return ""
 	}
-	return natsserver.InboxOfCreds(b)
+	return natsfiles.Inbox(b)
 }
 
 // Daemon are the options of a connection that has to last.

@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
+	"lazaret/internal/natsfiles"
 	"lazaret/streams"
 )
 
@@ -81,13 +81,11 @@ func (m *Minter) mint(name string, p perms) ([]byte, error) {
 }
 
 // CredsFile is where the credential of that name is kept.
-func CredsFile(data, name string) string { return filepath.Join(data, "creds", name+".creds") }
+func CredsFile(data, name string) string { return natsfiles.Creds(data, name) }
 
 // ContextFile is where the NATS context of that name is kept: where the nats
 // CLI looks with XDG_CONFIG_HOME set to the data folder.
-func ContextFile(data, name string) string {
-	return filepath.Join(data, "nats", "context", name+".json")
-}
+func ContextFile(data, name string) string { return natsfiles.Context(data, name) }
 
 // context is the part of a nats CLI context file that we write.
 type context struct {
@@ -135,22 +133,7 @@ func (m *Minter) Install(name, description, url, inbox string, mint func() ([]by
 
 // InboxOfCreds is the inbox prefix that a credential file of ours may hear, or
 // empty.
-func InboxOfCreds(file []byte) string {
-	token, err := jwt.ParseDecoratedJWT(file)
-	if err != nil {
-		return ""
-	}
-	c, err := jwt.DecodeUserClaims(token)
-	if err != nil {
-		return ""
-	}
-	for _, s := range c.Sub.Allow {
-		if p, ok := strings.CutSuffix(s, ".>"); ok && strings.HasPrefix(p, "_INBOX") {
-			return p
-		}
-	}
-	return ""
-}
+func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
 
 // ContextURL is the server's address in a context of the data folder.
 func ContextURL(data, name string) (string, error) {

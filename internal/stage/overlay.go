@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -114,17 +115,18 @@ func (l *layer) write(b *pebble.Batch) error {
 // database that was there before it is made in the background, out of a
 // snapshot; until then it knows nothing.
 type knowledge struct {
-	now  *filter // nil: nothing is known
-	next *filter // of what was written since the snapshot
-	made <-chan *filter
+	now  *filter    // nil: nothing is known
+	next *filter    // being made, of the snapshot and of what was written since
+	made <-chan int // keys of the snapshot
 	stop chan struct{}
 	wg   sync.WaitGroup
 }
 
-// filter is a Bloom filter: four bits for each key, in one cache line.
+// filter is a Bloom filter: four bits for each key, in one cache line. Bits may be
+// set by two goroutines at once; who asks for them comes after both.
 type filter struct {
 	lines [][8]uint64 // a power of two
-	keys  int
+	keys  int         // that were new, as far as the filter can tell
 }
 
 const (
@@ -133,11 +135,14 @@ const (
 	// that it may be there.
 	filterKeys = 1 << 18
 	filterBits = 12
+	// filterLines bounds a filter, to 32 MiB. It then has fewer bits for each of
+	// more than 22 million keys, and is wrong of one in twelve at 45 million.
+	filterLines = 32 << 20 / 64
 )
 
 func newFilter(keys int) *filter {
 	n := 1
-	for n*512 < keys*filterBits {
+	for n*512 < keys*filterBits && n < filterLines {
 		n *= 2
 	}
 	return &filter{lines: make([][8]uint64, n)}
@@ -145,13 +150,18 @@ func newFilter(keys int) *filter {
 
 func (f *filter) room() int { return len(f.lines) * 512 / filterBits }
 
-func (f *filter) add(key uint64) {
+// add sets a key's bits, and reports whether one was not set.
+func (f *filter) add(key uint64) (fresh bool) {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
-		line[key&7] |= 1 << (key >> 3 & 63)
+		bit := uint64(1) << (key >> 3 & 63)
+		if atomic.LoadUint64(&line[key&7])&bit == 0 {
+			atomic.OrUint64(&line[key&7], bit)
+			fresh = true
+		}
 		key >>= 9
 	}
-	f.keys++
+	return fresh
 }
 
 func (f *filter) may(key uint64) bool {
@@ -168,8 +178,8 @@ func (f *filter) may(key uint64) bool {
 // learn begins to fill a filter with what the database holds.
 func (k *knowledge) learn(db *pebble.DB, keys int) {
 	k.stop = make(chan struct{})
-	made := make(chan *filter, 1)
-	k.next, k.made = newFilter(keys), made
+	made, f := make(chan int, 1), newFilter(keys)
+	k.next, k.made = f, made
 	snap, stop := db.NewSnapshot(), k.stop
 	k.wg.Go(func() {
 		defer snap.Close()
@@ -178,9 +188,11 @@ func (k *knowledge) learn(db *pebble.DB, keys int) {
 			return // and nothing is known
 		}
 		defer it.Close()
-		f := newFilter(keys)
+		fresh := 0
 		for n, ok := 0, it.First(); ok; n, ok = n+1, it.Next() {
-			f.add(xxhash.Sum64(it.Key()))
+			if f.add(xxhash.Sum64(it.Key())) {
+				fresh++
+			}
 			if n%4096 == 0 {
 				select {
 				case <-stop:
@@ -190,7 +202,7 @@ func (k *knowledge) learn(db *pebble.DB, keys int) {
 			}
 		}
 		if it.Error() == nil {
-			made <- f
+			made <- fresh
 		}
 	})
 }
@@ -198,11 +210,10 @@ func (k *knowledge) learn(db *pebble.DB, keys int) {
 // wrote notes a key that goes into the database.
 func (k *knowledge) wrote(key string) {
 	h := xxhash.Sum64String(key)
-	if k.now != nil {
-		k.now.add(h)
-	}
-	if k.next != nil {
-		k.next.add(h)
+	for _, f := range [...]*filter{k.now, k.next} {
+		if f != nil && f.add(h) {
+			f.keys++
+		}
 	}
 }
 
@@ -211,19 +222,14 @@ func (k *knowledge) wrote(key string) {
 func (k *knowledge) turn(db *pebble.DB) {
 	if k.next != nil {
 		select {
-		case f := <-k.made:
-			for i := range f.lines {
-				for j := range f.lines[i] {
-					f.lines[i][j] |= k.next.lines[i][j]
-				}
-			}
-			f.keys += k.next.keys
-			k.now, k.next = f, nil
+		case n := <-k.made:
+			k.next.keys += n
+			k.now, k.next = k.next, nil
 		default:
 			return
 		}
 	}
-	if k.now != nil && k.now.keys > k.now.room() {
+	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
 		k.learn(db, 4*k.now.keys)
 	}
 }

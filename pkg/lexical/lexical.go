@@ -65,11 +65,12 @@ type KV interface {
 type Index struct {
 	kv     KV
 	prefix []byte
+	spared int // lists of which a search did not look at every document
 }
 
 // Open returns the index below a prefix. Opening costs nothing, and an index
 // that nothing was added to is empty.
-func Open(kv KV, prefix []byte) *Index { return &Index{kv, slices.Clip(prefix)} }
+func Open(kv KV, prefix []byte) *Index { return &Index{kv: kv, prefix: slices.Clip(prefix)} }
 
 // The keys of an index, by the byte after its prefix.
 const (

@@ -54,31 +54,54 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	if err != nil {
 		return nil, err
 	}
-	best := uint32(0)
-	for _, l := range have {
-		r := rarity(l.count, count)
-		best += r * maxImpact
-		at := 0
-		err := l.each(func(doc uint32, impact uint8) {
-			if impact == 0 {
-				return // a label that hashes like the word
-			}
-			if len(need) > 0 {
-				for at < len(allowed) && allowed[at] < doc {
-					at++
-				}
-				if at == len(allowed) || allowed[at] != doc {
-					return
-				}
-			}
-			if sc.scores[doc] == 0 {
-				sc.touched = append(sc.touched, doc)
-			}
-			sc.scores[doc] += r * uint32(impact)
-		})
-		if err != nil {
+	// Rarest first, and once the words that are left cannot lift a document above
+	// the worst of the best so far, they count for those that were found already
+	// and are looked for in no others (MaxScore, Turtle and Flood 1995). The
+	// answer is the same: scores only grow.
+	best, rest, weights := uint32(0), uint64(0), make([]uint32, len(have))
+	for i, l := range have {
+		weights[i] = rarity(l.count, count)
+		best += weights[i] * maxImpact
+		if err := sc.decode(i, &l); err != nil {
 			return nil, err
 		}
+		rest += uint64(weights[i]) * uint64(sc.most[i])
+	}
+	for i := range have {
+		w := weights[i]
+		docs, impacts := sc.docs[i], sc.impacts[i]
+		if i > 0 && rest < uint64(sc.most0) && uint64(sc.worst(q.Limit)) > rest {
+			x.spared++
+			for j, doc := range docs {
+				if sc.scores[doc] != 0 {
+					sc.scores[doc] += w * uint32(impacts[j])
+				}
+			}
+		} else {
+			at := 0
+			for j, doc := range docs {
+				if impacts[j] == 0 {
+					continue // a label that hashes like the word
+				}
+				if len(need) > 0 {
+					for at < len(allowed) && allowed[at] < doc {
+						at++
+					}
+					if at == len(allowed) {
+						break
+					}
+					if allowed[at] != doc {
+						continue
+					}
+				}
+				if sc.scores[doc] == 0 {
+					sc.touched = append(sc.touched, doc)
+				}
+				sc.scores[doc] += w * uint32(impacts[j])
+				sc.most0 = max(sc.most0, sc.scores[doc])
+			}
+		}
+		rest -= uint64(w) * uint64(sc.most[i])
 	}
 	var docs []uint32
 	switch {
@@ -240,6 +263,63 @@ func (f *found) each(fn func(doc uint32, impact uint8)) error {
 type scratch struct {
 	scores  []uint32 // by document, zero between searches
 	touched []uint32 // documents with a score
+	most0   uint32   // the highest score
+	// The lists of words: documents, their weights, and the highest weight.
+	docs    [MaxQuery][]uint32
+	impacts [MaxQuery][]uint8
+	most    [MaxQuery]uint8
+	heap    []uint32
+}
+
+// decode reads a list.
+func (sc *scratch) decode(i int, l *found) error {
+	docs, impacts, most := sc.docs[i][:0], sc.impacts[i][:0], uint8(0)
+	err := l.each(func(doc uint32, impact uint8) {
+		docs, impacts, most = append(docs, doc), append(impacts, impact), max(most, impact)
+	})
+	sc.docs[i], sc.impacts[i], sc.most[i] = docs, impacts, most
+	return err
+}
+
+// worst is the score of the last of the best documents so far, 0 if there are
+// fewer than limit.
+func (sc *scratch) worst(limit int) uint32 {
+	if len(sc.touched) < limit {
+		return 0
+	}
+	// A heap whose root is the least score.
+	h := sc.heap[:0]
+	down := func(i int) {
+		for {
+			c := 2*i + 1
+			if c >= len(h) {
+				return
+			}
+			if c+1 < len(h) && h[c+1] < h[c] {
+				c++
+			}
+			if h[i] <= h[c] {
+				return
+			}
+			h[i], h[c] = h[c], h[i]
+			i = c
+		}
+	}
+	for _, d := range sc.touched {
+		s := sc.scores[d]
+		if len(h) < limit {
+			if h = append(h, s); len(h) == limit {
+				for i := len(h)/2 - 1; i >= 0; i-- {
+					down(i)
+				}
+			}
+		} else if s > h[0] {
+			h[0] = s
+			down(0)
+		}
+	}
+	sc.heap = h
+	return h[0]
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -248,7 +328,7 @@ func (sc *scratch) reset(count uint32) {
 	if len(sc.scores) < int(count) {
 		sc.scores = make([]uint32, count+count/8)
 	}
-	sc.touched = sc.touched[:0]
+	sc.touched, sc.most0 = sc.touched[:0], 0
 }
 
 func (sc *scratch) free() {

@@ -1,0 +1,236 @@
+// Package hookcli is the command that answers a coding agent's hooks, as part of
+// lazaret and as a program of its own. A host starts it anew for each event and
+// waits: what it imports is what that costs, so that it knows NATS as a client
+// does and nothing of the server, the stages or the rules.
+package hookcli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/client"
+	"lazaret/internal/hook"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/natsfiles"
+	"lazaret/streams"
+)
+
+// Program is the name of the program that is nothing but this command.
+const Program = "lazaret-hook"
+
+// The exit codes of a hook. Only Blocks stops what the hook was asked about; the
+// host takes any other failure as none of its business and goes on.
+const (
+	Blocks = 2
+	Passes = 1
+)
+
+// Failed says that an event could not be recorded or judged, and with which code
+// the program has to end.
+type Failed struct {
+	Code int
+	Err  error
+}
+
+// Error is one line for a model or a person.
+func (f *Failed) Error() string {
+	return streams.Clip("no verdict, so it counts as hold: "+strings.ReplaceAll(f.Err.Error(), "\n", "; "), 1000)
+}
+
+// command is the state of one.
+type command struct {
+	conn           *natsconn.Flags
+	cfg            hook.Config
+	install, out   bool // of the settings
+	user, open     bool
+	onHold, file   string
+	project, agent string
+}
+
+// Claude is the command for Claude Code. conn are the connection flags, bound by
+// whoever owns the command.
+func Claude(conn *natsconn.Flags) *cobra.Command {
+	c := &command{conn: conn}
+	cmd := &cobra.Command{
+		Use:   "claude",
+		Short: "Answer the hooks of Claude Code",
+		Long: `Read one hook event of Claude Code as JSON from standard input and answer it. Prompts
+are recorded as the user's words, results of tools as what was read, and each call of
+a tool is proposed first; a write into a file that the agent reads as its memory
+(CLAUDE.md, AGENTS.md, memory folders) is proposed as a memory write too.
+
+What is allowed is left to the host's own permissions (--allow skips its question);
+what is held or denied is refused with the reasons. What cannot be recorded or judged
+exits with 2, the only code that blocks there; with --fail-open, with 1. docs/hooks.md`,
+		Example: `  lazaret hook claude --install --data ~/lazaret/data     # into .claude/settings.json
+  lazaret hook claude --uninstall`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.cfg.Project, c.cfg.Agent = c.project, c.agent
+			switch c.onHold {
+			case "ask":
+				c.cfg.Ask = true
+			case "deny":
+			default:
+				return fmt.Errorf("--hold is %q, use deny or ask", c.onHold)
+			}
+			if c.install || c.out {
+				return c.settings(cmd)
+			}
+			err := c.answer(cmd)
+			if err == nil {
+				return nil
+			}
+			if c.open {
+				return &Failed{Passes, err}
+			}
+			return &Failed{Blocks, err}
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.project, "project", natsfiles.DefaultProject, "`PROJECT` to speak for")
+	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to speak for")
+	f.StringVar(&c.onHold, "hold", "deny", "what a held call gets: deny, or ask, the person at the keyboard (`ANSWER`)")
+	f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own question")
+	f.BoolVar(&c.open, "fail-open", false, "let calls pass that cannot be recorded or judged")
+	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for a person")
+	f.StringVar(&c.cfg.State, "state", "", "`DIR` for what is held or not yet recorded (default: in the user's cache folder)")
+	f.BoolVar(&c.install, "install", false, "put this command, with these flags, into the host's settings")
+	f.BoolVar(&c.out, "uninstall", false, "take it out again")
+	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/.claude/settings.json)")
+	f.StringVar(&c.file, "settings", "", "settings `FILE` to change (default .claude/settings.json)")
+	return cmd
+}
+
+// client connects with the agent's credential.
+func (c *command) client() (*client.Client, func(), error) {
+	nc, err := c.conn.Connect(natsfiles.AgentContext(c.project, c.agent))
+	if err != nil {
+		return nil, nil, err
+	}
+	cl, err := client.New(nc, c.project, c.agent)
+	if err != nil {
+		nc.Close()
+		return nil, nil, err
+	}
+	return cl, nc.Close, nil
+}
+
+func (c *command) answer(cmd *cobra.Command) error {
+	b, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), 64<<20))
+	if err != nil {
+		return err
+	}
+	var e hook.Event
+	if err := json.Unmarshal(b, &e); err != nil {
+		return fmt.Errorf("the event on standard input is not the JSON of a hook: %w", err)
+	}
+	cfg := c.cfg
+	if cfg.State == "" {
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("where to keep state: %w: give --state", err)
+		}
+		cfg.State = filepath.Join(dir, "lazaret", "hook", cfg.Project, cfg.Agent)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), c.conn.Timeout+2*cfg.Wait)
+	defer cancel()
+	cl, done, err := c.client()
+	if err != nil {
+		// What was to be recorded is kept, so that it is recorded before
+		// anything else is proposed.
+		return errors.Join(err, hook.Keep(cfg, &e))
+	}
+	defer done()
+	answer, err := hook.Claude(ctx, cfg, cl, &e)
+	if err != nil || answer == nil {
+		return err
+	}
+	out, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), string(out))
+	return err
+}
+
+// margin is what the host waits beyond the command's own limits: a hook that the
+// host gives up blocks nothing.
+const margin = 15 * time.Second
+
+// settings puts the command into the host's settings, or takes it out.
+func (c *command) settings(cmd *cobra.Command) error {
+	file := c.file
+	if file == "" {
+		dir := "."
+		if c.user {
+			var err error
+			if dir, err = os.UserHomeDir(); err != nil {
+				return err
+			}
+		}
+		file = filepath.Join(dir, ".claude", "settings.json")
+	}
+	if c.out {
+		if err := hook.Uninstall(file); err != nil {
+			return err
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "taken out of", file)
+		return nil
+	}
+	words, err := self()
+	if err != nil {
+		return err
+	}
+	words = append(words, "--project", c.project, "--agent", c.agent)
+	c.conn.Resolve()
+	if data, err := filepath.Abs(c.conn.Data); err == nil && c.conn.Server == "" && c.conn.Context == "" {
+		words = append(words, "--data", shellWord(data))
+	}
+	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "fail-open", "wait", "state"} {
+		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
+			words = append(words, "--"+name+"="+shellWord(fl.Value.String()))
+		}
+	}
+	_, done, err := c.client()
+	if err != nil {
+		return fmt.Errorf("%w\nnothing was installed: every call would be refused", err)
+	}
+	done()
+	if err := hook.Install(file, strings.Join(words, " "), c.conn.Timeout+2*c.cfg.Wait+margin); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file, strings.Join(hook.Events, ", "))
+	return nil
+}
+
+// self is the command as the host has to call it: the small program where it
+// stands beside this one, since it starts in a fraction of the time.
+func self() ([]string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	small := filepath.Join(filepath.Dir(exe), Program+filepath.Ext(exe))
+	if info, err := os.Stat(small); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		return []string{shellWord(small), "claude"}, nil
+	}
+	return []string{shellWord(exe), "hook", "claude"}, nil
+}
+
+// shellWord is a word for a shell.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@+") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,226 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Nearly all beliefs are what was read once and never spoken of again. Their
+// records say the same two or three times over, as evidence, as what was adopted
+// and as how they stand, so such a record has a short form. Whatever the short
+// form does not know makes a record JSON.
+
+const (
+	shortRecord  = 0x01 // first byte; JSON begins with a brace
+	shortReading = 0x01
+)
+
+var errBadRecord = errors.New("a record of what was read is damaged: remove the state folder, it is rebuilt from the ledger")
+
+// adopt fills in what follows from the other fields of a new record.
+func (r *record) adopt() {
+	r.Evidence = beliefs.EvidenceSet{{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: r.At}}
+	r.Adopted = beliefs.Adoption{Adopted: true, Axes: r.Ref.Axes, Quality: r.Ref.Quality, Confidence: r.Ref.Confidence, Scope: r.Ref.Scope}
+}
+
+// plain reports whether the short form says all of a record. It does not depend
+// on where an empty list or the zone of a time came from.
+func (r *record) plain() bool {
+	ref := &r.Ref
+	if r.Memory || ref.Staged || ref.Procedure || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
+		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
+		return false
+	}
+	for _, s := range [...]string{ref.Key, ref.Agent, ref.Via, r.Category, r.Channel, r.Print, r.StagedFor, r.Signed, r.Successor, r.Flag} {
+		if s != "" {
+			return false
+		}
+	}
+	for _, t := range [...]time.Time{r.From, r.To, r.Stale, r.Expires, r.Since} {
+		if !t.IsZero() {
+			return false
+		}
+	}
+	var is record
+	is.Ref, is.At = r.Ref, r.At
+	is.adopt()
+	have, want := r.Evidence[0], is.Evidence[0]
+	if !have.At.Equal(want.At) || !time.Unix(0, r.At.UnixNano()).Equal(r.At) {
+		return false
+	}
+	have.At = want.At
+	if have != want || r.Adopted != is.Adopted {
+		return false
+	}
+	sum, ok := strings.CutPrefix(r.Digest, "sha256:")
+	return ok && isHex(sum, 32) && (r.Seal == "" || isHex(r.Seal, sealSize)) && (ref.Class == "" || ref.Class == beliefs.Class(ref.Kind, ref.Quality, ""))
+}
+
+// sealSize is the size of a belief's seal, and shortHead that of what stands
+// before the strings of a short record, in bytes.
+const (
+	sealSize  = 16
+	shortHead = 66 + sealSize
+)
+
+// What the short form has besides.
+const (
+	shortSealed  = 1
+	shortClassed = 2
+)
+
+// isHex reports whether s is n bytes in the one way that this program writes hex.
+func isHex(s string, n int) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == n && hex.EncodeToString(b) == s
+}
+
+// putRecord keeps a belief's record.
+func putRecord(st *stage.State, project string, r *record) error {
+	key := stage.Key(keyBelief, project, r.Ref.ID)
+	if !r.plain() {
+		return st.Put(key, r)
+	}
+	ref := &r.Ref
+	b := make([]byte, 0, 144+len(r.Content)+len(ref.Source))
+	b = append(b, shortRecord, byte(ref.Kind), byte(ref.Axes.Truth), byte(ref.Axes.Retrieval), byte(ref.Axes.Security), byte(ref.Axes.Freshness),
+		byte(ref.Sensitivity), byte(ref.Scope), byte(ref.Quality))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(ref.Confidence))
+	b = binary.BigEndian.AppendUint64(b, uint64(r.At.UnixNano()))
+	b = binary.BigEndian.AppendUint64(b, r.Intake)
+	sum, err := hex.DecodeString(r.Digest[len("sha256:"):])
+	if err != nil {
+		return err
+	}
+	b = append(b, sum...)
+	var flags byte
+	var seal [sealSize]byte
+	if r.Seal != "" {
+		flags |= shortSealed
+		if _, err := hex.Decode(seal[:], []byte(r.Seal)); err != nil {
+			return err
+		}
+	}
+	if ref.Class != "" {
+		flags |= shortClassed
+	}
+	b = append(append(b, flags), seal[:]...)
+	for _, s := range [...]string{string(ref.Origin), ref.Source, ref.Observation, ref.Namespace.User, ref.Namespace.Session, r.Agent, r.Session, r.Tool, r.Content} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return st.Set(key, b)
+}
+
+// readRecord reads what putRecord kept of a belief.
+func readRecord(id string, v []byte, r *record) error {
+	if len(v) == 0 || v[0] != shortRecord {
+		if err := streams.Unmarshal(v, r); err != nil {
+			return fmt.Errorf("%w (%v)", errBadRecord, err)
+		}
+		return nil
+	}
+	if len(v) < shortHead {
+		return errBadRecord
+	}
+	*r = record{Ref: streams.BeliefRef{ID: id, Found: true, Kind: beliefs.ClaimKind(v[1]),
+		Axes:        beliefs.Axes{Truth: beliefs.Truth(v[2]), Retrieval: beliefs.Retrieval(v[3]), Security: beliefs.Security(v[4]), Freshness: beliefs.Freshness(v[5])},
+		Sensitivity: beliefs.Sensitivity(v[6]), Scope: beliefs.Scope(v[7]), Quality: beliefs.Quality(v[8]), Confidence: math.Float64frombits(binary.BigEndian.Uint64(v[9:]))},
+		At: time.Unix(0, int64(binary.BigEndian.Uint64(v[17:]))).UTC(), Intake: binary.BigEndian.Uint64(v[25:]), Digest: "sha256:" + hex.EncodeToString(v[33:65]), Count: 1}
+	if v[65]&shortSealed != 0 {
+		r.Seal = hex.EncodeToString(v[66:shortHead])
+	}
+	if v[65]&shortClassed != 0 {
+		r.Ref.Class = beliefs.Class(r.Ref.Kind, r.Ref.Quality, "")
+	}
+	text := string(v[shortHead:]) // one copy, of which the fields are parts
+	var origin string
+	for _, s := range [...]*string{&origin, &r.Ref.Source, &r.Ref.Observation, &r.Ref.Namespace.User, &r.Ref.Namespace.Session, &r.Agent, &r.Session, &r.Tool, &r.Content} {
+		n, size := binary.Uvarint(v[len(v)-len(text):])
+		if size <= 0 || n > uint64(len(text)-size) {
+			return errBadRecord
+		}
+		*s, text = text[size:size+int(n)], text[size+int(n):]
+	}
+	r.Ref.Origin = beliefs.Origin(origin)
+	r.adopt()
+	return nil
+}
+
+// noteAgain counts that what is believed was read once more. The count is a key of
+// its own, so that the record need not be written for it.
+func (f *Fold) noteAgain(st *stage.State, project, id string, at time.Time) error {
+	key := stage.Key(keyAgain, project, id)
+	v, ok, err := st.Get(key)
+	if err != nil {
+		return err
+	}
+	var n uint64
+	if ok && len(v) == 16 {
+		n = binary.BigEndian.Uint64(v)
+	}
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 16), n+1)
+	return st.Set(key, binary.BigEndian.AppendUint64(b, uint64(at.UnixNano())))
+}
+
+// again adds to a record how often it was read since it was made.
+func again(st *stage.State, project string, r *record) error {
+	if r.Memory {
+		return nil
+	}
+	v, ok, err := st.Get(stage.Key(keyAgain, project, r.Ref.ID))
+	if err != nil || !ok || len(v) != 16 {
+		return err
+	}
+	r.again, r.readAt = binary.BigEndian.Uint64(v), time.Unix(0, int64(binary.BigEndian.Uint64(v[8:]))).UTC()
+	return nil
+}
+
+// times is how often it was read, and last when it was confirmed last.
+func (r *record) times() uint64 { return r.Count + r.again }
+
+func (r *record) last() time.Time {
+	if r.readAt.After(r.At) {
+		return r.readAt
+	}
+	return r.At
+}
+
+// short is how a reading is kept.
+func (rd *reading) short() []byte {
+	n := 8
+	for _, t := range rd.Texts {
+		n += len(t) + 4
+	}
+	b := append(make([]byte, 0, n), shortReading, 0)
+	if rd.Cut {
+		b[1] = 1
+	}
+	for _, t := range rd.Texts {
+		b = append(binary.AppendUvarint(b, uint64(len(t))), t...)
+	}
+	return b
+}
+
+func readReading(v []byte) (*reading, error) {
+	if len(v) < 2 || v[0] != shortReading {
+		return nil, errBadRecord
+	}
+	rd := &reading{Cut: v[1] == 1}
+	for v = v[2:]; len(v) > 0; {
+		n, size := binary.Uvarint(v)
+		if size <= 0 || n > uint64(len(v)-size) {
+			return nil, errBadRecord
+		}
+		rd.Texts, v = append(rd.Texts, string(v[size:size+int(n)])), v[size+int(n):]
+	}
+	return rd, nil
+}
