@@ -90,6 +90,8 @@ type Memory struct {
 	// Triples are what the content states, as far as the writer takes it apart.
 	// A content that is a flat JSON object with a subject needs none.
 	Triples []beliefs.Triple `json:"triples,omitzero"`
+	// Home says that it is shared from another project.
+	Home *beliefs.Home `json:"home,omitzero"`
 	// TTL is how long it may be served without being confirmed again, in
 	// seconds of ledger time; zero: as long as the policy says.
 	TTL   int64  `json:"ttl,omitzero"`
@@ -355,6 +357,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		if err := checkStatement(h, e); err != nil {
 			return err
 		}
+		if err := checkHome(e.Home); err != nil {
+			return err
+		}
 		return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
 	case *Recall:
 		if err := checkRecall(e); err != nil {
@@ -427,6 +432,19 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			return err
 		}
 		return names(e.Action, "action", e.Status, "status", e.Digest, "digest")
+	}
+	return nil
+}
+
+func checkHome(h *beliefs.Home) error {
+	if h == nil {
+		return nil
+	}
+	if err := checkPrincipal(h.Project, h.Belief); err != nil {
+		return rejectf(CodeInvalid, "home: %v", err)
+	}
+	if !h.Origin.Valid() {
+		return rejectf(CodeInvalid, "home: unknown origin %q: use one of %v", clip(string(h.Origin)), beliefs.Origins())
 	}
 	return nil
 }

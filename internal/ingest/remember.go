@@ -27,6 +27,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	if err != nil {
 		return nil, err
 	}
+	if m.Home != nil {
+		weakest, e.UserWord, e.Via = m.Home.Shared(weakest), false, m.Home.Belief
+	}
 	if weakest != a.Origin && !e.UserWord {
 		e.Inherited = weakest
 	}
@@ -36,6 +39,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	}
 	if e.UserWord {
 		source = string(beliefs.OriginUser) + ":" + a.Agent
+	}
+	if m.Home != nil {
+		source = "project:" + m.Home.Project
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
@@ -52,6 +58,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
 		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill,
 		Class: beliefs.Class(beliefs.MemoryClaim, quality, streams.Clip(m.Category, 80))}
+	if m.Home != nil {
+		e.Belief.Home = *m.Home
+	}
 	if e.Belief.Staged || e.Belief.Procedure {
 		e.Belief.Scope = beliefs.ContextOnly
 	}
@@ -127,6 +136,8 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 // nothing.
 func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin beliefs.Origin) string {
 	switch {
+	case m.Home != nil:
+		return fmt.Sprintf("it is shared from project %s, where its origin is %s", m.Home.Project, m.Home.Origin)
 	case origin.External():
 		return "it comes from outside (" + string(origin) + ")"
 	case m.Channel == streams.ChannelCompaction:

@@ -22,6 +22,8 @@ type Belief struct {
 	// Procedure is set of what would be carried out again by whoever finds it: a
 	// skill. It is served once a person has signed for exactly its bytes.
 	Procedure bool `json:"procedure,omitzero"`
+	// Home is where it was shared from, if it was.
+	Home Home `json:"home,omitzero"`
 	// Class is its calibration class.
 	Class string `json:"class,omitzero"`
 	// Agent is whose event that was, and Via the decision that cites the
@@ -62,3 +64,16 @@ type Parent struct {
 	Share    float64 `json:"share,omitzero"` // 0 to 1
 	Carrier  string  `json:"carrier,omitzero"`
 }
+
+// Home is the project that a belief was shared from. It keeps the origin that it
+// has there, to be shown; here it is as untrusted as what comes from outside,
+// whoever said it there.
+type Home struct {
+	Project string `json:"project"`
+	Belief  string `json:"belief"` // its id there
+	Origin  Origin `json:"origin"` // that it has there
+}
+
+// Shared is the origin that what is shared has where it arrives: that of its
+// home or of who brings it, the weaker, and never better than a document's.
+func (h *Home) Shared(writer Origin) Origin { return Weakest(writer, h.Origin, OriginDocument) }
