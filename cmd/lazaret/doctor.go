@@ -150,7 +150,11 @@ func (c *checks) fullness(s *status.Snapshot) {
 	if s.Ledger.Share() > nearlyFull {
 		err = fmt.Errorf("%d entries, %s: when it is full the stages stop and publishers are refused; trim it or give it more room (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
 	}
-	c.add("ledger", err, "%d entries up to %d, %s", s.Ledger.Messages, s.Ledger.Last, filled(s.Ledger))
+	trimmed := ""
+	if s.Trimmed > 0 {
+		trimmed = fmt.Sprintf(", trimmed up to %d", s.Trimmed)
+	}
+	c.add("ledger", err, "%d entries up to %d%s, %s", s.Ledger.Messages, s.Ledger.Last, trimmed, filled(s.Ledger))
 }
 
 // stages says how far each process has come.

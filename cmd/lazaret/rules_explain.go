@@ -216,7 +216,7 @@ func (a *app) explainSeq(ctx context.Context, seq uint64, dir []string) (*explai
 		}
 		switch {
 		case e.Seq == seq && x.set == nil:
-			return fmt.Errorf("no rules were in force at ledger entry %d", seq)
+			return fmt.Errorf("of the ledger that is there, no rules were in force at entry %d: if it was trimmed (lazaret doctor), name the rules' folder", seq)
 		case e.Seq == seq:
 			out, err = x.explain(e)
 		case x.set != nil && e.Project == project:

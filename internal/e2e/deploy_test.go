@@ -27,6 +27,11 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		}
 		help[p] = string(out)
 	}
+	out, err := exec.Command(filepath.Join(bin, "lazaret"), "audit", "trim", "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help["lazaret audit trim"] = string(out)
 	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
 	known := func(file string, programs []string, line string) {
 		t.Helper()
@@ -98,7 +103,7 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 	if slices.Sort(stages); !slices.Equal(stages, []string{"arbiter", "auditor", "ingest", "sentinels"}) {
 		t.Errorf("kubernetes runs %v", stages)
 	}
-	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
+	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret-trim.service": {"lazaret audit trim"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
 		b, err := os.ReadFile("../../deploy/systemd/" + file)
 		if err != nil {
 			t.Fatal(err)

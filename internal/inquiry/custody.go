@@ -188,3 +188,27 @@ func (l *Log) Policy(ctx context.Context) ([]byte, error) {
 	}
 	return nil, nil
 }
+
+// Missing is how many payloads this log does not hold of ledger entries from <
+// sequence <= to, though nobody forgot them. Every other one is held against its
+// commitment; one that does not match is an error.
+func (l *Log) Missing(ctx context.Context, from, to uint64) (n int, err error) {
+	if to <= from {
+		return 0, nil
+	}
+	last, err := l.chain.FindSeq(to)
+	if err != nil {
+		return 0, fmt.Errorf("ledger entry %d: %w", to, err)
+	}
+	first, err := l.chain.FindSeq(from + 1)
+	if err != nil {
+		return 0, fmt.Errorf("ledger entry %d: %w", from+1, err)
+	}
+	err = l.Range(ctx, first, last+1, nil, func(e *Entry) error {
+		if e.NotHeld {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}

@@ -94,6 +94,9 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 		}
 	}
 	if t.UpTo > t.Already {
+		if err := c.held(ctx, t); err != nil {
+			return nil, err
+		}
 		if err := c.announce(ctx, js, t); err != nil {
 			return nil, err
 		}
@@ -113,6 +116,21 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 		t.Bytes = was.Bytes - now.State.Bytes
 	}
 	return t, nil
+}
+
+// held makes sure that the log can still say what is about to go: it will be the
+// only place that does.
+func (c *Config) held(ctx context.Context, t *Trimming) error {
+	return c.Log(ctx, func(l *inquiry.Log) error {
+		n, err := l.Missing(ctx, t.Already, t.UpTo)
+		if err != nil {
+			return fmt.Errorf("nothing was removed: reading what the log holds of it: %w", err)
+		}
+		if n > 0 {
+			return fmt.Errorf("nothing was removed: this log lacks the payloads of %d of the entries that would go; trim where the auditor runs that has them", n)
+		}
+		return nil
+	})
 }
 
 // announce has every stage secure its state, and then says in the ledger up to

@@ -19,7 +19,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 3
+	stateFormat = 4
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
@@ -115,7 +115,7 @@ func (s *store) checkFormat(dir string) error {
 	}
 	defer c.Close()
 	if len(v) != 1 || v[0] != stateFormat {
-		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger", dir, v, stateFormat)
+		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger, unless that was trimmed (lazaret doctor): then go on with the version that wrote it", dir, v, stateFormat)
 	}
 	var keys uint64
 	for _, l := range s.db.Metrics().Levels {

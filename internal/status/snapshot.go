@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/stage"
 	"lazaret/streams"
 )
 
@@ -23,6 +24,8 @@ type Snapshot struct {
 	// what may wait on one.
 	Fullest    string `json:"fullest_subject,omitzero"`
 	FullestHas uint64 `json:"fullest_subject_messages"`
+	// Trimmed is the ledger sequence up to which entries may be gone.
+	Trimmed    uint64 `json:"ledger_trimmed,omitzero"`
 	PerSubject int64  `json:"max_per_subject"`
 
 	Partitions []Partition `json:"partitions"`
@@ -151,13 +154,13 @@ func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []
 	s.Ledger = fill(info)
 	has := make(map[int]bool)
 	for subject := range info.State.Subjects {
-		p, stage, err := streams.ParseLedger(subject)
+		p, writer, err := streams.ParseLedger(subject)
 		if err != nil {
 			continue
 		}
 		has[p] = true
-		if !slices.Contains(wrote, stage) {
-			wrote = append(wrote, stage)
+		if writer != streams.StageRetention && !slices.Contains(wrote, writer) {
+			wrote = append(wrote, writer)
 		}
 	}
 	for p := range has {
@@ -171,7 +174,8 @@ func (s *Snapshot) ledger(ctx context.Context, js jetstream.JetStream) (wrote []
 		}
 	}
 	slices.Sort(wrote)
-	return wrote, nil
+	s.Trimmed, err = stage.Trimmed(ctx, js)
+	return wrote, err
 }
 
 // silent finds the stages of which nobody answered.
