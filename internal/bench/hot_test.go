@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"lazaret/internal/backtest"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -48,4 +49,34 @@ func BenchmarkShipped(b *testing.B) {
 			b.ReportMetric(float64(cpuTime()-used)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+// BenchmarkBacktestFull judges a history again by the shipped packs.
+func BenchmarkBacktestFull(b *testing.B) {
+	none, err := nobody()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ship, err := shippedSet()
+	if err != nil {
+		b.Fatal(err)
+	}
+	events, err := newCorpus(4).events(10_000, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := backtest.NewHistory()
+	for _, p := range events {
+		if err := h.Add(p.Entry); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	used := cpuTime()
+	for b.Loop() {
+		if _, err := backtest.Run(b.Context(), none, ship, h, backtest.Options{Full: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(cpuTime()-used)/float64(b.N*len(events)), "cpu-ns/event")
 }

@@ -154,3 +154,35 @@ func FuzzReadBook(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkReadBook reads the book of a project whose tables of phrases are full,
+// by what a KiB brings.
+func BenchmarkReadBook(b *testing.B) {
+	st, r := NewMemStore(), rand.New(rand.NewPCG(5, 5))
+	head := bytes.Repeat([]byte{'h'}, 150)
+	var bk *book
+	for i := 0; bk == nil || bk.tabs[postPhrases].elder.n == 0 || bk.tabs[postPhrases].young.n < postBounds[postPhrases]/2-20; i++ {
+		t := openTables(st, "p")
+		bk = t.book()
+		ref := bk.newGroup(head, maxRef).ref
+		for id, n := range [...]int{13, 10, 4} {
+			for range n {
+				bk.put(postID(id), r.Uint64(), ref)
+			}
+		}
+		for j := range 2 {
+			bk.putPiece(fmt.Sprintf("%08x-%d-%d", r.Uint32(), i, j), ref)
+		}
+		if err := t.close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		again, err := readBook(st, "p")
+		if err != nil || again.next != bk.next {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(bk.size())/(1<<20), "MiB")
+	b.ReportMetric(float64(bk.next), "records")
+}
