@@ -127,6 +127,7 @@ func (a *app) remember() *cobra.Command {
 	var s speaker
 	var m streams.Memory
 	var from string
+	var secrecy sensitivity
 	c := &cobra.Command{
 		Use:   "remember [TEXT|-]",
 		Short: "Ask to write to an agent's memory",
@@ -139,7 +140,7 @@ func (a *app) remember() *cobra.Command {
 			if m.Content, err = content(cmd, args); err != nil {
 				return err
 			}
-			m.Head = s.head()
+			m.Head, m.Sensitivity = s.head(), secrecy.Sensitivity
 			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Remember(ctx, org, &m) })
 		},
 	}
@@ -147,6 +148,7 @@ func (a *app) remember() *cobra.Command {
 	c.Flags().StringVar(&from, "origin", "agent", "`ORIGIN` of the memory")
 	c.Flags().StringVar(&m.Key, "key", "", "memory `KEY`")
 	c.Flags().StringVar(&m.Category, "category", "", "`CATEGORY` of the memory")
+	c.Flags().Var(&secrecy, "sensitivity", "how far it may travel: public, internal, confidential or secret (`SENSITIVITY`)")
 	c.Flags().StringVar(&m.Channel, "channel", "", "write, compaction, skill or import")
 	c.Flags().StringSliceVar(&m.DerivedFrom, "derived-from", nil, "`IDS` of observations or beliefs that it derives from")
 	return c

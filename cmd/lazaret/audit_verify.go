@@ -41,6 +41,7 @@ type verifyFlags struct {
 	against  []string
 	policy   string
 	bundle   string
+	export   string
 	keys     string
 	from, to int64
 	offline  bool
@@ -63,11 +64,18 @@ While the auditor runs, it is asked for a snapshot, which this command then open
 recomputes by itself; --offline forbids that. --from and --to read only some leaves,
 and the result is then incomplete.
 
+--export computes the tree of an export of all entries and holds it against signed
+checkpoints: whether a line was altered, left out or moved. It says nothing about the
+bodies, which only the log can hold against its commitments.
+
 Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with what was
 checked, but not all was.`,
 		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.export != "" {
+				return a.verifyExport(cmd, f)
+			}
 			verify := a.verify
 			if f.bundle != "" {
 				verify = a.verifyBundleFile
@@ -98,7 +106,8 @@ checked, but not all was.`,
 	fs.StringArrayVar(&f.against, "against", nil, "an earlier checkpoint `FILE` that this log must extend; may be given several times")
 	fs.StringVar(&f.policy, "policy", "", "witness policy `FILE` (default DATA/witnesses.policy where there is one)")
 	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
-	fs.StringVar(&f.keys, "keys", "", "trust `FILE` with the public keys for --bundle (default DATA/trust.yaml)")
+	fs.StringVar(&f.export, "export", "", "hold this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
+	fs.StringVar(&f.keys, "keys", "", "trust `FILE` with the public keys for --bundle and --export (default DATA/trust.yaml)")
 	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
 	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
 	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")

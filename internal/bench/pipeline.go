@@ -141,9 +141,11 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 }
 
 // publishTo keeps a window of publishes in flight. What is refused is sent
-// again, under its id.
-func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, window int, bodies [][]byte) (refused int, err error) {
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*window))
+// again, under its id, once the window has emptied; the window is halved then,
+// and grows again while nothing is refused, as a sender to a full intake ought
+// to do.
+func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, most int, bodies [][]byte) (refused int, err error) {
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*most))
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +153,10 @@ func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, wi
 		i   int
 		ack jetstream.PubAckFuture
 	}
+	const least = 64
 	var open []sent
+	var again []int // refused
+	next, window, full := 0, most, false
 	publish := func(i int) error {
 		m := nats.NewMsg(subject)
 		m.Header.Set(streams.HeaderCloudEventID, fmt.Sprintf("%s-%d", prefix, i))
@@ -162,41 +167,40 @@ func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, wi
 		}
 		return err
 	}
-	settle := func() error {
+	for next < n || len(open)+len(again) > 0 {
+		for !full && len(open) < window && (len(again) > 0 || next < n) {
+			i := next
+			if len(again) > 0 {
+				i, again = again[0], again[1:]
+			} else {
+				next++
+			}
+			if err := publish(i); err != nil {
+				return refused, err
+			}
+		}
 		s := open[0]
 		open = open[1:]
 		select {
 		case <-s.ack.Ok():
-			return nil
+			window = min(window+1, most)
 		case err := <-s.ack.Err():
 			var api *jetstream.APIError
 			if !errors.As(err, &api) {
-				return fmt.Errorf("publishing to %s: %w", subject, err)
+				return refused, fmt.Errorf("publishing to %s: %w", subject, err)
 			}
 			refused++
+			full, again = true, append(again, s.i)
+		case <-ctx.Done():
+			return refused, ctx.Err()
+		}
+		if full && len(open) == 0 {
+			full, window = false, max(window/2, least)
 			select {
 			case <-ctx.Done():
-				return ctx.Err()
+				return refused, ctx.Err()
 			case <-time.After(5 * time.Millisecond):
 			}
-			return publish(s.i)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	for i := range n {
-		if err := publish(i); err != nil {
-			return refused, err
-		}
-		for len(open) >= window {
-			if err := settle(); err != nil {
-				return refused, err
-			}
-		}
-	}
-	for len(open) > 0 {
-		if err := settle(); err != nil {
-			return refused, err
 		}
 	}
 	return refused, nil

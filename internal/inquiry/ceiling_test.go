@@ -55,9 +55,12 @@ func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 			if format == "csv" {
 				continue
 			}
-			size, root, err := ExportedRoot(&b)
-			if err != nil || size != l.size || root != l.root {
-				t.Errorf("up to %s: the export's root of %d leaves is %s, the checkpoint's of %d is %s, %v", ceiling, size, root, l.size, l.root, err)
+			x, err := ReadExport(&b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if root, err := x.Root(l.size); err != nil || root != l.root {
+				t.Errorf("up to %s: of %d leaves the export's root is %s, the checkpoint's %s, %v", ceiling, l.size, root, l.root, err)
 			}
 		}
 	}
@@ -82,8 +85,11 @@ func TestAnAlteredExportHasAnotherRoot(t *testing.T) {
 		"a line less":        func(s string) string { return s[:strings.Index(s, "\n")+1] },
 		"the first left out": func(s string) string { return s[strings.Index(s, "\n")+1:] },
 	} {
-		size, root, err := ExportedRoot(strings.NewReader(alter(b.String())))
-		if err == nil && size == l.size && root == l.root {
+		x, err := ReadExport(strings.NewReader(alter(b.String())))
+		if err != nil {
+			continue
+		}
+		if root, err := x.Root(l.size); err == nil && root == l.root {
 			t.Errorf("%s: it has the same root", what)
 		}
 	}

@@ -13,48 +13,61 @@ import (
 	"lazaret/streams"
 )
 
-// ExportedRoot computes the tree's size and root from an export of all entries
-// as JSON lines, redacted or not: it is that of the log's checkpoint of this
-// size, or a line was altered, left out or moved. It says nothing about bodies:
-// those are held against commitments with the salts that only the log has.
-func ExportedRoot(r io.Reader) (size int64, root tlog.Hash, err error) {
-	var stored []tlog.Hash
-	read := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		out := make([]tlog.Hash, len(indexes))
-		for i, x := range indexes {
-			if x >= int64(len(stored)) {
-				return nil, fmt.Errorf("no hash %d", x)
-			}
-			out[i] = stored[x]
+// Exported is the tree of an export.
+type Exported struct {
+	Size   int64 // leaves
+	stored []tlog.Hash
+}
+
+// Root is the root of the first n leaves.
+func (x *Exported) Root(n int64) (tlog.Hash, error) {
+	if n < 0 || n > x.Size {
+		return tlog.Hash{}, fmt.Errorf("the export has %d leaves, not %d", x.Size, n)
+	}
+	return tlog.TreeHash(n, tlog.HashReaderFunc(x.read))
+}
+
+func (x *Exported) read(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	for i, at := range indexes {
+		if at >= int64(len(x.stored)) {
+			return nil, fmt.Errorf("no hash %d", at)
 		}
-		return out, nil
-	})
+		out[i] = x.stored[at]
+	}
+	return out, nil
+}
+
+// ReadExport computes the tree of an export of all entries as JSON lines,
+// redacted or not: its roots are those of the log's checkpoints, or a line was
+// altered, left out or moved. It says nothing about bodies: those are held
+// against commitments with the salts that only the log has.
+func ReadExport(r io.Reader) (*Exported, error) {
+	x := new(Exported)
 	var prev tlog.Hash
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 {
-			raw, lerr := exportedLeaf(line, size, prev)
+			raw, lerr := exportedLeaf(line, x.Size, prev)
 			if lerr != nil {
-				return size, root, fmt.Errorf("line %d: %w", size+1, lerr)
+				return nil, fmt.Errorf("line %d: %w", x.Size+1, lerr)
 			}
-			hs, herr := tlog.StoredHashes(size, raw, read)
+			hs, herr := tlog.StoredHashes(x.Size, raw, tlog.HashReaderFunc(x.read))
 			if herr != nil {
-				return size, root, herr
+				return nil, herr
 			}
-			stored = append(stored, hs...)
+			x.stored = append(x.stored, hs...)
 			prev = tlog.RecordHash(raw)
-			size++
+			x.Size++
 		}
 		if err == io.EOF {
-			break
+			return x, nil
 		}
 		if err != nil {
-			return size, root, err
+			return nil, err
 		}
 	}
-	root, err = tlog.TreeHash(size, read)
-	return size, root, err
 }
 
 // exportedLeaf is the leaf of a line.

@@ -127,8 +127,8 @@ func (r Role) permissions() (perms, error) {
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleViewer:
-		// No consumers: who may make one may have the server deliver what is stored
-		// to any subject on which somebody listens, and so writes.
+		// No consumers: a push consumer is delivered to the subject that its maker
+		// names, past its maker's permissions; another's inbox was tried and works.
 		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.DIRECT.GET."+st+".>")
 		}

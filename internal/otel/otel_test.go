@@ -24,8 +24,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"lazaret/client"
+	"lazaret/internal/auditor"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -251,6 +253,20 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 		t.Errorf("the memory write is %s", shape(wrote))
 	}
 	r.one(t, "upsert_memory", attrRedacted, "secret")
+	op, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer op.Close()
+	var log auditor.Answer
+	if err := query.Ask(context.Background(), op, auditor.AskAudit, 0, auditor.Request{Do: "list", To: 1000}, &log); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(log.Leaves, func(l auditor.Leaf) bool {
+		return l.Commitment == attr(held.Attributes, attrCommitment) && fmt.Sprint(l.Seq) == attr(held.Attributes, attrProposal)
+	}) {
+		t.Errorf("no leaf of the log has the commitment in %s", shape(held))
+	}
 	found := r.one(t, "search_memory", attrMemoryQuery, "tea sugar")
 	if attr(found.Attributes, attrMemoryCount) != "1" {
 		t.Errorf("the recall is %s", shape(found))

@@ -13,17 +13,19 @@ import (
 )
 
 // reader reads the ledger by direct gets. It makes no consumer: whoever may make
-// one may have the server deliver to any subject, and so is no mere reader.
+// one may have the server deliver to others' inboxes, and so is no mere reader.
 type reader struct {
 	nc     *nats.Conn
 	recent map[uint64]*streams.Entry
 	ring   []uint64
+	size   int // bytes of recent
 }
 
 const (
 	batchEntries = 256     // of one direct get
 	batchBytes   = 4 << 20 //
 	keepRecent   = 4096    // entries, for verdicts that name their proposals
+	keepBytes    = 32 << 20
 	readTimeout  = 10 * time.Second
 )
 
@@ -120,11 +122,12 @@ func (r *reader) keep(e *streams.Entry) {
 	if r.recent == nil {
 		r.recent = make(map[uint64]*streams.Entry)
 	}
-	if r.recent[e.Seq] == nil {
-		r.ring = append(r.ring, e.Seq)
+	if r.recent[e.Seq] != nil {
+		return
 	}
-	r.recent[e.Seq] = e
-	for len(r.ring) > keepRecent {
+	r.ring, r.recent[e.Seq], r.size = append(r.ring, e.Seq), e, r.size+len(e.Body)
+	for len(r.ring) > keepRecent || r.size > keepBytes && len(r.ring) > 1 {
+		r.size -= len(r.recent[r.ring[0]].Body)
 		delete(r.recent, r.ring[0])
 		r.ring = r.ring[1:]
 	}

@@ -191,8 +191,12 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 		return nil, err
 	}
 	out := &exported{text: b.String(), want: l.Integrity().Root}
-	size, root, err := inquiry.ExportedRoot(&b)
-	out.size, out.root = size, root.String()
+	x, err := inquiry.ReadExport(&b)
+	if err != nil {
+		return nil, err
+	}
+	root, err := x.Root(x.Size)
+	out.size, out.root = x.Size, root.String()
 	return out, err
 }
 

@@ -229,13 +229,6 @@ func (t *tables) put(id tableID, k string, v []byte) {
 	t.set(id, k, v, ok)
 }
 
-// add gives a key that the table does not know a value.
-func (t *tables) add(id tableID, k string, v []byte) {
-	if t.get(id, k) == nil && t.err == nil {
-		t.set(id, k, v, false)
-	}
-}
-
 // set is put of a key of which it is known whether the younger generation has
 // it.
 func (t *tables) set(id tableID, k string, v []byte, known bool) {

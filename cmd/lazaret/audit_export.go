@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/inquiry"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+)
+
+// verifyExport holds an export against checkpoints.
+func (a *app) verifyExport(cmd *cobra.Command, f verifyFlags) error {
+	if f.dir != "" || f.bundle != "" || f.from != 0 || f.to != 0 || f.policy != "" || f.json {
+		return errors.New("an export is held against checkpoints as a whole: leave out everything but --against and --keys")
+	}
+	in, err := os.Open(f.export)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	x, err := inquiry.ReadExport(in)
+	if err != nil {
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s: %v", f.export, err)}
+	}
+	root, err := x.Root(x.Size)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%d leaves, root %s\n", x.Size, root)
+	against, err := readAll(f.against)
+	if err != nil {
+		return err
+	}
+	if len(against) == 0 {
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: "no checkpoint to hold it against: give one with --against"}
+	}
+	trust, err := a.auditorKeys()
+	if f.keys != "" {
+		trust, err = keys.LoadTrust(f.keys)
+	}
+	if err != nil {
+		return err
+	}
+	for i, b := range against {
+		cp, err := chain.OpenSigned(b, trust.Verifiers(keys.RoleAuditor), nil)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.against[i], err)
+		}
+		switch root, err := x.Root(cp.Size); {
+		case err != nil:
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s: %v", f.against[i], err)}
+		case root != cp.Root:
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s has another root for %d leaves, %s", f.against[i], cp.Size, cp.Root)}
+		default:
+			fmt.Fprintf(out, "VERIFIED against %s: its %d leaves are those of %s, bodies aside\n", f.against[i], cp.Size, cp.Origin)
+		}
+	}
+	return nil
+}
