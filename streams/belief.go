@@ -7,19 +7,7 @@ import (
 )
 
 // Parent is something that a text derives from.
-type Parent struct {
-	// ID is the event that brought it in, of Agent, or a belief.
-	ID     string         `json:"id"`
-	Agent  string         `json:"agent,omitzero"`
-	Origin beliefs.Origin `json:"origin,omitzero"`
-	// Declared is set where the writer named it. Otherwise Phrases of the
-	// text's own stand in it, the Share of them all that is, or the text
-	// carries the Carrier that it was the first to name.
-	Declared bool    `json:"declared,omitzero"`
-	Phrases  int     `json:"phrases,omitzero"`
-	Share    float64 `json:"share,omitzero"` // 0 to 1
-	Carrier  string  `json:"carrier,omitzero"`
-}
+type Parent = beliefs.Parent
 
 // Tombstone is the memory of a value that was refused, as a later write meets
 // it.
@@ -40,9 +28,12 @@ type Tombstone struct {
 // what the arbiter's verdict on a write led to, or the passing of time.
 type RevisionsEntry struct {
 	EntryHead
-	// Because is conflict, time, incident or restore.
+	// Because is conflict, time, incident, restore or fallen.
 	Because   string             `json:"because"`
-	Revisions []beliefs.Revision `json:"revisions"`
+	Revisions []beliefs.Revision `json:"revisions,omitzero"`
+	// Dependants are decisions and actions of the past that cite a belief which
+	// fell.
+	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 	// Rollback is set of the entries of a rollback: how far it has come.
 	Rollback *Rollback `json:"rollback,omitzero"`
 }

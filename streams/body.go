@@ -33,47 +33,10 @@ type EntryHead struct {
 func (h *EntryHead) Common() *EntryHead { return h }
 
 // BeliefRef is a belief as it stood when an entry was written.
-type BeliefRef struct {
-	ID          string              `json:"id"`
-	Found       bool                `json:"found"`
-	Kind        beliefs.ClaimKind   `json:"kind,omitzero"`
-	Key         string              `json:"key,omitzero"`
-	Axes        beliefs.Axes        `json:"axes,omitzero"`
-	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
-	Scope       beliefs.Scope       `json:"scope,omitzero"`
-	Quality     beliefs.Quality     `json:"quality,omitzero"` // strongest class in support
-	Origin      beliefs.Origin      `json:"origin,omitzero"`  // weakest it was derived from
-	Confidence  float64             `json:"confidence"`
-	Source      string              `json:"source,omitzero"`
-	Observation string              `json:"observation,omitzero"` // event that introduced it
-	// Namespace is where in the project it holds; empty: in all of it.
-	Namespace beliefs.Namespace `json:"namespace,omitzero"`
-	// Staged says that it waits for a person, or for independent evidence,
-	// before it may be more than context.
-	Staged bool `json:"staged,omitzero"`
-	// Procedure is set of what would be carried out again by whoever finds it: a
-	// skill. It is served once a person has signed for exactly its bytes.
-	Procedure bool `json:"procedure,omitzero"`
-	// Agent is whose event that was, and Via the decision that cites the
-	// belief; both only where an event refers to it.
-	Agent string `json:"agent,omitzero"`
-	Via   string `json:"via,omitzero"`
-}
+type BeliefRef = beliefs.Belief
 
 // ClaimEntry is a claim that an event made, and the belief it became.
-type ClaimEntry struct {
-	Kind    beliefs.ClaimKind `json:"kind"`
-	Quality beliefs.Quality   `json:"quality"`
-	Block   int               `json:"block"` // index of the content block; -1 for the envelope
-	Belief  BeliefRef         `json:"belief"`
-	// Repeats counts how often the same content had been observed before in
-	// the project. Repetition never promotes.
-	Repeats uint64 `json:"repeats,omitzero"`
-	// FirstSeen is when the same content was first observed, if it was.
-	FirstSeen time.Time `json:"first_seen,omitzero"`
-	// Parents are what a user's words turned out to come from: a paste.
-	Parents []Parent `json:"parents,omitzero"`
-}
+type ClaimEntry = beliefs.Claim
 
 // BlockEntry is one content block with its text features.
 type BlockEntry struct {
@@ -85,11 +48,8 @@ type BlockEntry struct {
 // ObservationEntry is the body of an observation.
 type ObservationEntry struct {
 	EntryHead
-	Origin beliefs.Origin `json:"origin"`
-	Tool   string         `json:"tool,omitzero"`
-	Call   string         `json:"call,omitzero"`
+	beliefs.Observation
 	Args   jsontext.Value `json:"args,omitzero"`
-	Source string         `json:"source,omitzero"`
 	Blocks []BlockEntry   `json:"blocks,omitzero"`
 	Claims []ClaimEntry   `json:"claims,omitzero"`
 	// Revisions are the beliefs that it corroborates or contradicts.
@@ -216,27 +176,26 @@ type DecisionEntry struct {
 	EntryHead
 	Summary string      `json:"summary,omitzero"`
 	Beliefs []BeliefRef `json:"beliefs,omitzero"`
+	// CitesNone is the agent's word that it rests on nothing that is believed.
+	CitesNone bool `json:"cites_none,omitzero"`
+	// Uncited says what is wrong with what it cites, where the policy wants that
+	// said.
+	Uncited string `json:"uncited,omitzero"`
 }
 
 // ActionEntry is the body of a proposed action.
 type ActionEntry struct {
 	EntryHead
-	Tool          string                `json:"tool"`
-	Args          jsontext.Value        `json:"args,omitzero"`
-	Text          string                `json:"text,omitzero"` // the arguments' strings, one a line
-	Features      text.Features         `json:"features,omitzero"`
-	Decision      string                `json:"decision,omitzero"`
-	Beliefs       []BeliefRef           `json:"beliefs,omitzero"` // cited by it or by its decision
-	Confidence    *float64              `json:"confidence,omitzero"`
-	Level         beliefs.Level         `json:"level"`            // the policy's, raised by the agent's own
-	Matched       string                `json:"matched,omitzero"` // policy entry that gave the level; empty: none
-	Effects       []string              `json:"effects,omitzero"` // read, write, egress, ... by the policy
-	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
-	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
-	Host          *Verdict              `json:"host_verdict,omitzero"`
-	Replaces      string                `json:"replaces,omitzero"` // id of a held proposal that this is an edit of
-	Unseen        bool                  `json:"unseen,omitzero"`   // the session holds a rejected observation
-	Restored      bool                  `json:"restored,omitzero"` // names an intake sequence from the future
+	beliefs.Action
+	Args     jsontext.Value `json:"args,omitzero"`
+	Text     string         `json:"text,omitzero"` // the arguments' strings, one a line
+	Features text.Features  `json:"features,omitzero"`
+	Beliefs  []BeliefRef    `json:"beliefs,omitzero"` // cited by it or by its decision
+	Matched  string         `json:"matched,omitzero"` // policy entry that gave the level; empty: none
+	Host     *Verdict       `json:"host_verdict,omitzero"`
+	Replaces string         `json:"replaces,omitzero"` // id of a held proposal that this is an edit of
+	Unseen   bool           `json:"unseen,omitzero"`   // the session holds a rejected observation
+	Restored bool           `json:"restored,omitzero"` // names an intake sequence from the future
 	// Annotations are the hints of the tool's catalogue entries that raise it.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
 }
@@ -244,8 +203,7 @@ type ActionEntry struct {
 // OutcomeEntry is the body of an outcome.
 type OutcomeEntry struct {
 	EntryHead
-	Action   string        `json:"action,omitzero"`
-	Status   string        `json:"status,omitzero"`
+	beliefs.Outcome
 	Content  string        `json:"content,omitzero"`
 	Features text.Features `json:"features,omitzero"`
 	// Sources are those that an answer named, and Grounding how far they support
@@ -254,7 +212,6 @@ type OutcomeEntry struct {
 	Grounding *float64 `json:"grounding,omitzero"`
 	Missing   []string `json:"missing,omitzero"` // sources that nobody knows, or no longer
 	Unread    []string `json:"unread,omitzero"`  // beyond the bounds, as a whole or in part
-	Digest    string   `json:"digest,omitzero"`  // of the action, as the executor says
 }
 
 // The bounds of one chunk of a re-audit.
@@ -434,11 +391,15 @@ type VerdictEntry struct {
 	Belief   *BeliefRef `json:"belief,omitzero"`   // memory writes: as the verdict left it
 	// Texts are the effects on what a recall hands out. In learn mode they are
 	// recorded and not applied.
-	Texts  []TextEffect `json:"texts,omitzero"`
-	Digest string       `json:"digest,omitzero"` // SHA-256 over the action's JCS
-	Again  bool         `json:"again,omitzero"`  // answers a proposal that was sent again
-	Late   bool         `json:"late,omitzero"`   // tightened after it was given
-	// Alert is raised when a finding came too late to stop anything.
+	Texts []TextEffect `json:"texts,omitzero"`
+	// Withheld are beliefs that a recall found and that are not what the ledger
+	// says of them. They are in no answer, also in learn mode.
+	Withheld []Refusal `json:"withheld,omitzero"`
+	Digest   string    `json:"digest,omitzero"` // SHA-256 over the action's JCS
+	Again    bool      `json:"again,omitzero"`  // answers a proposal that was sent again
+	Late     bool      `json:"late,omitzero"`   // tightened after it was given
+	// Alert is raised when a finding came too late to stop anything, and when
+	// something was withheld.
 	Alert *Alert    `json:"alert,omitzero"`
 	Time  time.Time `json:"time"` // ledger time of the deciding input
 	// Resolved is set once a person has resolved the hold.

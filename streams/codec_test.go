@@ -16,7 +16,7 @@ import (
 func BenchmarkCodec(b *testing.B) {
 	content := strings.Repeat("The quarterly report of \"Müller & Söhne\" is due on the 14th; Dana reviews it.\n", 13)
 	e := &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "o1", Agent: "agent", Session: "s1", Time: time.Unix(1, 5).UTC(), Intake: 7},
-		Origin: beliefs.OriginTool, Tool: "mail.read", Blocks: []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}},
+		Observation: beliefs.Observation{Origin: beliefs.OriginTool, Tool: "mail.read"}, Blocks: []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}},
 		Claims: []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: "b1", Found: true}}}}
 	codecs := []struct {
 		name      string

@@ -15,6 +15,7 @@ const (
 	CodeInvalid     Code = "LZ105"
 	CodeTimeTravel  Code = "LZ106"
 	CodeForeign     Code = "LZ107"
+	CodeUncited     Code = "LZ108"
 
 	CodeTimeout     Code = "LZ201"
 	CodeIntakeFull  Code = "LZ202"
@@ -48,6 +49,8 @@ const (
 	CodeHoldRate  Code = "LZ332"
 	CodeOver      Code = "LZ333"
 	CodeMismatch  Code = "LZ334"
+	CodeFallen    Code = "LZ335"
+	CodeIntegrity Code = "LZ336"
 
 	CodeStaged    Code = "LZ340"
 	CodeTombstone Code = "LZ341"
@@ -85,6 +88,7 @@ var Codes = []CodeDoc{
 	{CodeInvalid, "invalid event", "A field is missing, out of range or illegal.", "Fix the field that the message names."},
 	{CodeTimeTravel, "time runs backwards", "An event of a synthetic project lies before the one before it.", "Send synthetic events in order of their time."},
 	{CodeForeign, "not an event", "The body is an acknowledgement or reply of NATS that was steered onto an intake subject.", "Find who publishes with somebody else's subject as reply subject."},
+	{CodeUncited, "decision without citation", "A decision neither cites beliefs nor says that it cites none, or cites only what nobody knows. The policy says whether it is refused or recorded with an alert.", "Cite the ids of the beliefs that a recall returned, or set cites_none."},
 	{CodeTimeout, "no verdict in time", "The proposal is journaled, or may be, but its verdict was not ready within the request's time.", "Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
 	{CodeIntakeFull, "intake refused", "The intake stream is full for this agent or altogether; nothing was stored.", "Treat as hold. Wait and send again with the same id."},
 	{CodeUnavailable, "pipeline unavailable", "The event could not be journaled.", "Treat as hold. Send again with the same id."},
@@ -114,6 +118,8 @@ var Codes = []CodeDoc{
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},
 	{CodeOver, "over-confident class", "Of the agent's actions of this kind fewer succeeded than it had said, by more than chance explains; they are held until that changes.", "Wait for an approval; operators: lazaret calibration ls."},
 	{CodeMismatch, "outcome without its action", "An executor reported an outcome whose digest is not that of the action that was released, or of an action that was never released.", "Find out what the executor ran, and stop it."},
+	{CodeFallen, "a belief that was cited fell", "A decision or action of the past cites a belief that was contradicted, superseded or quarantined since.", "Look at what was decided again; nothing that was done is undone by this."},
+	{CodeIntegrity, "belief is not what the ledger says", "A belief that was to be served differs in its words, origin or place from its entry in the ledger. It is withheld.", "Operators: somebody has changed a stage's files, or a disk has. Stop the stage, look at the incident, and build its state anew from the ledger."},
 	{CodeRests, "it rests on what an alert names", "A finding of another time, session or agent bears on the action: on a belief that was recalled, or on what its arguments come from. The path says how.", "Read the alert at the end of the path."},
 	{CodeStaged, "memory is staged", "The write is recorded and is context at most until a person confirms it or independent stronger evidence comes; the text says why.", "Have a person confirm it: lazaret beliefs confirm."},
 	{CodeTombstone, "value was refused before", "The write says again, in the same or other words, what was refused or quarantined; the text names the earlier write.", "Do not write it again in other words. A person who wants it signs for it."},

@@ -90,6 +90,8 @@ type Memory struct {
 	// Triples are what the content states, as far as the writer takes it apart.
 	// A content that is a flat JSON object with a subject needs none.
 	Triples []beliefs.Triple `json:"triples,omitzero"`
+	// Home says that it is shared from another project.
+	Home *beliefs.Home `json:"home,omitzero"`
 	// TTL is how long it may be served without being confirmed again, in
 	// seconds of ledger time; zero: as long as the policy says.
 	TTL   int64  `json:"ttl,omitzero"`
@@ -167,8 +169,7 @@ type Session struct {
 // Decision (kind dec) is what the agent decided, and what it says it rests on.
 type Decision struct {
 	Head
-	Summary string   `json:"summary,omitzero"`
-	Beliefs []string `json:"beliefs,omitzero"`
+	beliefs.Decision
 }
 
 // Action (kind act) is an action that waits for a verdict.
@@ -182,7 +183,13 @@ type Action struct {
 	Level         *beliefs.Level        `json:"level,omitzero"`      // may raise the policy's level, never lower it
 	Blast         beliefs.BlastRadius   `json:"blast_radius,omitzero"`
 	Reversibility beliefs.Reversibility `json:"reversibility,omitzero"`
-	Host          string                `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
+	// Sensitivity is of the data that it handles; that of the beliefs it cites
+	// raises it.
+	Sensitivity beliefs.Sensitivity `json:"sensitivity,omitzero"`
+	// Preconditions are what has to be so when it is carried out, as its proposer
+	// saw it. They are recorded; whoever carries it out checks them.
+	Preconditions []beliefs.Precondition `json:"preconditions,omitzero"`
+	Host          string                 `json:"host_verdict,omitzero"` // the host's own: allow, hold or deny
 	// Replaces is the id of a held proposal of the same agent that this one is
 	// an edit of. The hold is cancelled; nothing that was said of it carries
 	// over.
@@ -191,6 +198,9 @@ type Action struct {
 	// before the agent proposed this.
 	After uint64 `json:"after,omitzero"`
 }
+
+// MaxPreconditions is how many an action may name.
+const MaxPreconditions = 16
 
 // StatusAnswer is the status of an outcome that is an answer of the agent.
 const StatusAnswer = "answer"
@@ -347,6 +357,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		if err := checkStatement(h, e); err != nil {
 			return err
 		}
+		if err := checkHome(e.Home); err != nil {
+			return err
+		}
 		return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
 	case *Recall:
 		if err := checkRecall(e); err != nil {
@@ -374,6 +387,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			return rejectf(CodeInvalid, "phase is %q, use start or end", clip(e.Phase))
 		}
 	case *Decision:
+		if err := e.Check(); err != nil && !errors.Is(err, beliefs.ErrUncited) {
+			return rejectf(CodeInvalid, "the decision is none: %v", err)
+		}
 		return refs("beliefs", e.Beliefs)
 	case *Action:
 		if e.Tool == "" {
@@ -393,6 +409,17 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		if err := refs("beliefs", e.Beliefs); err != nil {
 			return err
 		}
+		if len(e.Preconditions) > MaxPreconditions {
+			return rejectf(CodeInvalid, "%d preconditions, at most %d are admitted", len(e.Preconditions), MaxPreconditions)
+		}
+		for _, p := range e.Preconditions {
+			if p.What == "" {
+				return rejectf(CodeInvalid, "a precondition needs what it is about")
+			}
+			if err := names(p.What, "precondition", p.Digest, "digest of a precondition"); err != nil {
+				return err
+			}
+		}
 		if e.Replaces != "" && !ValidID(e.Replaces) {
 			return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))
 		}
@@ -405,6 +432,19 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			return err
 		}
 		return names(e.Action, "action", e.Status, "status", e.Digest, "digest")
+	}
+	return nil
+}
+
+func checkHome(h *beliefs.Home) error {
+	if h == nil {
+		return nil
+	}
+	if err := checkPrincipal(h.Project, h.Belief); err != nil {
+		return rejectf(CodeInvalid, "home: %v", err)
+	}
+	if !h.Origin.Valid() {
+		return rejectf(CodeInvalid, "home: unknown origin %q: use one of %v", clip(string(h.Origin)), beliefs.Origins())
 	}
 	return nil
 }

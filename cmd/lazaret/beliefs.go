@@ -53,7 +53,7 @@ func (a *app) beliefs() *cobra.Command {
 		a.beliefWord(approval.Confirm, "confirm", "Sign that a belief is so: believed and served"),
 		a.beliefWord(approval.RejectBelief, "reject", "Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
 		a.beliefWord(approval.Supersede, "supersede", "Sign that another belief takes its place"),
-		a.beliefRestore(), a.beliefPoint(), a.beliefPoints(),
+		a.beliefShare(), a.beliefRestore(), a.beliefPoint(), a.beliefPoints(),
 		a.beliefQuarantine(), a.beliefLessons(), a.beliefReflect())
 }
 

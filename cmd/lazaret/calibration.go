@@ -42,7 +42,7 @@ An over-confident class has its actions above L1 held.`,
 	}
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	return group("calibration", "What agents say of their actions, against their outcomes", ls, a.calibrationShow())
+	return group("calibration", "What agents say of their actions, against their outcomes", ls, a.calibrationShow(), a.calibrationBeliefs())
 }
 
 func two(x float64) string { return fmt.Sprintf("%.2f", x) }

@@ -154,9 +154,12 @@ async function take(m) {
 }
 
 for (let p = 0; p < PARTITIONS; p++) await resync(p);
-const { state } = await jsm.streams.info(LEDGER);
-if (state.first_seq > 1) {
-  console.error(`${LEDGER} begins at ${state.first_seq}: what this judge would have to remember is gone; restore its memory and go on from there`);
+// It remembers in memory only. So it never says that what it makes of the ledger is on
+// disk (no "secured" entries), which keeps the ledger from being trimmed; and where it
+// was trimmed nevertheless it cannot begin.
+const mark = await jsm.streams.getMessage(LEDGER, { last_by_subj: "lz.ledger.0.retention" });
+if (mark && mark.json().trimmed > 0) {
+  console.error(`${LEDGER} was trimmed up to ${mark.json().trimmed}: what this judge would have to remember is gone`);
   process.exit(1);
 }
 // Ordered, without acknowledgements, from the beginning: what was answered already is

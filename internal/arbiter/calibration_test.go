@@ -25,7 +25,7 @@ func (d *desk) says(id, tool string, level beliefs.Level, confidence float64, st
 	}
 	v := d.last(seq)
 	if status != "" {
-		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id, Agent: "agent", Session: "s"}, Action: id, Status: status})
+		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id, Agent: "agent", Session: "s"}, Outcome: beliefs.Outcome{Action: id, Status: status}})
 	}
 	return v
 }
@@ -80,7 +80,7 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 		if err := d.st.Put(stage.Key(keyVerdict, "demo", "agent", id), v); err != nil {
 			t.Fatal(err)
 		}
-		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id, Agent: "agent"}, Action: id, Status: "ok"})
+		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id, Agent: "agent"}, Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
 	}
 	cs = d.calibrations()
 	if last := cs[len(cs)-1]; last.Over || last.N != calibration.Keep {
@@ -96,7 +96,7 @@ func TestAnOutcomeCountsOnceAndSyntheticProjectsDoNot(t *testing.T) {
 	d := newDesk(t, newArbiter(t), pol)
 	d.says("a", "write_file", beliefs.L3, 0.95, "error")
 	for i := range 50 {
-		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("again", i), Agent: "agent"}, Action: "a", Status: "error"})
+		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("again", i), Agent: "agent"}, Outcome: beliefs.Outcome{Action: "a", Status: "error"}})
 	}
 	if cs := d.calibrations(); len(cs) != 0 {
 		t.Errorf("one action counted often: %+v", cs)

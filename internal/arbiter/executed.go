@@ -32,7 +32,7 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 	if err != nil {
 		return nil, err
 	}
-	ran := o.Status == "ok" || o.Status == "error"
+	ran := o.Ran()
 	switch {
 	case !known && o.Digest == "":
 	case !known:

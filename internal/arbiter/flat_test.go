@@ -49,7 +49,7 @@ func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 		}
 		if i%16 == 0 {
 			d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{
-				EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent", Session: a.Session}, Action: a.ID, Status: streams.HoldCancelled})
+				EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent", Session: a.Session}, Outcome: beliefs.Outcome{Action: a.ID, Status: streams.HoldCancelled}})
 		}
 		d.wait(0)
 		if i%4 == 0 {

@@ -92,6 +92,9 @@ type proposal struct {
 	// the agent said of it.
 	Class      string   `json:"class,omitzero"`
 	Confidence *float64 `json:"confidence,omitzero"`
+	// Withheld are beliefs that a recall found and that are not what the ledger
+	// says of them.
+	Withheld []streams.Refusal `json:"withheld,omitzero"`
 	// Withdrawn is set when the agent took it back before it was decided.
 	Withdrawn bool `json:"withdrawn,omitzero"`
 }
@@ -141,6 +144,7 @@ const (
 	keyRefused  = 'f' // project, hold or "-", check → how often
 	keyForecast = 'K' // project, agent, class → calibration.Window
 	keyCalib    = 'C' // project, agent, class → the last calibration entry
+	keySeal     = 'E' // project, belief → seal of a memory's identity, by its entry
 	keyReaudit  = 'r' // → when the next re-audit is due
 )
 
@@ -180,6 +184,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.word(st, e, now)
 		case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 			return f.ordered(st, e, now)
+		case streams.TypeDecision, streams.TypeRevision:
+			return f.decisions(st, e, now)
 		case streams.TypeOutcome:
 			if err := f.used(st, e); err != nil {
 				return nil, err
@@ -247,12 +253,18 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err := openMemory(p, m, pol); err != nil {
 			return nil, err
 		}
+		if err := noteSeal(st, p.Project, m); err != nil {
+			return nil, err
+		}
 	case streams.TypeRecall:
 		r := new(streams.RecallEntry)
 		if err := streams.Unmarshal(e.Body, r); err != nil {
 			return f.unreadable(e, err)
 		}
 		openRecall(p, r)
+		if err := checkSeals(st, p, r); err != nil {
+			return nil, err
+		}
 	}
 	if pol == nil {
 		p.reason(streams.CodeNoPolicy, streams.Hold, "no signed policy is in force")

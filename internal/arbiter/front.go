@@ -232,6 +232,7 @@ func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
 		if err := streams.Unmarshal(rec.Body, rep.Recall); err != nil {
 			return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", rec.Seq, err))
 		}
+		dropWithheld(rep.Recall, v.Withheld)
 		if !v.Learn {
 			applyTexts(rep.Recall, v.Texts)
 		}

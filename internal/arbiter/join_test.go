@@ -277,7 +277,7 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 			r.Fatalf("%s, want %s", given.Verdict, first)
 		}
 		if used {
-			d.add(streams.StageIngest, streams.TypeOutcome, 2, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o", Agent: "agent"}, Action: "p", Status: "ok"})
+			d.add(streams.StageIngest, streams.TypeOutcome, 2, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o", Agent: "agent"}, Outcome: beliefs.Outcome{Action: "p", Status: "ok"}})
 		}
 		// Another group than the first, so that a hold gets a second reason.
 		d.assess("c", seq, &streams.AssessmentEntry{Verdict: late})

@@ -78,8 +78,7 @@ func (b *bench) ingest(typ streams.Type, body any) *stage.Output {
 
 func (b *bench) hold(id string) *streams.VerdictEntry {
 	b.t.Helper()
-	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Tool: "send_email",
-		Level: beliefs.L4, Args: jsontext.Value(`{"to":"x@example.org"}`)})
+	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}}, Args: jsontext.Value(`{"to":"x@example.org"}`)})
 	v := new(streams.VerdictEntry)
 	if out == nil || streams.Unmarshal(out.Body, v) != nil || v.Hold == nil {
 		b.t.Fatalf("%s is not held: %v", id, out)
@@ -290,13 +289,13 @@ func TestWhateverHappensToHoldsReplays(t *testing.T) {
 				b.resolve(v.Hold.ID, msg) // a replay says nothing new
 			case n < 7:
 				v := open[r.IntN(len(open))]
-				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent"}, Action: v.ID, Status: "cancelled"})
+				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent"}, Outcome: beliefs.Outcome{Action: v.ID, Status: "cancelled"}})
 			case n < 8:
 				v := open[r.IntN(len(open))]
-				b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("e", i), Agent: "agent", Session: "s"}, Tool: "read_file", Replaces: v.ID})
+				b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("e", i), Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "read_file"}, Replaces: v.ID})
 			case n < 9:
 				// Somebody else's agent has no say.
-				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "other"}, Action: open[0].ID, Status: "cancelled"})
+				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "other"}, Outcome: beliefs.Outcome{Action: open[0].ID, Status: "cancelled"}})
 			default:
 				b.due()
 			}
@@ -366,8 +365,7 @@ standing:
 	ask := func(agent, to string, unseen bool) *streams.VerdictEntry {
 		t.Helper()
 		n++
-		out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("a", n), Agent: agent, Session: "s"}, Tool: "send_email",
-			Level: beliefs.L4, Args: jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)), Unseen: unseen})
+		out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("a", n), Agent: agent, Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}}, Args: jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)), Unseen: unseen})
 		v := new(streams.VerdictEntry)
 		if err := streams.Unmarshal(out.Body, v); err != nil {
 			t.Fatal(err)
@@ -395,7 +393,7 @@ standing:
 func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)
-	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent", Session: "s"}, Tool: "send_email", Level: beliefs.L4,
+	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}},
 		Beliefs: []streams.BeliefRef{{ID: "b1", Found: true, Scope: beliefs.ToolActionAllowed}}})
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(out.Body, v); err != nil || v.Hold == nil {

@@ -169,6 +169,9 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 		return nil, err
 	}
 	live := verdictLive(p.Project, v)
+	if v.Alert != nil {
+		live = append(live, stage.LiveCopy(v.Alert, p.Project, "alert", v.Alert.Severity, v.Alert.Rule)...)
+	}
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
 	}
@@ -229,6 +232,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 		v.Hold = &streams.HoldRef{ID: holdID(p), Revision: revision(v.Reasons), Expires: now.Add(expiry)}
 	}
 	v.Texts = textEffects(p.Texts)
+	p.withhold(v, now)
 	if p.Type == streams.TypeMemory && p.Belief != nil {
 		b := *p.Belief
 		admitBelief(&b, v.Verdict)

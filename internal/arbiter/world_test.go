@@ -75,7 +75,7 @@ func entry(t testing.TB, seq uint64, at time.Time, stg string, typ streams.Type,
 }
 
 func action(id, tool string, level beliefs.Level) *streams.ActionEntry {
-	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Tool: tool, Level: level}
+	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: level}}}
 }
 
 // desk is an arbiter with a ledger: what it decides is published at once.

@@ -167,8 +167,7 @@ func (c *corpus) event(t streams.Type, seq uint64, now time.Time) (*streams.Entr
 	switch t {
 	case streams.TypeObservation:
 		s := c.prose(eventSize)
-		body = &streams.ObservationEntry{EntryHead: h, Origin: beliefs.Origin(c.pick([]string{"web", "tool", "tool", "email", "document", "user"})), Tool: c.pick(c.tools),
-			Source: "https://" + c.pick(c.hosts) + "/", Blocks: []streams.BlockEntry{{Text: s, Features: text.Analyze(s)}}}
+		body = &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{Origin: beliefs.Origin(c.pick([]string{"web", "tool", "tool", "email", "document", "user"})), Tool: c.pick(c.tools), Source: "https://" + c.pick(c.hosts) + "/"}, Blocks: []streams.BlockEntry{{Text: s, Features: text.Analyze(s)}}}
 	case streams.TypeMemory:
 		s := c.prose(eventSize)
 		body = &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(c.pick([]string{"agent", "agent", "user", "web"})), Key: c.word(), Content: s, Features: text.Analyze(s),
@@ -180,11 +179,11 @@ func (c *corpus) event(t streams.Type, seq uint64, now time.Time) (*streams.Entr
 			return nil, err
 		}
 		s := fmt.Sprintf("%s\n%s\n%s\n", args["body"], args["subject"], args["to"])
-		body = &streams.ActionEntry{EntryHead: h, Tool: c.pick(c.tools), Level: beliefs.Level(c.r.IntN(5)), Effects: []string{c.pick([]string{"read", "write", "egress", "exec"})},
+		body = &streams.ActionEntry{EntryHead: h, Action: beliefs.Action{Tool: c.pick(c.tools), Effects: []string{c.pick([]string{"read", "write", "egress", "exec"})}, Contract: beliefs.Contract{Level: beliefs.Level(c.r.IntN(5))}},
 			Args: raw, Text: s, Features: text.Analyze(s), Beliefs: []streams.BeliefRef{belief(), belief()}, Matched: "bench"}
 	case streams.TypeOutcome:
 		s := c.prose(eventSize)
-		body = &streams.OutcomeEntry{EntryHead: h, Action: "a1", Status: "done", Content: s, Features: text.Analyze(s)}
+		body = &streams.OutcomeEntry{EntryHead: h, Outcome: beliefs.Outcome{Action: "a1", Status: "done"}, Content: s, Features: text.Analyze(s)}
 	case streams.TypeRecall:
 		r := &streams.RecallEntry{EntryHead: h, Query: c.prose(120), Limit: 4}
 		for range 4 {

@@ -76,8 +76,11 @@ type marked struct {
 
 // Scan labels an entry, in ledger order, and notes what it marks.
 func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
-	p := l.read(e)
 	m := l.projects[e.Project]
+	if m == nil && !mayMark(e.Body) {
+		return beliefs.Internal
+	}
+	p := l.read(e)
 	as := m.of(e, p)
 	if above(as) {
 		if m == nil {
@@ -102,6 +105,12 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 		m.mark(p.top)
 	}
 	return as
+}
+
+// mayMark reports whether a body may mark something: it has the word, or bytes of
+// a message that was refused, which may.
+func mayMark(body []byte) bool {
+	return bytes.Contains(body, []byte(`"sensitivity"`)) || bytes.Contains(body, []byte(`"raw"`)) || !bytes.HasPrefix(body, []byte("{"))
 }
 
 // Of labels an entry by what is known by now, and notes nothing.

@@ -2,6 +2,7 @@ package ceiling
 
 import (
 	"encoding/base64"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -69,4 +70,19 @@ func TestEveryBodyHasALabel(t *testing.T) {
 			t.Fatalf("it is %s", got)
 		}
 	})
+}
+
+func BenchmarkScan(b *testing.B) {
+	body := []byte(`{"id":"o","origin":"web","blocks":[{"text":"` + strings.Repeat("some words of a page about kettles and tea ", 24) + `"}],"claims":[{"belief":{"id":"b"}}]}`)
+	for name, first := range map[string][]Entry{"nothing is marked": nil, "something is": ledger[:2]} {
+		b.Run(name, func(b *testing.B) {
+			var l Labels
+			for _, e := range first {
+				l.Scan(e)
+			}
+			for b.Loop() {
+				l.Scan(Entry{Project: "p", Seq: 9, Ingest: true, Body: body})
+			}
+		})
+	}
 }

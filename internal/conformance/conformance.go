@@ -288,7 +288,7 @@ func (r *runner) proposals(ctx context.Context, n int) error {
 		case 3:
 			events[1] = event{streams.KindRecall, "", &streams.Recall{Head: h("r"), Query: "notes"}}
 		case 4:
-			events = append(events, event{streams.KindDec, "", &streams.Decision{Head: h("d"), Summary: "read on"}},
+			events = append(events, event{streams.KindDec, "", &streams.Decision{Head: h("d"), Decision: beliefs.Decision{Summary: "read on", CitesNone: true}}},
 				event{streams.KindOut, "", &streams.Outcome{Head: h("u"), Action: act.ID, Status: "ok", Content: "done"}})
 		case 5:
 			events = append(events, event{streams.KindSession, "", &streams.Session{Head: h("x"), Phase: "start"}},
@@ -315,7 +315,7 @@ func (r *runner) proposals(ctx context.Context, n int) error {
 func (r *runner) mark(ctx context.Context) (uint64, error) {
 	var seq uint64
 	for _, p := range projects {
-		intake, err := r.publish(ctx, p, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: r.id("mark")}})
+		intake, err := r.publish(ctx, p, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: r.id("mark")}, Decision: beliefs.Decision{CitesNone: true}})
 		if err != nil {
 			return 0, err
 		}

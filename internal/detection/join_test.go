@@ -109,7 +109,7 @@ func (l *ledger) content(c *Case, typ streams.Type, id string) uint64 {
 
 func (l *ledger) action(c *Case, level beliefs.Level, entry string, why ...streams.Reason) {
 	a := c.Actions[0]
-	l.add(c, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: a.ID}, Level: level, Matched: entry})
+	l.add(c, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: a.ID}, Action: beliefs.Action{Contract: beliefs.Contract{Level: level}}, Matched: entry})
 	l.add(c, streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: a.ID, Verdict: streams.Hold, Reasons: why})
 }
 

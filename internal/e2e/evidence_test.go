@@ -12,6 +12,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -130,7 +131,7 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	servesPoison(t, "with no decision declared", h.decide(serve("s", "eve@evil.example")))
 	servesPoison(t, "in another session", h.decide(serve("other", "eve@evil.example")))
 	// A decision that cites nothing bad does not cover for it.
-	if _, err := h.c.Publish(h.ctx(), streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s"}, Summary: "The owner has moved."}); err != nil {
+	if _, err := h.c.Publish(h.ctx(), streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s"}, Decision: beliefs.Decision{Summary: "The owner has moved.", CitesNone: true}}); err != nil {
 		t.Fatal(err)
 	}
 	covered := serve("s", "eve@evil.example")
@@ -184,7 +185,7 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 		return p.decide(&streams.Action{Head: streams.Head{Session: session}, Tool: tool, Beliefs: beliefs})
 	}
 	// A decision of before.
-	if _, err := p.c.Publish(p.ctx, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s1"}, Beliefs: []string{bad}}); err != nil {
+	if _, err := p.c.Publish(p.ctx, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s1"}, Decision: beliefs.Decision{Beliefs: []string{bad}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []string{"s1", "s2", "s3"} {

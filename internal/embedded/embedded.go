@@ -490,15 +490,16 @@ func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 	for p := range streams.Partitions {
 		for {
 			var a ingest.ActiveAnswer
-			if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
+			err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a)
+			if errors.Is(err, query.ErrNobody) {
 				return err
 			}
-			if is(want.Rules, a.Rules) && is(want.Policy, a.Policy) && is(want.Trust, a.Trust) {
+			if err == nil && is(want.Rules, a.Rules) && is(want.Policy, a.Policy) && is(want.Trust, a.Trust) {
 				break
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust, ctx.Err())
+				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust, errors.Join(err, ctx.Err()))
 			case <-time.After(5 * time.Millisecond):
 			}
 		}

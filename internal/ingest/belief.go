@@ -38,6 +38,8 @@ type record struct {
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
 	Digest   string              `json:"digest,omitzero"` // SHA-256 of the content, whole
 	Print    string              `json:"print,omitzero"`  // of a memory: digest of its normal form
+	// Seal commits to its identity, as its entry had it.
+	Seal string `json:"seal,omitzero"`
 	// Stale and Expires are when it ceases to be fresh, and to be served.
 	Stale   time.Time `json:"stale,omitzero"`
 	Expires time.Time `json:"expires,omitzero"`

@@ -243,6 +243,9 @@ func (f *Fold) keep(st *stage.State, project string, r *record) error {
 	if err := f.noteBefore(st, project, r); err != nil {
 		return err
 	}
+	if err := f.noteFall(st, project, r); err != nil {
+		return err
+	}
 	return putRecord(st, project, r)
 }
 

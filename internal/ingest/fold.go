@@ -110,7 +110,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Session:
 		return f.session(st, a, head, ev)
 	case *streams.Decision:
-		return f.decide(st, a, head, ev)
+		return f.decide(st, m, head, ev)
 	case *streams.Action:
 		return f.propose(st, a, head, ev)
 	case *streams.Outcome:
@@ -320,6 +320,7 @@ const (
 	keyMoved    = 'M' // project → nothing: something changed since then
 	keyBatch    = 'B' // project → whose external writes come in
 	keyBefore   = 'U' // project, belief, number → how it stood at that point
+	keyClass    = 'K' // project, calibration class → calibration.Window
 	keyRollback = 'R' // project → how far a rollback has come
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )

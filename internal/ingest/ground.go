@@ -29,7 +29,7 @@ const (
 // outcome records what came of an action, or an answer with how far the sources
 // that it names support it.
 func (f *Fold) outcome(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Outcome) (*stage.Admission, error) {
-	e := &streams.OutcomeEntry{EntryHead: head, Action: ev.Action, Status: ev.Status, Content: ev.Content, Sources: ev.Sources, Digest: ev.Digest}
+	e := &streams.OutcomeEntry{EntryHead: head, Outcome: beliefs.Outcome{Action: ev.Action, Status: ev.Status, Digest: ev.Digest}, Content: ev.Content, Sources: ev.Sources}
 	if ev.Content != "" {
 		e.Features = text.Analyze(ev.Content)
 	}

@@ -16,7 +16,7 @@ import (
 // tool was called and returned, which the tool vouches for; and one for each
 // block of content, which nobody vouches for but its author.
 func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead, o *streams.Observation) (*stage.Admission, error) {
-	e := &streams.ObservationEntry{EntryHead: head, Origin: a.Origin, Tool: o.Tool, Call: o.Call, Args: o.Args, Source: o.Source}
+	e := &streams.ObservationEntry{EntryHead: head, Observation: beliefs.Observation{Origin: a.Origin, Tool: o.Tool, Call: o.Call, Source: o.Source}, Args: o.Args}
 	blocks := o.Blocks
 	if o.Content != "" {
 		blocks = []streams.Block{{Text: o.Content}}
@@ -33,7 +33,8 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		ad := ev.Adopt()
 		e.Claims = append(e.Claims, streams.ClaimEntry{Kind: beliefs.Envelope, Quality: beliefs.ToolResult, Block: -1,
 			Belief: streams.BeliefRef{ID: beliefID("envelope", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.Envelope, Axes: ad.Axes, Scope: ad.Scope,
-				Quality: ad.Quality, Origin: a.Origin, Confidence: ad.Confidence, Source: "tool:" + o.Tool, Observation: head.ID}})
+				Quality: ad.Quality, Origin: a.Origin, Confidence: ad.Confidence, Source: "tool:" + o.Tool, Observation: head.ID,
+				Class: beliefs.Class(beliefs.Envelope, ad.Quality, "")}})
 	}
 	quality := beliefs.QualityOf(a.Origin)
 	for i, b := range blocks {
@@ -101,7 +102,8 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 	}
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: q, Source: source, At: head.Time}}.Adopt()
 	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
-		Origin: from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in}
+		Origin: from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in,
+		Class: beliefs.Class(beliefs.Content, ad.Quality, "")}
 	return c, nil
 }
 
@@ -151,6 +153,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			r.Content = fmt.Sprintf("tool %s returned, content blocks: %d", e.Tool, len(e.Blocks))
 			r.Digest = streams.Digest([]byte(r.Content))
 		}
+		r.Seal = r.Ref.Seal(r.Digest)
 		r.adopt()
 		if err := putRecord(st, project, r); err != nil {
 			return err

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"lazaret/internal/stage"
@@ -19,6 +20,7 @@ import (
 const (
 	becauseConflict = "conflict"
 	becauseTime     = "time"
+	becauseFallen   = "fallen"
 )
 
 // maxOwed is how many revisions one entry holds.
@@ -28,33 +30,37 @@ const maxOwed = 256
 type owed struct {
 	Because   string             `json:"because"`
 	Project   string             `json:"project"`
-	Revisions []beliefs.Revision `json:"revisions"`
+	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	At        time.Time          `json:"at"`
+	// Dependants are what cites a belief that fell.
+	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 }
 
 // owe queues revisions that are in force for the ledger.
 func (f *Fold) owe(st *stage.State, project, because string, all []beliefs.Revision, at time.Time) error {
-	for len(all) > 0 {
-		n := min(len(all), maxOwed)
-		last, _, err := st.Get([]byte{keyOwed})
-		if err != nil {
+	for part := range slices.Chunk(all, maxOwed) {
+		if err := f.queue(st, &owed{Because: because, Project: project, Revisions: part, At: at}); err != nil {
 			return err
 		}
-		var seq uint64
-		if len(last) == 8 {
-			seq = binary.BigEndian.Uint64(last)
-		}
-		seq++
-		if err := st.Set([]byte{keyOwed}, binary.BigEndian.AppendUint64(nil, seq)); err != nil {
-			return err
-		}
-		if err := st.Put(owedKey(seq), &owed{because, project, all[:n], at}); err != nil {
-			return err
-		}
-		f.owes[st.Partition()] = true
-		all = all[n:]
 	}
 	return nil
+}
+
+func (f *Fold) queue(st *stage.State, o *owed) error {
+	last, _, err := st.Get([]byte{keyOwed})
+	if err != nil {
+		return err
+	}
+	var seq uint64
+	if len(last) == 8 {
+		seq = binary.BigEndian.Uint64(last)
+	}
+	seq++
+	if err := st.Set([]byte{keyOwed}, binary.BigEndian.AppendUint64(nil, seq)); err != nil {
+		return err
+	}
+	f.owes[st.Partition()] = true
+	return st.Put(owedKey(seq), o)
 }
 
 func owedKey(seq uint64) []byte {
@@ -85,7 +91,7 @@ func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admission(streams.TypeRevision, o.Project, &streams.RevisionsEntry{EntryHead: streams.EntryHead{Time: now}, Because: o.Because, Revisions: o.Revisions})
+	return admission(streams.TypeRevision, o.Project, &streams.RevisionsEntry{EntryHead: streams.EntryHead{Time: now}, Because: o.Because, Revisions: o.Revisions, Dependants: o.Dependants})
 }
 
 // applyRevisions folds an entry of revisions.

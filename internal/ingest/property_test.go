@@ -144,7 +144,7 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 		l.order(o, by)
 		l.ordered = true
 	case "cite":
-		l.say(streams.KindDec, "", &streams.Decision{Head: head, Beliefs: []string{l.any(t)}})
+		l.say(streams.KindDec, "", &streams.Decision{Head: head, Decision: beliefs.Decision{Beliefs: []string{l.any(t)}}})
 	}
 	return op, by
 }

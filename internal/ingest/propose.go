@@ -15,8 +15,8 @@ import (
 // propose admits an action, with the beliefs that it and its decision cite as
 // they stand now, and with the level that the policy in force gives its tool.
 func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Action) (*stage.Admission, error) {
-	e := &streams.ActionEntry{EntryHead: head, Tool: ev.Tool, Args: ev.Args, Decision: ev.Decision, Confidence: ev.Confidence,
-		Blast: ev.Blast, Reversibility: ev.Reversibility, Replaces: ev.Replaces}
+	e := &streams.ActionEntry{EntryHead: head, Args: ev.Args, Replaces: ev.Replaces, Action: beliefs.Action{Tool: ev.Tool, Decision: ev.Decision, Confidence: ev.Confidence,
+		Contract: beliefs.Contract{Blast: ev.Blast, Reversibility: ev.Reversibility, Sensitivity: ev.Sensitivity, Preconditions: ev.Preconditions}}}
 	var err error
 	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
@@ -41,6 +41,11 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	for i := range e.Beliefs {
 		if b := &e.Beliefs[i]; !slices.Contains(ev.Beliefs, b.ID) {
 			b.Via = ev.Decision
+		}
+	}
+	for _, b := range e.Beliefs {
+		if !b.Sensitivity.Within(e.Sensitivity) {
+			e.Sensitivity = b.Sensitivity // what it rests on may be in what it does
 		}
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)

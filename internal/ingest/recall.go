@@ -137,8 +137,11 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	for i := range found {
 		by[found[i].Ref.ID] = &found[i]
 	}
-	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
-		for i := range items {
+	for _, list := range []*[]streams.RecallItem{&e.Admitted, &e.ContextOnly, &e.Contradictions} {
+		if err := f.keepIntact(st, project, e, list, by); err != nil {
+			return err
+		}
+		for items, i := *list, 0; i < len(items); i++ {
 			it, m := &items[i], by[items[i].ID]
 			if m.unknown || m.Memory {
 				it.Content = m.Content

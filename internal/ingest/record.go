@@ -36,7 +36,7 @@ func (r *record) adopt() {
 // on where an empty list or the zone of a time came from.
 func (r *record) plain() bool {
 	ref := &r.Ref
-	if r.Memory || ref.Staged || ref.Procedure || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
+	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Staged || ref.Procedure || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
 		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
 		return false
 	}
@@ -62,8 +62,26 @@ func (r *record) plain() bool {
 		return false
 	}
 	sum, ok := strings.CutPrefix(r.Digest, "sha256:")
-	b, err := hex.DecodeString(sum)
-	return ok && err == nil && len(b) == 32 && hex.EncodeToString(b) == sum
+	return ok && isHex(sum, 32) && (r.Seal == "" || isHex(r.Seal, sealSize)) && (ref.Class == "" || ref.Class == beliefs.Class(ref.Kind, ref.Quality, ""))
+}
+
+// sealSize is the size of a belief's seal, and shortHead that of what stands
+// before the strings of a short record, in bytes.
+const (
+	sealSize  = 16
+	shortHead = 66 + sealSize
+)
+
+// What the short form has besides.
+const (
+	shortSealed  = 1
+	shortClassed = 2
+)
+
+// isHex reports whether s is n bytes in the one way that this program writes hex.
+func isHex(s string, n int) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == n && hex.EncodeToString(b) == s
 }
 
 // putRecord keeps a belief's record.
@@ -73,7 +91,7 @@ func putRecord(st *stage.State, project string, r *record) error {
 		return st.Put(key, r)
 	}
 	ref := &r.Ref
-	b := make([]byte, 0, 128+len(r.Content)+len(ref.Source))
+	b := make([]byte, 0, 144+len(r.Content)+len(ref.Source))
 	b = append(b, shortRecord, byte(ref.Kind), byte(ref.Axes.Truth), byte(ref.Axes.Retrieval), byte(ref.Axes.Security), byte(ref.Axes.Freshness),
 		byte(ref.Sensitivity), byte(ref.Scope), byte(ref.Quality))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(ref.Confidence))
@@ -84,6 +102,18 @@ func putRecord(st *stage.State, project string, r *record) error {
 		return err
 	}
 	b = append(b, sum...)
+	var flags byte
+	var seal [sealSize]byte
+	if r.Seal != "" {
+		flags |= shortSealed
+		if _, err := hex.Decode(seal[:], []byte(r.Seal)); err != nil {
+			return err
+		}
+	}
+	if ref.Class != "" {
+		flags |= shortClassed
+	}
+	b = append(append(b, flags), seal[:]...)
 	for _, s := range [...]string{string(ref.Origin), ref.Source, ref.Observation, ref.Namespace.User, ref.Namespace.Session, r.Agent, r.Session, r.Tool, r.Content} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
@@ -98,14 +128,20 @@ func readRecord(id string, v []byte, r *record) error {
 		}
 		return nil
 	}
-	if len(v) < 65 {
+	if len(v) < shortHead {
 		return errBadRecord
 	}
 	*r = record{Ref: streams.BeliefRef{ID: id, Found: true, Kind: beliefs.ClaimKind(v[1]),
 		Axes:        beliefs.Axes{Truth: beliefs.Truth(v[2]), Retrieval: beliefs.Retrieval(v[3]), Security: beliefs.Security(v[4]), Freshness: beliefs.Freshness(v[5])},
 		Sensitivity: beliefs.Sensitivity(v[6]), Scope: beliefs.Scope(v[7]), Quality: beliefs.Quality(v[8]), Confidence: math.Float64frombits(binary.BigEndian.Uint64(v[9:]))},
 		At: time.Unix(0, int64(binary.BigEndian.Uint64(v[17:]))).UTC(), Intake: binary.BigEndian.Uint64(v[25:]), Digest: "sha256:" + hex.EncodeToString(v[33:65]), Count: 1}
-	text := string(v[65:]) // one copy, of which the fields are parts
+	if v[65]&shortSealed != 0 {
+		r.Seal = hex.EncodeToString(v[66:shortHead])
+	}
+	if v[65]&shortClassed != 0 {
+		r.Ref.Class = beliefs.Class(r.Ref.Kind, r.Ref.Quality, "")
+	}
+	text := string(v[shortHead:]) // one copy, of which the fields are parts
 	var origin string
 	for _, s := range [...]*string{&origin, &r.Ref.Source, &r.Ref.Observation, &r.Ref.Namespace.User, &r.Ref.Namespace.Session, &r.Agent, &r.Session, &r.Tool, &r.Content} {
 		n, size := binary.Uvarint(v[len(v)-len(text):])

@@ -27,6 +27,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	if err != nil {
 		return nil, err
 	}
+	if m.Home != nil {
+		weakest, e.UserWord, e.Via = m.Home.Shared(weakest), false, m.Home.Belief
+	}
 	if weakest != a.Origin && !e.UserWord {
 		e.Inherited = weakest
 	}
@@ -36,6 +39,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	}
 	if e.UserWord {
 		source = string(beliefs.OriginUser) + ":" + a.Agent
+	}
+	if m.Home != nil {
+		source = "project:" + m.Home.Project
 	}
 	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
@@ -50,7 +56,11 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
 	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.MemoryClaim, Key: m.Key,
 		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
-		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill}
+		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill,
+		Class: beliefs.Class(beliefs.MemoryClaim, quality, streams.Clip(m.Category, 80))}
+	if m.Home != nil {
+		e.Belief.Home = *m.Home
+	}
 	if e.Belief.Staged || e.Belief.Procedure {
 		e.Belief.Scope = beliefs.ContextOnly
 	}
@@ -126,6 +136,8 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 // nothing.
 func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin beliefs.Origin) string {
 	switch {
+	case m.Home != nil:
+		return fmt.Sprintf("it is shared from project %s, where its origin is %s", m.Home.Project, m.Home.Origin)
 	case origin.External():
 		return "it comes from outside (" + string(origin) + ")"
 	case m.Channel == streams.ChannelCompaction:
@@ -194,6 +206,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
 		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.Digest([]byte(e.Content)), Since: e.Time}
+	r.Seal = r.Ref.Seal(r.Digest)
 	if len(e.Features.Prints) > 0 {
 		r.Print = e.Features.Prints[0].Exact.String()
 	}

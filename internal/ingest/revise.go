@@ -36,6 +36,9 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 		f.log.Error("revision of a belief that nobody knows", "belief", rv.Belief)
 		return nil
 	}
+	if err := f.forecast(st, project, r, rv); err != nil {
+		return err
+	}
 	for _, m := range rv.Moves {
 		if r.Ref.Axes, err = r.Ref.Axes.With(m); err != nil {
 			return fmt.Errorf("revision of belief %s: %w", rv.Belief, err)

@@ -1,7 +1,11 @@
 package ingest
 
 import (
+	"fmt"
+	"slices"
+
 	"lazaret/internal/stage"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
@@ -51,12 +55,32 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 }
 
 // decide records what a decision rests on.
-func (f *Fold) decide(st *stage.State, a streams.Address, head streams.EntryHead, d *streams.Decision) (*stage.Admission, error) {
-	cited, err := f.cite(st, a.Project, d.Beliefs, head.Time)
+func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead, d *streams.Decision) (*stage.Admission, error) {
+	project := m.Address.Project
+	cited, err := f.cite(st, project, d.Beliefs, head.Time)
 	if err != nil {
 		return nil, err
 	}
-	return admission(streams.TypeDecision, a.Project, &streams.DecisionEntry{EntryHead: head, Summary: d.Summary, Beliefs: cited})
+	e := &streams.DecisionEntry{EntryHead: head, Summary: d.Summary, Beliefs: cited, CitesNone: d.CitesNone}
+	if err := d.Check(); err != nil {
+		e.Uncited = err.Error()
+	} else if !d.CitesNone && !slices.ContainsFunc(cited, func(b streams.BeliefRef) bool { return b.Found }) {
+		e.Uncited = fmt.Sprintf("nobody knows any of the %d beliefs that it cites", len(cited))
+	}
+	if e.Uncited == "" {
+		return admission(streams.TypeDecision, project, e)
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	if pol != nil && pol.Uncited() == policy.UncitedReject {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeUncited, ID: head.ID, Session: head.Session, Reason: "decision " + head.ID + ": " + e.Uncited})
+	}
+	if pol != nil && pol.Uncited() == policy.UncitedAllow {
+		e.Uncited = ""
+	}
+	return admission(streams.TypeDecision, project, e)
 }
 
 func (f *Fold) applyDecision(st *stage.State, project string, e *streams.DecisionEntry) error {

@@ -26,7 +26,7 @@ func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 		w.add(streams.SentinelStage("core"), streams.TypeAssessment, seq, &streams.AssessmentEntry{Group: "core", Alerts: []streams.Alert{{Message: "it says " + m.says}}})
 		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, ID: id, Summary: m.says, Belief: &ref})
 	}
-	w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head("a1"), Tool: "send_email", Args: []byte(`{"body":"` + secret + `"}`)})
+	w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head("a1"), Action: beliefs.Action{Tool: "send_email"}, Args: []byte(`{"body":"` + secret + `"}`)})
 	l := w.open(false)
 	for ceiling, want := range map[beliefs.Sensitivity]struct {
 		secret, private, open bool

@@ -102,7 +102,7 @@ func (w *writer) open(whole bool) *Log {
 
 func (w *writer) observation(id string, origin beliefs.Origin, content string, truth beliefs.Truth) string {
 	b := "b" + id
-	w.add(streams.StageIngest, streams.TypeObservation, 0, &streams.ObservationEntry{EntryHead: w.head(id), Origin: origin, Tool: "web.fetch", Source: "https://x.example/" + id,
+	w.add(streams.StageIngest, streams.TypeObservation, 0, &streams.ObservationEntry{EntryHead: w.head(id), Observation: beliefs.Observation{Origin: origin, Tool: "web.fetch", Source: "https://x.example/" + id},
 		Blocks: []streams.BlockEntry{{Text: content}},
 		Claims: []streams.ClaimEntry{{Kind: beliefs.Content, Block: 0, Belief: streams.BeliefRef{ID: b, Found: true, Kind: beliefs.Content, Axes: beliefs.Axes{Truth: truth}, Origin: origin, Observation: id}}}})
 	return b
@@ -164,13 +164,13 @@ func TestLaunderingFindsWhateverReachesUntrustedContent(t *testing.T) {
 func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	w := newWriter(t)
 	action := func(id string, level beliefs.Level, rev beliefs.Reversibility) uint64 {
-		return w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(id), Tool: "send", Level: level, Reversibility: rev})
+		return w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(id), Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: level, Reversibility: rev}}})
 	}
 	verdict := func(seq uint64, id string, v streams.Verdict, resolved *streams.Resolved, reasons ...streams.Reason) {
 		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: id, Agent: "a", Session: "s", Verdict: v, Resolved: resolved, Reasons: reasons})
 	}
 	ran := func(id string) {
-		w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head("out-" + id), Action: id, Status: "ok"})
+		w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head("out-" + id), Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
 	}
 	alice := &streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h"}
 
@@ -336,7 +336,7 @@ func longSession(w *writer, n int) {
 		if i%50 == 0 {
 			tool = hostile
 		}
-		seq := w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(fmt.Sprintf("a%d", i)), Tool: tool, Args: []byte(fmt.Sprintf(`{"x":%q}`, fmt.Sprint("v", i))), Level: beliefs.L1})
+		seq := w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(fmt.Sprintf("a%d", i)), Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: beliefs.L1}}, Args: []byte(fmt.Sprintf(`{"x":%q}`, fmt.Sprint("v", i)))})
 		v := &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: fmt.Sprintf("a%d", i), Agent: "a", Session: "s", Tool: tool, Policy: "sha256:0123456789abcdef"}
 		if i%10 == 0 {
 			v.Verdict, v.Hold = streams.Hold, &streams.HoldRef{ID: fmt.Sprintf("h%d", i), Revision: "r"}
@@ -346,7 +346,7 @@ func longSession(w *writer, n int) {
 		}
 		w.add(streams.StageArbiter, streams.TypeVerdict, seq, v)
 		if v.Verdict == streams.Allow {
-			w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head(fmt.Sprintf("r%d", i)), Action: fmt.Sprintf("a%d", i), Status: "ok"})
+			w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head(fmt.Sprintf("r%d", i)), Outcome: beliefs.Outcome{Action: fmt.Sprintf("a%d", i), Status: "ok"}})
 		}
 	}
 }

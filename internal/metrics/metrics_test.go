@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -223,7 +224,7 @@ func TestReadyMeansCaughtUp(t *testing.T) {
 
 func judge(t testing.TB, ev *rules.Evaluator, project string) {
 	t.Helper()
-	body, err := streams.Marshal(&streams.ActionEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"}, Tool: "t"})
+	body, err := streams.Marshal(&streams.ActionEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"}, Action: beliefs.Action{Tool: "t"}})
 	if err != nil {
 		t.Fatal(err)
 	}

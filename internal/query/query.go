@@ -22,6 +22,9 @@ import (
 // Timeout is how long a daemon works on one question.
 const Timeout = 10 * time.Second
 
+// ErrNobody says that no daemon serves the question.
+var ErrNobody = errors.New("nobody answers")
+
 // Handler answers a question about one partition.
 type Handler func(ctx context.Context, partition int, req []byte) (any, error)
 
@@ -93,7 +96,7 @@ func Ask(ctx context.Context, nc *nats.Conn, what string, partition int, req, re
 	m, err := nc.RequestWithContext(ctx, subject, body)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("nobody answers on %s: is the pipeline running?", subject)
+		return fmt.Errorf("%w on %s: is the pipeline running?", ErrNobody, subject)
 	case err != nil:
 		return fmt.Errorf("asking %s: %w", subject, err)
 	}

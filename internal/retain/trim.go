@@ -293,13 +293,22 @@ func lastBefore(ctx context.Context, js jetstream.JetStream, before time.Time) (
 	return md.Sequence.Stream - 1, nil
 }
 
-// purge removes the entries up to a sequence, subject by subject, but for the
-// last of each: it is its writer's fence.
+// purgeStep is how many sequences are removed subject by subject with one
+// request each: the stream takes nothing while it looks for them.
+const purgeStep = 50_000
+
+// purge removes the entries up to a sequence, but for the last of each subject:
+// it is its writer's fence. Every stage that runs has just written to all of its
+// subjects, so that nearly always all entries go at once, which costs the server
+// next to nothing; what lies behind the fence of one that is gone goes subject by
+// subject.
 func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 	info, err := st.Info(ctx, jetstream.WithSubjectFilter("lz.ledger.*.*"))
 	if err != nil {
 		return err
 	}
+	fences := make(map[string]uint64)
+	all := upTo + 1 // below it everything goes
 	for subject := range info.State.Subjects {
 		last, err := st.GetLastMsgForSubject(ctx, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -308,8 +317,20 @@ func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 		if err != nil {
 			return fmt.Errorf("the last entry on %s: %w", subject, err)
 		}
-		if err := st.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(min(upTo+1, last.Sequence))); err != nil {
-			return fmt.Errorf("trimming %s: %w", subject, err)
+		fences[subject] = last.Sequence
+		all = min(all, last.Sequence)
+	}
+	if all > info.State.FirstSeq {
+		if err := st.Purge(ctx, jetstream.WithPurgeSequence(all)); err != nil {
+			return fmt.Errorf("trimming up to %d: %w", all-1, err)
+		}
+	}
+	for all <= upTo {
+		all = min(all+purgeStep, upTo+1)
+		for subject, last := range fences {
+			if err := st.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(min(all, last))); err != nil {
+				return fmt.Errorf("trimming %s up to %d: %w", subject, all-1, err)
+			}
 		}
 	}
 	return nil

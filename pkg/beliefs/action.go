@@ -168,3 +168,30 @@ type Contract struct {
 	Sensitivity   Sensitivity    `json:"sensitivity,omitzero"`
 	Preconditions []Precondition `json:"preconditions,omitzero"`
 }
+
+// Action is what an agent wants to do, as far as beliefs and levels go.
+type Action struct {
+	Tool string `json:"tool"`
+	Contract
+	// Decision is the id of the decision that it carries out; what that cites,
+	// the action rests on.
+	Decision   string   `json:"decision,omitzero"`
+	Confidence *float64 `json:"confidence,omitzero"` // the agent's own, 0 to 1
+	Effects    []string `json:"effects,omitzero"`    // read, write, egress, …, by the policy
+}
+
+// Outcome is what came of an action, as its executor says.
+type Outcome struct {
+	Action string `json:"action,omitzero"` // id
+	Status string `json:"status,omitzero"` // ok, error, skipped; answer; cancelled
+	Digest string `json:"digest,omitzero"` // of the action, as it was carried out
+}
+
+// The statuses of an outcome.
+const (
+	OutcomeOK    = "ok"
+	OutcomeError = "error"
+)
+
+// Ran reports whether the action was carried out, with or without success.
+func (o *Outcome) Ran() bool { return o.Status == OutcomeOK || o.Status == OutcomeError }

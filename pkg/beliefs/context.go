@@ -108,6 +108,7 @@ const (
 	ReasonRead        = "not_remembered"
 	ReasonCondition   = "condition" // and, after a colon, its name
 	ReasonUnknown     = "unknown"   // an id that nobody knows
+	ReasonIntegrity   = "integrity" // it is not what the ledger says of it
 )
 
 // Asker is whom a recall is answered to.

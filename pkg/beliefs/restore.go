@@ -45,7 +45,9 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 	to := then.Retrieval
 	switch {
 	case next.Axes.Security != Clean && (to == Normal || to == Restricted):
-		to = s.Axes.Retrieval // found out since
+		if to = s.Axes.Retrieval; to == Normal { // found out since: it may become less available, not more
+			to = Restricted
+		}
 	case to == Normal && next.Axes.Truth != Supported:
 		to = Restricted
 	}

@@ -108,6 +108,7 @@ type Policy struct {
 	standing  standings
 	memory    memory
 	incidents incidents
+	uncited   Uncited
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -160,6 +161,7 @@ type document struct {
 	Context      map[string]contextText `yaml:"context"`
 	Memory       *memoryText            `yaml:"memory"`
 	Incidents    *incidentsText         `yaml:"incidents"`
+	Decisions    *decisionsText         `yaml:"decisions"`
 }
 
 // groupText is a group's text: its name, or a mapping.
@@ -324,6 +326,9 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 		return at("incidents", "%w", err)
 	}
 	p.incidents = inc
+	if p.uncited, err = compileDecisions(doc.Decisions); err != nil {
+		return at("decisions", "%w", err)
+	}
 	role, err := compileApproval(y, nil, doc.Approval)
 	if err != nil {
 		return err

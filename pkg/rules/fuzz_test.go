@@ -78,7 +78,7 @@ func FuzzEval(f *testing.F) {
 		fuzztest.Bounded(t, len(content)+len(source)+len(args), func() {
 			st := rules.NewMemStore()
 			for i, e := range []*streams.Entry{
-				entry(t, 1, streams.TypeObservation, &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"}, Origin: beliefs.Origin(origin), Source: source,
+				entry(t, 1, streams.TypeObservation, &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"}, Observation: beliefs.Observation{Origin: beliefs.Origin(origin), Source: source},
 					Blocks: []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}}}),
 				{Type: streams.TypeAction, Body: []byte(`{"id":"a","agent":"a","session":"s","tool":"send_email","args":` + args + `}`)},
 			} {

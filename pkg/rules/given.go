@@ -213,7 +213,7 @@ func (g *given) body(h streams.EntryHead) (typ streams.Type, body any, err error
 		typ, body, err = t, b, e
 	}
 	if o := g.Observation; o != nil {
-		b := &streams.ObservationEntry{EntryHead: h, Origin: beliefs.Origin(orElse(o.Origin, "tool")), Tool: o.Tool, Source: o.Source}
+		b := &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{Origin: beliefs.Origin(orElse(o.Origin, "tool")), Tool: o.Tool, Source: o.Source}}
 		blocks := o.Blocks
 		if o.Text != "" || len(blocks) == 0 {
 			blocks = append([]string{o.Text}, blocks...)
@@ -280,7 +280,7 @@ func (g *given) body(h streams.EntryHead) (typ streams.Type, body any, err error
 		set(streams.TypeAction, b, err)
 	}
 	if o := g.Outcome; o != nil {
-		set(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: h, Action: o.Action, Status: o.Status, Content: o.Text, Features: text.Analyze(o.Text), Grounding: o.Grounding}, nil)
+		set(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: h, Outcome: beliefs.Outcome{Action: o.Action, Status: o.Status}, Content: o.Text, Features: text.Analyze(o.Text), Grounding: o.Grounding}, nil)
 	}
 	if n != 1 {
 		return "", nil, fmt.Errorf("a given event is one of observation, memory, recall, tools, phase, decision, action and outcome; this one is %d", n)
@@ -319,7 +319,7 @@ func (a *givenAction) entry(h streams.EntryHead) (*streams.ActionEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &streams.ActionEntry{EntryHead: h, Tool: a.Tool, Level: beliefs.Level(a.Level), Effects: a.Effects, Confidence: a.Confidence, Decision: a.Decision,
+	b := &streams.ActionEntry{EntryHead: h, Action: beliefs.Action{Tool: a.Tool, Effects: a.Effects, Confidence: a.Confidence, Decision: a.Decision, Contract: beliefs.Contract{Level: beliefs.Level(a.Level)}},
 		Beliefs: bs, Unseen: a.Unseen, Matched: "test"}
 	if a.Args != nil {
 		if b.Args, err = streams.Marshal(a.Args); err != nil {

@@ -109,7 +109,7 @@ func randomEntry(r *rand.Rand, seq int) *streams.Entry {
 	case 0:
 		e.Type = streams.TypeObservation
 		s := some(6)
-		body = &streams.ObservationEntry{EntryHead: h, Origin: beliefs.Origin(pick("web", "user", "tool")), Tool: pick(words...), Source: pick(words...), Blocks: []streams.BlockEntry{{Text: s, Features: text.Analyze(s)}}}
+		body = &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{Origin: beliefs.Origin(pick("web", "user", "tool")), Tool: pick(words...), Source: pick(words...)}, Blocks: []streams.BlockEntry{{Text: s, Features: text.Analyze(s)}}}
 	case 1:
 		e.Type = streams.TypeMemory
 		s := some(6)
@@ -117,7 +117,7 @@ func randomEntry(r *rand.Rand, seq int) *streams.Entry {
 	default:
 		e.Type = streams.TypeAction
 		s := some(4)
-		body = &streams.ActionEntry{EntryHead: h, Tool: pick(words...), Level: beliefs.Level(r.IntN(5)), Text: s, Features: text.Analyze(s), Effects: []string{pick("read", "egress", "alpha")},
+		body = &streams.ActionEntry{EntryHead: h, Action: beliefs.Action{Tool: pick(words...), Effects: []string{pick("read", "egress", "alpha")}, Contract: beliefs.Contract{Level: beliefs.Level(r.IntN(5))}}, Text: s, Features: text.Analyze(s),
 			Args: []byte(pick(`{"n":5}`, `{"n":"x"}`, `{}`)), Beliefs: []streams.BeliefRef{{ID: "b", Found: true, Quality: beliefs.ExternalDocument}}[:r.IntN(2)]}
 	}
 	b, err := streams.Marshal(body)

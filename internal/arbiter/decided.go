@@ -1,0 +1,65 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// The rules of the arbiter's alerts about decisions.
+const (
+	ruleUncited = "decision-cites-nothing" // and does not say so
+	ruleFallen  = "decision-on-fallen-belief"
+)
+
+// decisions tells of a decision that cites nothing, and of decisions and actions
+// of the past that cite a belief which fell since. What it says is ingest's
+// finding, and no verdict changes by it.
+func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	var b struct {
+		streams.EntryHead
+		Uncited    string              `json:"uncited"`
+		Dependants []beliefs.Dependant `json:"dependants"`
+		Revisions  []beliefs.Revision  `json:"revisions"`
+	}
+	if err := streams.Unmarshal(e.Body, &b); err != nil {
+		f.log.Error("unreadable entry", "type", e.Type, "seq", e.Seq, "err", err)
+		return nil, nil
+	}
+	if err := moveSeals(st, e.Project, b.Revisions); err != nil {
+		return nil, err
+	}
+	alert := func(rule, severity, kind, id, agent string, code streams.Code, message string) streams.Alert {
+		return streams.Alert{ID: fmt.Sprintf("%s-%d-%s", rule, e.Seq, id), Rule: rule, Group: streams.StageArbiter, Severity: severity, Subject: streams.AlertSubject{Kind: kind, ID: id},
+			Project: e.Project, Agent: agent, Message: streams.Clip(string(code)+": "+message, maxReasonText), Events: []string{id}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+			Detail: map[string]any{"code": string(code), "entry": fmt.Sprint(e.Seq)}}
+	}
+	var all []streams.Alert
+	if b.Uncited != "" {
+		a := alert(ruleUncited, "low", "decision", b.ID, b.Agent, streams.CodeUncited, "decision "+b.ID+": "+b.Uncited)
+		a.Session = b.Session
+		all = append(all, a)
+	}
+	for _, d := range b.Dependants {
+		severity := "high"
+		if d.Axes.Truth == beliefs.Superseded && d.Axes.Security < beliefs.Quarantined {
+			severity = "medium"
+		}
+		a := alert(ruleFallen, severity, d.Kind, d.ID, d.Agent, streams.CodeFallen, fmt.Sprintf("%s %s cites belief %s, which fell since: %s", d.Kind, d.ID, d.Belief, d.Why))
+		a.ID += "-" + d.Belief
+		a.Detail["belief"], a.Detail["truth"], a.Detail["security"] = d.Belief, d.Axes.Truth.String(), d.Axes.Security.String()
+		a.Path = []string{d.Kind + ":" + d.ID, "belief:" + d.Belief}
+		all = append(all, a)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	var live []stage.Live
+	for i := range all {
+		live = append(live, stage.LiveCopy(&all[i], e.Project, "alert", all[i].Severity, all[i].Rule)...)
+	}
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: all}, live...)
+}

@@ -1,0 +1,100 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// ruleIntegrity is the rule of the arbiter's alert about a belief that is not
+// what the ledger says.
+const ruleIntegrity = "belief-integrity"
+
+func sealKey(project, belief string) []byte { return stage.Key(keySeal, project, belief) }
+
+// noteSeal keeps what a memory write's entry says of the belief's identity. It
+// is made from the ledger, in another process than the one that will serve it.
+func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
+	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
+}
+
+// moveSeals lets beliefs that a rollback states anew have the identity of those
+// that they are stated for.
+func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
+	for _, rv := range all {
+		if rv.Anew == "" {
+			continue
+		}
+		v, ok, err := st.Get(sealKey(project, rv.Anew))
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := st.Set(sealKey(project, rv.Belief), v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkSeals withholds what a recall would hand out and what is not what the
+// ledger said of it when it was written. What ingest found out itself is in
+// withheld too.
+func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
+	for _, x := range r.Refused {
+		if x.Reason == beliefs.ReasonIntegrity {
+			p.Withheld = append(p.Withheld, x)
+		}
+	}
+	for it := range recalled(r) {
+		if it.Kind != beliefs.MemoryClaim || it.Unknown {
+			continue
+		}
+		v, ok, err := st.Get(sealKey(p.Project, it.ID))
+		if err != nil {
+			return err
+		}
+		if ok && string(v) != it.Seal(streams.Digest([]byte(it.Content))) {
+			p.Withheld = append(p.Withheld, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity, Text: "it is not what the ledger says of it"})
+		}
+	}
+	return nil
+}
+
+// withhold says in a verdict what is withheld, and raises the alarm.
+func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
+	if v.Withheld = p.Withheld; len(v.Withheld) == 0 {
+		return
+	}
+	id := v.Withheld[0].ID
+	v.Alert = &streams.Alert{ID: fmt.Sprintf("%s-%d", ruleIntegrity, p.Seq), Rule: ruleIntegrity, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "critical",
+		Subject: streams.AlertSubject{Kind: "belief", ID: id}, Project: p.Project, Agent: p.Agent, Session: p.Session,
+		Message: fmt.Sprintf("%s: %d beliefs that recall %s found are not what the ledger says of them, %s first: they are withheld", streams.CodeIntegrity, len(v.Withheld), p.ID, id),
+		Events:  []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now, Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(v.Withheld)}}
+}
+
+// dropWithheld takes what is withheld out of an answer.
+func dropWithheld(r *streams.RecallEntry, withheld []streams.Refusal) {
+	if len(withheld) == 0 {
+		return
+	}
+	out := make(map[string]streams.Refusal, len(withheld))
+	for _, x := range withheld {
+		out[x.ID] = x
+	}
+	for _, list := range []*[]streams.RecallItem{&r.Admitted, &r.ContextOnly, &r.Contradictions} {
+		var kept []streams.RecallItem
+		for _, it := range *list {
+			if x, ok := out[it.ID]; ok {
+				r.Refused = append(r.Refused, x)
+				continue
+			}
+			kept = append(kept, it)
+		}
+		*list = kept
+	}
+}

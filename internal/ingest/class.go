@@ -1,0 +1,86 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/calibration"
+	"lazaret/streams"
+)
+
+// forecast holds the confidence that a belief had against what became of it: it
+// was confirmed by a person or a probe, or contradicted by whoever may. It is
+// counted by calibration class, and changes nothing: confidence never promotes.
+// r is the belief before the revision.
+func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.Revision) error {
+	if r.Ref.Class == "" || r.Ref.Quality == beliefs.SyntheticProbe || rv.Restored != nil {
+		return nil
+	}
+	for _, m := range rv.Moves {
+		if m.Axis != beliefs.AxisTruth {
+			continue
+		}
+		held := m.To == beliefs.Supported.String() && (rv.By == beliefs.ByUser || rv.By == beliefs.ByProbe)
+		if !held && m.To != beliefs.Contradicted.String() {
+			continue
+		}
+		key := stage.Key(keyClass, project, r.Ref.Class)
+		v, _, err := st.Get(key)
+		if err != nil {
+			return err
+		}
+		var w calibration.Window
+		if err := w.UnmarshalBinary(v); err != nil {
+			return err
+		}
+		w.Add(calibration.Of(r.Ref.Confidence, held))
+		b, err := w.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		return st.Set(key, b)
+	}
+	return nil
+}
+
+// AskClasses asks how the confidence of a project's beliefs stands to what became
+// of them.
+const AskClasses = "classes"
+
+// ClassesRequest asks for the calibration classes of one project.
+type ClassesRequest struct {
+	Project string `json:"project"`
+}
+
+// ClassReport is how the beliefs of one class are calibrated: those that were
+// confirmed or contradicted, the latest calibration.Keep.
+type ClassReport struct {
+	Class string `json:"class"`
+	Total uint64 `json:"total"` // that ever were
+	calibration.Report
+}
+
+// ClassesAnswer has them, in the order of their names.
+type ClassesAnswer struct {
+	Classes []ClassReport `json:"classes"`
+}
+
+func listClasses(st *stage.State, req []byte) (any, error) {
+	var q ClassesRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	if err := streams.CheckID("project", q.Project); err != nil {
+		return nil, err
+	}
+	ans := &ClassesAnswer{Classes: []ClassReport{}}
+	prefix := stage.Key(keyClass, q.Project, "")
+	err := st.Scan(prefix, func(k, v []byte) (bool, error) {
+		var w calibration.Window
+		if err := w.UnmarshalBinary(v); err != nil {
+			return false, err
+		}
+		ans.Classes = append(ans.Classes, ClassReport{Class: string(k[len(prefix):]), Total: w.Total, Report: calibration.Judge(w.Forecasts)})
+		return true, nil
+	})
+	return ans, err
+}

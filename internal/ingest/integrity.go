@@ -1,0 +1,56 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// intact reports whether a belief's words and origin are those of its entry, as
+// far as the state has them: of what was read long ago it has the beginning only.
+// Whoever can change the state can change the seal with it; the arbiter keeps a
+// second one, made from the ledger in another process, and looks again.
+func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) {
+	if r.Seal == "" {
+		return true, nil // from before seals
+	}
+	if r.Ref.Seal(r.Digest) != r.Seal {
+		return false, nil
+	}
+	content := r.Content
+	if !r.Memory && len(content) > previewLen {
+		t, ok, err := st.Get(stage.Key(keyText, project, r.Ref.ID))
+		if err != nil || !ok || len(t) >= keptText-4 {
+			return err == nil, err
+		}
+		content = string(t)
+	}
+	return streams.Digest([]byte(content)) == r.Digest, nil
+}
+
+// keepIntact moves what is not what the ledger says of it from a list of what is
+// served to what is refused. A privileged recall shows it, and says so.
+func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem, by map[string]*match) error {
+	var kept []streams.RecallItem
+	for _, it := range *list {
+		m := by[it.ID]
+		ok := m.unknown
+		if !ok {
+			var err error
+			if ok, err = f.intact(st, project, m.record); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			f.log.Error("a belief in the state is not what its entry says", "project", project, "belief", it.ID)
+			if !e.Privileged {
+				e.Refused = append(e.Refused, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity, Text: "it is not what the ledger says of it"})
+				continue
+			}
+			it.Reason = beliefs.ReasonIntegrity
+		}
+		kept = append(kept, it)
+	}
+	*list = kept
+	return nil
+}
