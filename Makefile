@@ -64,6 +64,10 @@ test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME
 	$(GO) test -race ./internal/... -timeout 60m
 	$(MAKE) fuzz
 
+.PHONY: bench
+bench: build ## run every benchmark and print one table with the budgets; exit 2 on a miss (BENCH=--long for all)
+	$(BIN)/lazaret bench all $(BENCH)
+
 FUZZTIME ?= 1m
 
 .PHONY: fuzz

@@ -24,12 +24,13 @@ func (a *app) chaos() *cobra.Command {
 		Long: `Start server and daemons as separate processes in a folder of its own, two
 auditors among them, and publish events from several projects: readings, memory
 writes, actions, repeats, and what is malformed or huge. Meanwhile kill processes
-with kill -9, stop and resume them, cut them off the server, and, as root on Linux,
-fill the disk. Then compare what was acknowledged with the ledger and with both
+with kill -9, stop and resume them, once or in bursts, cut them off the server, set
+their clocks (Linux on amd64), and, as root on Linux, fill the disk. Then compare what was acknowledged with the ledger and with both
 logs: nothing lost, nothing doubled, no allow without clearance, every answer that
 was heard in the ledger, both logs verified and identical.
 
-The same --seed makes the same events and faults in the same order.`,
+The same --seed makes the same events and faults in the same order. What could not be
+tried here, or is not tried at all, is said at the end.`,
 		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,7 +69,7 @@ The same --seed makes the same events and faults in the same order.`,
 	}
 	f := c.Flags()
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of events and faults")
-	f.IntVar(&o.Kills, "kills", 200, "kills; pauses, partitions and full disks come in between")
+	f.IntVar(&o.Kills, "kills", 200, "kills; the other faults come in between")
 	f.IntVar(&o.Events, "events", 40_000, "events that are sent")
 	f.IntVar(&o.Projects, "projects", o.Projects, "projects that they belong to")
 	f.BoolVar(&o.FullDisk, "full-disk", true, "fill the disk too; needs root, and is left out and named otherwise")
@@ -85,11 +86,15 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
 		n += r.Kills[name]
 	}
-	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d full disks in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions, r.FullDisks, r.Seconds, r.Seed)
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
+		r.ClockJumps, r.Stutters, r.FullDisks, r.Seconds, r.Seed)
 	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged, r.Broken, r.Again)
 	fmt.Fprintf(w, "%-14s %d entries, %d repeats, %d rejected\n", "ledger", r.Entries, r.Repeats, r.Rejected)
 	fmt.Fprintf(w, "%-14s %d lost, %d doubled\n", "", r.Lost, r.Doubled)
 	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {
+		fmt.Fprintf(w, "%-14s asked again %d times after %s\n", "", r.AskedAgain[c], c)
+	}
 	same := "and they are identical"
 	if !r.Identical {
 		same = "and THEY DIFFER"

@@ -1,14 +1,19 @@
 package bench
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
 )
 
 // residentMemory reads what the kernel says of this process.
-func residentMemory() (now, peak uint64) {
-	b, err := os.ReadFile("/proc/self/status")
+func residentMemory() (now, peak uint64) { return ResidentOf(os.Getpid()) }
+
+// ResidentOf is what a process has resident now and had at most, in bytes; zero
+// if nobody says.
+func ResidentOf(pid int) (now, peak uint64) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, 0
 	}

@@ -31,6 +31,9 @@ type account struct {
 	twice     []string          // proposals with two first verdicts
 }
 
+// owed are the entries that ingest writes because of no message: those name none.
+var owed = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true, streams.TypePoint: true}
+
 // read folds the ledger.
 func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string), cleared: make(map[uint64]uint64)}
@@ -44,13 +47,15 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 			return nil
 		}
 		switch {
-		case e.Stage == streams.StageIngest && e.Type == streams.TypeBelief: // owed, to no message
 		case e.Stage == streams.StageIngest:
-			a.srcs[e.Src]++
 			var h streams.EntryHead
 			if err := decode(&h); err != nil {
 				return err
 			}
+			if h.ID == "" && owed[e.Type] {
+				return nil
+			}
+			a.srcs[e.Src]++
 			switch e.Type {
 			case streams.TypeRepeat:
 				a.repeats++

@@ -37,6 +37,8 @@ type Report struct {
 	Pauses     int            `json:"pauses"`
 	Partitions int            `json:"partitions"`
 	FullDisks  int            `json:"full_disks"`
+	ClockJumps int            `json:"clock_jumps"`    // of one process's wall clock, there and back
+	Stutters   int            `json:"stutters"`       // times that a process ran in short bursts only
 	Died       []string       `json:"died,omitempty"` // ended by themselves and started again
 
 	Acknowledged int    `json:"acknowledged"` // events, each once
@@ -48,14 +50,16 @@ type Report struct {
 	Lost         int    `json:"lost"`    // acknowledged and not in the ledger
 	Doubled      int    `json:"doubled"` // in the ledger twice
 	Verdicts     int    `json:"verdicts"`
-	Answers      int    `json:"answers"`   // heard by callers
-	Allowed      int    `json:"allowed"`   // of them
-	Uncleared    int    `json:"uncleared"` // allows without clearance, in the ledger
-	Untrue       int    `json:"untrue"`    // answers that the ledger does not hold
-	Leaves       int64  `json:"leaves"`
-	Root         string `json:"root"`
-	Status       string `json:"status"`    // of the log
-	Identical    bool   `json:"identical"` // both auditors' logs
+	Answers      int    `json:"answers"` // heard by callers
+	Allowed      int    `json:"allowed"` // of them
+	// AskedAgain counts the errors that callers heard instead, by their code.
+	AskedAgain map[streams.Code]int `json:"asked_again,omitempty"`
+	Uncleared  int                  `json:"uncleared"` // allows without clearance, in the ledger
+	Untrue     int                  `json:"untrue"`    // answers that the ledger does not hold
+	Leaves     int64                `json:"leaves"`
+	Root       string               `json:"root"`
+	Status     string               `json:"status"`    // of the log
+	Identical  bool                 `json:"identical"` // both auditors' logs
 
 	Seconds  float64  `json:"seconds"`
 	NotTried []string `json:"not_tried,omitempty"`
@@ -78,11 +82,11 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{dir: o.Dir, procs: make(map[string]*process), ways: make(map[string]*proxy)}
+	f := &fleet{dir: o.Dir, procs: make(map[string]*process), ways: make(map[string]*proxy), clocks: make(map[string]*clock)}
 	if f.programs, err = programsOf(self); err != nil {
 		return nil, err
 	}
-	rep := &Report{Seed: o.Seed, Events: o.Events, Kills: make(map[string]int)}
+	rep := &Report{Seed: o.Seed, Events: o.Events, Kills: make(map[string]int), AskedAgain: make(map[streams.Code]int)}
 	var dk *disk
 	if o.FullDisk {
 		if dk, err = mountDisk(filepath.Join(o.Dir, "disk")); err != nil {
@@ -132,6 +136,14 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		rep.problem("%v", err)
 	}
 	rep.audited(a, logs)
+	rep.NotTried = append(rep.NotTried, "a slow disk: processes run in short bursts instead, so that their writes and syncs take longer; the disk itself is as fast as it is",
+		"a power failure: a kill leaves what was written to the operating system, which a power failure may not")
+	if f.noClocks != nil {
+		rep.NotTried = append(rep.NotTried, "clock jumps: "+f.noClocks.Error())
+	}
+	if !canPause {
+		rep.NotTried = append(rep.NotTried, "pauses and bursts: processes cannot be stopped and resumed here")
+	}
 	rep.Seconds = time.Since(began).Seconds()
 	return rep, nil
 }
@@ -182,10 +194,14 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 	var askers sync.WaitGroup
 	for i, nc := range asking {
 		askers.Go(func() {
-			_, err := ask(until, nc, names[i], func(a answer) {
+			err := ask(until, nc, names[i], func(a answer) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard = append(heard, a)
+			}, func(c streams.Code) {
+				mu.Lock()
+				defer mu.Unlock()
+				rep.AskedAgain[c]++
 			})
 			if err != nil {
 				cancel(fmt.Errorf("asking: %w", err))
@@ -199,6 +215,16 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 	select {
 	case <-sent:
 	case <-ctx.Done():
+	}
+	// Whoever asks hears an answer, on a busy machine too: else the run would
+	// show nothing of clearance.
+	for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		mu.Lock()
+		n := len(heard)
+		mu.Unlock()
+		if n >= len(asking) {
+			break
+		}
 	}
 	stop()
 	askers.Wait()
@@ -228,8 +254,11 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 			return err
 		}
 		switch n := r.IntN(10); {
-		case n < 2 && canPause:
+		case n < 2:
 			name, d := all[r.IntN(len(all))], 50*time.Millisecond+some(1500*time.Millisecond)
+			if !canPause {
+				break
+			}
 			o.Say("%d/%d  %s stands still for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
 			pause(f.procs[name].cmd.Process)
 			err := sleep(d)
@@ -248,8 +277,32 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 				return err
 			}
 			rep.Partitions++
-		case n == 4 && dk != nil && rep.FullDisks < max(1, o.Kills/20):
+		case n == 5 || n == 7:
+			// Drawn in any case, so that what cannot be tried changes nothing else.
+			name, share, d := all[r.IntN(len(all))], 2*r.Float64()-1, some(1500*time.Millisecond)
+			if f.noClocks != nil {
+				break
+			}
+			by := jumpOf(name, share)
+			o.Say("%d/%d  the clock of %s jumps by %s for %s", k+1, o.Kills, name, by, d.Round(time.Millisecond))
+			if err := rep.jump(f, name, by, d, sleep); err != nil {
+				return err
+			}
+		case n == 6 || n == 8:
+			name, d := all[r.IntN(len(all))], 200*time.Millisecond+some(2*time.Second)
+			if !canPause {
+				break
+			}
+			o.Say("%d/%d  %s runs in short bursts for %s", k+1, o.Kills, name, d.Round(time.Millisecond))
+			if err := stutter(f.procs[name].cmd.Process, d, sleep); err != nil {
+				return err
+			}
+			rep.Stutters++
+		case n == 4:
 			d := some(time.Second)
+			if dk == nil || rep.FullDisks >= max(1, o.Kills/20) {
+				break
+			}
 			o.Say("%d/%d  the disk is full for %s", k+1, o.Kills, d.Round(time.Millisecond))
 			if err := dk.fill(); err != nil {
 				return err
@@ -287,6 +340,55 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 			o.Say("        ended by itself and was started again: %s", d)
 		}
 		rep.Died = append(rep.Died, died...)
+	}
+	return nil
+}
+
+// How far a clock jumps. Stamps are the server's: deadlines pass by its clock,
+// and what it stamped too late holds them up until the time has come. So it
+// jumps less far, or a run would wait for that.
+const (
+	mostJump       = 400 * 24 * time.Hour
+	mostServerJump = 30 * time.Second
+)
+
+func jumpOf(name string, share float64) time.Duration {
+	most := mostJump
+	if name == server {
+		most = mostServerJump
+	}
+	return time.Duration(share * float64(most)).Round(time.Second)
+}
+
+// jump sets a process's wall clock, and after d back again.
+func (rep *Report) jump(f *fleet, name string, by, d time.Duration, sleep func(time.Duration) error) error {
+	c := f.clocks[name]
+	if c == nil {
+		return sleep(d) // it had ended before its clock was taken
+	}
+	err := c.set(by)
+	if serr := sleep(d); serr != nil {
+		return serr
+	}
+	if err = errors.Join(err, c.set(0)); err != nil && !f.procs[name].ended() {
+		return fmt.Errorf("setting the clock of %s: %w", name, err)
+	}
+	rep.ClockJumps++
+	return nil
+}
+
+// stutter lets a process run a tenth of the time.
+func stutter(p *os.Process, d time.Duration, sleep func(time.Duration) error) error {
+	defer resume(p)
+	for until := time.Now().Add(d); time.Now().Before(until); {
+		pause(p)
+		if err := sleep(45 * time.Millisecond); err != nil {
+			return err
+		}
+		resume(p)
+		if err := sleep(5 * time.Millisecond); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -68,6 +68,8 @@ type fleet struct {
 	addr     string // of the server
 	procs    map[string]*process
 	ways     map[string]*proxy
+	clocks   map[string]*clock // of those that have one of their own
+	noClocks error             // why they have none
 }
 
 // programsOf is the folder that holds the daemons: that of this program.
@@ -178,6 +180,13 @@ func (f *fleet) start(ctx context.Context, name string) error {
 		close(p.done)
 	}()
 	f.procs[name] = p
+	if f.noClocks == nil {
+		c, err := takeClock(p.cmd.Process)
+		if err != nil && len(f.clocks) == 0 {
+			f.noClocks = err // and not only because the process has ended
+		}
+		f.clocks[name] = c
+	}
 	deadline := time.After(startTimeout)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

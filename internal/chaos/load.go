@@ -218,15 +218,15 @@ type answer struct {
 
 // ask proposes actions, one after the other, until ctx ends. Whoever gets no
 // verdict gets a documented error, and asks again under the same id.
-func ask(ctx context.Context, nc *nats.Conn, project string, heard func(answer)) (unanswered int, err error) {
+func ask(ctx context.Context, nc *nats.Conn, project string, heard func(answer), refused func(streams.Code)) error {
 	c, err := client.New(nc, project, asker, client.WithRetry(client.Retry{}))
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for i := 0; ctx.Err() == nil; i++ {
 		a := &streams.Action{Head: streams.Head{ID: fmt.Sprint("q", i), Session: "asking"}, Tool: "read_file", Args: jsontext.Value(fmt.Sprintf(`{"path":"q/%d.txt"}`, i))}
 		for ctx.Err() == nil {
-			actx, cancel := context.WithTimeout(ctx, 8*time.Second)
+			actx, cancel := context.WithTimeout(ctx, 3*time.Second)
 			rep, err := c.Decide(actx, a)
 			cancel()
 			var le *client.Error
@@ -234,18 +234,22 @@ func ask(ctx context.Context, nc *nats.Conn, project string, heard func(answer))
 			case err == nil:
 				heard(answer{project, a.ID, rep})
 			case ctx.Err() != nil:
-				return unanswered, nil
+				return nil
 			case errors.As(err, &le):
 				if _, ok := le.Code.Doc(); !ok {
-					return unanswered, fmt.Errorf("an answer with an error that is not documented: %w", err)
+					return fmt.Errorf("an answer with an error that is not documented: %w", err)
 				}
-				unanswered++
+				refused(le.Code)
+				select {
+				case <-time.After(20 * time.Millisecond):
+				case <-ctx.Done():
+				}
 				continue
 			default:
-				return unanswered, err
+				return err
 			}
 			break
 		}
 	}
-	return unanswered, nil
+	return nil
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"lazaret/internal/chaos"
@@ -24,11 +25,16 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	if !rep.OK() || rep.Lost != 0 || rep.Doubled != 0 || rep.Uncleared != 0 || rep.Untrue != 0 || !rep.Identical || rep.Status != "verified" {
 		t.Errorf("%s", out)
 	}
-	if kills != 20 || rep.Acknowledged+rep.Broken != 5000 || rep.Again == 0 || rep.Rejected == 0 || rep.Repeats == 0 || rep.Partitions == 0 || rep.Pauses == 0 {
+	if kills != 20 || rep.Acknowledged+rep.Broken != 5000 || rep.Again == 0 || rep.Rejected == 0 || rep.Repeats == 0 || rep.Partitions == 0 || rep.Pauses == 0 || rep.Stutters == 0 {
 		t.Errorf("the run shows less than it should: %s", out)
 	}
+	noClocks := false
 	for _, s := range rep.NotTried {
 		t.Log("NOT TRIED:", s)
+		noClocks = noClocks || strings.HasPrefix(s, "clock jumps")
 	}
-	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d full disks, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.FullDisks, rep.Answers)
+	if rep.ClockJumps == 0 && !noClocks {
+		t.Error("no clock jumped, and nothing says why")
+	}
+	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters, rep.FullDisks, rep.Answers)
 }

@@ -41,9 +41,10 @@ func main() {
 	only := flag.String("run", "", "only targets whose package and name, as in pkg/rules.FuzzOpen, match `REGEXP`")
 	workers := flag.Int("parallel", 0, "processes that try inputs; 0: one for each CPU")
 	asJSON := flag.Bool("json", false, "print JSON")
+	keep := flag.Int("keep", 0, "copy up to `N` inputs that were found, of all sizes up to 2 KiB, into each target's testdata/fuzz: seeds that go test runs")
 	list := flag.Bool("list", false, "print the targets and run none")
 	flag.Parse()
-	results, err := run(*budget, *only, *workers, *list)
+	results, err := run(*budget, *only, *workers, *keep, *list)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
 		os.Exit(1)
@@ -95,7 +96,7 @@ func targets(root string) (map[string][]string, error) {
 	return out, err
 }
 
-func run(budget time.Duration, only string, workers int, list bool) ([]result, error) {
+func run(budget time.Duration, only string, workers, keep int, list bool) ([]result, error) {
 	pick, err := regexp.Compile(only)
 	if err != nil {
 		return nil, err
@@ -138,7 +139,13 @@ func run(budget time.Duration, only string, workers int, list bool) ([]result, e
 					return out, err
 				}
 			}
-			r := fuzz(dir, name, binary, filepath.Join(cache, "fuzz", "lazaret", filepath.FromSlash(dir)), budget, workers)
+			found := filepath.Join(cache, "fuzz", "lazaret", filepath.FromSlash(dir))
+			r := fuzz(dir, name, binary, found, budget, workers)
+			if keep > 0 {
+				if err := keepSome(filepath.Join(found, name), filepath.Join(filepath.FromSlash(dir), "testdata", "fuzz", name), keep); err != nil {
+					return out, err
+				}
+			}
 			fmt.Fprintf(os.Stderr, "%-60s %8.0f s %12d execs  %s\n", dir+" "+name, r.Seconds, r.Execs, verdict(r))
 			out = append(out, r)
 		}
@@ -195,6 +202,53 @@ func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) re
 		r.NotRun = "it tried nothing: " + said
 	}
 	return r
+}
+
+// maxSeed is the size of the largest input that is kept as a seed, in bytes.
+const maxSeed = 2 << 10
+
+// keepSome copies inputs from what the fuzzer found to the seeds, spread over
+// their sizes, until there are n seeds.
+func keepSome(from, to string, n int) error {
+	have, err := os.ReadDir(to)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	all, err := os.ReadDir(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	type input struct {
+		name string
+		size int64
+	}
+	var found []input
+	for _, e := range all {
+		if fi, err := e.Info(); err == nil && fi.Size() <= maxSeed {
+			found = append(found, input{e.Name(), fi.Size()})
+		}
+	}
+	sort.Slice(found, func(i, j int) bool {
+		return found[i].size < found[j].size || found[i].size == found[j].size && found[i].name < found[j].name
+	})
+	want := min(n-len(have), len(found))
+	for i := range max(want, 0) {
+		f := found[i*len(found)/want]
+		b, err := os.ReadFile(filepath.Join(from, f.name))
+		if err == nil {
+			err = os.MkdirAll(to, 0o777)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, f.name), b, 0o666)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func verdict(r result) string {

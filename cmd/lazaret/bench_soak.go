@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/bench"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+func (a *app) benchSoak() *cobra.Command {
+	o := bench.SoakReport{}
+	var every time.Duration
+	var csv, svg, dir, from string
+	var sync, json bool
+	c := &cobra.Command{
+		Use:   "soak",
+		Short: "Load a pipeline for long and watch memory and disk (exit 2 when memory is not flat)",
+		Long: `Start lazaret up in a process and a folder of its own, publish --events observations
+of 1 KiB from another process, and note every --every how much is decided and chained,
+what the pipeline has resident and what its files take. Memory is flat if the median
+of the last quarter of the observations is at most 1.2 times that of the second; the
+first fills caches. Figures of memory need Linux.
+
+--csv and --svg leave the samples and a graph of them; --graph draws the graph of an
+earlier --csv and measures nothing.`,
+		Example: "  lazaret bench soak --events 10000000 --every 30s --csv soak.csv --svg docs/soak.svg\n  lazaret bench soak --graph soak.csv --svg docs/soak.svg",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from != "" {
+				return drawSoak(from, svg)
+			}
+			if o.Events < 1 || o.Projects < 1 || every <= 0 {
+				return errors.New("--events and --projects are at least 1, --every is positive")
+			}
+			data, err := os.MkdirTemp(dir, "lazaret-soak-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(data)
+			runErr := soak(cmd.Context(), data, sync, every, &o)
+			// What was seen is kept also of a run that failed.
+			if err := errors.Join(runErr, writeFile(csv, o.CSV)); err != nil {
+				return err
+			}
+			if err := o.Conclude(); err != nil {
+				return err
+			}
+			if err := writeFile(svg, func(w io.Writer) error { return bench.Graph(w, o.Title(), o.Samples) }); err != nil {
+				return err
+			}
+			return printBench(cmd, json, &o, o.Lines())
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Events, "events", 200_000, "observations")
+	f.IntVar(&o.Projects, "projects", 4, "projects that they are spread over")
+	f.DurationVar(&every, "every", time.Second, "time between two samples")
+	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
+	f.StringVar(&csv, "csv", "", "write the samples to `FILE`")
+	f.StringVar(&svg, "svg", "", "write the graph to `FILE`")
+	f.StringVar(&from, "graph", "", "draw the samples in `FILE` and measure nothing")
+	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files); an observation takes some 8 KB on it")
+	f.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// drawSoak draws the samples of a file.
+func drawSoak(from, svg string) error {
+	if svg == "" {
+		return errors.New("--graph needs --svg, the file to draw into")
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	r := new(bench.SoakReport)
+	if r.Samples, err = bench.ReadCSV(b); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	if n := len(r.Samples); n > 0 {
+		r.Events = int(r.Samples[n-1].Decided)
+	}
+	return writeFile(svg, func(w io.Writer) error { return bench.Graph(w, r.Title(), r.Samples) })
+}
+
+// writeFile writes a file, if one is named.
+func writeFile(name string, write func(io.Writer) error) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// upProcess is `lazaret up` in a process of its own.
+type upProcess struct {
+	cmd *exec.Cmd
+	url string
+
+	mu   sync.Mutex
+	out  bytes.Buffer
+	done chan struct{}
+}
+
+// Write collects its output.
+func (p *upProcess) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(b)
+}
+
+func (p *upProcess) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+var upAt = regexp.MustCompile(`lazaret is up at (\S+?),?\s`)
+
+// startUp starts one and waits until it is up.
+func startUp(ctx context.Context, data string, sync bool) (*upProcess, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	args := []string{"up", "--data", data, "--listen", "127.0.0.1:0"}
+	if !sync {
+		args = append(args, "--no-sync")
+	}
+	p := &upProcess{cmd: exec.Command(self, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	for {
+		if m := upAt.FindStringSubmatch(p.said()); m != nil {
+			p.url = m[1]
+			return p, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), p.stop())
+		case <-p.done:
+			return nil, fmt.Errorf("lazaret up ended: %s", p.said())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// stop ends it, at first as Ctrl-C does.
+func (p *upProcess) stop() error {
+	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended
+	select {
+	case <-p.done:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			return fmt.Errorf("lazaret up ended with %d: %s", code, p.said())
+		}
+		return nil
+	case <-time.After(time.Minute):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return errors.New("lazaret up did not stop within a minute")
+	}
+}
+
+// soak loads a pipeline and samples it.
+func soak(ctx context.Context, data string, syncAlways bool, every time.Duration, o *bench.SoakReport) (err error) {
+	up, err := startUp(ctx, data, syncAlways)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, up.stop()) }()
+	m, err := natsserver.OpenMinter(data)
+	if err != nil {
+		return err
+	}
+	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects}
+	var creds []string
+	for i := range o.Projects {
+		project := fmt.Sprint("soak", i)
+		subject, err := streams.IntakeSubject(project, "agent", streams.KindObs, beliefs.OriginWeb)
+		if err != nil {
+			return err
+		}
+		file, err := m.Agent(natsserver.Agent{Project: project, Name: "agent", Origins: []beliefs.Origin{beliefs.OriginWeb}})
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(data, project+".creds")
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			return err
+		}
+		lo.Subjects, creds = append(lo.Subjects, subject), append(creds, path)
+	}
+	own := new(app)
+	own.conn.Data, own.conn.Timeout = data, 20*time.Second
+	nc, err := own.conn.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	before, err := decidedIn(ctx, js)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	loaded := make(chan error, 1)
+	go func() {
+		l, err := loadProcess(ctx, up.url, lo, creds)
+		if err == nil {
+			o.Refused = l.Refused
+		}
+		loaded <- err
+	}()
+	return o.Sampling(ctx, every, loaded, func(ctx context.Context) (s bench.Sample, err error) {
+		select {
+		case <-up.done:
+			return s, fmt.Errorf("lazaret up ended: %s", up.said())
+		default:
+		}
+		n, err := decidedIn(ctx, js)
+		if err != nil {
+			return s, err
+		}
+		waiting, last, err := lag(ctx, js)
+		if err != nil {
+			return s, err
+		}
+		var head auditor.Answer
+		if err := query.Ask(ctx, nc, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &head); err != nil {
+			return s, err
+		}
+		s = bench.Sample{Decided: n - before, Chained: head.LastSeq, Lag: last - min(last, head.LastSeq), Waiting: waiting,
+			Streams: bench.DiskUse(filepath.Join(data, "jetstream")), State: bench.DiskUse(filepath.Join(data, "state")), Log: bench.DiskUse(embedded.AuditDir(data))}
+		s.RSS, _ = bench.ResidentOf(up.cmd.Process.Pid)
+		return s, nil
+	})
+}
+
+// decidedIn is how many entries ingest has added to the ledger.
+func decidedIn(ctx context.Context, js jetstream.JetStream) (n uint64, err error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return 0, err
+	}
+	info, err := st.Info(ctx, jetstream.WithSubjectFilter(streams.LedgerStageFilter(streams.StageIngest)))
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range info.State.Subjects {
+		n += k
+	}
+	return n, nil
+}

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Sample is a pipeline at one moment of a soak.
+type Sample struct {
+	Seconds float64 `json:"seconds"` // since the load began
+	Decided uint64  `json:"decided"` // observations that are in the ledger
+	Chained uint64  `json:"chained"` // ledger entries that the auditor has chained
+	Lag     uint64  `json:"lag"`     // ledger entries that it has not
+	Waiting uint64  `json:"waiting"` // messages in the intake
+	RSS     uint64  `json:"rss_bytes"`
+	Streams uint64  `json:"streams_bytes"` // on disk
+	State   uint64  `json:"state_bytes"`
+	Log     uint64  `json:"log_bytes"`
+}
+
+// SoakReport is how a pipeline fares under a load that does not end.
+type SoakReport struct {
+	Events   int      `json:"events"`
+	Projects int      `json:"projects"`
+	Seconds  float64  `json:"seconds"`
+	Rate     float64  `json:"events_per_s"`
+	Lost     int64    `json:"lost"` // acknowledged and not in the ledger
+	Refused  int      `json:"refused"`
+	Samples  []Sample `json:"samples"`
+
+	// Early and Late are medians of resident memory over the second and the
+	// last quarter of the events: the first fills caches.
+	Early     float64 `json:"rss_early_mb"`
+	Late      float64 `json:"rss_late_mb"`
+	Growth    float64 `json:"rss_growth"`
+	Peak      float64 `json:"rss_peak_mb"`
+	DiskBytes float64 `json:"disk_bytes_per_event"`
+}
+
+// Title is what a graph of it is called.
+func (r *SoakReport) Title() string { return fmt.Sprintf("%d observations of 1 KiB", r.Events) }
+
+// mostGrowth is what the memory of the last quarter may be of that of the
+// second: flat, but for noise.
+const mostGrowth = 1.2
+
+// leastSamples is how many make a quarter mean something.
+const leastSamples = 12
+
+// Conclude computes what the samples come to.
+func (r *SoakReport) Conclude() error {
+	if len(r.Samples) < leastSamples {
+		return fmt.Errorf("%d samples are too few to say whether memory is flat, at least %d: more --events or a shorter --every", len(r.Samples), leastSamples)
+	}
+	total := r.Samples[len(r.Samples)-1].Decided
+	quarter := func(q uint64) float64 {
+		var rss []float64
+		for _, s := range r.Samples {
+			if s.Decided*4 >= total*q && s.Decided*4 < total*(q+1) {
+				rss = append(rss, float64(s.RSS)/(1<<20))
+			}
+			r.Peak = max(r.Peak, float64(s.RSS)/(1<<20))
+		}
+		if len(rss) == 0 {
+			return 0
+		}
+		slices.Sort(rss)
+		return rss[len(rss)/2]
+	}
+	r.Early, r.Late = quarter(1), quarter(3)
+	if r.Early == 0 || r.Late == 0 {
+		return errors.New("a quarter of the run has no sample: a shorter --every, or nothing says how much memory a process has here")
+	}
+	r.Growth = r.Late / r.Early
+	first, last := r.Samples[0], r.Samples[len(r.Samples)-1]
+	if n := last.Decided - first.Decided; n > 0 {
+		r.DiskBytes = (float64(last.Streams+last.State+last.Log) - float64(first.Streams+first.State+first.Log)) / float64(n)
+	}
+	return nil
+}
+
+// Lines are the figures with their budgets.
+func (r *SoakReport) Lines() []Line {
+	return []Line{
+		{What: fmt.Sprintf("soak: %d observations, %d projects", r.Events, r.Projects), Value: r.Rate, Unit: "/s"},
+		{What: "  memory, second quarter, median", Value: r.Early, Unit: "MiB"},
+		{What: "  memory, last quarter, median", Value: r.Late, Unit: "MiB"},
+		{What: "  the latter in the former", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth), Pass: r.Growth <= mostGrowth},
+		{What: "  memory, highest sample", Value: r.Peak, Unit: "MiB"},
+		{What: "  disk, an observation", Value: r.DiskBytes, Unit: "bytes"},
+		{What: "  lost", Value: float64(r.Lost), Budget: "0", Pass: r.Lost == 0},
+	}
+}
+
+// CSV writes the samples, one a line.
+func (r *SoakReport) CSV(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("seconds,decided,chained,lag,waiting,rss_bytes,streams_bytes,state_bytes,log_bytes\n")
+	for _, s := range r.Samples {
+		fmt.Fprintf(&b, "%.1f,%d,%d,%d,%d,%d,%d,%d,%d\n", s.Seconds, s.Decided, s.Chained, s.Lag, s.Waiting, s.RSS, s.Streams, s.State, s.Log)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// ReadCSV reads samples back, so that a graph can be drawn of a file.
+func ReadCSV(b []byte) (out []Sample, err error) {
+	for i, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+		if i == 0 {
+			continue
+		}
+		f := strings.Split(line, ",")
+		if len(f) != 9 {
+			return nil, fmt.Errorf("line %d has %d fields, want 9", i+1, len(f))
+		}
+		var s Sample
+		s.Seconds, err = strconv.ParseFloat(f[0], 64)
+		for j, to := range []*uint64{&s.Decided, &s.Chained, &s.Lag, &s.Waiting, &s.RSS, &s.Streams, &s.State, &s.Log} {
+			n, perr := strconv.ParseUint(f[j+1], 10, 64)
+			*to, err = n, errors.Join(err, perr)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// DiskUse is what the files of a folder take, in bytes. Files that go away
+// meanwhile count nothing.
+func DiskUse(dir string) (n uint64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil
+		}
+		if fi, err := d.Info(); err == nil {
+			n += uint64(fi.Size())
+		}
+		return nil
+	})
+	return n
+}
+
+// Sampling takes samples until the load has ended and all of it is chained.
+func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <-chan error, sample func(context.Context) (Sample, error)) error {
+	began := time.Now()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	ended, stuckAt, last := false, time.Now(), uint64(0)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-loaded:
+			if err != nil {
+				return fmt.Errorf("the load: %w", err)
+			}
+			ended, loaded = true, nil
+		case <-tick.C:
+			s, err := sample(ctx)
+			if err != nil {
+				return fmt.Errorf("after %s: %w", time.Since(began).Round(time.Second), err)
+			}
+			s.Seconds = time.Since(began).Seconds()
+			r.Samples = append(r.Samples, s)
+			if s.Decided+s.Chained != last {
+				last, stuckAt = s.Decided+s.Chained, time.Now()
+			}
+			done := ended && s.Decided >= uint64(r.Events) && s.Lag == 0
+			if done || time.Since(stuckAt) > stuck {
+				r.Seconds = s.Seconds
+				r.Rate, r.Lost = float64(s.Decided)/s.Seconds, int64(r.Events)-int64(s.Decided)
+				if !done && r.Lost == 0 {
+					return fmt.Errorf("the auditor stopped %d entries before the ledger's end", s.Lag)
+				}
+				return nil
+			}
+		}
+	}
+}
+
+// IdleReport is what a pipeline has resident that has nothing to do.
+type IdleReport struct {
+	RSS  float64 `json:"rss_mb"`
+	Peak float64 `json:"peak_mb"` // since its start
+}
+
+// Lines are the figures with their budgets.
+func (r *IdleReport) Lines() []Line {
+	return []Line{
+		{What: "memory, idle", Value: r.RSS, Unit: "MiB", Budget: "<= 120 MiB", Pass: r.RSS <= 120},
+		{What: "  highest since the start", Value: r.Peak, Unit: "MiB"},
+	}
+}

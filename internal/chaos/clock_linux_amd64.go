@@ -1,0 +1,163 @@
+package chaos
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A clock is the wall clock of one running process, and of no other. The kernel
+// maps the code that reads the clock into every process, the vDSO; in a process
+// of our own we write, through /proc/PID/mem, a jump to code that asks the
+// kernel and adds an offset to CLOCK_REALTIME. The programs are those that are
+// shipped, the machine's clock stays as it is, and so does the monotonic one, as
+// it would if somebody set the time.
+type clock struct {
+	pid    int
+	offset int64 // where the offset stands, in the process
+}
+
+// clockCode is clock_gettime(clock, *timespec) by the kernel, and for clock 0,
+// CLOCK_REALTIME, the seconds at clockData more.
+var clockCode = []byte{
+	0xb8, 0xe4, 0, 0, 0, //                 mov  eax, 228 (clock_gettime)
+	0x0f, 0x05, //                          syscall
+	0x85, 0xc0, 0x75, 0x10, //              test eax, eax; jnz end
+	0x85, 0xff, 0x75, 0x0c, //              test edi, edi; jnz end
+	0x48, 0x8b, 0x05, 0x0a, 0, 0, 0, //     mov  rax, [rip+10] (clockData)
+	0x48, 0x01, 0x06, //                    add  [rsi], rax
+	0x31, 0xc0, //                          xor  eax, eax
+	0xc3, //                                end: ret
+}
+
+const (
+	clockData = 32            // from the beginning of the code
+	clockRoom = clockData + 8 // bytes
+)
+
+// takeClock replaces the clock of a process that was just started.
+func takeClock(p *os.Process) (*clock, error) {
+	c := &clock{pid: p.Pid}
+	mem, err := os.OpenFile(c.proc("mem"), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("a clock of its own: %w", err)
+	}
+	defer mem.Close()
+	at, size, err := c.vdso()
+	if err != nil {
+		return nil, err
+	}
+	image := make([]byte, size)
+	if _, err := mem.ReadAt(image, at); err != nil {
+		return nil, fmt.Errorf("reading the vDSO: %w", err)
+	}
+	entry, err := clockEntry(image)
+	if err != nil {
+		return nil, err
+	}
+	used := int64(len(bytes.TrimRight(image, "\x00")))
+	code := (used + 63) &^ 63
+	if code+clockRoom > size {
+		return nil, errors.New("the vDSO has no room for a clock")
+	}
+	c.offset = at + code + clockData
+	jump := binary.LittleEndian.AppendUint32([]byte{0xe9}, uint32(int32(code-(entry+5))))
+	// Nobody may be between the first bytes of the old code while they change.
+	for range 100 {
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			return nil, err
+		}
+		within := c.within(at+entry, at+entry+int64(len(jump)))
+		if !within {
+			if _, err = mem.WriteAt(clockCode, at+code); err == nil {
+				_, err = mem.WriteAt(jump, at+entry)
+			}
+		}
+		if err := errors.Join(err, p.Signal(syscall.SIGCONT)); err != nil {
+			return nil, fmt.Errorf("writing into the vDSO: %w", err)
+		}
+		if !within {
+			return c, nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil, errors.New("the process never leaves the code that reads the clock")
+}
+
+func (c *clock) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", c.pid, name) }
+
+// vdso is where the process has its vDSO.
+func (c *clock) vdso() (at, size int64, err error) {
+	b, err := os.ReadFile(c.proc("maps"))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasSuffix(strings.TrimSpace(line), "[vdso]") {
+			var end int64
+			if _, err := fmt.Sscanf(line, "%x-%x", &at, &end); err != nil {
+				return 0, 0, fmt.Errorf("%s: %w", c.proc("maps"), err)
+			}
+			return at, end - at, nil
+		}
+	}
+	return 0, 0, errors.New("the process has no vDSO")
+}
+
+// clockEntry is where the code that reads the clock begins.
+func clockEntry(image []byte) (int64, error) {
+	f, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		return 0, fmt.Errorf("the vDSO: %w", err)
+	}
+	defer f.Close()
+	syms, err := f.DynamicSymbols()
+	if err != nil {
+		return 0, fmt.Errorf("the vDSO: %w", err)
+	}
+	for _, s := range syms {
+		if s.Name == "__vdso_clock_gettime" && s.Value+5 < uint64(len(image)) {
+			return int64(s.Value), nil
+		}
+	}
+	return 0, errors.New("the vDSO has no __vdso_clock_gettime")
+}
+
+// within reports whether a thread of the stopped process stands behind from and
+// before to, or whether that is unknown because one does not stand still yet.
+func (c *clock) within(from, to int64) bool {
+	threads, err := filepath.Glob(c.proc("task/*/syscall"))
+	if err != nil || len(threads) == 0 {
+		return true
+	}
+	for _, t := range threads {
+		b, err := os.ReadFile(t)
+		fields := strings.Fields(string(b))
+		if err != nil || len(fields) < 2 {
+			return true // running, or gone
+		}
+		var pc int64
+		if _, err := fmt.Sscanf(fields[len(fields)-1], "0x%x", &pc); err != nil || pc > from && pc < to {
+			return true
+		}
+	}
+	return false
+}
+
+// set makes the process's clock differ from the machine's.
+func (c *clock) set(by time.Duration) error {
+	mem, err := os.OpenFile(c.proc("mem"), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	_, err = mem.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(int64(by/time.Second))), c.offset)
+	return err
+}
