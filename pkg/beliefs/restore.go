@@ -52,6 +52,9 @@ func (s Standing) Back(then Axes, evidence EvidenceSet) (Standing, []Move, []Axi
 		to = Restricted
 	}
 	move(AxisRetrieval, uint8(to))
+	if next.Axes.Retrieval == Normal && to != Normal { // no move leads there
+		move(AxisRetrieval, uint8(Restricted))
+	}
 	if to != then.Retrieval {
 		left = append(left, AxisRetrieval)
 	}
