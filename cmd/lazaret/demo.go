@@ -144,6 +144,12 @@ func tell(w io.Writer, e *streams.Entry) error {
 		for _, x := range al.Alerts {
 			fmt.Fprintf(w, "  alert     %s %s: %s\n", x.Severity, x.Rule, text.InertLine(x.Message, 110))
 		}
+	case streams.TypeIncident:
+		var x streams.IncidentEntry
+		if err := streams.Unmarshal(e.Body, &x); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "INCIDENT  %s %s, %s: %s\n", x.Incident.ID, x.Event, x.Incident.Severity, text.InertLine(x.Incident.Title, 110))
 	case streams.TypeVerdict:
 		var v streams.VerdictEntry
 		if err := streams.Unmarshal(e.Body, &v); err != nil {

@@ -122,13 +122,23 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := settle(settled, op); err != nil {
 		rep.problem("%v", err)
 	}
+	// A timer may still add to the ledger, later where a clock had jumped. What is
+	// counted is what there is once nobody writes any more.
+	if err := f.stop(settled, "arbiter", "sentinels", "ingest"); err != nil {
+		rep.problem("%v", err)
+	}
+	if err := settle(settled, op); err != nil {
+		rep.problem("%v", err)
+	}
 	a, err := read(ctx, op)
 	if err != nil {
 		return nil, err
 	}
 	rep.count(l, heard, a)
 	op.Close()
-	if err := f.stop(ctx); err != nil {
+	all := append([]string{server}, daemons...)
+	slices.Reverse(all)
+	if err := f.stop(ctx, all...); err != nil {
 		rep.problem("%v", err)
 	}
 	logs, err := f.logs(ctx)

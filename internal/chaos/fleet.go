@@ -249,12 +249,11 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// stop ends all processes in order.
-func (f *fleet) stop(ctx context.Context) error {
+// stop ends processes in order.
+func (f *fleet) stop(ctx context.Context, names ...string) error {
 	var all []error
-	names := append([]string{server}, daemons...)
-	for i := len(names) - 1; i >= 0; i-- {
-		p := f.procs[names[i]]
+	for _, name := range names {
+		p := f.procs[name]
 		if p == nil || p.ended() {
 			continue
 		}
@@ -264,10 +263,10 @@ func (f *fleet) stop(ctx context.Context) error {
 		select {
 		case <-p.done:
 			if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-				all = append(all, fmt.Errorf("%s ended with %d: %s", names[i], code, tail(p.output())))
+				all = append(all, fmt.Errorf("%s ended with %d: %s", name, code, tail(p.output())))
 			}
 		case <-time.After(time.Minute):
-			all = append(all, fmt.Errorf("%s does not stop: %s", names[i], tail(p.output())))
+			all = append(all, fmt.Errorf("%s does not stop: %s", name, tail(p.output())))
 			p.cmd.Process.Kill()
 		case <-ctx.Done():
 			return ctx.Err()

@@ -259,3 +259,21 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 		}
 	}
 }
+
+// TestARepairBringsNothingBackThatWasLookedFor has somebody state by himself what
+// an incident named: that says nothing for the one who wrote it.
+func TestARepairBringsNothingBackThatWasLookedFor(t *testing.T) {
+	h := newHouse(t, offline(t))
+	s := h.pin()
+	root := h.remember(beliefs.OriginAgent, mem("m1", "the hours", triple("library", "closes", "nine")))
+	id := h.obeyed(h.newOrder(approval.OpenIncident, ""), s.alice).Incident.ID
+	contain := h.newOrder(approval.QuarantineIncident, id)
+	contain.Scope = &beliefs.IncidentScope{Beliefs: []string{root}}
+	if e := h.obeyed(contain, s.alice); e.Incident.Report.Quarantined != 1 {
+		t.Fatalf("%+v", e.Incident.Report)
+	}
+	h.remember(beliefs.OriginUser, mem("m2", "when it closes", triple("library", "closes", "nine")))
+	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 0 || h.belief(root).Ref.Axes.Security != beliefs.Quarantined {
+		t.Errorf("%+v, %+v", e.Incident.Report, h.belief(root).Ref.Axes)
+	}
+}

@@ -26,9 +26,12 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	if err != nil {
 		return nil, err
 	}
+	// Headers and subjects are bytes; an entry that cannot be encoded would stop
+	// the partition.
+	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	e := &streams.RejectedEntry{
-		EntryHead: streams.EntryHead{ID: r.ID, Agent: a.Agent, Session: r.Session, Time: now, Intake: m.Seq},
-		Subject:   m.Subject, Kind: a.Kind, Code: r.Code, Reason: r.Reason,
+		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now, Intake: m.Seq},
+		Subject:   valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Code: r.Code, Reason: valid(r.Reason),
 		// Only an observation that the agent may have been shown leaves a hole
 		// in what the sentinels have seen. An acknowledgement of NATS was
 		// shown to nobody.

@@ -199,7 +199,7 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 		f.policies, f.trust = first.f.policies, first.f.trust
 		l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base, final: map[string]bool{}}
 		some := func(what string) {
-			for range rapid.IntRange(1, 8).Draw(rt, what) {
+			for range rapid.IntRange(1, 6).Draw(rt, what) {
 				l.step(rt)
 			}
 			l.owed()

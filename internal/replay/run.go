@@ -157,8 +157,12 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 
 func (t *Totals) add(e *streams.Entry, seen map[string]bool) error {
 	t.Entries++
-	if e.Stage == streams.StageIngest {
-		t.Events++
+	switch e.Type {
+	case streams.TypeBelief, streams.TypeRevision, streams.TypeIncident: // nobody sent them
+	default:
+		if e.Stage == streams.StageIngest {
+			t.Events++
+		}
 	}
 	switch e.Type {
 	case streams.TypeRejected:

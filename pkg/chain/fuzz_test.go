@@ -232,3 +232,32 @@ func FuzzTilePath(f *testing.F) {
 		})
 	})
 }
+
+// FuzzTileNumbers: numbers of tiles and bundles come over the wire too; what is
+// given is of the tile that was asked for.
+func FuzzTileNumbers(f *testing.F) {
+	signer, _ := fuzztest.Signer(f, "log")
+	l := open(f, vfs.NewMem(), "log", keypair{signer: signer})
+	f.Cleanup(func() { l.Close() })
+	const size = 600
+	if err := l.Append(entries(1, size)); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(0, int64(1), 256)
+	f.Add(1, int64(0), 2)
+	f.Add(0, int64(1)<<56, 1)
+	f.Add(-1, int64(-1), -1)
+	f.Add(63, int64(1)<<62, 256)
+	f.Fuzz(func(t *testing.T, level int, n int64, width int) {
+		fuzztest.Bounded(t, 1, func() {
+			if b, err := l.EntryBundle(n, width); err == nil {
+				if leaves, err := chain.SplitBundle(b); err != nil || len(leaves) != width || n > size/chain.TileWidth {
+					t.Fatalf("bundle %d, %d wide: %d leaves, %v", n, width, len(leaves), err)
+				}
+			}
+			if b, err := l.Tile(level, n, width); err == nil && (len(b) != width*tlog.HashSize || level > 1 || n > size/chain.TileWidth) {
+				t.Fatalf("tile %d of level %d, %d wide: %d bytes", n, level, width, len(b))
+			}
+		})
+	})
+}

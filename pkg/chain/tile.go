@@ -67,8 +67,9 @@ func (l *Log) tile(r pebble.Reader, level int, n int64, width int) ([]byte, erro
 // EntryBundle returns the encoded leaves of a tile in the layout of C2SP
 // tlog-tiles: for each a length of 2 bytes, then the leaf.
 func (l *Log) EntryBundle(n int64, width int) ([]byte, error) {
-	from := n << TileHeight
-	if n < 0 || width < 1 || width > TileWidth || from+int64(width) > l.Head().Size {
+	from, size := n<<TileHeight, l.Head().Size
+	// A number that is too large for the shift would name another bundle.
+	if n < 0 || n > size>>TileHeight || width < 1 || width > TileWidth || from+int64(width) > size {
 		return nil, fmt.Errorf("entry bundle %d, %d wide: %w", n, width, ErrRange)
 	}
 	out := make([]byte, 0, width*192)
