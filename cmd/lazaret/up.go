@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,8 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			if err != nil {
 				return err
 			}
+			// Compiling the rules sixteen times leaves twice of what stays.
+			debug.FreeOSMemory()
 			printWelcome(cmd, p, cfg, addr)
 			stopSpans, err := a.spansOf(cmd, p, &spans, cfg.Log)
 			if err != nil {
