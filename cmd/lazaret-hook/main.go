@@ -23,7 +23,10 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var conn natsconn.Flags
-	root := &cobra.Command{Use: hookcli.Program, Short: "Speak for a coding agent, from its hooks", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{Use: hookcli.Program, Short: "Speak for a coding agent, from its hooks", SilenceUsage: true, SilenceErrors: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return &hookcli.Failed{Code: hookcli.Blocks, Err: fmt.Errorf("no host is named that calls: use claude, not %q", args)}
+		}, Args: cobra.ArbitraryArgs}
 	conn.Bind(root.PersistentFlags())
 	root.AddCommand(hookcli.Claude(&conn))
 	err := root.ExecuteContext(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
+	"lazaret/internal/hookcli"
 	"lazaret/internal/natsconn"
 )
 
@@ -36,6 +37,10 @@ func run(args []string) int {
 		return exit.Code
 	}
 	fmt.Fprintln(os.Stderr, "lazaret:", err)
+	var hook *hookcli.Failed
+	if errors.As(err, &hook) {
+		return hook.Code
+	}
 	return cli.ExitFailed
 }
 

@@ -46,6 +46,14 @@ func (f *Failed) Error() string {
 	return streams.Clip("no verdict, so it counts as hold: "+strings.ReplaceAll(f.Err.Error(), "\n", "; "), 1000)
 }
 
+// blocks makes an error one that blocks.
+func blocks(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Failed{Blocks, err}
+}
+
 // command is the state of one.
 type command struct {
 	conn           *natsconn.Flags
@@ -73,7 +81,7 @@ what is held or denied is refused with the reasons. What cannot be recorded or j
 exits with 2, the only code that blocks there; with --fail-open, with 1. docs/hooks.md`,
 		Example: `  lazaret hook claude --install --data ~/lazaret/data     # into .claude/settings.json
   lazaret hook claude --uninstall`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error { return blocks(cobra.NoArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.cfg.Project, c.cfg.Agent = c.project, c.agent
 			switch c.onHold {
@@ -81,7 +89,7 @@ exits with 2, the only code that blocks there; with --fail-open, with 1. docs/ho
 				c.cfg.Ask = true
 			case "deny":
 			default:
-				return fmt.Errorf("--hold is %q, use deny or ask", c.onHold)
+				return blocks(fmt.Errorf("--hold is %q, use deny or ask", c.onHold))
 			}
 			if c.install || c.out {
 				return c.settings(cmd)
@@ -93,9 +101,11 @@ exits with 2, the only code that blocks there; with --fail-open, with 1. docs/ho
 			if c.open {
 				return &Failed{Passes, err}
 			}
-			return &Failed{Blocks, err}
+			return blocks(err)
 		},
 	}
+	// Settings that were edited, or are of another version, must not let calls pass.
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return blocks(err) })
 	f := cmd.Flags()
 	f.StringVar(&c.project, "project", natsfiles.DefaultProject, "`PROJECT` to speak for")
 	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to speak for")
