@@ -55,7 +55,7 @@ func TestTheCheckerFindsEachFault(t *testing.T) {
 		t.Run(c.fault, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && c.fault != "none" && c.fault != "from-the-start" {
-				t.Skip("-short")
+				t.Skip("SKIPPED in short mode: a fault of a group, each takes seconds")
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()

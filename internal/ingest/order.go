@@ -13,17 +13,8 @@ import (
 // the ledger too, under a type of its own. All that it is judged by stands in
 // the ledger before it.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
-	invalid := func(err error) (*stage.Admission, error) {
+	if err := addressed(m, c); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
-	}
-	if _, err := streams.ResolveSubject(c.Project, c.Hold); err != nil {
-		return invalid(err)
-	}
-	if err := streams.CheckID("id", c.ID); err != nil {
-		return invalid(err)
-	}
-	if p := streams.PartitionOf(c.Project); p != m.Address.Partition {
-		return invalid(fmt.Errorf("project %s is in partition %d", c.Project, p))
 	}
 	e := &streams.OrderEntry{EntryHead: head, Subject: c.Hold, Note: c.Order}
 	if len(c.Order) > streams.MaxResolution {

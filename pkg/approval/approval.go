@@ -202,15 +202,35 @@ const sigLine = "— "
 // pinned. It says nothing yet about what the key may do: see Judge. An error is
 // an *Error.
 func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
-	text, by, err := openNote(msg, trust)
+	s := new(Signed)
+	by, err := openStatement(msg, trust, &s.Statement, s.Text)
 	if err != nil {
 		return nil, err
 	}
-	s := &Signed{Signer: by.name, Pin: by.pin}
-	if err := readStatement(text, &s.Statement, s.Text); err != nil {
-		return nil, err
-	}
+	s.Signer, s.Pin = by.name, by.pin
 	return s, nil
+}
+
+// openStatement verifies that msg is a statement, signed by exactly one key,
+// which is pinned, and reads it. text is what signing into makes of it.
+func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string, error)) (signer, error) {
+	signed, by, err := openNote(msg, trust)
+	if err != nil {
+		return by, err
+	}
+	return by, readStatement(signed, into, text)
+}
+
+// inTime is why a statement that expires then may not be obeyed at a ledger
+// time, or nil.
+func inTime(expires, now time.Time) error {
+	switch {
+	case !now.Before(expires):
+		return refuse(CheckExpired, "it expired at %s", expires.Format(time.RFC3339))
+	case expires.Sub(now) > MaxLife:
+		return refuse(CheckExpired, "it expires at %s, more than %v from now", expires.Format(time.RFC3339), MaxLife)
+	}
+	return nil
 }
 
 // signer is the key that signed a note.
@@ -304,10 +324,9 @@ func (s *Signed) Judge(c *Case) error {
 		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
 	case !c.Open:
 		return refuse(CheckSettled, "the hold is %s", c.State)
-	case !c.Now.Before(s.Expires):
-		return refuse(CheckExpired, "it expired at %s", s.Expires.Format(time.RFC3339))
-	case s.Expires.Sub(c.Now) > MaxLife:
-		return refuse(CheckExpired, "it expires at %s, more than %v from now", s.Expires.Format(time.RFC3339), MaxLife)
+	}
+	if err := inTime(s.Expires, c.Now); err != nil {
+		return err
 	}
 	roles := c.Roles
 	if len(roles) == 0 {

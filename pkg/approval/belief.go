@@ -103,14 +103,12 @@ type SignedBelief struct {
 // which is pinned. It says nothing yet about what the key may do: see Judge. An
 // error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
-	text, by, err := openNote(msg, trust)
+	s := new(SignedBelief)
+	by, err := openStatement(msg, trust, &s.BeliefStatement, s.Text)
 	if err != nil {
 		return nil, err
 	}
-	s := &SignedBelief{Signer: by.name, Pin: by.pin}
-	if err := readStatement(text, &s.BeliefStatement, s.Text); err != nil {
-		return nil, err
-	}
+	s.Signer, s.Pin = by.name, by.pin
 	return s, nil
 }
 
@@ -144,10 +142,11 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 		return refuse(CheckBelief, "it is for belief %s of project %s", clip(s.Belief), clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each word counts once")
-	case !c.Now.Before(s.Expires):
-		return refuse(CheckExpired, "it expired at %s", s.Expires.Format(time.RFC3339))
-	case s.Expires.Sub(c.Now) > MaxLife:
-		return refuse(CheckExpired, "it expires at %s, more than %v from now", s.Expires.Format(time.RFC3339), MaxLife)
+	}
+	if err := inTime(s.Expires, c.Now); err != nil {
+		return err
+	}
+	switch {
 	case !s.Person(c.Role) && !(s.Decision == Confirm && slices.Contains(s.Pin.Roles, keys.RoleProbe)):
 		return refuse(CheckRole, "key %q lacks the role %s", s.Signer, c.Role)
 	case s.Pin.Agent != "" && s.Pin.Agent == c.Project+"/"+c.Agent:

@@ -215,14 +215,12 @@ type SignedOrder struct {
 // pinned. It says nothing yet about what the key may do: see Judge. An error is
 // an *Error.
 func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
-	text, by, err := openNote(msg, trust)
+	s := new(SignedOrder)
+	by, err := openStatement(msg, trust, &s.Order, s.Text)
 	if err != nil {
 		return nil, err
 	}
-	s := &SignedOrder{Signer: by.name, Pin: by.pin}
-	if err := readStatement(text, &s.Order, s.Text); err != nil {
-		return nil, err
-	}
+	s.Signer, s.Pin = by.name, by.pin
 	return s, nil
 }
 
@@ -250,10 +248,11 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 		return refuse(CheckOrder, "it is for project %s", clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each order counts once")
-	case !c.Now.Before(s.Expires):
-		return refuse(CheckExpired, "it expired at %s", s.Expires.Format(time.RFC3339))
-	case s.Expires.Sub(c.Now) > MaxLife:
-		return refuse(CheckExpired, "it expires at %s, more than %v from now", s.Expires.Format(time.RFC3339), MaxLife)
+	}
+	if err := inTime(s.Expires, c.Now); err != nil {
+		return err
+	}
+	switch {
 	case !slices.ContainsFunc(s.Pin.Roles, may):
 		return refuse(CheckRole, "key %q has %v: %s takes %v", s.Signer, s.Pin.Roles, s.Do, append([]keys.Role{role}, orders[s.Do]...))
 	case strings.HasPrefix(s.Pin.Agent, c.Project+"/") && !slices.Contains(orders[s.Do], keys.RoleProbe):
