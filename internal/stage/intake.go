@@ -191,7 +191,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 				return err
 			}
 		case q := <-queries:
-			if err := s.answer(q); err != nil {
+			if err := s.answer(ctx, q); err != nil {
 				return err
 			}
 		case <-onward:
@@ -452,9 +452,22 @@ func (s *intakeStage) next(flights ...*flight) []*queued {
 	return batch
 }
 
+// answerTail is how long a query waits to hear where the ledger ends.
+const answerTail = time.Second
+
 // answer runs a query on the state as it would be if the next own entry were
-// decided now, and leaves no trace of it.
-func (s *intakeStage) answer(q Query) error {
+// decided now, and leaves no trace of it. Whoever heard a verdict and asks what
+// became of it is answered by that verdict: the ledger is folded to its end.
+func (s *intakeStage) answer(ctx context.Context, q Query) error {
+	short, cancel := context.WithTimeout(ctx, answerTail)
+	tail, err := s.tail(short, q.Partition)
+	cancel()
+	if err != nil {
+		s.log.Debug("the ledger's tail is unknown, a query is answered by what was read", "err", err)
+	}
+	if err := s.foldTo(ctx, tail); err != nil {
+		return err
+	}
 	if err := s.drainLedger(); err != nil {
 		return err
 	}
@@ -486,18 +499,26 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 			continue
 		}
 		asked[p] = true
-		m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
+		last, err := s.tail(ctx, p)
 		if err != nil {
 			s.log.Warn("the ledger's tail is unknown, proposals wait", "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
-		// That the last entry is an own one says nothing of those before it: it
-		// may have been decided before they were read.
-		if m != nil && (m.Sequence != s.cursors[p].own || s.read+1 < m.Sequence) {
-			tail = max(tail, m.Sequence)
-		}
+		tail = max(tail, last)
 	}
 	return s.foldTo(ctx, tail)
+}
+
+// tail is the sequence up to which the ledger has to be read to know all that it
+// has of a partition now; 0 if that is known already.
+func (s *intakeStage) tail(ctx context.Context, p int) (uint64, error) {
+	m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
+	// That the last entry is an own one says nothing of those before it: it
+	// may have been decided before they were read.
+	if err != nil || m == nil || m.Sequence == s.cursors[p].own && s.read+1 >= m.Sequence {
+		return 0, err
+	}
+	return m.Sequence, nil
 }
 
 // flight is a batch that was decided and is not known to be in the ledger.
