@@ -109,7 +109,11 @@ type queued struct {
 // unusable. It returns nil when ctx ended.
 //
 // queries, if not nil, are answered between batches.
-func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) (err error) {
+func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) error {
+	return runs(cfg, func(cfg Config) error { return runIntake(ctx, cfg, fold, queries) })
+}
+
+func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) (err error) {
 	r, err := newRuntime(cfg)
 	if err != nil {
 		return err
@@ -117,13 +121,27 @@ func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	defer func() { err = errors.Join(ended(ctx, err), r.store.close()) }()
 	s := &intakeStage{runtime: r, fold: fold}
 	fold.Reset()
+	err = r.loadErasures(ctx, func(p int) (uint64, error) {
+		m, err := lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
+		if err != nil || m == nil {
+			return 0, err
+		}
+		return m.Sequence, nil
+	})
+	if err != nil {
+		return err
+	}
 	var last uint64
 	if s.ledger, last, err = s.openLedger(ctx); err != nil {
 		return err
 	}
 	defer s.ledger.close()
 	s.read = s.oldest()
-	if err := s.foldTo(ctx, last); err != nil {
+	err = s.foldTo(ctx, last)
+	if err == nil {
+		err = s.again()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return s.commitFolded()
 		}
@@ -202,6 +220,9 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		}
 		err := s.guardDue(ctx, s.read)
 		if err == nil {
+			err = s.again()
+		}
+		if err == nil {
 			err = s.work(ctx)
 		}
 		if err == nil {
@@ -215,6 +236,17 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		}
 		s.purge(ctx)
 	}
+}
+
+// again ends the loop if a partition is to be folded anew.
+func (s *intakeStage) again() error {
+	if !s.refolding {
+		return nil
+	}
+	if err := s.commitFolded(); err != nil {
+		return err
+	}
+	return errRefold
 }
 
 // closed is a channel that never makes anybody wait.
@@ -325,6 +357,9 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
 		return s.answered(e) // the fold has no part in it
 	}
+	if s.without(e) {
+		return nil
+	}
 	own := *e
 	if own.Stage == s.cfg.Name {
 		own.Seq, own.Time = 0, time.Time{}
@@ -334,6 +369,11 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	}
 	if e.Type == streams.TypeForgotten && e.Stage == s.cfg.Name {
 		if err := s.erase(); err != nil {
+			return err
+		}
+	}
+	if s.refolds(e) {
+		if err := s.refold(e); err != nil {
 			return err
 		}
 	}
@@ -423,7 +463,13 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if err := s.barrier(ctx, batch); err != nil {
 		return err
 	}
-	return s.decide(ctx, batch)
+	if err := s.again(); err != nil {
+		return err
+	}
+	if err := s.decide(ctx, batch); err != nil {
+		return err
+	}
+	return s.again()
 }
 
 // next takes a batch off the heads of the queues, behind what is in flight: as
@@ -470,6 +516,9 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	}
 	if err := s.drainLedger(); err != nil {
 		return err
+	}
+	if err := s.again(); err != nil {
+		return err // the question runs into its deadline
 	}
 	if err := s.commitFolded(); err != nil {
 		return err
@@ -575,7 +624,7 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 // ahead decides on what is queued and on what arrives until a flight landed, up
 // to the first proposal: that one waits for what the ledger says by then.
 func (s *intakeStage) ahead(f, next *flight, landed <-chan struct{}) error {
-	for !s.erasing && len(next.entries) < intakeBatch {
+	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch {
 		batch := s.next(f, next)
 		if slices.ContainsFunc(batch, func(q *queued) bool { return q.msg.Address.Kind.Proposal() }) {
 			return nil
@@ -631,6 +680,9 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		}
 		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
 		f.taken[p]++
+		if s.refolding {
+			return nil // the rest is decided on once that is done
+		}
 	}
 	return nil
 }
@@ -756,6 +808,7 @@ func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 
 // forget drops what was applied since the last commit.
 func (s *intakeStage) forget() error {
+	s.refolding = false // the mark was among them, or is committed and found again
 	if err := s.store.discard(); err != nil {
 		return err
 	}

@@ -176,6 +176,10 @@ type runtime struct {
 	mine    [streams.Partitions]bool
 	erasing bool // the next commit writes the files anew
 	syncing bool // the next commit is synced
+	// refolding says that a partition is to be folded anew, erasures what each is
+	// folded without.
+	refolding bool
+	erasures  [streams.Partitions]erasures
 	// whole is up to where the ledger was read when it was last known not to
 	// be trimmed further, and guarded when that was.
 	whole   uint64
