@@ -12,6 +12,10 @@ import (
 	"lazaret/streams"
 )
 
+// A statement about one data subject of a project lists entries, and their payloads
+// are erased one by one before it is chained: what says something of several people
+// has one record, and no key of theirs alone.
+//
 // Payloads are kept under the key of their project. Statements about a project's
 // data, and the word of each stage that it has dropped it, are kept under the
 // pipeline's own key: they stay readable when the project's is gone.
@@ -27,8 +31,7 @@ func lateSubject(project string) string { return project + "~" }
 
 // subject is the data subject of an entry's payload.
 func (a *Auditor) subject(e *streams.Entry) string {
-	switch e.Type {
-	case streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
+	if e.Type.Statement() {
 		return streams.SystemProject
 	}
 	if at := a.forgotten[e.Project]; at > 0 && e.Stage != streams.StageIngest && e.Src < at {
@@ -68,6 +71,14 @@ func (a *Auditor) append(entries []streams.Entry) error {
 			}
 			a.forgotten[e.Project] = e.Seq
 		}
+		if e.Type == streams.TypeErased && e.Stage == streams.StageIngest && e.Seq > a.log.Head().LastSeq {
+			if err := flush(); err != nil {
+				return err
+			}
+			if err := a.eraseListed(e); err != nil {
+				return fmt.Errorf("forgetting a data subject of project %s: %w", e.Project, err)
+			}
+		}
 		c := a.entry(e)
 		if c.Subject == lateSubject(e.Project) {
 			late[c.Subject] = true
@@ -90,6 +101,24 @@ func (a *Auditor) forget(project string) error {
 		return err
 	}
 	a.cfg.Log.Info("keys destroyed", "project", project, "keys", n)
+	return nil
+}
+
+// eraseListed erases the payloads that a statement lists, and whatever may hold a
+// copy of them. Others' payloads are under the same key, and stay.
+func (a *Auditor) eraseListed(e *streams.Entry) error {
+	c := streams.Erasure(e.Body)
+	if c == nil {
+		return nil
+	}
+	if err := a.dropSnapshots(); err != nil {
+		return err
+	}
+	n, err := a.log.EraseEntries(context.Background(), c.Entries, e.Project, statementTypes())
+	if err != nil {
+		return err
+	}
+	a.cfg.Log.Info("payloads erased", "project", e.Project, "payloads", n, "listed", len(c.Entries))
 	return nil
 }
 
