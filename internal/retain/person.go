@@ -353,17 +353,23 @@ type bareID struct{ round, pass int }
 // follow reads the partition until nothing more is found.
 func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
-	t.round++
-	for idle := 0; idle < 3; {
-		t.pass++
-		found := len(t.listed)
-		err := each(ctx, js, streams.LedgerStream, filter, 1, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+	return t.passes(func() error {
+		return each(ctx, js, streams.LedgerStream, filter, 1, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
 			if e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
 				t.take(&e)
 			}
 			return nil
 		})
-		if err != nil || len(t.listed) == 0 {
+	})
+}
+
+// passes takes all entries again and again, until nothing more is found.
+func (t *trace) passes(all func() error) error {
+	t.round++
+	for idle := 0; idle < 3; {
+		t.pass++
+		found := len(t.listed)
+		if err := all(); err != nil || len(t.listed) == 0 {
 			return err
 		}
 		if idle++; len(t.listed) > found {
