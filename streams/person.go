@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,9 +46,9 @@ func FormatSeqs(seqs []uint64) string {
 	return string(b)
 }
 
-// maxListed bounds how many sequences a list may stand for: ranges are short,
-// and what they stand for is held in memory.
-const maxListed = 4 << 20
+// MaxListed bounds how many sequences a list may stand for: ranges are short, and
+// what they stand for is held in memory.
+const MaxListed = 1 << 20
 
 // ParseSeqs reads a list that FormatSeqs wrote, in that one form: rising, no two
 // ranges that touch.
@@ -69,9 +70,10 @@ func ParseSeqs(s string) ([]uint64, error) {
 		switch n := len(out); {
 		case err != nil || lo == 0 || isRange && hi <= lo || n > 0 && lo <= out[n-1]+1:
 			return nil, fmt.Errorf("%q is no part of a list of rising ranges such as 12-15,19", clip(part))
-		case hi-lo >= maxListed || n+int(hi-lo) >= maxListed:
-			return nil, fmt.Errorf("the list stands for more than %d entries: make several statements", maxListed)
+		case hi-lo >= MaxListed || uint64(n)+hi-lo >= MaxListed:
+			return nil, fmt.Errorf("the list stands for more than %d entries: make several statements", MaxListed)
 		}
+		out = slices.Grow(out, int(hi-lo)+1)
 		for q := lo; q <= hi; q++ {
 			out = append(out, q)
 		}

@@ -390,7 +390,7 @@ func (t *trace) statement(done map[uint64]bool) (parts [][]uint64, others []stri
 	}
 	slices.Sort(seqs)
 	for len(seqs) > 0 {
-		n := len(seqs)
+		n := min(len(seqs), streams.MaxListed)
 		for len(streams.FormatSeqs(seqs[:n])) > streams.MaxSeqs/2 {
 			n /= 2
 		}
