@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -205,7 +206,7 @@ func printAlso(w io.Writer, r *retain.Record) {
 			decisions++
 		}
 	}
-	fmt.Fprintf(w, "with it go %d entries that do not name the data subject", len(all))
+	fmt.Fprintf(w, "among them %d entries that are not about the data subject alone", len(all))
 	if decisions > 0 {
 		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then hold for nobody: decide again what is to stay so for others", decisions)
 	}
@@ -216,10 +217,11 @@ func printAlso(w io.Writer, r *retain.Record) {
 			break
 		}
 		who := ""
-		if a.Person != "" {
-			who = " about " + text.InertLine(a.Person, 64)
+		if len(a.Persons) > 0 {
+			who = ", about " + text.InertLine(strings.Join(a.Persons, ", "), 200)
 		}
-		fmt.Fprintf(w, "  ledger entry %d: %s %s of %s%s: %s\n", a.Seq, text.InertLine(a.Type, 20), text.InertLine(a.ID, 64), text.InertLine(a.Stage, 40), who, text.InertLine(a.Why, 120))
+		what := strings.TrimSpace(text.InertLine(a.Type, 20) + " " + text.InertLine(a.ID, 64))
+		fmt.Fprintf(w, "  ledger entry %d: %s of %s%s; it %s\n", a.Seq, what, text.InertLine(a.Stage, 40), who, text.InertLine(a.Why, 120))
 	}
 }
 

@@ -111,7 +111,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	}
 
 	out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--dry-run")
-	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest about p-18", "recall rboth"} {
+	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest, about p-18", "recall rboth of ingest, about p-18"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the dry run does not tell of %q:\n%s", want, out)
 		}

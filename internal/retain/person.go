@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -55,12 +56,15 @@ func (s Subject) String() string {
 // AlsoForgotten is an entry that is forgotten with somebody although it was not
 // written about them alone.
 type AlsoForgotten struct {
-	Seq    uint64 `json:"ledger_seq"`
-	Stage  string `json:"stage"`
-	Type   string `json:"type"`
-	ID     string `json:"id,omitzero"`
-	Person string `json:"person,omitzero"` // whom it names, if anybody
-	Why    string `json:"why"`
+	Seq   uint64 `json:"ledger_seq"`
+	Stage string `json:"stage"`
+	Type  string `json:"type"`
+	ID    string `json:"id,omitzero"`
+	// Persons are others of whom it says something, as far as entries name them.
+	Persons []string `json:"persons,omitzero"`
+	Why     string   `json:"why"`
+	// Person is whom it names itself.
+	Person string `json:"-"`
 }
 
 // Decision reports whether it is a person's decision or a finding, which no longer
@@ -93,14 +97,17 @@ type trace struct {
 	own    map[string]bool   // events of others that have such an id, with their agent
 	others map[string]bool
 	also   map[uint64]AlsoForgotten
-	end    uint64 // up to here it was followed
-	round  int    // each is followed by statements
-	pass   int    // over the partition
+	alone  map[uint64]bool   // entries that were made from those that name the pseudonym
+	owner  map[string]string // ids that entries about others brought in → whom those are about
+	end    uint64            // up to here it was followed
+	round  int               // each is followed by statements
+	pass   int               // over the partition
 }
 
 func newTrace(s Subject) *trace {
 	return &trace{subject: s, listed: make(map[uint64]bool), wanted: make(map[uint64]bool), names: make(map[string]int), bare: make(map[string]bareID),
-		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten)}
+		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten),
+		alone: make(map[uint64]bool), owner: make(map[string]string)}
 }
 
 // head is what is looked at of every body.
@@ -151,9 +158,9 @@ func (t *trace) take(e *streams.Entry) bool {
 	case direct:
 		why = "names the data subject"
 	case t.wanted[e.Seq]:
-		why = "its verdict goes"
+		why = "was answered by a verdict that goes"
 	case !ingest && t.listed[e.Src] && e.Type != streams.TypeDue:
-		why = fmt.Sprintf("made from entry %d", e.Src)
+		why = fmt.Sprintf("was made from entry %d", e.Src)
 	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" && t.names[eventName(h.Agent, h.ID)] > 0 && (t.before == 0 || e.Seq < t.before):
 		why = "sends event " + h.ID + " again"
 	default:
@@ -166,6 +173,9 @@ func (t *trace) take(e *streams.Entry) bool {
 		return false
 	}
 	t.listed[e.Seq] = true
+	if direct || !ingest && t.alone[e.Src] {
+		t.alone[e.Seq] = true
+	}
 	if !direct {
 		name := cmp.Or(person.DataSubject, person.User)
 		t.also[e.Seq] = AlsoForgotten{Seq: e.Seq, Stage: e.Stage, Type: string(e.Type), ID: h.ID, Person: name, Why: why}
@@ -195,65 +205,68 @@ func (t *trace) brought(id string) {
 // brings notes the ids that a listed entry brought in, and the proposal that a
 // listed verdict answers.
 func (t *trace) brings(e *streams.Entry) {
-	alerts := func(as []streams.Alert) {
-		for i := range as {
-			t.brought(as[i].ID)
+	broughtIn(e, t.brought)
+	switch e.Type {
+	case streams.TypeAssessment:
+		t.wanted[e.Src] = true
+	case streams.TypeVerdict, streams.TypeHoldState:
+		var b struct {
+			Proposal uint64 `json:"proposal"`
+		}
+		if streams.Unmarshal(e.Body, &b) == nil {
+			t.wanted[b.Proposal] = true
 		}
 	}
+}
+
+// broughtIn calls fn for the ids that an entry brings in, but for its own.
+func broughtIn(e *streams.Entry, fn func(id string)) {
 	switch e.Type {
 	case streams.TypeObservation:
 		b := new(streams.ObservationEntry)
 		if streams.Unmarshal(e.Body, b) == nil {
 			for i := range b.Claims {
-				t.brought(b.Claims[i].Belief.ID)
+				fn(b.Claims[i].Belief.ID)
 			}
 		}
 	case streams.TypeMemory:
 		b := new(streams.MemoryEntry)
 		if streams.Unmarshal(e.Body, b) == nil {
-			t.brought(b.Belief.ID)
+			fn(b.Belief.ID)
 		}
 	case streams.TypeRevision:
 		b := new(streams.RevisionsEntry)
 		if streams.Unmarshal(e.Body, b) == nil {
 			for i := range b.Revisions {
 				if b.Revisions[i].Anew != "" {
-					t.brought(b.Revisions[i].Belief)
+					fn(b.Revisions[i].Belief)
 				}
 			}
 		}
-	case streams.TypeAlerts:
+	case streams.TypeAlerts, streams.TypeAssessment:
 		b := new(streams.AlertsEntry)
 		if streams.Unmarshal(e.Body, b) == nil {
-			alerts(b.Alerts)
+			for i := range b.Alerts {
+				fn(b.Alerts[i].ID)
+			}
 		}
-	case streams.TypeAssessment:
-		b := new(streams.AssessmentEntry)
-		if streams.Unmarshal(e.Body, b) == nil {
-			alerts(b.Alerts)
+	case streams.TypeVerdict, streams.TypeCalibration:
+		var b struct {
+			Alert *streams.Alert   `json:"alert"`
+			Hold  *streams.HoldRef `json:"hold"`
 		}
-		t.wanted[e.Src] = true
-	case streams.TypeCalibration:
-		b := new(streams.CalibrationEntry)
-		if streams.Unmarshal(e.Body, b) == nil && b.Alert != nil {
-			t.brought(b.Alert.ID)
-		}
-	case streams.TypeVerdict:
-		b := new(streams.VerdictEntry)
-		if streams.Unmarshal(e.Body, b) == nil {
+		if streams.Unmarshal(e.Body, &b) == nil {
 			if b.Alert != nil {
-				t.brought(b.Alert.ID)
+				fn(b.Alert.ID)
 			}
 			if b.Hold != nil {
-				t.brought(b.Hold.ID)
+				fn(b.Hold.ID)
 			}
-			t.wanted[b.Proposal] = true
 		}
 	case streams.TypeHoldState:
 		b := new(streams.HoldStateEntry)
 		if streams.Unmarshal(e.Body, b) == nil {
-			t.brought(b.Hold)
-			t.wanted[b.Proposal] = true
+			fn(b.Hold)
 		}
 	}
 }
@@ -268,16 +281,34 @@ var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data
 const idLike = 8
 
 // refers says what an entry refers to that a listed one brought in, or is empty.
-func (t *trace) refers(e *streams.Entry, h *traceHead) string {
+func (t *trace) refers(e *streams.Entry, h *traceHead) (why string) {
 	if len(t.names) == 0 {
 		return ""
 	}
+	mentions(e, func(field, s string) bool {
+		if field == "" { // a number
+			if seq, err := strconv.ParseUint(s, 10, 64); err == nil && t.listed[seq] {
+				why = "names entry " + s
+			}
+		} else if t.isName(s, e, h) {
+			why = "names " + streams.Clip(s, 80)
+		}
+		return why == ""
+	})
+	return why
+}
+
+// mentions calls fn for what may be an id in an entry's body, until it returns
+// false: texts that name neither the entry itself nor what is no event, belief,
+// finding or hold; the words of a text that may be ids; names of members; and, with
+// no field, numbers of ledger entries.
+func mentions(e *streams.Entry, fn func(field, s string) bool) {
 	d := jsontext.NewDecoder(bytes.NewReader(e.Body))
 	var fields []string // of the objects that the decoder is in; empty for arrays
 	for {
 		tok, err := d.ReadToken()
 		if err != nil {
-			return ""
+			return
 		}
 		depth := d.StackDepth()
 		switch tok.Kind() {
@@ -288,39 +319,36 @@ func (t *trace) refers(e *streams.Entry, h *traceHead) string {
 			fields = fields[:depth]
 			continue
 		}
-		kind, n := d.StackIndex(depth)
 		if depth == 0 {
-			return "" // no object
+			return // no object
+		}
+		if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 { // a member's name
+			fields[depth-1] = tok.String()
+			if !fn("name", tok.String()) {
+				return
+			}
+			continue
 		}
 		name := ""
-		if kind == '{' {
-			if n%2 == 1 { // a member's name
-				fields[depth-1] = tok.String()
-				if t.isName(tok.String(), e, h) {
-					return "names " + streams.Clip(tok.String(), 80)
-				}
-				continue
-			}
-		}
 		for i := depth - 1; i >= 0 && name == ""; i-- {
 			name = fields[i]
 		}
 		switch tok.Kind() {
 		case '0':
-			if seq, err := strconv.ParseUint(tok.String(), 10, 64); err == nil && (name == "proposal" || name == "entry") && t.listed[seq] {
-				return fmt.Sprintf("names entry %d", seq)
+			if (name == "proposal" || name == "entry") && !fn("", tok.String()) {
+				return
 			}
 		case '"':
 			s := tok.String()
 			if depth == 1 && name == "id" && e.Stage == streams.StageIngest || notIDs[name] {
 				continue
 			}
-			if t.isName(s, e, h) {
-				return "names " + streams.Clip(s, 80)
+			if !fn(name, s) {
+				return
 			}
 			for word := range strings.FieldsFuncSeq(s, notInID) {
-				if len(word) < len(s) && (len(word) >= idLike || name == "path") && t.isName(word, e, h) {
-					return "names " + streams.Clip(word, 80)
+				if len(word) < len(s) && (len(word) >= idLike || name == "path") && !fn(name, word) {
+					return
 				}
 			}
 		}
@@ -353,27 +381,78 @@ type bareID struct{ round, pass int }
 // follow reads the partition until nothing more is found.
 func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
-	return t.passes(func() error {
+	return t.passes(func(fn func(e *streams.Entry)) error {
 		return each(ctx, js, streams.LedgerStream, filter, 1, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
 			if e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
-				t.take(&e)
+				fn(&e)
 			}
 			return nil
 		})
 	})
 }
 
+// quoted looks at an entry once all is listed: in a first pass for what brought in
+// ids about others, in a second for which of the listed ones name those.
+func (t *trace) quoted(e *streams.Entry, first bool) {
+	if e.Project != t.subject.Project || e.Type.Statement() {
+		return
+	}
+	var h traceHead
+	_ = streams.Unmarshal(e.Body, &h)
+	if first {
+		who := cmp.Or(h.DataSubject, h.User)
+		if who == "" || who == t.subject.Person || t.listed[e.Seq] || e.Stage != streams.StageIngest {
+			return
+		}
+		if isEvent(e.Type) {
+			t.owner[eventName(h.Agent, h.ID)] = who
+		}
+		broughtIn(e, func(id string) { t.owner[id] = who })
+		return
+	}
+	a, ok := t.also[e.Seq]
+	if !ok && !t.listed[e.Seq] {
+		return
+	}
+	found := make(map[string]bool)
+	mentions(e, func(_, s string) bool {
+		if who := cmp.Or(t.owner[s], t.owner[eventName(h.Agent, s)]); who != "" {
+			found[who], t.others[who] = true, true
+		}
+		return true
+	})
+	if a.Person != "" {
+		found[a.Person] = true
+	}
+	if !ok {
+		if len(found) == 0 {
+			return
+		}
+		a = AlsoForgotten{Seq: e.Seq, Stage: e.Stage, Type: string(e.Type), ID: h.ID, Why: "names the data subject"}
+	}
+	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.alone[e.Seq] {
+		t.also[e.Seq] = a
+	} else {
+		delete(t.also, e.Seq) // it is about them alone
+	}
+}
+
 // passes takes all entries again and again, until nothing more is found.
-func (t *trace) passes(all func() error) error {
+func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
 	t.round++
 	for idle := 0; idle < 3; {
 		t.pass++
 		found := len(t.listed)
-		if err := all(); err != nil || len(t.listed) == 0 {
+		if err := all(func(e *streams.Entry) { t.take(e) }); err != nil || len(t.listed) == 0 {
 			return err
 		}
 		if idle++; len(t.listed) > found {
 			idle = 0
+		}
+	}
+	for _, first := range []bool{true, false} {
+		if err := all(func(e *streams.Entry) { t.quoted(e, first) }); err != nil {
+			return err
 		}
 	}
 	return nil

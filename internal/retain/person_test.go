@@ -287,9 +287,9 @@ func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 		meet := rapid.Bool().Draw(rt, "meet")
 		history(rt, p, rapid.IntRange(5, 40).Draw(rt, "steps"), meet)
 		tr := newTrace(Subject{"demo", "p-17"})
-		if err := tr.passes(func() error {
+		if err := tr.passes(func(fn func(e *streams.Entry)) error {
 			for _, e := range p.ledger {
-				tr.take(e)
+				fn(e)
 			}
 			return nil
 		}); err != nil {
