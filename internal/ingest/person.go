@@ -50,22 +50,32 @@ func notePerson(st *stage.State, project string, r *record) error {
 
 // walk is a place on the way through the beliefs of a partition or a project:
 // first all of them, to look at those about nobody in particular, in the order of
-// their ids; then those about persons, one person after the other.
+// their ids; then those about persons, one person after the other. Those that were
+// made before persons were told apart are met in the first round.
 type walk struct {
 	project, belief string
 	named           bool
 	of              streams.Person
 }
 
-// walkBeliefs goes on behind a place. Of the records of the first round those
-// about persons are met too, and are to be passed over. project limits it; empty:
-// all of the partition. With more false it ends before that record.
+// walkBeliefs goes on behind a place. A record that the other round meets is given
+// as nil. project limits it; empty: all of the partition. With more false it ends
+// before that record.
 func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r *record) (more bool, err error)) error {
 	ended := false
 	step := func(at walk, v []byte) (bool, error) {
 		r := new(record)
 		if err := readRecord(at.belief, v, r); err != nil {
 			return false, err
+		}
+		if p := r.of(); !at.named && p != (streams.Person{}) {
+			_, indexed, err := st.Get(personKey(at.project, p, at.belief))
+			if err != nil {
+				return false, err
+			}
+			if at.of = p; indexed {
+				at.of, r = streams.Person{}, nil
+			}
 		}
 		more, err := fn(at, r)
 		ended = !more

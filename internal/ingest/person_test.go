@@ -63,11 +63,20 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 		}
 	}
 	owed(streams.TypeBelief)
+	// Some were made before persons were told apart.
+	for i := range 60 {
+		id := beliefID("memory", "demo", "a", fmt.Sprintf("m%d", i))
+		if i%5 == 0 && of[id] != (streams.Person{}) {
+			if err := w.st.Delete(personKey("demo", of[id], id)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	if err := w.fold.startReaudit(w.st, "rules x"); err != nil {
 		t.Fatal(err)
 	}
-	if n, seen := owed(streams.TypeBelief); n < 4 || n > 6 || len(seen) != 60 {
-		t.Errorf("a re-audit of %d entries met %d beliefs, want 60 in one entry for each of four persons", n, len(seen))
+	if n, seen := owed(streams.TypeBelief); n < 4 || n > 30 || len(seen) != 60 {
+		t.Errorf("a re-audit of %d entries met %d beliefs, want 60", n, len(seen))
 	}
 	w.now = w.now.Add(time.Hour)
 	w.observe("demo", "a", beliefs.OriginUser, "An hour later.")
@@ -80,22 +89,4 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	if n < 4 {
 		t.Errorf("%d entries say that 60 beliefs about four persons came of age", n)
 	}
-	// Who reads all of it again comes to the same.
-	again := w.refold()
-	if a, b := fmt.Sprint(dumpState(t, w)), fmt.Sprint(dumpState(t, again)); a != b {
-		t.Error("folded again, the state is another one")
-	}
-}
-
-func dumpState(t *testing.T, w *world) (out []string) {
-	t.Helper()
-	if err := w.st.Scan(nil, func(k, v []byte) (bool, error) {
-		if k[0] != keyReaudit {
-			out = append(out, fmt.Sprintf("%q=%q", k, v))
-		}
-		return true, nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return out
 }

@@ -84,18 +84,26 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	}
 	e := &streams.BeliefsEntry{Run: run.Run, Index: run.Index, Next: run.Next, Named: run.Named, Of: run.Of, Last: true}
 	from := walk{run.Next[0], run.Next[1], run.Named, run.Of}
+	if !run.Named {
+		e.Of = streams.Person{}
+	}
 	looked, size := 0, 0
 	var found []*record
 	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
 		// A chunk is of one project and one person, and its bounds leave room for a
 		// belief of any size.
-		if len(found) > 0 && (at.project != e.Next[0] || at.named != e.Named || at.of != e.Of) || len(found) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
+		if len(found) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) || len(found) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false
 			return false, nil
 		}
 		looked++
-		e.Next, e.Named, e.Of = [2]string{at.project, at.belief}, at.named, at.of
-		if live(r) && (at.named || r.of() == streams.Person{}) {
+		if e.Next, e.Named = [2]string{at.project, at.belief}, at.named; r == nil {
+			return true, nil
+		}
+		if len(found) == 0 {
+			e.Of = at.of
+		}
+		if live(r) {
 			found = append(found, r)
 			size += len(r.Content)
 		}

@@ -126,17 +126,25 @@ func (f *Fold) rollback(st *stage.State) (*stage.Admission, error) {
 func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time) ([]beliefs.Revision, error) {
 	from := walk{project: project, belief: run.Next, named: run.Named, of: run.Of}
 	run.Last = true
+	if !run.Named {
+		run.Of = streams.Person{}
+	}
 	var found []*record
 	looked := 0
 	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
 		// One belief may take two revisions.
-		if len(found) == maxOwed/2 || looked == maxLooked || len(found) > 0 && (at.named != run.Named || at.of != run.Of) {
+		if len(found) == maxOwed/2 || looked == maxLooked || len(found) > 0 && (at.named != run.Named || r != nil && at.of != run.Of) {
 			run.Last = false
 			return false, nil
 		}
 		looked++
-		run.Next, run.Named, run.Of = at.belief, at.named, at.of
-		if r.Intake < run.Until && (at.named || r.of() == streams.Person{}) { // what is stated anew has the order's own
+		if run.Next, run.Named = at.belief, at.named; r == nil {
+			return true, nil
+		}
+		if len(found) == 0 {
+			run.Of = at.of
+		}
+		if r.Intake < run.Until { // what is stated anew has the order's own
 			found = append(found, r)
 		}
 		return true, nil

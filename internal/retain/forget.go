@@ -78,7 +78,7 @@ func (r *Record) text(now time.Time) string {
 }
 
 // ErrLegalHold says that a project's data must not be forgotten.
-var ErrLegalHold = errors.New("the project is under legal hold")
+var ErrLegalHold = errors.New("it is, or somebody of whom it says something is, under legal hold")
 
 // Survey says where data of a project is, and changes nothing.
 func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, error) {
