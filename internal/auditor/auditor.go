@@ -44,6 +44,7 @@ const (
 // Config is what an auditor needs.
 type Config struct {
 	Conn      *nats.Conn
+	Feed      *stage.Feed // as in stage.Config
 	Dir       string
 	Signer    note.Signer // signs checkpoints
 	MasterKey []byte      // 32 bytes; wraps the keys that payloads are encrypted with
@@ -157,7 +158,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	ready := a.cfg.Ready
 	for {
 		if err = a.identify(ctx, js); err == nil {
-			err = stage.Follow(ctx, a.cfg.Conn, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
+			err = stage.Follow(ctx, a.cfg.Conn, a.cfg.Feed, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
 		}
 		var trimmed *stage.TrimmedError
 		if errors.As(err, &trimmed) {

@@ -82,7 +82,7 @@ type intakeStage struct {
 	*runtime
 	fold   IntakeFold
 	in     *reader
-	ledger *reader
+	ledger *ledgerReader
 	read   uint64 // last ledger sequence that came in
 	// foreign are other stages' entries that wait for the next own entry, by
 	// partition, in ledger order.
@@ -276,8 +276,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 }
 
 // fromLedger takes in one ledger message.
-func (s *intakeStage) fromLedger(m jetstream.Msg) error {
-	e, ok := s.entry(m)
+func (s *intakeStage) fromLedger(a *arrival) error {
+	e, ok := s.entry(a)
 	if e.Seq > s.read {
 		s.read = e.Seq
 		s.stats.Folded.Store(e.Seq)
@@ -291,12 +291,12 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	p := e.Partition
 	c := &s.cursors[p]
 	if e.Stage != s.cfg.Name {
-		if t := s.trimOf(&e); t != nil {
+		if t := s.trimOf(e); t != nil {
 			s.trims[p] = t
 		}
-		if e.Seq > c.folded && s.fold.Relevant(&e) {
-			s.foreign[p] = append(s.foreign[p], &e)
-			s.owes[p] = s.owes[p] || s.fold.Wakes(&e)
+		if e.Seq > c.folded && s.fold.Relevant(e) {
+			s.foreign[p] = append(s.foreign[p], e)
+			s.owes[p] = s.owes[p] || s.fold.Wakes(e)
 		}
 		return nil
 	}
@@ -307,7 +307,7 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	if err := s.applyForeign(p, e.At); err != nil {
 		return err
 	}
-	if err := s.apply(&e, nil); err != nil {
+	if err := s.apply(e, nil); err != nil {
 		return err
 	}
 	c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, e.At)
@@ -549,6 +549,7 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 			f.fences[p] = c.own
 		}
 		s.store.seal()
+		s.cfg.Feed.announce(f.entries, func(i int) any { return f.outs[i].Decided })
 		landed := make(chan struct{})
 		go func() {
 			defer close(landed)
