@@ -126,6 +126,11 @@ func (f *Feed) take(m jetstream.Msg) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.know(&a.entry)
+	if a.entry.Type == streams.TypeForgotten {
+		clear(f.recent)
+		f.recent = f.recent[:0] // what is forgotten is nowhere
+		f.unmake(len(f.made))
+	}
 	f.remember(a)
 	f.taps = slices.DeleteFunc(f.taps, func(r *ledgerReader) bool {
 		if a.entry.Seq < r.next || r.offer(a) {

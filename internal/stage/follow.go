@@ -16,9 +16,10 @@ import (
 type Follower interface {
 	// Next is the ledger sequence to begin or go on with.
 	Next() uint64
-	// Take takes a batch, durably before it returns. The batch is empty when
-	// nothing came for a while.
-	Take(entries []streams.Entry) error
+	// Take takes a batch, durably before it returns, unless more is to come: then
+	// it may still be on its way, and is there once Next is above it. The batch is
+	// empty when nothing came for a while.
+	Take(entries []streams.Entry, more bool) error
 }
 
 // followEvery is the shortest time between two batches. Nobody waits for a
@@ -82,12 +83,10 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 			}
 			entries = append(entries, m.entry)
 		}
-		if err := f.Take(entries); err != nil {
+		if err := f.Take(entries, len(rd.msgs) > 0); err != nil {
 			return err
 		}
-		if len(entries) > 0 {
-			stats.Folded.Store(entries[len(entries)-1].Seq)
-			stats.Entries.Add(uint64(len(entries)))
-		}
+		stats.Folded.Store(f.Next() - 1)
+		stats.Entries.Add(uint64(len(entries)))
 	}
 }
