@@ -2,6 +2,7 @@ package stage
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -167,7 +168,7 @@ func (r *ledgerReader) offer(a *arrival) bool {
 	}
 	select {
 	case r.msgs <- a:
-		r.last, r.next = a, a.entry.Seq+1
+		r.next = a.entry.Seq + 1
 		return true
 	default:
 		return false
@@ -178,21 +179,24 @@ func (r *ledgerReader) offer(a *arrival) bool {
 // on. It does not if both have not read the same entry or if too much waits for
 // the reader's stage.
 func (f *Feed) join(r *ledgerReader) bool {
-	if f == nil || r.last.err != nil {
-		return false
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at, found := slices.BinarySearchFunc(f.recent, r.last, func(a, b *arrival) int {
-		switch {
-		case a.entry.Seq < b.entry.Seq:
-			return -1
-		case a.entry.Seq > b.entry.Seq:
-			return 1
+	if len(f.recent) == 0 || f.closed {
+		return false
+	}
+	bySeq := func(a, b *arrival) int { return cmp.Compare(a.entry.Seq, b.entry.Seq) }
+	// The last that both have read: the reader's, or the feed's if that is behind.
+	last, newest := r.trail[len(r.trail)-1], f.recent[len(f.recent)-1]
+	at, found := len(f.recent)-1, false
+	if newest.entry.Seq < last.entry.Seq {
+		var i int
+		if i, found = slices.BinarySearchFunc(r.trail, newest, bySeq); found {
+			found = r.trail[i].same(newest)
 		}
-		return 0
-	})
-	if !found || f.closed || !f.recent[at].same(r.last) {
+	} else if at, found = slices.BinarySearchFunc(f.recent, last, bySeq); found {
+		found = f.recent[at].same(last)
+	}
+	if !found {
 		return false
 	}
 	// Half of its room is left, so that it is not let go at once.

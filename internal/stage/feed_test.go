@@ -99,7 +99,10 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	defer whole.close()
 	defer tail.close()
 	defer one.close()
-	// Who begins at the end has nothing in common with the feed yet.
+	// Who begins at the end has nothing in common with the feed yet, and has it
+	// with the next entry or, if that came here first, the one after it.
+	l.add(1)
+	seen(t, "who begins at the end", tail, 101, 101, 1)
 	l.add(1)
 	for name, r := range map[string]*ledgerReader{"who reads all": whole, "who begins at the end": tail, "who reads one stage": one} {
 		joined(name, r)
@@ -107,17 +110,17 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	// One stops reading until more waits than it has room for, the others go on.
 	stuck := open(101, "")
 	defer stuck.close()
-	joined("who will stop", stuck)
+	joined("who will stop", stuck) // both have read the last entry
 	const n = 2 * ledgerAhead
 	for range n / 1024 {
 		l.add(1024)
 		last := uint64(l.n)
 		from := last - 1023
-		if from == 102 {
+		if from == 103 {
 			from = 1
 		}
 		seen(t, "who reads all", whole, from, last, 1)
-		seen(t, "who begins at the end", tail, max(from, 101), last, 1)
+		seen(t, "who begins at the end", tail, max(from, 102), last, 1)
 		// The arbiter's are the odd ones.
 		seen(t, "who reads one stage", one, from|1, last, 2)
 	}
@@ -127,11 +130,13 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	seen(t, "who stopped", stuck, 101, uint64(l.n), 1)
 	l.add(1)
 	seen(t, "who stopped", stuck, uint64(l.n), uint64(l.n), 1)
+	l.add(1)
+	seen(t, "who stopped", stuck, uint64(l.n), uint64(l.n), 1)
 	joined("who has caught up", stuck)
 	// Without the feed everybody goes on alone.
 	f.Close()
 	l.add(10)
-	seen(t, "who reads all", whole, uint64(l.n)-10, uint64(l.n), 1)
+	seen(t, "who reads all", whole, uint64(l.n)-11, uint64(l.n), 1)
 	seen(t, "who stopped", stuck, uint64(l.n)-9, uint64(l.n), 1)
 }
 
@@ -140,12 +145,20 @@ func TestNobodyJoinsAFeedOfAnotherStream(t *testing.T) {
 	a := &arrival{entry: streams.Entry{Seq: 7, Time: now, Salt: [16]byte{1}}}
 	f := &Feed{log: slog.New(slog.DiscardHandler), recent: []*arrival{{entry: streams.Entry{Seq: 6}}, a, {entry: streams.Entry{Seq: 8}}}}
 	reader := func(e streams.Entry) *ledgerReader {
-		return &ledgerReader{msgs: make(chan *arrival, 8), last: &arrival{entry: e}, next: e.Seq + 1}
+		return &ledgerReader{msgs: make(chan *arrival, 8), trail: []*arrival{{entry: streams.Entry{Seq: 4}}, {entry: e}}, next: e.Seq + 1}
 	}
 	r := reader(a.entry)
 	if !f.join(r) || len(r.msgs) != 1 || r.next != 9 {
 		t.Fatalf("who has read the same entry has %d to read and goes on with %d, want 1 and 9", len(r.msgs), r.next)
 	}
+	// One that is ahead joins by what both have read, and is not given it again.
+	ahead := reader(streams.Entry{Seq: 9})
+	ahead.trail = append(ahead.trail, &arrival{entry: streams.Entry{Seq: 10}})
+	f.recent = append(f.recent, ahead.trail[1])
+	if !f.join(ahead) || len(ahead.msgs) != 0 {
+		t.Error("who has read more than the feed does not join it, or reads it again")
+	}
+	f.recent = f.recent[:3]
 	for what, e := range map[string]streams.Entry{
 		"another salt":  {Seq: 7, Time: now, Salt: [16]byte{2}},
 		"another stamp": {Seq: 7, Time: now.Add(1), Salt: [16]byte{1}},

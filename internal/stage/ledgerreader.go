@@ -33,7 +33,7 @@ func arrive(m jetstream.Msg, log *slog.Logger) *arrival {
 
 // same reports whether two readers have read the same message of the same stream.
 func (a *arrival) same(b *arrival) bool {
-	return a.entry.Seq == b.entry.Seq && a.entry.Salt == b.entry.Salt && a.entry.Time.Equal(b.entry.Time)
+	return a.err == nil && b.err == nil && a.entry.Seq == b.entry.Seq && a.entry.Salt == b.entry.Salt && a.entry.Time.Equal(b.entry.Time)
 }
 
 // ledgerReader delivers the ledger's messages in order, from a sequence on. It
@@ -53,9 +53,12 @@ type ledgerReader struct {
 
 	// Owned by whoever delivers: the own consumer's goroutine or, guarded by
 	// Feed.mu, the feed.
-	last *arrival // delivered last
-	next uint64   // sequence to go on with
+	next  uint64     // sequence to go on with
+	trail []*arrival // read last over its own consumer, newest last
 }
+
+// trailMost is how many entries a reader may be ahead of the feed and join it.
+const trailMost = 32
 
 // ledgerAhead is how many entries a reader holds for its stage: more than the
 // batches that ingest decides before it looks at the ledger again.
@@ -104,9 +107,15 @@ func (r *ledgerReader) own(ctx context.Context) (cc jetstream.ConsumeContext, jo
 				return
 			}
 		}
-		r.last, r.next = a, a.entry.Seq+1
+		r.next = a.entry.Seq + 1
+		if r.feed == nil {
+			return
+		}
+		if r.trail = append(r.trail, a); len(r.trail) > trailMost {
+			r.trail = append(r.trail[:0], r.trail[trailMost/2:]...)
+		}
 		if r.feed.join(r) {
-			over = true
+			over, r.trail = true, nil
 			close(joined)
 		}
 	})
