@@ -95,6 +95,14 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		t.Helper()
 		natstest.Eventually(t, 30*time.Second, name+" joins the feed", func() bool { return f.has(r) })
 	}
+	read := func(seq uint64) {
+		t.Helper()
+		natstest.Eventually(t, 30*time.Second, fmt.Sprintf("the feed reads entry %d", seq), func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.recent) > 0 && f.recent[len(f.recent)-1].entry.Seq >= seq
+		})
+	}
 	whole, tail, one := open(1, ""), open(101, ""), open(1, streams.StageArbiter)
 	defer whole.close()
 	defer tail.close()
@@ -103,14 +111,16 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	// with the next entry or, if that came here first, the one after it.
 	l.add(1)
 	seen(t, "who begins at the end", tail, 101, 101, 1)
+	read(101)
 	l.add(1)
 	for name, r := range map[string]*ledgerReader{"who reads all": whole, "who begins at the end": tail, "who reads one stage": one} {
 		joined(name, r)
 	}
 	// One stops reading until more waits than it has room for, the others go on.
-	stuck := open(101, "")
+	read(102)
+	stuck := open(101, "") // both have read the last entry
 	defer stuck.close()
-	joined("who will stop", stuck) // both have read the last entry
+	joined("who will stop", stuck)
 	const n = 2 * ledgerAhead
 	for range n / 1024 {
 		l.add(1024)
@@ -130,6 +140,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	seen(t, "who stopped", stuck, 101, uint64(l.n), 1)
 	l.add(1)
 	seen(t, "who stopped", stuck, uint64(l.n), uint64(l.n), 1)
+	read(uint64(l.n))
 	l.add(1)
 	seen(t, "who stopped", stuck, uint64(l.n), uint64(l.n), 1)
 	joined("who has caught up", stuck)
