@@ -75,6 +75,54 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
+// awaitReplicas waits until a server that came back holds what the others hold:
+// until then the streams stand on two of three, and another one must not go.
+func (c *cluster) awaitReplicas(js jetstream.JetStream) {
+	c.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	var last string
+	for _, name := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
+		for current := 0; current < 2; {
+			if time.Now().After(deadline) {
+				c.t.Fatalf("stream %s did not get its replicas back: %s\n%s", name, last, c.said())
+			}
+			ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+			st, err := js.Stream(ctx, name)
+			cancel()
+			current = 0
+			if err != nil {
+				last = err.Error()
+				continue
+			}
+			last = fmt.Sprintf("%+v", st.CachedInfo().Cluster)
+			if st.CachedInfo().Cluster.Leader == "" {
+				continue
+			}
+			for _, r := range st.CachedInfo().Cluster.Replicas {
+				if r.Current && !r.Offline {
+					current++
+				}
+			}
+			if current < 2 {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
+	}
+}
+
+// said is the end of what each process printed.
+func (c *cluster) said() string {
+	var b strings.Builder
+	for _, name := range c.names {
+		out := c.procs[name].output()
+		if n := len(out); n > 1500 {
+			out = "…" + out[n-1500:]
+		}
+		fmt.Fprintf(&b, "--- %s\n%s\n", name, out)
+	}
+	return b.String()
+}
+
 // Within how long verdicts are there again. Streams whose leader was killed wait
 // for an election: nats-server begins one 4 to 9 s after it last heard the leader
 // (raft.go, minElectionTimeoutDefault and maxElectionTimeoutDefault), which cannot
@@ -101,29 +149,32 @@ func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 			t.Fatalf("stream %s: %v, %+v", name, err, st)
 		}
 	}
-	asker, err := client.New(connect(t, c.data, "agent"), "demo", "agent", client.WithRetry(client.Retry{}))
+	// One id for all tries of a question, as clients do it: a new action for each
+	// would stand behind those of the tries before.
+	asker, err := client.New(connect(t, c.data, "agent"), "demo", "agent",
+		client.WithRetry(client.Retry{Tries: 1000, First: 20 * time.Millisecond, Most: 200 * time.Millisecond, Each: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const total = 3000
-	l := startLoad(t, connect(t, c.data, "agent"), total)
+	// Few enough events wait at a time that a slow machine judges them within
+	// seconds: what is measured is the way past what was killed, not a queue.
+	const each = 100
+	total := each * (len(c.names) + 1)
+	l := startLoadOf(t, connect(t, c.data, "agent"), total, each/2, each)
 	resumed := map[string]time.Duration{}
 	for k, name := range c.names {
-		waitFor(t, l, int64(total*k/(len(c.names)+1)))
+		c.awaitReplicas(js)
+		waitFor(t, l, int64(each*k+each/2))
+		l.most.Store(int64(each * (k + 2)))
 		c.procs[name].kill()
 		killed := time.Now()
-		for asked := 0; ; asked++ {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			a := read("kills")
-			a.ID = fmt.Sprintf("after-%d-%d", k, asked)
-			_, err := asker.Decide(ctx, a)
-			cancel()
-			if err == nil {
-				break
-			}
-			if time.Since(killed) > 2*serverResumes {
-				t.Fatalf("no verdict within %s of the end of %s: %v", 2*serverResumes, name, err)
-			}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*serverResumes)
+		a := read("kills")
+		a.ID = fmt.Sprintf("after-%d", k)
+		_, err := asker.Decide(ctx, a)
+		cancel()
+		if err != nil {
+			t.Fatalf("no verdict within %s of the end of %s: %v\n%s", 2*serverResumes, name, err, c.said())
 		}
 		resumed[name] = time.Since(killed).Round(time.Millisecond)
 		c.up(name)

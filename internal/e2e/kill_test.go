@@ -31,19 +31,36 @@ const (
 // to the server, and keeps the ids when it has to send one again.
 type load struct {
 	total int
+	most  atomic.Int64 // how many may have been sent
 	acked atomic.Int64
 	done  chan error
 }
 
 func startLoad(t *testing.T, nc *nats.Conn, total int) *load {
+	t.Helper()
+	return startLoadOf(t, nc, total, 200, total)
+}
+
+// startLoadOf begins with the first most events and waits for leave before it
+// sends others, window by window.
+func startLoadOf(t *testing.T, nc *nats.Conn, total, window, most int) *load {
+	t.Helper()
 	l := &load{total: total, done: make(chan error, 1)}
+	l.most.Store(int64(most))
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		const window = 200
 		for from := 0; from < total; from += window {
+			for l.most.Load() < int64(min(from+window, total)) {
+				select {
+				case <-t.Context().Done():
+					l.done <- t.Context().Err()
+					return
+				case <-time.After(5 * time.Millisecond):
+				}
+			}
 			if err := l.window(js, from, min(from+window, total)); err != nil {
 				l.done <- err
 				return

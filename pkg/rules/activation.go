@@ -3,6 +3,8 @@ package rules
 import (
 	"reflect"
 	"strings"
+	"unicode/utf8"
+	"unsafe"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -21,11 +23,18 @@ type activation struct {
 	it    ref.Val
 	vals  []ref.Val
 	used  []int // values that are set
+	raws  []any // of signals, as Go has them
+	read  []int // those that are set
 	limit bool  // the input is larger than costs were estimated for
+
+	// Of closures: loops' variables, by depth, and the text that was measured last.
+	loops   [maxNested + 1]loopVar
+	counted string
+	count   int64
 }
 
 func newActivation(table *varTable) *activation {
-	return &activation{table: table, vals: make([]ref.Val, len(table.vars))}
+	return &activation{table: table, vals: make([]ref.Val, len(table.vars)), raws: make([]any, len(table.vars))}
 }
 
 // reset turns to another input.
@@ -34,6 +43,10 @@ func (a *activation) reset(in *Input, sig *signals) {
 		a.vals[i] = nil
 	}
 	a.used = a.used[:0]
+	for _, i := range a.read {
+		a.raws[i] = nil
+	}
+	a.read, a.loops, a.counted, a.count = a.read[:0], [maxNested + 1]loopVar{}, "", 0
 	a.in, a.sig, a.it, a.limit = in, sig, types.NullValue, false
 	if in != nil {
 		a.root, a.limit = reflect.ValueOf(in).Elem(), in.large
@@ -68,12 +81,10 @@ func (a *activation) value(i int) ref.Val {
 		return v
 	}
 	var v ref.Val
-	if d := a.table.vars[i]; d.sig == nil {
+	if a.table.vars[i].sig == nil {
 		v = toVal(a.native(i))
-	} else if x := d.sig.read(a.sig); x == nil {
-		v = toVal(reflect.Zero(d.goTyp))
-	} else if err, ok := x.(error); ok {
-		v = types.WrapErr(err)
+	} else if x := a.raw(i); isError(x) {
+		v = types.WrapErr(x.(error))
 	} else {
 		v = toVal(reflect.ValueOf(x))
 	}
@@ -82,14 +93,46 @@ func (a *activation) value(i int) ref.Val {
 	return v
 }
 
+// raw is the value of a signal: of its type, or an error.
+func (a *activation) raw(i int) any {
+	if x := a.raws[i]; x != nil {
+		return x
+	}
+	d := a.table.vars[i]
+	x := d.sig.read(a.sig)
+	if x == nil {
+		x = reflect.Zero(d.goTyp).Interface()
+	}
+	a.raws[i] = x
+	a.read = append(a.read, i)
+	return x
+}
+
+func isError(x any) bool {
+	_, is := x.(error)
+	return is
+}
+
+// runes is the length of a text in runes. Many rules ask for the same one's.
+func (a *activation) runes(s string) int64 {
+	if len(s) != len(a.counted) || unsafe.StringData(s) != unsafe.StringData(a.counted) {
+		a.counted, a.count = s, int64(utf8.RuneCountInString(s))
+	}
+	return a.count
+}
+
 // eval evaluates an expression: without counting its cost where the estimate
-// holds, else up to CostLimit.
+// holds, and by its closure where that has a value; else up to CostLimit.
 func (x *expr) eval(a *activation) (ref.Val, error) {
 	p := x.fast
 	if a.limit || x.cost > CostLimit {
 		var err error
 		if p, err = x.tracked(); err != nil {
 			return nil, err
+		}
+	} else if x.code != nil {
+		if v, ok := x.code(a); ok {
+			return types.Bool(v), nil
 		}
 	}
 	v, _, err := p.Eval(a)
@@ -153,7 +196,7 @@ func joints(vars *varTable, e ast.Expr) []joint {
 type test struct {
 	need  *need
 	atoms []atom
-	preds []pred
+	asks  []func(*activation) bool // predicates
 }
 
 func newTest(vars *varTable, x *expr) *test {
@@ -162,7 +205,11 @@ func newTest(vars *varTable, x *expr) *test {
 	}
 	r := newReader(vars)
 	n := r.of(x.ast.Expr(), nil)
-	return &test{n, r.atoms, r.preds}
+	t := &test{need: n, atoms: r.atoms}
+	for _, p := range r.preds {
+		t.asks = append(t.asks, p.ask(vars))
+	}
+	return t
 }
 
 // meets reports whether the event may meet the condition.
@@ -173,7 +220,7 @@ func (t *test) met(n *need, act *activation) bool {
 	case needAtom:
 		return t.atoms[n.atom].met(act)
 	case needPred:
-		return t.preds[n.atom].holds(act)
+		return t.asks[n.atom](act)
 	case needNever:
 		return false
 	case needAll:

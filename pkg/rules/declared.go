@@ -176,7 +176,7 @@ func (s *scope) compileSignal(d *strictyaml.Document, file string, i int, doc *s
 	}
 	s.env = env
 	s.vars.add(&variable{name: out.name, typ: typ, goTyp: goTyp, doc: doc.Doc, sig: &signalDef{Signal: Signal{Name: out.name, Doc: doc.Doc,
-		Window: out.window.String()}, typ: goTyp, read: out.read}})
+		Window: out.window.String()}, typ: goTyp, read: out.read, evaluates: out.steps == nil && out.key.joined == nil}})
 	return out
 }
 
@@ -258,7 +258,7 @@ func (d *declared) noteStep(act *activation) {
 	var matched [maxSteps]bool
 	some := false
 	for i, st := range d.steps {
-		if slices.Contains(st.on, act.in.Event.Kind) && st.need.meets(act) && st.when.isTrue(act) {
+		if slices.Contains(st.on, act.in.Event.Kind) && (st.when.code != nil || st.need.meets(act)) && st.when.isTrue(act) {
 			matched[i], some = true, true
 		}
 	}

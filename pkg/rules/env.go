@@ -172,6 +172,7 @@ type expr struct {
 	tracked func() (cel.Program, error)
 	cost    uint64  // highest, within the bounds; over CostLimit when only counting can tell
 	joined  []joint // a text that is put together of fields
+	code    flagFn  // of a condition, where it has a closure
 }
 
 // compile checks an expression and plans it. Its error shows the place with a
@@ -195,6 +196,9 @@ func (s *scope) compile(src string, want *cel.Type) (*expr, error) {
 	env := s.env
 	if x.fast, err = env.Program(a, cel.EvalOptions(cel.OptOptimize)); err != nil {
 		return nil, planError(src, a, err)
+	}
+	if c := newClosure(s.vars, x.ast.Expr()); c != nil {
+		x.code = c.flag
 	}
 	x.tracked = sync.OnceValues(func() (cel.Program, error) {
 		return env.Program(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostLimit))
@@ -351,6 +355,23 @@ func (in *Input) bounded() bool {
 	}
 	for _, v := range in.Content.Views {
 		if len(v) > boundText {
+			return false
+		}
+	}
+	for _, bs := range [][]*Belief{in.Action.Beliefs, in.Decision.Beliefs} {
+		for _, b := range bs {
+			if max(len(b.ID), len(b.Key), len(b.Source), len(b.Observation)) > boundText {
+				return false
+			}
+		}
+	}
+	for _, it := range in.Recall.Items {
+		if max(len(it.ID), len(it.Key), len(it.Source)) > boundText || len(it.Kinds) > boundList {
+			return false
+		}
+	}
+	for _, it := range in.Tools.Items {
+		if max(len(it.Name), len(it.Description), len(it.Shadows)) > boundText {
 			return false
 		}
 	}

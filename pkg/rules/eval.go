@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
@@ -229,6 +230,14 @@ func (ev *Evaluator) try(r *Rule, act *activation, e *streams.Entry) []streams.A
 
 // fire evaluates one rule on one input.
 func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
+	if r.forEach == nil {
+		return ev.decide(r, act, e, nil)
+	}
+	if r.each != nil && !act.limit {
+		if recs, ok := r.each.list.recs(act); ok {
+			return ev.fireEach(r, act, e, recs)
+		}
+	}
 	items, err := r.items(act)
 	if err != nil {
 		return []streams.Alert{ev.failed(r, act.in, e, err)}
@@ -236,15 +245,47 @@ func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.
 	var out []streams.Alert
 	for _, it := range items {
 		act.it = it
-		v, err := r.when.eval(act)
-		if err != nil {
-			out = append(out, ev.failed(r, act.in, e, err))
+		out = ev.decide(r, act, e, out)
+	}
+	act.it = types.NullValue
+	return out
+}
+
+// decide evaluates a rule's condition and adds the alert, if there is one.
+func (ev *Evaluator) decide(r *Rule, act *activation, e *streams.Entry, out []streams.Alert) []streams.Alert {
+	v, err := r.when.eval(act)
+	switch {
+	case err != nil:
+		return append(out, ev.failed(r, act.in, e, err))
+	case v == types.True:
+		return append(out, ev.fired(r, act, e))
+	}
+	return out
+}
+
+// fireEach is fire of a rule whose list and condition have closures. What they
+// do not decide, and what an alert says, is CEL's.
+func (ev *Evaluator) fireEach(r *Rule, act *activation, e *streams.Entry, recs []unsafe.Pointer) []streams.Alert {
+	var out []streams.Alert
+	var items []ref.Val
+	for i, rec := range recs {
+		act.loops[0].rec = rec
+		v, ok := r.each.when.flag(act)
+		if ok && !v {
 			continue
 		}
-		if v != types.True {
-			continue
+		if items == nil {
+			var err error
+			if items, err = r.items(act); err != nil {
+				return []streams.Alert{ev.failed(r, act.in, e, err)}
+			}
 		}
-		out = append(out, ev.fired(r, act, e))
+		act.it = items[i]
+		if ok {
+			out = append(out, ev.fired(r, act, e))
+		} else {
+			out = ev.decide(r, act, e, out)
+		}
 	}
 	act.it = types.NullValue
 	return out

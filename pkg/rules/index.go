@@ -1,8 +1,8 @@
 package rules
 
 import (
-	"reflect"
 	"slices"
+	"strconv"
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -22,13 +22,16 @@ type index struct {
 
 	atoms  []atom
 	preds  []pred
+	asks   []func(*activation) bool // by predicate
 	fields []*fieldIndex
 }
 
 // fieldIndex is the atoms of one field.
 type fieldIndex struct {
 	f       field
-	is      map[string]int32 // numbers and flags, in canonical form
+	value   *closure
+	isNum   map[int64]int32
+	isFlag  map[bool]int32
 	isText  map[string]int32
 	literal *literals // nil when no literal is looked for
 }
@@ -44,6 +47,9 @@ func newIndex(vars *varTable, rules []*Rule) *index {
 		x.needs = append(x.needs, rule.need(r))
 	}
 	x.atoms, x.preds = r.atoms, r.preds
+	for i := range x.preds {
+		x.asks = append(x.asks, x.preds[i].ask(vars))
+	}
 	x.byAtom = make([][]int32, len(x.atoms))
 	use := make([]int, len(x.atoms))
 	for _, n := range x.needs {
@@ -67,18 +73,18 @@ func newIndex(vars *varTable, rules []*Rule) *index {
 		x.eager = append(x.eager, p)
 	}
 	slices.Sort(x.eager)
-	x.group()
+	x.group(vars)
 	return x
 }
 
 // group puts atoms under their fields.
-func (x *index) group() {
+func (x *index) group(vars *varTable) {
 	byField := make(map[field]*fieldIndex)
 	lits := make(map[*fieldIndex][]literal)
 	for i, a := range x.atoms {
 		fi := byField[a.f]
 		if fi == nil {
-			fi = &fieldIndex{f: a.f, is: make(map[string]int32), isText: make(map[string]int32)}
+			fi = &fieldIndex{f: a.f, value: input(vars.vars[a.f.v]), isNum: make(map[int64]int32), isFlag: make(map[bool]int32), isText: make(map[string]int32)}
 			byField[a.f] = fi
 			x.fields = append(x.fields, fi)
 		}
@@ -87,8 +93,12 @@ func (x *index) group() {
 			lits[fi] = append(lits[fi], literal{a.literal, int32(i)})
 		case a.value[0] == 's':
 			fi.isText[a.value[1:]] = int32(i)
+		case a.value[0] == 'n':
+			if n, err := strconv.ParseInt(a.value[1:], 10, 64); err == nil {
+				fi.isNum[n] = int32(i)
+			}
 		default:
-			fi.is[a.value] = int32(i)
+			fi.isFlag[a.value == "t"] = int32(i)
 		}
 	}
 	for _, fi := range x.fields {
@@ -232,7 +242,7 @@ func (t *trial) pred(n int32) bool {
 		return v&1 == 1
 	}
 	v := t.gen << 1
-	ok := t.x.preds[n].holds(t.act)
+	ok := t.x.asks[n](t.act)
 	if ok {
 		v |= 1
 	}
@@ -242,24 +252,28 @@ func (t *trial) pred(n int32) bool {
 
 // match finds the atoms of a field that an event meets.
 func (fi *fieldIndex) match(act *activation, skip func(int32) bool, hit func(int32)) {
-	v := act.native(fi.f.v)
-	switch v.Kind() {
-	case reflect.String:
-		if !fi.f.elem {
-			fi.text(v.String(), skip, hit)
+	c := fi.value
+	switch {
+	case c == nil:
+	case c.text != nil:
+		if s, ok := c.text(act); ok && !fi.f.elem {
+			fi.text(s, skip, hit)
 		}
-	case reflect.Slice:
-		if !fi.f.elem {
-			return
-		}
-		for i := range v.Len() {
-			if e := v.Index(i); e.Kind() == reflect.String {
-				fi.text(e.String(), skip, hit)
+	case c.texts != nil:
+		if list, ok := c.texts(act); ok && fi.f.elem {
+			for _, s := range list {
+				fi.text(s, skip, hit)
 			}
 		}
-	case reflect.Int64, reflect.Bool:
-		if c, ok := canonical(toVal(v)); ok {
-			if a, ok := fi.is[c]; ok {
+	case c.num != nil:
+		if n, ok := c.num(act); ok {
+			if a, ok := fi.isNum[n]; ok {
+				hit(a)
+			}
+		}
+	case c.flag != nil:
+		if v, ok := c.flag(act); ok {
+			if a, ok := fi.isFlag[v]; ok {
 				hit(a)
 			}
 		}
@@ -280,58 +294,66 @@ func (fi *fieldIndex) text(s string, skip func(int32) bool, hit func(int32)) {
 	}
 }
 
-// holds evaluates a predicate. Where it cannot, it holds, and the expression
-// itself shows what is wrong.
-func (p *pred) holds(act *activation) bool {
-	var x float64
-	if v := act.table.vars[p.v]; v.sig == nil {
-		n := act.native(p.v)
-		switch {
-		case p.size && n.Kind() == reflect.String:
-			x = float64(len(n.String())) // runes are no more than that
-			if p.op != ">" || p.than != 0 {
-				x = float64(len([]rune(n.String())))
-			}
-		case p.size:
-			x = float64(n.Len())
-		case p.flag:
-			return n.Bool() == p.want
-		case n.Kind() == reflect.Int64:
-			x = float64(n.Int())
-		case n.Kind() == reflect.Float64:
-			x = n.Float()
-		default:
-			return true
+// ask is the predicate as a function. Where that cannot decide, it holds, and
+// the expression itself shows what is wrong.
+func (p pred) ask(vars *varTable) func(*activation) bool {
+	v := vars.vars[p.v]
+	c := input
+	if v.sig != nil {
+		c = func(v *variable) *closure { return signal(p.v, v.goTyp) }
+	}
+	is, op, than := c(v), p.op, p.than
+	compare := func(x float64) bool {
+		switch op {
+		case "<":
+			return x < than
+		case "<=":
+			return x <= than
+		case ">":
+			return x > than
+		case ">=":
+			return x >= than
+		case "==":
+			return x == than
 		}
-	} else {
-		switch v := act.value(p.v).(type) {
-		case types.Bool:
-			return !p.flag || bool(v) == p.want
-		case types.Int:
-			x = float64(v)
-		case types.Double:
-			x = float64(v)
-		default:
-			n, ok := size(v)
-			if !ok || !p.size {
-				return true
-			}
-			x = float64(n)
+		return true
+	}
+	size := func(n func(*activation) (int, bool)) func(*activation) bool {
+		return func(a *activation) bool {
+			x, ok := n(a)
+			return !ok || compare(float64(x))
 		}
 	}
-	switch p.op {
-	case "<":
-		return x < p.than
-	case "<=":
-		return x <= p.than
-	case ">":
-		return x > p.than
-	case ">=":
-		return x >= p.than
-	case "==":
-		return x == p.than
+	switch {
+	case is == nil && v.sig == nil && p.size: // a map
+		return func(a *activation) bool { return compare(float64(a.native(p.v).Len())) }
+	case is == nil:
+	case p.size && is.text != nil && op == ">" && than == 0: // runes are no fewer then
+		return size(func(a *activation) (int, bool) { s, ok := is.text(a); return len(s), ok })
+	case p.size && is.text != nil:
+		return size(func(a *activation) (int, bool) { s, ok := is.text(a); return int(a.runes(s)), ok })
+	case p.size && is.texts != nil:
+		return size(func(a *activation) (int, bool) { l, ok := is.texts(a); return len(l), ok })
+	case p.size && is.recs != nil:
+		return size(func(a *activation) (int, bool) { l, ok := is.recs(a); return len(l), ok })
+	case p.size:
+	case p.flag && is.flag != nil:
+		return func(a *activation) bool {
+			x, ok := is.flag(a)
+			return !ok || x == p.want
+		}
+	case is.num != nil:
+		return func(a *activation) bool {
+			x, ok := is.num(a)
+			return !ok || compare(float64(x))
+		}
+	case is.real != nil:
+		return func(a *activation) bool {
+			x, ok := is.real(a)
+			return !ok || compare(x)
+		}
 	}
-	return true
+	return func(*activation) bool { return true }
 }
 
 func size(v ref.Val) (int64, bool) {

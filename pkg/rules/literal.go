@@ -1,6 +1,9 @@
 package rules
 
-import "slices"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // literals finds which of many literals stand in a text, ignoring ASCII case,
 // in one pass. A filter of a few KiB, which stays in the cache however many
@@ -9,20 +12,16 @@ import "slices"
 //
 // Wherever a literal of eleven bytes or more stands, one of four neighbouring
 // windows of it, each of eight bytes, begins at a multiple of four: long knows
-// those windows and looks at every fourth position only. A shorter literal is
-// known by its last four bytes, and compared with the eight that were read last.
+// those windows and looks at every fourth position only. So does mid, with windows
+// of five bytes, for literals of eight to ten. What is shorter has windows of four
+// bytes, at as many positions as its shortest literal asks for.
 //
 // An Aho–Corasick automaton of ten thousand literals has some 200,000 states
 // and misses the cache at every byte; see docs/decisions/0009.
 type literals struct {
-	long, short, three grams
-	lits               []literal
+	long, mid, short, three grams
+	lits                    []literal
 }
-
-const (
-	stride  = 4
-	minLong = 8 + stride - 1
-)
 
 type literal struct {
 	text string // lower case
@@ -32,23 +31,27 @@ type literal struct {
 // grams is an index of windows of one size.
 type grams struct {
 	n      int
+	size   int        // of a window, in bytes
+	stride int        // windows that begin at its multiples are looked at
+	cut    uint       // what shifts a window out of eight bytes
 	shift  uint       // of a hash, to a slot
 	fshift uint       // of a hash, to a word of the filter
-	filter []uint64   // two bits of one word for each window
+	filter []uint64   // three bits of one word for each window
 	slots  []gramSlot // open addressing, a power of two
-	places []place    // by slot
+	places []place
 }
 
+// gramSlot is half a cache line: most windows are of one literal only.
 type gramSlot struct {
-	gram        uint64
-	start, size int32 // in places; size 0: free
+	gram uint64
+	place
 }
 
-// place is where in a literal its window stands. tail is the literal's last
-// bytes, up to eight, and mask says how many those are.
+// place is where in a literal its window stands.
 type place struct {
-	lit, off   int32
-	tail, mask uint64
+	tail           uint64 // the literal's last bytes, up to eight
+	lit, off, size int32  // size 0: none
+	next           int32  // in places, plus one: another literal with the window
 }
 
 const gramHash = 0x9E3779B97F4A7C15
@@ -73,58 +76,72 @@ func gramAt(s string, i, size int) (g uint64) {
 // newLiterals indexes literals of minLiteral bytes or more, in lower case.
 func newLiterals(lits []literal) *literals {
 	l := &literals{lits: lits}
-	long, short, three := make(map[uint64][]place), make(map[uint64][]place), make(map[uint64][]place)
-	use := make(map[uint64]int)
-	for _, lit := range lits {
-		for i := 0; i+8 <= len(lit.text); i++ {
-			use[gramAt(lit.text, i, 8)]++
-		}
-	}
+	var long, mid, short, three []int
+	least := 7
 	for n, lit := range lits {
-		size := min(len(lit.text), 8)
-		p := place{lit: int32(n), tail: gramAt(lit.text, len(lit.text)-size, size), mask: ^uint64(0) >> (64 - 8*size)}
-		switch {
-		case len(lit.text) >= minLong:
-			best, least := 0, -1
-			for i := 0; i+minLong <= len(lit.text); i++ {
-				sum := 0
-				for j := range stride {
-					sum += use[gramAt(lit.text, i+j, 8)]
-				}
-				if least < 0 || sum < least {
-					best, least = i, sum
-				}
-			}
-			for j := range stride {
-				p.off = int32(best + j)
-				g := gramAt(lit.text, best+j, 8)
-				long[g] = append(long[g], p)
-			}
-		case len(lit.text) > 3:
-			p.off = int32(len(lit.text) - 4)
-			g := gramAt(lit.text, len(lit.text)-4, 4)
-			short[g] = append(short[g], p)
+		switch size := len(lit.text); {
+		case size >= 11:
+			long = append(long, n)
+		case size >= 8:
+			mid = append(mid, n)
+		case size >= 4:
+			short = append(short, n)
+			least = min(least, size)
 		default:
-			three[p.tail] = append(three[p.tail], p)
+			three = append(three, n)
 		}
 	}
-	l.long, l.short, l.three = newGrams(long), newGrams(short), newGrams(three)
+	l.long, l.mid, l.three = newGrams(lits, long, 8, 4), newGrams(lits, mid, 5, 4), newGrams(lits, three, 3, 1)
+	l.short = newGrams(lits, short, 4, map[int]int{4: 1, 5: 2, 6: 2, 7: 4}[least])
 	return l
 }
 
-func newGrams(m map[uint64][]place) grams {
-	g := grams{n: len(m)}
+// newGrams indexes some literals by windows of a size. Each has as many
+// neighbouring windows as the stride is long: those that the fewest others share,
+// and among such ones those that join two words, which texts hold less often than
+// either.
+func newGrams(lits []literal, some []int, size, stride int) grams {
+	g := grams{size: size, stride: stride, cut: uint(64 - 8*size)}
+	use, m := make(map[uint64]int), make(map[uint64][]place)
+	for _, n := range some {
+		for i := 0; i+size <= len(lits[n].text); i++ {
+			use[gramAt(lits[n].text, i, size)]++
+		}
+	}
+	for _, n := range some {
+		text := lits[n].text
+		best, least, most := 0, -1, 0
+		for i := 0; i+size+stride-1 <= len(text); i++ {
+			sum, joins := 0, 0
+			for j := range stride {
+				sum += use[gramAt(text, i+j, size)]
+				joins += joined(text[i+j : i+j+size])
+			}
+			if least < 0 || sum < least || sum == least && joins > most {
+				best, least, most = i, sum, joins
+			}
+		}
+		last := min(len(text), 8)
+		for j := range stride {
+			w := gramAt(text, best+j, size)
+			m[w] = append(m[w], place{lit: int32(n), off: int32(best + j), size: int32(len(text)), tail: gramAt(text, len(text)-last, last)})
+		}
+	}
+	g.n = len(m)
 	if g.n == 0 {
 		return g
 	}
 	bits := uint(6)
-	for 1<<bits < 4*len(m) {
+	for 1<<bits < 3*len(m) {
 		bits++
 	}
 	g.shift = 64 - bits
 	g.slots = make([]gramSlot, 1<<bits)
-	// Eight to sixteen bits a window, no less than 1 KiB.
-	fbits := max(bits-5, 7)
+	// Eleven to twenty-one bits a window, no less than 1 KiB.
+	fbits := uint(7)
+	for 64<<fbits < 11*len(m) {
+		fbits++
+	}
 	g.fshift = 64 - fbits
 	g.filter = make([]uint64, 1<<fbits)
 	var keys []uint64
@@ -138,89 +155,107 @@ func newGrams(m map[uint64][]place) grams {
 		for g.slots[i].size > 0 {
 			i = (i + 1) & uint64(len(g.slots)-1)
 		}
-		g.slots[i] = gramSlot{k, int32(len(g.places)), int32(len(m[k]))}
-		g.places = append(g.places, m[k]...)
-		g.filter[h>>g.fshift] |= twoBits(h)
+		next := int32(0)
+		for _, p := range m[k][1:] {
+			p.next = next
+			g.places = append(g.places, p)
+			next = int32(len(g.places))
+		}
+		g.slots[i] = gramSlot{k, m[k][0]}
+		g.slots[i].next = next
+		g.filter[h>>g.fshift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63)
 	}
 	return g
 }
 
-// twoBits are the bits of a window in its word of the filter, from bits of the
-// hash that do not choose the word.
-func twoBits(h uint64) uint64 { return 1<<(h>>20&63) | 1<<(h>>28&63) }
-
-// find looks up a window that the filter let through.
-func (g *grams) find(gram, h uint64) []place {
-	for i := h >> g.shift; g.slots[i].size > 0; i = (i + 1) & uint64(len(g.slots)-1) {
-		if s := &g.slots[i]; s.gram == gram {
-			return g.places[s.start : s.start+s.size]
+// joined is how many bytes a window has at least of both words that it joins.
+func joined(w string) (n int) {
+	for i := range len(w) {
+		if c := w[i]; c < utf8.RuneSelf && notWord(rune(c)) {
+			n = max(n, min(i, len(w)-1-i))
 		}
 	}
-	return nil
+	return n
+}
+
+// passes says whether the filter lets a window through, of which the bits in its
+// word of the filter are chosen by bits of the hash that do not choose the word.
+func (g *grams) passes(h uint64) bool {
+	word := g.filter[h>>(g.fshift&63)]
+	return word>>(h>>20&63)&(word>>(h>>28&63))&(word>>(h>>36&63))&1 != 0
+}
+
+// find looks up a window that the filter let through.
+func (g *grams) find(gram, h uint64) *place {
+	for i := h >> (g.shift & 63); ; i++ {
+		s := &g.slots[i&uint64(len(g.slots)-1)]
+		if s.size == 0 {
+			return nil
+		}
+		if s.gram == gram {
+			return &s.place
+		}
+	}
 }
 
 // scan calls hit for the atom of each literal in the text, perhaps repeatedly.
 // skip says which need no second look.
+//
+// The text is read eight bytes at a time, and windows are taken out of those and
+// the eight before by shifting: those that begin in the last four of the latter or
+// the first four of the former. Beyond both ends of the text stand zeros.
 func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int32)) {
-	if l.long.n > 0 {
-		l.scanLong(s, skip, hit)
-	}
-	if l.short.n > 0 {
-		l.scanShort(&l.short, 4, s, skip, hit)
-	}
-	if l.three.n > 0 {
-		l.scanShort(&l.three, 3, s, skip, hit)
-	}
-}
-
-func (l *literals) scanLong(s string, skip func(atom int32) bool, hit func(atom int32)) {
-	g := &l.long
-	filter, shift := g.filter, g.fshift&63
-	for i := 0; i+8 <= len(s); i += stride {
-		w := lowerEight(s[i : i+8])
-		h := w * gramHash
-		if word := filter[h>>shift]; word>>(h>>20&63)&(word>>(h>>28&63))&1 == 0 {
-			continue
-		}
-		for _, p := range g.find(w, h) {
-			l.verify(s, i, p, skip, hit)
-		}
-	}
-}
-
-// scanShort looks at every position: at eight of them for each read of eight
-// bytes, of which the windows are taken by shifting.
-func (l *literals) scanShort(g *grams, size int, s string, skip func(atom int32) bool, hit func(atom int32)) {
-	mask := uint64(1)<<(8*size) - 1
-	filter, shift := g.filter, g.fshift&63
-	var before uint64 // the eight bytes up to i, and no byte where there is none
-	look := func(end int, w uint64) {
-		for _, p := range g.find(w&mask, (w&mask)*gramHash) {
-			if w&p.mask == p.tail {
-				l.verify(s, end-size, p, skip, hit)
+	var before uint64
+	for i := 0; i < len(s)+4; i += 8 {
+		var next uint64
+		if i+8 <= len(s) {
+			next = lowerEight(s[i : i+8])
+		} else {
+			for j := range 8 {
+				next <<= 8
+				if i+j < len(s) {
+					next |= uint64(lowerByte[s[i+j]])
+				}
 			}
 		}
-	}
-	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		next := lowerEight(s[i : i+8])
-		for n := uint(8); n <= 64; n += 8 {
-			w := before<<(n&63) | next>>(64-n)
-			if n == 64 {
-				w = next
+		half := before<<32 | next>>32
+		if g := &l.long; g.n > 0 {
+			if h := half * gramHash; g.passes(h) {
+				l.look(g, s, i-4, half, h, skip, hit)
 			}
-			h := (w & mask) * gramHash
-			if word := filter[h>>shift]; word>>(h>>20&63)&(word>>(h>>28&63))&1 != 0 {
-				look(i+int(n/8), w)
+			if h := next * gramHash; g.passes(h) {
+				l.look(g, s, i, next, h, skip, hit)
 			}
+		}
+		if g := &l.mid; g.n > 0 {
+			if w := half >> 24; g.passes(w * gramHash) {
+				l.look(g, s, i-4, w, w*gramHash, skip, hit)
+			}
+			if w := next >> 24; g.passes(w * gramHash) {
+				l.look(g, s, i, w, w*gramHash, skip, hit)
+			}
+		}
+		if l.short.n > 0 {
+			l.every(&l.short, s, i, half, next, skip, hit)
+		}
+		if l.three.n > 0 {
+			l.every(&l.three, s, i, half, next, skip, hit)
 		}
 		before = next
 	}
-	for ; i < len(s); i++ {
-		before = before<<8 | uint64(lowerByte[s[i]])
-		h := (before & mask) * gramHash
-		if word := filter[h>>shift]; word>>(h>>20&63)&(word>>(h>>28&63))&1 != 0 {
-			look(i+1, before)
+}
+
+// every looks at the windows, of four bytes at most, that begin at the eight
+// bytes from i-4 on.
+func (l *literals) every(g *grams, s string, i int, half, next uint64, skip func(atom int32) bool, hit func(atom int32)) {
+	cut := g.cut & 63
+	for j := 0; j < 4; j += g.stride {
+		v, w := half<<(8*j&63)>>cut, next<<(8*j&63)>>cut
+		if h := v * gramHash; g.passes(h) {
+			l.look(g, s, i-4+j, v, h, skip, hit)
+		}
+		if h := w * gramHash; g.passes(h) {
+			l.look(g, s, i+j, w, h, skip, hit)
 		}
 	}
 }
@@ -236,16 +271,39 @@ func lowerEight(s string) uint64 {
 	return x | capital>>2
 }
 
-func (l *literals) verify(s string, at int, p place, skip func(int32) bool, hit func(int32)) {
-	lit := &l.lits[p.lit]
-	start := at - int(p.off)
-	if start < 0 || start+len(lit.text) > len(s) || skip(lit.atom) {
-		return
-	}
-	for i := range len(lit.text) {
-		if lowerByte[s[start+i]] != lit.text[i] {
-			return
+// look compares the literals that have a window which begins at a position.
+func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(int32) bool, hit func(int32)) {
+	for p := g.find(w, h); p != nil; p = g.after(p) {
+		start := at - int(p.off)
+		end := start + int(p.size)
+		if start < 0 || end > len(s) {
+			continue
+		}
+		// The literal's last bytes are at hand, the others in memory that nobody
+		// looked at for long.
+		if end >= 8 && (lowerEight(s[end-8:end])^p.tail)<<(64-8*min(p.size, 8)) != 0 {
+			continue
+		}
+		lit := &l.lits[p.lit]
+		if !skip(lit.atom) && lowerIs(s[start:end], lit.text) {
+			hit(lit.atom)
 		}
 	}
-	hit(lit.atom)
+}
+
+func (g *grams) after(p *place) *place {
+	if p.next == 0 {
+		return nil
+	}
+	return &g.places[p.next-1]
+}
+
+// lowerIs reports whether a text in lower case is another one as long.
+func lowerIs(s, lower string) bool {
+	for i := range len(s) {
+		if lowerByte[s[i]] != lower[i] {
+			return false
+		}
+	}
+	return true
 }

@@ -103,6 +103,7 @@ type Rule struct {
 	FalsePos string
 
 	when, forEach, subjectID, message *expr
+	each                              *forEach // closures of forEach and when, where both have one
 	exceptions                        []*exception
 	doc                               ruleDoc
 	place                             func(field string, format string, args ...any) *strictyaml.Error
@@ -478,6 +479,9 @@ func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *rule
 	r.forEach = compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false)
 	r.subjectID = compile("subject_id", rd.SubjectID, cel.StringType, false)
 	r.message = compile("message", rd.Message, cel.StringType, true)
+	if r.when != nil && r.forEach != nil && r.forEach.cost <= CostLimit {
+		r.each = newForEach(sc.vars, r.forEach.ast.Expr(), r.when.ast.Expr())
+	}
 	raw, err := streams.Marshal(rd)
 	if err != nil {
 		at("id", "%v", err)

@@ -36,6 +36,8 @@ type signalDef struct {
 	Signal
 	typ  reflect.Type
 	read func(s *signals) any
+	// evaluates says that reading it evaluates an expression.
+	evaluates bool
 }
 
 // The structures of signals.
@@ -112,26 +114,26 @@ const (
 // builtinSignals are those that need more than counting. A pack declares the
 // others itself.
 var builtinSignals = []signalDef{
-	{Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"}, reflect.TypeFor[float64](), func(s *signals) any { return s.entropy() }},
-	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "16", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }},
-	{Signal{"action.lineage", "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project", "carrier", "all", "100000 carriers, 100000 phrases", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
-	{Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage},
-	{Signal{"signal.echo", "instructions in untrusted content of the project that this action would carry out", "session, tool word, carrier", "all", "4000 instructions", "1 a word of the tool's name and a carrier"}, reflect.TypeFor[[]*Served](), func(s *signals) any { return s.echo() }},
-	{Signal{"signal.user_named", "the user's own words in this session name the tool's act and every carrier of the arguments", "session", "session", "4000 words", "1"}, reflect.TypeFor[bool](), func(s *signals) any { return s.userNamed() }},
-	{Signal{"signal.novel", "carriers of the arguments that nobody named before in the project, as kind:value", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]string](), (*signals).novel},
-	{Signal{"signal.cluster_size", "contents of the project that are almost the same as this one, it included", "fingerprint", "all", "20000 clusters", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return s.cluster().size }},
-	{Signal{"signal.cluster_sources", "different sources among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sources)) }},
-	{Signal{"signal.cluster_sessions", "different sessions among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sessions)) }},
-	{Signal{"signal.cluster_agents", "different agents among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().agents)) }},
-	{Signal{"signal.cluster_age", "seconds since the first of them", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[float64](), func(s *signals) any { return s.since(s.cluster().first) }},
-	{Signal{"signal.pushes", "targets in this content that its source has brought up in three or more different contents", "source and target", "all", "50000", "1 a target"}, reflect.TypeFor[[]*Push](), (*signals).pushes},
-	{Signal{"signal.fragments", "values of the arguments that were put together from pieces of different observations", "piece", "all", "100000 pieces", "up to 2000 a value"}, reflect.TypeFor[[]*Fragment](), (*signals).fragments},
-	{Signal{"signal.sleepers", "memories that this action cites, or that were recalled in its session, and had slept for over a day in other sessions", "belief", "all", "50000 beliefs", "1 a belief"}, reflect.TypeFor[[]*Sleeper](), (*signals).sleepers},
-	{Signal{"signal.recalled_external", "memories of external origin that were recalled in this session", "session", "session", "32 a session", "1"}, reflect.TypeFor[[]string](), (*signals).recalledExternal},
-	{Signal{"signal.key_writes", "writes of this memory key, this one included", "key", "all", "20000 keys", "1"}, reflect.TypeFor[int64](), func(s *signals) any { return s.keyHistory().writes }},
-	{Signal{"signal.key_growth", "size of the value as a multiple of its first size", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().growth(s.in) }},
-	{Signal{"signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().rise(s) }},
-	{Signal{"signal.tool_drift", "the tool that is called has another description or schema than in the first catalogue of its server, or the last one that a person accepted", "tool", "all", "5000 tools", "1"}, reflect.TypeFor[bool](), (*signals).toolDrift},
+	{Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"}, reflect.TypeFor[float64](), func(s *signals) any { return s.entropy() }, false},
+	{Signal{"signal.partial", "tables out of which keys have fallen: what a signal says of old keys is then a lower bound", "project", "all", "16", "0"}, reflect.TypeFor[[]string](), func(s *signals) any { return s.t.partial() }, false},
+	{Signal{"action.lineage", "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project", "carrier", "all", "100000 carriers, 100000 phrases", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage, false},
+	{Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage, false},
+	{Signal{"signal.echo", "instructions in untrusted content of the project that this action would carry out", "session, tool word, carrier", "all", "4000 instructions", "1 a word of the tool's name and a carrier"}, reflect.TypeFor[[]*Served](), func(s *signals) any { return s.echo() }, false},
+	{Signal{"signal.user_named", "the user's own words in this session name the tool's act and every carrier of the arguments", "session", "session", "4000 words", "1"}, reflect.TypeFor[bool](), func(s *signals) any { return s.userNamed() }, false},
+	{Signal{"signal.novel", "carriers of the arguments that nobody named before in the project, as kind:value", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]string](), (*signals).novel, false},
+	{Signal{"signal.cluster_size", "contents of the project that are almost the same as this one, it included", "fingerprint", "all", "20000 clusters", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return s.cluster().size }, false},
+	{Signal{"signal.cluster_sources", "different sources among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sources)) }, false},
+	{Signal{"signal.cluster_sessions", "different sessions among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sessions)) }, false},
+	{Signal{"signal.cluster_agents", "different agents among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().agents)) }, false},
+	{Signal{"signal.cluster_age", "seconds since the first of them", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[float64](), func(s *signals) any { return s.since(s.cluster().first) }, false},
+	{Signal{"signal.pushes", "targets in this content that its source has brought up in three or more different contents", "source and target", "all", "50000", "1 a target"}, reflect.TypeFor[[]*Push](), (*signals).pushes, false},
+	{Signal{"signal.fragments", "values of the arguments that were put together from pieces of different observations", "piece", "all", "100000 pieces", "up to 2000 a value"}, reflect.TypeFor[[]*Fragment](), (*signals).fragments, false},
+	{Signal{"signal.sleepers", "memories that this action cites, or that were recalled in its session, and had slept for over a day in other sessions", "belief", "all", "50000 beliefs", "1 a belief"}, reflect.TypeFor[[]*Sleeper](), (*signals).sleepers, false},
+	{Signal{"signal.recalled_external", "memories of external origin that were recalled in this session", "session", "session", "32 a session", "1"}, reflect.TypeFor[[]string](), (*signals).recalledExternal, false},
+	{Signal{"signal.key_writes", "writes of this memory key, this one included", "key", "all", "20000 keys", "1"}, reflect.TypeFor[int64](), func(s *signals) any { return s.keyHistory().writes }, false},
+	{Signal{"signal.key_growth", "size of the value as a multiple of its first size", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().growth(s.in) }, false},
+	{Signal{"signal.key_entropy_rise", "entropy of the value less that of its first, bits a byte", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().rise(s) }, false},
+	{Signal{"signal.tool_drift", "the tool that is called has another description or schema than in the first catalogue of its server, or the last one that a person accepted", "tool", "all", "5000 tools", "1"}, reflect.TypeFor[bool](), (*signals).toolDrift, false},
 }
 
 // Signals lists the signals that every rule set knows.
