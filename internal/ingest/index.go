@@ -56,7 +56,12 @@ func classOf(o beliefs.Origin) byte {
 // index is the index of one shelf of what holds at a place of a project: in all
 // of it for the empty one.
 func index(st *stage.State, project, place string, s shelf) *lexical.Index {
-	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), s.key()))
+	memo, ok := (*st.Memo()).(*lexical.Memo)
+	if !ok {
+		memo = lexical.NewMemo()
+		*st.Memo() = memo
+	}
+	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), s.key())).With(memo)
 }
 
 // labels are what a belief can be filtered by.

@@ -169,13 +169,19 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	// Around the borders of segments, and behind two merges.
 	for _, n := range []int{1, 511, 512, 513, 1300, 8*segment - 1, 8*segment + 300, 9*segment + 17} {
 		kv, docs := newKV(t), made(r, n)
-		x := Open(kv, []byte("x"))
+		x, memo := Open(kv, []byte("x")), NewMemo()
 		for i, d := range docs {
 			if err := x.Add(d.id, d.words, d.labels); err != nil {
 				t.Fatal(err)
 			}
 			if i%500 == 499 {
 				kv.commit(t)
+			}
+			// One that knows some of the segment by now.
+			if r.IntN(300) == 0 {
+				if _, err := Open(kv, []byte("x")).With(memo).Search(Query{Words: d.words, Limit: 1}); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		if got, err := x.Len(); err != nil || int(got) != n {
@@ -200,6 +206,9 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 				if id != docs[got[i].doc].id {
 					t.Fatalf("document %d has id %s, want %s", got[i].doc, id, docs[got[i].doc].id)
 				}
+			}
+			if again, err := Open(kv, []byte("x")).With(memo).Search(q); err != nil || !slices.Equal(again, got) {
+				t.Fatalf("%d documents: with a memo\n %v, %v, want\n %v", n, clip(again), err, clip(got))
 			}
 			if want := reference(docs, q); !slices.Equal(got, want) {
 				t.Fatalf("%d documents, %d words, %d labels, limit %d:\n got %v\nwant %v", n, len(q.Words), len(q.Labels), q.Limit, clip(got), clip(want))
