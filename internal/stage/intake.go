@@ -98,6 +98,7 @@ type intakeStage struct {
 	purgedAt time.Time
 	// purgeFailed waits for the next time instead of trying at once.
 	purgeFailed bool
+	blind       int // recalls that are not decided ahead
 }
 
 type queued struct {
@@ -420,7 +421,61 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	if len(batch) == 1 && batch[0].msg.Address.Kind == streams.KindRecall && s.foresees() {
+		return s.foresee(ctx, batch)
+	}
 	if err := s.barrier(ctx, batch); err != nil {
+		return err
+	}
+	return s.decide(ctx, batch)
+}
+
+// mistaken is how many recalls are not decided ahead after one was decided in vain.
+const mistaken = 16
+
+// foresees reports whether a recall is decided before the ledger's tail is known.
+// Where much is said, it is mostly in vain.
+func (s *intakeStage) foresees() bool {
+	s.blind = max(s.blind-1, 0)
+	return s.blind == 0
+}
+
+// foresee decides on a recall, which takes a while, during the time that it takes
+// to ask where the ledger ends. If it turns out that there is more to know, nothing
+// of what was decided stays, and the barrier is folded first.
+func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
+	type answer struct {
+		tail uint64
+		err  error
+	}
+	asked := make(chan answer, 1)
+	go func(p int) {
+		tail, err := s.tail(ctx, p)
+		asked <- answer{tail, err}
+	}(batch[0].msg.Address.Partition)
+	f := s.flight()
+	err := s.admit(f, batch)
+	a := <-asked
+	if err != nil {
+		return err
+	}
+	s.stats.Foreseen.Add(1)
+	if a.err == nil && a.tail <= s.read {
+		return s.fly(ctx, f)
+	}
+	s.stats.InVain.Add(1)
+	s.blind, s.foreign = mistaken, f.held
+	for _, e := range f.entries {
+		s.owes[e.Partition] = true
+	}
+	if err := s.forget(); err != nil {
+		return err
+	}
+	if a.err != nil {
+		s.log.Warn("the ledger's tail is unknown, proposals wait", "err", a.err)
+		return sleep(ctx, 200*time.Millisecond)
+	}
+	if err := s.foldTo(ctx, a.tail); err != nil {
 		return err
 	}
 	return s.decide(ctx, batch)
@@ -544,6 +599,11 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	if err := s.admit(f, batch); err != nil {
 		return err
 	}
+	return s.fly(ctx, f)
+}
+
+// fly is decide from where a batch is decided.
+func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 	for ahead := 0; len(f.entries) > 0; ahead++ {
 		for p, c := range s.cursors {
 			f.fences[p] = c.own

@@ -48,11 +48,12 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 
 // ReadEntry reads one ledger entry.
 func ReadEntry(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return streams.Entry{}, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+	m, err := ledgerMsg(ctx, js, struct {
+		Seq uint64 `json:"seq"`
+	}{seq})
+	if err == nil && m == nil {
+		err = jetstream.ErrMsgNotFound
 	}
-	m, err := st.GetMsg(ctx, seq)
 	if err != nil {
 		return streams.Entry{}, fmt.Errorf("reading ledger entry %d: %w", seq, err)
 	}
