@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"lazaret/streams"
 )
 
@@ -115,8 +113,8 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	return s.loop(ctx, rd, last, queries)
 }
 
-func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries <-chan Query) error {
-	buf := make([]jetstream.Msg, 0, commitEvery)
+func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, queries <-chan Query) error {
+	buf := make([]*arrival, 0, commitEvery)
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	dirty := 0 // messages since the last commit
@@ -140,7 +138,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 			if !ok {
 				continue
 			}
-			if err := s.step(&e); errors.Is(err, errRefold) {
+			if err := s.step(e); errors.Is(err, errRefold) {
 				if err := s.commit(); err != nil {
 					return err
 				}

@@ -51,7 +51,8 @@ func note(st *stage.State, e *streams.Entry) error {
 	return st.Set(fmt.Appendf(nil, "e%06d", n), fmt.Appendf(nil, "%s %s %d %s", e.Stage, e.Type, e.Src, e.Body))
 }
 
-// critic answers every other thing that ingest said, by how many there were.
+// critic answers what ingest said of quokkas, and every other thing, by how many
+// there were.
 type critic struct{}
 
 func (*critic) Reset() {}
@@ -66,7 +67,7 @@ func (*critic) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	if e.Type == streams.TypeErased {
 		return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{Statement: fmt.Sprint(e.Seq)})
 	}
-	if count(st, "n")%2 == 0 {
+	if count(st, "n")%2 == 0 && !strings.Contains(string(e.Body), "quokka") {
 		return nil, nil
 	}
 	return &stage.Output{Type: streams.TypeAlerts, Project: e.Project, Body: fmt.Appendf(nil, `{"of":%s}`, e.Body)}, nil
@@ -183,7 +184,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 		return seqs
 	}
 	gone := list()
-	if len(gone) < 12 {
+	if len(gone) != 20 {
 		t.Fatalf("%d entries are about it", len(gone))
 	}
 	// One is away while it is forgotten.

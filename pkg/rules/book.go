@@ -3,7 +3,6 @@ package rules
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 )
 
 // A book is what is looked up by hash of a project's signals: which content was
@@ -22,9 +21,9 @@ type book struct {
 	next    uint32 // number of the record that is being made
 	floor   uint32 // of the first one that is kept
 	tabs    [numPosts]posting
-	heads   []uint32 // where a head begins in text, by ref less base
-	base    uint32   // the first ref that is kept
+	heads   []uint32 // where a head begins in text, by ref
 	text    []byte   // heads, each with its length before it
+	kept    int      // heads after the last compaction
 	groups  []group  // of the record that is being made
 	dirty   bool     // the generations changed
 	used    uint64   // when the book was opened last, as the shelf counts
@@ -51,10 +50,11 @@ var postBounds = [numPosts]int{100_000, 100_000, 100_000, 100_000}
 // posting is one table: hash → ref, the number of a head.
 type posting struct {
 	young, elder hashes
-	// stems are, by the first bytes of pieces, how long those are that begin so.
+	// stems are, by the first bytes of pieces, how long those are that begin so, and
+	// sieves say of most texts that they are no piece.
 	youngStems, elderStems map[uint32]uint64
+	youngSieve, elderSieve sieve
 	from, since            uint32 // first record of the elder and of the younger generation
-	fromRef, sinceRef      uint32 // first ref of both
 	lost                   bool   // hashes have fallen out
 }
 
@@ -158,19 +158,8 @@ func readBook(st Store, project string) (*book, error) {
 		}
 		n := binary.BigEndian.Uint32(k[len(prefix):])
 		b.next = max(b.next, n+1)
-		if err := b.load(n, v, bad); err != nil {
-			return false, err
-		}
-		for i := range b.tabs {
-			p := &b.tabs[i]
-			if n < p.from {
-				p.fromRef = b.nextRef()
-			}
-			if n < p.since {
-				p.sinceRef = b.nextRef()
-			}
-		}
-		return true, nil
+		b.compact()
+		return true, b.load(n, v, bad)
 	})
 	return b, err
 }
@@ -208,7 +197,7 @@ func (b *book) load(n uint32, v []byte, bad error) error {
 			if n < p.from || len(s) < minPiece {
 				continue
 			}
-			p.putPiece(n >= p.since, string(s), ref)
+			p.putPiece(n >= p.since, string(s), hash64(string(s)), ref)
 		}
 	}
 	return nil
@@ -224,11 +213,9 @@ func postOf(list int) postID {
 	return postCarriers
 }
 
-func (b *book) nextRef() uint32 { return b.base + uint32(len(b.heads)) }
-
 // addHead keeps a head and returns its ref.
 func (b *book) addHead(head []byte) uint32 {
-	ref := b.nextRef()
+	ref := uint32(len(b.heads))
 	b.heads = append(b.heads, uint32(len(b.text)))
 	b.text = append(binary.AppendUvarint(b.text, uint64(len(head))), head...)
 	return ref
@@ -236,9 +223,12 @@ func (b *book) addHead(head []byte) uint32 {
 
 // head is what a ref leads to, valid until the book changes.
 func (b *book) head(ref uint32) []byte {
-	d := dec(b.text[b.heads[ref&^refNamed-b.base]:])
+	d := dec(b.text[b.heads[ref&^refNamed]:])
 	return d.raw()
 }
+
+// warm is about to look hashes up.
+func (b *book) warm(id postID, hs []uint64) { b.tabs[id].young.warm(hs) }
 
 // get looks a hash up.
 func (b *book) get(id postID, h uint64) (ref uint32, ok bool) {
@@ -314,35 +304,78 @@ func (b *book) piece(s string, h uint64) (ref uint32, ok bool) {
 		return ref, ok
 	}
 	if ref, ok = p.elder.get(h); ok {
-		ref = b.putPiece(s, ref)
+		ref = b.putPiece(s, h, ref)
 	}
 	return ref, ok
 }
 
-func (b *book) putPiece(s string, ref uint32) uint32 {
+func (b *book) hasPiece(s string, h uint64) bool {
+	_, ok := b.piece(s, h)
+	return ok
+}
+
+func (b *book) putPiece(s string, h uint64, ref uint32) uint32 {
 	g := b.group(ref)
 	g.pieces = append(g.pieces, s)
-	b.tabs[postPieces].putPiece(true, s, g.ref)
+	b.tabs[postPieces].putPiece(true, s, h, g.ref)
 	return g.ref
 }
 
-func (p *posting) putPiece(young bool, s string, ref uint32) {
-	gen, stems := &p.young, &p.youngStems
+func (p *posting) putPiece(young bool, s string, h uint64, ref uint32) {
+	gen, stems, sieve := &p.young, &p.youngStems, &p.youngSieve
 	if !young {
-		gen, stems = &p.elder, &p.elderStems
+		gen, stems, sieve = &p.elder, &p.elderStems, &p.elderSieve
 	}
-	gen.put(hash64(s), ref)
+	gen.put(h, ref)
+	sieve.add(hash32(s))
 	if *stems == nil {
 		*stems = make(map[uint32]uint64)
 	}
 	(*stems)[stemOf(s)] |= pieceBit(len(s))
 }
 
-// lengths says which lengths the pieces have that begin as v does.
+// lengths says which lengths the pieces have that v may begin with.
 func (b *book) lengths(v string) uint64 {
 	p := &b.tabs[postPieces]
-	return p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
+	some := p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
+	if some == 0 {
+		return 0
+	}
+	out, h := uint64(0), uint32(fnvBasis)
+	for i := range min(len(v), maxPiece) {
+		h = (h ^ uint32(v[i])) * fnvPrime
+		if n := i + 1; n >= minPiece && some&pieceBit(n) != 0 && (p.youngSieve.may(h) || p.elderSieve.may(h)) {
+			out |= pieceBit(n)
+		}
+	}
+	return out
 }
+
+// sieve says which hashes may have been added to it. A text that hashes like a
+// piece costs a look-up and is none.
+type sieve struct {
+	bits []uint64 // sixteen or more for each
+	all  []uint32
+}
+
+func (s *sieve) add(h uint32) {
+	s.all = append(s.all, h)
+	if 16*len(s.all) > 64*len(s.bits) {
+		s.bits = make([]uint64, max(16, 2*len(s.bits)))
+		for _, h := range s.all {
+			s.set(h)
+		}
+	}
+	s.set(h)
+}
+
+func (s *sieve) set(h uint32) { s.bits[int(h>>6)&(len(s.bits)-1)] |= 1 << (h & 63) }
+
+func (s *sieve) may(h uint32) bool {
+	return len(s.bits) > 0 && s.bits[int(h>>6)&(len(s.bits)-1)]>>(h&63)&1 != 0
+}
+
+func (s *sieve) size() int { return 8*len(s.bits) + 4*cap(s.all) }
 
 // turn ends the younger generations that are full, between two records.
 func (b *book) turn() {
@@ -353,32 +386,73 @@ func (b *book) turn() {
 			continue
 		}
 		p.lost = p.lost || p.elder.n > 0
-		p.elder, p.elderStems = p.young, p.youngStems
-		p.young, p.youngStems = hashes{}, nil
+		p.elder, p.elderStems, p.elderSieve = p.young, p.youngStems, p.youngSieve
+		p.young, p.youngStems, p.youngSieve = hashes{}, nil, sieve{}
 		p.from, p.since = p.since, b.next
-		p.fromRef, p.sinceRef = p.sinceRef, b.nextRef()
 		turned = true
 	}
-	if !turned {
+	b.dirty = b.dirty || turned
+	b.compact()
+}
+
+// minHeads is how many heads a book has at least when it lets go of some.
+var minHeads = 1 << 15
+
+// compact lets go of the heads that no hash leads to any more, once they may be
+// half of all, and numbers the others anew: one table may be full a thousand times
+// while another keeps a hash of the first record. It changes nothing of what is
+// found, and happens between two records.
+func (b *book) compact() {
+	if len(b.heads) < max(minHeads, 2*b.kept) {
 		return
 	}
-	b.dirty = true
-	first := b.nextRef()
+	// What leads to a head, then the numbers that heads have from now on.
+	refs := make([]uint32, len(b.heads))
+	gens := make([]*hashes, 0, 2*numPosts)
 	for i := range b.tabs {
-		first = min(first, b.tabs[i].fromRef)
+		gens = append(gens, &b.tabs[i].young, &b.tabs[i].elder)
 	}
-	if first > b.base {
-		at := uint32(len(b.text))
-		if first < b.nextRef() {
-			at = b.heads[first-b.base]
+	for _, g := range gens {
+		for i, k := range g.keys {
+			if k != 0 {
+				refs[g.refs[i]&^refNamed] = 1
+			}
 		}
-		b.text = slices.Clone(b.text[at:])
-		b.heads = slices.Clone(b.heads[first-b.base:])
-		for i := range b.heads {
-			b.heads[i] -= at
-		}
-		b.base = first
 	}
+	heads, size := 0, 0
+	for ref, used := range refs {
+		if used != 0 {
+			heads++
+			size += b.span(ref)
+		}
+	}
+	old := *b
+	b.heads, b.text, b.kept = make([]uint32, 0, heads+heads/2), make([]byte, 0, size+size/2), heads
+	for ref := range refs {
+		if refs[ref] == 0 {
+			continue
+		}
+		refs[ref] = uint32(len(b.heads))
+		b.heads = append(b.heads, uint32(len(b.text)))
+		at := int(old.heads[ref])
+		b.text = append(b.text, old.text[at:at+old.span(ref)]...)
+	}
+	for _, g := range gens {
+		for i, k := range g.keys {
+			if k != 0 {
+				g.refs[i] = refs[g.refs[i]&^refNamed] | g.refs[i]&refNamed
+			}
+		}
+	}
+}
+
+// span is how long a head is in the text, with its length before it.
+func (b *book) span(ref int) int {
+	end := len(b.text)
+	if ref+1 < len(b.heads) {
+		end = int(b.heads[ref+1])
+	}
+	return end - int(b.heads[ref])
 }
 
 // close writes what is new.
@@ -443,7 +517,7 @@ func (b *book) size() int {
 	n := cap(b.text) + 4*cap(b.heads)
 	for i := range b.tabs {
 		p := &b.tabs[i]
-		n += 12*(len(p.young.keys)+len(p.elder.keys)) + 40*(len(p.youngStems)+len(p.elderStems))
+		n += 12*(len(p.young.keys)+len(p.elder.keys)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() + p.elderSieve.size()
 	}
 	return n
 }
@@ -468,7 +542,7 @@ func (b *book) shelve(st Store) {
 		sh.size -= least.counted
 		delete(sh.books, least.project)
 	}
-	if b.nextRef() > maxRef || len(b.text) > 1<<30 {
+	if len(b.heads) > maxRef || len(b.text) > 1<<30 {
 		sh.size -= b.counted
 		delete(sh.books, b.project) // and numbers begin anew
 	}
@@ -480,6 +554,19 @@ type hashes struct {
 	keys []uint64 // 0: free
 	refs []uint32
 	n    int
+	seen uint64 // by warm, and of no meaning
+}
+
+// warm reads the slots of some keys, one of them not waiting for another: a table
+// that lies in no cache near costs the wait for memory once and not for each.
+func (t *hashes) warm(hs []uint64) {
+	if t.n == 0 {
+		return
+	}
+	mask := len(t.keys) - 1
+	for _, h := range hs {
+		t.seen ^= t.keys[int(h*0x9e3779b97f4a7c15>>32)&mask]
+	}
 }
 
 // slot is where a key stands or may be put.
