@@ -46,11 +46,19 @@ type grams struct {
 	fshift uint       // of a hash, to a word of the filter
 	filter []uint64   // three bits of one word for each window
 	slots  []gramSlot // open addressing, a power of two
+	known  []window
 	places []place
 }
 
-// gramSlot is half a cache line: most windows are of one literal only.
+// gramSlot is small, so that many lie in the caches near: what it does not hold
+// need not be looked at.
 type gramSlot struct {
+	tag uint32 // the low half of the hash
+	at  uint32 // in known, plus one; 0: free
+}
+
+// window is half a cache line: most are of one literal only.
+type window struct {
 	gram uint64
 	place
 }
@@ -183,7 +191,7 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	for _, k := range keys {
 		h := k * gramHash
 		i := h >> g.shift
-		for g.slots[i].size > 0 {
+		for g.slots[i].at > 0 {
 			i = (i + 1) & uint64(len(g.slots)-1)
 		}
 		next := int32(0)
@@ -192,8 +200,9 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 			g.places = append(g.places, p)
 			next = int32(len(g.places))
 		}
-		g.slots[i] = gramSlot{k, m[k][0]}
-		g.slots[i].next = next
+		g.known = append(g.known, window{k, m[k][0]})
+		g.known[len(g.known)-1].next = next
+		g.slots[i] = gramSlot{uint32(h), uint32(len(g.known))}
 		g.filter[h>>g.fshift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63)
 	}
 	return g
@@ -219,12 +228,14 @@ func (g *grams) passes(h uint64) bool {
 // find looks up a window that the filter let through.
 func (g *grams) find(gram, h uint64) *place {
 	for i := h >> (g.shift & 63); ; i++ {
-		s := &g.slots[i&uint64(len(g.slots)-1)]
-		if s.size == 0 {
+		s := g.slots[i&uint64(len(g.slots)-1)]
+		if s.at == 0 {
 			return nil
 		}
-		if s.gram == gram {
-			return &s.place
+		if s.tag == uint32(h) {
+			if w := &g.known[s.at-1]; w.gram == gram {
+				return &w.place
+			}
 		}
 	}
 }
