@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -39,22 +40,19 @@ type literal struct {
 // grams is an index of windows of one size.
 type grams struct {
 	n      int
-	size   int        // of a window, in bytes
-	stride int        // windows that begin at its multiples are looked at
-	cut    uint       // what shifts a window out of eight bytes
-	shift  uint       // of a hash, to a slot
-	fshift uint       // of a hash, to a word of the filter
-	filter []uint64   // three bits of one word for each window
-	slots  []gramSlot // open addressing, a power of two
+	size   int      // of a window, in bytes
+	stride int      // windows that begin at its multiples are looked at
+	cut    uint     // what shifts a window out of eight bytes
+	shift  uint     // of a hash, to a slot
+	fshift uint     // of a hash, to a word of the filter
+	filter []uint64 // three bits of one word for each window
+	// slots is open addressing over known, in little memory, which stays in the
+	// caches near: the lowest bits number a window, from one, the others are of its
+	// hash. 0: free.
+	slots  []uint32
+	number uint // bits of the number
 	known  []window
 	places []place
-}
-
-// gramSlot is small, so that many lie in the caches near: what it does not hold
-// need not be looked at.
-type gramSlot struct {
-	tag uint32 // the low half of the hash
-	at  uint32 // in known, plus one; 0: free
 }
 
 // window is half a cache line: most are of one literal only.
@@ -170,12 +168,12 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	if g.n == 0 {
 		return g
 	}
-	bits := uint(6)
-	for 1<<bits < 3*len(m) {
-		bits++
+	width := uint(6)
+	for 2<<width < 3*len(m) {
+		width++
 	}
-	g.shift = 64 - bits
-	g.slots = make([]gramSlot, 1<<bits)
+	g.shift, g.number = 64-width, uint(bits.Len(uint(len(m))))
+	g.slots = make([]uint32, 1<<width)
 	// Eleven to twenty-one bits a window, no less than 1 KiB.
 	fbits := uint(7)
 	for 64<<fbits < 11*len(m) {
@@ -191,7 +189,7 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	for _, k := range keys {
 		h := k * gramHash
 		i := h >> g.shift
-		for g.slots[i].at > 0 {
+		for g.slots[i] > 0 {
 			i = (i + 1) & uint64(len(g.slots)-1)
 		}
 		next := int32(0)
@@ -202,7 +200,7 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 		}
 		g.known = append(g.known, window{k, m[k][0]})
 		g.known[len(g.known)-1].next = next
-		g.slots[i] = gramSlot{uint32(h), uint32(len(g.known))}
+		g.slots[i] = uint32(h)<<g.number | uint32(len(g.known))
 		g.filter[h>>g.fshift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63)
 	}
 	return g
@@ -229,11 +227,11 @@ func (g *grams) passes(h uint64) bool {
 func (g *grams) find(gram, h uint64) *place {
 	for i := h >> (g.shift & 63); ; i++ {
 		s := g.slots[i&uint64(len(g.slots)-1)]
-		if s.at == 0 {
+		if s == 0 {
 			return nil
 		}
-		if s.tag == uint32(h) {
-			if w := &g.known[s.at-1]; w.gram == gram {
+		if (s^uint32(h)<<g.number)>>g.number == 0 {
+			if w := &g.known[s&(1<<g.number-1)-1]; w.gram == gram {
 				return &w.place
 			}
 		}
