@@ -139,8 +139,9 @@ type RecallEntry struct {
 	ContextOnly    []RecallItem `json:"context_only,omitzero"`
 	Contradictions []RecallItem `json:"contradictions,omitzero"`
 	Refused        []Refusal    `json:"refused,omitzero"`
-	// Omitted counts what was found and judged and is in no list, by channel,
-	// because there was more than the limit.
+	// Omitted counts what was found and is in no list, by channel, because there
+	// was more than the limit. What was only read is not judged any more once
+	// context_only is full, and counts there.
 	Omitted  map[string]int `json:"omitted,omitzero"`
 	Unseen   bool           `json:"unseen,omitzero"`
 	Restored bool           `json:"restored,omitzero"`

@@ -105,6 +105,9 @@ type Entry struct {
 	At   uint64
 	Salt [SaltSize]byte
 	Body []byte
+	// Decoded is what Body encodes, if the process that made the entry is this
+	// one; else nil. Several stages may hold it: nobody changes it.
+	Decoded any `json:"-"`
 }
 
 // NewSalt draws a salt. Salts enter no decision.

@@ -11,17 +11,19 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/bench"
 	"lazaret/internal/embedded"
+	"lazaret/internal/heap"
 )
 
 func (a *app) benchBeliefs() *cobra.Command {
 	rep := new(bench.BeliefsReport)
 	var requests int
 	var sync, json bool
-	var profile string
+	var profile, cpuprofile string
 	c := &cobra.Command{
 		Use:   "beliefs",
 		Short: "Measure a project with a million beliefs against one with few (exit 2 when a budget is missed)",
@@ -37,6 +39,7 @@ the pipeline has resident.`,
 				return err
 			}
 			defer os.RemoveAll(data)
+			heap.Keep(cmd.Context())
 			p, err := embedded.Start(cmd.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: !sync})
 			if err != nil {
 				return err
@@ -50,7 +53,7 @@ the pipeline has resident.`,
 				return err
 			}
 			defer op.Close()
-			if err := fillAndMeasure(cmd.Context(), data, op, rep, requests, func(format string, args ...any) {
+			if err := fillAndMeasure(cmd.Context(), data, op, rep, requests, cpuprofile, func(format string, args ...any) {
 				fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
 			}); err != nil {
 				return err
@@ -74,12 +77,13 @@ the pipeline has resident.`,
 	f.IntVar(&requests, "recalls", 1000, "recalls that are measured")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
 	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
+	f.StringVar(&cpuprofile, "cpuprofile", "", "write a CPU profile of server and stages, during the recalls with all beliefs, to `FILE`")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
 // fillAndMeasure makes the report. What is going on is said to say.
-func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.BeliefsReport, requests int, say func(string, ...any)) error {
+func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.BeliefsReport, requests int, cpuprofile string, say func(string, ...any)) error {
 	have := 0
 	// In steps that the intake takes without refusing.
 	more := func(n int) (bench.Window, error) {
@@ -101,27 +105,44 @@ func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.
 		w.Rate = float64(w.Beliefs) / time.Since(began).Seconds()
 		return w, nil
 	}
-	measure := func(upTo int, w *bench.Window, l *bench.Latencies) error {
+	measure := func(upTo int, w *bench.Window, l *bench.Latencies, cpuprofile string) error {
 		if upTo > have {
 			if _, err := more(upTo - have); err != nil {
 				return err
 			}
 		}
-		if err := benchClient(ctx, data, bench.DecideOptions{Requests: requests, Warm: requests / 10}, l, "--recalls"); err != nil {
+		stop, err := profileTo(cpuprofile)
+		if err != nil {
 			return err
 		}
-		var err error
+		var r bench.Recalls
+		warm, cpu := requests/10, bench.CPUTime()
+		err = benchClient(ctx, data, bench.DecideOptions{Requests: requests, Warm: warm}, &r, "--recalls")
+		rep.RecallCPU = float64((bench.CPUTime() - cpu).Microseconds()) / float64(max(requests+warm, 1))
+		stop()
+		if err != nil {
+			return err
+		}
+		*l = r.Latencies
+		js, err := jetstream.New(op)
+		if err != nil {
+			return err
+		}
+		if rep.Phases, err = bench.Phases(ctx, js, r.Asked); err != nil {
+			return err
+		}
 		*w, err = more(rep.Window)
 		return err
 	}
-	if err := measure(rep.Few, &rep.First, &rep.RecallFew); err != nil {
+	if err := measure(rep.Few, &rep.First, &rep.RecallFew, ""); err != nil {
 		return err
 	}
-	if err := measure(rep.Many, &rep.Last, &rep.RecallMany); err != nil {
+	if err := measure(rep.Many, &rep.Last, &rep.RecallMany, cpuprofile); err != nil {
 		return err
 	}
 	rep.Ratio = rep.Last.CPU / max(rep.First.CPU, 0.001)
 	rep.MemoryBytes, rep.PeakBytes = bench.Memory()
+	rep.Parts = bench.Parts()
 	return filepath.WalkDir(filepath.Join(data, "state", "ingest"), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

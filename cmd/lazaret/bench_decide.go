@@ -14,6 +14,7 @@ import (
 	"lazaret/internal/bench"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
+	"lazaret/internal/heap"
 	"lazaret/streams"
 )
 
@@ -39,6 +40,7 @@ Every answer is in the ledger, and on disk unless --no-sync is given.`,
 				return err
 			}
 			defer os.RemoveAll(data)
+			heap.Keep(cmd.Context())
 			p, err := embedded.Start(cmd.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: noSync})
 			if err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/internal/bench"
 	"lazaret/internal/cli"
+	"lazaret/internal/heap"
 	"lazaret/internal/natsserver"
 )
 
@@ -55,6 +56,7 @@ nothing may be lost or doubled.`,
 				return err
 			}
 			defer stop()
+			heap.Keep(cmd.Context())
 			rep, err := bench.Pipeline(cmd.Context(), dir, o, loadProcess)
 			if err != nil {
 				return err

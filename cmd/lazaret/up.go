@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/heap"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsserver"
 )
@@ -46,6 +47,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 				defer srv.Close()
 				addr = srv.Addr
 			}
+			heap.Keep(cmd.Context())
 			p, err := embedded.Start(cmd.Context(), cfg)
 			if err != nil {
 				return err

@@ -32,6 +32,9 @@ type Fold struct {
 	timers   [streams.Partitions]timers
 	pruned   [streams.Partitions]pruning
 	counted  [streams.Partitions]bool // the metrics know the holds of the state
+	// recalled, if not nil, is given each recall that was read from the ledger. It
+	// is for answers, and nothing is decided by it.
+	recalled func(project string, seq uint64, r *streams.RecallEntry)
 }
 
 // NewFold returns an arbiter's fold that obeys policies signed by pinned keys.
@@ -264,6 +267,9 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		openRecall(p, r)
 		if err := checkSeals(st, p, r); err != nil {
 			return nil, err
+		}
+		if f.recalled != nil {
+			f.recalled(e.Project, e.Seq, r)
 		}
 	}
 	if pol == nil {

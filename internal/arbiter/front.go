@@ -36,6 +36,7 @@ type FrontConfig struct {
 	// Service answers requests. Its credential may publish to inboxes and
 	// nothing else, so that no reply subject can make it a deputy.
 	Service *nats.Conn
+	Feed    *stage.Feed   // as in stage.Config
 	Timeout time.Duration // zero: DefaultAnswerTimeout
 	MaxSize int           // of an event; zero: streams.DefaultMaxEvent
 	Version string
@@ -58,7 +59,7 @@ type Front struct {
 	stop func()
 
 	mu      sync.Mutex
-	waiting map[caller][]chan streams.Entry
+	waiting map[caller][]*waiter
 	count   int
 	// resolving are those who wait for the outcome of a signed resolution, by
 	// its id.
@@ -67,6 +68,15 @@ type Front struct {
 
 // caller names a proposal the way its client does.
 type caller struct{ project, agent, id string }
+
+// waiter is a request that has no verdict yet.
+type waiter struct {
+	verdict chan streams.Entry
+	// recall is the entry of what it asked, once the arbiter in this process has
+	// read it from the ledger, and recallSeq its sequence. Guarded by Front.mu.
+	recall    *streams.RecallEntry
+	recallSeq uint64
+}
 
 // StartFront serves requests until Close. It returns once it is subscribed.
 func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
@@ -80,8 +90,8 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]chan streams.Entry), resolving: make(map[string]chan streams.Entry)}
-	stopTail, err := stage.TailStage(ctx, cfg.Intake, streams.StageArbiter, cfg.Log, f.deliver)
+	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]*waiter), resolving: make(map[string]chan streams.Entry)}
+	stopTail, err := stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageArbiter, cfg.Log, f.deliver)
 	if err != nil {
 		return nil, err
 	}
@@ -166,11 +176,11 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		return fail(streams.CodeInvalid, fmt.Errorf("candidates are for %s and for nothing else", streams.SvcGate))
 	}
 	who := caller{a.Project, a.Agent, streams.HeadOf(ev).ID}
-	ch, ok := f.await(who)
+	w, ok := f.await(who)
 	if !ok {
 		return fail(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
 	}
-	defer f.forget(who, ch)
+	defer f.forget(who, w)
 	subject, err := streams.IntakeSubject(a.Project, a.Agent, a.Kind, a.Origin)
 	if err != nil {
 		return fail(streams.CodeBadSubject, err)
@@ -190,8 +200,8 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
 	}
 	select {
-	case e := <-ch:
-		rep := f.reply(ctx, e)
+	case e := <-w.verdict:
+		rep := f.reply(ctx, e, w)
 		rep.IntakeSeq = ack.Sequence
 		return rep
 	case <-ctx.Done():
@@ -217,20 +227,16 @@ func (f *Front) unanswered(who caller) *streams.Reply {
 	return fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v", f.cfg.Timeout))
 }
 
-func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
+func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter) *streams.Reply {
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(e.Body, v); err != nil {
 		return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err))
 	}
 	rep := &streams.Reply{Verdict: v.Verdict, Seq: e.Seq, Entry: v}
 	if v.Type == streams.TypeRecall && v.Verdict == streams.Allow {
-		rec, err := stage.ReadEntry(ctx, f.js, v.Proposal)
-		if err != nil {
+		var err error
+		if rep.Recall, err = f.recallOf(ctx, w, v.Proposal); err != nil {
 			return fail(streams.CodeUnavailable, err)
-		}
-		rep.Recall = new(streams.RecallEntry)
-		if err := streams.Unmarshal(rec.Body, rep.Recall); err != nil {
-			return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", rec.Seq, err))
 		}
 		dropWithheld(rep.Recall, v.Withheld)
 		if !v.Learn {
@@ -241,6 +247,40 @@ func (f *Front) reply(ctx context.Context, e streams.Entry) *streams.Reply {
 		}
 	}
 	return rep
+}
+
+// recalled hands the entry of a recall, as the arbiter read it from the ledger, to
+// whoever waits for its verdict, so that it need not be read again. The entry is
+// the front's from then on.
+func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.waiting[caller{project, r.Agent, r.ID}] {
+		if w.recall == nil {
+			w.recall, w.recallSeq = r, seq
+			return // an answer changes it: it is for one
+		}
+	}
+}
+
+// recallOf is the entry of a recall.
+func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.RecallEntry, error) {
+	f.mu.Lock()
+	r, at := w.recall, w.recallSeq
+	f.mu.Unlock()
+	if r != nil && at == seq {
+		return r, nil
+	}
+	// Asked again, or the arbiter that read it is another process.
+	e, err := stage.ReadEntry(ctx, f.js, seq)
+	if err != nil {
+		return nil, err
+	}
+	r = new(streams.RecallEntry)
+	if err := streams.Unmarshal(e.Body, r); err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
+	}
+	return r, nil
 }
 
 // deliver hands a verdict to whoever waits for it. Called by the tail's
@@ -266,32 +306,32 @@ func (f *Front) deliver(e streams.Entry) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, ch := range f.waiting[caller{e.Project, v.Agent, v.ID}] {
+	for _, w := range f.waiting[caller{e.Project, v.Agent, v.ID}] {
 		select {
-		case ch <- e:
+		case w.verdict <- e:
 		default: // has its answer
 		}
 	}
 }
 
-func (f *Front) await(who caller) (chan streams.Entry, bool) {
+func (f *Front) await(who caller) (*waiter, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count >= MaxWaiting {
 		return nil, false
 	}
-	ch := make(chan streams.Entry, 1)
-	f.waiting[who] = append(f.waiting[who], ch)
+	w := &waiter{verdict: make(chan streams.Entry, 1)}
+	f.waiting[who] = append(f.waiting[who], w)
 	f.count++
-	return ch, true
+	return w, true
 }
 
-func (f *Front) forget(who caller, ch chan streams.Entry) {
+func (f *Front) forget(who caller, w *waiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := f.waiting[who]
-	for i, c := range list {
-		if c == ch {
+	for i, x := range list {
+		if x == w {
 			list = append(list[:i], list[i+1:]...)
 			break
 		}

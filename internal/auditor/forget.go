@@ -42,12 +42,16 @@ func (a *Auditor) entry(e *streams.Entry) chain.Entry {
 	return chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
 }
 
-// append chains entries, and destroys keys at those that say so.
+// append chains entries, and destroys keys at those that say so. What is
+// chained is on disk once a.synced, if it is set, has returned.
 func (a *Auditor) append(entries []streams.Entry) error {
-	var es []chain.Entry
+	es := make([]chain.Entry, 0, len(entries))
 	late := make(map[string]bool)
 	flush := func() error {
-		err := a.log.Append(es)
+		err := a.settle()
+		if err == nil {
+			err = a.log.Append(es)
+		}
 		es = es[:0]
 		for p := range late {
 			if err == nil {
@@ -74,7 +78,12 @@ func (a *Auditor) append(entries []streams.Entry) error {
 		}
 		es = append(es, c)
 	}
-	return flush()
+	if len(late) > 0 {
+		return flush()
+	}
+	var err error
+	a.synced, err = a.log.AppendNoWait(es)
+	return err
 }
 
 // forget destroys a project's keys and whatever may hold a copy of them.

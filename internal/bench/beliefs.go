@@ -20,18 +20,23 @@ import (
 // BeliefsReport is what a project costs that knows much, against one that knows
 // little.
 type BeliefsReport struct {
-	Few         int       `json:"few"` // beliefs before the first measurement
-	Many        int       `json:"many"`
-	Window      int       `json:"window"` // observations that are measured
-	First       Window    `json:"first"`
-	Last        Window    `json:"last"`
-	Ratio       float64   `json:"cpu_ratio"` // of the cost of an observation
-	RecallFew   Latencies `json:"recall_few"`
-	RecallMany  Latencies `json:"recall_many"`
-	MemoryBytes uint64    `json:"memory_bytes"` // resident, of the whole pipeline, with all beliefs
-	PeakBytes   uint64    `json:"memory_peak_bytes,omitzero"`
-	DiskBytes   int64     `json:"state_bytes"` // ingest's state
-	SyncAlways  bool      `json:"sync_always"`
+	Few        int       `json:"few"` // beliefs before the first measurement
+	Many       int       `json:"many"`
+	Window     int       `json:"window"` // observations that are measured
+	First      Window    `json:"first"`
+	Last       Window    `json:"last"`
+	Ratio      float64   `json:"cpu_ratio"` // of the cost of an observation
+	RecallFew  Latencies `json:"recall_few"`
+	RecallMany Latencies `json:"recall_many"`
+	// Phases are the parts of the way of the recalls in RecallMany.
+	Phases []Phase `json:"phases_many,omitzero"`
+	// RecallCPU is what one of those took of all processors, in server and stages.
+	RecallCPU   float64      `json:"recall_cpu_us"`
+	MemoryBytes uint64       `json:"memory_bytes"` // resident, of the whole pipeline, with all beliefs
+	PeakBytes   uint64       `json:"memory_peak_bytes,omitzero"`
+	Parts       *MemoryParts `json:"memory_parts,omitzero"`
+	DiskBytes   int64        `json:"state_bytes"` // ingest's state
+	SyncAlways  bool         `json:"sync_always"`
 }
 
 // Window is what some observations cost, until they were audited.
@@ -134,19 +139,37 @@ func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) erro
 }
 
 // RecallMany asks what is known, for planning, with words of what there is.
-func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Latencies, error) {
+func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Recalls, error) {
 	c, err := client.New(nc, o.Project, o.Agent)
 	if err != nil {
 		return nil, err
 	}
 	corpus := newCorpus(uint64(time.Now().UnixNano()))
-	return askInTurn(o.Warm, o.Requests, func(int) (*streams.Reply, error) {
+	r := new(Recalls)
+	l, err := askInTurn(o.Warm, o.Requests, func(i int) (*streams.Reply, error) {
 		words := make([]string, 3+corpus.r.IntN(5))
 		for j := range words {
 			words[j] = corpus.word()
 		}
-		return c.Recall(ctx, &streams.Recall{Head: streams.Head{Session: "asked"}, Query: strings.Join(words, " ")})
+		s := Asked{Began: time.Now()}
+		rep, err := c.Recall(ctx, &streams.Recall{Head: streams.Head{Session: "asked"}, Query: strings.Join(words, " ")})
+		if s.Ended = time.Now(); err == nil && rep.Entry != nil && i >= o.Warm {
+			s.Proposal, s.Verdict = rep.Entry.Proposal, rep.Seq
+			r.Asked = append(r.Asked, s)
+		}
+		return rep, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	r.Latencies = *l
+	return r, nil
+}
+
+// Recalls is what RecallMany measured.
+type Recalls struct {
+	Latencies
+	Asked []Asked `json:"asked"`
 }
 
 // measure sorts how long requests took.

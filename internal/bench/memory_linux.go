@@ -10,23 +10,30 @@ import (
 // residentMemory reads what the kernel says of this process.
 func residentMemory() (now, peak uint64) { return ResidentOf(os.Getpid()) }
 
+// residentFiles is what this process has resident of files.
+func residentFiles() uint64 { return status(os.Getpid())["RssFile"] }
+
 // ResidentOf is what a process has resident now and had at most, in bytes; zero
 // if nobody says.
 func ResidentOf(pid int) (now, peak uint64) {
+	s := status(pid)
+	return s["VmRSS"], s["VmHWM"]
+}
+
+// status are the sizes that the kernel says of a process, in bytes; none if
+// nobody says.
+func status(pid int) map[string]uint64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, 0
+		return nil
 	}
+	sizes := make(map[string]uint64)
 	for line := range strings.Lines(string(b)) {
 		name, value, _ := strings.Cut(line, ":")
-		n, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		switch {
-		case err != nil:
-		case name == "VmRSS":
-			now = n << 10
-		case name == "VmHWM":
-			peak = n << 10
+		kb, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
+		if n, err := strconv.ParseUint(strings.TrimSpace(kb), 10, 64); ok && err == nil {
+			sizes[name] = n << 10
 		}
 	}
-	return now, peak
+	return sizes
 }

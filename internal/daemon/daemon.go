@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/embedded"
+	"lazaret/internal/heap"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
@@ -98,6 +99,7 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 					e.Log.Warn("metrics are served to other machines, in the clear", "addr", srv.Addr)
 				}
 			}
+			heap.Keep(cmd.Context())
 			return d.Run(cmd.Context(), e)
 		},
 	}

@@ -40,15 +40,22 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 		if err != nil {
 			return nil, err
 		}
-		fits, err := f.search(st, project, places, &streams.Recall{Query: e.Query, Key: e.Key}, e.Limit)
+		fits, read, err := f.search(st, project, places, &streams.Recall{Query: e.Query, Key: e.Key}, e.Limit)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range fits {
 			add(m)
 		}
+		for _, r := range read {
+			if m, err := f.look(st, project, r); err != nil {
+				return nil, err
+			} else if m != nil {
+				add(*m)
+			}
+		}
 	}
-	if err := f.serve(st, project, &e.RecallEntry, beliefs.ContextPolicy{Purpose: e.Purpose, Privileged: true}, found); err != nil {
+	if err := f.serve(st, project, &e.RecallEntry, beliefs.ContextPolicy{Purpose: e.Purpose, Privileged: true}, found, nil); err != nil {
 		return nil, err
 	}
 	for i := range e.Admitted {

@@ -11,11 +11,11 @@ import (
 	"lazaret/streams"
 )
 
-// What may be recalled is in inverted indexes, one for each class of origin in
+// What may be recalled is in inverted indexes, two for each class of origin in
 // each place where beliefs hold, so that however much is read or written by
 // those who are trusted less, nothing of what is trusted more falls out of a
-// search. They are a part of the state like any other: written by Apply, gone
-// and rebuilt with it.
+// search, nor what was remembered by what was only read. They are a part of the
+// state like any other: written by Apply, gone and rebuilt with it.
 
 // The classes of origin, in order of trust.
 const (
@@ -24,7 +24,24 @@ const (
 	classExternal = '2'
 )
 
-var classes = []byte{classOwn, classAgent, classExternal}
+// shelf is what of a class is searched together.
+type shelf struct {
+	class  byte
+	memory bool // what was remembered, else what was read
+}
+
+// shelves are all there are, in order of trust.
+var shelves = []shelf{{classOwn, true}, {classOwn, false}, {classAgent, true}, {classAgent, false}, {classExternal, true}, {classExternal, false}}
+
+func shelfOf(r *record) shelf { return shelf{classOf(r.Ref.Origin), r.Memory} }
+
+// key is the byte that stands for a shelf in the keys of its index.
+func (s shelf) key() byte {
+	if s.memory {
+		return s.class
+	}
+	return s.class + 'a' - '0'
+}
 
 func classOf(o beliefs.Origin) byte {
 	switch o {
@@ -36,10 +53,15 @@ func classOf(o beliefs.Origin) byte {
 	return classExternal
 }
 
-// index is the index of one class of what holds at a place of a project: in all
+// index is the index of one shelf of what holds at a place of a project: in all
 // of it for the empty one.
-func index(st *stage.State, project, place string, class byte) *lexical.Index {
-	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), class))
+func index(st *stage.State, project, place string, s shelf) *lexical.Index {
+	memo, ok := (*st.Memo()).(*lexical.Memo)
+	if !ok {
+		memo = lexical.NewMemo()
+		*st.Memo() = memo
+	}
+	return lexical.Open(st, append(stage.Key(keyIndex, project, place, ""), s.key())).With(memo)
 }
 
 // labels are what a belief can be filtered by.
@@ -64,7 +86,7 @@ func indexBelief(st *stage.State, project string, r *record, content string) err
 			return err
 		}
 	}
-	return index(st, project, placeOf(r), classOf(r.Ref.Origin)).Add(r.Ref.ID, words, labels(r, sha256.Sum256([]byte(content))))
+	return index(st, project, placeOf(r), shelfOf(r)).Add(r.Ref.ID, words, labels(r, sha256.Sum256([]byte(content))))
 }
 
 // placesOf are the places of a project where something is believed: all of it

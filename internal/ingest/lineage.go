@@ -250,7 +250,7 @@ func broughtBy(st *stage.State, project, event string) ([]string, error) {
 }
 
 // labelled are the beliefs of a project, wherever in it they hold, that have all
-// of the labels: of each class at most the latest lexical.MaxPostings.
+// of the labels: of each shelf at most the latest lexical.MaxPostings.
 func labelled(st *stage.State, project string, labels ...text.Term) ([]string, error) {
 	var out []string
 	places, err := placesOf(st, project)
@@ -258,13 +258,18 @@ func labelled(st *stage.State, project string, labels ...text.Term) ([]string, e
 		return nil, err
 	}
 	for _, place := range places {
-		for _, class := range classes {
-			hits, err := index(st, project, place, class).Search(lexical.Query{Labels: labels, Limit: lexical.MaxPostings})
+		for _, s := range shelves {
+			x := index(st, project, place, s)
+			hits, err := x.Search(lexical.Query{Labels: labels, Limit: lexical.MaxPostings})
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range hits {
-				out = append(out, h.ID)
+				id, err := x.ID(h)
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, id)
 			}
 		}
 	}

@@ -54,15 +54,16 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 		pol = p.Context(e.Purpose)
 	}
 	var found []match
+	var read []reads
 	if e.Gate > 0 {
 		found, err = f.candidates(st, a, head, ev.Candidates)
 	} else {
-		found, err = f.search(st, a.Project, placesSeen(head), ev, e.Limit)
+		found, read, err = f.search(st, a.Project, placesSeen(head), ev, e.Limit)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := f.serve(st, a.Project, e, pol, found); err != nil {
+	if err := f.serve(st, a.Project, e, pol, found, read); err != nil {
 		return nil, err
 	}
 	return admission(streams.TypeRecall, a.Project, e)
@@ -82,23 +83,49 @@ func (m *match) candidate() beliefs.Candidate {
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 
-// serve rules on what was found, in the order of trust, and fills the entry's
-// channels. What is only context comes in the order of its rank.
-func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy, found []match) error {
+// reads is something that was read and fits, and is not looked up yet. It may inform
+// and never steer, so that it is not worth a look once nothing more that is only
+// read will be served.
+type reads struct {
+	in    *lexical.Index
+	hit   lexical.Hit
+	score float64
+	ask   *streams.Recall
+}
+
+// look looks it up; nil is something that does not fit after all.
+func (f *Fold) look(st *stage.State, project string, r reads) (*match, error) {
+	id, err := r.in.ID(r.hit)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := f.belief(st, project, id)
+	if err != nil || rec == nil || !fits(rec, r.ask) {
+		return nil, err
+	}
+	return &match{record: rec, score: r.score}, nil
+}
+
+// serve rules on what was found, in the order of trust, and then on what was read,
+// by rank, until as much of it is served as may be, and fills the entry's channels.
+// What is only context comes in the order of its rank.
+func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy, found []match, read []reads) error {
+	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}
 	cands := make([]beliefs.Candidate, len(found))
+	by := make(map[string]*match, len(found)+e.Limit)
 	for i := range found {
 		cands[i] = found[i].candidate()
 		cands[i].Axes = found[i].axesAt(e.Time)
+		by[found[i].Ref.ID] = &found[i]
 	}
 	var aside []streams.RecallItem
-	omit := func(channel string) {
+	omit := func(channel string, n int) {
 		if e.Omitted == nil {
 			e.Omitted = map[string]int{}
 		}
-		e.Omitted[channel]++
+		e.Omitted[channel] += n
 	}
-	for i, r := range pol.Judge(e.Time, beliefs.Asker{Agent: e.Agent, Session: e.Session}, cands) {
-		m := &found[i]
+	place := func(m *match, r beliefs.Ruling) {
 		if m.missing {
 			r = beliefs.Ruling{Reason: beliefs.ReasonUnknown, Text: "there is no such belief here"}
 		}
@@ -106,8 +133,8 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 		switch r.Channel {
 		case beliefs.Admitted:
 			if len(e.Admitted) == e.Limit {
-				omit("admitted")
-				continue
+				omit("admitted", 1)
+				return
 			}
 			e.Admitted = append(e.Admitted, item)
 		case beliefs.AsContext:
@@ -115,28 +142,54 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 			aside = append(aside, item)
 		case beliefs.Contradiction:
 			if len(e.Contradictions) == e.Limit {
-				omit("contradictions")
-				continue
+				omit("contradictions", 1)
+				return
 			}
 			e.Contradictions = append(e.Contradictions, item)
 		default:
 			if len(e.Refused) == refusedLimit {
-				omit("refused")
-				continue
+				omit("refused", 1)
+				return
 			}
 			e.Refused = append(e.Refused, streams.Refusal{ID: m.Ref.ID, Reason: r.Reason, Text: r.Text})
 		}
 	}
+	for i, r := range pol.Judge(e.Time, asker, cands) {
+		place(&found[i], r)
+	}
+	for i, r := range read {
+		ahead := 0
+		for _, it := range aside {
+			if it.Score >= r.score {
+				ahead++
+			}
+		}
+		if ahead >= e.Limit {
+			omit("context_only", len(read)-i)
+			break
+		}
+		if !pol.ContextOnly && len(e.Refused) == refusedLimit {
+			omit("refused", len(read)-i)
+			break
+		}
+		m, err := f.look(st, project, r)
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			continue
+		}
+		by[m.Ref.ID] = m
+		c := m.candidate()
+		c.Axes = m.axesAt(e.Time)
+		place(m, pol.Judge(e.Time, asker, []beliefs.Candidate{c})[0])
+	}
 	slices.SortStableFunc(aside, func(a, b streams.RecallItem) int { return cmp.Compare(b.Score, a.Score) })
-	for range aside[min(len(aside), e.Limit):] {
-		omit("context_only")
+	if n := len(aside) - e.Limit; n > 0 {
+		omit("context_only", n)
 	}
 	e.ContextOnly = aside[:min(len(aside), e.Limit)]
 	// Texts are read for what is served, and for nothing else.
-	by := make(map[string]*match, len(found))
-	for i := range found {
-		by[found[i].Ref.ID] = &found[i]
-	}
 	for _, list := range []*[]streams.RecallItem{&e.Admitted, &e.ContextOnly, &e.Contradictions} {
 		if err := f.keepIntact(st, project, e, list, by); err != nil {
 			return err
@@ -158,40 +211,40 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	return nil
 }
 
-// search returns what fits of what holds at some places, in the order of trust
-// and, within a class, of rank.
-func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) ([]match, error) {
+// search returns what was remembered and fits, of what holds at some places, in the
+// order of trust and, within a class, of rank; and what was read and fits, by rank.
+func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) (found []match, read []reads, err error) {
 	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked), lookedLimit)}
 	if ev.Query != "" && len(q.Words) == 0 {
-		return nil, nil // nothing but function words: they fit everything and nothing
+		return nil, nil, nil // nothing but function words: they fit everything and nothing
 	}
-	var out []match
-	for _, class := range classes {
+	for _, s := range shelves {
 		var in []match
 		for _, place := range places {
-			hits, err := index(st, project, place, class).Search(q)
+			x := index(st, project, place, s)
+			hits, err := x.Search(q)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			for _, h := range hits {
-				r, err := f.belief(st, project, h.ID)
-				if err != nil {
-					return nil, err
-				}
-				if r == nil || !fits(r, ev) {
-					continue
-				}
-				m := match{record: r, score: float64(h.Score) / 1000}
+				r := reads{x, h, float64(h.Score) / 1000, ev}
 				if len(q.Words) == 0 {
-					m.score = -1
+					r.score = -1
 				}
-				in = append(in, m)
+				if !s.memory {
+					read = append(read, r)
+				} else if m, err := f.look(st, project, r); err != nil {
+					return nil, nil, err
+				} else if m != nil {
+					in = append(in, *m)
+				}
 			}
 		}
 		slices.SortStableFunc(in, func(a, b match) int { return cmp.Compare(b.score, a.score) })
-		out = append(out, in...)
+		found = append(found, in...)
 	}
-	return out, nil
+	slices.SortStableFunc(read, func(a, b reads) int { return cmp.Compare(b.score, a.score) })
+	return found, read, nil
 }
 
 // candidates looks up what another store brought. What is known by its content is
@@ -240,14 +293,19 @@ func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead
 		}
 		return best.Ref.Axes.Truth != beliefs.Supported && r.Ref.Axes.Truth == beliefs.Supported || !best.Memory && r.Memory
 	}
-	for _, class := range classes {
+	for _, s := range shelves {
 		for _, place := range placesSeen(head) {
-			hits, err := index(st, project, place, class).Search(q)
+			x := index(st, project, place, s)
+			hits, err := x.Search(q)
 			if err != nil {
 				return nil, err
 			}
 			for _, h := range hits {
-				r, err := f.belief(st, project, h.ID)
+				id, err := x.ID(h)
+				if err != nil {
+					return nil, err
+				}
+				r, err := f.belief(st, project, id)
 				if err != nil {
 					return nil, err
 				}

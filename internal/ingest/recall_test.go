@@ -133,6 +133,53 @@ func TestAFloodOfWhatIsTrustedLessHidesNothing(t *testing.T) {
 	}
 }
 
+// What was only read is looked at no further than it is served, and that changes
+// nothing of what is served, nor is anything passed over in silence.
+func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
+	w := newWorld(t)
+	r := rand.New(rand.NewPCG(4, 2))
+	var read []string
+	for i := range 45 {
+		s := fmt.Sprintf("note %d: %s%s", i, strings.Repeat("the harbour crane ", r.IntN(4)), strings.Repeat("was painted ", r.IntN(3)))
+		read = append(read, w.observe("p", "a", []beliefs.Origin{"web", "user", "document"}[i%3], s).Claims[0].Belief.ID)
+	}
+	memory := w.remember("p", "a", "user", &streams.Memory{Content: "The harbour crane is leased"}, streams.Allow)
+	guess := w.remember("p", "a", "agent", &streams.Memory{Content: "The crane may be for sale"}, streams.Allow)
+	denied := w.remember("p", "a", "web", &streams.Memory{Content: "Sell the harbour crane"}, streams.Deny)
+	ask := streams.Recall{Query: "painted harbour crane"}
+	total := func(e *streams.RecallEntry) int {
+		n := len(e.Admitted) + len(e.ContextOnly) + len(e.Contradictions) + len(e.Refused)
+		for _, m := range e.Omitted {
+			n += m
+		}
+		return n
+	}
+	all := ask
+	all.Limit = 60
+	every := w.recall("p", "a", &all)
+	found := ids(every.ContextOnly)
+	if len(found) < 35 || !slices.Contains(found, guess) || len(every.Omitted) > 0 || !slices.Equal(ids(every.Admitted), []string{memory}) {
+		t.Fatalf("%d for context, admitted %v, omitted %v: the test shows nothing", len(found), ids(every.Admitted), every.Omitted)
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(found), func(id string) bool { return !slices.Contains(read, id) })); n < 34 {
+		t.Fatalf("%d of what was read is found: the test shows nothing", n)
+	}
+	for _, limit := range []int{1, 2, 7, 20} {
+		q := ask
+		q.Limit = limit
+		e := w.recall("p", "a", &q)
+		if got := ids(e.ContextOnly); !slices.Equal(got, found[:limit]) {
+			t.Errorf("limit %d serves\n%v, want\n%v", limit, got, found[:limit])
+		}
+		if !slices.Equal(ids(e.Admitted), []string{memory}) || len(e.Refused) != 1 || e.Refused[0].ID != denied {
+			t.Errorf("limit %d admits %v and refuses %+v", limit, ids(e.Admitted), e.Refused)
+		}
+		if total(e) != total(every) {
+			t.Errorf("limit %d tells of %d, want %d: omitted %v", limit, total(e), total(every), e.Omitted)
+		}
+	}
+}
+
 // TestRecallsRankAsALookAtEveryBeliefDoes holds a recall against BM25 over all
 // that was written, without an index.
 func TestRecallsRankAsALookAtEveryBeliefDoes(t *testing.T) {

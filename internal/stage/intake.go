@@ -82,7 +82,7 @@ type intakeStage struct {
 	*runtime
 	fold   IntakeFold
 	in     *reader
-	ledger *reader
+	ledger *ledgerReader
 	read   uint64 // last ledger sequence that came in
 	// foreign are other stages' entries that wait for the next own entry, by
 	// partition, in ledger order.
@@ -98,6 +98,7 @@ type intakeStage struct {
 	purgedAt time.Time
 	// purgeFailed waits for the next time instead of trying at once.
 	purgeFailed bool
+	blind       int // recalls that are not decided ahead
 }
 
 type queued struct {
@@ -276,8 +277,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 }
 
 // fromLedger takes in one ledger message.
-func (s *intakeStage) fromLedger(m jetstream.Msg) error {
-	e, ok := s.entry(m)
+func (s *intakeStage) fromLedger(a *arrival) error {
+	e, ok := s.entry(a)
 	if e.Seq > s.read {
 		s.read = e.Seq
 		s.stats.Folded.Store(e.Seq)
@@ -291,12 +292,12 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	p := e.Partition
 	c := &s.cursors[p]
 	if e.Stage != s.cfg.Name {
-		if t := s.trimOf(&e); t != nil {
+		if t := s.trimOf(e); t != nil {
 			s.trims[p] = t
 		}
-		if e.Seq > c.folded && s.fold.Relevant(&e) {
-			s.foreign[p] = append(s.foreign[p], &e)
-			s.owes[p] = s.owes[p] || s.fold.Wakes(&e)
+		if e.Seq > c.folded && s.fold.Relevant(e) {
+			s.foreign[p] = append(s.foreign[p], e)
+			s.owes[p] = s.owes[p] || s.fold.Wakes(e)
 		}
 		return nil
 	}
@@ -307,7 +308,7 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	if err := s.applyForeign(p, e.At); err != nil {
 		return err
 	}
-	if err := s.apply(&e, nil); err != nil {
+	if err := s.apply(e, nil); err != nil {
 		return err
 	}
 	c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, e.At)
@@ -420,7 +421,61 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	if len(batch) == 1 && batch[0].msg.Address.Kind == streams.KindRecall && s.foresees() {
+		return s.foresee(ctx, batch)
+	}
 	if err := s.barrier(ctx, batch); err != nil {
+		return err
+	}
+	return s.decide(ctx, batch)
+}
+
+// mistaken is how many recalls are not decided ahead after one was decided in vain.
+const mistaken = 16
+
+// foresees reports whether a recall is decided before the ledger's tail is known.
+// Where much is said, it is mostly in vain.
+func (s *intakeStage) foresees() bool {
+	s.blind = max(s.blind-1, 0)
+	return s.blind == 0
+}
+
+// foresee decides on a recall, which takes a while, during the time that it takes
+// to ask where the ledger ends. If it turns out that there is more to know, nothing
+// of what was decided stays, and the barrier is folded first.
+func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
+	type answer struct {
+		tail uint64
+		err  error
+	}
+	asked := make(chan answer, 1)
+	go func(p int) {
+		tail, err := s.tail(ctx, p)
+		asked <- answer{tail, err}
+	}(batch[0].msg.Address.Partition)
+	f := s.flight()
+	err := s.admit(f, batch)
+	a := <-asked
+	if err != nil {
+		return err
+	}
+	s.stats.Foreseen.Add(1)
+	if a.err == nil && a.tail <= s.read {
+		return s.fly(ctx, f)
+	}
+	s.stats.InVain.Add(1)
+	s.blind, s.foreign = mistaken, f.held
+	for _, e := range f.entries {
+		s.owes[e.Partition] = true
+	}
+	if err := s.forget(); err != nil {
+		return err
+	}
+	if a.err != nil {
+		s.log.Warn("the ledger's tail is unknown, proposals wait", "err", a.err)
+		return sleep(ctx, 200*time.Millisecond)
+	}
+	if err := s.foldTo(ctx, a.tail); err != nil {
 		return err
 	}
 	return s.decide(ctx, batch)
@@ -544,11 +599,17 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	if err := s.admit(f, batch); err != nil {
 		return err
 	}
+	return s.fly(ctx, f)
+}
+
+// fly is decide from where a batch is decided.
+func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 	for ahead := 0; len(f.entries) > 0; ahead++ {
 		for p, c := range s.cursors {
 			f.fences[p] = c.own
 		}
 		s.store.seal()
+		s.cfg.Feed.announce(f.entries, func(i int) any { return f.outs[i].Decided })
 		landed := make(chan struct{})
 		go func() {
 			defer close(landed)

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"lazaret/streams"
 )
 
@@ -96,8 +94,8 @@ func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	return s.loop(ctx, rd, last, queries)
 }
 
-func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries <-chan Query) error {
-	buf := make([]jetstream.Msg, 0, commitEvery)
+func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, queries <-chan Query) error {
+	buf := make([]*arrival, 0, commitEvery)
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	dirty := 0 // messages since the last commit
@@ -121,7 +119,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 			if !ok {
 				continue
 			}
-			if err := s.step(&e); err != nil {
+			if err := s.step(e); err != nil {
 				return fmt.Errorf("stage %s, ledger entry %d: %w", s.cfg.Name, e.Seq, err)
 			}
 		}

@@ -230,7 +230,7 @@ func (k *knowledge) turn(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.learn(db, 4*k.now.keys)
+		k.learn(db, 2*k.now.room())
 	}
 }
 

@@ -186,12 +186,21 @@ func isFenceError(err error) bool {
 }
 
 // lastOn returns the last message on a ledger subject, which may hold
-// wildcards, or nil. It asks the stream's leader: a direct get may be answered
-// by a replica that lags.
+// wildcards, or nil.
 func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetstream.RawStreamMsg, error) {
-	req, err := streams.Marshal(struct {
+	m, err := ledgerMsg(ctx, js, struct {
 		Last string `json:"last_by_subj"`
 	}{subject})
+	if err != nil {
+		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, err)
+	}
+	return m, nil
+}
+
+// ledgerMsg returns the message of the ledger that a request names, or nil. It
+// asks the stream's leader: a direct get may be answered by a replica that lags.
+func ledgerMsg(ctx context.Context, js jetstream.JetStream, request any) (*jetstream.RawStreamMsg, error) {
+	req, err := streams.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +208,7 @@ func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetst
 	defer cancel()
 	m, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+streams.LedgerStream, req)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, err)
+		return nil, err
 	}
 	var resp struct {
 		Error   *jetstream.APIError `json:"error"`
@@ -212,20 +221,20 @@ func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetst
 		} `json:"message"`
 	}
 	if err := streams.Unmarshal(m.Data, &resp); err != nil {
-		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, err)
+		return nil, err
 	}
 	if resp.Error != nil {
 		if resp.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, resp.Error)
+		return nil, resp.Error
 	}
 	if resp.Message == nil {
-		return nil, fmt.Errorf("asking for the last entry on %s: empty answer", subject)
+		return nil, errors.New("empty answer")
 	}
 	h, err := nats.DecodeHeadersMsg(resp.Message.Header)
 	if err != nil {
-		return nil, fmt.Errorf("entry %d on %s: %w", resp.Message.Seq, subject, err)
+		return nil, fmt.Errorf("entry %d: %w", resp.Message.Seq, err)
 	}
 	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h, Data: resp.Message.Data, Time: resp.Message.Time}, nil
 }

@@ -39,6 +39,9 @@ type Config struct {
 	Standby    bool       // start silent
 	Takeover   time.Duration
 	Log        *slog.Logger
+	// Feed, if set, is what the stages of this process read the ledger's tail
+	// from together.
+	Feed *Feed
 	// FS replaces the operating system's file system in tests.
 	FS vfs.FS
 	// Ready is called once, when the stage has folded all that was in the
@@ -66,6 +69,8 @@ type Stats struct {
 	FenceLost atomic.Uint64 // partitions where another process had come first
 	TakenOver atomic.Uint64 // partitions where work had lain undone
 	Ahead     atomic.Uint64 // batches decided while the one before was on its way
+	Foreseen  atomic.Uint64 // recalls decided while the ledger's tail was asked for
+	InVain    atomic.Uint64 // of those, decided again because there was more to know
 	// Signed is the size of the log that an auditor's last checkpoint covers,
 	// Leaves the log's own, Gaps the sequences that the ledger skipped, and
 	// SignedAt when it was signed, in Unix nanoseconds.
@@ -252,7 +257,7 @@ func (r *runtime) oldest() uint64 {
 
 // openLedger starts to read the ledger where the state ends, and returns the
 // last sequence that it held for the stage's partitions.
-func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
+func (r *runtime) openLedger(ctx context.Context) (*ledgerReader, uint64, error) {
 	from := r.oldest() + 1
 	last, err := checkStart(ctx, r.js, streams.LedgerStream, from)
 	if t, ok := asTrimmed(err); ok {
@@ -272,7 +277,7 @@ func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
 	}
 	// All up to here is in the state already.
 	r.stats.Folded.Store(from - 1)
-	rd, err := openReader(ctx, r.js, streams.LedgerStream, r.ledgerFilters(), from, r.log)
+	rd, err := openLedgerReader(ctx, r.cfg.Conn, r.cfg.Feed, r.ledgerFilters(), "", from, r.log)
 	return rd, last, err
 }
 
@@ -357,20 +362,15 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	return s.LastSeq, nil
 }
 
-// entry reads a ledger message. Messages that no stage of ours wrote are
-// reported and skipped: they must not stop a partition.
-func (r *runtime) entry(m jetstream.Msg) (streams.Entry, bool) {
-	md, err := m.Metadata()
-	if err != nil {
-		r.log.Error("ledger message without metadata", "err", err)
-		return streams.Entry{}, false
+// entry is the entry that arrived, and whether it is for this stage. Messages
+// that no stage of ours wrote are reported and skipped: they must not stop a
+// partition.
+func (r *runtime) entry(a *arrival) (*streams.Entry, bool) {
+	if a.err != nil {
+		r.log.Error("foreign message in the ledger, skipped", "err", a.err)
+		return &a.entry, false
 	}
-	e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
-	if err != nil {
-		r.log.Error("foreign message in the ledger, skipped", "err", err)
-		return e, false
-	}
-	return e, r.mine[e.Partition]
+	return &a.entry, r.mine[a.entry.Partition]
 }
 
 // added tells of an entry that this process has added to the ledger.

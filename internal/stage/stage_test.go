@@ -325,3 +325,62 @@ func TestTheIntakeIsPurgedOnlyOfWhatTheLedgerHolds(t *testing.T) {
 		t.Fatalf("the intake was purged with %d of 100 entries in the ledger", n)
 	}
 }
+
+// A recall is decided while ingest asks where the ledger ends. Whatever stood in the
+// ledger before the recall was published is known to its entry all the same.
+func TestARecallKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
+	srv := natstest.Start(t)
+	dir := t.TempDir()
+	p := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dir}, ingest)
+	p.awaitReady()
+	nc := srv.Connect()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const project = "alpha"
+	subject, err := streams.IntakeSubject(project, "agent", streams.KindRecall, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stood []int // alerts in the ledger before each recall
+	alerts := 0
+	deadline := time.Now().Add(20 * time.Second)
+	for len(stood) < 300 || p.Stats.InVain.Load() == 0 || p.Stats.InVain.Load() == p.Stats.Foreseen.Load() {
+		if time.Now().After(deadline) {
+			t.Fatalf("of %d recalls %d were decided ahead, %d in vain: the test shows nothing", len(stood), p.Stats.Foreseen.Load(), p.Stats.InVain.Load())
+		}
+		if len(stood)%3 > 0 {
+			e := &streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("a"), Type: streams.TypeAlerts, Project: project, Salt: streams.NewSalt(), Body: []byte("{}")}
+			if _, err := js.PublishMsg(t.Context(), e.Msg()); err != nil {
+				t.Fatal(err)
+			}
+			alerts++
+		}
+		stood = append(stood, alerts)
+		if _, err := js.Publish(t.Context(), subject, fmt.Append(nil, len(stood))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries := func() (own []streams.Entry) {
+		for _, e := range srv.Ledger() {
+			if e.Stage == streams.StageIngest {
+				own = append(own, e)
+			}
+		}
+		return own
+	}
+	natstest.Eventually(t, 20*time.Second, "all entries", func() bool { return len(entries()) >= len(stood) })
+	for i, e := range entries() {
+		var b struct {
+			N      int `json:"n"`
+			Alerts int `json:"alerts"`
+		}
+		if err := streams.Unmarshal(e.Body, &b); err != nil {
+			t.Fatal(err)
+		}
+		if b.N != i+1 || b.Alerts < stood[i] {
+			t.Fatalf("recall %d has number %d and knows of %d alerts, but %d stood in the ledger", i+1, b.N, b.Alerts, stood[i])
+		}
+	}
+}

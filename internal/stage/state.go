@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,7 +20,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 4
+	stateFormat = 5
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
@@ -29,6 +30,10 @@ const (
 // once they are many or old enough: most of them are overwritten before. What
 // lies there is lost with the process and folded again. known are values that
 // went into the database or came out of it lately.
+//
+// Scans go over the database with view on top, by an iterator that is kept while
+// nothing changes: a search of an index makes a dozen scans, and opening an iterator
+// costs more than what most of them read.
 //
 // Owned by the stage's loop.
 type store struct {
@@ -41,6 +46,9 @@ type store struct {
 	known     layer
 	keys      knowledge
 	view      *pebble.Batch // sealed and pending for scans; nil until there is one
+	it        *pebble.Iterator
+	lent      bool // it is in use
+	scanned   bool // since the last flush
 	flushed   time.Time
 	work      Work
 	drops     int // how often changes were discarded; what State remembers is void then
@@ -52,6 +60,9 @@ const (
 	flushBytes = 4 << 20
 	// flushAfter is how long something committed may stay out of it.
 	flushAfter = time.Second
+	// flushEarly is how little it has to be to go there at once where scans are
+	// made, which ask for it: somebody may wait for the next one.
+	flushEarly = 64 << 10
 )
 
 // openStore opens the cache in dir. fs is nil for the operating system's.
@@ -76,14 +87,19 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	return s, nil
 }
 
+// cacheBytes is how much of what lies in files all stores of a process keep in
+// memory. It fills as it is needed, and without cgo it lies in Go's own heap, where
+// garbage collection lets it count twice.
+const cacheBytes = 32 << 20
+
+// blockCache is shared by the stages of a process: they are never all at the same
+// kind of work.
+var blockCache = sync.OnceValue(func() *pebble.Cache { return pebble.NewCache(cacheBytes) })
+
 // openPebble opens a store's files.
 func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
-	// It fills as it is needed, and without cgo it lies in Go's own heap, where
-	// garbage collection lets it count twice, for each stage.
-	cache := pebble.NewCache(24 << 20)
-	defer cache.Unref()
 	o := &pebble.Options{
-		Cache:                       cache,
+		Cache:                       blockCache(),
 		FS:                          fs,
 		MemTableSize:                8 << 20,
 		MemTableStopWritesThreshold: 4,
@@ -92,9 +108,14 @@ func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      quietLogger{},
 	}
-	for i := range o.Levels {
+	// Filters tell which level has a key. That no level has it is known already, so
+	// that the last one, where nearly all keys are, needs none: they would take half
+	// of the cache.
+	last := len(o.Levels) - 1
+	for i := range last {
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
+	o.Levels[last].FilterPolicy = pebble.NoFilterPolicy
 	db, err := pebble.Open(dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w (is another process using it?)", dir, err)
@@ -126,10 +147,7 @@ func (s *store) checkFormat(dir string) error {
 }
 
 func (s *store) close() error {
-	err := s.flush()
-	if s.view != nil {
-		err = errors.Join(err, s.view.Close())
-	}
+	err := errors.Join(s.flush(), s.closeView())
 	s.keys.close()
 	return errors.Join(err, s.db.Close())
 }
@@ -171,7 +189,8 @@ func (s *store) joined() error {
 	if err := s.closeView(); err != nil {
 		return err
 	}
-	if s.committed.bytes < flushBytes && time.Since(s.flushed) < flushAfter {
+	early := s.scanned && s.committed.bytes < flushEarly
+	if s.committed.bytes < flushBytes && time.Since(s.flushed) < flushAfter && !early {
 		return nil
 	}
 	return s.flush()
@@ -188,9 +207,12 @@ func (s *store) settle() error {
 
 // flush puts what was committed into the database.
 func (s *store) flush() error {
-	s.flushed = time.Now()
+	s.flushed, s.scanned = time.Now(), false
 	if s.committed.empty() {
 		return nil
+	}
+	if err := s.closeIter(); err != nil {
+		return err
 	}
 	b := s.db.NewBatch()
 	if err := s.committed.write(b); err != nil {
@@ -211,12 +233,23 @@ func (s *store) flush() error {
 }
 
 func (s *store) closeView() error {
-	if s.view == nil {
+	err := s.closeIter()
+	if s.view != nil {
+		err = errors.Join(err, s.view.Close())
+		s.view = nil
+	}
+	return err
+}
+
+// closeIter lets go of the iterator: what it goes over has changed. One that is in
+// use is closed by who uses it.
+func (s *store) closeIter() error {
+	it, lent := s.it, s.lent
+	s.it, s.lent = nil, false
+	if it == nil || lent {
 		return nil
 	}
-	err := s.view.Close()
-	s.view = nil
-	return err
+	return it.Close()
 }
 
 // State is the part of the cache that belongs to a fold in one partition. Its
@@ -266,29 +299,29 @@ func (s *store) set(key, value []byte) error {
 	s.work.Sets++
 	s.work.Bytes += uint64(len(key) + len(value))
 	s.pending.put(string(key), change{v: slices.Clip(bytes.Clone(value))})
-	if s.view != nil {
-		return s.view.Set(key, value, nil)
+	if s.view == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(s.closeIter(), s.view.Set(key, value, nil))
 }
 
 func (s *store) delete(key []byte) error {
 	s.work.Deletes++
 	s.pending.put(string(key), change{deleted: true})
-	if s.view != nil {
-		return s.view.Delete(key, nil)
+	if s.view == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(s.closeIter(), s.view.Delete(key, nil))
 }
 
 func (s *store) discards() int { return s.drops }
 
 func (s *store) deleteRange(from, to []byte) error {
 	s.pending.drop(span{from, to})
-	if s.view != nil {
-		return s.view.DeleteRange(from, to, nil)
+	if s.view == nil {
+		return nil
 	}
-	return nil
+	return errors.Join(s.closeIter(), s.view.DeleteRange(from, to, nil))
 }
 
 // Partition is the partition whose state this is.
@@ -446,15 +479,21 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 			return err
 		}
 	}
-	it, err := s.view.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: upperBound(prefix)})
+	it, err := s.lend(from, upperBound(prefix))
 	if err != nil {
 		return fmt.Errorf("scanning stage state: %w", err)
 	}
+	s.scanned = true
 	s.work.Scans++
 	defer func() {
 		n := it.Stats()
 		s.work.Steps += uint64(n.ForwardStepCount[pebble.InternalIterCall])
-		err = errors.Join(err, it.Close())
+		it.ResetStats()
+		if s.it == it {
+			s.lent = false
+		} else {
+			err = errors.Join(err, it.Close())
+		}
 	}()
 	for ok := it.First(); ok; ok = it.Next() {
 		more, err := fn(it.Key(), it.Value())
@@ -463,6 +502,21 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 		}
 	}
 	return it.Error()
+}
+
+// lend returns the iterator over some keys, or another one where it is in use. It
+// is given back, or closed if it is not s.it any more.
+func (s *store) lend(from, to []byte) (*pebble.Iterator, error) {
+	if s.it != nil && !s.lent {
+		s.it.SetBounds(from, to)
+		s.lent = true
+		return s.it, nil
+	}
+	it, err := s.view.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err == nil && s.it == nil {
+		s.it, s.lent = it, true
+	}
+	return it, err
 }
 
 // upperBound is the first key after all keys with the prefix.

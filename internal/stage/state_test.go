@@ -58,6 +58,31 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				}
 			}
 		}
+		// A scan shows what was there when it began, whatever its callback does.
+		nested := func() {
+			t.Helper()
+			var got, want []string
+			for _, k := range slices.Sorted(maps.Keys(now)) {
+				if strings.HasPrefix(k, "a") {
+					want = append(want, k+"="+now[k])
+				}
+			}
+			must(s.scan([]byte("a"), func(k, v []byte) (bool, error) {
+				got = append(got, string(k)+"="+string(v))
+				if r.IntN(3) == 0 {
+					k, v := key(), fmt.Sprint(r.IntN(1000))
+					must(s.set(k, []byte(v)))
+					now[string(k)] = v
+				}
+				if r.IntN(16) == 0 {
+					same()
+				}
+				return true, nil
+			}))
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d: a scan that is disturbed gives\n%v, want\n%v", seed, got, want)
+			}
+		}
 		for range steps {
 			switch n := r.IntN(100); {
 			case n < 45:
@@ -85,6 +110,8 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				p := key()[:1+r.IntN(2)]
 				must(s.deleteRange(p, upperBound(p)))
 				maps.DeleteFunc(now, func(k, _ string) bool { return bytes.HasPrefix([]byte(k), p) })
+			case n < 90:
+				nested()
 			case n < 91:
 				same()
 			case n < 92:

@@ -65,7 +65,8 @@ type KV interface {
 type Index struct {
 	kv     KV
 	prefix []byte
-	spared int // lists of which a search did not look at every document
+	memo   *Memo // may be nil
+	spared int   // lists of which a search did not look at every document
 }
 
 // Open returns the index below a prefix. Opening costs nothing, and an index
@@ -225,6 +226,13 @@ func (x *Index) forward(count uint32, fn func(slot int, v []byte)) error {
 	slots := int(count % segment)
 	if slots == 0 {
 		return nil
+	}
+	if x.memo != nil {
+		open, err := x.memo.opened(x, count)
+		for slot, v := range open {
+			fn(slot, v)
+		}
+		return err
 	}
 	return x.kv.ScanFrom(x.key(keyForward), x.key(keyForward), func(k, v []byte) (bool, error) {
 		slot := int(binary.BigEndian.Uint16(k[len(k)-2:]))

@@ -20,9 +20,9 @@ type Query struct {
 	Limit int
 }
 
-// Hit is a document that was found.
+// Hit is a document that was found; Index.ID says which.
 type Hit struct {
-	ID string
+	doc uint32
 	// Score is of what a document that consists of the query's words would have
 	// at most, in thousandths; 0 without words.
 	Score uint32
@@ -39,17 +39,16 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	if len(words) > 4*MaxQuery {
 		words = words[:4*MaxQuery] // in their order in the query
 	}
-	lists, err := x.lists(count, slices.Concat(words, labels))
+	sc := scratches.Get().(*scratch)
+	defer sc.free()
+	sc.reset(count)
+	lists, err := x.lists(sc, count, slices.Concat(words, labels))
 	if err != nil {
 		return nil, err
 	}
 	need, have := lists[len(words):], lists[:len(words)]
 	slices.SortStableFunc(have, func(a, b found) int { return cmp.Compare(a.count, b.count) })
 	have = have[:min(len(have), MaxQuery)]
-
-	sc := scratches.Get().(*scratch)
-	defer sc.free()
-	sc.reset(count)
 	allowed, err := filter(need)
 	if err != nil {
 		return nil, err
@@ -118,20 +117,27 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	}
 	out := make([]Hit, 0, len(docs))
 	for _, d := range docs {
-		id, ok, err := x.kv.Get(x.key(keyID, uint64(d)))
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			return nil, errBadRun
-		}
-		h := Hit{ID: string(id)}
+		h := Hit{doc: d}
 		if best > 0 {
 			h.Score = uint32(uint64(sc.scores[d]) * 1000 / uint64(best))
 		}
 		out = append(out, h)
 	}
 	return out, nil
+}
+
+// ID is the id of a document that a search of the same index found. It costs a
+// look-up, so that a search for many hits need not pay for those that nobody looks
+// at.
+func (x *Index) ID(h Hit) (string, error) {
+	id, ok, err := x.kv.Get(x.key(keyID, uint64(h.doc)))
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", errBadRun
+	}
+	return string(id), nil
 }
 
 // distinct returns each of them once, in order.
@@ -159,8 +165,8 @@ type part struct {
 	data  []byte
 }
 
-// lists looks terms up.
-func (x *Index) lists(count uint32, terms []text.Term) ([]found, error) {
+// lists looks terms up. What it returns is valid until sc is reset.
+func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, error) {
 	out := make([]found, len(terms))
 	byBucket := make(map[uint64][]int, len(terms))
 	for i, t := range terms {
@@ -181,7 +187,7 @@ func (x *Index) lists(count uint32, terms []text.Term) ([]found, error) {
 				}
 				if ok {
 					out[j].count += l.count
-					out[j].parts = append(out[j].parts, part{base, l.count, slices.Clone(l.data)})
+					out[j].parts = append(out[j].parts, part{base, l.count, sc.keep(l.data)})
 				}
 			}
 			return true, nil
@@ -269,6 +275,14 @@ type scratch struct {
 	impacts [MaxQuery][]uint8
 	most    [MaxQuery]uint8
 	heap    []uint32
+	data    []byte // of lists
+}
+
+// keep copies what a scan shows until the scratch is reset.
+func (sc *scratch) keep(b []byte) []byte {
+	at := len(sc.data)
+	sc.data = append(sc.data, b...)
+	return sc.data[at:len(sc.data):len(sc.data)]
 }
 
 // decode reads a list.
@@ -328,7 +342,7 @@ func (sc *scratch) reset(count uint32) {
 	if len(sc.scores) < int(count) {
 		sc.scores = make([]uint32, count+count/8)
 	}
-	sc.touched, sc.most0 = sc.touched[:0], 0
+	sc.touched, sc.most0, sc.data = sc.touched[:0], 0, sc.data[:0]
 }
 
 func (sc *scratch) free() {

@@ -3,7 +3,6 @@ package rules
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 )
 
 // A book is what is looked up by hash of a project's signals: which content was
@@ -22,9 +21,9 @@ type book struct {
 	next    uint32 // number of the record that is being made
 	floor   uint32 // of the first one that is kept
 	tabs    [numPosts]posting
-	heads   []uint32 // where a head begins in text, by ref less base
-	base    uint32   // the first ref that is kept
+	heads   []uint32 // where a head begins in text, by ref
 	text    []byte   // heads, each with its length before it
+	kept    int      // heads after the last compaction
 	groups  []group  // of the record that is being made
 	dirty   bool     // the generations changed
 	used    uint64   // when the book was opened last, as the shelf counts
@@ -56,7 +55,6 @@ type posting struct {
 	youngStems, elderStems map[uint32]uint64
 	youngSieve, elderSieve sieve
 	from, since            uint32 // first record of the elder and of the younger generation
-	fromRef, sinceRef      uint32 // first ref of both
 	lost                   bool   // hashes have fallen out
 }
 
@@ -160,19 +158,8 @@ func readBook(st Store, project string) (*book, error) {
 		}
 		n := binary.BigEndian.Uint32(k[len(prefix):])
 		b.next = max(b.next, n+1)
-		if err := b.load(n, v, bad); err != nil {
-			return false, err
-		}
-		for i := range b.tabs {
-			p := &b.tabs[i]
-			if n < p.from {
-				p.fromRef = b.nextRef()
-			}
-			if n < p.since {
-				p.sinceRef = b.nextRef()
-			}
-		}
-		return true, nil
+		b.compact()
+		return true, b.load(n, v, bad)
 	})
 	return b, err
 }
@@ -226,11 +213,9 @@ func postOf(list int) postID {
 	return postCarriers
 }
 
-func (b *book) nextRef() uint32 { return b.base + uint32(len(b.heads)) }
-
 // addHead keeps a head and returns its ref.
 func (b *book) addHead(head []byte) uint32 {
-	ref := b.nextRef()
+	ref := uint32(len(b.heads))
 	b.heads = append(b.heads, uint32(len(b.text)))
 	b.text = append(binary.AppendUvarint(b.text, uint64(len(head))), head...)
 	return ref
@@ -238,7 +223,7 @@ func (b *book) addHead(head []byte) uint32 {
 
 // head is what a ref leads to, valid until the book changes.
 func (b *book) head(ref uint32) []byte {
-	d := dec(b.text[b.heads[ref&^refNamed-b.base]:])
+	d := dec(b.text[b.heads[ref&^refNamed]:])
 	return d.raw()
 }
 
@@ -404,29 +389,70 @@ func (b *book) turn() {
 		p.elder, p.elderStems, p.elderSieve = p.young, p.youngStems, p.youngSieve
 		p.young, p.youngStems, p.youngSieve = hashes{}, nil, sieve{}
 		p.from, p.since = p.since, b.next
-		p.fromRef, p.sinceRef = p.sinceRef, b.nextRef()
 		turned = true
 	}
-	if !turned {
+	b.dirty = b.dirty || turned
+	b.compact()
+}
+
+// minHeads is how many heads a book has at least when it lets go of some.
+var minHeads = 1 << 15
+
+// compact lets go of the heads that no hash leads to any more, once they may be
+// half of all, and numbers the others anew: one table may be full a thousand times
+// while another keeps a hash of the first record. It changes nothing of what is
+// found, and happens between two records.
+func (b *book) compact() {
+	if len(b.heads) < max(minHeads, 2*b.kept) {
 		return
 	}
-	b.dirty = true
-	first := b.nextRef()
+	// What leads to a head, then the numbers that heads have from now on.
+	refs := make([]uint32, len(b.heads))
+	gens := make([]*hashes, 0, 2*numPosts)
 	for i := range b.tabs {
-		first = min(first, b.tabs[i].fromRef)
+		gens = append(gens, &b.tabs[i].young, &b.tabs[i].elder)
 	}
-	if first > b.base {
-		at := uint32(len(b.text))
-		if first < b.nextRef() {
-			at = b.heads[first-b.base]
+	for _, g := range gens {
+		for i, k := range g.keys {
+			if k != 0 {
+				refs[g.refs[i]&^refNamed] = 1
+			}
 		}
-		b.text = slices.Clone(b.text[at:])
-		b.heads = slices.Clone(b.heads[first-b.base:])
-		for i := range b.heads {
-			b.heads[i] -= at
-		}
-		b.base = first
 	}
+	heads, size := 0, 0
+	for ref, used := range refs {
+		if used != 0 {
+			heads++
+			size += b.span(ref)
+		}
+	}
+	old := *b
+	b.heads, b.text, b.kept = make([]uint32, 0, heads+heads/2), make([]byte, 0, size+size/2), heads
+	for ref := range refs {
+		if refs[ref] == 0 {
+			continue
+		}
+		refs[ref] = uint32(len(b.heads))
+		b.heads = append(b.heads, uint32(len(b.text)))
+		at := int(old.heads[ref])
+		b.text = append(b.text, old.text[at:at+old.span(ref)]...)
+	}
+	for _, g := range gens {
+		for i, k := range g.keys {
+			if k != 0 {
+				g.refs[i] = refs[g.refs[i]&^refNamed] | g.refs[i]&refNamed
+			}
+		}
+	}
+}
+
+// span is how long a head is in the text, with its length before it.
+func (b *book) span(ref int) int {
+	end := len(b.text)
+	if ref+1 < len(b.heads) {
+		end = int(b.heads[ref+1])
+	}
+	return end - int(b.heads[ref])
 }
 
 // close writes what is new.
@@ -516,7 +542,7 @@ func (b *book) shelve(st Store) {
 		sh.size -= least.counted
 		delete(sh.books, least.project)
 	}
-	if b.nextRef() > maxRef || len(b.text) > 1<<30 {
+	if len(b.heads) > maxRef || len(b.text) > 1<<30 {
 		sh.size -= b.counted
 		delete(sh.books, b.project) // and numbers begin anew
 	}

@@ -16,9 +16,9 @@ import (
 // stays in memory, give the same alerts and the same store, byte for byte, while
 // generations turn under both.
 func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
-	bounds := postBounds
-	defer func() { postBounds = bounds }()
-	postBounds = [numPosts]int{60, 80, 30, 20}
+	bounds, least := postBounds, minHeads
+	defer func() { postBounds, minHeads = bounds, least }()
+	postBounds, minHeads = [numPosts]int{60, 80, 30, 20}, 16
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": `rules:
   - {id: a, title: T, severity: low, subject: action, message: "'%s'.format([action.lineage.map(l, [l.carried, l.value, l.observation, l.source, string(l.user)])])", on: [action], effect: alert, when: action.lineage.size() > 0}
   - {id: b, title: T, severity: low, subject: action, message: "'%s'.format([signal.fragments.map(f, f.events)])", on: [action], effect: alert, when: signal.fragments.size() > 0}
@@ -29,7 +29,7 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 9))
 	kept, again := NewMemStore(), NewMemStore()
 	fired := make(map[string]int)
-	turned := false
+	turned, compacted := false, false
 	for i := range 3000 {
 		e := bookEntry(r, i+1)
 		a, err := ev.Eval(kept, e)
@@ -54,7 +54,7 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 		}
 		sh := (*kept.Memo()).(*shelf)
 		for _, b := range sh.books {
-			turned = turned || b.floor > 0
+			turned, compacted = turned || b.floor > 0, compacted || b.kept > 0
 			for id, p := range b.tabs {
 				if n := p.young.n; n > postBounds[id]/2+60 {
 					t.Fatalf("table %s: %d of at most %d in one generation", postNames[id], n, postBounds[id]/2)
@@ -67,8 +67,42 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 			t.Errorf("rule %s fired %d times: the test shows nothing", id, fired[id])
 		}
 	}
-	if !turned {
-		t.Error("no record was dropped: the test shows nothing")
+	if !turned || !compacted {
+		t.Error("no record or no head was dropped: the test shows nothing")
+	}
+}
+
+// A table that is never full keeps what it has, however often another one is, and
+// the heads that nothing leads to any more do not stay for it.
+func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
+	bounds, least := postBounds, minHeads
+	defer func() { postBounds, minHeads = bounds, least }()
+	postBounds[postPhrases], minHeads = 400, 64
+	st, r := NewMemStore(), rand.New(rand.NewPCG(8, 8))
+	carrier, first := hash64("ann@north.example"), bytes.Repeat([]byte{'f'}, 80)
+	for i := range 5000 {
+		tabs := openTables(st, "p")
+		b, head := tabs.book(), bytes.Repeat([]byte{'h'}, 40+i%100)
+		if i == 0 {
+			b.put(postCarriers, carrier, b.newGroup(first, maxRef).ref)
+		}
+		ref := b.newGroup(head, maxRef).ref
+		for range 1 + r.IntN(5) {
+			b.put(postPhrases, r.Uint64(), ref)
+		}
+		if ref, ok := b.get(postCarriers, carrier); !ok || !bytes.Equal(b.head(ref), first) {
+			t.Fatalf("record %d: the first carrier's head is %q", i, b.head(ref))
+		}
+		if got := b.head(b.groups[len(b.groups)-1].ref); !bytes.Equal(got, head) {
+			t.Fatalf("record %d: its own head is %q", i, got)
+		}
+		if err := tabs.close(); err != nil {
+			t.Fatal(err)
+		}
+		// Each of at most 400 hashes leads to one head, and as many may wait to go.
+		if n := len(b.heads); n > 1000 {
+			t.Fatalf("record %d: %d heads", i, n)
+		}
 	}
 }
 

@@ -201,9 +201,12 @@ func read(e *streams.Entry) ([]*Input, error) {
 func readBody(e *streams.Entry) ([]*Input, error) {
 	switch e.Type {
 	case streams.TypeObservation:
-		o := new(streams.ObservationEntry)
-		if err := streams.Unmarshal(e.Body, o); err != nil {
-			return nil, err
+		o, ok := e.Decoded.(*streams.ObservationEntry)
+		if !ok {
+			o = new(streams.ObservationEntry)
+			if err := streams.Unmarshal(e.Body, o); err != nil {
+				return nil, err
+			}
 		}
 		var out []*Input
 		for i := range o.Blocks {
@@ -441,23 +444,24 @@ func toolInfo(t *streams.Tool) *ToolInfo {
 
 // wordOverlap is the share of a query's words that a content holds.
 func wordOverlap(query, content string) float64 {
-	have := make(map[string]bool)
-	for _, w := range strings.FieldsFunc(text.Normalize(content), notWord) {
-		have[stem(w)] = true
-	}
-	n, hits := 0, 0
-	for _, w := range strings.FieldsFunc(text.Normalize(query), notWord) {
-		if len(w) < 3 {
-			continue
-		}
-		if n++; have[stem(w)] {
-			hits++
+	var wanted []string // a query has few words, and a content has many
+	for w := range strings.FieldsFuncSeq(text.Normalize(query), notWord) {
+		if len(w) >= 3 {
+			wanted = append(wanted, stem(w))
 		}
 	}
+	n := len(wanted)
 	if n == 0 {
 		return 0
 	}
-	return float64(hits) / float64(n)
+	for w := range strings.FieldsFuncSeq(text.Normalize(content), notWord) {
+		s := stem(w)
+		wanted = slices.DeleteFunc(wanted, func(q string) bool { return q == s })
+		if len(wanted) == 0 {
+			break
+		}
+	}
+	return float64(n-len(wanted)) / float64(n)
 }
 
 // entropy is the Shannon entropy of a text's bytes, over its first 64 KiB:

@@ -1,0 +1,49 @@
+package bench
+
+import "runtime/metrics"
+
+// MemoryParts are what this process has of the system, by what it is for, in
+// bytes.
+type MemoryParts struct {
+	Live     uint64 `json:"heap_live"`     // that the last collection found in use
+	Objects  uint64 `json:"heap_objects"`  // in use, or not yet collected
+	Unused   uint64 `json:"heap_unused"`   // between objects
+	Free     uint64 `json:"heap_free"`     // could be returned to the system
+	Returned uint64 `json:"heap_returned"` // was, and is not resident
+	Stacks   uint64 `json:"stacks"`
+	Other    uint64 `json:"other"` // of Go's runtime
+	Files    uint64 `json:"files"` // resident of the program itself and of mapped files
+}
+
+// Parts says what the memory of this process is for.
+func Parts() *MemoryParts {
+	p := new(MemoryParts)
+	by := map[string]*uint64{
+		"/gc/heap/live:bytes":                         &p.Live,
+		"/memory/classes/heap/objects:bytes":          &p.Objects,
+		"/memory/classes/heap/unused:bytes":           &p.Unused,
+		"/memory/classes/heap/free:bytes":             &p.Free,
+		"/memory/classes/heap/released:bytes":         &p.Returned,
+		"/memory/classes/heap/stacks:bytes":           &p.Stacks,
+		"/memory/classes/os-stacks:bytes":             &p.Stacks,
+		"/memory/classes/metadata/mcache/free:bytes":  &p.Other,
+		"/memory/classes/metadata/mcache/inuse:bytes": &p.Other,
+		"/memory/classes/metadata/mspan/free:bytes":   &p.Other,
+		"/memory/classes/metadata/mspan/inuse:bytes":  &p.Other,
+		"/memory/classes/metadata/other:bytes":        &p.Other,
+		"/memory/classes/other:bytes":                 &p.Other,
+		"/memory/classes/profiling/buckets:bytes":     &p.Other,
+	}
+	var s []metrics.Sample
+	for name := range by {
+		s = append(s, metrics.Sample{Name: name})
+	}
+	metrics.Read(s)
+	for _, v := range s {
+		if v.Value.Kind() == metrics.KindUint64 {
+			*by[v.Name] += v.Value.Uint64()
+		}
+	}
+	p.Files = residentFiles()
+	return p
+}

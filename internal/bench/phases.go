@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// Asked is one request as its client saw it.
+type Asked struct {
+	Began    time.Time `json:"began"`
+	Ended    time.Time `json:"ended"`
+	Proposal uint64    `json:"proposal"` // ledger sequence of the entry that it became
+	Verdict  uint64    `json:"verdict"`  // and of its verdict
+}
+
+// Phase is how long one part of the way of a request took, in microseconds.
+// The parts of a request add up to its time; their percentiles do not.
+type Phase struct {
+	Name string `json:"name"`
+	P50  int64  `json:"p50_us"`
+	P90  int64  `json:"p90_us"`
+	P99  int64  `json:"p99_us"`
+}
+
+// phaseNames are the parts of the way of a proposal, in their order: what lies
+// between one of these moments and the one before it.
+var phaseNames = [...]string{"stored in the intake", "decided by ingest", "first assessment", "last assessment", "verdict", "reply"}
+
+// Phases reads from the ledger at which moments requests got how far, by the
+// server's stamps and the client's clock, which is the same machine's.
+func Phases(ctx context.Context, js jetstream.JetStream, samples []Asked) ([]Phase, error) {
+	took := make([][]time.Duration, len(phaseNames))
+	for _, s := range samples {
+		at := make([]time.Time, 0, len(phaseNames)+1)
+		at = append(at, s.Began)
+		var first, last, verdict time.Time
+		for seq := s.Proposal; seq <= s.Verdict; seq++ {
+			e, err := stage.ReadEntry(ctx, js, seq)
+			if err != nil {
+				return nil, err
+			}
+			switch {
+			case seq == s.Proposal:
+				// The entry's own time is the intake's stamp.
+				var head struct {
+					Time time.Time `json:"time"`
+				}
+				if err := streams.Unmarshal(e.Body, &head); err != nil {
+					return nil, err
+				}
+				at = append(at, head.Time, e.Time)
+			case seq == s.Verdict:
+				verdict = e.Time
+			case e.Type == streams.TypeAssessment && e.Src == s.Proposal:
+				if first.IsZero() {
+					first = e.Time
+				}
+				last = e.Time
+			}
+		}
+		at = append(at, first, last, verdict, s.Ended)
+		for i := range phaseNames {
+			took[i] = append(took[i], at[i+1].Sub(at[i]))
+		}
+	}
+	var out []Phase
+	for i, name := range phaseNames {
+		t := took[i]
+		if len(t) == 0 {
+			continue
+		}
+		slices.SortFunc(t, cmp.Compare)
+		q := func(q float64) int64 { return t[min(int(q*float64(len(t))), len(t)-1)].Microseconds() }
+		out = append(out, Phase{name, q(0.5), q(0.9), q(0.99)})
+	}
+	return out, nil
+}

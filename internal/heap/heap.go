@@ -1,0 +1,73 @@
+// Package heap keeps a long-lived process from having much more of the system's
+// memory than it uses.
+//
+// By default Go lets a heap double before it collects, and returns what is free only
+// slowly: a pipeline that uses 180 MiB has 450. A limit makes it return what is free
+// at once, and collect somewhat sooner where that is not enough. A fixed one would
+// make a process that needs more do nothing but collect, so the limit follows what
+// is in use. It is only ever a matter of speed, and of nothing that is decided.
+package heap
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// least is what a process may have in any case, in bytes: as much as a pipeline
+	// has that works at full speed and knows little.
+	least = 384 << 20
+	// spare is what it may have besides 1½ times what is in use: what is made and
+	// dropped between two collections under load.
+	spare = 64 << 20
+	// step is how far off a limit has to be to be changed, in bytes: changing it stops
+	// the program for some microseconds.
+	step = 16 << 20
+	// every is how often it is looked at. For as long a limit may be too low: Go gives
+	// collection half of the processors at most then.
+	every = 2 * time.Second
+)
+
+const live = "/gc/heap/live:bytes"
+
+// limit is how much a process may have that had so much in use after the last
+// collection.
+func limit(live uint64) int64 { return max(least, int64(live)+int64(live)/2+spare) }
+
+// Keep keeps the limit until ctx ends. It does nothing where GOMEMLIMIT or GOGC is
+// set: somebody knows better.
+func Keep(ctx context.Context) {
+	if os.Getenv("GOMEMLIMIT") != "" || os.Getenv("GOGC") != "" {
+		return
+	}
+	set := follow(0)
+	go func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				set = follow(set)
+			}
+		}
+	}()
+}
+
+// follow sets the limit anew if the one that is set is far off, and returns what it
+// is then.
+func follow(set int64) int64 {
+	s := []metrics.Sample{{Name: live}}
+	if metrics.Read(s); s[0].Value.Kind() != metrics.KindUint64 {
+		return set // not in this version of Go
+	}
+	if want := limit(s[0].Value.Uint64()); want-set >= step || set-want >= step {
+		debug.SetMemoryLimit(want)
+		set = want
+	}
+	return set
+}

@@ -1,0 +1,53 @@
+package heap
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"lazaret/internal/natstest"
+)
+
+func TestALimitLeavesRoomAboveWhatIsInUse(t *testing.T) {
+	last := int64(0)
+	for live := uint64(0); live < 64<<30; live = live*5/4 + 1<<20 {
+		l := limit(live)
+		if l < last || l < least || float64(l) < 1.5*float64(live) {
+			t.Fatalf("a process with %d bytes in use may have %d", live, l)
+		}
+		last = l
+	}
+}
+
+// The limit rises with what is in use, so that nobody collects without end.
+func TestTheLimitFollowsWhatIsInUse(t *testing.T) {
+	t.Setenv("GOGC", "")
+	t.Setenv("GOMEMLIMIT", "")
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	s := []metrics.Sample{{Name: live}}
+	if metrics.Read(s); s[0].Value.Kind() != metrics.KindUint64 {
+		t.Fatalf("this version of Go does not say %s", live)
+	}
+	held := make([]byte, 600<<20) // never written: it takes no memory of the system's
+	runtime.GC()
+	Keep(t.Context())
+	if got := debug.SetMemoryLimit(-1); got < 900<<20 {
+		t.Errorf("with 600 MiB in use the limit is %d", got)
+	}
+	runtime.KeepAlive(held)
+	held = nil
+	runtime.GC()
+	natstest.Eventually(t, 10*time.Second, "a lower limit", func() bool { return debug.SetMemoryLimit(-1) < 450<<20 })
+}
+
+func TestWhoSetsALimitKeepsIt(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	before := debug.SetMemoryLimit(-1)
+	Keep(t.Context())
+	if got := debug.SetMemoryLimit(-1); got != before {
+		t.Errorf("the limit was %d and is %d", before, got)
+	}
+}
