@@ -50,8 +50,10 @@ var postBounds = [numPosts]int{100_000, 100_000, 100_000, 100_000}
 // posting is one table: hash → ref, the number of a head.
 type posting struct {
 	young, elder hashes
-	// stems are, by the first bytes of pieces, how long those are that begin so.
+	// stems are, by the first bytes of pieces, how long those are that begin so, and
+	// sieves say of most texts that they are no piece.
 	youngStems, elderStems map[uint32]uint64
+	youngSieve, elderSieve sieve
 	from, since            uint32 // first record of the elder and of the younger generation
 	lost                   bool   // hashes have fallen out
 }
@@ -195,7 +197,7 @@ func (b *book) load(n uint32, v []byte, bad error) error {
 			if n < p.from || len(s) < minPiece {
 				continue
 			}
-			p.putPiece(n >= p.since, string(s), ref)
+			p.putPiece(n >= p.since, string(s), hash64(string(s)), ref)
 		}
 	}
 	return nil
@@ -224,6 +226,9 @@ func (b *book) head(ref uint32) []byte {
 	d := dec(b.text[b.heads[ref&^refNamed]:])
 	return d.raw()
 }
+
+// warm is about to look hashes up.
+func (b *book) warm(id postID, hs []uint64) { b.tabs[id].young.warm(hs) }
 
 // get looks a hash up.
 func (b *book) get(id postID, h uint64) (ref uint32, ok bool) {
@@ -299,35 +304,78 @@ func (b *book) piece(s string, h uint64) (ref uint32, ok bool) {
 		return ref, ok
 	}
 	if ref, ok = p.elder.get(h); ok {
-		ref = b.putPiece(s, ref)
+		ref = b.putPiece(s, h, ref)
 	}
 	return ref, ok
 }
 
-func (b *book) putPiece(s string, ref uint32) uint32 {
+func (b *book) hasPiece(s string, h uint64) bool {
+	_, ok := b.piece(s, h)
+	return ok
+}
+
+func (b *book) putPiece(s string, h uint64, ref uint32) uint32 {
 	g := b.group(ref)
 	g.pieces = append(g.pieces, s)
-	b.tabs[postPieces].putPiece(true, s, g.ref)
+	b.tabs[postPieces].putPiece(true, s, h, g.ref)
 	return g.ref
 }
 
-func (p *posting) putPiece(young bool, s string, ref uint32) {
-	gen, stems := &p.young, &p.youngStems
+func (p *posting) putPiece(young bool, s string, h uint64, ref uint32) {
+	gen, stems, sieve := &p.young, &p.youngStems, &p.youngSieve
 	if !young {
-		gen, stems = &p.elder, &p.elderStems
+		gen, stems, sieve = &p.elder, &p.elderStems, &p.elderSieve
 	}
-	gen.put(hash64(s), ref)
+	gen.put(h, ref)
+	sieve.add(hash32(s))
 	if *stems == nil {
 		*stems = make(map[uint32]uint64)
 	}
 	(*stems)[stemOf(s)] |= pieceBit(len(s))
 }
 
-// lengths says which lengths the pieces have that begin as v does.
+// lengths says which lengths the pieces have that v may begin with.
 func (b *book) lengths(v string) uint64 {
 	p := &b.tabs[postPieces]
-	return p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
+	some := p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
+	if some == 0 {
+		return 0
+	}
+	out, h := uint64(0), uint32(fnvBasis)
+	for i := range min(len(v), maxPiece) {
+		h = (h ^ uint32(v[i])) * fnvPrime
+		if n := i + 1; n >= minPiece && some&pieceBit(n) != 0 && (p.youngSieve.may(h) || p.elderSieve.may(h)) {
+			out |= pieceBit(n)
+		}
+	}
+	return out
 }
+
+// sieve says which hashes may have been added to it. A text that hashes like a
+// piece costs a look-up and is none.
+type sieve struct {
+	bits []uint64 // sixteen or more for each
+	all  []uint32
+}
+
+func (s *sieve) add(h uint32) {
+	s.all = append(s.all, h)
+	if 16*len(s.all) > 64*len(s.bits) {
+		s.bits = make([]uint64, max(16, 2*len(s.bits)))
+		for _, h := range s.all {
+			s.set(h)
+		}
+	}
+	s.set(h)
+}
+
+func (s *sieve) set(h uint32) { s.bits[int(h>>6)&(len(s.bits)-1)] |= 1 << (h & 63) }
+
+func (s *sieve) may(h uint32) bool {
+	return len(s.bits) > 0 && s.bits[int(h>>6)&(len(s.bits)-1)]>>(h&63)&1 != 0
+}
+
+func (s *sieve) size() int { return 8*len(s.bits) + 4*cap(s.all) }
 
 // turn ends the younger generations that are full, between two records.
 func (b *book) turn() {
@@ -338,8 +386,8 @@ func (b *book) turn() {
 			continue
 		}
 		p.lost = p.lost || p.elder.n > 0
-		p.elder, p.elderStems = p.young, p.youngStems
-		p.young, p.youngStems = hashes{}, nil
+		p.elder, p.elderStems, p.elderSieve = p.young, p.youngStems, p.youngSieve
+		p.young, p.youngStems, p.youngSieve = hashes{}, nil, sieve{}
 		p.from, p.since = p.since, b.next
 		turned = true
 	}
@@ -469,7 +517,7 @@ func (b *book) size() int {
 	n := cap(b.text) + 4*cap(b.heads)
 	for i := range b.tabs {
 		p := &b.tabs[i]
-		n += 12*(len(p.young.keys)+len(p.elder.keys)) + 40*(len(p.youngStems)+len(p.elderStems))
+		n += 12*(len(p.young.keys)+len(p.elder.keys)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() + p.elderSieve.size()
 	}
 	return n
 }
@@ -506,6 +554,19 @@ type hashes struct {
 	keys []uint64 // 0: free
 	refs []uint32
 	n    int
+	seen uint64 // by warm, and of no meaning
+}
+
+// warm reads the slots of some keys, one of them not waiting for another: a table
+// that lies in no cache near costs the wait for memory once and not for each.
+func (t *hashes) warm(hs []uint64) {
+	if t.n == 0 {
+		return
+	}
+	mask := len(t.keys) - 1
+	for _, h := range hs {
+		t.seen ^= t.keys[int(h*0x9e3779b97f4a7c15>>32)&mask]
+	}
 }
 
 // slot is where a key stands or may be put.

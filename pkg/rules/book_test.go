@@ -205,7 +205,8 @@ func BenchmarkReadBook(b *testing.B) {
 			}
 		}
 		for j := range 2 {
-			bk.putPiece(fmt.Sprintf("%08x-%d-%d", r.Uint32(), i, j), ref)
+			v := fmt.Sprintf("%08x-%d-%d", r.Uint32(), i, j)
+			bk.putPiece(v, hash64(v), ref)
 		}
 		if err := t.close(); err != nil {
 			b.Fatal(err)

@@ -296,14 +296,19 @@ func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 		}
 		return string(b)
 	}
-	for range 300 {
+	for round := range 400 {
 		var lits []literal
-		for i := range 50 {
+		n := 50
+		letters = "abcAB. "
+		if round%4 == 0 {
+			letters, n = "abA-9. ", 1+r.IntN(3) // few, which may be looked for by a mark
+		}
+		for i := range n {
 			lits = append(lits, literal{lowerASCII(random(3 + r.IntN(14))), int32(i)})
 		}
 		l := newLiterals(lits)
 		for range 20 {
-			s := random(r.IntN(200)) + lits[r.IntN(50)].text + random(r.IntN(9))
+			s := random(r.IntN(200)) + lits[r.IntN(n)].text + random(r.IntN(9))
 			found := make(map[int32]bool)
 			l.scan(s, func(a int32) bool { return found[a] }, func(a int32) { found[a] = true })
 			for _, lit := range lits {

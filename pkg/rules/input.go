@@ -166,13 +166,16 @@ type Input struct {
 	directives directives
 
 	// What signals compare of the text; like views, it depends on nothing else.
-	names    []uint32 // identifiers, hashed
-	proper   []string // proper names, as name:a b
-	pieces   []string // unusual words
-	sample   []uint64 // of the phrases
-	targets  []string // what a source may push
-	userSaid []uint32 // of the user's own words: stems and acts
-	call     *call    // of an action
+	names     []uint32 // identifiers, hashed
+	carried   []string // carriers, and proper names as name:a b
+	carriedBy []uint64 // their hashes
+	pieces    []string // unusual words
+	piecesBy  []uint64 // their hashes
+	values    []string // of an action: what may be put together from pieces
+	sample    []uint64 // of the phrases
+	targets   []string // what a source may push
+	userSaid  []uint32 // of the user's own words: stems and acts
+	call      *call    // of an action
 
 	viewNames []string // of Content.Views, as pkg/text names them
 	large     bool     // beyond the sizes that costs are estimated for
@@ -256,7 +259,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		if len(in.Content.Views) > 0 {
 			args = in.Content.Views[0]
 		}
-		in.call = readCall(a.Tool, args)
+		in.call, in.values = readCall(a.Tool, args), values(a.Text)
 		if a.Confidence != nil {
 			in.Action.Confidence = *a.Confidence
 		}
@@ -379,7 +382,9 @@ func (in *Input) content(s string, f text.Features) {
 		}
 	}
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
-	in.proper, in.sample = properNames(s), sampled(f.Phrases)
+	in.sample = sampled(f.Phrases)
+	in.carried = append(slices.Clip(in.Content.Carriers), properNames(s)...)
+	in.carriedBy = hashesOf(in.carried)
 	switch {
 	case in.Event.Kind == string(streams.TypeMemory):
 		in.names, in.pieces, in.targets = identifiers(s), pieces(s), in.findTargets()
@@ -388,6 +393,7 @@ func (in *Input) content(s string, f text.Features) {
 	case in.Event.Origin == string(beliefs.OriginUser):
 		in.userSaid = sentenceHashes(strings.Fields(in.Content.Views[0]))
 	}
+	in.piecesBy = hashesOf(in.pieces)
 }
 
 func cited(bs []streams.BeliefRef) []*Belief {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -21,6 +22,13 @@ import (
 type literals struct {
 	long, mid, short, three grams
 	lits                    []literal
+	marks                   []mark // of each, where there are few
+}
+
+// mark is a byte of a literal that texts seldom hold, and where in it that stands.
+type mark struct {
+	b  byte
+	at int
 }
 
 type literal struct {
@@ -76,6 +84,13 @@ func gramAt(s string, i, size int) (g uint64) {
 // newLiterals indexes literals of minLiteral bytes or more, in lower case.
 func newLiterals(lits []literal) *literals {
 	l := &literals{lits: lits}
+	if len(lits) <= fewLiterals {
+		for _, lit := range lits {
+			if m, ok := markOf(lit.text); ok {
+				l.marks = append(l.marks, m)
+			}
+		}
+	}
 	var long, mid, short, three []int
 	least := 7
 	for n, lit := range lits {
@@ -94,6 +109,22 @@ func newLiterals(lits []literal) *literals {
 	l.long, l.mid, l.three = newGrams(lits, long, 8, 4), newGrams(lits, mid, 5, 4), newGrams(lits, three, 3, 1)
 	l.short = newGrams(lits, short, 4, map[int]int{4: 1, 5: 2, 6: 2, 7: 4}[least])
 	return l
+}
+
+// fewLiterals is up to how many literals are looked for one by one.
+const fewLiterals = 2
+
+// markOf is a literal's mark: punctuation, or else a digit. They have no case.
+func markOf(text string) (m mark, ok bool) {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case strings.IndexByte(`-_@#$%&*+=<>[]{}|~^/\`, c) >= 0:
+			return mark{c, i}, true
+		case c >= '0' && c <= '9' && !ok:
+			m, ok = mark{c, i}, true
+		}
+	}
+	return m, ok
 }
 
 // newGrams indexes some literals by windows of a size. Each has as many
@@ -205,6 +236,9 @@ func (g *grams) find(gram, h uint64) *place {
 // the eight before by shifting: those that begin in the last four of the latter or
 // the first four of the former. Beyond both ends of the text stand zeros.
 func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int32)) {
+	if len(l.marks) == len(l.lits) && l.scanMarks(s, hit) {
+		return
+	}
 	var before uint64
 	for i := 0; i < len(s)+4; i += 8 {
 		var next uint64
@@ -243,6 +277,31 @@ func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int3
 		}
 		before = next
 	}
+}
+
+// scanMarks is scan for few literals. It gives up, and reports false, on a text
+// that holds more marks than texts do.
+func (l *literals) scanMarks(s string, hit func(atom int32)) bool {
+	left := 16 + len(s)/64
+	for i, m := range l.marks {
+		lit := &l.lits[i]
+		for from := 0; ; {
+			n := strings.IndexByte(s[from:], m.b)
+			if n < 0 {
+				break
+			}
+			if left--; left < 0 {
+				return false
+			}
+			start := from + n - m.at
+			if end := start + len(lit.text); start >= 0 && end <= len(s) && lowerIs(s[start:end], lit.text) {
+				hit(lit.atom)
+				break
+			}
+			from += n + 1
+		}
+	}
+	return true
 }
 
 // every looks at the windows, of four bytes at most, that begin at the eight

@@ -101,6 +101,7 @@ const (
 	minValue    = 12 // length from which an argument is distinctive, in bytes
 	minPiece    = 4  // length of a piece that a value may be put together from
 	maxPiece    = 64
+	maxJoined   = 96 // length of a value that is put together
 	maxNotes    = 32 // directives remembered of one session, word or target
 	maxUserWord = 4000
 	maxSeen     = 64 // sources, sessions and agents told apart in a cluster
@@ -162,7 +163,6 @@ type signals struct {
 	ownRef uint32
 
 	clusterRec *cluster
-	carriedBy  []string
 	metBy      []met
 	lastHead   *headRec
 	lastRef    uint32
@@ -413,10 +413,10 @@ func (s *signals) noteCarriers(origin string, external bool) {
 		return
 	}
 	user := in.Event.Origin == "user" && !external && in.Event.Kind == "observation"
-	carried := s.carried()
-	s.metBy = make([]met, len(carried))
-	for i, c := range carried {
-		h := hash64(c)
+	s.metBy = make([]met, len(in.carried))
+	b.warm(postCarriers, in.carriedBy)
+	for i, c := range in.carried {
+		h := in.carriedBy[i]
 		ref, ok := b.get(postCarriers, h)
 		switch {
 		case !ok:
@@ -435,20 +435,12 @@ func (s *signals) noteCarriers(origin string, external bool) {
 // met are the carriers of the input, with whose they are.
 func (s *signals) met() []met {
 	if s.metBy == nil {
-		for _, c := range s.carried() {
-			ref, ok := s.t.find(postCarriers, hash64(c))
+		for i, c := range s.in.carried {
+			ref, ok := s.t.find(postCarriers, s.in.carriedBy[i])
 			s.metBy = append(s.metBy, met{carrier: c, ref: ref, ok: ok && s.t.err == nil})
 		}
 	}
 	return s.metBy
-}
-
-// carried are the carriers of the content and the proper names in it.
-func (s *signals) carried() []string {
-	if s.carriedBy == nil {
-		s.carriedBy = append(slices.Clip(s.in.Content.Carriers), s.in.proper...)
-	}
-	return s.carriedBy
 }
 
 // maxProper is how many proper names of a content are kept.
@@ -525,6 +517,7 @@ func (s *signals) notePhrases() {
 	if b == nil {
 		return
 	}
+	b.warm(postPhrases, s.in.sample)
 	for _, h := range s.in.sample {
 		if _, ok := b.get(postPhrases, h); !ok {
 			b.put(postPhrases, h, s.ownGroup(b))
@@ -901,6 +894,7 @@ func (s *signals) noteCluster() {
 		return
 	}
 	bands := in.features.Prints[0].Bands()
+	b.warm(postBands, bands)
 	var first uint32
 	known := -1
 	for i, h := range bands {
@@ -1138,17 +1132,18 @@ func pieces(s string) []string {
 	return out
 }
 
-// notePieces keeps the pieces. The book knows how long those are that begin alike:
-// a value of which no piece is known is found out by one look-up instead of one
-// for each of its prefixes.
+// notePieces keeps the pieces. The book knows how long those may be that a value
+// begins with: where no piece is known that is found out by one look-up instead of
+// one for each of its prefixes.
 func (s *signals) notePieces() {
 	b := s.t.book()
 	if b == nil {
 		return
 	}
-	for _, p := range s.in.pieces {
-		if _, ok := b.piece(p, hash64(p)); !ok {
-			b.putPiece(p, s.ownGroup(b))
+	b.warm(postPieces, s.in.piecesBy)
+	for i, p := range s.in.pieces {
+		if h := s.in.piecesBy[i]; !b.hasPiece(p, h) {
+			b.putPiece(p, h, s.ownGroup(b))
 		}
 	}
 }
@@ -1177,21 +1172,47 @@ func (s *signals) pieceFrom(v string) (event string, ok bool) {
 	return readHead(b.head(ref)).event, true
 }
 
+// values are the words of an action's arguments that may have been put together.
+func values(s string) []string {
+	var out []string
+	for v := range oddFields(s) {
+		if v = trimmed.trim(v); len(v) < minValue || len(v) > maxJoined || !unusual.in(v) {
+			continue
+		}
+		if v = strings.ToLower(v); len(v) >= minValue && len(v) <= maxJoined {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// hashesOf are the hashes of some texts.
+func hashesOf(texts []string) []uint64 {
+	if len(texts) == 0 {
+		return nil
+	}
+	out := make([]uint64, len(texts))
+	for i, s := range texts {
+		out[i] = hash64(s)
+	}
+	return out
+}
+
 func (s *signals) fragments() any {
 	var out []*Fragment
 	b := s.t.book()
 	if b == nil || b.tabs[postPieces].young.n+b.tabs[postPieces].elder.n == 0 {
 		return out
 	}
-	for v := range oddFields(s.in.Action.Text) {
-		if v = trimmed.trim(v); len(v) < minValue || len(v) > 96 || !unusual.in(v) {
+	for _, v := range s.in.values {
+		lengths := s.pieceLengths(v)
+		if lengths == 0 {
 			continue
 		}
-		if v = strings.ToLower(v); len(v) < minValue || len(v) > 96 || s.pieceLengths(v) == 0 {
-			continue
-		}
-		if _, whole := s.pieceFrom(v); whole {
-			continue
+		if len(v) <= maxPiece && lengths&pieceBit(len(v)) != 0 {
+			if _, whole := s.pieceFrom(v); whole {
+				continue
+			}
 		}
 		if f := s.assemble(v); f != nil {
 			out = append(out, f)

@@ -10,11 +10,16 @@ import (
 	"github.com/kljensen/snowball/english"
 )
 
+const (
+	fnvBasis = 2166136261
+	fnvPrime = 16777619
+)
+
 // hash32 is FNV-1a.
 func hash32(s string) uint32 {
-	h := uint32(2166136261)
+	h := uint32(fnvBasis)
 	for i := range len(s) {
-		h = (h ^ uint32(s[i])) * 16777619
+		h = (h ^ uint32(s[i])) * fnvPrime
 	}
 	return h
 }
