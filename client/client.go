@@ -38,6 +38,7 @@ type Client struct {
 	project string
 	agent   string
 	retry   Retry
+	about   string
 
 	last atomic.Uint64 // the highest acknowledged intake sequence
 }
@@ -47,6 +48,11 @@ type Option func(*Client)
 
 // WithRetry replaces DefaultRetry.
 func WithRetry(r Retry) Option { return func(c *Client) { c.retry = r } }
+
+// About names a data subject in every event that names none: a pseudonym of the
+// person whom this client's agent serves, by which what is recorded of them can be
+// forgotten within the project (docs/forgetting.md). Never a name or an address.
+func About(dataSubject string) Option { return func(c *Client) { c.about = dataSubject } }
 
 // New returns a client over a connection whose credential speaks for the
 // agent. The connection stays the caller's to close.
@@ -61,6 +67,11 @@ func New(nc *nats.Conn, project, agent string, opts ...Option) (*Client, error) 
 	c := &Client{js: js, nc: nc, project: project, agent: agent, retry: DefaultRetry}
 	for _, o := range opts {
 		o(c)
+	}
+	if c.about != "" {
+		if err := streams.CheckID("data subject", c.about); err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
 }
@@ -79,7 +90,7 @@ func (c *Client) Publish(ctx context.Context, kind streams.Kind, origin beliefs.
 	if err != nil {
 		return 0, err
 	}
-	body, err := bodyOf(e)
+	body, err := c.bodyOf(e)
 	if err != nil {
 		return 0, err
 	}
@@ -185,9 +196,13 @@ func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, DefaultTimeout)
 }
 
-func bodyOf(e streams.Event) ([]byte, error) {
-	if h := streams.HeadOf(e); h.ID == "" {
+func (c *Client) bodyOf(e streams.Event) ([]byte, error) {
+	h := streams.HeadOf(e)
+	if h.ID == "" {
 		h.ID = NewID()
+	}
+	if h.DataSubject == "" {
+		h.DataSubject = c.about
 	}
 	return streams.Marshal(e)
 }
@@ -197,7 +212,7 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 	if err != nil {
 		return nil, err
 	}
-	body, err := bodyOf(e)
+	body, err := c.bodyOf(e)
 	if err != nil {
 		return nil, err
 	}

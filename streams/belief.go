@@ -29,7 +29,10 @@ type Tombstone struct {
 type RevisionsEntry struct {
 	EntryHead
 	// Because is conflict, time, incident, restore or fallen.
-	Because   string             `json:"because"`
+	Because string `json:"because"`
+	// Aged is how many beliefs an entry because of time is about, those included
+	// that need no revision any more.
+	Aged      int                `json:"aged,omitzero"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	// Dependants are decisions and actions of the past that cite a belief which
 	// fell.
@@ -44,6 +47,11 @@ type Rollback struct {
 	Index int    `json:"index"`         // of the entry, from 0
 	Last  bool   `json:"last,omitzero"` // with it the rollback is through
 	Next  string `json:"next"`          // belief behind which the next entry begins
+	// Named is set once what says something of nobody in particular is through:
+	// what is about data subjects comes after it, one after the other. Of is whose
+	// belief Next is.
+	Named bool   `json:"named,omitzero"`
+	Of    Person `json:"of,omitzero"`
 	// Counts so far. Back are beliefs that stand as they stood; Out those that
 	// came in later and are hidden; Anew those that are stated anew because a
 	// newer belief took their place, which is final; Left those that stand in

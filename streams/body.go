@@ -20,6 +20,9 @@ type EntryHead struct {
 	Agent   string `json:"agent,omitzero"`
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
+	// DataSubject is whom the entry says something of, beside User. What ingest
+	// writes of beliefs without an event names theirs: no such entry is of two.
+	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's time: the intake stream's stamp, never earlier than
 	// the event before it in the partition, or virtual time in synthetic
 	// projects.
@@ -231,7 +234,12 @@ type BeliefsEntry struct {
 	Index int    `json:"index"`         // of the chunk, from 0, over all projects of the partition
 	Last  bool   `json:"last,omitzero"` // with it the partition is through
 	// Next is the project and belief behind which the next chunk begins.
-	Next    [2]string       `json:"next"`
+	Next [2]string `json:"next"`
+	// Named is set once what says something of nobody in particular is through:
+	// what is about data subjects comes after it, one after the other. Of is whose
+	// belief Next is.
+	Named   bool            `json:"named,omitzero"`
+	Of      Person          `json:"of,omitzero"`
 	Beliefs []AuditedBelief `json:"beliefs,omitzero"`
 }
 

@@ -19,9 +19,27 @@ import (
 //	id: 20261121T101500Z-4f1c
 //	issued: 2026-11-21T10:15:00Z
 //	reason: request 17 of the data protection officer
+//
+// The same may be said of one data subject within a project. To forget one, the
+// statement lists the ledger entries that say something of them, and names the
+// others of whom those entries say something too:
+//
+//	lazaret/custody/v2
+//	do: forget
+//	project: acme
+//	data-subject: p-17
+//	id: 20261121T101500Z-4f1c
+//	issued: 2026-11-21T10:15:00Z
+//	reason: request 18 of the data protection officer
+//	others: p-18,p-19
+//	entries: 12-15,19
 
-// CustodyHeader is the first line of every such statement.
-const CustodyHeader = "lazaret/custody/v1"
+// CustodyHeader and CustodyPersonHeader are the first lines of statements about a
+// project and about a data subject within one.
+const (
+	CustodyHeader       = "lazaret/custody/v1"
+	CustodyPersonHeader = "lazaret/custody/v2"
+)
 
 // What may be done with a project's data.
 const (
@@ -34,6 +52,13 @@ const (
 // one that somebody kept must not destroy what came later.
 const CustodyValid = time.Hour
 
+// MaxOthers bounds how many others a statement names. Where there are more, all of
+// them are meant.
+const MaxOthers = 1000
+
+// AllOthers, alone in a list of others, stands for everybody in the project.
+const AllOthers = "*"
+
 // Custody is a parsed statement about a project's data.
 type Custody struct {
 	Do      string
@@ -41,11 +66,40 @@ type Custody struct {
 	ID      string // used once
 	Issued  time.Time
 	Reason  string
+	// DataSubject is whom within the project it is about; empty: all of it.
+	DataSubject string
+	// Others are the data subjects of whom the entries say something too, rising.
+	Others []string
+	// Entries are the ledger sequences that are to be forgotten, rising.
+	Entries []uint64
+}
+
+// lines are the statement's lines by name, in their order.
+func (c *Custody) lines() [][2]string {
+	out := [][2]string{{"do", c.Do}, {"project", c.Project}}
+	if c.DataSubject != "" {
+		out = append(out, [2]string{"data-subject", c.DataSubject})
+	}
+	out = append(out, [2]string{"id", c.ID}, [2]string{"issued", c.Issued.UTC().Format(time.RFC3339)}, [2]string{"reason", c.Reason})
+	if c.DataSubject != "" {
+		out = append(out, [2]string{"others", strings.Join(c.Others, ",")}, [2]string{"entries", FormatSeqs(c.Entries)})
+	}
+	return out
 }
 
 // Text is the text that is signed.
 func (c Custody) Text() string {
-	return fmt.Sprintf("%s\ndo: %s\nproject: %s\nid: %s\nissued: %s\nreason: %s\n", CustodyHeader, c.Do, c.Project, c.ID, c.Issued.UTC().Format(time.RFC3339), c.Reason)
+	var b strings.Builder
+	b.WriteString(CustodyHeader)
+	if c.DataSubject != "" {
+		b.Reset()
+		b.WriteString(CustodyPersonHeader)
+	}
+	for _, l := range c.lines() {
+		fmt.Fprintf(&b, "\n%s: %s", l[0], l[1])
+	}
+	b.WriteByte('\n')
+	return b.String()
 }
 
 // Sign returns the statement as a signed note.
@@ -60,39 +114,106 @@ func OpenCustody(msg []byte, pinned note.Verifiers) (c Custody, signer string, e
 	if err != nil {
 		return c, "", rejectf(CodeSignature, "%v: sign with a key that is pinned in the trust file", err)
 	}
-	lines := strings.Split(strings.TrimSuffix(n.Text, "\n"), "\n")
-	if lines[0] != CustodyHeader || len(lines) != 6 {
-		return c, "", rejectf(CodeCommand, "it is no statement of %d lines that begins with %q", 6, CustodyHeader)
-	}
-	for i, f := range []struct {
-		name string
-		to   *string
-	}{{"do", &c.Do}, {"project", &c.Project}, {"id", &c.ID}, {"issued", nil}, {"reason", &c.Reason}} {
-		v, ok := strings.CutPrefix(lines[i+1], f.name+": ")
-		if !ok {
-			return c, "", rejectf(CodeCommand, "line %d is %q, want %q", i+2, clip(lines[i+1]), f.name+": …")
-		}
-		if f.to != nil {
-			*f.to = v
-		} else if c.Issued, err = time.Parse(time.RFC3339, v); err != nil {
-			return c, "", rejectf(CodeCommand, "issued %q is not an RFC 3339 time", clip(v))
-		}
-	}
-	if c.Do != DoForget && c.Do != DoHold && c.Do != DoRelease {
-		return c, "", rejectf(CodeCommand, "unknown statement %q", clip(c.Do))
-	}
-	if err := checkPrincipal(c.Project, c.ID); err != nil {
-		return c, "", rejectf(CodeCommand, "%v", err)
-	}
-	if c.Text() != n.Text {
-		return c, "", rejectf(CodeCommand, "the statement is not in its canonical form")
+	if c, err = parseCustody(n.Text); err != nil {
+		return c, "", err
 	}
 	return c, n.Sigs[0].Name, nil
 }
 
+func parseCustody(text string) (c Custody, err error) {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	want := 6
+	if lines[0] == CustodyPersonHeader {
+		want = 9
+		c.DataSubject = "_"
+	} else if lines[0] != CustodyHeader {
+		want = 0
+	}
+	if len(lines) != want {
+		return c, rejectf(CodeCommand, "it is no statement that begins with %q and has 6 lines, nor one that begins with %q and has 9", CustodyHeader, CustodyPersonHeader)
+	}
+	values := make(map[string]string)
+	for i, l := range c.lines() {
+		v, ok := strings.CutPrefix(lines[i+1], l[0]+": ")
+		if !ok {
+			return c, rejectf(CodeCommand, "line %d is %q, want %q", i+2, clip(lines[i+1]), l[0]+": …")
+		}
+		values[l[0]] = v
+	}
+	c.Do, c.Project, c.ID, c.Reason, c.DataSubject = values["do"], values["project"], values["id"], values["reason"], values["data-subject"]
+	if c.Issued, err = time.Parse(time.RFC3339, values["issued"]); err != nil {
+		return c, rejectf(CodeCommand, "issued %q is not an RFC 3339 time", clip(values["issued"]))
+	}
+	if c.Do != DoForget && c.Do != DoHold && c.Do != DoRelease {
+		return c, rejectf(CodeCommand, "unknown statement %q", clip(c.Do))
+	}
+	if err := checkPrincipal(c.Project, c.ID); err != nil {
+		return c, rejectf(CodeCommand, "%v", err)
+	}
+	if want == 9 {
+		if err := c.parsePerson(values["others"], values["entries"]); err != nil {
+			return c, rejectf(CodeCommand, "%v", err)
+		}
+	}
+	if c.Text() != text {
+		return c, rejectf(CodeCommand, "the statement is not in its canonical form")
+	}
+	return c, nil
+}
+
+// parsePerson reads what only a statement about a data subject has.
+func (c *Custody) parsePerson(others, entries string) (err error) {
+	if err := CheckID("data-subject", c.DataSubject); err != nil {
+		return err
+	}
+	if others != "" {
+		c.Others = strings.Split(others, ",")
+	}
+	if len(c.Others) > MaxOthers {
+		return fmt.Errorf("%d others are named, at most %d are: write %s for all", len(c.Others), MaxOthers, AllOthers)
+	}
+	if others != AllOthers {
+		for i, o := range c.Others {
+			if err := CheckID("others", o); err != nil {
+				return err
+			}
+			if i > 0 && o <= c.Others[i-1] {
+				return fmt.Errorf("the others are not in order")
+			}
+		}
+	}
+	if c.Entries, err = ParseSeqs(entries); err != nil {
+		return err
+	}
+	if forget := c.Do == DoForget; forget == (len(c.Entries) == 0) {
+		return fmt.Errorf("a statement that asks to forget lists entries, and no other does")
+	}
+	return nil
+}
+
+// Erasure is what an erased entry's body asks for: the project's entries to be
+// forgotten, rising. It is nil of every other body. The signature is not checked:
+// ingest did, before it wrote the entry.
+func Erasure(body []byte) *Custody {
+	b := new(CustodyEntry)
+	if Unmarshal(body, b) != nil {
+		return nil
+	}
+	text, _, ok := strings.Cut(b.Note, "\n\n")
+	if !ok {
+		return nil
+	}
+	c, err := parseCustody(text + "\n")
+	if err != nil || c.DataSubject == "" || c.Do != DoForget {
+		return nil
+	}
+	return &c
+}
+
 // CustodyEntry is the ledger body of a statement that ingest accepted. From a
 // forgotten entry on, no stage holds anything that it derived from entries of
-// the project before it.
+// the project before it; from an erased entry on, every stage is in the state
+// that a fold of all others than those listed leads to.
 type CustodyEntry struct {
 	EntryHead
 	Do     string `json:"do"`

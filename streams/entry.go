@@ -67,6 +67,9 @@ const (
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"
 	TypeLegalHold Type = "legalhold"
+	// TypeErased is a statement that entries about one data subject of a project
+	// are to be forgotten, and lists them.
+	TypeErased Type = "erased"
 	// TypeDropped is written by every stage that has forgotten.
 	TypeDropped Type = "dropped"
 	// TypeTrim announces that old entries are to go, and TypeTrimmed that they
@@ -85,6 +88,17 @@ const (
 	// TypeCalibration is an agent's confidence held against what came of it.
 	TypeCalibration Type = "calibration"
 )
+
+// Statement reports whether entries of this type are statements about a
+// project's data, or a stage's word on one. They hold nothing of anybody's
+// content and are never forgotten.
+func (t Type) Statement() bool {
+	switch t {
+	case TypeForgotten, TypeErased, TypeLegalHold, TypeDropped:
+		return true
+	}
+	return false
+}
 
 // Proposal reports whether an entry of this type waits for a verdict.
 func (t Type) Proposal() bool { return t == TypeAction || t == TypeMemory || t == TypeRecall }
@@ -105,6 +119,9 @@ type Entry struct {
 	At   uint64
 	Salt [SaltSize]byte
 	Body []byte
+	// Decoded is what Body encodes, if the process that made the entry is this
+	// one; else nil. Several stages may hold it: nobody changes it.
+	Decoded any `json:"-"`
 }
 
 // NewSalt draws a salt. Salts enter no decision.

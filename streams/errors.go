@@ -65,6 +65,7 @@ const (
 
 	CodeConfirmation Code = "LZ410"
 	CodeOrder        Code = "LZ411"
+	CodeTrimmed      Code = "LZ412"
 
 	CodeNoEntry   Code = "LZ501"
 	CodeUncovered Code = "LZ502"
@@ -129,9 +130,10 @@ var Codes = []CodeDoc{
 	{CodeBundle, "bundle refused", "A rule set or policy does not load, or chunks of it are missing.", "Run lazaret rules check; the last good set stays in force."},
 	{CodeApproval, "approval refused", "A signed resolution failed a check, which the text and an alert name; the hold is as it was.", "Look at the hold again (lazaret holds show) and sign anew, with a pinned key that has the role."},
 	{CodeBehind, "group not ready", "The policy requires a sentinel group that has not answered the proposals decided last in this partition; it would hold whatever comes until it has caught up.", "Start the group, wait until it has caught up, and activate the policy again; the partitions that refused keep the last good one."},
-	{CodeLegalHold, "under legal hold", "The project's data is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
+	{CodeLegalHold, "under legal hold", "The project's data, or that of a data subject who is in it, is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 	{CodeOrder, "order refused", "A signed order, on an incident for instance, failed a check, which the text and an alert name; nothing changed.", "Look at what it is about again (lazaret incident show) and sign anew, with a pinned key that has the role."},
+	{CodeTrimmed, "ledger was trimmed", "One data subject cannot be forgotten: every stage would have to fold the project anew without it, and entries that it would need are trimmed away.", "Forget the whole project (lazaret audit forget --subject PROJECT), or have what concerns the person forgotten before trimming next time."},
 	{CodeNoEntry, "no such entry", "The audit log has no entry of the project that was asked for, or none of the agent whose payload was asked for. Entries of other projects are answered the same.", "Check the id. An event is in the log within a second of its verdict; ask again then."},
 	{CodeUncovered, "not covered yet", "The entry is in the audit log, and no signed checkpoint covers it yet.", "Ask again in a second."},
 	{CodeGone, "payload gone", "What the entry says was forgotten, or this auditor never had it.", "Ask without the payload: that the entry is in the log can be proven still."},

@@ -39,6 +39,11 @@ type Head struct {
 	// serves several. What is remembered of one is not served to another. Like
 	// the session it is the host's word.
 	User string `json:"user,omitzero"`
+	// DataSubject is a pseudonym of the person whom the event says something of,
+	// by which it can be forgotten within the project (docs/forgetting.md); where
+	// it is empty, User is. It outlives what is forgotten, in statements and in
+	// the log: never a name, an address or anything else that tells who it is.
+	DataSubject string `json:"data_subject,omitzero"`
 	// Time is the event's own time. It is honoured in projects whose name
 	// starts with SyntheticPrefix, where it must not run backwards; everywhere
 	// else the server's stamp counts.
@@ -332,6 +337,11 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	}
 	if h.User != "" {
 		if err := CheckID("user", h.User); err != nil {
+			return err
+		}
+	}
+	if h.DataSubject != "" {
+		if err := CheckID("data_subject", h.DataSubject); err != nil {
 			return err
 		}
 	}

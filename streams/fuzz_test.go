@@ -145,6 +145,12 @@ func FuzzOpenCustody(f *testing.F) {
 	pinned := note.VerifierList(v)
 	c := streams.Custody{Do: streams.DoForget, Project: "acme", ID: "c1", Issued: time.Unix(1_790_000_000, 0), Reason: "request 17"}
 	f.Add(c.Text())
+	p := c
+	p.DataSubject, p.Others, p.Entries = "p-17", []string{"p-18", "p-19"}, []uint64{12, 13, 14, 15, 19}
+	f.Add(p.Text())
+	f.Add(strings.Replace(p.Text(), "12-15", "12-4000000000", 1))
+	p.Do, p.Others, p.Entries = streams.DoHold, nil, nil
+	f.Add(p.Text())
 	f.Add(strings.Replace(c.Text(), "acme", "_", 1))
 	f.Add(strings.Replace(c.Text(), "request", "a\nrequest", 1))
 	f.Add(streams.CustodyHeader + "\n")

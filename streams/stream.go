@@ -120,8 +120,19 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Replicas:    s.Replicas,
 			AllowDirect: true,
 			Duplicates:  time.Second,
+			PersistMode: livePersist(s.Replicas),
 		},
 	}
+}
+
+// livePersist is how copies reach the disk. The ledger has what they are made
+// from, so that nobody's verdict waits for them to be synced; a stream with
+// replicas cannot be told so.
+func livePersist(replicas int) jetstream.PersistModeType {
+	if replicas > 1 {
+		return jetstream.DefaultPersistMode
+	}
+	return jetstream.AsyncPersistMode
 }
 
 // DriftError says that a stream exists with other settings than Lazaret

@@ -23,8 +23,8 @@ import (
 
 // speaker is whom an agent-side command speaks for.
 type speaker struct {
-	project, agent, session, id string
-	json                        bool
+	project, agent, session, id, about string
+	json                               bool
 }
 
 func (s *speaker) bind(c *cobra.Command) {
@@ -32,11 +32,14 @@ func (s *speaker) bind(c *cobra.Command) {
 	f.StringVar(&s.project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
 	f.StringVar(&s.agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
 	f.StringVar(&s.session, "session", "cli", "`SESSION` of the agent")
+	f.StringVar(&s.about, "data-subject", "", "`PSEUDONYM` of the person whom it says something of, by which it can be forgotten")
 	f.StringVar(&s.id, "id", "", "`ID` of the event; the same id again is the same event (default a new one)")
 	f.BoolVar(&s.json, "json", false, "print JSON")
 }
 
-func (s *speaker) head() streams.Head { return streams.Head{ID: s.id, Session: s.session} }
+func (s *speaker) head() streams.Head {
+	return streams.Head{ID: s.id, Session: s.session, DataSubject: s.about}
+}
 
 // client connects with the agent's credential: the one that `lazaret up` left
 // for the default agent, or the one of `lazaret agent add`.

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -15,6 +18,22 @@ import (
 func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*auditor.Answer, error) {
 	ans := new(auditor.Answer)
 	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
+}
+
+// askSnapshot asks the auditor that works on the log in dir for a snapshot. Where
+// several answer, each question goes to one of them, whichever it is.
+func askSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answer, error) {
+	want := filepath.Base(filepath.Clean(dir)) + "-"
+	for range 64 {
+		ans, err := askAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
+		if err != nil || strings.HasPrefix(filepath.Base(ans.Dir), want) {
+			return ans, err
+		}
+		if err := os.RemoveAll(ans.Dir); err != nil {
+			return nil, fmt.Errorf("removing the snapshot of another auditor: %w", err)
+		}
+	}
+	return nil, fmt.Errorf("other auditors answer, and not the one that works on %s", dir)
 }
 
 func (a *app) audit() *cobra.Command {

@@ -56,7 +56,7 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 	if errors.Is(err, chain.ErrLocked) {
 		var ans *auditor.Answer
 		err := a.operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
-			ans, err = askAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
+			ans, err = askSnapshot(ctx, nc, f.dir)
 			return err
 		})
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,8 +58,8 @@ func (a *app) auditForget() *cobra.Command {
 	var wait time.Duration
 	var without []string
 	c := &cobra.Command{
-		Use:   "forget --subject PROJECT --reason TEXT",
-		Short: "Forget a project: in the streams, in every stage, in the log",
+		Use:   "forget --subject PROJECT[/DATA-SUBJECT] --reason TEXT",
+		Short: "Forget a project, or one data subject in it: in the streams, in every stage, in the log",
 		Long: `Forget what a project's entries say, everywhere at once:
 
   1. wait until every registered auditor has chained all of them (registered is
@@ -69,13 +71,23 @@ func (a *app) auditForget() *cobra.Command {
   4. overwrite the entries in the streams, make sealed shards anew, and write a
      record that lists each place, signed.
 
+Of one data subject, by the pseudonym that events name (data_subject, or user), what
+is forgotten is every entry that says something of them, also those that quote
+others: --dry-run lists these. The statement lists the entries; stages fold the
+project's partition anew without them, and auditors erase their payloads one by one.
+That needs a ledger that was never trimmed.
+
 The log still verifies: its leaves stay, and prove that something was logged when.
 A legal hold forbids it. Copies that somebody took away are out of reach.`,
-		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request 17 of the DPO'",
+		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request 17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if project == "" {
 				return errors.New("name a project with --subject")
+			}
+			on, err := retain.ParseSubject(project)
+			if err != nil {
+				return err
 			}
 			if reason == "" && !dry {
 				return errors.New("say why with --reason: it stands in the ledger")
@@ -83,7 +95,13 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 			return a.retention(cmd, wait, without, func(ctx context.Context, c *retain.Config) error {
 				shards := filepath.Join(a.conn.Data, "shards")
 				if dry {
-					r, err := c.Survey(ctx, project, shards)
+					survey := c.SurveyPerson
+					if on.Person == "" {
+						survey = func(ctx context.Context, on retain.Subject, shards string) (*retain.Record, error) {
+							return c.Survey(ctx, on.Project, shards)
+						}
+					}
+					r, err := survey(ctx, on, shards)
 					if err != nil {
 						return err
 					}
@@ -91,7 +109,7 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 						return err
 					}
 					if r.LegalHold != "" {
-						return &cli.Exit{Code: cli.ExitNegative, Text: "the project is under legal hold: statement " + r.LegalHold}
+						return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
 					}
 					return nil
 				}
@@ -103,7 +121,13 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 				if err != nil {
 					return err
 				}
-				r, err := c.Forget(ctx, signer, project, reason, shards, filepath.Join(a.conn.Data, "forgotten"), trust)
+				records := filepath.Join(a.conn.Data, "forgotten")
+				var r *retain.Record
+				if on.Person != "" {
+					r, err = c.ForgetPerson(ctx, signer, on, reason, shards, records, trust)
+				} else {
+					r, err = c.Forget(ctx, signer, on.Project, reason, shards, records, trust)
+				}
 				if errors.Is(err, retain.ErrLegalHold) {
 					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
 				}
@@ -120,7 +144,7 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&project, "subject", "", "the `PROJECT`")
+	c.Flags().StringVar(&project, "subject", "", "the `PROJECT`, or PROJECT/DATA-SUBJECT")
 	c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
 	c.Flags().BoolVar(&dry, "dry-run", false, "say where its data is, and change nothing")
@@ -133,6 +157,9 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 	if json {
 		return cli.JSON(w, r)
+	}
+	if r.DataSubject != "" {
+		fmt.Fprintf(w, "data subject %s of ", text.InertLine(r.DataSubject, 64))
 	}
 	fmt.Fprintf(w, "project %s %s\n", text.InertLine(r.Project, 64), done)
 	for _, p := range r.Places {
@@ -147,10 +174,55 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 			fmt.Fprintf(w, "    LEFT: %s\n", text.InertLine(p.Left, 300))
 		}
 	}
+	printAlso(w, r)
 	if r.File != "" {
 		fmt.Fprintf(w, "statement %s, ledger entry %d; the signed record is %s\n", r.Statement, r.Entry, r.File)
 	}
 	return nil
+}
+
+// alsoShown is how many entries that go too are listed by name; --json has all.
+const alsoShown = 40
+
+// printAlso lists what goes with a data subject without being about them alone.
+// People's decisions come first: what they decided about others no longer holds.
+func printAlso(w io.Writer, r *retain.Record) {
+	if len(r.Also) == 0 {
+		return
+	}
+	all := slices.Clone(r.Also)
+	slices.SortStableFunc(all, func(a, b retain.AlsoForgotten) int {
+		switch x, y := a.Decision(), b.Decision(); {
+		case x && !y:
+			return -1
+		case y && !x:
+			return 1
+		}
+		return 0
+	})
+	decisions := 0
+	for i := range all {
+		if all[i].Decision() {
+			decisions++
+		}
+	}
+	fmt.Fprintf(w, "among them %d entries that are not about the data subject alone", len(all))
+	if decisions > 0 {
+		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then hold for nobody: decide again what is to stay so for others", decisions)
+	}
+	fmt.Fprintln(w, ":")
+	for i, a := range all {
+		if i == alsoShown {
+			fmt.Fprintf(w, "  … and %d more (--json lists all)\n", len(all)-i)
+			break
+		}
+		who := ""
+		if len(a.Persons) > 0 {
+			who = ", about " + text.InertLine(strings.Join(a.Persons, ", "), 200)
+		}
+		what := strings.TrimSpace(text.InertLine(a.Type, 20) + " " + text.InertLine(a.ID, 64))
+		fmt.Fprintf(w, "  ledger entry %d: %s of %s%s; it %s\n", a.Seq, what, text.InertLine(a.Stage, 40), who, text.InertLine(a.Why, 120))
+	}
 }
 
 func (a *app) auditLegalHold() *cobra.Command {
@@ -160,12 +232,16 @@ func (a *app) auditLegalHold() *cobra.Command {
 			if project == "" || reason == "" {
 				return errors.New("name a project with --subject, and say why with --reason")
 			}
+			on, err := retain.ParseSubject(project)
+			if err != nil {
+				return err
+			}
 			return a.retention(cmd, a.conn.Timeout, nil, func(ctx context.Context, c *retain.Config) error {
 				signer, err := a.operatorSigner(key)
 				if err != nil {
 					return err
 				}
-				id, seq, err := c.State(ctx, signer, do, project, reason)
+				id, seq, err := c.State(ctx, signer, do, on, reason)
 				if err != nil {
 					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error(), 300)}
 				}
@@ -173,11 +249,11 @@ func (a *app) auditLegalHold() *cobra.Command {
 				return nil
 			})
 		}}
-		c.Flags().StringVar(&project, "subject", "", "the `PROJECT`")
+		c.Flags().StringVar(&project, "subject", "", "the `PROJECT`, or PROJECT/DATA-SUBJECT")
 		c.Flags().StringVar(&reason, "reason", "", "why, in one `LINE`")
 		c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default DATA/keys/operator.key)")
 		return c
 	}
-	return group("legal-hold", "Keep a project's data from being forgotten",
-		one("set", "Put a project under legal hold", "legal-hold"), one("release", "Release a project's legal hold", "legal-release"))
+	return group("legal-hold", "Keep a project's data, or a data subject's, from being forgotten",
+		one("set", "Put a project or data subject under legal hold", "legal-hold"), one("release", "Release a legal hold", "legal-release"))
 }

@@ -197,7 +197,7 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	}
 	err = run(dir)
 	if errors.Is(err, chain.ErrLocked) && !f.offline {
-		err = a.onSnapshot(ctx, err, run)
+		err = a.onSnapshot(ctx, dir, err, run)
 	}
 	if err != nil {
 		return nil, err
@@ -245,13 +245,13 @@ func readAll(files []string) ([][]byte, error) {
 }
 
 // onSnapshot has the running auditor make a snapshot, and runs f on it.
-func (a *app) onSnapshot(ctx context.Context, locked error, f func(dir string) error) error {
+func (a *app) onSnapshot(ctx context.Context, log string, locked error, f func(dir string) error) error {
 	nc, err := a.conn.Connect("operator")
 	if err != nil {
 		return fmt.Errorf("%w, and it cannot be asked for a snapshot: %w", locked, err)
 	}
 	defer nc.Close()
-	ans, err := askAuditor(ctx, nc, auditor.Request{Do: "snapshot"})
+	ans, err := askSnapshot(ctx, nc, log)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.
 		return err
 	}
 	if err = run(dir); errors.Is(err, chain.ErrLocked) {
-		err = a.onSnapshot(ctx, err, run)
+		err = a.onSnapshot(ctx, dir, err, run)
 	}
 	return rep, err
 }

@@ -179,6 +179,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return f.again(st, e, now)
 		case streams.TypeForgotten:
 			return f.forget(st, e, now)
+		case streams.TypeErased:
+			return erased(e, now)
 		case streams.TypeChunk:
 			return nil, activation.Apply(st, e, f.pinned, f.log)
 		case streams.TypeResolution:

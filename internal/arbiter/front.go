@@ -36,6 +36,7 @@ type FrontConfig struct {
 	// Service answers requests. Its credential may publish to inboxes and
 	// nothing else, so that no reply subject can make it a deputy.
 	Service *nats.Conn
+	Feed    *stage.Feed   // as in stage.Config
 	Timeout time.Duration // zero: DefaultAnswerTimeout
 	MaxSize int           // of an event; zero: streams.DefaultMaxEvent
 	Version string
@@ -90,7 +91,7 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 		return nil, err
 	}
 	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]*waiter), resolving: make(map[string]chan streams.Entry)}
-	stopTail, err := stage.TailStage(ctx, cfg.Intake, streams.StageArbiter, cfg.Log, f.deliver)
+	stopTail, err := stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageArbiter, cfg.Log, f.deliver)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,7 @@ const (
 // Config is what an auditor needs.
 type Config struct {
 	Conn      *nats.Conn
+	Feed      *stage.Feed // as in stage.Config
 	Dir       string
 	Signer    note.Signer // signs checkpoints
 	MasterKey []byte      // 32 bytes; wraps the keys that payloads are encrypted with
@@ -76,6 +77,7 @@ type Auditor struct {
 	from       uint64            // the ledger's first sequence, if that is above what comes next
 	checkedAt  time.Time         // when the ledger's identity was looked at
 	filled     uint64            // imported leaves up to this sequence were held against the ledger
+	synced     func() error      // waits until what was chained last is on disk; nil if it is
 
 	witnesses *cosigner
 
@@ -156,8 +158,11 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	}
 	ready := a.cfg.Ready
 	for {
-		if err = a.identify(ctx, js); err == nil {
-			err = stage.Follow(ctx, a.cfg.Conn, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
+		if err = a.settle(); err == nil {
+			err = a.identify(ctx, js)
+		}
+		if err == nil {
+			err = stage.Follow(ctx, a.cfg.Conn, a.cfg.Feed, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)
 		}
 		var trimmed *stage.TrimmedError
 		if errors.As(err, &trimmed) {
@@ -171,7 +176,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		err = nil
 	}
-	return errors.Join(err, a.checkpoint())
+	return errors.Join(err, a.settle(), a.checkpoint())
 }
 
 // identify looks at which ledger is there: the one that was followed before,
@@ -230,13 +235,13 @@ type follower struct {
 }
 
 // Take implements stage.Follower.
-func (f *follower) Take(entries []streams.Entry) error {
+func (f *follower) Take(entries []streams.Entry, more bool) error {
 	if time.Since(f.checkedAt) >= identityEvery {
 		if err := f.same(); err != nil {
 			return err
 		}
 	}
-	return f.take(entries)
+	return f.take(entries, more)
 }
 
 // same returns errAnew if the ledger is no longer the one that is followed.
@@ -256,9 +261,9 @@ func (f *follower) same() error {
 	return nil
 }
 
-func (a *Auditor) take(entries []streams.Entry) error {
-	if len(entries) == 0 {
-		return a.checkpoint() // idle
+func (a *Auditor) take(entries []streams.Entry, more bool) error {
+	if len(entries) == 0 { // idle
+		return errors.Join(a.settle(), a.checkpoint())
 	}
 	if entries[0].Seq <= a.filled {
 		es := make([]chain.Entry, len(entries))
@@ -270,9 +275,43 @@ func (a *Auditor) take(entries []streams.Entry) error {
 		}
 	}
 	a.from = 0
-	if err := a.append(entries); err != nil {
+	// While a batch is on its way to the disk the next is made, if there is one.
+	before := a.synced
+	a.synced = nil
+	err := a.append(entries)
+	if before != nil {
+		err = errors.Join(before(), err)
+	}
+	if err == nil && !more {
+		err = a.settle()
+	}
+	if err != nil {
 		return fmt.Errorf("chaining ledger entries %d to %d: %w", entries[0].Seq, entries[len(entries)-1].Seq, err)
 	}
+	a.noteHead()
+	if time.Since(a.signedAt) < CheckpointEvery {
+		return nil
+	}
+	return a.checkpoint()
+}
+
+// settle waits until everything that was chained is on disk. Only that is part
+// of the log's head, is signed, and counts as taken.
+func (a *Auditor) settle() error {
+	if a.synced == nil {
+		return nil
+	}
+	err := a.synced()
+	a.synced = nil
+	if err != nil {
+		return fmt.Errorf("writing the log: %w", err)
+	}
+	a.noteHead()
+	return nil
+}
+
+// noteHead tells how far the log has come.
+func (a *Auditor) noteHead() {
 	h := a.log.Head()
 	a.cfg.Metrics.Head(h.Size, h.Gaps)
 	a.cfg.Stats.Leaves.Store(h.Size)
@@ -282,10 +321,6 @@ func (a *Auditor) take(entries []streams.Entry) error {
 		a.gaps = h.Gaps
 		a.publish("incident", []byte(fmt.Sprintf(`{"kind":"ledger-gap","last_seq":%d,"gaps":%d}`, h.LastSeq, h.Gaps)))
 	}
-	if time.Since(a.signedAt) < CheckpointEvery {
-		return nil
-	}
-	return a.checkpoint()
 }
 
 // Payload is what a leaf commits to: who wrote the entry because of which

@@ -12,6 +12,10 @@ import (
 	"lazaret/streams"
 )
 
+// A statement about one data subject of a project lists entries, and their payloads
+// are erased one by one before it is chained: what says something of several people
+// has one record, and no key of theirs alone.
+//
 // Payloads are kept under the key of their project. Statements about a project's
 // data, and the word of each stage that it has dropped it, are kept under the
 // pipeline's own key: they stay readable when the project's is gone.
@@ -27,8 +31,7 @@ func lateSubject(project string) string { return project + "~" }
 
 // subject is the data subject of an entry's payload.
 func (a *Auditor) subject(e *streams.Entry) string {
-	switch e.Type {
-	case streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
+	if e.Type.Statement() {
 		return streams.SystemProject
 	}
 	if at := a.forgotten[e.Project]; at > 0 && e.Stage != streams.StageIngest && e.Src < at {
@@ -42,12 +45,16 @@ func (a *Auditor) entry(e *streams.Entry) chain.Entry {
 	return chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
 }
 
-// append chains entries, and destroys keys at those that say so.
+// append chains entries, and destroys keys at those that say so. What is
+// chained is on disk once a.synced, if it is set, has returned.
 func (a *Auditor) append(entries []streams.Entry) error {
-	var es []chain.Entry
+	es := make([]chain.Entry, 0, len(entries))
 	late := make(map[string]bool)
 	flush := func() error {
-		err := a.log.Append(es)
+		err := a.settle()
+		if err == nil {
+			err = a.log.Append(es)
+		}
 		es = es[:0]
 		for p := range late {
 			if err == nil {
@@ -68,13 +75,26 @@ func (a *Auditor) append(entries []streams.Entry) error {
 			}
 			a.forgotten[e.Project] = e.Seq
 		}
+		if e.Type == streams.TypeErased && e.Stage == streams.StageIngest && e.Seq > a.log.Head().LastSeq {
+			if err := flush(); err != nil {
+				return err
+			}
+			if err := a.eraseListed(e); err != nil {
+				return fmt.Errorf("forgetting a data subject of project %s: %w", e.Project, err)
+			}
+		}
 		c := a.entry(e)
 		if c.Subject == lateSubject(e.Project) {
 			late[c.Subject] = true
 		}
 		es = append(es, c)
 	}
-	return flush()
+	if len(late) > 0 {
+		return flush()
+	}
+	var err error
+	a.synced, err = a.log.AppendNoWait(es)
+	return err
 }
 
 // forget destroys a project's keys and whatever may hold a copy of them.
@@ -90,6 +110,24 @@ func (a *Auditor) forget(project string) error {
 		return err
 	}
 	a.cfg.Log.Info("keys destroyed", "project", project, "keys", n)
+	return nil
+}
+
+// eraseListed erases the payloads that a statement lists, and whatever may hold a
+// copy of them. Others' payloads are under the same key, and stay.
+func (a *Auditor) eraseListed(e *streams.Entry) error {
+	c := streams.Erasure(e.Body)
+	if c == nil {
+		return nil
+	}
+	if err := a.dropSnapshots(); err != nil {
+		return err
+	}
+	n, err := a.log.EraseEntries(context.Background(), c.Entries, e.Project, statementTypes())
+	if err != nil {
+		return err
+	}
+	a.cfg.Log.Info("payloads erased", "project", e.Project, "payloads", n, "listed", len(c.Entries))
 	return nil
 }
 

@@ -79,6 +79,7 @@ type Pipeline struct {
 
 	// Owned by the goroutine that starts and closes.
 	conns  []*nats.Conn
+	feed   *stage.Feed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -308,6 +309,13 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	if err != nil {
 		return err
 	}
+	tail, err := p.connect(natsserver.RoleFeed)
+	if err != nil {
+		return err
+	}
+	if p.feed, err = stage.OpenFeed(ctx, tail, p.cfg.Log); err != nil {
+		return err
+	}
 	var ready []chan struct{}
 	spawn := func(r natsserver.Role, f func(cfg stage.Config) error) error {
 		nc, err := p.connect(r)
@@ -324,7 +332,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		if _, err := status.Serve(nc, string(r), nil, stats, p.cfg.Log); err != nil {
 			return err
 		}
-		cfg := stage.Config{Conn: nc, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
+		cfg := stage.Config{Conn: nc, Feed: p.feed, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}
@@ -342,7 +350,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 	}
 	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Timeout: p.cfg.AnswerTimeout}, m)
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed, Timeout: p.cfg.AnswerTimeout}, m)
 	}); err != nil {
 		return err
 	}
@@ -355,7 +363,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err
@@ -512,6 +520,7 @@ func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 func (p *Pipeline) Close() error {
 	p.cancel()
 	p.wg.Wait()
+	p.feed.Close()
 	for _, nc := range p.conns {
 		nc.Close()
 	}

@@ -18,6 +18,10 @@ type record struct {
 	Agent   string            `json:"agent,omitzero"`
 	Session string            `json:"session,omitzero"`
 	Tool    string            `json:"tool,omitzero"`
+	// DataSubject is whom it says something of, and About the user, where that is not
+	// the one whose namespace it is in.
+	DataSubject string `json:"data_subject,omitzero"`
+	About       string `json:"about,omitzero"`
 	// Adopted is how its evidence would have it stand; a memory gets there by
 	// the arbiter's verdict.
 	Adopted beliefs.Adoption `json:"adopted"`

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,6 +18,18 @@ const keyCustody = 0xB0
 func legalHoldKey(project string) []byte { return append([]byte{keyCustody, 0, 'h'}, project...) }
 func statementKey(id string) []byte      { return append([]byte{keyCustody, 0, 's'}, id...) }
 func dropKey(project string) []byte      { return append([]byte{keyCustody, 0, 'd'}, project...) }
+
+// Of a data subject within a project, behind the project's name; of statements
+// about one there may be several that are to be answered.
+func personHoldKey(project, subject string) []byte {
+	return append(append(legalHoldKey(project), 0), subject...)
+}
+func eraseDropKey(project, id string) []byte { return append(append(dropKey(project), 0), id...) }
+
+// trimKey says that the ledger was trimmed, or is about to be.
+var trimKey = []byte{keyCustody, 0, 't'}
+
+func noteTrim(st *stage.State) error { return st.Set(trimKey, nil) }
 
 // custody decides on a signed statement about a project's data. What is refused
 // is recorded as a rejected command.
@@ -39,7 +52,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 	} else if used {
 		return refuse(streams.CodeCommand, "statement %s was obeyed before: sign a new one", s.ID)
 	}
-	held, err := f.legalHold(st, s.Project)
+	held, by, err := f.heldFrom(st, &s)
 	if err != nil {
 		return nil, err
 	}
@@ -47,37 +60,87 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 	switch s.Do {
 	case streams.DoForget:
 		if held != "" {
-			return refuse(streams.CodeLegalHold, "project %s is under legal hold %s", s.Project, held)
+			return refuse(streams.CodeLegalHold, "%s is under legal hold %s", by, held)
 		}
 		typ = streams.TypeForgotten
+		if s.DataSubject == "" {
+			break
+		}
+		typ = streams.TypeErased
+		if _, trimmed, err := st.Get(trimKey); err != nil {
+			return nil, err
+		} else if trimmed {
+			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without one data subject: forget the project", s.Project)
+		}
 	case streams.DoHold:
 		if held != "" {
-			return refuse(streams.CodeLegalHold, "project %s is under legal hold %s already", s.Project, held)
+			return refuse(streams.CodeLegalHold, "%s is under legal hold %s already", by, held)
 		}
 	case streams.DoRelease:
 		if held == "" {
-			return refuse(streams.CodeCommand, "project %s is under no legal hold", s.Project)
+			return refuse(streams.CodeCommand, "%s is under no legal hold", by)
 		}
 	}
-	head.ID = s.ID
+	head.ID, head.DataSubject = s.ID, s.DataSubject
 	return admission(typ, s.Project, &streams.CustodyEntry{EntryHead: head, Do: s.Do, Signer: signer, Note: c.Custody})
 }
 
-// legalHold is the statement that a project is held by, or empty.
-func (f *Fold) legalHold(st *stage.State, project string) (string, error) {
-	v, _, err := st.Get(legalHoldKey(project))
-	return string(v), err
+// heldFrom is the statement of the legal hold that a statement meets, if any, and
+// of whom that is. A project is not forgotten while somebody in it is held, nor are
+// entries that say something of somebody who is.
+func (f *Fold) heldFrom(st *stage.State, s *streams.Custody) (held, by string, err error) {
+	project := "project " + s.Project
+	person := func(subject string) string { return "data subject " + subject + " of " + project }
+	get := func(key []byte, who string) {
+		if v, ok, e := st.Get(key); e != nil {
+			err = e
+		} else if ok && held == "" {
+			held, by = string(v), who
+		}
+	}
+	if s.Do != streams.DoForget {
+		if s.DataSubject != "" {
+			get(personHoldKey(s.Project, s.DataSubject), person(s.DataSubject))
+			return held, person(s.DataSubject), err
+		}
+		get(legalHoldKey(s.Project), project)
+		return held, project, err
+	}
+	get(legalHoldKey(s.Project), project)
+	all := s.DataSubject == "" || len(s.Others) == 1 && s.Others[0] == streams.AllOthers
+	if !all {
+		get(personHoldKey(s.Project, s.DataSubject), person(s.DataSubject))
+		for _, o := range s.Others {
+			get(personHoldKey(s.Project, o), person(o))
+		}
+		return held, by, err
+	}
+	prefix := personHoldKey(s.Project, "")
+	scan := st.Scan(prefix, func(k, v []byte) (bool, error) {
+		if held == "" {
+			held, by = string(v), person(string(k[len(prefix):]))
+		}
+		return false, nil
+	})
+	return held, by, errors.Join(err, scan)
 }
 
 func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.CustodyEntry) error {
 	if err := st.Set(statementKey(b.ID), nil); err != nil {
 		return err
 	}
-	switch b.Do {
-	case streams.DoHold:
-		return st.Set(legalHoldKey(e.Project), []byte(b.ID))
-	case streams.DoRelease:
-		return st.Delete(legalHoldKey(e.Project))
+	hold := legalHoldKey(e.Project)
+	if b.DataSubject != "" {
+		hold = personHoldKey(e.Project, b.DataSubject)
+	}
+	switch {
+	case b.Do == streams.DoHold:
+		return st.Set(hold, []byte(b.ID))
+	case b.Do == streams.DoRelease:
+		return st.Delete(hold)
+	case e.Type == streams.TypeErased:
+		// The runtime folds the partition anew, without what it lists.
+		return st.Set(eraseDropKey(e.Project, b.ID), []byte(b.ID))
 	}
 	if _, err := st.Drop(func(k, v []byte) (bool, error) { return ofProject(k, v, e.Project) }); err != nil {
 		return err
@@ -116,12 +179,24 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	return stage.OfProject(k, project), nil
 }
 
+// applyDropped notes that ingest has said that it dropped what was forgotten.
+func applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
+	key := eraseDropKey(project, b.Statement)
+	if _, ok, err := st.Get(key); err != nil {
+		return err
+	} else if !ok {
+		key = dropKey(project)
+	}
+	return st.Delete(key)
+}
+
 // owedDrop is ingest's own word that it has dropped what was forgotten.
 func (f *Fold) owedDrop(st *stage.State) (*stage.Admission, error) {
 	var project, id string
 	prefix := dropKey("")
 	err := st.Scan(prefix, func(k, v []byte) (bool, error) {
-		project, id = string(bytes.TrimPrefix(k, prefix)), string(v)
+		of, _, _ := bytes.Cut(bytes.TrimPrefix(k, prefix), []byte{0})
+		project, id = string(of), string(v)
 		return false, nil
 	})
 	if err != nil || project == "" {

@@ -39,7 +39,7 @@ func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	}
 	for len(all) > 0 {
 		n := min(len(all), maxOwed)
-		if err := f.queue(st, &owed{Because: becauseFallen, Project: project, At: at, Dependants: all[:n]}); err != nil {
+		if err := f.queue(st, &owed{Because: becauseFallen, Project: project, Of: next.of(), At: at, Dependants: all[:n]}); err != nil {
 			return err
 		}
 		all = all[n:]

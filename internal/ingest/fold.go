@@ -94,7 +94,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 		return f.reject(st, m, err)
 	}
 	print := fingerprint(a, m.Data)
-	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, User: h.User, Time: now, Intake: m.Seq, Print: print}
+	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, User: h.User, DataSubject: h.DataSubject, Time: now, Intake: m.Seq, Print: print}
 	if first != 0 {
 		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: first, Differs: was != print})
 	}
@@ -126,6 +126,8 @@ func (f *Fold) Relevant(e *streams.Entry) bool {
 		return true
 	case streams.TypeDue:
 		return reauditDue(e)
+	case streams.TypeTrim:
+		return e.Stage == streams.StageRetention
 	}
 	return false
 }
@@ -137,6 +139,9 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 			return err
 		}
 		return f.applyAlerts(st, e)
+	}
+	if e.Stage == streams.StageRetention {
+		return noteTrim(st)
 	}
 	if e.Stage == streams.StageArbiter {
 		if e.Type == streams.TypeDue {
@@ -188,7 +193,7 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 	case *streams.CustodyEntry:
 		return f.applyCustody(st, e, b)
 	case *streams.DroppedEntry:
-		return st.Delete(dropKey(e.Project))
+		return applyDropped(st, e.Project, b)
 	case *streams.ConfirmationEntry:
 		return f.applyConfirmation(st, e.Project, b)
 	case *streams.RevisionsEntry:
@@ -245,7 +250,7 @@ func newBody(t streams.Type) any {
 		return new(streams.ResolutionEntry)
 	case streams.TypeBelief:
 		return new(streams.BeliefsEntry)
-	case streams.TypeForgotten, streams.TypeLegalHold:
+	case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold:
 		return new(streams.CustodyEntry)
 	case streams.TypeDropped:
 		return new(streams.DroppedEntry)
@@ -323,6 +328,7 @@ const (
 	keyBefore   = 'U' // project, belief, number → how it stood at that point
 	keyClass    = 'K' // project, calibration class → calibration.Window
 	keyRollback = 'R' // project → how far a rollback has come
+	keyPerson   = 'E' // project, data subject, user, belief → nothing: whom beliefs are about
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
@@ -330,7 +336,7 @@ const (
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {
-	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped,
+	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeDropped,
 		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		clock = clockKey(streams.SystemProject) // a person's time is not virtual
 	}
@@ -339,7 +345,7 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	}
 	switch e.Type {
 	case streams.TypeRejected, streams.TypeRepeat, streams.TypeChunk, streams.TypeActivation, streams.TypeBelief, streams.TypeResolution,
-		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped,
+		streams.TypeConfirmation, streams.TypeRevision, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeDropped,
 		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}

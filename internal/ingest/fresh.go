@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"time"
 
@@ -142,10 +143,20 @@ func (f *Fold) aged(st *stage.State) (*owed, error) {
 			if project != o.Project || n == maxOwed {
 				return false, nil
 			}
-			n++
 			r, err := f.belief(st, project, belief)
-			if err != nil || r == nil {
-				return true, err
+			if err != nil {
+				return false, err
+			}
+			if r != nil && n == 0 {
+				o.Of = r.of()
+			}
+			if r != nil && r.of() != o.Of || r == nil && o.Of != (streams.Person{}) {
+				return false, nil
+			}
+			n++
+			o.Aged = n
+			if r == nil {
+				return true, nil
 			}
 			var changes []beliefs.Change
 			to := r.axesAt(now).Freshness
@@ -190,12 +201,25 @@ func (f *Fold) agedClocks(p int) []string {
 
 // dropDue forgets what came of age in a project by an entry's time, as far as
 // that entry went.
-func (f *Fold) dropDue(st *stage.State, project string, now time.Time) error {
+func (f *Fold) dropDue(st *stage.State, project string, e *streams.RevisionsEntry) error {
 	clock := clockName(project)
 	var gone [][]byte
-	err := f.scanDue(st, clock, now, func(k []byte, p, _ string) (bool, error) {
-		if p != project || len(gone) == maxOwed {
+	err := f.scanDue(st, clock, e.Time, func(k []byte, p, belief string) (bool, error) {
+		if p != project || len(gone) == cmp.Or(e.Aged, maxOwed) {
 			return false, nil
+		}
+		if e.Aged > 0 {
+			var of streams.Person
+			r, err := f.belief(st, project, belief)
+			if err != nil {
+				return false, err
+			}
+			if r != nil {
+				of = r.of()
+			}
+			if of != e.Of() {
+				return true, nil // its entry comes later
+			}
 		}
 		gone = append(gone, append([]byte(nil), k...))
 		return true, nil

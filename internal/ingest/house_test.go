@@ -74,6 +74,7 @@ func (h *house) put(m *stage.Message) any {
 
 func (h *house) own(a *stage.Admission, src uint64) {
 	h.t.Helper()
+	checkDecoded(h.t, a)
 	e := &streams.Entry{Seq: 0, Stage: streams.StageIngest, Type: a.Type, Project: a.Project, Src: src, Body: a.Body}
 	if h.keep {
 		h.ledger = append(h.ledger, e)

@@ -86,6 +86,11 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 	if in != (beliefs.Namespace{}) {
 		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String())
 	}
+	if head.DataSubject != "" {
+		// The same words about another person are another belief: one of them may
+		// have to be forgotten.
+		id = beliefID("content", a.Project, q.String(), string(sum[:]), in.String(), head.DataSubject)
+	}
 	seen, err := f.content(st, a.Project, sum)
 	if err != nil {
 		return streams.ClaimEntry{}, err
@@ -155,7 +160,11 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		}
 		r.Seal = r.Ref.Seal(r.Digest)
 		r.adopt()
+		r.about(&e.EntryHead)
 		if err := putRecord(st, project, r); err != nil {
+			return err
+		}
+		if err := notePerson(st, project, r); err != nil {
 			return err
 		}
 		if err := f.arrived(st, project, r, e.Time); err != nil {
@@ -179,7 +188,12 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 		case from.External() || e.Origin.External():
 			foreign, weakest = append(foreign, &b.Features), beliefs.Weakest(weakest, from)
 			if c.Repeats > 0 {
-				continue // indexed already
+				// Indexed already, unless who said it first is forgotten.
+				if seen, err := f.content(st, project, sha256.Sum256([]byte(b.Text))); err != nil {
+					return err
+				} else if seen.count > 0 {
+					continue
+				}
 			}
 			if err := f.noteExternal(st, project, brought{e.Agent, e.ID, beliefs.Weakest(from, e.Origin)}, &b.Features); err != nil {
 				return err

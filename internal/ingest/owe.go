@@ -32,15 +32,25 @@ type owed struct {
 	Project   string             `json:"project"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	At        time.Time          `json:"at"`
+	// Of is whom the beliefs are about.
+	Of streams.Person `json:"of,omitzero"`
+	// Aged is how many of them came of age.
+	Aged int `json:"aged,omitzero"`
 	// Dependants are what cites a belief that fell.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 }
 
 // owe queues revisions that are in force for the ledger.
 func (f *Fold) owe(st *stage.State, project, because string, all []beliefs.Revision, at time.Time) error {
-	for part := range slices.Chunk(all, maxOwed) {
-		if err := f.queue(st, &owed{Because: because, Project: project, Revisions: part, At: at}); err != nil {
-			return err
+	parts, of, err := f.byPerson(st, project, all)
+	if err != nil {
+		return err
+	}
+	for i, whole := range parts {
+		for part := range slices.Chunk(whole, maxOwed) {
+			if err := f.queue(st, &owed{Because: because, Project: project, Of: of[i], Revisions: part, At: at}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -91,7 +101,7 @@ func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admission(streams.TypeRevision, o.Project, &streams.RevisionsEntry{EntryHead: streams.EntryHead{Time: now}, Because: o.Because, Revisions: o.Revisions, Dependants: o.Dependants})
+	return admission(streams.TypeRevision, o.Project, &streams.RevisionsEntry{EntryHead: named(streams.EntryHead{Time: now}, o.Of), Because: o.Because, Aged: o.Aged, Revisions: o.Revisions, Dependants: o.Dependants})
 }
 
 // applyRevisions folds an entry of revisions.
@@ -100,13 +110,24 @@ func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.Revisi
 		return f.applyRollback(st, project, e)
 	}
 	if e.Because != becauseTime {
-		_, key, err := f.oldestOwed(st)
+		// It is the oldest, unless what it was owed for is forgotten.
+		var key []byte
+		err := st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
+			o := new(owed)
+			if err := streams.Unmarshal(v, o); err != nil {
+				return false, err
+			}
+			if o.Because == e.Because && o.Project == project && o.Of == e.Of() {
+				key = append([]byte(nil), k...)
+			}
+			return key == nil, nil
+		})
 		if err != nil || key == nil {
 			return err
 		}
 		return st.Delete(key)
 	}
-	if err := f.dropDue(st, project, e.Time); err != nil {
+	if err := f.dropDue(st, project, e); err != nil {
 		return err
 	}
 	for i := range e.Revisions {

@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"bytes"
-
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
@@ -20,6 +18,9 @@ type reaudit struct {
 	Run   string    `json:"run"`
 	Index int       `json:"index"`
 	Next  [2]string `json:"next"` // project and belief
+	// Named is set among the beliefs about persons, and Of the person of Next.
+	Named bool           `json:"named,omitzero"`
+	Of    streams.Person `json:"of,omitzero"`
 }
 
 // maxLooked is how many records one chunk looks at: with many that are not
@@ -53,7 +54,7 @@ func (f *Fold) Wakes(e *streams.Entry) bool {
 	owes := f.owes[e.Partition]
 	f.owes[e.Partition] = false
 	switch e.Type {
-	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident, streams.TypeRestore, streams.TypeForgotten:
+	case streams.TypeActivation, streams.TypeBelief, streams.TypeRevision, streams.TypeIncident, streams.TypeRestore, streams.TypeForgotten, streams.TypeErased:
 		return true
 	case streams.TypeDue:
 		return owes || reauditDue(e)
@@ -81,26 +82,26 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	if err != nil || !ok {
 		return nil, err
 	}
-	e := &streams.BeliefsEntry{Run: run.Run, Index: run.Index, Next: run.Next, Last: true}
-	from := []byte{keyBelief}
-	if run.Next[0] != "" {
-		from = append(stage.Key(keyBelief, run.Next[0], run.Next[1]), 0) // behind it
+	e := &streams.BeliefsEntry{Run: run.Run, Index: run.Index, Next: run.Next, Named: run.Named, Of: run.Of, Last: true}
+	from := walk{run.Next[0], run.Next[1], run.Named, run.Of}
+	if !run.Named {
+		e.Of = streams.Person{}
 	}
 	looked, size := 0, 0
 	var found []*record
-	err = st.ScanFrom([]byte{keyBelief}, from, func(k, v []byte) (bool, error) {
-		project, id, _ := bytes.Cut(k[1:], []byte{0})
-		// A chunk is of one project, and its bounds leave room for a belief of
-		// any size.
-		if len(found) > 0 && string(project) != e.Next[0] || len(found) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
+	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
+		// A chunk is of one project and one person, and its bounds leave room for a
+		// belief of any size.
+		if len(found) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) || len(found) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false
 			return false, nil
 		}
 		looked++
-		e.Next = [2]string{string(project), string(id)}
-		r := new(record)
-		if err := readRecord(string(id), v, r); err != nil {
-			return false, err
+		if e.Next, e.Named = [2]string{at.project, at.belief}, at.named; r == nil {
+			return true, nil
+		}
+		if len(found) == 0 {
+			e.Of = at.of
 		}
 		if live(r) {
 			found = append(found, r)
@@ -111,6 +112,7 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.EntryHead = named(e.EntryHead, e.Of)
 	project := e.Next[0]
 	if project == "" {
 		project = streams.SystemProject
@@ -149,6 +151,6 @@ func (f *Fold) applyReaudit(st *stage.State, e *streams.BeliefsEntry) error {
 	if e.Last {
 		return st.Delete([]byte{keyReaudit})
 	}
-	run.Index, run.Next = e.Index+1, e.Next
+	run.Index, run.Next, run.Named, run.Of = e.Index+1, e.Next, e.Named, e.Of
 	return st.Put([]byte{keyReaudit}, run)
 }

@@ -40,7 +40,7 @@ func (r *record) plain() bool {
 		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
 		return false
 	}
-	for _, s := range [...]string{ref.Key, ref.Agent, ref.Via, r.Category, r.Channel, r.Print, r.StagedFor, r.Signed, r.Successor, r.Flag} {
+	for _, s := range [...]string{ref.Key, ref.Agent, ref.Via, r.Category, r.Channel, r.Print, r.DataSubject, r.About, r.StagedFor, r.Signed, r.Successor, r.Flag} {
 		if s != "" {
 			return false
 		}

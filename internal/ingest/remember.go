@@ -196,7 +196,12 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := f.noteBatch(st, project, e); err != nil {
 		return err
 	}
-	if err := f.noteContent(st, project, sha256.Sum256([]byte(e.Content)), e.Time); err != nil {
+	sum := sha256.Sum256([]byte(e.Content))
+	seen, err := f.content(st, project, sum)
+	if err != nil {
+		return err
+	}
+	if err := f.noteContent(st, project, sum, e.Time); err != nil {
 		return err
 	}
 	ev := beliefs.EvidenceSet{{Observation: e.ID, Quality: e.Belief.Quality, Source: e.Belief.Source, At: e.Time}}
@@ -206,6 +211,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
 		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.Digest([]byte(e.Content)), Since: e.Time}
+	r.about(&e.EntryHead)
 	r.Seal = r.Ref.Seal(r.Digest)
 	if len(e.Features.Prints) > 0 {
 		r.Print = e.Features.Prints[0].Exact.String()
@@ -216,7 +222,10 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := putRecord(st, project, r); err != nil {
 		return err
 	}
-	if err := f.noteMemoryWords(st, project, e); err != nil {
+	if err := notePerson(st, project, r); err != nil {
+		return err
+	}
+	if err := f.noteMemoryWords(st, project, e, seen.count > 0); err != nil {
 		return err
 	}
 	for _, p := range e.Parents {
@@ -232,10 +241,10 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 
 // noteMemoryWords keeps whose words a write holds: it is read again in later
 // sessions.
-func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry) error {
+func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry, seen bool) error {
 	switch from := e.Belief.Origin; {
 	case from.External():
-		if e.Repeats > 0 {
+		if e.Repeats > 0 && seen { // and not only by somebody who is forgotten
 			return nil
 		}
 		return f.noteExternal(st, project, brought{e.Agent, e.ID, from}, &e.Features)

@@ -118,30 +118,31 @@ func (f *Fold) rollback(st *stage.State) (*stage.Admission, error) {
 	if e.Revisions, err = f.roll(st, project, run, now); err != nil {
 		return nil, err
 	}
+	e.EntryHead = named(e.EntryHead, run.Of)
 	return admission(streams.TypeRevision, project, e, stage.LiveCopy(&run.Rollback, project, "rollback", run.Point)...)
 }
 
 // roll works out the next revisions of a rollback, and moves it on.
 func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time) ([]beliefs.Revision, error) {
-	prefix := stage.Key(keyBelief, project, "")
-	from := prefix
-	if run.Next != "" {
-		from = append(stage.Key(keyBelief, project, run.Next), 0) // behind it
-	}
+	from := walk{project: project, belief: run.Next, named: run.Named, of: run.Of}
 	run.Last = true
+	if !run.Named {
+		run.Of = streams.Person{}
+	}
 	var found []*record
 	looked := 0
-	err := st.ScanFrom(prefix, from, func(k, v []byte) (bool, error) {
+	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
 		// One belief may take two revisions.
-		if len(found) == maxOwed/2 || looked == maxLooked {
+		if len(found) == maxOwed/2 || looked == maxLooked || len(found) > 0 && (at.named != run.Named || r != nil && at.of != run.Of) {
 			run.Last = false
 			return false, nil
 		}
 		looked++
-		run.Next = string(k[len(prefix):])
-		r := new(record)
-		if err := readRecord(run.Next, v, r); err != nil {
-			return false, err
+		if run.Next, run.Named = at.belief, at.named; r == nil {
+			return true, nil
+		}
+		if len(found) == 0 {
+			run.Of = at.of
 		}
 		if r.Intake < run.Until { // what is stated anew has the order's own
 			found = append(found, r)
@@ -280,6 +281,9 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 		}
 	}
 	if err := f.keep(st, project, r); err != nil {
+		return err
+	}
+	if err := notePerson(st, project, r); err != nil {
 		return err
 	}
 	if err := f.influence(st, project, rv.Anew, impactMemory, r.Agent, r.Ref.ID); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -54,17 +55,14 @@ func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 
 // keptType reports whether entries of the type stay when a project is forgotten.
 func keptType(t string) bool {
-	switch streams.Type(t) {
-	case streams.TypeForgotten, streams.TypeLegalHold, streams.TypeDropped:
-		return true
-	}
-	return false
+	return streams.Type(t).Statement()
 }
 
 // Holding is how many payloads of a project the log can still read, of ledger
 // sequences below before, or all if that is 0; and the statement that the
 // project is under legal hold by, if it is.
 func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int, held string, err error) {
+	holds := make(map[string]string) // by data subject; the project's under the empty one
 	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project }, func(e *Entry) error {
 		if e.Project != project || e.Kind != "entry" {
 			return nil
@@ -74,9 +72,9 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 			if err := e.decode(b); err != nil {
 				return err
 			}
-			held = ""
+			delete(holds, b.DataSubject)
 			if b.Do == streams.DoHold {
-				held = b.ID
+				holds[b.DataSubject] = b.ID
 			}
 		}
 		if !keptType(e.Type) && !e.Forgotten && !e.NotHeld && (before == 0 || e.Seq < before) {
@@ -84,7 +82,56 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 		}
 		return nil
 	})
+	for _, id := range holds { // of whoever in it
+		if held == "" || id < held {
+			held = id
+		}
+	}
 	return n, held, err
+}
+
+// HoldingListed is how many payloads of a project the log can still read, of
+// ledger sequences that are listed.
+func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (n int, err error) {
+	wanted := func(e *Entry) bool { return e.Project == project && listed[e.Seq] && !keptType(e.Type) }
+	err = l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
+		if e.Kind == chain.KindReset.String() {
+			n = 0 // those were of another ledger
+		}
+		if wanted(e) && e.Kind == "entry" && !e.Forgotten && !e.NotHeld {
+			n++
+		}
+		return nil
+	})
+	return n, err
+}
+
+// HeldFrom is the statement of a legal hold because of which one data subject of a
+// project cannot be forgotten: on the project, on them, or on others of whom the
+// same entries say something. It is empty if there is none.
+func (l *Log) HeldFrom(ctx context.Context, project, subject string, others []string) (held string, err error) {
+	holds := make(map[string]string) // by data subject; the project's under the empty one
+	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project && streams.Type(e.Type) == streams.TypeLegalHold }, func(e *Entry) error {
+		if e.Project != project || streams.Type(e.Type) != streams.TypeLegalHold || e.Stage != streams.StageIngest || e.Body == nil {
+			return nil
+		}
+		b := new(streams.CustodyEntry)
+		if err := e.decode(b); err != nil {
+			return err
+		}
+		delete(holds, b.DataSubject)
+		if b.Do == streams.DoHold {
+			holds[b.DataSubject] = b.ID
+		}
+		return nil
+	})
+	all := slices.Equal(others, []string{streams.AllOthers})
+	for who, id := range holds {
+		if (who == "" || who == subject || all || slices.Contains(others, who)) && (held == "" || id < held) {
+			held = id
+		}
+	}
+	return held, err
 }
 
 // Gone is how many payloads of a project are forgotten.
@@ -100,13 +147,22 @@ func (l *Log) Gone(ctx context.Context, project string) (n int, err error) {
 
 // ShardsOf are the sealed shards in a folder that hold payloads of a project.
 func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, error) {
+	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project })
+}
+
+// ShardsListed are those that hold payloads of a project's listed entries.
+func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[uint64]bool) ([]string, error) {
+	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project && listed[x.Seq] })
+}
+
+func (l *Log) shardsOf(ctx context.Context, dir string, of func(x *bundleLine) bool) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.zip"))
 	if err != nil {
 		return nil, err
 	}
 	var out []string
 	for _, f := range files {
-		holds, err := bundleHolds(ctx, f, project)
+		holds, err := bundleHolds(ctx, f, of)
 		if err != nil {
 			return nil, fmt.Errorf("shard %s: %w", f, err)
 		}
@@ -117,7 +173,7 @@ func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, erro
 	return out, nil
 }
 
-func bundleHolds(ctx context.Context, file, project string) (holds bool, err error) {
+func bundleHolds(ctx context.Context, file string, of func(x *bundleLine) bool) (holds bool, err error) {
 	z, err := zip.OpenReader(file)
 	if err != nil {
 		return false, err
@@ -135,7 +191,7 @@ func bundleHolds(ctx context.Context, file, project string) (holds bool, err err
 		if err := streams.Unmarshal(lines.Bytes(), x); err != nil {
 			return false, err
 		}
-		if x.Project == project && !keptType(x.Type) && (x.Payload != nil || x.Base64 != nil) {
+		if of(x) && !keptType(x.Type) && (x.Payload != nil || x.Base64 != nil) {
 			return true, nil
 		}
 	}

@@ -22,6 +22,7 @@ const (
 	RoleArbiter  Role = "arbiter"  //
 	RoleAuditor  Role = "auditor"  //
 	RoleFront    Role = "front"    // publishes proposals on behalf of callers
+	RoleFeed     Role = "feed"     // reads the ledger once for all stages of a process
 	RoleService  Role = "service"  // answers requests, publishes to inboxes only
 	RoleOperator Role = "operator" // people
 	RoleApprover Role = "approver"
@@ -112,6 +113,8 @@ func (r Role) permissions() (perms, error) {
 		p.status()
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.live."+streams.SystemProject+".checkpoint", "lz.live."+streams.SystemProject+".incident")
+	case RoleFeed:
+		p.read(streams.LedgerStream)
 	case RoleFront:
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")

@@ -2,6 +2,7 @@ package retain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,11 +33,19 @@ type Place struct {
 
 // Record is what was forgotten, place by place.
 type Record struct {
-	Project   string  `json:"project"`
-	Statement string  `json:"statement,omitzero"`
-	Entry     uint64  `json:"entry,omitzero"` // the forgotten entry
-	Places    []Place `json:"places"`
-	LegalHold string  `json:"legal_hold,omitzero"` // the statement that it is held by
+	Project string `json:"project"`
+	// DataSubject is who was forgotten within the project; empty: all of it.
+	DataSubject string  `json:"data_subject,omitzero"`
+	Statement   string  `json:"statement,omitzero"`
+	Entry       uint64  `json:"entry,omitzero"` // the forgotten entry
+	Places      []Place `json:"places"`
+	LegalHold   string  `json:"legal_hold,omitzero"` // the statement that it is held by
+	// Statements are all that it took, the last of which is Statement.
+	Statements []string `json:"statements,omitzero"`
+	// Again is set where an earlier attempt was finished.
+	Again bool `json:"again,omitzero"`
+	// Also is what was forgotten with a data subject without being about them alone.
+	Also []AlsoForgotten `json:"also,omitzero"`
 	// File holds the record, signed.
 	File string `json:"file,omitzero"`
 }
@@ -51,18 +60,25 @@ const RecordHeader = "lazaret/forgotten/v1"
 
 func (r *Record) text(now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nproject: %s\nstatement: %s\nledger entry: %d\ntime: %s\n", RecordHeader, r.Project, r.Statement, r.Entry, now.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "%s\nproject: %s\n", RecordHeader, r.Project)
+	if r.DataSubject != "" {
+		fmt.Fprintf(&b, "data subject: %s\n", r.DataSubject)
+	}
+	fmt.Fprintf(&b, "statement: %s\nledger entry: %d\ntime: %s\n", cmp.Or(strings.Join(r.Statements, ","), r.Statement), r.Entry, now.UTC().Format(time.RFC3339))
 	for _, p := range r.Places {
 		fmt.Fprintf(&b, "%s: %s: %d\n", p.Where, p.What, p.Count)
 		if p.Left != "" {
 			fmt.Fprintf(&b, "  left: %s\n", p.Left)
 		}
 	}
+	for _, a := range r.Also {
+		fmt.Fprintf(&b, "also: entry %d, %s of %s: %s\n", a.Seq, a.Type, a.Stage, a.Why)
+	}
 	return b.String()
 }
 
 // ErrLegalHold says that a project's data must not be forgotten.
-var ErrLegalHold = errors.New("the project is under legal hold")
+var ErrLegalHold = errors.New("it is, or somebody of whom it says something is, under legal hold")
 
 // Survey says where data of a project is, and changes nothing.
 func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, error) {
@@ -124,7 +140,7 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 // kept reports whether an entry stays: statements, and the stages' words on
 // them, hold nothing of anybody's content.
 func kept(t streams.Type) bool {
-	return t == streams.TypeForgotten || t == streams.TypeLegalHold || t == streams.TypeDropped
+	return t.Statement()
 }
 
 // count is how many messages a stream holds on subjects.
@@ -146,16 +162,20 @@ func count(ctx context.Context, js jetstream.JetStream, stream, filter string) (
 
 // State signs a statement about a project's data, sends it, and waits for what
 // ingest makes of it. It returns the ledger entry.
-func (c *Config) State(ctx context.Context, signer note.Signer, do, project, reason string) (id string, entry uint64, err error) {
+func (c *Config) State(ctx context.Context, signer note.Signer, do string, on Subject, reason string) (id string, entry uint64, err error) {
+	return c.state(ctx, signer, streams.Custody{Do: do, Project: on.Project, DataSubject: on.Person, Reason: reason})
+}
+
+func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custody) (id string, entry uint64, err error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return "", 0, err
 	}
-	if strings.ContainsAny(reason, "\n\r") || len(reason) > 500 {
+	if strings.ContainsAny(s.Reason, "\n\r") || len(s.Reason) > 500 {
 		return "", 0, errors.New("a reason is one line of at most 500 bytes")
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	s := streams.Custody{Do: do, Project: project, ID: now.Format("20060102T150405Z") + "-" + nuid.Next()[14:], Issued: now, Reason: reason}
+	s.ID, s.Issued = now.Format("20060102T150405Z")+"-"+nuid.Next()[14:], now
 	signed, err := s.Sign(signer)
 	if err != nil {
 		return "", 0, err
@@ -169,7 +189,7 @@ func (c *Config) State(ctx context.Context, signer note.Signer, do, project, rea
 	if err != nil {
 		return "", 0, err
 	}
-	p := streams.PartitionOf(project)
+	p := streams.PartitionOf(s.Project)
 	if _, err := js.Publish(ctx, streams.ControlSubject(p), body); err != nil {
 		return "", 0, fmt.Errorf("sending the statement: %w", err)
 	}
@@ -181,7 +201,7 @@ func (c *Config) State(ctx context.Context, signer note.Signer, do, project, rea
 				return nil
 			}
 			switch e.Type {
-			case streams.TypeForgotten, streams.TypeLegalHold:
+			case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold:
 				b := new(streams.CustodyEntry)
 				if streams.Unmarshal(e.Body, b) == nil && b.ID == s.ID {
 					entry = seq
@@ -240,7 +260,7 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return nil, err
 	}
 	r := &Record{Project: project}
-	if r.Statement, r.Entry, err = c.State(ctx, signer, streams.DoForget, project, reason); err != nil {
+	if r.Statement, r.Entry, err = c.State(ctx, signer, streams.DoForget, Subject{Project: project}, reason); err != nil {
 		return nil, err
 	}
 	acks, last, err := c.awaitDropped(ctx, js, project, r, writers)
@@ -269,16 +289,21 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if err := c.checkLog(ctx, r, shards, trust); err != nil {
 		return nil, err
 	}
+	return r, c.sign(r, signer, records)
+}
+
+// sign leaves the record, signed.
+func (c *Config) sign(r *Record, signer note.Signer, records string) error {
 	now := time.Now()
 	signed, err := note.Sign(&note.Note{Text: r.text(now)}, signer)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if err := os.MkdirAll(records, 0o700); err != nil {
-		return r, err
+		return err
 	}
 	r.File = filepath.Join(records, r.Statement+".note")
-	return r, os.WriteFile(r.File, signed, 0o600)
+	return os.WriteFile(r.File, signed, 0o600)
 }
 
 // awaitDropped waits until every stage has said that it dropped what it derived,
@@ -348,6 +373,13 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 	if err != nil {
 		return err
 	}
+	return c.deleteFrom(ctx, st, r, gone, fences, writers)
+}
+
+// deleteFrom overwrites entries in the ledger, but for those that are the last of
+// their stage, its fence.
+func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record, gone []header, fences map[string]uint64, writers []string) error {
+	p := streams.PartitionOf(r.Project)
 	n := make(map[string]int)
 	left := make(map[string]string)
 	for _, h := range gone {
@@ -451,15 +483,20 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 		if err != nil {
 			return err
 		}
-		for _, f := range files {
-			p := Place{Where: f, What: "a sealed shard, made anew without the payloads", Count: 1}
-			if err := l.Remake(ctx, f, trust); errors.Is(err, chain.ErrRange) {
-				p.Left = err.Error()
-			} else if err != nil {
-				return err
-			}
-			r.Places = append(r.Places, p)
-		}
-		return nil
+		return remake(ctx, l, r, files, trust)
 	})
+}
+
+// remake makes sealed shards anew from what the log can still say.
+func remake(ctx context.Context, l *inquiry.Log, r *Record, files []string, trust []byte) error {
+	for _, f := range files {
+		p := Place{Where: f, What: "a sealed shard, made anew without the payloads", Count: 1}
+		if err := l.Remake(ctx, f, trust); errors.Is(err, chain.ErrRange) {
+			p.Left = err.Error()
+		} else if err != nil {
+			return err
+		}
+		r.Places = append(r.Places, p)
+	}
+	return nil
 }

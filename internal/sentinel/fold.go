@@ -94,6 +94,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	switch e.Type {
 	case streams.TypeForgotten:
 		return f.forget(st, e)
+	case streams.TypeErased:
+		return erased(e)
 	case streams.TypeLegalHold, streams.TypeDropped, streams.TypeSecured:
 		return nil, nil
 	case streams.TypeChunk, streams.TypeActivation:

@@ -16,16 +16,22 @@ import (
 type Follower interface {
 	// Next is the ledger sequence to begin or go on with.
 	Next() uint64
-	// Take takes a batch, durably before it returns. The batch is empty when
-	// nothing came for a while.
-	Take(entries []streams.Entry) error
+	// Take takes a batch, durably before it returns, unless more is to come: then
+	// it may still be on its way, and is there once Next is above it. The batch is
+	// empty when nothing came for a while.
+	Take(entries []streams.Entry, more bool) error
 }
+
+// followEvery is the shortest time between two batches. Nobody waits for a
+// follower, and its syncs slow down those of the streams that a verdict waits
+// for.
+const followEvery = 20 * time.Millisecond
 
 // Follow feeds a follower until ctx ends, and returns nil then. ready is
 // called once, when the follower has everything that was there at the start.
 //
-// stats may be nil.
-func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog.Logger, stats *Stats, ready func()) error {
+// feed and stats may be nil.
+func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch int, log *slog.Logger, stats *Stats, ready func()) error {
 	if stats == nil {
 		stats = new(Stats)
 	}
@@ -39,14 +45,15 @@ func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog
 		return err
 	}
 	stats.Folded.Store(from - 1)
-	rd, err := openReader(ctx, js, streams.LedgerStream, nil, from, log)
+	rd, err := openLedgerReader(ctx, nc, feed, nil, "", from, log)
 	if err != nil {
 		return err
 	}
 	defer rd.close()
 	tick := time.NewTicker(10 * idleTick)
 	defer tick.Stop()
-	buf := make([]jetstream.Msg, 0, batch)
+	buf := make([]*arrival, 0, batch)
+	var took time.Time
 	entries := make([]streams.Entry, 0, batch)
 	for {
 		if !stats.Ready.Load() && f.Next() > last {
@@ -60,28 +67,26 @@ func Follow(ctx context.Context, nc *nats.Conn, f Follower, batch int, log *slog
 		case <-ctx.Done():
 			return nil
 		case m := <-rd.msgs:
+			// What comes within a moment is taken together: each batch is a sync.
+			if err := sleep(ctx, followEvery-time.Since(took)); err != nil {
+				return nil
+			}
 			buf = rd.drain(append(buf, m))
+			took = time.Now()
 		case <-tick.C:
 		}
 		for _, m := range buf {
-			md, err := m.Metadata()
-			if err != nil {
-				return err
-			}
-			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
-			if err != nil {
+			if m.err != nil {
 				// It stands in the ledger, so it is followed like the rest;
 				// that nobody of ours wrote it shows in its empty type.
-				log.Error("foreign message in the ledger", "err", err)
+				log.Error("foreign message in the ledger", "err", m.err)
 			}
-			entries = append(entries, e)
+			entries = append(entries, m.entry)
 		}
-		if err := f.Take(entries); err != nil {
+		if err := f.Take(entries, len(rd.msgs) > 0); err != nil {
 			return err
 		}
-		if len(entries) > 0 {
-			stats.Folded.Store(entries[len(entries)-1].Seq)
-			stats.Entries.Add(uint64(len(entries)))
-		}
+		stats.Folded.Store(f.Next() - 1)
+		stats.Entries.Add(uint64(len(entries)))
 	}
 }

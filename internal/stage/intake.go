@@ -82,7 +82,7 @@ type intakeStage struct {
 	*runtime
 	fold   IntakeFold
 	in     *reader
-	ledger *reader
+	ledger *ledgerReader
 	read   uint64 // last ledger sequence that came in
 	// foreign are other stages' entries that wait for the next own entry, by
 	// partition, in ledger order.
@@ -110,7 +110,11 @@ type queued struct {
 // unusable. It returns nil when ctx ended.
 //
 // queries, if not nil, are answered between batches.
-func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) (err error) {
+func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) error {
+	return runs(cfg, func(cfg Config) error { return runIntake(ctx, cfg, fold, queries) })
+}
+
+func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) (err error) {
 	r, err := newRuntime(cfg)
 	if err != nil {
 		return err
@@ -118,13 +122,27 @@ func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	defer func() { err = errors.Join(ended(ctx, err), r.store.close()) }()
 	s := &intakeStage{runtime: r, fold: fold}
 	fold.Reset()
+	err = r.loadErasures(ctx, func(p int) (uint64, error) {
+		m, err := lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
+		if err != nil || m == nil {
+			return 0, err
+		}
+		return m.Sequence, nil
+	})
+	if err != nil {
+		return err
+	}
 	var last uint64
 	if s.ledger, last, err = s.openLedger(ctx); err != nil {
 		return err
 	}
 	defer s.ledger.close()
 	s.read = s.oldest()
-	if err := s.foldTo(ctx, last); err != nil {
+	err = s.foldTo(ctx, last)
+	if err == nil {
+		err = s.again()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return s.commitFolded()
 		}
@@ -203,6 +221,9 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		}
 		err := s.guardDue(ctx, s.read)
 		if err == nil {
+			err = s.again()
+		}
+		if err == nil {
 			err = s.work(ctx)
 		}
 		if err == nil {
@@ -216,6 +237,17 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 		}
 		s.purge(ctx)
 	}
+}
+
+// again ends the loop if a partition is to be folded anew.
+func (s *intakeStage) again() error {
+	if !s.refolding {
+		return nil
+	}
+	if err := s.commitFolded(); err != nil {
+		return err
+	}
+	return errRefold
 }
 
 // closed is a channel that never makes anybody wait.
@@ -277,8 +309,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 }
 
 // fromLedger takes in one ledger message.
-func (s *intakeStage) fromLedger(m jetstream.Msg) error {
-	e, ok := s.entry(m)
+func (s *intakeStage) fromLedger(a *arrival) error {
+	e, ok := s.entry(a)
 	if e.Seq > s.read {
 		s.read = e.Seq
 		s.stats.Folded.Store(e.Seq)
@@ -292,12 +324,12 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	p := e.Partition
 	c := &s.cursors[p]
 	if e.Stage != s.cfg.Name {
-		if t := s.trimOf(&e); t != nil {
+		if t := s.trimOf(e); t != nil {
 			s.trims[p] = t
 		}
-		if e.Seq > c.folded && s.fold.Relevant(&e) {
-			s.foreign[p] = append(s.foreign[p], &e)
-			s.owes[p] = s.owes[p] || s.fold.Wakes(&e)
+		if e.Seq > c.folded && s.fold.Relevant(e) {
+			s.foreign[p] = append(s.foreign[p], e)
+			s.owes[p] = s.owes[p] || s.fold.Wakes(e)
 		}
 		return nil
 	}
@@ -308,7 +340,7 @@ func (s *intakeStage) fromLedger(m jetstream.Msg) error {
 	if err := s.applyForeign(p, e.At); err != nil {
 		return err
 	}
-	if err := s.apply(&e, nil); err != nil {
+	if err := s.apply(e, nil); err != nil {
 		return err
 	}
 	c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, e.At)
@@ -326,6 +358,9 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	if e.Type == streams.TypeSecured && e.Stage == s.cfg.Name {
 		return s.answered(e) // the fold has no part in it
 	}
+	if s.without(e) {
+		return nil
+	}
 	own := *e
 	if own.Stage == s.cfg.Name {
 		own.Seq, own.Time = 0, time.Time{}
@@ -335,6 +370,11 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	}
 	if e.Type == streams.TypeForgotten && e.Stage == s.cfg.Name {
 		if err := s.erase(); err != nil {
+			return err
+		}
+	}
+	if s.refolds(e) {
+		if err := s.refold(e); err != nil {
 			return err
 		}
 	}
@@ -427,7 +467,13 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if err := s.barrier(ctx, batch); err != nil {
 		return err
 	}
-	return s.decide(ctx, batch)
+	if err := s.again(); err != nil {
+		return err
+	}
+	if err := s.decide(ctx, batch); err != nil {
+		return err
+	}
+	return s.again()
 }
 
 // mistaken is how many recalls are not decided ahead after one was decided in vain.
@@ -478,6 +524,9 @@ func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
 	if err := s.foldTo(ctx, a.tail); err != nil {
 		return err
 	}
+	if err := s.again(); err != nil {
+		return err
+	}
 	return s.decide(ctx, batch)
 }
 
@@ -525,6 +574,9 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	}
 	if err := s.drainLedger(); err != nil {
 		return err
+	}
+	if err := s.again(); err != nil {
+		return err // the question runs into its deadline
 	}
 	if err := s.commitFolded(); err != nil {
 		return err
@@ -609,6 +661,7 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 			f.fences[p] = c.own
 		}
 		s.store.seal()
+		s.cfg.Feed.announce(f.entries, func(i int) any { return f.outs[i].Decided })
 		landed := make(chan struct{})
 		go func() {
 			defer close(landed)
@@ -635,7 +688,7 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 // ahead decides on what is queued and on what arrives until a flight landed, up
 // to the first proposal: that one waits for what the ledger says by then.
 func (s *intakeStage) ahead(f, next *flight, landed <-chan struct{}) error {
-	for !s.erasing && len(next.entries) < intakeBatch {
+	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch {
 		batch := s.next(f, next)
 		if slices.ContainsFunc(batch, func(q *queued) bool { return q.msg.Address.Kind.Proposal() }) {
 			return nil
@@ -691,6 +744,9 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		}
 		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
 		f.taken[p]++
+		if s.refolding {
+			return nil // the rest is decided on once that is done
+		}
 	}
 	return nil
 }
@@ -816,6 +872,7 @@ func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 
 // forget drops what was applied since the last commit.
 func (s *intakeStage) forget() error {
+	s.refolding = false // the mark was among them, or is committed and found again
 	if err := s.store.discard(); err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"lazaret/streams"
 )
 
@@ -56,7 +54,11 @@ type ledgerStage struct {
 // the stream is found unusable. It returns nil when ctx ended.
 //
 // queries, if not nil, are answered between batches.
-func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) (err error) {
+func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) error {
+	return runs(cfg, func(cfg Config) error { return runLedger(ctx, cfg, fold, queries) })
+}
+
+func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) (err error) {
 	r, err := newRuntime(cfg)
 	if err != nil {
 		return err
@@ -68,6 +70,7 @@ func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	}
 	fold.Reset()
 	// The ledger says what was said already; the cache may lag behind it.
+	var own [streams.Partitions]*streams.Entry
 	for _, p := range r.cfg.Partitions {
 		m, err := lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
 		if err != nil {
@@ -80,7 +83,21 @@ func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 		if err != nil {
 			return err
 		}
-		r.cursors[p].own, r.cursors[p].src = e.Seq, max(r.cursors[p].src, e.Src)
+		own[p] = &e
+	}
+	err = r.loadErasures(ctx, func(p int) (uint64, error) {
+		if own[p] == nil {
+			return 0, nil
+		}
+		return own[p].Src, nil
+	})
+	if err != nil {
+		return err
+	}
+	for p, e := range own {
+		if e != nil {
+			r.cursors[p].own, r.cursors[p].src = e.Seq, max(r.cursors[p].src, e.Src)
+		}
 	}
 	if err := s.loadOutbox(); err != nil {
 		return err
@@ -96,8 +113,8 @@ func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	return s.loop(ctx, rd, last, queries)
 }
 
-func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries <-chan Query) error {
-	buf := make([]jetstream.Msg, 0, commitEvery)
+func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, queries <-chan Query) error {
+	buf := make([]*arrival, 0, commitEvery)
 	tick := time.NewTicker(idleTick)
 	defer tick.Stop()
 	dirty := 0 // messages since the last commit
@@ -121,7 +138,12 @@ func (s *ledgerStage) loop(ctx context.Context, rd *reader, last uint64, queries
 			if !ok {
 				continue
 			}
-			if err := s.step(&e); err != nil {
+			if err := s.step(e); errors.Is(err, errRefold) {
+				if err := s.commit(); err != nil {
+					return err
+				}
+				return errRefold
+			} else if err != nil {
 				return fmt.Errorf("stage %s, ledger entry %d: %w", s.cfg.Name, e.Seq, err)
 			}
 		}
@@ -180,6 +202,16 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	if e.Seq <= c.folded {
 		return nil
 	}
+	if s.refolds(e) {
+		if err := errors.Join(s.forget(e), s.refold(e)); err != nil {
+			return err
+		}
+		return errRefold
+	}
+	if s.without(e) {
+		c.folded = e.Seq
+		return nil
+	}
 	out, err := s.fold.Step(s.states[e.Partition], e)
 	if t := s.trimOf(e); t != nil && err == nil {
 		if out, err = secured(t.ID, e.Seq); err == nil {
@@ -187,7 +219,10 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 		}
 	}
 	if err == nil && e.Type == streams.TypeForgotten && e.Stage == streams.StageIngest {
-		if err = s.forget(e); err == nil {
+		if !s.decided(e) {
+			err = s.forget(e)
+		}
+		if err == nil {
 			err = s.erase()
 		}
 	}
@@ -197,7 +232,7 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	c.folded = e.Seq
 	s.stats.Entries.Add(1)
 	s.alarms[e.Partition].known = false
-	if out == nil || e.Seq <= c.src {
+	if out == nil || e.Seq <= c.src || s.decided(e) {
 		return nil // nothing to say, or said already
 	}
 	s.push(&pending{live: out.Live, note: out.Note, since: time.Now(), entry: &streams.Entry{
@@ -207,12 +242,24 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	return nil
 }
 
+// decided reports whether what an entry leads to was decided before the partition
+// was folded anew: it is in the ledger, or waits in the outbox.
+func (s *ledgerStage) decided(e *streams.Entry) bool { return e.Seq < s.erasures[e.Partition].upTo }
+
 // forget takes off the outbox what was decided about a project that is
-// forgotten.
+// forgotten, or because of entries that are.
 func (s *ledgerStage) forget(e *streams.Entry) error {
+	gone := func(*streams.Entry) bool { return true }
+	if e.Type == streams.TypeErased {
+		listed := make(map[uint64]bool)
+		for _, seq := range streams.Erasure(e.Body).Entries {
+			listed[seq] = true
+		}
+		gone = func(b *streams.Entry) bool { return listed[b.Src] && b.Type != streams.TypeDue }
+	}
 	var keep []*pending
 	for _, b := range s.outbox[e.Partition] {
-		if b.entry.Project != e.Project {
+		if b.entry.Project != e.Project || !gone(b.entry) {
 			keep = append(keep, b)
 			continue
 		}
@@ -380,7 +427,7 @@ const timerRetry = 250 * time.Millisecond
 // than the entry before it, and whoever begins anew after that would take later
 // answers for unsaid, and say them twice.
 func (s *ledgerStage) timer(p int, now time.Time) error {
-	if s.cursors[p].folded < s.cursors[p].src {
+	if s.cursors[p].folded < max(s.cursors[p].src, s.erasures[p].upTo) {
 		return nil
 	}
 	a := &s.alarms[p]

@@ -25,6 +25,20 @@ type reader struct {
 // openReader starts to read stream from sequence from (at least 1), only
 // subjects that match filters if there are any.
 func openReader(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64, log *slog.Logger) (*reader, error) {
+	r := &reader{msgs: make(chan jetstream.Msg, readAhead), done: make(chan struct{})}
+	var err error
+	r.cc, err = consume(ctx, js, stream, filters, from, log, func(m jetstream.Msg) {
+		select {
+		case r.msgs <- m:
+		case <-r.done:
+		}
+	})
+	return r, err
+}
+
+// consume calls take for each message of a stream from a sequence on, from one
+// goroutine.
+func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64, log *slog.Logger, take func(jetstream.Msg)) (jetstream.ConsumeContext, error) {
 	st, err := js.Stream(ctx, stream)
 	if err != nil {
 		return nil, fmt.Errorf("looking up stream %s: %w", stream, err)
@@ -41,13 +55,7 @@ func openReader(ctx context.Context, js jetstream.JetStream, stream string, filt
 	if err != nil {
 		return nil, fmt.Errorf("creating a consumer on %s: %w", stream, err)
 	}
-	r := &reader{msgs: make(chan jetstream.Msg, readAhead), done: make(chan struct{})}
-	r.cc, err = cons.Consume(func(m jetstream.Msg) {
-		select {
-		case r.msgs <- m:
-		case <-r.done:
-		}
-	}, jetstream.PullMaxMessages(readAhead), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	cc, err := cons.Consume(take, jetstream.PullMaxMessages(readAhead), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		if !errors.Is(err, jetstream.ErrNoHeartbeat) {
 			log.Debug("consumer", "stream", stream, "err", err)
 		}
@@ -55,7 +63,7 @@ func openReader(ctx context.Context, js jetstream.JetStream, stream string, filt
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", stream, err)
 	}
-	return r, nil
+	return cc, nil
 }
 
 // close stops the reader. Messages that it still holds are dropped.
@@ -63,17 +71,4 @@ func (r *reader) close() {
 	close(r.done)
 	r.cc.Stop()
 	<-r.cc.Closed()
-}
-
-// drain appends messages that are there already to buf, up to its capacity.
-func (r *reader) drain(buf []jetstream.Msg) []jetstream.Msg {
-	for len(buf) < cap(buf) {
-		select {
-		case m := <-r.msgs:
-			buf = append(buf, m)
-		default:
-			return buf
-		}
-	}
-	return buf
 }

@@ -39,6 +39,9 @@ type Config struct {
 	Standby    bool       // start silent
 	Takeover   time.Duration
 	Log        *slog.Logger
+	// Feed, if set, is what the stages of this process read the ledger's tail
+	// from together.
+	Feed *Feed
 	// FS replaces the operating system's file system in tests.
 	FS vfs.FS
 	// Ready is called once, when the stage has folded all that was in the
@@ -178,6 +181,10 @@ type runtime struct {
 	mine    [streams.Partitions]bool
 	erasing bool // the next commit writes the files anew
 	syncing bool // the next commit is synced
+	// refolding says that a partition is to be folded anew, erasures what each is
+	// folded without.
+	refolding bool
+	erasures  [streams.Partitions]erasures
 	// whole is up to where the ledger was read when it was last known not to
 	// be trimmed further, and guarded when that was.
 	whole   uint64
@@ -254,7 +261,7 @@ func (r *runtime) oldest() uint64 {
 
 // openLedger starts to read the ledger where the state ends, and returns the
 // last sequence that it held for the stage's partitions.
-func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
+func (r *runtime) openLedger(ctx context.Context) (*ledgerReader, uint64, error) {
 	from := r.oldest() + 1
 	last, err := checkStart(ctx, r.js, streams.LedgerStream, from)
 	if t, ok := asTrimmed(err); ok {
@@ -274,7 +281,7 @@ func (r *runtime) openLedger(ctx context.Context) (*reader, uint64, error) {
 	}
 	// All up to here is in the state already.
 	r.stats.Folded.Store(from - 1)
-	rd, err := openReader(ctx, r.js, streams.LedgerStream, r.ledgerFilters(), from, r.log)
+	rd, err := openLedgerReader(ctx, r.cfg.Conn, r.cfg.Feed, r.ledgerFilters(), "", from, r.log)
 	return rd, last, err
 }
 
@@ -359,20 +366,15 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	return s.LastSeq, nil
 }
 
-// entry reads a ledger message. Messages that no stage of ours wrote are
-// reported and skipped: they must not stop a partition.
-func (r *runtime) entry(m jetstream.Msg) (streams.Entry, bool) {
-	md, err := m.Metadata()
-	if err != nil {
-		r.log.Error("ledger message without metadata", "err", err)
-		return streams.Entry{}, false
+// entry is the entry that arrived, and whether it is for this stage. Messages
+// that no stage of ours wrote are reported and skipped: they must not stop a
+// partition.
+func (r *runtime) entry(a *arrival) (*streams.Entry, bool) {
+	if a.err != nil {
+		r.log.Error("foreign message in the ledger, skipped", "err", a.err)
+		return &a.entry, false
 	}
-	e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
-	if err != nil {
-		r.log.Error("foreign message in the ledger, skipped", "err", err)
-		return e, false
-	}
-	return e, r.mine[e.Partition]
+	return &a.entry, r.mine[a.entry.Partition]
 }
 
 // added tells of an entry that this process has added to the ledger.

@@ -13,8 +13,8 @@ import (
 
 // TailStage calls fn, from one goroutine and in ledger order, for every entry
 // that a stage adds in any partition from now on, until stop is called. When
-// it returns, an entry published after it is seen for certain.
-func TailStage(ctx context.Context, nc *nats.Conn, stage string, log *slog.Logger, fn func(streams.Entry)) (stop func(), err error) {
+// it returns, an entry published after it is seen for certain. feed may be nil.
+func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log *slog.Logger, fn func(streams.Entry)) (stop func(), err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
@@ -23,7 +23,7 @@ func TailStage(ctx context.Context, nc *nats.Conn, stage string, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
 	}
-	rd, err := openReader(ctx, js, streams.LedgerStream, []string{streams.LedgerStageFilter(stage)}, st.CachedInfo().State.LastSeq+1, log)
+	rd, err := openLedgerReader(ctx, nc, feed, nil, stage, st.CachedInfo().State.LastSeq+1, log)
 	if err != nil {
 		return nil, err
 	}
@@ -34,17 +34,12 @@ func TailStage(ctx context.Context, nc *nats.Conn, stage string, log *slog.Logge
 			select {
 			case <-rd.done:
 				return
-			case m := <-rd.msgs:
-				md, err := m.Metadata()
-				if err != nil {
+			case a := <-rd.msgs:
+				if a.err != nil {
+					log.Error("foreign message in the ledger, skipped", "err", a.err)
 					continue
 				}
-				e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
-				if err != nil {
-					log.Error("foreign message in the ledger, skipped", "err", err)
-					continue
-				}
-				fn(e)
+				fn(a.entry)
 			}
 		}
 	}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -29,11 +30,18 @@ const eraseTimeout = 30 * time.Second
 // files and keep them; they have to be removed before. It is slow; appends and
 // readers go on meanwhile.
 func (l *Log) Erase(ctx context.Context) error {
+	return l.erase(ctx, [][2][]byte{{{spaceKey}, {spaceKey + 1}}})
+}
+
+// erase compacts ranges of keys until no file holds what was written over in them.
+func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 	if err := l.db.Flush(); err != nil {
-		return fmt.Errorf("erasing destroyed keys: %w", err)
+		return fmt.Errorf("erasing what was destroyed: %w", err)
 	}
-	if err := l.db.Compact(ctx, []byte{spaceKey}, []byte{spaceKey + 1}, false); err != nil {
-		return fmt.Errorf("erasing destroyed keys: %w", err)
+	for _, r := range ranges {
+		if err := l.db.Compact(ctx, r[0], r[1], false); err != nil {
+			return fmt.Errorf("erasing what was destroyed: %w", err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
 	defer cancel()
@@ -44,8 +52,126 @@ func (l *Log) Erase(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("erasing destroyed keys: %d logs and %d tables are still there", m.WAL.ObsoleteFiles, m.Table.ObsoleteCount+m.Table.ZombieCount), ctx.Err())
+			return errors.Join(fmt.Errorf("erasing what was destroyed: %d logs and %d tables are still there", m.WAL.ObsoleteFiles, m.Table.ObsoleteCount+m.Table.ZombieCount), ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// EraseEntries erases the payloads of single entries of the present ledger, by
+// their rising sequences, of one project: for what cannot be forgotten by
+// destroying a key, because others' payloads are under it too. Entries of the types
+// in kept, and of other projects, are left alone, and those that are not there are
+// passed over. It returns how many payloads there were.
+//
+// Unlike DestroyKeys it leaves nothing in the store's files: what it erases was
+// encrypted under a key that goes on. Copies that Snapshot made have to be removed
+// before. Every proof still stands. Why it was done is not in the log; give Verify
+// the rule by which an entry lists what is gone (Lawful.Listed).
+func (l *Log) EraseEntries(ctx context.Context, seqs []uint64, project string, kept []string) (int, error) {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	var gone []int64
+	size := l.Head().Size
+	from, err := l.present(size)
+	if err != nil {
+		return 0, err
+	}
+	err = l.find(seqs, from, size, func(i int64, leaf *Leaf) {
+		if leaf.Project == project && !slices.Contains(kept, leaf.Type) {
+			gone = append(gone, i)
+		}
+	})
+	if err != nil {
+		return 0, fmt.Errorf("looking for entries to erase: %w", err)
+	}
+	b := l.db.NewBatch()
+	defer b.Close()
+	n := 0
+	for _, i := range gone {
+		k := indexKey(spacePayload, i)
+		v, c, err := l.db.Get(k[:])
+		if errors.Is(err, pebble.ErrNotFound) {
+			continue // taken from another log, and never here
+		}
+		if err != nil {
+			return 0, fmt.Errorf("reading the payload of leaf %d: %w", i, err)
+		}
+		subject, _, box, err := splitRecord(v)
+		if err == nil && len(box) > 0 {
+			n++
+			err = b.Set(k[:], v[:2+len(subject)+4], nil)
+		}
+		if err := errors.Join(err, c.Close()); err != nil {
+			return 0, fmt.Errorf("erasing the payload of leaf %d: %w", i, err)
+		}
+	}
+	if err := b.Commit(pebble.Sync); err != nil {
+		return 0, fmt.Errorf("erasing payloads: %w", err)
+	}
+	return n, l.erase(ctx, spans(gone))
+}
+
+// spanGap is how many leaves two payloads may lie apart and still be compacted
+// together: about as many as one table holds.
+const spanGap = 16 << 10
+
+// spans are the ranges of keys that rising leaves' payloads lie in.
+func spans(leaves []int64) (out [][2][]byte) {
+	for i := 0; i < len(leaves); {
+		j := i
+		for j+1 < len(leaves) && leaves[j+1]-leaves[j] <= spanGap {
+			j++
+		}
+		lo, hi := indexKey(spacePayload, leaves[i]), indexKey(spacePayload, leaves[j]+1)
+		out = append(out, [2][]byte{lo[:], hi[:]})
+		i = j + 1
+	}
+	return out
+}
+
+// present is the first leaf of the present ledger.
+func (l *Log) present(size int64) (from int64, err error) {
+	if l.Head().Resets == 0 {
+		return 0, nil
+	}
+	err = l.Range(0, size, func(i int64, leaf Leaf) error {
+		if leaf.Kind == KindReset {
+			from = i + 1
+		}
+		return nil
+	})
+	return from, err
+}
+
+// find calls fn for the entries among the leaves from <= i < to that have one of
+// these rising ledger sequences. Between from and to sequences rise.
+func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) error {
+	for _, seq := range seqs {
+		lo, hi := from, to
+		for lo < hi {
+			mid := lo + (hi-lo)/2
+			leaf, err := l.Leaf(mid)
+			if err != nil {
+				return err
+			}
+			if leaf.Seq < seq {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		if lo == to {
+			return nil // the rest come later still
+		}
+		leaf, err := l.Leaf(lo)
+		if err != nil {
+			return err
+		}
+		if leaf.Kind == KindEntry && leaf.Seq == seq {
+			fn(lo, &leaf)
+		}
+		from = lo
+	}
+	return nil
 }

@@ -541,6 +541,29 @@ func (l *Log) await(seq uint64) error {
 	return l.db.LogData([]byte{0}, pebble.Sync)
 }
 
+// settle waits until everything that was appended is on disk, and part of the
+// head. The caller holds l.appending.
+func (l *Log) settle() error {
+	l.mu.Lock()
+	done := l.synced == l.applied
+	l.mu.Unlock()
+	if done {
+		return nil
+	}
+	err := l.db.LogData([]byte{0}, pebble.Sync)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed = errors.Join(l.failed, err); l.failed != nil {
+		return fmt.Errorf("appending to the log: %w", l.failed)
+	}
+	if l.synced < l.applied {
+		h := l.tip
+		h.Checkpoint = l.head.Checkpoint
+		l.head, l.synced = h, l.applied
+	}
+	return nil
+}
+
 // sealed is an entry's payload, encrypted, and what its leaf commits to.
 type sealed struct {
 	commitment [32]byte
@@ -714,6 +737,10 @@ func readFile(fs vfs.FS, path string) ([]byte, error) {
 func (l *Log) Snapshot(dir string) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
+	// What is on its way to the disk would be in the copy, and in no checkpoint.
+	if err := l.settle(); err != nil {
+		return err
+	}
 	if l.opts.Signer != nil && l.Head().Size > 0 {
 		if _, err := l.Checkpoint(); err != nil {
 			return err

@@ -294,3 +294,34 @@ func TestTimesMayBeAnything(t *testing.T) {
 		}
 	}
 }
+
+func TestASnapshotIsCoveredByACheckpointWhateverIsOnItsWay(t *testing.T) {
+	k, fs := newKey(t, "test"), vfs.NewMem()
+	l := open(t, fs, "log", k)
+	if err := l.Append(entries(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	wait, err := l.AppendNoWait(entries(11, 25))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Snapshot("copy"); err != nil {
+		t.Fatal(err)
+	}
+	if r := verify(t, fs, "copy", k, nil); r.Status != chain.Verified || r.Size != 25 || r.Signed != 25 {
+		t.Errorf("the copy: %+v", r)
+	}
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	if h := l.Head(); h.Size != 25 {
+		t.Errorf("the head is at %d", h.Size)
+	}
+	if err := l.Append(entries(26, 30)); err != nil {
+		t.Fatal(err)
+	}
+	if h := l.Head(); h.Size != 30 {
+		t.Errorf("the head is at %d", h.Size)
+	}
+	l.Close()
+}

@@ -185,6 +185,9 @@ func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	if err != nil {
 		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
+	if len(box) == 0 {
+		return salt, nil, fmt.Errorf("leaf %d: %w", i, errErased)
+	}
 	a, err := l.vault.open(l.db, string(subject), generation)
 	if err != nil {
 		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)

@@ -29,8 +29,12 @@ type subjectKey struct {
 
 const maxCachedKeys = 4096
 
-// ErrForgotten says that a payload's key was destroyed.
-var ErrForgotten = errors.New("the payload was forgotten: its key is destroyed")
+// ErrForgotten says that a payload was erased, or its key destroyed.
+var ErrForgotten = errors.New("the payload was forgotten")
+
+// errErased says that a payload was erased by itself. The beginning of its record
+// is left, so that one that somebody removed does not pass for it.
+var errErased = fmt.Errorf("it was erased: %w", ErrForgotten)
 
 func newVault(master []byte) (*vault, error) {
 	if len(master) != 32 {

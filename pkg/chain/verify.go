@@ -72,6 +72,13 @@ type Lawful struct {
 	// several goroutines and must not keep its arguments. The data subject stands
 	// in no leaf, so whoever can write the log's files can choose it.
 	Covers func(statements []Leaf) func(subject string, leaf *Leaf) bool
+	// Listing is the type of the entries that say which payloads are to be erased
+	// one by one, and Listed reads one of their payloads: the ledger sequences,
+	// rising. It covers entries of its own project and ledger before it whose types
+	// are not among Kept. A payload that was erased and that none lists is a finding.
+	Listing string
+	Listed  func(payload []byte) []uint64
+	Kept    []string
 }
 
 // Report is what a verification found. Status is Failed exactly if FirstBad is
@@ -84,7 +91,7 @@ type Report struct {
 	Gaps        int64    `json:"gaps"`
 	Resets      int64    `json:"resets"`    // how often the ledger began anew
 	Payloads    int64    `json:"payloads"`  // that match their commitments
-	Forgotten   int64    `json:"forgotten"` // payloads whose key was destroyed, lawfully if that was asked for
+	Forgotten   int64    `json:"forgotten"` // payloads that were erased or whose key was destroyed, lawfully if that was asked for
 	NotHeld     int64    `json:"not_held"`  // payloads of leaves that were taken from another log
 	Bytes       int64    `json:"bytes"`     // of leaves and payloads that were hashed
 	Checkpoints int64    `json:"checkpoints"`
@@ -110,6 +117,7 @@ type verification struct {
 	want Head // as the head record says
 
 	covered func() func(subject string, leaf *Leaf) bool // of o.Lawful, made when it is first asked for
+	listed  func() map[int64]bool                        // leaves that statements list, likewise
 
 	mu          sync.Mutex
 	rep         Report              // guarded by mu, as are the following
@@ -185,7 +193,7 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	defer snap.Close()
 	v := &verification{log: l, snap: snap, o: o, rep: Report{FirstBad: -1}, used: make(map[string]struct{}),
 		ring: &keyring{trusted: o.Verifiers, retired: make(map[keyID]int64)}}
-	v.covered = sync.OnceValue(v.statements)
+	v.covered, v.listed = sync.OnceValue(v.statements), sync.OnceValue(v.listings)
 	if m, c, err := snap.Get([]byte{spaceMeta}); err == nil {
 		err = decodeMeta(m, &v.want)
 		if err := errors.Join(err, c.Close()); err != nil {
@@ -789,6 +797,10 @@ func (w *worker) payload(leaf *Leaf) {
 	switch err := w.open(leaf); {
 	case err == nil:
 		w.payloads++
+	case errors.Is(err, errErased) && (w.v.o.Lawful == nil || w.v.listed()[leaf.Index]):
+		w.forgotten++
+	case errors.Is(err, errErased):
+		w.v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) was erased, and no statement in the log lists it", leaf.Index, leaf.Type, leaf.Seq)
 	case errors.Is(err, ErrForgotten) && w.lawful(leaf):
 		w.forgotten++
 	case errors.Is(err, ErrForgotten):
@@ -829,6 +841,37 @@ func (v *verification) statements() func(string, *Leaf) bool {
 	return v.o.Lawful.Covers(all)
 }
 
+// listings collects the leaves that statements list.
+func (v *verification) listings() map[int64]bool {
+	out := make(map[int64]bool)
+	if v.o.Lawful.Listed == nil {
+		return out
+	}
+	from := int64(0) // of the present ledger
+	err := v.log.Range(0, v.want.Size, func(i int64, leaf Leaf) error {
+		if leaf.Kind == KindReset {
+			from = i + 1
+		}
+		if leaf.Kind != KindEntry || leaf.Type != v.o.Lawful.Listing {
+			return nil
+		}
+		_, payload, err := v.log.Salted(i) // which holds it against its commitment
+		if err != nil {
+			// That it cannot be read is a finding by itself.
+			return nil
+		}
+		return v.log.find(v.o.Lawful.Listed(payload), from, i, func(at int64, of *Leaf) {
+			if of.Project == leaf.Project && !slices.Contains(v.o.Lawful.Kept, of.Type) {
+				out[at] = true
+			}
+		})
+	})
+	if err != nil {
+		v.bad(0, "looking for what is to be erased: %v", err)
+	}
+	return out
+}
+
 func (w *worker) open(leaf *Leaf) error {
 	rec, err := w.boxes.it.ValueAndErr()
 	if err != nil {
@@ -843,6 +886,9 @@ func (w *worker) open(leaf *Leaf) error {
 	if !ok {
 		key.aead, key.err = w.v.log.vault.open(w.v.snap, string(subject), generation)
 		w.keys[string(id)] = key
+	}
+	if len(box) == 0 {
+		return errErased
 	}
 	if key.err != nil {
 		return key.err

@@ -221,3 +221,32 @@ func BenchmarkReadBook(b *testing.B) {
 	b.ReportMetric(float64(bk.size())/(1<<20), "MiB")
 	b.ReportMetric(float64(bk.next), "records")
 }
+
+// The lengths that a book gives of a value leave out no piece that the value
+// begins with, in either generation, and few others are among them.
+func TestLengthsLeaveOutNoPiece(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 14))
+	b := &book{}
+	var pieces []string
+	known := make(map[string]bool)
+	for i := range 3000 {
+		p := fmt.Sprintf("%.*s", minPiece+r.IntN(maxPiece-minPiece+1), fmt.Sprintf("http://%x.example/%x/%x/%x/%x", r.Uint32(), r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64()))
+		pieces, known[p] = append(pieces, p), true
+		b.tabs[postPieces].putPiece(i%2 == 0, p, hash64(p), 0)
+	}
+	extra := 0
+	for _, p := range pieces {
+		got := b.lengths(p + "/and more")
+		if got&pieceBit(len(p)) == 0 {
+			t.Fatalf("%q is left out", p)
+		}
+		for n := minPiece; n <= len(p); n++ {
+			if got&pieceBit(n) != 0 && !known[p[:n]] {
+				extra++
+			}
+		}
+	}
+	if extra > len(pieces)*8 {
+		t.Errorf("%d lengths of %d pieces are of none: the sieve lets all through", extra, len(pieces))
+	}
+}

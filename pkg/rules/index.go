@@ -14,6 +14,8 @@ import (
 type index struct {
 	rules  []*Rule
 	needs  []*need // by rule
+	nodes  []node  // the same, one after another
+	begins []int32 // of a rule's need, in nodes
 	always []int32 // rules without a condition to go by
 	// A rule is looked at when one of its atoms or predicates holds.
 	byAtom [][]int32
@@ -49,6 +51,10 @@ func newIndex(vars *varTable, rules []*Rule) *index {
 	x.atoms, x.preds = r.atoms, r.preds
 	for i := range x.preds {
 		x.asks = append(x.asks, x.preds[i].ask(vars))
+	}
+	for _, n := range x.needs {
+		x.begins = append(x.begins, int32(len(x.nodes)))
+		x.nodes = flatten(x.nodes, n)
 	}
 	x.byAtom = make([][]int32, len(x.atoms))
 	use := make([]int, len(x.atoms))
@@ -204,16 +210,33 @@ func (t *trial) look(rules []int32) {
 	for _, r := range rules {
 		if t.seen[r] != t.gen {
 			t.seen[r] = t.gen
-			if t.holds(t.x.needs[r]) {
+			if t.holds(t.x.nodes, t.x.begins[r]) {
 				t.out = append(t.out, r)
 			}
 		}
 	}
 }
 
+// node is a need in memory that is read in one go: its kids follow it.
+type node struct {
+	op   needOp
+	atom int32
+	end  int32 // behind its last kid
+}
+
+func flatten(out []node, n *need) []node {
+	i := len(out)
+	out = append(out, node{op: n.op, atom: n.atom})
+	for _, k := range n.kids {
+		out = flatten(out, k)
+	}
+	out[i].end = int32(len(out))
+	return out
+}
+
 // holds reports whether an event meets a need.
-func (t *trial) holds(n *need) bool {
-	switch n.op {
+func (t *trial) holds(nodes []node, i int32) bool {
+	switch n := &nodes[i]; n.op {
 	case needAtom:
 		return t.atoms[n.atom] == t.gen
 	case needPred:
@@ -221,14 +244,14 @@ func (t *trial) holds(n *need) bool {
 	case needNever:
 		return false
 	case needAll:
-		for _, k := range n.kids {
-			if !t.holds(k) {
+		for k := i + 1; k < n.end; k = nodes[k].end {
+			if !t.holds(nodes, k) {
 				return false
 			}
 		}
 	case needAny:
-		for _, k := range n.kids {
-			if t.holds(k) {
+		for k := i + 1; k < n.end; k = nodes[k].end {
+			if t.holds(nodes, k) {
 				return true
 			}
 		}

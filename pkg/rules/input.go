@@ -201,9 +201,12 @@ func read(e *streams.Entry) ([]*Input, error) {
 func readBody(e *streams.Entry) ([]*Input, error) {
 	switch e.Type {
 	case streams.TypeObservation:
-		o := new(streams.ObservationEntry)
-		if err := streams.Unmarshal(e.Body, o); err != nil {
-			return nil, err
+		o, ok := e.Decoded.(*streams.ObservationEntry)
+		if !ok {
+			o = new(streams.ObservationEntry)
+			if err := streams.Unmarshal(e.Body, o); err != nil {
+				return nil, err
+			}
 		}
 		var out []*Input
 		for i := range o.Blocks {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -39,18 +40,23 @@ type literal struct {
 // grams is an index of windows of one size.
 type grams struct {
 	n      int
-	size   int        // of a window, in bytes
-	stride int        // windows that begin at its multiples are looked at
-	cut    uint       // what shifts a window out of eight bytes
-	shift  uint       // of a hash, to a slot
-	fshift uint       // of a hash, to a word of the filter
-	filter []uint64   // three bits of one word for each window
-	slots  []gramSlot // open addressing, a power of two
+	size   int      // of a window, in bytes
+	stride int      // windows that begin at its multiples are looked at
+	cut    uint     // what shifts a window out of eight bytes
+	shift  uint     // of a hash, to a slot
+	fshift uint     // of a hash, to a word of the filter
+	filter []uint64 // three bits of one word for each window
+	// slots is open addressing over known, in little memory, which stays in the
+	// caches near: the lowest bits number a window, from one, the others are of its
+	// hash. 0: free.
+	slots  []uint32
+	number uint // bits of the number
+	known  []window
 	places []place
 }
 
-// gramSlot is half a cache line: most windows are of one literal only.
-type gramSlot struct {
+// window is half a cache line: most are of one literal only.
+type window struct {
 	gram uint64
 	place
 }
@@ -162,12 +168,12 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	if g.n == 0 {
 		return g
 	}
-	bits := uint(6)
-	for 1<<bits < 3*len(m) {
-		bits++
+	width := uint(6)
+	for 2<<width < 3*len(m) {
+		width++
 	}
-	g.shift = 64 - bits
-	g.slots = make([]gramSlot, 1<<bits)
+	g.shift, g.number = 64-width, uint(bits.Len(uint(len(m))))
+	g.slots = make([]uint32, 1<<width)
 	// Eleven to twenty-one bits a window, no less than 1 KiB.
 	fbits := uint(7)
 	for 64<<fbits < 11*len(m) {
@@ -183,7 +189,7 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 	for _, k := range keys {
 		h := k * gramHash
 		i := h >> g.shift
-		for g.slots[i].size > 0 {
+		for g.slots[i] > 0 {
 			i = (i + 1) & uint64(len(g.slots)-1)
 		}
 		next := int32(0)
@@ -192,8 +198,9 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 			g.places = append(g.places, p)
 			next = int32(len(g.places))
 		}
-		g.slots[i] = gramSlot{k, m[k][0]}
-		g.slots[i].next = next
+		g.known = append(g.known, window{k, m[k][0]})
+		g.known[len(g.known)-1].next = next
+		g.slots[i] = uint32(h)<<g.number | uint32(len(g.known))
 		g.filter[h>>g.fshift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63)
 	}
 	return g
@@ -219,12 +226,14 @@ func (g *grams) passes(h uint64) bool {
 // find looks up a window that the filter let through.
 func (g *grams) find(gram, h uint64) *place {
 	for i := h >> (g.shift & 63); ; i++ {
-		s := &g.slots[i&uint64(len(g.slots)-1)]
-		if s.size == 0 {
+		s := g.slots[i&uint64(len(g.slots)-1)]
+		if s == 0 {
 			return nil
 		}
-		if s.gram == gram {
-			return &s.place
+		if (s^uint32(h)<<g.number)>>g.number == 0 {
+			if w := &g.known[s&(1<<g.number-1)-1]; w.gram == gram {
+				return &w.place
+			}
 		}
 	}
 }

@@ -94,6 +94,15 @@ var wordClasses = func() map[string]uint32 {
 	return m
 }()
 
+// classLengths are how long words with classes are, as bits, by their first byte:
+// most words need not be looked up.
+var classLengths = func() (t [256]uint32) {
+	for w := range wordClasses {
+		t[w[0]] |= 1 << len(w)
+	}
+	return t
+}()
+
 // The markers, in the order in which they are listed.
 const (
 	mOverride = iota
@@ -173,7 +182,14 @@ func (d *directives) scan(view string, keep bool) {
 		}
 	}
 	s := sentence{d: d}
+	if keep {
+		s.words = make([]string, 0, min(len(view)/4, sentenceWords))
+	}
 	for i := 0; i < len(view); {
+		if view[i] == ' ' {
+			i++ // says nothing
+			continue
+		}
 		if !wordByte[view[i]] {
 			s.punctuation(view, i)
 			i++
@@ -316,7 +332,10 @@ func (s *sentence) word(w string) {
 	if !s.open {
 		s.begin()
 	}
-	c := wordClasses[w]
+	c := uint32(0)
+	if len(w) < 32 && classLengths[w[0]]&(1<<len(w)) != 0 {
+		c = wordClasses[w]
+	}
 	n := s.n
 	switch n - s.act {
 	case 1:

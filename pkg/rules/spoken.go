@@ -70,7 +70,7 @@ func (x *index) why(t *trial, n *need) []string {
 	case needAll:
 		var out []string
 		for _, k := range n.kids {
-			if !t.holds(k) {
+			if !t.holds(flatten(nil, k), 0) {
 				out = append(out, x.why(t, k)...)
 			}
 		}

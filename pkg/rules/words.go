@@ -308,31 +308,65 @@ const maxNames = 64
 func identifiers(s string) []uint32 {
 	s = s[:min(len(s), 64<<10)]
 	var out []uint32
-	seen := make(map[uint32]bool)
 	start, odd := -1, false // of the word; whether it may have parts
 	end := func(i int) {
 		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames && len(splitName(w)) >= 2 {
-			if h := hash32(stem(wholeName(w))); !seen[h] {
-				seen[h] = true
+			if h := hash32(stem(wholeName(w))); !slices.Contains(out, h) {
 				out = append(out, h)
 			}
 		}
 		start, odd = -1, false
 	}
-	for i, r := range s {
-		if notWord(r) && r != '_' && r != '.' && r != '-' {
-			end(i)
-			continue
+	for i := 0; i < len(s); {
+		size := 1
+		class := nameByte[s[i]]
+		if class == nameRune {
+			var r rune
+			r, size = utf8.DecodeRuneInString(s[i:])
+			if class = nameOdd; notWord(r) {
+				class = nameNone
+			}
 		}
-		if start < 0 {
+		switch {
+		case class == nameNone:
+			if start >= 0 {
+				end(i)
+			}
+		case start < 0:
 			start = i
+			fallthrough
+		default:
+			// A word of small letters is one part.
+			odd = odd || class == nameOdd
 		}
-		// A word of small letters is one part.
-		odd = odd || r < 'a' || r > 'z'
+		i += size
 	}
 	end(len(s))
 	return distinct(out)
 }
+
+// What a byte is in a name: no part of one, a small letter, something else, or
+// to be looked at as a rune.
+const (
+	nameNone = iota
+	nameSmall
+	nameOdd
+	nameRune
+)
+
+var nameByte = func() (t [256]uint8) {
+	for c := range t {
+		switch {
+		case c >= utf8.RuneSelf:
+			t[c] = nameRune
+		case c >= 'a' && c <= 'z':
+			t[c] = nameSmall
+		case !notWord(rune(c)) || c == '_' || c == '.' || c == '-':
+			t[c] = nameOdd
+		}
+	}
+	return t
+}()
 
 // named reports whether somebody's words name the call: the whole name; or its
 // act, and half of its things and marks; or, where the name has no act, all of

@@ -1,0 +1,244 @@
+package stage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Feed reads the tail of the ledger once for all stages of a process: one
+// consumer, one delivery and one parsed entry in the place of one each.
+//
+// It holds nobody up and is no authority. A stage begins with a consumer of its
+// own and joins once both have read the same entry, by sequence, salt and
+// stamp; one that falls behind by more than what it may have waiting is let go,
+// goes on with a consumer of its own from where it was, and joins again when it
+// has caught up. So each stage sees the ledger's order without a gap, as if it
+// were alone, whatever the feed or the others do.
+//
+// A nil Feed is none: every stage reads for itself.
+type Feed struct {
+	log *slog.Logger
+	cc  jetstream.ConsumeContext
+
+	mu     sync.Mutex
+	recent []*arrival      // guarded by mu; what was read last, newest last
+	taps   []*ledgerReader // guarded by mu; those who have joined
+	made   []made          // guarded by mu; what this process publishes, in order
+	cuts   int             // guarded by mu; how often one was let go
+	closed bool            // guarded by mu
+}
+
+const (
+	// feedRecent is how many entries are kept for those who want to join: who
+	// is no further behind under load catches up without a pause in it.
+	feedRecent      = 512
+	feedRecentBytes = 8 << 20 // of their bodies
+)
+
+// OpenFeed starts to read the ledger's tail. The connection has to be allowed to
+// read the ledger, and nothing else.
+func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	f := &Feed{log: log}
+	// From the last entry on: who has read that one can join at once.
+	if f.cc, err = consume(ctx, js, streams.LedgerStream, nil, st.CachedInfo().State.LastSeq, log, f.take); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// made is an entry that this process publishes, with what its body encodes.
+type made struct {
+	salt    [streams.SaltSize]byte
+	body    []byte
+	decoded any
+}
+
+// mostMade is how many of them are remembered until they are read back.
+const mostMade = 4 * batchMaxMsgs
+
+// announce tells what the bodies of entries encode that are about to be
+// published, so that nobody in this process has to decode them. Whether they get
+// into the ledger changes nothing: what is read back is known by its salt, and
+// has to have the same body, byte for byte.
+func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, e := range entries {
+		if d := decoded(i); d != nil {
+			f.made = append(f.made, made{e.Salt, e.Body, d})
+		}
+	}
+	f.unmake(len(f.made) - mostMade)
+}
+
+// know gives an entry what its body encodes, if it was announced. Entries come
+// back in the order in which they were published, so that those before it never
+// will. Guarded by mu.
+func (f *Feed) know(e *streams.Entry) {
+	if e.Stage != streams.StageIngest {
+		return // the others announce nothing
+	}
+	i := slices.IndexFunc(f.made, func(m made) bool { return m.salt == e.Salt })
+	if i < 0 {
+		return
+	}
+	if m := &f.made[i]; bytes.Equal(m.body, e.Body) {
+		e.Body, e.Decoded = m.body, m.decoded
+	}
+	f.unmake(i + 1)
+}
+
+// unmake forgets the first n of what was announced. Guarded by mu.
+func (f *Feed) unmake(n int) {
+	if n > 0 {
+		clear(f.made[:n])
+		f.made = f.made[n:]
+	}
+}
+
+// take hands a message to all who have joined. Called by the consumer's
+// goroutine, in ledger order.
+func (f *Feed) take(m jetstream.Msg) {
+	a := arrive(m, f.log)
+	if a == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.know(&a.entry)
+	if a.entry.Type == streams.TypeForgotten || a.entry.Type == streams.TypeErased {
+		clear(f.recent)
+		f.recent = f.recent[:0] // what is forgotten is nowhere
+		f.unmake(len(f.made))
+	}
+	f.remember(a)
+	f.taps = slices.DeleteFunc(f.taps, func(r *ledgerReader) bool {
+		if a.entry.Seq < r.next || r.offer(a) {
+			return false
+		}
+		f.release(r)
+		return true
+	})
+}
+
+// remember adds to what was read last. Guarded by mu.
+func (f *Feed) remember(a *arrival) {
+	f.recent = append(f.recent, a)
+	if len(f.recent) < 2*feedRecent {
+		return
+	}
+	f.recent = slices.Delete(f.recent, 0, len(f.recent)-feedRecent)
+	f.trim()
+}
+
+// trim bounds what is remembered in bytes. Guarded by mu.
+func (f *Feed) trim() {
+	size, keep := 0, len(f.recent)
+	for ; keep > 0 && size <= feedRecentBytes; keep-- {
+		size += len(f.recent[keep-1].entry.Body)
+	}
+	f.recent = slices.Delete(f.recent, 0, keep)
+}
+
+// offer hands an arrival to the stage if there is room. Guarded by Feed.mu.
+func (r *ledgerReader) offer(a *arrival) bool {
+	if !r.wants(a) {
+		return true
+	}
+	select {
+	case r.msgs <- a:
+		r.next = a.entry.Seq + 1
+		return true
+	default:
+		return false
+	}
+}
+
+// join hands what a reader has not read yet to it, and all that comes from then
+// on. It does not if both have not read the same entry or if too much waits for
+// the reader's stage.
+func (f *Feed) join(r *ledgerReader) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.recent) == 0 || f.closed {
+		return false
+	}
+	bySeq := func(a, b *arrival) int { return cmp.Compare(a.entry.Seq, b.entry.Seq) }
+	// The last that both have read: the reader's, or the feed's if that is behind.
+	last, newest := r.trail[len(r.trail)-1], f.recent[len(f.recent)-1]
+	at, found := len(f.recent)-1, false
+	if newest.entry.Seq < last.entry.Seq {
+		var i int
+		if i, found = slices.BinarySearchFunc(r.trail, newest, bySeq); found {
+			found = r.trail[i].same(newest)
+		}
+	} else if at, found = slices.BinarySearchFunc(f.recent, last, bySeq); found {
+		found = f.recent[at].same(last)
+	}
+	if !found {
+		return false
+	}
+	// Half of its room is left, so that it is not let go at once.
+	if more := f.recent[at+1:]; len(r.msgs)+len(more) <= cap(r.msgs)/2 {
+		for _, a := range more {
+			r.offer(a)
+		}
+		f.taps = append(f.taps, r)
+		return true
+	}
+	return false
+}
+
+// release makes a reader go on by itself. Guarded by mu.
+func (f *Feed) release(r *ledgerReader) {
+	f.cuts++
+	f.log.Debug("a stage has fallen behind the feed", "at", r.next)
+	r.cut <- struct{}{} // it has joined once since the last time, so there is room
+}
+
+// leave ends what join began, if it did.
+func (f *Feed) leave(r *ledgerReader) {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.taps = slices.DeleteFunc(f.taps, func(t *ledgerReader) bool { return t == r })
+}
+
+// Close stops the feed. Who still reads goes on alone.
+func (f *Feed) Close() {
+	if f == nil {
+		return
+	}
+	f.cc.Stop()
+	<-f.cc.Closed()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for _, r := range f.taps {
+		f.release(r)
+	}
+	f.taps = nil
+}

@@ -1,0 +1,210 @@
+package stage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// An erased entry lists entries that are to be forgotten. Taking out of a state
+// what follows from them cannot be done but by folding the partition anew without
+// them: counts, clusters, first origins and whatever was compared with them do not
+// say what they were made of. So the state of the partition is removed, its files
+// are written anew, and the stage starts as one that has no state, but passes over
+// what is listed. What it had decided before the statement stays decided.
+//
+// Whoever folds the ledger later without the entries that are gone comes to the
+// same state, since it is the fold of the same entries.
+
+// errRefold ends a stage's loop so that it starts anew.
+var errRefold = errors.New("a partition is folded anew")
+
+// Keys in the store's own space. refoldKey says that the partition's state is to be
+// removed; it is committed with the fold of what came before. withoutKey is the
+// ledger sequence up to which statements hold from the beginning of the fold on.
+func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
+func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
+
+// erasures is what a partition is folded without.
+type erasures struct {
+	upTo uint64            // statements up to here
+	gone map[uint64]string // ledger sequence → project
+}
+
+// without reports whether an entry is passed over.
+func (r *runtime) without(e *streams.Entry) bool {
+	return r.erasures[e.Partition].gone[e.Seq] == e.Project && e.Project != "" && !e.Type.Statement()
+}
+
+// runs repeats a stage's loop for as long as it ends in order to fold anew.
+func runs(cfg Config, run func(cfg Config) error) error {
+	ready := cfg.Ready
+	cfg.Ready = func() {
+		if ready != nil {
+			ready()
+			ready = nil
+		}
+	}
+	for {
+		if err := run(cfg); !errors.Is(err, errRefold) {
+			return err
+		}
+	}
+}
+
+// loadErasures removes the state of partitions that are to be folded anew, and
+// finds what each is folded without. said is, for a partition without state, up to
+// where the stage had spoken: what it decided up to there is decided, and statements
+// up to there hold from the beginning.
+func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, error)) error {
+	var scan bool
+	wiped := false
+	for _, p := range r.cfg.Partitions {
+		v, _, err := r.store.get(withoutKey(p))
+		if err != nil {
+			return err
+		}
+		if len(v) == 8 {
+			r.erasures[p].upTo = binary.BigEndian.Uint64(v)
+		}
+		mark, again, err := r.store.get(refoldKey(p))
+		if err != nil {
+			return err
+		}
+		if again {
+			if trimmed, err := Trimmed(ctx, r.js); err != nil {
+				return err
+			} else if trimmed > 0 {
+				return &TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1, Stage: r.cfg.Name}
+			}
+			prefix := []byte{spaceFold, byte(p)}
+			r.cursors[p] = cursor{}
+			if err := errors.Join(r.store.deleteRange(prefix, upperBound(prefix)), r.store.delete(refoldKey(p)),
+				r.store.set(cursorKey(p), cursor{}.bytes()), r.store.set(eraseKey, nil)); err != nil {
+				return err
+			}
+			wiped = true
+		}
+		if again || r.cursors[p] == (cursor{}) {
+			to, err := said(p)
+			if err != nil {
+				return err
+			}
+			if len(mark) == 8 {
+				to = max(to, binary.BigEndian.Uint64(mark))
+			}
+			if to > r.erasures[p].upTo {
+				r.erasures[p].upTo = to
+				if err := r.store.set(withoutKey(p), binary.BigEndian.AppendUint64(nil, to)); err != nil {
+					return err
+				}
+			}
+		}
+		scan = scan || r.cursors[p].folded < r.erasures[p].upTo
+	}
+	if err := r.store.commit(); err != nil {
+		return err
+	}
+	r.saved = r.cursors
+	if wiped {
+		r.log.Info("folding anew without what is to be forgotten")
+		if err := r.store.erased(); err != nil {
+			return err
+		}
+	}
+	if !scan {
+		return nil
+	}
+	return r.scanErasures(ctx)
+}
+
+// scanErasures reads the statements that hold from the beginning of a fold on.
+func (r *runtime) scanErasures(ctx context.Context) error {
+	var filters []string
+	last := uint64(0)
+	for _, p := range r.cfg.Partitions {
+		if r.cursors[p].folded < r.erasures[p].upTo {
+			filters = append(filters, streams.LedgerSubject(p, streams.StageIngest))
+			last = max(last, r.erasures[p].upTo)
+		}
+	}
+	st, err := r.js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: filters, HeadersOnly: true, InactiveThreshold: time.Minute})
+	if err != nil {
+		return fmt.Errorf("looking for what is to be forgotten: %w", err)
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for what is to be forgotten: %w", err)
+	}
+	for pending := info.NumPending; pending > 0; {
+		batch, err := c.FetchNoWait(2000)
+		if err != nil {
+			return fmt.Errorf("looking for what is to be forgotten: %w", err)
+		}
+		for m := range batch.Messages() {
+			md, err := m.Metadata()
+			if err != nil {
+				return err
+			}
+			if pending = md.NumPending; md.Sequence.Stream >= last {
+				pending = 0 // later ones are met by the fold
+			}
+			if md.Sequence.Stream > last || streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
+				continue
+			}
+			raw, err := st.GetMsg(ctx, md.Sequence.Stream)
+			if err != nil {
+				return fmt.Errorf("reading ledger entry %d: %w", md.Sequence.Stream, err)
+			}
+			e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+			if err == nil && e.Seq <= r.erasures[e.Partition].upTo {
+				r.addErasure(&e)
+			}
+		}
+		if err := errors.Join(batch.Error(), ctx.Err()); err != nil {
+			return fmt.Errorf("looking for what is to be forgotten: %w", err)
+		}
+	}
+	return nil
+}
+
+// addErasure adds what a statement lists.
+func (r *runtime) addErasure(e *streams.Entry) {
+	c := streams.Erasure(e.Body)
+	if c == nil {
+		return
+	}
+	x := &r.erasures[e.Partition]
+	if x.gone == nil {
+		x.gone = make(map[uint64]string)
+	}
+	for _, seq := range c.Entries {
+		if seq < e.Seq {
+			x.gone[seq] = e.Project
+		}
+	}
+}
+
+// refolds reports whether an entry is a statement for which the partition has to be
+// folded anew, which it has not been yet. A seq of 0 is that of one that was
+// decided on just now.
+func (r *runtime) refolds(e *streams.Entry) bool {
+	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 || e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil
+}
+
+// refold asks for the partition's state to be folded anew; it is committed with
+// what was folded before.
+func (r *runtime) refold(e *streams.Entry) error {
+	r.refolding = true
+	return r.store.set(refoldKey(e.Partition), binary.BigEndian.AppendUint64(nil, e.Seq))
+}

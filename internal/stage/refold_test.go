@@ -1,0 +1,263 @@
+package stage_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// scribe is an ingest that writes down what it is told, each with the number of
+// what it knew before: what was passed over shows in every later one. A message
+// that begins with "erase" becomes a statement that lists what it names.
+type scribe struct{}
+
+func (*scribe) Reset()                                      {}
+func (*scribe) Relevant(e *streams.Entry) bool              { return e.Type == streams.TypeAlerts }
+func (*scribe) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }
+func (*scribe) Wakes(*streams.Entry) bool                   { return false }
+
+func (*scribe) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
+	if seqs, ok := strings.CutPrefix(string(m.Data), "erase "); ok {
+		list, err := streams.ParseSeqs(seqs)
+		if err != nil {
+			return nil, err
+		}
+		c := streams.Custody{Do: streams.DoForget, Project: m.Address.Project, DataSubject: "p", ID: fmt.Sprint(m.Seq), Issued: m.Time, Entries: list}
+		body, err := streams.Marshal(&streams.CustodyEntry{Do: c.Do, Note: c.Text() + "\n— nobody AAAA\n"})
+		return &stage.Admission{Output: stage.Output{Type: streams.TypeErased, Project: m.Address.Project, Body: body}}, err
+	}
+	return &stage.Admission{Output: stage.Output{Type: streams.TypeObservation, Project: m.Address.Project, Body: fmt.Appendf(nil, `{"said":%q}`, m.Data)}}, nil
+}
+
+func (*scribe) Apply(st *stage.State, e *streams.Entry, _ any) error { return note(st, e) }
+
+func note(st *stage.State, e *streams.Entry) error {
+	n := count(st, "n") + 1
+	if err := st.Set([]byte("n"), binary.BigEndian.AppendUint64(nil, n)); err != nil {
+		return err
+	}
+	return st.Set(fmt.Appendf(nil, "e%06d", n), fmt.Appendf(nil, "%s %s %d %s", e.Stage, e.Type, e.Src, e.Body))
+}
+
+// critic answers what ingest said of quokkas, and every other thing, by how many
+// there were.
+type critic struct{}
+
+func (*critic) Reset() {}
+func (*critic) Timer(*stage.State) (time.Time, *stage.Output, bool, error) {
+	return time.Time{}, nil, false, nil
+}
+
+func (*critic) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
+	if err := note(st, e); err != nil || e.Stage != streams.StageIngest {
+		return nil, err
+	}
+	if e.Type == streams.TypeErased {
+		return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{Statement: fmt.Sprint(e.Seq)})
+	}
+	if count(st, "n")%2 == 0 && !strings.Contains(string(e.Body), "quokka") {
+		return nil, nil
+	}
+	return &stage.Output{Type: streams.TypeAlerts, Project: e.Project, Body: fmt.Appendf(nil, `{"of":%s}`, e.Body)}, nil
+}
+
+// dump is a partition's state, whole.
+func dump(t *testing.T, queries chan stage.Query, p int) (out []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := stage.Ask(ctx, queries, p, func(st *stage.State) {
+		err := st.Scan(nil, func(k, v []byte) (bool, error) {
+			out = append(out, fmt.Sprintf("%q=%q", k, v))
+			return true, nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A stage that runs, one that was killed at the statement, and one that begins when
+// the entries are gone, all hold what a fold of the rest leads to, and nothing else
+// is in their files.
+func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	p := streams.PartitionOf("acme")
+	dir := t.TempDir()
+	type run struct {
+		*process
+		queries chan stage.Query
+	}
+	ingest := func(name string, standby bool) run {
+		q := make(chan stage.Query)
+		r := run{start(t, stage.Config{Name: streams.StageIngest, Conn: nc, Dir: filepath.Join(dir, name), Standby: standby, Takeover: time.Hour}, func(ctx context.Context, c stage.Config) error {
+			return stage.RunIntake(ctx, c, &scribe{}, q)
+		}), q}
+		r.awaitReady()
+		return r
+	}
+	sentinel := func(name string, standby bool) run {
+		q := make(chan stage.Query)
+		r := run{start(t, stage.Config{Name: "sentinel-critic", Conn: nc, Dir: filepath.Join(dir, name), Standby: standby, Takeover: time.Hour}, func(ctx context.Context, c stage.Config) error {
+			return stage.RunLedger(ctx, c, &critic{}, q)
+		}), q}
+		r.awaitReady()
+		return r
+	}
+	in, in2, se, se2 := ingest("in", false), ingest("in2", true), sentinel("se", false), sentinel("se2", true)
+	say := func(what string) {
+		t.Helper()
+		if _, err := js.Publish(ctx, "lz.in.acme.a.obs.web", []byte(what)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func() uint64 {
+		t.Helper()
+		st, err := js.Stream(ctx, streams.LedgerStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.CachedInfo().State.LastSeq
+	}
+	// settled waits until nothing more is said, and everybody has folded it.
+	settled := func(stages ...run) {
+		t.Helper()
+		for quiet, was := 0, uint64(0); quiet < 5; {
+			time.Sleep(20 * time.Millisecond)
+			now := last()
+			ok := now == was
+			for _, s := range stages {
+				ok = ok && s.Stats.Folded.Load() >= now
+			}
+			if quiet++; !ok {
+				quiet, was = 0, now
+			}
+			if ctx.Err() != nil {
+				t.Fatal("it does not settle")
+			}
+		}
+	}
+	for i := range 40 {
+		word := "kept"
+		if i%4 == 1 {
+			word = "quokka"
+		}
+		say(fmt.Sprintf("%s %d", word, i))
+	}
+	settled(in, in2, se, se2)
+	// All that says something of it: what was said, and the answers to that.
+	list := func() (seqs []uint64) {
+		t.Helper()
+		st, err := js.Stream(ctx, streams.LedgerStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := uint64(1); seq <= last(); seq++ {
+			m, err := st.GetMsg(ctx, seq)
+			if err == nil && strings.Contains(string(m.Data), "quokka") {
+				seqs = append(seqs, seq)
+			}
+		}
+		return seqs
+	}
+	gone := list()
+	if len(gone) != 20 {
+		t.Fatalf("%d entries are about it", len(gone))
+	}
+	// One is away while it is forgotten.
+	in2.stop()
+	se2.stop()
+	// What comes right behind the statement is decided on without what it lists.
+	say("erase " + streams.FormatSeqs(gone))
+	for i := range 10 {
+		say(fmt.Sprintf("later %d", i))
+	}
+	settled(in, se)
+	states := map[string][]string{"ingest": dump(t, in.queries, p), "sentinel": dump(t, se.queries, p)}
+	for who, s := range states {
+		if text := strings.Join(s, "\n"); strings.Contains(text, "quokka") || !strings.Contains(text, "kept 38") || !strings.Contains(text, "later 9") {
+			t.Errorf("%s holds %s", who, text)
+		}
+	}
+	if n := list(); len(n) != len(gone) {
+		t.Errorf("%d entries say something of it, %d did: what comes later knows of it", len(n), len(gone))
+	}
+	files := func() (out []string) {
+		t.Helper()
+		err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return nil
+			}
+			if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), "quokka") {
+				out = append(out, path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	same := func(when string, who string, r run) {
+		t.Helper()
+		if got := dump(t, r.queries, p); !slices.Equal(got, states[who]) {
+			t.Errorf("%s: %s holds\n%s\nnot\n%s", when, who, strings.Join(got, "\n"), strings.Join(states[who], "\n"))
+		}
+		if r.Stats.Diverged.Load() != 0 {
+			t.Errorf("%s: %s would have said something else", when, who)
+		}
+	}
+	// One that was away finds the statement behind what it has folded; one that
+	// begins now finds the entries still there.
+	in2, se2 = ingest("in2", true), sentinel("se2", true)
+	in3, se3 := ingest("in3", true), sentinel("se3", true)
+	settled(in2, se2, in3, se3)
+	same("away", "ingest", in2)
+	same("away", "sentinel", se2)
+	same("anew", "ingest", in3)
+	same("anew", "sentinel", se3)
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range gone {
+		if err := st.SecureDeleteMsg(ctx, seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in4, se4 := ingest("in4", true), sentinel("se4", true)
+	settled(in4, se4)
+	same("of what is left", "ingest", in4)
+	same("of what is left", "sentinel", se4)
+	for _, r := range []run{in, in2, in3, in4, se, se2, se3, se4} {
+		r.stop()
+	}
+	if f := files(); len(f) > 0 {
+		t.Errorf("it is in %v", f)
+	}
+	in = ingest("in", false)
+	same("restarted", "ingest", in)
+}

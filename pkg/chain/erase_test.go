@@ -1,0 +1,123 @@
+package chain_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"lazaret/pkg/chain"
+)
+
+// byList lets a payload be erased that an "erased" entry lists.
+var byList = &chain.Lawful{Listing: "erased", Kept: []string{"erased"},
+	Covers: func([]chain.Leaf) func(string, *chain.Leaf) bool {
+		return func(string, *chain.Leaf) bool { return false }
+	},
+	Listed: func(payload []byte) (seqs []uint64) {
+		for f := range strings.FieldsSeq(string(payload)) {
+			var n uint64
+			fmt.Sscan(f, &n)
+			seqs = append(seqs, n)
+		}
+		return seqs
+	}}
+
+// What is erased by itself is gone from every file, encrypted too, since its key
+// goes on; what else is under that key is still read; and the log says which of
+// what is missing was asked for.
+func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.T) {
+	k := newKey(t, "log")
+	fs := vfs.NewMem()
+	l := open(t, fs, "log", k)
+	entry := func(seq uint64, typ, project, payload string) chain.Entry {
+		return chain.Entry{Seq: seq, Time: time.Unix(1_700_000_000, int64(seq)).UTC(), Type: typ, Project: project, Payload: []byte(payload)}
+	}
+	say := func(es ...chain.Entry) {
+		t.Helper()
+		if err := l.Append(es); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seq := uint64(1); seq <= 600; seq++ {
+		if seq%50 != 0 { // gaps
+			say(entry(seq, "memory", "acme", fmt.Sprintf("said %d %s", seq, strings.Repeat("x", 200))))
+		}
+	}
+	say(entry(601, "memory", "other", "another project's"))
+	// The records as they lie in the files, encrypted.
+	gone := []uint64{3, 50, 51, 299, 601}
+	var boxes [][]byte
+	for _, seq := range gone {
+		if i, err := l.FindSeq(seq); err == nil && seq != 50 && seq != 601 {
+			boxes = append(boxes, l.Box(t, i))
+		}
+	}
+	holds := func() (n int) {
+		t.Helper()
+		f := readFiles(t, fs, "log")
+		for _, b := range boxes {
+			for _, content := range f {
+				if bytes.Contains(content, b) {
+					n++
+					break
+				}
+			}
+		}
+		return n
+	}
+	if n := holds(); n != len(boxes) {
+		t.Fatalf("%d of %d payloads are found in the files before: the test could not fail", n, len(boxes))
+	}
+	n, err := l.EraseEntries(context.Background(), gone, "acme", []string{"erased"})
+	if err != nil || n != 3 {
+		t.Fatalf("%d erased, %v, want 3: 50 is a gap and 601 another project's", n, err)
+	}
+	if n, err := l.EraseEntries(context.Background(), gone, "acme", []string{"erased"}); err != nil || n != 0 {
+		t.Errorf("again: %d, %v", n, err)
+	}
+	if n := holds(); n != 0 {
+		t.Errorf("%d payloads are still in the files, encrypted under a key that goes on", n)
+	}
+	verify := func() chain.Report {
+		t.Helper()
+		if _, err := l.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		rep, err := l.Verify(context.Background(), chain.VerifyOptions{Verifiers: k.verifier, Lawful: byList})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep
+	}
+	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 || !strings.Contains(strings.Join(rep.Problems, "\n"), "no statement in the log lists it") {
+		t.Errorf("without a statement: %+v", rep)
+	}
+	say(entry(602, "erased", "acme", "3 51"))
+	if rep := verify(); rep.Status != chain.Failed || len(rep.Problems) != 1 || !strings.Contains(rep.Problems[0], "ledger sequence 299") {
+		t.Errorf("with one that leaves one out: %+v", rep)
+	}
+	say(entry(603, "erased", "other", "299"))
+	if rep := verify(); rep.Status != chain.Failed {
+		t.Errorf("another project's statement covers it: %+v", rep)
+	}
+	say(entry(604, "erased", "acme", "299"))
+	if rep := verify(); rep.Status != chain.Verified || rep.Forgotten != 3 || rep.Payloads != rep.Entries-3 {
+		t.Errorf("with one for each: %+v", rep)
+	}
+	i, _ := l.FindSeq(51)
+	if _, err := l.Payload(i); err == nil || !strings.Contains(err.Error(), "forgotten") {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := chain.VerifyDir(context.Background(), "log", chain.Options{FS: fs, MasterKey: master}, chain.VerifyOptions{Verifiers: k.verifier, Lawful: byList})
+	if err != nil || rep.Status != chain.Verified || rep.Forgotten != 3 {
+		t.Errorf("opened again: %+v, %v", rep, err)
+	}
+}

@@ -1,0 +1,18 @@
+package chain
+
+import (
+	"bytes"
+	"testing"
+)
+
+// Box is a part of a leaf's payload record that no other record has.
+func (l *Log) Box(t *testing.T, i int64) []byte {
+	t.Helper()
+	k := indexKey(spacePayload, i)
+	rec, c, err := l.db.Get(k[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	return bytes.Clone(rec[len(rec)-48:])
+}

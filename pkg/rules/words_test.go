@@ -1,0 +1,58 @@
+package rules
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// slowIdentifiers is what identifiers is defined as.
+func slowIdentifiers(s string) []uint32 {
+	s = s[:min(len(s), 64<<10)]
+	var out []uint32
+	seen := make(map[uint32]bool)
+	start, odd := -1, false
+	end := func(i int) {
+		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames && len(splitName(w)) >= 2 {
+			if h := hash32(stem(wholeName(w))); !seen[h] {
+				seen[h] = true
+				out = append(out, h)
+			}
+		}
+		start, odd = -1, false
+	}
+	for i, r := range s {
+		if notWord(r) && r != '_' && r != '.' && r != '-' {
+			end(i)
+			continue
+		}
+		if start < 0 {
+			start = i
+		}
+		odd = odd || r < 'a' || r > 'z'
+	}
+	end(len(s))
+	return distinct(out)
+}
+
+func TestIdentifiersAreFoundByBytesAsByRunes(t *testing.T) {
+	piece := rapid.OneOf(rapid.SampledFrom([]string{"sendEmail", "send_email", "mail.SendEMail", "FHIRManage", " ", "\n", "größeWert", "é", "\xff", "日本Send", "a-b", "notes", "X", "__", "..", "get_user_2"}), rapid.String())
+	rapid.Check(t, func(t *rapid.T) {
+		s := ""
+		for _, p := range rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces") {
+			s += p
+		}
+		if got, want := identifiers(s), slowIdentifiers(s); !slices.Equal(got, want) {
+			t.Fatalf("%q: %v, want %v", s, got, want)
+		}
+	})
+}
+
+func TestEveryWordWithClassesIsLookedUp(t *testing.T) {
+	for w := range wordClasses {
+		if len(w) >= 32 || classLengths[w[0]]&(1<<len(w)) == 0 {
+			t.Errorf("%q would not be", w)
+		}
+	}
+}
