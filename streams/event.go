@@ -367,7 +367,7 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		if err := checkStatement(h, e); err != nil {
 			return err
 		}
-		if err := checkHome(e.Home); err != nil {
+		if err := checkHome(a, e.Home); err != nil {
 			return err
 		}
 		return names(e.Key, "key", e.Category, "category", e.Channel, "channel", e.Source, "source")
@@ -446,9 +446,14 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 	return nil
 }
 
-func checkHome(h *beliefs.Home) error {
+// checkHome checks what can be checked of where a memory is said to be shared from.
+// Whether that project believes it cannot: projects do not see each other.
+func checkHome(a Address, h *beliefs.Home) error {
 	if h == nil {
 		return nil
+	}
+	if h.Project == a.Project {
+		return rejectf(CodeInvalid, "home: %s is the project that this is written to: name what it derives from in derived_from", clip(h.Project))
 	}
 	if err := checkPrincipal(h.Project, h.Belief); err != nil {
 		return rejectf(CodeInvalid, "home: %v", err)

@@ -30,8 +30,9 @@ func (a *app) benchBeliefs() *cobra.Command {
 		Long: `Start a pipeline in a folder of its own, let it read until one project has --few
 beliefs, and again until it has --many. At both, measure what reading --window more
 costs, in processor time of the whole pipeline until they are audited, and how long
-recalls by three to seven words take, from a process of its own. In the end, what
-the pipeline has resident.`,
+recalls by three to seven words take, from a process of its own, and, by the stamps
+in the ledger, on which parts of their way. In the end, what the pipeline has
+resident.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			data, err := os.MkdirTemp("", "lazaret-bench-")

@@ -49,7 +49,7 @@ type Window struct {
 // Lines are the figures and their budgets.
 func (r *BeliefsReport) Lines() []Line {
 	const mb = 1 << 20
-	return []Line{
+	lines := []Line{
 		{What: fmt.Sprintf("observation, %d beliefs there", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
 		{What: fmt.Sprintf("observation, %d beliefs there", r.Many), Value: r.Last.CPU, Unit: "µs CPU"},
 		{What: "  against each other", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
@@ -58,9 +58,16 @@ func (r *BeliefsReport) Lines() []Line {
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Many), Value: float64(r.RecallMany.P50) / 1000, Unit: "ms"},
 		{What: "  p99", Value: float64(r.RecallMany.P99) / 1000, Unit: "ms", Budget: "<= 10 ms", Pass: r.RecallMany.P99 <= 10_000},
 		{What: "  without an answer", Value: float64(r.RecallMany.Unanswered + r.RecallFew.Unanswered), Budget: "0", Pass: r.RecallMany.Unanswered+r.RecallFew.Unanswered == 0},
-		{What: "memory, resident", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB", Pass: r.MemoryBytes <= 600_000_000},
-		{What: "ingest's state on disk", Value: float64(r.DiskBytes) / mb, Unit: "MiB"},
 	}
+	for _, p := range r.Phases {
+		lines = append(lines, Line{What: "  " + p.Name + ", p50", Value: float64(p.P50) / 1000, Unit: "ms"})
+	}
+	lines = append(lines, Line{What: "  processor time of one", Value: r.RecallCPU / 1000, Unit: "ms CPU"},
+		Line{What: "memory, resident", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB", Pass: r.MemoryBytes <= 600_000_000})
+	if p := r.Parts; p != nil {
+		lines = append(lines, Line{What: "  in use, of Go's heap", Value: float64(p.Live) / mb, Unit: "MiB"})
+	}
+	return append(lines, Line{What: "ingest's state on disk", Value: float64(r.DiskBytes) / mb, Unit: "MiB"})
 }
 
 // CPUTime is what this process has used of all processors.

@@ -19,9 +19,9 @@ import (
 const (
 	// least is what a process may have in any case, in bytes: as much as a pipeline
 	// has that works at full speed and knows little.
-	least = 384 << 20
-	// spare is what it may have besides 1½ times what is in use: what is made and
-	// dropped between two collections under load.
+	least = 320 << 20
+	// spare is what it may have besides 1¾ times what is in use: what lies between
+	// objects, and what Go itself takes.
 	spare = 64 << 20
 	// step is how far off a limit has to be to be changed, in bytes: changing it stops
 	// the program for some microseconds.
@@ -35,7 +35,7 @@ const live = "/gc/heap/live:bytes"
 
 // limit is how much a process may have that had so much in use after the last
 // collection.
-func limit(live uint64) int64 { return max(least, int64(live)+int64(live)/2+spare) }
+func limit(live uint64) int64 { return max(least, int64(live)+int64(live)/4*3+spare) }
 
 // Keep keeps the limit until ctx ends. It does nothing where GOMEMLIMIT or GOGC is
 // set: somebody knows better.

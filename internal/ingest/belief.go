@@ -274,7 +274,7 @@ func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *st
 // held on stronger evidence. What its user says anew under a key takes the place
 // of what the same user said before.
 func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time) error {
-	if r.Ref.Key == "" {
+	if r.Ref.Key == "" || r.Ref.Axes.Security >= beliefs.Quarantined {
 		return nil
 	}
 	key := nameKey(project, r.Ref.Namespace, r.Ref.Key)

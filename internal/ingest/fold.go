@@ -320,6 +320,7 @@ const (
 	keyOpenCase = 'J' // project, what its findings have in common → the incident that is open for them
 	keyCase     = 'N' // project, incident, event → nothing: entries that the ledger is owed
 	keyTouched  = 'j' // project, incident, belief → what it did to it
+	keyStanding = 'C' // project → quarantines that hold for what comes in
 	keyPoint    = 'P' // project, number → restore point
 	keyLatest   = 'L' // project → number and bound of the latest one
 	keyMoved    = 'M' // project → nothing: something changed since then

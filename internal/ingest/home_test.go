@@ -38,7 +38,7 @@ func TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted(t *testing.T) {
 	if a := h.belief(e.Belief.ID).Ref.Axes; a.Truth != beliefs.Supported || a.Retrieval != beliefs.Normal {
 		t.Errorf("a person's confirmation made it %+v", a)
 	}
-	for _, bad := range []beliefs.Home{{Project: "o.ther", Belief: "b", Origin: "user"}, {Project: "other", Origin: "user"}, {Project: "other", Belief: "b", Origin: "boss"}} {
+	for _, bad := range []beliefs.Home{{Project: "demo", Belief: "b", Origin: "user"}, {Project: "o.ther", Belief: "b", Origin: "user"}, {Project: "other", Origin: "user"}, {Project: "other", Belief: "b", Origin: "boss"}} {
 		if e, ok := h.say(streams.KindMem, beliefs.OriginDocument, &streams.Memory{Head: streams.Head{ID: "bad"}, Content: "x", Home: &bad}).(*streams.RejectedEntry); !ok || e.Code != streams.CodeInvalid {
 			t.Errorf("%+v was taken: %+v", bad, e)
 		}

@@ -221,6 +221,9 @@ func (f *Fold) incidentOrder(st *stage.State, project string, head streams.Entry
 		if c.cut {
 			return nil, orderError("more than %d beliefs fit: narrow it by source, session or time, and go on with another order", maxPinpoint)
 		}
+		if err := mayStand(st, project, s.Scope, head.Time); err != nil {
+			return nil, err
+		}
 		c.count(&next.Report)
 	case beliefs.IncidentRepair:
 		back, err := f.rederive(st, project, next.ID)
@@ -521,6 +524,9 @@ func (f *Fold) applyIncident(st *stage.State, project string, e *streams.Inciden
 		if err := f.owe(st, project, becauseIncident, all, e.Time); err != nil {
 			return err
 		}
+		if err := letStand(st, project, standingOrder{id, by, *e.Scope}, e.Time); err != nil {
+			return err
+		}
 	case beliefs.IncidentRepair:
 		back, err := f.rederive(st, project, id)
 		if err != nil {
@@ -547,6 +553,9 @@ func (f *Fold) applyIncident(st *stage.State, project string, e *streams.Inciden
 		}
 	case beliefs.IncidentClose:
 		if err := st.DropPrefix(touchedPrefix(project, id)); err != nil {
+			return err
+		}
+		if err := endStanding(st, project, id); err != nil {
 			return err
 		}
 	}

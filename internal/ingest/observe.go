@@ -167,6 +167,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		if err := notePerson(st, project, r); err != nil {
 			return err
 		}
+		if err := f.arrived(st, project, r, e.Time); err != nil {
+			return err
+		}
 	}
 	return nil
 }

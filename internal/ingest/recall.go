@@ -106,6 +106,15 @@ func (f *Fold) look(st *stage.State, project string, r reads) (*match, error) {
 	return &match{record: rec, score: r.score}, nil
 }
 
+// warm reads what will be looked up, several at once.
+func warm(st *stage.State, project string, hits []reads) {
+	st.Warm(len(hits), func(i int, get func(key []byte) ([]byte, bool)) {
+		if id, ok := get(hits[i].in.IDKey(hits[i].hit)); ok {
+			get(stage.Key(keyBelief, project, string(id)))
+		}
+	})
+}
+
 // serve rules on what was found, in the order of trust, and then on what was read,
 // by rank, until as much of it is served as may be, and fills the entry's channels.
 // What is only context comes in the order of its rank.
@@ -157,6 +166,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	for i, r := range pol.Judge(e.Time, asker, cands) {
 		place(&found[i], r)
 	}
+	warm(st, project, read[:min(len(read), e.Limit)])
 	for i, r := range read {
 		ahead := 0
 		for _, it := range aside {
@@ -226,14 +236,20 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 			if err != nil {
 				return nil, nil, err
 			}
-			for _, h := range hits {
-				r := reads{x, h, float64(h.Score) / 1000, ev}
+			all := make([]reads, len(hits))
+			for i, h := range hits {
+				all[i] = reads{x, h, float64(h.Score) / 1000, ev}
 				if len(q.Words) == 0 {
-					r.score = -1
+					all[i].score = -1
 				}
-				if !s.memory {
-					read = append(read, r)
-				} else if m, err := f.look(st, project, r); err != nil {
+			}
+			if !s.memory {
+				read = append(read, all...)
+				continue
+			}
+			warm(st, project, all)
+			for _, r := range all {
+				if m, err := f.look(st, project, r); err != nil {
 					return nil, nil, err
 				} else if m != nil {
 					in = append(in, *m)

@@ -233,7 +233,10 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 			return err
 		}
 	}
-	return indexBelief(st, project, r, e.Content)
+	if err := indexBelief(st, project, r, e.Content); err != nil {
+		return err
+	}
+	return f.arrived(st, project, r, e.Time)
 }
 
 // noteMemoryWords keeps whose words a write holds: it is read again in later

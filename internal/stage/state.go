@@ -90,7 +90,7 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 // cacheBytes is how much of what lies in files all stores of a process keep in
 // memory. It fills as it is needed, and without cgo it lies in Go's own heap, where
 // garbage collection lets it count twice.
-const cacheBytes = 32 << 20
+const cacheBytes = 40 << 20
 
 // blockCache is shared by the stages of a process: they are never all at the same
 // kind of work.

@@ -2,6 +2,7 @@ package stage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -93,6 +94,9 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				now[string(k)] = v
 			case n < 80:
 				k := key()
+				if v, ok, _ := s.peek(k); ok != (now[string(k)] != "") || string(v) != now[string(k)] {
+					t.Fatalf("seed %d: %s is %q, %v at a glance; want %q", seed, k, v, ok, now[string(k)])
+				}
 				v, ok, err := s.get(k)
 				must(err)
 				want, is := now[string(k)]
@@ -187,5 +191,43 @@ func TestTheFilterKnowsEveryKey(t *testing.T) {
 	}
 	if wrong > n/20 {
 		t.Errorf("of %d keys that are absent, %d may be there", n, wrong)
+	}
+}
+
+// What is read ahead by several at once is what is read one after the other.
+func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
+	s, err := openStore("state", vfs.NewMem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	st := &State{s: s, partition: 3}
+	key := func(i int) []byte { return fmt.Appendf(nil, "k%03d", i) }
+	for i := range 300 {
+		if err := st.Set(key(i), fmt.Appendf(nil, "v%d", i)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 100 || i == 200 {
+			if err := errors.Join(s.commit(), s.flush()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.known = layer{} // as after a restart
+	got := make([]string, 310)
+	st.Warm(len(got), func(i int, get func([]byte) ([]byte, bool)) {
+		if _, ok := get(key(i)); ok {
+			v, _ := get(key(i))
+			got[i] = string(v)
+		}
+	})
+	if n := len(s.known.entries); n != 201 {
+		t.Errorf("%d values were kept, want those of the database, 201", n)
+	}
+	for i, g := range got {
+		v, ok, err := st.Get(key(i))
+		if err != nil || ok != (i < 300) || g != string(v) {
+			t.Fatalf("key %d was %q ahead, and is %q, %v, %v", i, g, v, ok, err)
+		}
 	}
 }

@@ -65,9 +65,9 @@ type Parent struct {
 	Carrier  string  `json:"carrier,omitzero"`
 }
 
-// Home is the project that a belief was shared from. It keeps the origin that it
-// has there, to be shown; here it is as untrusted as what comes from outside,
-// whoever said it there.
+// Home is the project that a belief was shared from, by the word of whoever brought
+// it: nobody has looked there. It keeps the origin that it has there, to be shown;
+// here it is as untrusted as what comes from outside, whoever said it there.
 type Home struct {
 	Project string `json:"project"`
 	Belief  string `json:"belief"` // its id there

@@ -130,7 +130,7 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 // look-up, so that a search for many hits need not pay for those that nobody looks
 // at.
 func (x *Index) ID(h Hit) (string, error) {
-	id, ok, err := x.kv.Get(x.key(keyID, uint64(h.doc)))
+	id, ok, err := x.kv.Get(x.IDKey(h))
 	if err != nil {
 		return "", err
 	}
@@ -139,6 +139,9 @@ func (x *Index) ID(h Hit) (string, error) {
 	}
 	return string(id), nil
 }
+
+// IDKey is where the state has the id of a hit, for who reads many at once.
+func (x *Index) IDKey(h Hit) []byte { return x.key(keyID, uint64(h.doc)) }
 
 // distinct returns each of them once, in order.
 func distinct(ts []text.Term) []text.Term {
