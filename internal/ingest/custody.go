@@ -44,6 +44,9 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 	if p := streams.PartitionOf(s.Project); p != m.Address.Partition {
 		return refuse(streams.CodeCommand, "project %s is in partition %d", s.Project, p)
 	}
+	if s.DataSubject != "" && s.Project == streams.SystemProject {
+		return refuse(streams.CodeCommand, "the pipeline's own project is about nobody")
+	}
 	if old := head.Time.Sub(s.Issued); old > streams.CustodyValid || old < -5*time.Minute {
 		return refuse(streams.CodeCommand, "it was issued at %s, which is not within the hour before %s: sign it anew", s.Issued.Format(time.RFC3339), head.Time.Format(time.RFC3339))
 	}

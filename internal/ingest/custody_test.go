@@ -2,12 +2,83 @@ package ingest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/fuzztest"
 	"lazaret/internal/stage"
 	"lazaret/streams"
 )
+
+// Whoever is held is not forgotten, alone, with the project, or with somebody else of
+// whom the same entries speak; and nobody alone once the ledger is trimmed.
+func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
+	signer, v := fuzztest.Signer(t, "op")
+	h := newHouse(t, stage.NewMemState(streams.PartitionOf("demo")))
+	h.f = New(Config{Pinned: note.VerifierList(v)})
+	n := 0
+	say := func(do, subject, others string) any {
+		t.Helper()
+		n++
+		c := streams.Custody{Do: do, Project: "demo", DataSubject: subject, ID: fmt.Sprintf("c%d", n), Issued: h.now.Add(time.Second).Truncate(time.Second), Reason: "r"}
+		if subject != "" && do == streams.DoForget {
+			c.Entries = []uint64{1, 2}
+			if others != "" {
+				c.Others = []string{others}
+			}
+		}
+		signed, err := c.Sign(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := streams.Marshal(streams.Control{ID: c.ID, Custody: string(signed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.put(&stage.Message{Address: streams.Address{Partition: streams.PartitionOf("demo"), Kind: streams.KindCtl}, Data: body})
+	}
+	obeyed := func(do, subject, others string) {
+		t.Helper()
+		e, ok := say(do, subject, others).(*streams.CustodyEntry)
+		if !ok || e.DataSubject != subject {
+			t.Fatalf("%s %s: %+v", do, subject, e)
+		}
+		h.owed()
+	}
+	refused := func(want streams.Code, do, subject, others string) {
+		t.Helper()
+		e, ok := say(do, subject, others).(*streams.RejectedEntry)
+		if !ok || e.Code != want {
+			t.Fatalf("%s %s with %q: %+v, want %s", do, subject, others, e, want)
+		}
+	}
+	obeyed(streams.DoForget, "p-17", "")
+	obeyed(streams.DoHold, "p-18", "")
+	refused(streams.CodeLegalHold, streams.DoHold, "p-18", "")
+	refused(streams.CodeLegalHold, streams.DoForget, "p-18", "")
+	refused(streams.CodeLegalHold, streams.DoForget, "p-17", "p-18")
+	refused(streams.CodeLegalHold, streams.DoForget, "p-17", streams.AllOthers)
+	refused(streams.CodeLegalHold, streams.DoForget, "", "")
+	refused(streams.CodeCommand, streams.DoRelease, "p-1", "")
+	obeyed(streams.DoForget, "p-17", "p-19")
+	obeyed(streams.DoRelease, "p-18", "")
+	obeyed(streams.DoForget, "p-18", "")
+	obeyed(streams.DoHold, "", "")
+	refused(streams.CodeLegalHold, streams.DoForget, "p-17", "")
+	obeyed(streams.DoRelease, "", "")
+	trim := &streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrim, Project: streams.SystemProject, Body: []byte(`{}`)}
+	if !h.f.Relevant(trim) {
+		t.Fatal("ingest does not hear of trimmings")
+	}
+	if err := h.f.Apply(h.st, trim, nil); err != nil {
+		t.Fatal(err)
+	}
+	refused(streams.CodeTrimmed, streams.DoForget, "p-17", "")
+	obeyed(streams.DoForget, "", "")
+}
 
 // Every kind of key that a project leaves is known to be its own, wherever in
 // the key the project stands.

@@ -461,7 +461,8 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	if len(batch) == 1 && batch[0].msg.Address.Kind == streams.KindRecall && s.foresees() {
+	s.store.early = len(batch) == 1 && batch[0].msg.Address.Kind == streams.KindRecall
+	if s.store.early && s.foresees() {
 		return s.foresee(ctx, batch)
 	}
 	if err := s.barrier(ctx, batch); err != nil {

@@ -49,6 +49,7 @@ type store struct {
 	it        *pebble.Iterator
 	lent      bool // it is in use
 	scanned   bool // since the last flush
+	early     bool // what is scanned for is something that somebody waits for
 	flushed   time.Time
 	work      Work
 	drops     int // how often changes were discarded; what State remembers is void then
@@ -60,8 +61,8 @@ const (
 	flushBytes = 4 << 20
 	// flushAfter is how long something committed may stay out of it.
 	flushAfter = time.Second
-	// flushEarly is how little it has to be to go there at once where scans are
-	// made, which ask for it: somebody may wait for the next one.
+	// flushEarly is how little it has to be to go there at once where recalls are
+	// decided: their scans ask for it, and somebody may wait for the next one.
 	flushEarly = 64 << 10
 )
 
@@ -189,7 +190,7 @@ func (s *store) joined() error {
 	if err := s.closeView(); err != nil {
 		return err
 	}
-	early := s.scanned && s.committed.bytes < flushEarly
+	early := s.early && s.scanned && s.committed.bytes < flushEarly
 	if s.committed.bytes < flushBytes && time.Since(s.flushed) < flushAfter && !early {
 		return nil
 	}
