@@ -84,6 +84,7 @@ type intakeStage struct {
 	in     *reader
 	ledger *ledgerReader
 	read   uint64 // last ledger sequence that came in
+	known  uint64 // every entry up to here came in or was published here
 	// foreign are other stages' entries that wait for the next own entry, by
 	// partition, in ledger order.
 	foreign  [streams.Partitions][]*streams.Entry
@@ -98,7 +99,7 @@ type intakeStage struct {
 	purgedAt time.Time
 	// purgeFailed waits for the next time instead of trying at once.
 	purgeFailed bool
-	blind       int // recalls that are not decided ahead
+	blind       int // proposals that are not decided ahead
 }
 
 type queued struct {
@@ -138,6 +139,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	}
 	defer s.ledger.close()
 	s.read = s.oldest()
+	s.known = s.read
 	err = s.foldTo(ctx, last)
 	if err == nil {
 		err = s.again()
@@ -313,6 +315,7 @@ func (s *intakeStage) fromLedger(a *arrival) error {
 	e, ok := s.entry(a)
 	if e.Seq > s.read {
 		s.read = e.Seq
+		s.known = max(s.known, e.Seq)
 		s.stats.Folded.Store(e.Seq)
 		if ok {
 			s.stats.Entries.Add(1)
@@ -461,8 +464,9 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	s.store.early = len(batch) == 1 && batch[0].msg.Address.Kind == streams.KindRecall
-	if s.store.early && s.foresees() {
+	one := len(batch) == 1 && batch[0].msg.Address.Kind.Proposal()
+	s.store.early = one && batch[0].msg.Address.Kind == streams.KindRecall
+	if one && s.foresees() {
 		return s.foresee(ctx, batch)
 	}
 	if err := s.barrier(ctx, batch); err != nil {
@@ -477,58 +481,31 @@ func (s *intakeStage) work(ctx context.Context) error {
 	return s.again()
 }
 
-// mistaken is how many recalls are not decided ahead after one was decided in vain.
+// mistaken is how many proposals are not decided ahead after one was decided in vain.
 const mistaken = 16
 
-// foresees reports whether a recall is decided before the ledger's tail is known.
-// Where much is said, it is mostly in vain.
+// foresees reports whether a proposal is decided before it is known that the ledger
+// ends where it was read to. Where much is said, it is mostly in vain.
 func (s *intakeStage) foresees() bool {
 	s.blind = max(s.blind-1, 0)
-	return s.blind == 0
+	return s.blind == 0 && s.all() // of a part of the ledger nobody knows its end
 }
 
-// foresee decides on a recall, which takes a while, during the time that it takes
-// to ask where the ledger ends. If it turns out that there is more to know, nothing
-// of what was decided stays, and the barrier is folded first.
+// foresee decides on a proposal with what was read, and has its entry refused unless
+// the ledger ends there: that is the barrier, without asking for the tail first. If
+// there is more to know, nothing of what was decided stays, and the proposal is
+// decided again behind it.
 func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
-	type answer struct {
-		tail uint64
-		err  error
-	}
-	asked := make(chan answer, 1)
-	go func(p int) {
-		tail, err := s.tail(ctx, p)
-		asked <- answer{tail, err}
-	}(batch[0].msg.Address.Partition)
-	f := s.flight()
-	err := s.admit(f, batch)
-	a := <-asked
-	if err != nil {
-		return err
-	}
 	s.stats.Foreseen.Add(1)
-	if a.err == nil && a.tail <= s.read {
-		return s.fly(ctx, f)
-	}
-	s.stats.InVain.Add(1)
-	s.blind, s.foreign = mistaken, f.held
-	for _, e := range f.entries {
-		s.owes[e.Partition] = true
-	}
-	if err := s.forget(); err != nil {
+	f := s.flight()
+	f.end = s.known
+	if err := s.admit(f, batch); err != nil {
 		return err
 	}
-	if a.err != nil {
-		s.log.Warn("the ledger's tail is unknown, proposals wait", "err", a.err)
-		return sleep(ctx, 200*time.Millisecond)
-	}
-	if err := s.foldTo(ctx, a.tail); err != nil {
+	if err := s.fly(ctx, f); err != nil {
 		return err
 	}
-	if err := s.again(); err != nil {
-		return err
-	}
-	return s.decide(ctx, batch)
+	return s.again()
 }
 
 // next takes a batch off the heads of the queues, behind what is in flight: as
@@ -634,6 +611,7 @@ type flight struct {
 	entries []*streams.Entry
 	outs    []*Admission
 	at      uint64                               // what the ledger was read up to
+	end     uint64                               // where it has to end for the only entry to be added; 0: anywhere
 	held    [streams.Partitions][]*streams.Entry // foreign entries before it
 	taken   [streams.Partitions]int              // messages off the queues
 	fences  [streams.Partitions]uint64
@@ -666,7 +644,7 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 		landed := make(chan struct{})
 		go func() {
 			defer close(landed)
-			f.n, f.err = s.pub.publish(ctx, f.entries, &f.fences)
+			f.n, f.err = f.publish(ctx, s.pub)
 		}()
 		next := s.flight()
 		var err error
@@ -722,6 +700,17 @@ func (s *intakeStage) ahead(f, next *flight, landed <-chan struct{}) error {
 	return nil
 }
 
+// publish adds the entries to the ledger and returns as publisher.publish does.
+func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
+	if f.end == 0 || len(f.entries) != 1 {
+		return pub.publish(ctx, f.entries, &f.fences)
+	}
+	if err := pub.atEnd(ctx, f.entries[0], &f.fences, f.end); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
 func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.foreign} }
 
 // admit decides on messages and applies what it decides.
@@ -765,10 +754,18 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 	for _, e := range f.entries {
 		c := &s.cursors[e.Partition]
 		c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, f.at)
+		s.knows(e.Seq)
 		s.queue[e.Partition] = s.queue[e.Partition][1:]
 		s.queued--
 	}
 	return s.commitSealed()
+}
+
+// knows notes an own entry: if it stands right behind what is known, that is known too.
+func (s *intakeStage) knows(seq uint64) {
+	if seq == s.known+1 {
+		s.known = seq
+	}
 }
 
 // owed adds at most one entry in each partition that no message asks for. One
@@ -868,6 +865,7 @@ func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 	s.live(e.Seq, e, out.Live)
 	c := &s.cursors[p]
 	c.own, c.folded = e.Seq, max(c.folded, at)
+	s.knows(e.Seq)
 	return s.commit()
 }
 
@@ -895,6 +893,11 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if errors.Is(err, errBehind) {
+		s.stats.InVain.Add(1)
+		s.blind = mistaken
+		return nil
 	}
 	if !errors.Is(err, errFenced) {
 		s.log.Warn("entries wait for the ledger", "waiting", len(entries)-n, "err", err)

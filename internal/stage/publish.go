@@ -37,6 +37,13 @@ type pubAck struct {
 // errFenced says that another process of the same stage added an entry first.
 var errFenced = errors.New("another process of this stage holds the fence")
 
+// errUnmoved is an errFenced that the fence does not explain: as far as the ledger
+// shows, nobody has moved it.
+var errUnmoved = fmt.Errorf("%w, or something else was expected in vain", errFenced)
+
+// errBehind says that the ledger holds more than what an entry was decided on.
+var errBehind = errors.New("the ledger holds more than what was known")
+
 // publisher adds entries to the ledger, each fenced with the sequence of the
 // stage's last entry in its partition.
 type publisher struct {
@@ -82,7 +89,22 @@ func batchLen(entries []*streams.Entry) int {
 }
 
 func (p *publisher) single(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64) error {
+	return p.send(ctx, e, e.Msg(), fences)
+}
+
+// atEnd is single, if the ledger ends with the sequence end then. Otherwise the
+// entry is not in the ledger, and it returns errBehind.
+func (p *publisher) atEnd(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64, end uint64) error {
 	m := e.Msg()
+	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
+	err := p.send(ctx, e, m, fences)
+	if errors.Is(err, errUnmoved) {
+		return errBehind
+	}
+	return err
+}
+
+func (p *publisher) send(ctx context.Context, e *streams.Entry, m *nats.Msg, fences *[streams.Partitions]uint64) error {
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
 	ack, err := p.request(ctx, m)
 	if err == nil {
@@ -158,7 +180,7 @@ func (p *publisher) settle(ctx context.Context, entries []*streams.Entry, fences
 	if isFenceError(cause) {
 		// Of a batch over several partitions, another one's fence moved; or a
 		// publish of ours is still in flight on the server.
-		return errFenced
+		return errUnmoved
 	}
 	return cause
 }

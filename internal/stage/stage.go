@@ -69,7 +69,7 @@ type Stats struct {
 	FenceLost atomic.Uint64 // partitions where another process had come first
 	TakenOver atomic.Uint64 // partitions where work had lain undone
 	Ahead     atomic.Uint64 // batches decided while the one before was on its way
-	Foreseen  atomic.Uint64 // recalls decided while the ledger's tail was asked for
+	Foreseen  atomic.Uint64 // proposals decided before the ledger's tail was known
 	InVain    atomic.Uint64 // of those, decided again because there was more to know
 	// Signed is the size of the log that an auditor's last checkpoint covers,
 	// Leaves the log's own, Gaps the sequences that the ledger skipped, and

@@ -326,9 +326,16 @@ func TestTheIntakeIsPurgedOnlyOfWhatTheLedgerHolds(t *testing.T) {
 	}
 }
 
-// A recall is decided while ingest asks where the ledger ends. Whatever stood in the
-// ledger before the recall was published is known to its entry all the same.
-func TestARecallKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
+// A proposal is decided before ingest knows where the ledger ends, and again where it
+// was wrong. Whatever stood in the ledger before the proposal was published is known
+// to its entry all the same.
+func TestAProposalKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
+	for _, kind := range []streams.Kind{streams.KindRecall, streams.KindAct} {
+		t.Run(string(kind), func(t *testing.T) { knowsWhatStood(t, kind) })
+	}
+}
+
+func knowsWhatStood(t *testing.T, kind streams.Kind) {
 	srv := natstest.Start(t)
 	dir := t.TempDir()
 	p := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dir}, ingest)
@@ -339,7 +346,7 @@ func TestARecallKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	const project = "alpha"
-	subject, err := streams.IntakeSubject(project, "agent", streams.KindRecall, "")
+	subject, err := streams.IntakeSubject(project, "agent", kind, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +355,7 @@ func TestARecallKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
 	deadline := time.Now().Add(20 * time.Second)
 	for len(stood) < 300 || p.Stats.InVain.Load() == 0 || p.Stats.InVain.Load() == p.Stats.Foreseen.Load() {
 		if time.Now().After(deadline) {
-			t.Fatalf("of %d recalls %d were decided ahead, %d in vain: the test shows nothing", len(stood), p.Stats.Foreseen.Load(), p.Stats.InVain.Load())
+			t.Fatalf("of %d proposals %d were decided ahead, %d in vain: the test shows nothing", len(stood), p.Stats.Foreseen.Load(), p.Stats.InVain.Load())
 		}
 		if len(stood)%3 > 0 {
 			e := &streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("a"), Type: streams.TypeAlerts, Project: project, Salt: streams.NewSalt(), Body: []byte("{}")}
@@ -380,7 +387,7 @@ func TestARecallKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b.N != i+1 || b.Alerts < stood[i] {
-			t.Fatalf("recall %d has number %d and knows of %d alerts, but %d stood in the ledger", i+1, b.N, b.Alerts, stood[i])
+			t.Fatalf("proposal %d has number %d and knows of %d alerts, but %d stood in the ledger", i+1, b.N, b.Alerts, stood[i])
 		}
 	}
 }
