@@ -65,6 +65,7 @@ type benchRow struct {
 	Unit   string  `json:"unit,omitzero"`
 	Budget string  `json:"budget,omitzero"`
 	Held   *bool   `json:"held,omitempty"` // absent where there is no budget
+	Limit  bool    `json:"limit,omitzero"` // what the machine allows, in the same run
 }
 
 // benchTable is all of it.
@@ -85,7 +86,9 @@ func (a *app) benchAll() *cobra.Command {
 		Short: "Run every benchmark, each in a process of its own, and print one table (exit 2 when a budget is missed)",
 		Long: `Run every lazaret bench one after the other, each in a process of its own, and print
 one table in Markdown with the budgets and the machine. Nothing else should run on the
-machine: its load before the first run stands in the table.
+machine: its load before the first run stands in the table. A row that says limit is
+what the machine itself allows, taken in the same run: the publishes of a verdict and
+nothing else, the messages of a pipeline through the bare server.
 
 --long runs also those that take an hour: a million beliefs, 100,000 actions in a
 project. What was not run is named. --quick makes runs too small to be figures, to see
@@ -118,7 +121,7 @@ that all of it works.`,
 				}
 				missed = missed || bench.Missed(lines)
 				for _, l := range lines {
-					row := benchRow{Bench: r.name, What: strings.TrimSpace(l.What), Value: l.Value, Unit: l.Unit, Budget: l.Budget}
+					row := benchRow{Bench: r.name, What: strings.TrimSpace(l.What), Value: l.Value, Unit: l.Unit, Budget: l.Budget, Limit: l.Limit}
 					if l.Budget != "" {
 						row.Held = &l.Pass
 					}
@@ -197,10 +200,13 @@ func (t *benchTable) markdown(w io.Writer, full bool) error {
 	}
 	b.WriteString("\n| benchmark | what | measured | budget | |\n|---|---|---|---|---|\n")
 	for _, r := range t.Rows {
-		if r.Held == nil && !full {
+		if r.Held == nil && !r.Limit && !full {
 			continue
 		}
 		verdict := ""
+		if r.Limit {
+			verdict = "limit"
+		}
 		if r.Held != nil {
 			verdict = "**missed**"
 			if *r.Held {

@@ -3,18 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/bench"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
+	"lazaret/internal/natsserver"
 	"lazaret/streams"
 )
 
@@ -31,7 +35,10 @@ other, from a process of its own over a local connection. With --rate, another
 process publishes observations of 1 KiB into the same project meanwhile. With
 --flat, measure again once the project has many actions behind it.
 
-Every answer is in the ledger, and on disk unless --no-sync is given.`,
+Every answer is in the ledger, and on disk unless --no-sync is given. Afterwards the
+publishes that one verdict needs are made by themselves, as many in a row into the same
+streams of a server that does nothing else (sync_floor_us): no verdict is faster than
+that on this machine.`,
 		Example: "  lazaret bench decide --json\n  lazaret bench decide --rate 3000\n  lazaret bench decide --flat",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,24 +48,20 @@ Every answer is in the ledger, and on disk unless --no-sync is given.`,
 			}
 			defer os.RemoveAll(data)
 			heap.Keep(cmd.Context())
-			p, err := embedded.Start(cmd.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: noSync})
+			rep, way, err := decideIn(cmd.Context(), filepath.Join(data, "pipeline"), o, noSync, profile, func(ctx context.Context, data string, rep *bench.DecideReport) (err error) {
+				if flat {
+					rep.Flat, err = benchFlat(ctx, data, o, few, many)
+					return err
+				}
+				return benchLoaded(ctx, data, o, rep)
+			})
 			if err != nil {
 				return err
 			}
-			defer p.Close()
-			stop, err := profileTo(profile)
-			if err != nil {
-				return err
-			}
-			defer stop()
-			rep := &bench.DecideReport{SyncAlways: !noSync, Rate: o.Rate}
-			if flat {
-				rep.Flat, err = benchFlat(cmd.Context(), data, o, few, many)
-			} else {
-				err = benchLoaded(cmd.Context(), data, o, rep)
-			}
-			if err != nil {
-				return err
+			if !flat {
+				if rep.Floor, err = bench.MeasureFloor(cmd.Context(), filepath.Join(data, "floor"), noSync, way); err != nil {
+					return fmt.Errorf("measuring its publishes alone: %w", err)
+				}
 			}
 			if rep.Flat != nil {
 				rep.Latencies = rep.Flat.First
@@ -78,6 +81,37 @@ Every answer is in the ledger, and on disk unless --no-sync is given.`,
 	f.BoolVar(&json, "json", false, "print JSON")
 	c.MarkFlagsMutuallyExclusive("rate", "flat")
 	return c
+}
+
+// decideIn starts a pipeline, has it measured, and returns what the last verdict left
+// in its ledger.
+func decideIn(ctx context.Context, data string, o bench.DecideOptions, noSync bool, profile string, measure func(ctx context.Context, data string, rep *bench.DecideReport) error) (_ *bench.DecideReport, way []streams.Entry, err error) {
+	p, err := embedded.Start(ctx, embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: noSync})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	stop, err := profileTo(profile)
+	if err != nil {
+		return nil, nil, err
+	}
+	rep := &bench.DecideReport{SyncAlways: !noSync, Rate: o.Rate}
+	err = measure(ctx, data, rep)
+	stop()
+	if err != nil {
+		return nil, nil, err
+	}
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, nil, err
+	}
+	way, err = bench.Way(ctx, js, embedded.DefaultProject)
+	return rep, way, err
 }
 
 // benchLoaded measures, with a load if there is one.

@@ -32,7 +32,10 @@ in a folder of its own, and measure until the auditor has chained the last one.
 Before that, the same process publishes as many messages of that size into one
 stream of a bare nats-server with the same storage: figures of one machine
 compare with those of another by the ratio. Afterwards the ledger is counted:
-nothing may be lost or doubled.`,
+nothing may be lost or doubled. At last the same load goes through the bare server in
+the same shape (two streams, the same entries, encryption, batches, purges and readers,
+and nobody who looks at them): shape_bound_per_s is what no pipeline of this shape
+exceeds on this machine.`,
 		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  lazaret bench pipeline --projects 16 --rules 1000",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -49,6 +49,8 @@ type DecideReport struct {
 	// were acknowledged.
 	Rate     float64 `json:"rate"`
 	Achieved float64 `json:"rate_achieved,omitzero"`
+	// Floor is set unless Flat is.
+	Floor *Floor `json:"sync_floor_us,omitzero"`
 	// Flat is set where it was asked for.
 	Flat *Flatness `json:"flat,omitzero"`
 }
@@ -79,6 +81,12 @@ func (r *DecideReport) Lines() []Line {
 			Line{What: "  observations acknowledged", Value: r.Achieved, Unit: "/s"})
 	}
 	out = append(out, ms("  longest", r.Max, 0))
+	if f := r.Floor; f != nil {
+		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes and nothing else, p50", f.Publishes), f.P50, 0), ms("  its publishes and nothing else, p99", f.P99, 0)} {
+			l.Limit = true
+			out = append(out, l)
+		}
+	}
 	if r.Unanswered > 0 {
 		out = append(out, Line{What: "  without a verdict", Value: float64(r.Unanswered), Budget: "0"})
 	}

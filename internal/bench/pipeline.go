@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
-	"lazaret/pkg/beliefs"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -54,6 +54,12 @@ type PipelineReport struct {
 	// on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`
+	// Shape is what the bare server carries of the same messages in the same streams,
+	// with as many readers and the same batches and nothing that looks at them, and
+	// ShapeCPU what that costs in the server's process.
+	Shape      float64 `json:"shape_bound_per_s"`
+	ShapeRatio float64 `json:"shape_ratio"`
+	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
 	// CPU is of the process that runs the server and all stages.
 	CPU        float64 `json:"cpu_us_per_event"`
 	RSS        float64 `json:"rss_mb"` // highest
@@ -85,6 +91,8 @@ func (r *PipelineReport) Lines() []Line {
 			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0),
 			at("  serial bound", r.Serial, "/s", 0), at("  in that", r.SerialRatio, "x", 0.6))
 	}
+	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true}, at("  in that", r.ShapeRatio, "x", 0),
+		Line{What: "  CPU of the bare server, an observation", Value: r.ShapeCPU, Unit: "us", Limit: true})
 	return append(out, at("  raw JetStream consume", r.RawConsume, "/s", 0), at("acknowledged to the client", r.Accepted, "/s", 0),
 		at("CPU of server and stages, an observation", r.CPU, "us", 0), at("memory, highest", r.RSS, "MB", 0), none("lost", r.Lost), none("doubled", r.Duplicated))
 }
@@ -218,9 +226,17 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 	if err := rep.raw(ctx, filepath.Join(dir, "raw"), o, load); err != nil {
 		return nil, fmt.Errorf("measuring raw JetStream: %w", err)
 	}
-	if err := rep.run(ctx, filepath.Join(dir, "data"), o, load); err != nil {
+	entries, err := rep.run(ctx, filepath.Join(dir, "data"), o, load)
+	if err != nil {
 		return nil, err
 	}
+	if len(entries) == 0 {
+		return nil, errors.New("the ledger holds no observation")
+	}
+	if err := rep.shape(ctx, filepath.Join(dir, "shape"), o, load, entries); err != nil {
+		return nil, fmt.Errorf("measuring the shape: %w", err)
+	}
+	rep.ShapeRatio = rep.PerSecond / rep.Shape
 	rep.Ratio = rep.PerSecond / rep.Raw
 	if rep.Serial > 0 {
 		rep.SerialRatio = rep.PerSecond / rep.Serial
@@ -320,6 +336,9 @@ func batches(ctx context.Context, nc *nats.Conn, n int) (float64, error) {
 
 func projectName(i int) string { return fmt.Sprintf("bench%d", i) }
 
+// mostSome is how many entries a run returns.
+const mostSome = 512
+
 // stuck is how long nothing may be chained before a run is ended.
 const stuck = time.Minute
 
@@ -335,43 +354,30 @@ func decided(ctx context.Context, ledger jetstream.Stream) (n, last uint64, err 
 	return n, info.State.LastSeq, nil
 }
 
-// run measures the pipeline.
-func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) error {
+// run measures the pipeline, and returns some of the entries that it made.
+func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry, error) {
 	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
 	if o.Rules > 0 {
 		files, err := ruleSet(o.Rules, 0)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if cfg.Rules, err = rules.PackFiles(files); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	p, err := embedded.Start(ctx, cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer p.Close()
-	lo := LoadOptions{Events: o.Events, Projects: o.Projects}
-	var creds []string
-	for i := range o.Projects {
-		subject, err := streams.IntakeSubject(projectName(i), "agent", streams.KindObs, beliefs.OriginWeb)
-		if err != nil {
-			return err
-		}
-		file, err := p.Server.Minter().Agent(natsserver.Agent{Project: projectName(i), Name: "agent", Origins: []beliefs.Origin{beliefs.OriginWeb}})
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(dir, fmt.Sprintf("load%d.creds", i))
-		if err := os.WriteFile(path, file, 0o600); err != nil {
-			return err
-		}
-		lo.Subjects, creds = append(lo.Subjects, subject), append(creds, path)
+	lo, creds, err := loaders(p.Server, dir, o)
+	if err != nil {
+		return nil, err
 	}
 	nc, err := p.Server.Connect(natsserver.RoleOperator)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer nc.Close()
 
@@ -394,15 +400,15 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ledger, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, _, err := decided(ctx, ledger)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	type done struct {
 		rep *LoadReport
@@ -420,22 +426,22 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	for all := uint64(0); l == nil || all == 0 || marks[len(marks)-1].last < all; {
 		select {
 		case <-p.Failed():
-			return p.Err()
+			return nil, p.Err()
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case d := <-loaded:
 			if d.err != nil {
-				return d.err
+				return nil, d.err
 			}
 			l = d.rep
 		case <-tick.C:
 			if err := head(); err != nil {
-				return err
+				return nil, err
 			}
 			if l != nil && all == 0 {
 				n, last, err := decided(ctx, ledger)
 				if err != nil {
-					return err
+					return nil, err
 				}
 				if n >= before+uint64(o.Events) {
 					all = last
@@ -451,6 +457,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 
 	// The account.
 	seen := make(map[string]int, o.Events)
+	var some []streams.Entry
 	var last uint64
 	err = backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
 		rep.Entries++
@@ -461,12 +468,15 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		if err := streams.Unmarshal(e.Body, &body); err != nil {
 			return err
 		}
+		if len(some) < mostSome {
+			some = append(some, streams.Entry{Stage: e.Stage, Type: e.Type, At: e.At, Body: bytes.Clone(e.Body)})
+		}
 		seen[e.Project+" "+body.ID]++
 		last = e.Seq
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rep.Lost = o.Events - len(seen)
 	for _, n := range seen {
@@ -479,9 +489,9 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		}
 	}
 	if rep.PerSecond == 0 {
-		return fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d", marks[len(marks)-1].last, last)
+		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d", marks[len(marks)-1].last, last)
 	}
 	rep.CPU = float64(used.Microseconds()) / float64(o.Events)
 	rep.RSS = maxRSS()
-	return nil
+	return some, nil
 }

@@ -373,6 +373,9 @@ type Line struct {
 	Unit   string
 	Budget string // empty: there is none
 	Pass   bool
+	// Limit says that this is no figure of ours: it is what the machine allows, taken
+	// in the same run, that the budgets are to be read against.
+	Limit bool
 }
 
 // Lines are the figures and the budgets of docs and design.
