@@ -72,7 +72,7 @@ func (l *ledger) write(n int) {
 		l.n++
 		e := streams.Entry{Partition: l.n % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: fmt.Sprintf("p%d", l.n%3), Src: uint64(l.n),
 			Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"id":"e%d","text":%q}`, l.n, strings.Repeat("x", l.n%50))}
-		f, err := l.js.PublishMsgAsync(e.Msg())
+		f, err := l.js.PublishMsgAsync(e.Msg(), jetstream.WithStallWait(time.Minute))
 		if err != nil {
 			l.t.Fatal(err)
 		}

@@ -163,8 +163,12 @@ func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 	l := startLoadOf(t, connect(t, c.data, "agent"), total, each/2, each)
 	resumed := map[string]time.Duration{}
 	for k, name := range c.names {
+		began := time.Now()
 		c.awaitReplicas(js)
+		t.Logf("%s: replicas after %s", name, time.Since(began))
+		began = time.Now()
 		waitFor(t, l, int64(each*k+each/2))
+		t.Logf("%s: load after %s", name, time.Since(began))
 		l.most.Store(int64(each * (k + 2)))
 		c.procs[name].kill()
 		killed := time.Now()
@@ -177,7 +181,10 @@ func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 			t.Fatalf("no verdict within %s of the end of %s: %v\n%s", 2*serverResumes, name, err, c.said())
 		}
 		resumed[name] = time.Since(killed).Round(time.Millisecond)
+		t.Logf("%s: resumed after %s", name, resumed[name])
+		began = time.Now()
 		c.up(name)
+		t.Logf("%s: up after %s", name, time.Since(began))
 	}
 	if err := <-l.done; err != nil {
 		t.Fatal(err)

@@ -263,7 +263,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		if i%25 == 7 {
 			text += " It names a walrus."
 		}
-		if _, err := js.PublishAsync("lz.in.demo.agent.mem.user", fmt.Appendf(nil, `{"id":"m%d","session":"s","content":%q}`, i, text)); err != nil {
+		if _, err := js.PublishAsync("lz.in.demo.agent.mem.user", fmt.Appendf(nil, `{"id":"m%d","session":"s","content":%q}`, i, text), jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}

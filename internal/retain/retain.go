@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/inquiry"
+	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
@@ -71,10 +72,16 @@ func each(ctx context.Context, js jetstream.JetStream, stream, filter string, fr
 	if err != nil {
 		return fmt.Errorf("looking up stream %s: %w", stream, err)
 	}
-	last := st.CachedInfo().State.LastSeq
-	if last < from {
+	// The leader says how far there is to go: the consumer may be with a replica
+	// that lags, and what it does not have yet would be left where it is.
+	m, err := stage.LastOn(ctx, js, stream, filter)
+	if err != nil {
+		return err
+	}
+	if m == nil || m.Sequence < from || m.Time.Before(since) {
 		return nil
 	}
+	last := m.Sequence
 	oc := jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), HeadersOnly: headers}
 	if !since.IsZero() {
 		oc.DeliverPolicy, oc.OptStartSeq, oc.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &since
@@ -83,36 +90,44 @@ func each(ctx context.Context, js jetstream.JetStream, stream, filter string, fr
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", stream, err)
 	}
-	for {
+	for quiet := 0; quiet < readTries; quiet++ {
 		batch, err := c.FetchNoWait(500)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", stream, err)
 		}
-		n := 0
 		for m := range batch.Messages() {
-			n++
 			md, err := m.Metadata()
 			if err != nil {
 				return err
 			}
-			if md.Sequence.Stream > last {
+			if quiet = 0; md.Sequence.Stream > last {
 				return nil
 			}
 			if err := fn(m, md.Sequence.Stream, md.Timestamp); err != nil {
 				return err
 			}
-			if md.NumPending == 0 {
+			if md.Sequence.Stream == last {
 				return nil
 			}
 		}
-		if err := batch.Error(); err != nil {
+		// A consumer that was made just now may not be heard of by the server that
+		// is asked.
+		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
 			return fmt.Errorf("reading %s: %w", stream, err)
 		}
-		if n == 0 {
-			return ctx.Err()
+		if quiet > 0 {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(200 * time.Millisecond):
+			}
 		}
 	}
+	return fmt.Errorf("reading %s: nothing comes, and %s goes up to %d", stream, filter, last)
 }
+
+// readTries is how often nothing may come although something is there.
+const readTries = 50
 
 // writers are the stages that ever wrote to the ledger, but for those that are
 // gone.

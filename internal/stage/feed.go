@@ -28,7 +28,7 @@ import (
 // A nil Feed is none: every stage reads for itself.
 type Feed struct {
 	log *slog.Logger
-	cc  jetstream.ConsumeContext
+	c   *consumption
 
 	mu     sync.Mutex
 	recent []*arrival      // guarded by mu; what was read last, newest last
@@ -58,7 +58,7 @@ func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, erro
 	}
 	f := &Feed{log: log}
 	// From the last entry on: who has read that one can join at once.
-	if f.cc, err = consume(ctx, js, streams.LedgerStream, nil, st.CachedInfo().State.LastSeq, log, f.take); err != nil {
+	if f.c, err = consume(ctx, js, streams.LedgerStream, nil, st.CachedInfo().State.LastSeq, log, f.take); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -232,8 +232,7 @@ func (f *Feed) Close() {
 	if f == nil {
 		return
 	}
-	f.cc.Stop()
-	<-f.cc.Closed()
+	f.c.stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true

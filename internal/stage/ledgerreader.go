@@ -76,23 +76,23 @@ func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []
 	}
 	r := &ledgerReader{msgs: make(chan *arrival, ledgerAhead), done: make(chan struct{}), feed: feed, only: only, filters: filters, nc: nc, log: log,
 		cut: make(chan struct{}, 1), ended: make(chan struct{}), next: from}
-	cc, joined, err := r.own(ctx)
+	c, joined, err := r.own(ctx)
 	if err != nil {
 		return nil, err
 	}
-	go r.keep(cc, joined)
+	go r.keep(c, joined)
 	return r, nil
 }
 
 // own reads over a consumer of its own. joined is closed when the feed has taken
 // over; the consumer delivers nothing any more then.
-func (r *ledgerReader) own(ctx context.Context) (cc jetstream.ConsumeContext, joined chan struct{}, err error) {
+func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan struct{}, err error) {
 	js, err := jetstream.New(r.nc)
 	if err != nil {
 		return nil, nil, err
 	}
 	joined, over := make(chan struct{}), false
-	cc, err = consume(ctx, js, streams.LedgerStream, r.filters, r.next, r.log, func(m jetstream.Msg) {
+	c, err = consume(ctx, js, streams.LedgerStream, r.filters, r.next, r.log, func(m jetstream.Msg) {
 		if over {
 			return
 		}
@@ -119,28 +119,20 @@ func (r *ledgerReader) own(ctx context.Context) (cc jetstream.ConsumeContext, jo
 			close(joined)
 		}
 	})
-	return cc, joined, err
+	return c, joined, err
 }
 
-// reopenEvery is how often a reader that the feed has let go of tries to open a
-// consumer of its own.
-const reopenEvery = 200 * time.Millisecond
-
 // keep sees to it that there is somebody who delivers, until the reader is closed.
-func (r *ledgerReader) keep(cc jetstream.ConsumeContext, joined chan struct{}) {
+func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 	defer close(r.ended)
-	stop := func() {
-		cc.Stop()
-		<-cc.Closed()
-	}
 	for {
 		select {
 		case <-r.done:
-			stop()
+			c.stop()
 			r.feed.leave(r)
 			return
 		case <-joined:
-			stop()
+			c.stop()
 		}
 		select {
 		case <-r.done:
@@ -151,7 +143,7 @@ func (r *ledgerReader) keep(cc jetstream.ConsumeContext, joined chan struct{}) {
 		for {
 			ctx, cancel := context.WithTimeout(context.Background(), ackTimeout)
 			var err error
-			cc, joined, err = r.own(ctx)
+			c, joined, err = r.own(ctx)
 			cancel()
 			if err == nil {
 				break

@@ -21,7 +21,12 @@ const (
 	batchFrom     = 12      // entries that wait before a batch is used
 	batchMaxMsgs  = 500     // the server's limit is 1,000
 	batchMaxBytes = 4 << 20 // of bodies
-	ackTimeout    = 10 * time.Second
+
+	// What is asked of a server that dies, or of a cluster without a leader, is
+	// never answered, and a stage does nothing else meanwhile. Asking again is
+	// safe: what was published is known by its salt.
+	ackTimeout = 3 * time.Second
+	askTries   = 4
 
 	errCodeWrongLastSeq      = 10071 // JSStreamWrongLastSequenceErrF
 	errCodeWrongLastSeqConst = 10164 // JSStreamWrongLastSequenceConstantErr
@@ -210,25 +215,45 @@ func isFenceError(err error) bool {
 // lastOn returns the last message on a ledger subject, which may hold
 // wildcards, or nil.
 func lastOn(ctx context.Context, js jetstream.JetStream, subject string) (*jetstream.RawStreamMsg, error) {
-	m, err := ledgerMsg(ctx, js, struct {
+	return LastOn(ctx, js, streams.LedgerStream, subject)
+}
+
+// LastOn returns the last message of a stream on a subject, which may hold
+// wildcards, or nil.
+func LastOn(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
+	m, err := message(ctx, js, stream, struct {
 		Last string `json:"last_by_subj"`
 	}{subject})
 	if err != nil {
-		return nil, fmt.Errorf("asking for the last entry on %s: %w", subject, err)
+		return nil, fmt.Errorf("asking for the last message on %s: %w", subject, err)
 	}
 	return m, nil
 }
 
-// ledgerMsg returns the message of the ledger that a request names, or nil. It
-// asks the stream's leader: a direct get may be answered by a replica that lags.
-func ledgerMsg(ctx context.Context, js jetstream.JetStream, request any) (*jetstream.RawStreamMsg, error) {
+// message returns the message of a stream that a request names, or nil. It asks
+// the stream's leader: a direct get may be answered by a replica that lags.
+func message(ctx context.Context, js jetstream.JetStream, stream string, request any) (*jetstream.RawStreamMsg, error) {
 	req, err := streams.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
-	defer cancel()
-	m, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+streams.LedgerStream, req)
+	for try := 1; ; try++ {
+		soon, cancel := context.WithTimeout(ctx, ackTimeout)
+		m, err := ask(soon, js.Conn(), "$JS.API.STREAM.MSG.GET."+stream, req)
+		cancel()
+		var api *jetstream.APIError
+		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) || errors.As(err, &api) && api.Code == 503
+		if !again || try == askTries || ctx.Err() != nil {
+			return m, err
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetstream.RawStreamMsg, error) {
+	m, err := nc.RequestWithContext(ctx, subject, req)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/streams"
@@ -142,11 +143,23 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("looking for what is to be forgotten: %w", err)
 	}
-	info, err := c.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("looking for what is to be forgotten: %w", err)
+	// The leader says how far there is to go: the consumer may be with a replica
+	// that lags. Later statements are met by the fold.
+	var end uint64
+	for _, f := range filters {
+		m, err := lastOn(ctx, r.js, f)
+		if err != nil {
+			return err
+		}
+		if m != nil {
+			end = max(end, m.Sequence)
+		}
 	}
-	for pending := info.NumPending; pending > 0; {
+	end = min(end, last)
+	for read, quiet := uint64(0), 0; read < end; quiet++ {
+		if quiet == readTries {
+			return fmt.Errorf("looking for what is to be forgotten: nothing comes after ledger entry %d, up to %d is there", read, end)
+		}
 		batch, err := c.FetchNoWait(2000)
 		if err != nil {
 			return fmt.Errorf("looking for what is to be forgotten: %w", err)
@@ -156,10 +169,8 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if pending = md.NumPending; md.Sequence.Stream >= last {
-				pending = 0 // later ones are met by the fold
-			}
-			if md.Sequence.Stream > last || streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
+			read, quiet = md.Sequence.Stream, 0
+			if read > last || streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
 				continue
 			}
 			raw, err := st.GetMsg(ctx, md.Sequence.Stream)
@@ -171,12 +182,22 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 				r.addErasure(&e)
 			}
 		}
-		if err := errors.Join(batch.Error(), ctx.Err()); err != nil {
+		// A consumer that was made just now may not be heard of by the server that
+		// is asked.
+		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
 			return fmt.Errorf("looking for what is to be forgotten: %w", err)
+		}
+		if read < end && quiet > 0 {
+			if err := sleep(ctx, reopenEvery); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
+
+// readTries is how often nothing may come although something is there.
+const readTries = 50
 
 // addErasure adds what a statement lists.
 func (r *runtime) addErasure(e *streams.Entry) {

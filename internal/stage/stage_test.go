@@ -138,7 +138,7 @@ func publish(t testing.TB, nc *nats.Conn, project string, from, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := js.PublishAsync(subject, fmt.Append(nil, i)); err != nil {
+		if _, err := js.PublishAsync(subject, fmt.Append(nil, i), jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -235,7 +235,7 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 		ai.stop()
 		as.stop()
 		<-done
-		natstest.Eventually(t, 30*time.Second, "all entries", func() bool { return len(srv.Ledger()) >= (round+1)*(n+n/3) })
+		natstest.Eventually(t, 2*time.Minute, "all entries", func() bool { return len(srv.Ledger()) >= (round+1)*(n+n/3) })
 		bi.stop()
 		bs.stop()
 		for _, s := range []*process{ai, as, bi, bs} {

@@ -48,7 +48,7 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 
 // ReadEntry reads one ledger entry.
 func ReadEntry(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
-	m, err := ledgerMsg(ctx, js, struct {
+	m, err := message(ctx, js, streams.LedgerStream, struct {
 		Seq uint64 `json:"seq"`
 	}{seq})
 	if err == nil && m == nil {

@@ -1,0 +1,108 @@
+package stage
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
+	"lazaret/streams"
+)
+
+// read consumes the ledger and counts; it fails the test when a message is not the
+// one after the last.
+func read(t *testing.T, nc *nats.Conn, gate <-chan struct{}) *atomic.Uint64 {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := new(atomic.Uint64)
+	c, err := consume(t.Context(), js, streams.LedgerStream, nil, 1, slog.New(slog.DiscardHandler), func(m jetstream.Msg) {
+		<-gate
+		md, err := m.Metadata()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if n := came.Load() + 1; md.Sequence.Stream != n {
+			t.Errorf("message %d came in the place of %d", md.Sequence.Stream, n)
+		}
+		came.Store(md.Sequence.Stream)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.stop)
+	return came
+}
+
+// Whatever happens to a consumer, its reader has every message once and in order,
+// also the last one before it is quiet.
+func TestAReaderOutlivesItsConsumer(t *testing.T) {
+	srv := natstest.Start(t)
+	l := newLedger(t, srv)
+	consumers := func(yield func(string)) {
+		names := must(l.js.Stream(t.Context(), streams.LedgerStream)).ConsumerNames(t.Context())
+		for name := range names.Name() {
+			yield(name)
+		}
+		if err := names.Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	open := make(chan struct{})
+	close(open)
+	nc := srv.Connect()
+	came := read(t, nc, open)
+	for round := range 4 {
+		go func() {
+			if round%2 == 0 {
+				consumers(func(name string) { _ = l.js.DeleteConsumer(t.Context(), streams.LedgerStream, name) })
+			} else if err := nc.ForceReconnect(); err != nil {
+				t.Error(err)
+			}
+		}()
+		l.add(2000)
+		natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == uint64(l.n) })
+	}
+	natstest.Eventually(t, time.Minute, "one consumer", func() bool {
+		n := 0
+		consumers(func(string) { n++ })
+		return n == 1
+	})
+}
+
+// A client drops what comes while more than 64 MiB wait for its reader. If that are
+// the last messages, no later one shows the gap.
+func TestAReaderMissesWhatWasDropped(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	var dropped atomic.Bool
+	nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		dropped.Store(dropped.Load() || err == nats.ErrSlowConsumer)
+	})
+	gate := make(chan struct{})
+	came := read(t, nc, gate)
+	js := must(jetstream.New(srv.Connect()))
+	const n = 24
+	for range n {
+		if _, err := js.Publish(t.Context(), streams.LedgerSubject(0, streams.StageArbiter), make([]byte, 4<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	natstest.Eventually(t, time.Minute, "messages dropped by the client", dropped.Load)
+	close(gate)
+	natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == n })
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
