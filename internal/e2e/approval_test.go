@@ -389,7 +389,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	old := signed(t, statementOn(v), alice)
 	// The group that was silent speaks at last, and against it.
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"hold","alerts":[`+alert("hold", "it smells")+`]`))
-	natstest.Eventually(t, 10*time.Second, "another revision", func() bool { return p.hold(v.Hold.ID).Revision != v.Hold.Revision })
+	natstest.Eventually(t, time.Minute, "another revision", func() bool { return p.hold(v.Hold.ID).Revision != v.Hold.Revision })
 	if rep := p.resolve(v.Hold.ID, old); rep.Check != string(approval.CheckRevision) {
 		t.Errorf("the older approval: %+v", rep)
 	}
@@ -403,7 +403,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	// A deny that comes late is a deny: no approval helps.
 	v = p.held("a2")
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"deny"`))
-	natstest.Eventually(t, 10*time.Second, "a deny", func() bool { return p.hold(v.Hold.ID).State == streams.HoldDenied })
+	natstest.Eventually(t, time.Minute, "a deny", func() bool { return p.hold(v.Hold.ID).State == streams.HoldDenied })
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); rep.Check != string(approval.CheckSettled) {
 		t.Errorf("of a deny: %+v", rep)
 	}
@@ -666,7 +666,7 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	}
 	ask("m9")
 	must(t, data, "holds", "cancel", "m9")
-	natstest.Eventually(t, 10*time.Second, "a withdrawn hold", func() bool {
+	natstest.Eventually(t, time.Minute, "a withdrawn hold", func() bool {
 		return strings.Contains(must(t, data, "holds", "ls", "--state", "cancelled"), "send_email")
 	})
 	if out := must(t, data, "audit", "verify"); !strings.HasPrefix(out, "VERIFIED") {

@@ -71,7 +71,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	}
 	caughtUp := func(stage string) {
 		t.Helper()
-		natstest.Eventually(t, 60*time.Second, stage+" goes on and nobody lags", func() bool {
+		natstest.Eventually(t, time.Minute, stage+" goes on and nobody lags", func() bool {
 			s := top(t, f.data, "0")
 			return s.Intake.Messages == 0 && len(s.Processes) == 4 && len(s.Silent) == 0 && !slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Lag > 0 })
 		})
@@ -91,12 +91,12 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	if !errors.As(refusal, &e) || e.Code != streams.CodeIntakeFull || len(acknowledged) != perSubject {
 		t.Fatalf("after %d acknowledged ones: %v", len(acknowledged), refusal)
 	}
-	natstest.Eventually(t, 30*time.Second, "doctor says so", func() bool {
+	natstest.Eventually(t, time.Minute, "doctor says so", func() bool {
 		out, code := command(t, f.data, "doctor", "--timeout", "4s")
 		return code == 3 && strings.Contains(out, "WRONG  ingest") && strings.Contains(out, fmt.Sprintf("%d of %d messages that may wait are on lz.in.", perSubject, perSubject))
 	})
 	f.procs["ingest"].signal(syscall.SIGCONT)
-	natstest.Eventually(t, 60*time.Second, "what was refused is taken", func() bool { return observe(n-1) == nil })
+	natstest.Eventually(t, time.Minute, "what was refused is taken", func() bool { return observe(n-1) == nil })
 	caughtUp("ingest")
 
 	// The others: the intake takes what comes.
@@ -120,7 +120,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 		}
 		f.procs[stage].signal(syscall.SIGCONT)
 		caughtUp(stage)
-		natstest.Eventually(t, 30*time.Second, "it is answered", func() bool {
+		natstest.Eventually(t, time.Minute, "it is answered", func() bool {
 			rep, err := decide(fmt.Sprint("after-", stage), 5*time.Second)
 			return err == nil && rep.Verdict == streams.Allow
 		})

@@ -38,7 +38,7 @@ func TestConfidenceIsHeldAgainstOutcomes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, 20*time.Second, "a calibration entry", func() bool { return len(p.entries(streams.TypeCalibration)) == 1 })
+	natstest.Eventually(t, time.Minute, "a calibration entry", func() bool { return len(p.entries(streams.TypeCalibration)) == 1 })
 	if _, err := heard.NextMsg(5 * time.Second); err != nil {
 		t.Errorf("nobody heard of it: %v", err)
 	}

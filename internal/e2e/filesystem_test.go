@@ -159,7 +159,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		Kind string
 		Axes struct{ Truth, Retrieval string }
 	}
-	natstest.Eventually(t, 20*time.Second, "the belief", func() bool {
+	natstest.Eventually(t, time.Minute, "the belief", func() bool {
 		decode(t, must(t, data, "beliefs", "ls", "--json"), &beliefs)
 		return len(beliefs) == 2
 	})

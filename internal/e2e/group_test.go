@@ -220,7 +220,7 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	}
 	// Headers that nobody could keep.
 	j.publish("judge", long[:1100], 1, "{}")
-	natstest.Eventually(t, 20*time.Second, "the auditor chains all of it", func() bool {
+	natstest.Eventually(t, time.Minute, "the auditor chains all of it", func() bool {
 		out, code := command(t, p.data, "audit", "verify")
 		return code == 0 && strings.Contains(out, "VERIFIED")
 	})

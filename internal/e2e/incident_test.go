@@ -54,7 +54,7 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 	if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"}, Action: "never-proposed", Status: "ok", Digest: "sha256:" + strings.Repeat("0", 64)}); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 20*time.Second, "a finding opens an incident", func() bool {
+	natstest.Eventually(t, time.Minute, "a finding opens an incident", func() bool {
 		return strings.Contains(run(0, "incident", "ls", "--json", "--where", `severity == "critical"`), "outcome-unreleased")
 	})
 	if m, err := heard.NextMsg(10 * time.Second); err != nil || !strings.HasSuffix(m.Subject, ".opened") {

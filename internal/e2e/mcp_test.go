@@ -251,7 +251,7 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 		t.Error("the failure was not observed")
 	}
 	statuses := map[string]int{}
-	natstest.Eventually(t, 10*time.Second, "the outcomes in the ledger", func() bool {
+	natstest.Eventually(t, time.Minute, "the outcomes in the ledger", func() bool {
 		clear(statuses)
 		for _, e := range p.entries(streams.TypeOutcome) {
 			var o streams.OutcomeEntry
@@ -301,7 +301,7 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	accept := func(d approval.Decision) *streams.VerdictEntry {
 		t.Helper()
 		var found *streams.VerdictEntry
-		natstest.Eventually(t, 10*time.Second, "a held catalogue", func() bool {
+		natstest.Eventually(t, time.Minute, "a held catalogue", func() bool {
 			for _, h := range p.openHolds() {
 				if h.Verdict.Tool == streams.ApproveTools {
 					found = &h.Verdict

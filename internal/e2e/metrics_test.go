@@ -55,7 +55,7 @@ func scrape(t *testing.T, addr string) map[string]string {
 func expect(t *testing.T, addr string, want map[string]string) {
 	t.Helper()
 	var wrong string
-	natstest.Eventually(t, 10*time.Second, "the metrics", func() bool {
+	natstest.Eventually(t, time.Minute, "the metrics", func() bool {
 		got := scrape(t, addr)
 		wrong = ""
 		for name, v := range want {
@@ -203,7 +203,7 @@ func TestDaemonsServeMetricsAndHealth(t *testing.T) {
 		if page, code := get(t, at[name], "/healthz"); code != http.StatusOK {
 			t.Errorf("%s: /healthz %d %s", name, code, page)
 		}
-		natstest.Eventually(t, 10*time.Second, name+" is ready", func() bool { _, code := get(t, at[name], "/readyz"); return code == http.StatusOK })
+		natstest.Eventually(t, time.Minute, name+" is ready", func() bool { _, code := get(t, at[name], "/readyz"); return code == http.StatusOK })
 		if got := scrape(t, at[name]); got[metric] == "" {
 			t.Errorf("%s has no %s: %v", name, metric, got)
 		}

@@ -38,7 +38,7 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 	report("a2", "ok", held.Digest)
 	report("a3", "ok", held.Digest)
 	rules := map[string]int{}
-	natstest.Eventually(t, 20*time.Second, "three incidents", func() bool {
+	natstest.Eventually(t, time.Minute, "three incidents", func() bool {
 		clear(rules)
 		n := 0
 		for _, e := range p.entries(streams.TypeAlerts) {

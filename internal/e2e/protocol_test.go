@@ -294,7 +294,7 @@ func TestUnsignedCommandsChangeNothing(t *testing.T) {
 	if err := embedded.Activate(p.ctx, p.op, mallory, streams.DoActivatePolicy, []byte(permissive)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 20*time.Second, "sixteen refusals", func() bool { return len(p.entries(streams.TypeRejected)) == streams.Partitions })
+	natstest.Eventually(t, time.Minute, "sixteen refusals", func() bool { return len(p.entries(streams.TypeRejected)) == streams.Partitions })
 	for _, e := range p.entries(streams.TypeRejected) {
 		var r streams.RejectedEntry
 		if err := streams.Unmarshal(e.Body, &r); err != nil || r.Code != streams.CodeSignature {

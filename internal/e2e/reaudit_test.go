@@ -138,7 +138,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	p.activate(streams.DoActivateRules, rules)
 	heard := make(map[string]string)
 	for range 3 {
-		m, err := live.NextMsg(10 * time.Second)
+		m, err := live.NextMsg(time.Minute)
 		if err != nil {
 			t.Fatalf("heard %v: %v", heard, err)
 		}
@@ -154,7 +154,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	if heard[bad] != "walrus" || heard[page] != "walrus" || len(heard) != 3 {
 		t.Errorf("heard %v", heard)
 	}
-	natstest.Eventually(t, 10*time.Second, "the belief quarantined", func() bool { return p.belief(bad).Axes.Security == beliefs.Quarantined })
+	natstest.Eventually(t, 2*time.Minute, "the belief quarantined", func() bool { return p.belief(bad).Axes.Security == beliefs.Quarantined })
 	for id, rule := range heard {
 		if b := p.belief(id); rule == "otter" && (b.Axes.Security != beliefs.Suspicious || b.Kind != beliefs.Content || b.Observation != "o1") {
 			t.Errorf("what was read is %+v", b)
@@ -188,7 +188,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	// What is out of service is not judged once more, and nothing is flagged
 	// that was not.
 	p.activate(streams.DoActivateRules, bundle(t, walrus+"# again\n"))
-	natstest.Eventually(t, 10*time.Second, "another run", func() bool { names, chunks = p.runs(); return len(names) == 2 && chunks[names[1]][0].Last })
+	natstest.Eventually(t, 2*time.Minute, "another run", func() bool { names, chunks = p.runs(); return len(names) == 2 && chunks[names[1]][0].Last })
 	for _, b := range chunks[names[1]][0].Beliefs {
 		if b.ID == bad || b.ID == page {
 			t.Errorf("%s is judged again", b.ID)
@@ -204,7 +204,7 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	id := p.remember("user", "m1", "The fair opens on Monday.")
 	var names []string
 	var chunks map[string][]streams.BeliefsEntry
-	natstest.Eventually(t, 20*time.Second, "two runs in an idle partition", func() bool { names, chunks = p.runs(); return len(names) >= 2 })
+	natstest.Eventually(t, 2*time.Minute, "two runs in an idle partition", func() bool { names, chunks = p.runs(); return len(names) >= 2 })
 	for _, n := range names[:2] {
 		if !strings.HasPrefix(n, "schedule ") {
 			t.Errorf("the run is %q", n)
@@ -226,7 +226,7 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	}
 	// A policy without it ends it.
 	p.activate(streams.DoActivatePolicy, []byte(strings.Replace(string(policy.Default), "reaudit: 24h", "# never", 1)))
-	natstest.Eventually(t, 20*time.Second, "rest", func() bool {
+	natstest.Eventually(t, 2*time.Minute, "rest", func() bool {
 		was := len(p.entries(streams.TypeDue))
 		time.Sleep(2500 * time.Millisecond)
 		return len(p.entries(streams.TypeDue)) == was
@@ -240,7 +240,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		t.Skip("SKIPPED in short mode: 900 memories of 30 kB, judged again over restarts")
 	}
 	const memories = 900 // of 30 kB, some nine to a chunk
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	data := t.TempDir()
 	p := &pipeline{t: t, data: data, ctx: ctx}
@@ -267,7 +267,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, 40*time.Second, "all are remembered", func() bool {
+	natstest.Eventually(t, 2*time.Minute, "all are remembered", func() bool {
 		subject := streams.LedgerSubject(streams.PartitionOf("demo"), streams.StageArbiter)
 		li, err := p.ledger().Info(p.ctx, jetstream.WithSubjectFilter(subject))
 		return err == nil && li.State.Subjects[subject] >= memories
@@ -293,7 +293,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 	last := bundle(t, walrus)
 	p.activate(streams.DoActivateRules, last)
 	run := "rules " + streams.Digest(last)
-	natstest.Eventually(t, 20*time.Second, "the last activation", func() bool {
+	natstest.Eventually(t, 2*time.Minute, "the last activation", func() bool {
 		var a ingest.ActiveAnswer
 		return query.Ask(p.ctx, p.op, ingest.AskActive, streams.PartitionOf("demo"), struct{}{}, &a) == nil && a.Rules == streams.Digest(last)
 	})
@@ -320,7 +320,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		pl = up()
 	}
 	var chunks map[string][]streams.BeliefsEntry
-	natstest.Eventually(t, 20*time.Second, "the run's end", func() bool {
+	natstest.Eventually(t, 2*time.Minute, "the run's end", func() bool {
 		_, chunks = p.runs()
 		c := chunks[run]
 		return len(c) > 0 && c[len(c)-1].Last
@@ -339,7 +339,7 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		}
 	}
 	seen := make(map[string]int)
-	natstest.Eventually(t, 20*time.Second, "the alerts", func() bool {
+	natstest.Eventually(t, 2*time.Minute, "the alerts", func() bool {
 		clear(seen)
 		for _, e := range p.entries(streams.TypeAlerts) {
 			var a streams.AlertsEntry

@@ -151,7 +151,7 @@ func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var es []streams.Entry
-	natstest.Eventually(t, 10*time.Second, "refusals", func() bool { es = p.entries(streams.TypeRejected); return len(es) == streams.Partitions })
+	natstest.Eventually(t, time.Minute, "refusals", func() bool { es = p.entries(streams.TypeRejected); return len(es) == streams.Partitions })
 	for _, e := range es {
 		var r streams.RejectedEntry
 		if err := streams.Unmarshal(e.Body, &r); err != nil {

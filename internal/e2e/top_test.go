@@ -40,7 +40,7 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 	}
 	p.publish("lz.in.demo.agent.obs.web", "{")
 	var s *seen
-	natstest.Eventually(t, 20*time.Second, "all is folded and signed", func() bool {
+	natstest.Eventually(t, time.Minute, "all is folded and signed", func() bool {
 		s = top(t, p.data, "0")
 		return len(s.Processes) == 4 && s.Intake.Messages == 0 && !slices.ContainsFunc(s.Processes, func(p *status.Process) bool {
 			return !p.Ready || p.Lag > 0 || p.Log != nil && p.Log.Unsigned > 0
@@ -87,7 +87,7 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	if err := <-startLoad(t, connect(t, f.data, "agent"), 60).done; err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 30*time.Second, "the sentinels have answered", func() bool {
+	natstest.Eventually(t, time.Minute, "the sentinels have answered", func() bool {
 		return slices.ContainsFunc(top(t, f.data, "0").Processes, func(p *status.Process) bool { return p.Stage == "sentinel-core" && p.Counts["assessment"] > 0 })
 	})
 	f.procs["sentinels"].signal(syscall.SIGSTOP)
@@ -95,7 +95,7 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	if err := <-l.done; err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 30*time.Second, "top names the silent stage", func() bool {
+	natstest.Eventually(t, time.Minute, "top names the silent stage", func() bool {
 		s := top(t, f.data, "0")
 		return len(s.Silent) == 1 && s.Silent[0].Stage == "sentinel-core" && s.Silent[0].Since > 0 && len(s.Processes) == 3 && s.Counts["verdict.silent.core"] > 0
 	})
@@ -118,7 +118,7 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 		t.Errorf("doctor says nothing of a stopped sentinel: %s", out)
 	}
 	f.procs["sentinels"].signal(syscall.SIGCONT)
-	natstest.Eventually(t, 60*time.Second, "nobody lags", func() bool {
+	natstest.Eventually(t, time.Minute, "nobody lags", func() bool {
 		s := top(t, f.data, "0")
 		return len(s.Processes) == 4 && len(s.Silent) == 0 && !slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Lag > 0 })
 	})

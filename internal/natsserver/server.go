@@ -224,6 +224,7 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	}
 	opts = append([]nats.Option{
 		nats.InProcessServer(s.ns), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
+		nats.Timeout(30 * time.Second), // on a busy machine; there is no network to fail
 		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			s.cfg.Log.Warn("nats", "role", string(r), "err", err)

@@ -200,7 +200,7 @@ func TestAnAcknowledgementSteeredToAnotherAgentIsNoEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 5*time.Second, "the publish", func() bool {
+	natstest.Eventually(t, time.Minute, "the publish", func() bool {
 		i, err := st.Info(ctx)
 		return err == nil && i.State.LastSeq >= 1
 	})

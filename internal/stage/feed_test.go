@@ -93,11 +93,11 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	}
 	joined := func(name string, r *ledgerReader) {
 		t.Helper()
-		natstest.Eventually(t, 30*time.Second, name+" joins the feed", func() bool { return f.has(r) })
+		natstest.Eventually(t, time.Minute, name+" joins the feed", func() bool { return f.has(r) })
 	}
 	read := func(seq uint64) {
 		t.Helper()
-		natstest.Eventually(t, 30*time.Second, fmt.Sprintf("the feed reads entry %d", seq), func() bool {
+		natstest.Eventually(t, time.Minute, fmt.Sprintf("the feed reads entry %d", seq), func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return len(f.recent) > 0 && f.recent[len(f.recent)-1].entry.Seq >= seq

@@ -305,7 +305,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	}
 	folded := func(proc *process, to uint64) {
 		t.Helper()
-		natstest.Eventually(t, 20*time.Second, "all is folded", func() bool { return proc.Stats.Folded.Load() >= to })
+		natstest.Eventually(t, time.Minute, "all is folded", func() bool { return proc.Stats.Folded.Load() >= to })
 	}
 	for i := range 300 {
 		word := "kept"
@@ -317,7 +317,7 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 		}
 	}
 	var gone []uint64
-	natstest.Eventually(t, 20*time.Second, "all is said and answered", func() bool {
+	natstest.Eventually(t, time.Minute, "all is said and answered", func() bool {
 		gone = nil
 		l := srv.Ledger()
 		for _, e := range l {

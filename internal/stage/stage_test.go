@@ -200,7 +200,7 @@ func TestEveryMessageLeavesOneEntryInOrder(t *testing.T) {
 		wg.Go(func() { publish(t, nc, p, 0, n) })
 	}
 	wg.Wait()
-	natstest.Eventually(t, 20*time.Second, "all entries", func() bool { return len(srv.Ledger()) >= 4*n+4*n/3 })
+	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) >= 4*n+4*n/3 })
 	obs, alerts := account(t, srv.Ledger())
 	for _, p := range projects {
 		if obs[p] != n {
@@ -231,7 +231,7 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 		bi, bs := run(1 - round%2)
 		done := make(chan struct{})
 		go func() { defer close(done); publish(t, nc, "alpha", round*n, n) }()
-		natstest.Eventually(t, 20*time.Second, "progress", func() bool { return ai.Stats.Published.Load()+bi.Stats.Published.Load() > 20 })
+		natstest.Eventually(t, time.Minute, "progress", func() bool { return ai.Stats.Published.Load()+bi.Stats.Published.Load() > 20 })
 		ai.stop()
 		as.stop()
 		<-done
@@ -270,11 +270,11 @@ func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	standby := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Takeover: 200 * time.Millisecond, Standby: true}, ingest)
 	standby.awaitReady()
 	publish(t, nc, "alpha", 0, 50)
-	natstest.Eventually(t, 10*time.Second, "entries by the active", func() bool { return len(srv.Ledger()) == 50 })
+	natstest.Eventually(t, time.Minute, "entries by the active", func() bool { return len(srv.Ledger()) == 50 })
 	if n := standby.Stats.Published.Load(); n != 0 {
 		t.Fatalf("the stand-by published %d entries while the active was at work", n)
 	}
-	natstest.Eventually(t, 10*time.Second, "the stand-by follows", func() bool { return standby.Stats.Folded.Load() == 50 })
+	natstest.Eventually(t, time.Minute, "the stand-by follows", func() bool { return standby.Stats.Folded.Load() == 50 })
 	if s := standby.Stats; s.Entries.Load() != 50 || !s.Ready.Load() || s.Active.Load() || s.TakenOver.Load() != 0 {
 		t.Errorf("the stand-by took in %d entries, ready %v, active %v, took over %d partitions", s.Entries.Load(), s.Ready.Load(), s.Active.Load(), s.TakenOver.Load())
 	}
@@ -289,7 +289,7 @@ func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	}
 	active.stop()
 	publish(t, nc, "alpha", 50, 50)
-	natstest.Eventually(t, 10*time.Second, "entries by the stand-by", func() bool { return len(srv.Ledger()) == 100 })
+	natstest.Eventually(t, time.Minute, "entries by the stand-by", func() bool { return len(srv.Ledger()) == 100 })
 	if n := standby.Stats.TakenOver.Load(); n != 1 {
 		t.Errorf("it took over %d partitions, want the one", n)
 	}
@@ -302,7 +302,7 @@ func TestAnEmptyCacheIsRebuiltFromTheLedger(t *testing.T) {
 	for round := range 3 {
 		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)
 		publish(t, nc, "alpha", round*40, 40)
-		natstest.Eventually(t, 10*time.Second, "entries", func() bool { return len(srv.Ledger()) == (round+1)*40 })
+		natstest.Eventually(t, time.Minute, "entries", func() bool { return len(srv.Ledger()) == (round+1)*40 })
 		in.stop()
 	}
 	account(t, srv.Ledger())
@@ -317,7 +317,7 @@ func TestTheIntakeIsPurgedOnlyOfWhatTheLedgerHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, 20*time.Second, "purge", func() bool {
+	natstest.Eventually(t, time.Minute, "purge", func() bool {
 		st, err := js.Stream(context.Background(), streams.IntakeStream)
 		return err == nil && st.CachedInfo().State.Msgs == 0
 	})
@@ -377,7 +377,7 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 		}
 		return own
 	}
-	natstest.Eventually(t, 20*time.Second, "all entries", func() bool { return len(entries()) >= len(stood) })
+	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(entries()) >= len(stood) })
 	for i, e := range entries() {
 		var b struct {
 			N      int `json:"n"`

@@ -79,7 +79,7 @@ func (r *retention) purge(upTo uint64) {
 // secured waits until a stage has answered in every partition.
 func secured(t *testing.T, srv *natstest.Server, name, id string, upTo uint64) {
 	t.Helper()
-	natstest.Eventually(t, 20*time.Second, name+" has its state on disk", func() bool {
+	natstest.Eventually(t, time.Minute, name+" has its state on disk", func() bool {
 		there := make(map[int]bool)
 		for _, e := range srv.Ledger() {
 			var b streams.SecuredEntry
@@ -107,7 +107,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Fatal("they are in one partition")
 	}
 	const n = 120 + 40
-	natstest.Eventually(t, 20*time.Second, "all entries", func() bool { return len(srv.Ledger()) == n })
+	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n })
 	last := srv.Ledger()[n-1].Seq
 
 	// A group that has nothing yet of what it will need.
@@ -133,7 +133,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	a.awaitReady()
 	b.awaitReady()
 	publish(t, nc, "acme", 90, 30)
-	natstest.Eventually(t, 20*time.Second, "the alerts go on with their numbers", func() bool {
+	natstest.Eventually(t, time.Minute, "the alerts go on with their numbers", func() bool {
 		l := srv.Ledger()
 		return strings.Contains(string(l[len(l)-1].Body), `{"of":120}`) && l[len(l)-1].Stage == "sentinel-test"
 	})
@@ -164,7 +164,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	b = start(t, group, runGroup)
 	b.awaitReady()
 	publish(t, nc, "acme", 120, 3)
-	natstest.Eventually(t, 20*time.Second, "the restored group goes on with its numbers", func() bool {
+	natstest.Eventually(t, time.Minute, "the restored group goes on with its numbers", func() bool {
 		l := srv.Ledger()
 		return strings.Contains(string(l[len(l)-1].Body), `{"of":123}`) && l[len(l)-1].Stage == "sentinel-test"
 	})
@@ -267,7 +267,7 @@ func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 	already := uint64(0)
 	for round := range 5 {
 		publish(t, nc, "acme", round*30, 30)
-		natstest.Eventually(t, 20*time.Second, "all alerts", func() bool {
+		natstest.Eventually(t, time.Minute, "all alerts", func() bool {
 			l := srv.Ledger()
 			return len(l) > 0 && strings.Contains(string(l[len(l)-1].Body), fmt.Sprintf(`{"of":%d}`, (round+1)*30))
 		})
