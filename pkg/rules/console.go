@@ -216,7 +216,7 @@ func (c *Console) Rule(id string) (Explanation, error) {
 	}
 	c.act.it = types.NullValue
 	n.Candidate = len(n.WhyNot) == 0
-	n.evaluate(c.ev, c.act, r, c.ev.fire(r, c.act, e), e.Type)
+	n.evaluate(c.ev, c.act, r, c.ev.fire(r, nil, c.act, e), e.Type)
 	n.settle()
 	return n, nil
 }

@@ -177,7 +177,11 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 			if watch != nil {
 				watch.before(r)
 			}
-			alerts := ev.try(r, w.act, e)
+			var code flagFn
+			if !ev.exhaustive {
+				code = x.codes[i]
+			}
+			alerts := ev.try(r, code, w.act, e)
 			if watch != nil {
 				watch.rule(w.act, r, alerts)
 			}
@@ -218,18 +222,27 @@ func (ev *Evaluator) candidates(x *index, w *work) []int32 {
 }
 
 // try is fire, with the observer watching.
-func (ev *Evaluator) try(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
+func (ev *Evaluator) try(r *Rule, code flagFn, act *activation, e *streams.Entry) []streams.Alert {
 	if ev.observer == nil {
-		return ev.fire(r, act, e)
+		return ev.fire(r, code, act, e)
 	}
 	began := ev.observer.Begin(r)
-	alerts := ev.fire(r, act, e)
+	alerts := ev.fire(r, code, act, e)
 	ev.observer.End(r, began, alerts)
 	return alerts
 }
 
-// fire evaluates one rule on one input.
-func (ev *Evaluator) fire(r *Rule, act *activation, e *streams.Entry) []streams.Alert {
+// fire evaluates one rule on one input. code is what is left of its condition
+// where the index found it; it may be nil.
+func (ev *Evaluator) fire(r *Rule, code flagFn, act *activation, e *streams.Entry) []streams.Alert {
+	if code != nil && !act.limit {
+		switch v, ok := code(act); {
+		case ok && v:
+			return []streams.Alert{ev.fired(r, act, e)}
+		case ok:
+			return nil
+		}
+	}
 	if r.forEach == nil {
 		return ev.decide(r, act, e, nil)
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 )
@@ -17,15 +19,19 @@ type index struct {
 	nodes  []node  // the same, one after another
 	begins []int32 // of a rule's need, in nodes
 	always []int32 // rules without a condition to go by
+	// codes are the conditions' closures, without what the needs decide. They are
+	// made one after another, so that those of a rule lie together in memory.
+	codes []flagFn
 	// A rule is looked at when one of its atoms or predicates holds.
 	byAtom [][]int32
 	byPred map[int32][]int32
 	eager  []int32 // predicates that rules are looked at by
 
-	atoms  []atom
-	preds  []pred
-	asks   []func(*activation) bool // by predicate
-	fields []*fieldIndex
+	atoms   []atom
+	preds   []pred
+	asks    []func(*activation) bool // by predicate
+	fields  []*fieldIndex
+	content *contentIndex // nil when no literal is looked for there
 }
 
 // fieldIndex is the atoms of one field.
@@ -51,6 +57,9 @@ func newIndex(vars *varTable, rules []*Rule) *index {
 	x.atoms, x.preds = r.atoms, r.preds
 	for i := range x.preds {
 		x.asks = append(x.asks, x.preds[i].ask(vars))
+	}
+	for _, rule := range rules {
+		x.codes = append(x.codes, rule.remainder(r))
 	}
 	for _, n := range x.needs {
 		x.begins = append(x.begins, int32(len(x.nodes)))
@@ -83,11 +92,41 @@ func newIndex(vars *varTable, rules []*Rule) *index {
 	return x
 }
 
+// remainder is a closure of what is left of a rule's condition where its need
+// holds, or nil.
+func (r *Rule) remainder(rd *reader) flagFn {
+	if r.forEach != nil || r.when.code == nil || r.when.cost > CostLimit {
+		return nil
+	}
+	left := func(*activation) (bool, bool) { return true, true }
+	first := true
+	var walk func(e ast.Expr)
+	walk = func(e ast.Expr) {
+		switch {
+		case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd:
+			for _, x := range e.AsCall().Args() {
+				walk(x)
+			}
+		case rd.decides(e):
+		case first:
+			left, first = newClosure(rd.vars, e).flag, false
+		default:
+			left = both(left, newClosure(rd.vars, e).flag, false).flag
+		}
+	}
+	walk(r.when.ast.Expr())
+	return left
+}
+
 // group puts atoms under their fields.
 func (x *index) group(vars *varTable) {
 	byField := make(map[field]*fieldIndex)
 	lits := make(map[*fieldIndex][]literal)
+	content := &contentIndex{byText: make(map[string]int)}
 	for i, a := range x.atoms {
+		if a.holds && content.add(vars.vars[a.f.v].name, a.literal, int32(i)) {
+			continue
+		}
 		fi := byField[a.f]
 		if fi == nil {
 			fi = &fieldIndex{f: a.f, value: input(vars.vars[a.f.v]), isNum: make(map[int64]int32), isFlag: make(map[bool]int32), isText: make(map[string]int32)}
@@ -96,7 +135,7 @@ func (x *index) group(vars *varTable) {
 		}
 		switch {
 		case a.holds:
-			lits[fi] = append(lits[fi], literal{a.literal, int32(i)})
+			lits[fi] = append(lits[fi], literal{a.literal, [contentFields]int32{int32(i)}})
 		case a.value[0] == 's':
 			fi.isText[a.value[1:]] = int32(i)
 		case a.value[0] == 'n':
@@ -111,6 +150,10 @@ func (x *index) group(vars *varTable) {
 		if l := lits[fi]; len(l) > 0 {
 			fi.literal = newLiterals(l)
 		}
+	}
+	if len(content.lits) > 0 {
+		content.literals = newLiterals(content.lits)
+		x.content = content
 	}
 }
 
@@ -165,7 +208,10 @@ type trial struct {
 	atoms []uint32 // the trial in which an atom was found to hold
 	preds []uint32 // twice the trial, plus one if it holds
 	seen  []uint32 // the trial in which a rule was looked at
+	found []int32  // atoms that hold
 	out   []int32
+
+	breaks []int32 // of the content, see alike
 }
 
 func newTrial(x *index) *trial {
@@ -182,19 +228,14 @@ func (t *trial) candidates(act *activation) []int32 {
 	}
 	t.act, t.out = act, append(t.out[:0], t.x.always...)
 	x := t.x
-	var hits [64]int32
-	found := hits[:0]
-	skip := func(a int32) bool { return t.atoms[a] == t.gen }
-	hit := func(a int32) {
-		if t.atoms[a] != t.gen {
-			t.atoms[a] = t.gen
-			found = append(found, a)
-		}
-	}
+	t.found = t.found[:0]
 	for _, fi := range x.fields {
-		fi.match(act, skip, hit)
+		fi.match(act, t)
 	}
-	for _, a := range found {
+	if x.content != nil {
+		x.content.match(act.in, t)
+	}
+	for _, a := range t.found {
 		t.look(x.byAtom[a])
 	}
 	for _, p := range x.eager {
@@ -204,6 +245,16 @@ func (t *trial) candidates(act *activation) []int32 {
 	}
 	slices.Sort(t.out)
 	return t.out
+}
+
+// met reports whether an atom is known to hold.
+func (t *trial) met(a int32) bool { return t.atoms[a] == t.gen }
+
+func (t *trial) hit(a int32) {
+	if !t.met(a) {
+		t.atoms[a] = t.gen
+		t.found = append(t.found, a)
+	}
 }
 
 func (t *trial) look(rules []int32) {
@@ -238,7 +289,7 @@ func flatten(out []node, n *need) []node {
 func (t *trial) holds(nodes []node, i int32) bool {
 	switch n := &nodes[i]; n.op {
 	case needAtom:
-		return t.atoms[n.atom] == t.gen
+		return t.met(n.atom)
 	case needPred:
 		return t.pred(n.atom)
 	case needNever:
@@ -274,46 +325,46 @@ func (t *trial) pred(n int32) bool {
 }
 
 // match finds the atoms of a field that an event meets.
-func (fi *fieldIndex) match(act *activation, skip func(int32) bool, hit func(int32)) {
+func (fi *fieldIndex) match(act *activation, t *trial) {
 	c := fi.value
 	switch {
 	case c == nil:
 	case c.text != nil:
 		if s, ok := c.text(act); ok && !fi.f.elem {
-			fi.text(s, skip, hit)
+			fi.text(s, t)
 		}
 	case c.texts != nil:
 		if list, ok := c.texts(act); ok && fi.f.elem {
 			for _, s := range list {
-				fi.text(s, skip, hit)
+				fi.text(s, t)
 			}
 		}
 	case c.num != nil:
 		if n, ok := c.num(act); ok {
 			if a, ok := fi.isNum[n]; ok {
-				hit(a)
+				t.hit(a)
 			}
 		}
 	case c.flag != nil:
 		if v, ok := c.flag(act); ok {
 			if a, ok := fi.isFlag[v]; ok {
-				hit(a)
+				t.hit(a)
 			}
 		}
 	}
 }
 
-func (fi *fieldIndex) text(s string, skip func(int32) bool, hit func(int32)) {
+func (fi *fieldIndex) text(s string, t *trial) {
 	if len(fi.isText) > 0 {
 		if fi.f.lower {
 			s = lowerASCII(s)
 		}
 		if a, ok := fi.isText[s]; ok {
-			hit(a)
+			t.hit(a)
 		}
 	}
 	if fi.literal != nil {
-		fi.literal.scan(s, skip, hit)
+		fi.literal.scan(s, func(l *literal) bool { return t.met(l.atoms[0]) }, func(l *literal, _ int) { t.hit(l.atoms[0]) })
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // words are few, so that random rules and random events meet.
-var words = []string{"alpha", "Beta", "gamma ray", "password", "x1", "https://evil.example/a", "Ünïcode", "ignore all", "tar", "", "kelvin"}
+var words = []string{"alpha", "Beta", "gamma ray", "password", "x1", "https://evil.example/a", "Ünïcode", "ignore all", "tar", "", "kelvin", "alpha beta", " ignore", "tar\npassword"}
 
 // randomExpr is a random condition of the kinds that the index reads, and of
 // those that it does not.
@@ -99,7 +99,7 @@ func randomEntry(r *rand.Rand, seq int) *streams.Entry {
 		if r.IntN(4) == 0 {
 			out = append(out, "mail bob@evil.example or K\u0065lvin \u212Aelvin")
 		}
-		return strings.Join(out, " ")
+		return strings.Join(out, []string{" ", " ", "\n", "  ", "\t"}[r.IntN(5)])
 	}
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	h := streams.EntryHead{ID: fmt.Sprint("e", seq), Agent: pick("a", "b"), Session: pick("s", "t"), Time: time.Unix(int64(seq), 0).UTC()}
@@ -304,16 +304,21 @@ func TestLiteralsFindWhatContainsFinds(t *testing.T) {
 			letters, n = "abA-9. ", 1+r.IntN(3) // few, which may be looked for by a mark
 		}
 		for i := range n {
-			lits = append(lits, literal{lowerASCII(random(3 + r.IntN(14))), int32(i)})
+			lits = append(lits, literal{text: lowerASCII(random(3 + r.IntN(14))), atoms: [contentFields]int32{int32(i)}})
 		}
 		l := newLiterals(lits)
 		for range 20 {
 			s := random(r.IntN(200)) + lits[r.IntN(n)].text + random(r.IntN(9))
 			found := make(map[int32]bool)
-			l.scan(s, func(a int32) bool { return found[a] }, func(a int32) { found[a] = true })
+			l.scan(s, func(l *literal) bool { return found[l.atoms[0]] }, func(l *literal, at int) {
+				if !strings.HasPrefix(lowerASCII(s[at:]), l.text) {
+					t.Fatalf("%q in %q is not at %d", l.text, s, at)
+				}
+				found[l.atoms[0]] = true
+			})
 			for _, lit := range lits {
-				if want := strings.Contains(lowerASCII(s), lit.text); want != found[lit.atom] {
-					t.Fatalf("%q in %q: %v, want %v", lit.text, s, found[lit.atom], want)
+				if want := strings.Contains(lowerASCII(s), lit.text); want != found[lit.atoms[0]] {
+					t.Fatalf("%q in %q: %v, want %v", lit.text, s, found[lit.atoms[0]], want)
 				}
 			}
 		}

@@ -14,16 +14,16 @@ import (
 //
 // Wherever a literal of eleven bytes or more stands, one of four neighbouring
 // windows of it, each of eight bytes, begins at a multiple of four: long knows
-// those windows and looks at every fourth position only. So does mid, with windows
-// of five bytes, for literals of eight to ten. What is shorter has windows of four
-// bytes, at as many positions as its shortest literal asks for.
+// those windows and looks at every fourth position only. What is shorter has
+// windows of three to five bytes, at as many positions as its shortest literal
+// asks for.
 //
 // An Aho–Corasick automaton of ten thousand literals has some 200,000 states
 // and misses the cache at every byte; see docs/decisions/0009.
 type literals struct {
-	long, mid, short, three grams
-	lits                    []literal
-	marks                   []mark // of each, where there are few
+	long, short, three grams
+	lits               []literal
+	marks              []mark // of each, where there are few
 }
 
 // mark is a byte of a literal that texts seldom hold, and where in it that stands.
@@ -32,20 +32,24 @@ type mark struct {
 	at int
 }
 
+// literal is a text that fields are searched for.
 type literal struct {
-	text string // lower case
-	atom int32
+	text  string               // lower case
+	atoms [contentFields]int32 // by field of the content; elsewhere the first
 }
 
 // grams is an index of windows of one size.
 type grams struct {
 	n      int
-	size   int      // of a window, in bytes
-	stride int      // windows that begin at its multiples are looked at
-	cut    uint     // what shifts a window out of eight bytes
-	shift  uint     // of a hash, to a slot
-	fshift uint     // of a hash, to a word of the filter
-	filter []uint64 // three bits of one word for each window
+	size   int  // of a window, in bytes
+	stride int  // windows that begin at its multiples are looked at
+	cut    uint // what shifts a window out of eight bytes
+	shift  uint // of a hash, to a slot
+	filter filter
+	// beside knows windows with the two bytes of their literals that stand before or
+	// behind them: of the windows that texts hold, words mostly, few stand in what is
+	// looked for. It is empty where a window has no two such bytes.
+	beside filter
 	// slots is open addressing over known, in little memory, which stays in the
 	// caches near: the lowest bits number a window, from one, the others are of its
 	// hash. 0: free.
@@ -69,6 +73,40 @@ type place struct {
 }
 
 const gramHash = 0x9E3779B97F4A7C15
+
+// filter says of most hashes that were not added to it that they were not: three
+// bits of one word stand for each, chosen by bits of the hash that do not choose
+// the word.
+type filter struct {
+	words []uint64
+	shift uint // of a hash, to a word
+}
+
+// newFilter has eleven to twenty-one bits for each of n hashes, no less than 1 KiB.
+func newFilter(n int) filter {
+	width := uint(7)
+	for 64<<width < 11*n {
+		width++
+	}
+	return filter{make([]uint64, 1<<width), 64 - width}
+}
+
+func (f *filter) add(h uint64) { f.words[h>>f.shift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63) }
+
+func (f *filter) passes(h uint64) bool {
+	word := f.words[h>>(f.shift&63)]
+	return word>>(h>>20&63)&(word>>(h>>28&63))&(word>>(h>>36&63))&1 != 0
+}
+
+// besideHash is the hash of a window with two bytes, those behind it or those
+// before.
+func besideHash(h uint64, a, b byte, behind bool) uint64 {
+	x := uint64(a)<<8 | uint64(b)
+	if behind {
+		x |= 1 << 16
+	}
+	return (h ^ h>>32 ^ x<<40) * gramHash
+}
 
 var lowerByte = func() (t [256]byte) {
 	for c := range t {
@@ -97,14 +135,12 @@ func newLiterals(lits []literal) *literals {
 			}
 		}
 	}
-	var long, mid, short, three []int
-	least := 7
+	var long, short, three []int
+	least := 10
 	for n, lit := range lits {
 		switch size := len(lit.text); {
 		case size >= 11:
 			long = append(long, n)
-		case size >= 8:
-			mid = append(mid, n)
 		case size >= 4:
 			short = append(short, n)
 			least = min(least, size)
@@ -112,8 +148,17 @@ func newLiterals(lits []literal) *literals {
 			three = append(three, n)
 		}
 	}
-	l.long, l.mid, l.three = newGrams(lits, long, 8, 4), newGrams(lits, mid, 5, 4), newGrams(lits, three, 3, 1)
-	l.short = newGrams(lits, short, 4, map[int]int{4: 1, 5: 2, 6: 2, 7: 4}[least])
+	l.long, l.three = newGrams(lits, long, 8, 4), newGrams(lits, three, 3, 1)
+	size, stride := 4, 4
+	switch {
+	case least >= 8:
+		size = 5
+	case least == 4:
+		stride = 1
+	case least < 7:
+		stride = 2
+	}
+	l.short = newGrams(lits, short, size, stride)
 	return l
 }
 
@@ -173,15 +218,9 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 		width++
 	}
 	g.shift, g.number = 64-width, uint(bits.Len(uint(len(m))))
-	g.slots = make([]uint32, 1<<width)
-	// Eleven to twenty-one bits a window, no less than 1 KiB.
-	fbits := uint(7)
-	for 64<<fbits < 11*len(m) {
-		fbits++
-	}
-	g.fshift = 64 - fbits
-	g.filter = make([]uint64, 1<<fbits)
+	g.slots, g.filter, g.beside = make([]uint32, 1<<width), newFilter(len(m)), newFilter(stride*len(some))
 	var keys []uint64
+	bare := false
 	for k := range m {
 		keys = append(keys, k)
 	}
@@ -201,7 +240,21 @@ func newGrams(lits []literal, some []int, size, stride int) grams {
 		g.known = append(g.known, window{k, m[k][0]})
 		g.known[len(g.known)-1].next = next
 		g.slots[i] = uint32(h)<<g.number | uint32(len(g.known))
-		g.filter[h>>g.fshift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63)
+		g.filter.add(h)
+		for _, p := range m[k] {
+			text, end := lits[p.lit].text, int(p.off)+size
+			switch {
+			case end+2 <= len(text):
+				g.beside.add(besideHash(h, text[end], text[end+1], true))
+			case p.off >= 2:
+				g.beside.add(besideHash(h, text[p.off-2], text[p.off-1], false))
+			default:
+				bare = true
+			}
+		}
+	}
+	if bare {
+		g.beside = filter{}
 	}
 	return g
 }
@@ -216,11 +269,18 @@ func joined(w string) (n int) {
 	return n
 }
 
-// passes says whether the filter lets a window through, of which the bits in its
-// word of the filter are chosen by bits of the hash that do not choose the word.
-func (g *grams) passes(h uint64) bool {
-	word := g.filter[h>>(g.fshift&63)]
-	return word>>(h>>20&63)&(word>>(h>>28&63))&(word>>(h>>36&63))&1 != 0
+// inside reports whether what stands beside a window in a text lets a literal of
+// which it is a window stand there.
+func (g *grams) inside(s string, at int, h uint64) bool {
+	end := at + g.size
+	switch {
+	case at < 0 || end > len(s):
+		return false
+	case g.beside.words == nil:
+		return true
+	}
+	return end+2 <= len(s) && g.beside.passes(besideHash(h, lowerByte[s[end]], lowerByte[s[end+1]], true)) ||
+		at >= 2 && g.beside.passes(besideHash(h, lowerByte[s[at-2]], lowerByte[s[at-1]], false))
 }
 
 // find looks up a window that the filter let through.
@@ -238,14 +298,14 @@ func (g *grams) find(gram, h uint64) *place {
 	}
 }
 
-// scan calls hit for the atom of each literal in the text, perhaps repeatedly.
-// skip says which need no second look.
+// scan calls hit for each literal in the text with where it begins, perhaps
+// repeatedly. skip says which need no second look.
 //
 // The text is read eight bytes at a time, and windows are taken out of those and
 // the eight before by shifting: those that begin in the last four of the latter or
 // the first four of the former. Beyond both ends of the text stand zeros.
-func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int32)) {
-	if len(l.marks) == len(l.lits) && l.scanMarks(s, hit) {
+func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, int)) {
+	if len(l.marks) == len(l.lits) && l.scanMarks(s, skip, hit) {
 		return
 	}
 	var before uint64
@@ -263,19 +323,11 @@ func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int3
 		}
 		half := before<<32 | next>>32
 		if g := &l.long; g.n > 0 {
-			if h := half * gramHash; g.passes(h) {
+			if h := half * gramHash; g.filter.passes(h) {
 				l.look(g, s, i-4, half, h, skip, hit)
 			}
-			if h := next * gramHash; g.passes(h) {
+			if h := next * gramHash; g.filter.passes(h) {
 				l.look(g, s, i, next, h, skip, hit)
-			}
-		}
-		if g := &l.mid; g.n > 0 {
-			if w := half >> 24; g.passes(w * gramHash) {
-				l.look(g, s, i-4, w, w*gramHash, skip, hit)
-			}
-			if w := next >> 24; g.passes(w * gramHash) {
-				l.look(g, s, i, w, w*gramHash, skip, hit)
 			}
 		}
 		if l.short.n > 0 {
@@ -290,7 +342,7 @@ func (l *literals) scan(s string, skip func(atom int32) bool, hit func(atom int3
 
 // scanMarks is scan for few literals. It gives up, and reports false, on a text
 // that holds more marks than texts do.
-func (l *literals) scanMarks(s string, hit func(atom int32)) bool {
+func (l *literals) scanMarks(s string, skip func(*literal) bool, hit func(*literal, int)) bool {
 	left := 16 + len(s)/64
 	for i, m := range l.marks {
 		lit := &l.lits[i]
@@ -304,8 +356,9 @@ func (l *literals) scanMarks(s string, hit func(atom int32)) bool {
 			}
 			start := from + n - m.at
 			if end := start + len(lit.text); start >= 0 && end <= len(s) && lowerIs(s[start:end], lit.text) {
-				hit(lit.atom)
-				break
+				if hit(lit, start); skip(lit) {
+					break
+				}
 			}
 			from += n + 1
 		}
@@ -313,16 +366,16 @@ func (l *literals) scanMarks(s string, hit func(atom int32)) bool {
 	return true
 }
 
-// every looks at the windows, of four bytes at most, that begin at the eight
+// every looks at the windows, of five bytes at most, that begin at the eight
 // bytes from i-4 on.
-func (l *literals) every(g *grams, s string, i int, half, next uint64, skip func(atom int32) bool, hit func(atom int32)) {
+func (l *literals) every(g *grams, s string, i int, half, next uint64, skip func(*literal) bool, hit func(*literal, int)) {
 	cut := g.cut & 63
 	for j := 0; j < 4; j += g.stride {
 		v, w := half<<(8*j&63)>>cut, next<<(8*j&63)>>cut
-		if h := v * gramHash; g.passes(h) {
+		if h := v * gramHash; g.filter.passes(h) {
 			l.look(g, s, i-4+j, v, h, skip, hit)
 		}
-		if h := w * gramHash; g.passes(h) {
+		if h := w * gramHash; g.filter.passes(h) {
 			l.look(g, s, i+j, w, h, skip, hit)
 		}
 	}
@@ -340,7 +393,10 @@ func lowerEight(s string) uint64 {
 }
 
 // look compares the literals that have a window which begins at a position.
-func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(int32) bool, hit func(int32)) {
+func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*literal) bool, hit func(*literal, int)) {
+	if !g.inside(s, at, h) {
+		return
+	}
 	for p := g.find(w, h); p != nil; p = g.after(p) {
 		start := at - int(p.off)
 		end := start + int(p.size)
@@ -353,8 +409,8 @@ func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(int32
 			continue
 		}
 		lit := &l.lits[p.lit]
-		if !skip(lit.atom) && lowerIs(s[start:end], lit.text) {
-			hit(lit.atom)
+		if !skip(lit) && lowerIs(s[start:end], lit.text) {
+			hit(lit, start)
 		}
 	}
 }

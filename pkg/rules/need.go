@@ -461,6 +461,57 @@ func (r *reader) not(e ast.Expr, b binding) *need {
 	return nothing
 }
 
+// decides reports whether an expression is true wherever its need holds, and not
+// an error: equalities of fields and constants are, and what && and || make of
+// them.
+func (r *reader) decides(e ast.Expr) bool {
+	switch e.Kind() {
+	case ast.IdentKind, ast.SelectKind:
+		t := r.term(e, nil)
+		return r.exact(t, types.BoolType)
+	case ast.CallKind:
+	default:
+		return false
+	}
+	c := e.AsCall()
+	args := c.Args()
+	switch c.FunctionName() {
+	case operators.LogicalAnd, operators.LogicalOr:
+		return r.decides(args[0]) && r.decides(args[1])
+	case operators.LogicalNot:
+		return args[0].Kind() != ast.CallKind && r.decides(args[0])
+	case operators.Equals:
+		s, t := r.term(args[0], nil), r.term(args[1], nil)
+		if s.kind == termConst {
+			s, t = t, s
+		}
+		return t.kind == termConst && r.exact(s, t.value.Type())
+	case operators.In:
+		s := r.term(args[0], nil)
+		if args[1].Kind() != ast.ListKind {
+			l := r.term(args[1], nil)
+			return s.kind == termConst && l.kind == termField && !r.lazy(l.f) && r.vars.vars[l.f.v].goTyp == textsType
+		}
+		return !slices.ContainsFunc(args[1].AsList().Elements(), func(e ast.Expr) bool {
+			t := r.term(e, nil)
+			return t.kind != termConst || !r.exact(s, t.value.Type())
+		})
+	}
+	return false
+}
+
+// exact reports whether atoms decide that a term is a constant of a type.
+func (r *reader) exact(t term, of ref.Type) bool {
+	if t.kind != termField || t.f.elem || r.lazy(t.f) {
+		return false
+	}
+	switch k := r.vars.vars[t.f.v].typ.Kind(); k {
+	case types.StringKind, types.IntKind, types.BoolKind:
+		return of.TypeName() == r.vars.vars[t.f.v].typ.TypeName()
+	}
+	return false
+}
+
 func (r *reader) flag(e ast.Expr, b binding, want bool) *need {
 	t := r.term(e, b)
 	switch {
