@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,9 +14,9 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// seenDir is where the checkpoints are kept that this machine saw, one file
-// for a log's origin and signing key.
-func seenDir() (string, error) {
+// stateDir is where this machine remembers what it saw of logs: in checkpoints
+// a signed note for each origin and key, in folders which log a folder held.
+func stateDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
 		home, err := os.UserHomeDir()
@@ -24,68 +25,138 @@ func seenDir() (string, error) {
 		}
 		state = filepath.Join(home, ".local", "state")
 	}
-	return filepath.Join(state, "lazaret", "checkpoints"), nil
+	return filepath.Join(state, "lazaret"), nil
 }
 
 // maxSeen bounds how many files are looked at.
 const maxSeen = 10_000
 
-// loadSeen reads the checkpoints that this machine saw of logs whose keys are
-// among vs. Installations have keys of their own, so these are checkpoints of
-// this one's log, before and after changes of its key.
-func loadSeen(vs note.Verifiers) ([]chain.Checkpoint, error) {
-	dir, err := seenDir()
+// seen is what this machine remembers when it verifies the log in a folder.
+type seen struct {
+	state string // folder of all that is remembered
+	dir   string // of the log, absolute and without links
+
+	// notes are checkpoints of whatever logs; which of them are of this one is
+	// for the verification to say, since it depends on the keys that signed it.
+	notes [][]byte
+	// here is what the folder held when it was last verified, if a key that is
+	// trusted signed it. It is of this log whatever key signs this log now:
+	// otherwise another log whose key is pinned, too, could take its place.
+	here *chain.Checkpoint
+	file string // where that stands
+}
+
+// inFolder is the file of what a folder held.
+type inFolder struct {
+	Folder     string   `json:"folder"`
+	Checkpoint string   `json:"checkpoint"`
+	Handovers  []string `json:"handovers,omitempty"` // to the key that signed it
+}
+
+// loadSeen reads what this machine remembers for the log in dir.
+func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
+	state, err := stateDir()
 	if err != nil {
 		return nil, err
 	}
-	files, err := os.ReadDir(dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	s := &seen{state: state, dir: dir}
+	if abs, err := filepath.Abs(dir); err == nil {
+		s.dir = abs
 	}
-	if err != nil {
+	if real, err := filepath.EvalSymlinks(s.dir); err == nil {
+		s.dir = real
+	}
+	sum := sha256.Sum256([]byte(s.dir))
+	s.file = filepath.Join(state, "folders", hex.EncodeToString(sum[:16]))
+	folder := filepath.Join(state, "checkpoints")
+	files, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	if len(files) > maxSeen {
-		return nil, fmt.Errorf("%s holds more than %d files: remove those of logs that are gone", dir, maxSeen)
+		return nil, fmt.Errorf("%s holds more than %d files: remove those of logs that are gone", folder, maxSeen)
 	}
-	var out []chain.Checkpoint
 	for _, f := range files {
-		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		b, err := os.ReadFile(filepath.Join(folder, f.Name()))
 		if err != nil {
 			return nil, err
 		}
-		// What does not open is of another log.
-		if cp, err := chain.OpenCheckpoint(b, vs); err == nil {
-			out = append(out, cp)
-		}
+		s.notes = append(s.notes, b)
 	}
-	return out, nil
+	b, err := os.ReadFile(s.file)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var in inFolder
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, fmt.Errorf("%s: %w: put it back as it was, or remove it if the log in %s is to be trusted anew", s.file, err, s.dir)
+	}
+	var handovers [][]byte
+	for _, h := range in.Handovers {
+		handovers = append(handovers, []byte(h))
+	}
+	// By a key that is not trusted now: the data folder was made anew, with keys
+	// of its own.
+	if cp, err := chain.OpenSigned([]byte(in.Checkpoint), vs, handovers); err == nil {
+		s.here = &cp
+	}
+	return s, nil
 }
 
-// saveSeen remembers a checkpoint, unless a larger one of the same key is
-// remembered.
-func saveSeen(b []byte, vs note.Verifiers) error {
-	cp, err := chain.OpenCheckpoint(b, vs)
-	if err != nil {
-		return nil //nolint:nilerr // by a key that was handed over to: the trust file does not name it
+// hold has a verification held against what is remembered.
+func (s *seen) hold(v *chain.VerifyOptions) {
+	v.Seen = s.notes
+	if s.here != nil {
+		v.Against = append(v.Against, s.here.Note)
 	}
-	n, err := note.Open(b, vs)
+}
+
+// save remembers a log's last checkpoint, which was verified just now, and the
+// handovers to the key that signed it.
+func (s *seen) save(last []byte, handovers [][]byte) error {
+	cp, err := chain.ParseCheckpoint(last)
 	if err != nil {
 		return err
 	}
-	dir, err := seenDir()
+	// The first signature is the log's own.
+	var unverified *note.UnverifiedNoteError
+	if _, err := note.Open(last, note.VerifierList()); !errors.As(err, &unverified) || len(unverified.Note.UnverifiedSigs) == 0 {
+		return fmt.Errorf("the checkpoint's signature cannot be read: %w", err)
+	}
+	sig := unverified.Note.UnverifiedSigs[0]
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
+	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
+	if old, err := os.ReadFile(path); err == nil {
+		// What is there was held against the log if it is of it; if it is not, it
+		// says nothing.
+		if have, err := chain.ParseCheckpoint(old); err == nil && have.Size > cp.Size {
+			path = ""
+		}
+	}
+	if path != "" {
+		if err := keepFile(path, last); err != nil {
+			return err
+		}
+	}
+	in := inFolder{Folder: s.dir, Checkpoint: string(last)}
+	for _, h := range handovers {
+		in.Handovers = append(in.Handovers, string(h))
+	}
+	b, err := json.MarshalIndent(in, "", "\t")
 	if err != nil {
 		return err
 	}
+	return keepFile(s.file, append(b, '\n'))
+}
+
+// keepFile makes or replaces a file, whole or not at all.
+func keepFile(path string, b []byte) error {
+	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, n.Sigs[0].Name, n.Sigs[0].Hash))
-	path := filepath.Join(dir, hex.EncodeToString(sum[:16]))
-	if old, err := os.ReadFile(path); err == nil {
-		if have, err := chain.OpenCheckpoint(old, vs); err == nil && have.Size >= cp.Size {
-			return nil
-		}
 	}
 	f, err := os.CreateTemp(dir, "tmp-*")
 	if err != nil {

@@ -28,10 +28,11 @@ import (
 
 // verifyReport is what `audit verify` says.
 type verifyReport struct {
-	chain.Report
-	// Seen is the size of the largest checkpoint that this machine has seen of
-	// the log in an earlier verification; 0 if there is none.
-	Seen     int64    `json:"seen"`
+	chain.Report // Seen: in earlier verifications on this machine
+	// Remembered is the file with what this machine saw in the log's folder
+	// before, of a log that failed.
+	Remembered string `json:"remembered,omitempty"`
+
 	RuleSets []string `json:"rule_sets"` // digests that entries put in force
 	Policies []string `json:"policies"`
 }
@@ -55,8 +56,9 @@ func (a *app) auditVerify() *cobra.Command {
 		Short: "Recompute the whole log from disk (exit 0 verified, 2 failed, 3 incomplete)",
 		Long: `Recompute every leaf, link, hash, signature and payload commitment of the log from
 the files on disk, and hold it against every checkpoint that is known: those it kept,
-those given with --against, and the last one that this machine saw of it, which is
-kept in the user's state folder ($XDG_STATE_HOME/lazaret). With a witness policy
+those given with --against, and those that this machine saw in earlier verifications,
+of this log anywhere and of any in this folder, which are kept in the user's state
+folder ($XDG_STATE_HOME/lazaret). With a witness policy
 (--policy, or DATA/witnesses.policy where there is one) the last checkpoint needs
 the quorum's cosignatures.
 
@@ -176,11 +178,10 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	if policy != nil {
 		v.Quorum = policy
 	}
-	seen, seenErr := loadSeen(vs)
 	rep := &verifyReport{RuleSets: []string{}, Policies: []string{}}
-	for _, cp := range seen {
-		v.Against = append(v.Against, cp.Note)
-		rep.Seen = max(rep.Seen, cp.Size)
+	seen, seenErr := loadSeen(dir, vs)
+	if seenErr == nil {
+		seen.hold(&v)
 	}
 	inForce := newActivations()
 	v.Payload = inForce.see
@@ -188,11 +189,15 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	defer stop()
 
 	last := []byte(nil)
+	var handovers [][]byte
 	run := func(dir string) (err error) {
 		if last, err = os.ReadFile(dir + "/" + chain.HeadFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		rep.Report, err = chain.VerifyDir(ctx, dir, chain.Options{MasterKey: master}, v)
+		opts := chain.Options{MasterKey: master}
+		if rep.Report, err = chain.VerifyDir(ctx, dir, opts, v); err == nil && rep.Handovers > 0 && rep.Status != chain.Failed {
+			handovers, err = handoversIn(dir, opts)
+		}
 		return err
 	}
 	err = run(dir)
@@ -210,12 +215,29 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 			rep.Status = chain.Incomplete
 		}
 	}
-	if rep.Status != chain.Failed && last != nil {
-		if err := saveSeen(last, vs); err != nil {
+	if seenErr == nil && rep.Status != chain.Failed && last != nil {
+		if err := seen.save(last, handovers); err != nil {
 			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint was not remembered:", err)
 		}
 	}
+	if seenErr == nil && seen.here != nil {
+		if rep.Status == chain.Failed {
+			rep.Remembered = seen.file
+		} else {
+			rep.Report.Seen = max(rep.Report.Seen, seen.here.Size)
+		}
+	}
 	return rep, nil
+}
+
+func handoversIn(dir string, o chain.Options) (_ [][]byte, err error) {
+	o.ReadOnly = true
+	l, err := chain.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return l.Handovers()
 }
 
 // verifyBundleFile verifies a bundle.
@@ -384,6 +406,9 @@ func printReport(w io.Writer, r chain.Report) {
 
 func printSeen(w io.Writer, r *verifyReport) {
 	if r.Status == chain.Failed {
+		if r.Remembered != "" {
+			fmt.Fprintf(w, "  it was held against what this machine saw in this folder before. If another log belongs there, and only then, remove %s\n", r.Remembered)
+		}
 		return
 	}
 	if r.Seen > 0 {

@@ -345,23 +345,27 @@ func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// open reads a checkpoint that a key signed which could at its size.
-func (k *keyring) open(b []byte) (c Checkpoint, err error) {
+// open reads a checkpoint that a key signed which could at its size, and tells
+// which keys of the ring signed it.
+func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
-		return c, err
-	}
-	if c, err = strict(n, b); err != nil {
-		return c, err
+		return c, nil, err
 	}
 	for _, s := range n.Sigs {
-		at, ok := k.retired[keyID{s.Name, s.Hash}]
-		if !ok || c.Size <= at {
-			return c, nil
-		}
-		err = fmt.Errorf("its key %s+%08x was replaced at size %d", s.Name, s.Hash, at)
+		by = append(by, keyID{s.Name, s.Hash})
 	}
-	return c, err
+	if c, err = strict(n, b); err != nil {
+		return c, by, err
+	}
+	for _, id := range by {
+		at, ok := k.retired[id]
+		if !ok || c.Size <= at {
+			return c, by, nil
+		}
+		err = fmt.Errorf("its key %s+%08x was replaced at size %d", id.name, id.hash, at)
+	}
+	return c, by, err
 }
 
 // Successor is the public key that the last handover named, or "" if there was

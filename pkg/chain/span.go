@@ -129,7 +129,8 @@ func OpenSigned(cp []byte, trusted note.Verifiers, handovers [][]byte) (Checkpoi
 			return Checkpoint{}, fmt.Errorf("handover %d: %w", i, err)
 		}
 	}
-	return ring.open(cp)
+	c, _, err := ring.open(cp)
+	return c, err
 }
 
 // Read checks a span's signatures and its edge. The leaves are to be given to

@@ -43,6 +43,10 @@ type VerifyOptions struct {
 	Verifiers note.Verifiers
 	// Against are earlier checkpoints that the log must extend.
 	Against [][]byte
+	// Seen are checkpoints that were seen before, of this log or of others. Those
+	// that a key signed which signs this log are held against it like Against,
+	// whatever origin they name; the others are passed over. It needs Verifiers.
+	Seen [][]byte
 	// Quorum, if set, is what witnesses must have cosigned. What lies behind
 	// the last checkpoint that satisfies it leaves the result incomplete; if
 	// there is none, the verification fails.
@@ -98,6 +102,7 @@ type Report struct {
 	Handovers   int64    `json:"handovers"` // changes of the signing key
 	Signed      int64    `json:"signed"`    // leaves that the log's own last checkpoint covers
 	Witnessed   int64    `json:"witnessed"` // leaves that a checkpoint with the quorum covers
+	Seen        int64    `json:"seen"`      // leaves that one of VerifyOptions.Seen covers
 	LastSeq     uint64   `json:"last_seq"`
 	Root        string   `json:"root"`      // base64
 	FirstBad    int64    `json:"first_bad"` // lowest leaf index that is wrong, -1 if none
@@ -233,6 +238,8 @@ type signed struct {
 	what string
 	own  bool // by this log, kept with it
 	head bool // from the head file
+	seen bool // of VerifyOptions.Seen
+	by   []keyID
 	Checkpoint
 }
 
@@ -271,22 +278,18 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	for _, b := range v.o.Against {
 		kept = append(kept, signed{what: "an earlier checkpoint", Checkpoint: Checkpoint{Note: b}})
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.GOMAXPROCS(0))
-	good := make([]bool, len(kept))
-	const share = 64
-	for lo := 0; lo < len(kept); lo += share {
-		g.Go(func() error {
-			for i := lo; i < min(lo+share, len(kept)); i++ {
-				good[i] = v.open(&kept[i])
-			}
-			return ctx.Err()
-		})
-	}
-	if err := g.Wait(); err != nil {
+	good, err := v.openAll(ctx, kept)
+	if err != nil {
 		return nil, err
 	}
 	v.counted(kept)
+	if seen := v.ofThisLog(kept); len(seen) > 0 {
+		more, err := v.openAll(ctx, seen)
+		if err != nil {
+			return nil, err
+		}
+		kept, good = append(kept, seen...), append(good, more...)
+	}
 	for i := range kept {
 		// The store has a checkpoint before the head file has it.
 		if h := &kept[i]; h.head && good[i] && !slices.ContainsFunc(kept, func(c signed) bool { return c.own && c.Size == h.Size }) {
@@ -306,9 +309,53 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 		if c.own {
 			v.rep.Signed = max(v.rep.Signed, c.Size)
 		}
+		if c.seen {
+			v.rep.Seen = max(v.rep.Seen, c.Size)
+		}
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// openAll reads checkpoints and checks their signatures.
+func (v *verification) openAll(ctx context.Context, cps []signed) (good []bool, err error) {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	good = make([]bool, len(cps))
+	const share = 64
+	for lo := 0; lo < len(cps); lo += share {
+		g.Go(func() error {
+			for i := lo; i < min(lo+share, len(cps)); i++ {
+				good[i] = v.open(&cps[i])
+			}
+			return ctx.Err()
+		})
+	}
+	return good, g.Wait()
+}
+
+// ofThisLog are the checkpoints of VerifyOptions.Seen that a key signed which
+// signed what the log keeps.
+func (v *verification) ofThisLog(kept []signed) (out []signed) {
+	if v.o.Verifiers == nil {
+		return nil
+	}
+	own := make(map[keyID]bool)
+	for i := range kept {
+		for _, id := range kept[i].by {
+			own[id] = true
+		}
+	}
+	for _, b := range v.o.Seen {
+		n, err := note.Open(b, v.ring)
+		if err != nil {
+			continue // by a key that is not known here
+		}
+		if slices.ContainsFunc(n.Sigs, func(s note.Signature) bool { return own[keyID{s.Name, s.Hash}] }) {
+			out = append(out, signed{what: "a checkpoint that was seen before", seen: true, Checkpoint: Checkpoint{Note: b}})
+		}
+	}
+	return out
 }
 
 // counted checks that as many checkpoints and handovers are there as were
@@ -332,7 +379,7 @@ func (v *verification) open(s *signed) bool {
 	if v.o.Verifiers == nil {
 		s.Checkpoint, err = ParseCheckpoint(s.Note)
 	} else {
-		s.Checkpoint, err = v.ring.open(s.Note)
+		s.Checkpoint, s.by, err = v.ring.open(s.Note)
 	}
 	if err != nil {
 		v.bad(max(key-1, 0), "%s: %v", s.what, err)

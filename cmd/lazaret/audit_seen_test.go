@@ -1,0 +1,258 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+)
+
+// installation is a data folder with nothing but a log and its keys.
+type installation struct {
+	t             *testing.T
+	data, audit   string
+	private, vkey string
+	master        []byte
+	text          string // in each payload
+	signer        note.Signer
+}
+
+// install makes a log of n entries that say text.
+func install(t *testing.T, text string, n int) *installation {
+	t.Helper()
+	x := &installation{t: t, data: t.TempDir(), text: text}
+	x.audit = embedded.AuditDir(x.data)
+	var err error
+	if x.private, x.vkey, err = keys.Generate("lazaret-ledger"); err != nil {
+		t.Fatal(err)
+	}
+	if x.signer, err = note.NewSigner(x.private); err != nil {
+		t.Fatal(err)
+	}
+	if x.master, err = embedded.MasterKey(x.data); err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.WritePrivate(embedded.AuditorKey(x.data), x.private); err != nil {
+		t.Fatal(err)
+	}
+	x.grow(n)
+	return x
+}
+
+// grow lets the log have n entries.
+func (x *installation) grow(n int) {
+	x.t.Helper()
+	l, err := chain.Open(x.audit, chain.Options{Signer: x.signer, MasterKey: x.master})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer l.Close()
+	for seq := l.Head().LastSeq + 1; seq <= uint64(n); seq++ {
+		e := chain.Entry{Seq: seq, Time: time.Unix(int64(seq), 0), Type: "observation", Project: "demo", Payload: fmt.Append(nil, x.text, seq)}
+		if err := l.Append([]chain.Entry{e}); err != nil {
+			x.t.Fatal(err)
+		}
+	}
+	if _, err := l.Checkpoint(); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// rewrite makes the log anew with other entries and the same key.
+func (x *installation) rewrite(text string, n int) {
+	x.t.Helper()
+	if err := os.RemoveAll(x.audit); err != nil {
+		x.t.Fatal(err)
+	}
+	x.text = text
+	x.grow(n)
+}
+
+// pin has x's data folder trust these keys and no others.
+func (x *installation) pin(vkeys ...string) {
+	x.t.Helper()
+	var b strings.Builder
+	for _, k := range vkeys {
+		fmt.Fprintf(&b, "- key: %s\n  roles: [auditor]\n", k)
+	}
+	if err := os.WriteFile(embedded.TrustFile(x.data), []byte(b.String()), 0o600); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x *installation) expect(code int, says string, more ...string) string {
+	x.t.Helper()
+	out, got := command(x.t, "", append([]string{"audit", "verify", "--offline", "--data", x.data}, more...)...)
+	if got != code || !strings.Contains(out, says) {
+		x.t.Fatalf("audit verify ended with %d, want %d and %q:\n%s", got, code, says, out)
+	}
+	return out
+}
+
+// copyOf copies a folder.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// put puts a copy of from in the place of dir.
+func put(t *testing.T, dir, from string) {
+	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned
+// in both data folders, and what somebody who has their keys puts in their
+// places.
+func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	a, b := install(t, "first", 5), install(t, "second", 3)
+	a.pin(a.vkey, b.vkey)
+	b.pin(a.vkey, b.vkey)
+	for range 2 { // the second time with what was seen the first time
+		a.expect(cli.ExitOK, "VERIFIED")
+		b.expect(cli.ExitOK, "VERIFIED")
+	}
+	old := copyOf(t, a.audit)
+	a.grow(8)
+	a.expect(cli.ExitOK, "it extends the 5 leaves")
+	b.grow(12)
+	b.expect(cli.ExitOK, "it extends the 3 leaves")
+	now := copyOf(t, a.audit)
+
+	for _, x := range []struct {
+		what, says string
+		do         func()
+		dir        string // if it is not the log's place
+	}{
+		{"an old copy", "truncated", func() { put(t, a.audit, old) }, ""},
+		{"an old copy, elsewhere", "truncated", func() {}, old},
+		{"another log that is pinned", "seen", func() { put(t, a.audit, b.audit) }, ""},
+		{"a rewritten log", "another root", func() { a.rewrite("forged", 8) }, ""},
+		{"a longer rewritten log", "another root", func() { a.rewrite("forged", 80) }, ""},
+		{"a rewritten log, elsewhere", "another root", func() { old = copyOf(t, a.audit) }, "rewritten"},
+		{"the log's entries, signed with the other's key", "FAILED", func() {
+			signer := a.signer
+			a.signer = b.signer
+			a.rewrite("forged", 8)
+			a.signer = signer
+		}, ""},
+		{"under another name", "is of log", func() {
+			if err := os.RemoveAll(a.audit); err != nil {
+				t.Fatal(err)
+			}
+			l, err := chain.Open(a.audit, chain.Options{Signer: a.signer, Origin: "another", MasterKey: a.master})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := l.Append([]chain.Entry{{Seq: 1, Time: time.Unix(1, 0), Type: "observation", Project: "demo"}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+		}, ""},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			a.t = t
+			x.do()
+			switch x.dir {
+			case "":
+				if out := a.expect(cli.ExitNegative, "FAILED"); !strings.Contains(out, "and only then, remove") {
+					t.Errorf("it does not say what it was held against:\n%s", out)
+				} else if !strings.Contains(out, x.says) {
+					t.Errorf("it does not say %q:\n%s", x.says, out)
+				}
+			case "rewritten":
+				a.expect(cli.ExitNegative, x.says, "--dir", old)
+			default:
+				a.expect(cli.ExitNegative, x.says, "--dir", x.dir)
+			}
+		})
+	}
+	a.t = t
+	put(t, a.audit, now)
+	a.expect(cli.ExitOK, "it extends the 8 leaves")
+	b.expect(cli.ExitOK, "it extends the 12 leaves")
+}
+
+// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog has what
+// versions left that remembered nothing of folders.
+func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.T) {
+	state := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	a := install(t, "first", 5)
+	a.pin(a.vkey)
+	a.expect(cli.ExitOK, "VERIFIED")
+	if err := os.RemoveAll(filepath.Join(state, "lazaret", "folders")); err != nil {
+		t.Fatal(err)
+	}
+	a.grow(6)
+	a.expect(cli.ExitOK, "it extends the 5 leaves")
+	if err := os.RemoveAll(filepath.Join(state, "lazaret", "folders")); err != nil {
+		t.Fatal(err)
+	}
+	a.rewrite("forged", 9)
+	a.expect(cli.ExitNegative, "another root")
+}
+
+// TestWhatAHandedOverKeySignedIsRemembered is about a machine that pins only
+// the key which the log began with.
+func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	a := install(t, "first", 5)
+	before := copyOf(t, a.audit)
+
+	private, vkey, err := keys.Generate("lazaret-ledger")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := chain.Open(a.audit, chain.Options{Signer: a.signer, MasterKey: a.master})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Handover(next, vkey); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	first := a.signer
+	a.signer = next
+	a.grow(9)
+	a.pin(a.vkey)
+	a.expect(cli.ExitOK, "VERIFIED")
+	rolled := copyOf(t, a.audit)
+	a.grow(11)
+	a.expect(cli.ExitOK, "it extends the 9 leaves")
+	a.expect(cli.ExitNegative, "truncated", "--dir", rolled)
+
+	// Without the handover, the new key says nothing to who does not pin it; the
+	// folder does.
+	put(t, a.audit, before)
+	a.expect(cli.ExitNegative, "FAILED")
+	a.signer = first
+	a.rewrite("forged", 20)
+	a.expect(cli.ExitNegative, "FAILED")
+}
