@@ -148,7 +148,28 @@ func (l *Log) present(size int64) (from int64, err error) {
 // these rising ledger sequences. Between from and to sequences rise.
 func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) error {
 	for _, seq := range seqs {
+		if from == to {
+			return nil
+		}
+		first, err := l.Leaf(from)
+		if err != nil {
+			return err
+		}
 		lo, hi := from, to
+		// A leaf stands for one sequence at least, so that it is at most so far
+		// away, and just there if nothing is missing in between.
+		if first.Seq >= seq {
+			hi = from
+		} else if far := seq - first.Seq; far < uint64(to-from) {
+			hi = from + int64(far)
+			before, err := l.Leaf(hi - 1)
+			if err != nil {
+				return err
+			}
+			if before.Seq < seq {
+				lo = hi
+			}
+		}
 		for lo < hi {
 			mid := lo + (hi-lo)/2
 			leaf, err := l.Leaf(mid)

@@ -123,7 +123,18 @@ type Log struct {
 // Several processes cannot have one log open: the second gets ErrLocked. A store
 // of another version of the format is ErrFormat. After a crash what is opened is
 // a prefix of what was appended, with everything that Append returned for.
-func Open(dir string, o Options) (_ *Log, err error) {
+func Open(dir string, o Options) (*Log, error) { return open(dir, o, cacheSize) }
+
+// cacheSize is how much Pebble keeps of what it read, in bytes. Who reads a log
+// from one end to the other reads nothing twice but the tables' indexes, and is
+// faster with room for those only: each block then has the memory of the one
+// before it, which the processor still holds.
+const (
+	cacheSize     = 8 << 20
+	scanCacheSize = 64 << 10
+)
+
+func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	if o.FS == nil {
 		o.FS = vfs.Default
 	}
@@ -148,7 +159,7 @@ func Open(dir string, o Options) (_ *Log, err error) {
 			err = errors.Join(err, l.lock.Close())
 		}
 	}()
-	cache := pebble.NewCache(8 << 20)
+	cache := pebble.NewCache(cached)
 	defer cache.Unref()
 	po := &pebble.Options{
 		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: memTableSize, MemTableStopWritesThreshold: 4,

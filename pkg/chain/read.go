@@ -192,7 +192,7 @@ func (l *Log) Salted(i int64) (salt [16]byte, payload []byte, err error) {
 	if err != nil {
 		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)
 	}
-	plain, err := unseal(nil, a, i, box)
+	plain, err := unseal(nil, a, binary.BigEndian.AppendUint64(nil, uint64(i)), box)
 	if err != nil {
 		return salt, nil, fmt.Errorf("leaf %d: %w", i, err)
 	}

@@ -225,13 +225,12 @@ func splitRecord(rec []byte) (subject []byte, generation uint32, box []byte, err
 var errAltered = errors.New("the payload record was altered: it does not decrypt")
 
 // unseal opens what splitRecord cut off, into dst, and returns salt ‖ payload.
-func unseal(dst []byte, a cipher.AEAD, index int64, box []byte) ([]byte, error) {
+// ad is the leaf's index.
+func unseal(dst []byte, a cipher.AEAD, ad, box []byte) ([]byte, error) {
 	if len(box) < 12 {
 		return nil, errAltered
 	}
-	var ad [8]byte
-	binary.BigEndian.PutUint64(ad[:], uint64(index))
-	plain, err := a.Open(dst, box[:12], box[12:], ad[:])
+	plain, err := a.Open(dst, box[:12], box[12:], ad)
 	if err != nil || len(plain) < 16 {
 		return nil, errAltered
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sync/errgroup"
@@ -178,7 +179,11 @@ func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep
 			rep, err = broken(r), nil
 		}
 	}()
-	l, err := Open(dir, o)
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	o.FS = mapped(o.FS)
+	l, err := open(dir, o, scanCacheSize)
 	if errors.Is(err, ErrLocked) {
 		return Report{}, err
 	}
@@ -716,6 +721,7 @@ type worker struct {
 	leaves [TileWidth]Leaf
 	text   []byte // a leaf with its RFC 6962 prefix
 	plain  []byte
+	ad     [8]byte // what a payload is bound to besides
 
 	payloads, forgotten, notHeld, bytes int64
 }
@@ -940,7 +946,8 @@ func (w *worker) open(leaf *Leaf) error {
 	if key.err != nil {
 		return key.err
 	}
-	plain, err := unseal(w.plain[:0], key.aead, leaf.Index, box)
+	binary.BigEndian.PutUint64(w.ad[:], uint64(leaf.Index))
+	plain, err := unseal(w.plain[:0], key.aead, w.ad[:], box)
 	if err != nil {
 		return err
 	}
