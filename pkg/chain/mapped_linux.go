@@ -1,10 +1,12 @@
 package chain
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
@@ -17,37 +19,65 @@ func mapped(fs vfs.FS) vfs.FS {
 	if fs != vfs.Default {
 		return fs
 	}
-	return mappedFS{fs}
+	return &mappedFS{FS: fs, open: make(map[string]*mapping)}
 }
 
-type mappedFS struct{ vfs.FS }
+type mappedFS struct {
+	vfs.FS
+	mu   sync.Mutex
+	open map[string]*mapping // guarded by mu, by the file's name
+}
+
+// mapping is a file in memory. Pebble opens a table again for each run of reads,
+// which all share it.
+type mapping struct {
+	b     []byte
+	users int // guarded by mappedFS.mu
+}
 
 // Open implements vfs.FS.
-func (m mappedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+func (m *mappedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f, err := m.FS.Open(name, opts...)
 	if err != nil || !strings.HasSuffix(name, ".sst") {
 		return f, err
 	}
-	st, err := f.Stat()
-	if err != nil || st.Size() == 0 || int64(int(st.Size())) != st.Size() {
-		return f, nil //nolint:nilerr // it is read as any other
-	}
-	b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return f, nil //nolint:nilerr // there may be no room left for it
-	}
-	for _, o := range opts {
-		if o == vfs.SequentialReadsOption {
-			_ = unix.Madvise(b, unix.MADV_SEQUENTIAL) // it is only slower without
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	x := m.open[name]
+	if x == nil {
+		st, err := f.Stat()
+		if err != nil || st.Size() == 0 || int64(int(st.Size())) != st.Size() {
+			return f, nil //nolint:nilerr // it is read as any other
 		}
+		b, err := unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			return f, nil //nolint:nilerr // there may be no room left for it
+		}
+		_ = unix.Madvise(b, unix.MADV_SEQUENTIAL) // it is only slower without
+		x = &mapping{b: b}
+		m.open[name] = x
 	}
-	return &mappedFile{File: f, b: b}, nil
+	x.users++
+	return &mappedFile{File: f, fs: m, name: name, mapping: x}, nil
 }
 
-// mappedFile is a file that is mapped into memory.
+// release lets go of a mapping.
+func (m *mappedFS) release(name string, x *mapping) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if x.users--; x.users > 0 {
+		return nil
+	}
+	delete(m.open, name)
+	return unix.Munmap(x.b)
+}
+
+// mappedFile is an open file of which there is a mapping.
 type mappedFile struct {
 	vfs.File
-	b []byte
+	*mapping
+	fs   *mappedFS
+	name string
 }
 
 // ReadAt implements io.ReaderAt. What is read is copied, so that nobody changes
@@ -71,10 +101,5 @@ func (f *mappedFile) ReadAt(p []byte, off int64) (n int, err error) {
 
 // Close implements io.Closer.
 func (f *mappedFile) Close() error {
-	err := unix.Munmap(f.b)
-	f.b = nil
-	if cerr := f.File.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return errors.Join(f.fs.release(f.name, f.mapping), f.File.Close())
 }
