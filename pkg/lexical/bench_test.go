@@ -13,8 +13,8 @@ import (
 )
 
 // zipfian are n documents of some twenty words, of which early ones are common,
-// and one that no other document has.
-func zipfian(r *rand.Rand, n int, fn func(i int, words []text.Term)) {
+// and one that no other document has, with labels like those of what was read.
+func zipfian(r *rand.Rand, n int, fn func(i int, words, labels []text.Term)) {
 	vocabulary := make([]text.Term, 2300)
 	for i := range vocabulary {
 		vocabulary[i] = Words(fmt.Sprintf("word%cx%d", 'a'+i%26, i))[0]
@@ -25,10 +25,10 @@ func zipfian(r *rand.Rand, n int, fn func(i int, words []text.Term)) {
 			u := r.Float64()
 			words = append(words, vocabulary[int(u*u*float64(len(vocabulary)))])
 		}
-		if i >= 0 {
-			words = append(words, Words(fmt.Sprintf("number%d", i))...)
-		}
-		fn(i, words)
+		words = append(words, Words(fmt.Sprintf("number%d", i))...)
+		labels := []text.Term{text.Label("sum", fmt.Sprint(i)), text.Label("kind", "content"), text.Label("origin", "document"), text.Label("event", fmt.Sprint(i)),
+			text.Label("agent", "a"), text.Label("session", fmt.Sprint(i/100)), text.Label("source", fmt.Sprint(i%5000))}
+		fn(i, words, labels)
 	}
 }
 
@@ -49,8 +49,8 @@ func BenchmarkSearch(b *testing.B) {
 	b.Cleanup(func() { kv.batch.Close(); db.Close() })
 	x := Open(kv, []byte("x"))
 	r := rand.New(rand.NewPCG(1, 1))
-	zipfian(r, n, func(i int, words []text.Term) {
-		if err := x.Add(strconv.Itoa(i), words, words[:1]); err != nil {
+	zipfian(r, n, func(i int, words, labels []text.Term) {
+		if err := x.Add(strconv.Itoa(i), words, labels); err != nil {
 			b.Fatal(err)
 		}
 		if i%2000 == 0 {
@@ -59,7 +59,7 @@ func BenchmarkSearch(b *testing.B) {
 	})
 	kv.commit(b)
 	var queries [][]text.Term
-	zipfian(r, 200, func(_ int, words []text.Term) { queries = append(queries, words[:3+r.IntN(5)]) })
+	zipfian(r, 200, func(_ int, words, _ []text.Term) { queries = append(queries, words[:3+r.IntN(5)]) })
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

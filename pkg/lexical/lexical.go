@@ -21,10 +21,13 @@
 // 1980): documents are gathered into segments of 512, a segment's postings are
 // split into 512 buckets by term, and eight runs of a bucket are merged to one,
 // on four levels. One bucket is looked after with each document that is added,
-// so that no document pays for a merge of the whole index.
+// so that no document pays for a merge of the whole index. In large runs a term
+// that many documents have gets a key of its own, so that who looks for it need
+// not read its bucket.
 package lexical
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -47,6 +50,9 @@ const (
 	segment   = 512 // documents, and buckets
 	fanout    = 8
 	maxLevel  = 3
+	large     = fanout * fanout // segments: from here on common terms lie apart
+	widest    = large * fanout  // segments of a run
+	common    = 64              // documents of a large run
 	maxImpact = 127
 	pivot     = 32 // words: the length of a document that is neither short nor long
 	readTerms = 4096
@@ -79,6 +85,7 @@ const (
 	keyID      = 'd' // document → its id
 	keyForward = 'f' // slot → terms and weights of a document of the open segment
 	keyRun     = 'r' // bucket, first segment → run
+	keyCommon  = 'c' // term, first segment → list of a term, which the run does not have
 )
 
 func (x *Index) key(kind byte, parts ...uint64) []byte {
@@ -286,7 +293,9 @@ func (x *Index) flush(seg uint32) error {
 }
 
 // merge makes one run of those of a bucket that are due, while segment seg is
-// being filled.
+// being filled. It is kept by the first of their segments, whether or not that
+// had anything of the bucket, so that it follows from the number of documents
+// which runs there are.
 func (x *Index) merge(bucket uint64, seg uint32) error {
 	width := uint32(1)
 	for range maxLevel {
@@ -298,30 +307,88 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 	if seg == 0 || width == 1 {
 		return nil
 	}
+	begin := seg - width
 	var runs []run
-	from := x.key(keyRun, bucket, uint64(seg-width))
-	err := x.kv.ScanFrom(x.key(keyRun, bucket), from, func(k, v []byte) (bool, error) {
+	err := x.kv.ScanFrom(x.key(keyRun, bucket), x.key(keyRun, bucket, uint64(begin)), func(k, v []byte) (bool, error) {
 		first := binary.BigEndian.Uint32(k[len(k)-4:])
 		if first >= seg {
 			return false, nil // the segment that was flushed just now
 		}
-		runs = append(runs, run{first, slices.Clone(v)})
+		runs = append(runs, run{first: first, data: slices.Clone(v)})
 		return true, nil
 	})
-	if err != nil || len(runs) < 2 {
-		return err
+	if err == nil && width > large {
+		runs, err = x.commonOf(bucket, begin, seg, runs)
 	}
-	merged, err := mergeRuns(seg-width, runs)
-	if err != nil {
+	if err != nil || len(runs) == 0 {
 		return err
 	}
 	for _, r := range runs {
-		if r.first == seg-width {
-			continue // overwritten
+		k := x.key(keyRun, bucket, uint64(r.first))
+		if r.common {
+			k = x.commonKey(r.term(), r.first)
 		}
-		if err := x.kv.Delete(x.key(keyRun, bucket, uint64(r.first))); err != nil {
+		if err := x.kv.Delete(k); err != nil {
 			return err
 		}
 	}
-	return x.kv.Set(from, merged)
+	var rest []byte
+	err = mergeRuns(begin, runs, func(l *list) error {
+		if width < large || l.count < common {
+			rest = l.encode(rest)
+			return nil
+		}
+		return x.kv.Set(x.commonKey(l.term, begin), l.encode(nil))
+	})
+	if err != nil || len(rest) == 0 {
+		return err
+	}
+	return x.kv.Set(x.key(keyRun, bucket, uint64(begin)), rest)
+}
+
+// commonKey is where a large run has a term that many documents have.
+func (x *Index) commonKey(t text.Term, first uint32) []byte {
+	return binary.BigEndian.AppendUint32(appendTerm(x.key(keyCommon), t), first)
+}
+
+// commonOf adds the lists of a bucket that lie apart to runs, from segment begin
+// to before end.
+func (x *Index) commonOf(bucket uint64, begin, end uint32, runs []run) ([]run, error) {
+	from := appendTerm(x.key(keyCommon), text.Term(bucket<<(48-9)))
+	// Terms of a bucket begin with its nine bits, of which a prefix has eight.
+	err := x.kv.ScanFrom(from[:len(from)-5], from, func(k, v []byte) (bool, error) {
+		if bucketOf(termAt(k[len(k)-10:])) != bucket {
+			return false, nil
+		}
+		if first := binary.BigEndian.Uint32(k[len(k)-4:]); begin <= first && first < end {
+			runs = append(runs, run{first, slices.Clone(v), true})
+		}
+		return true, nil
+	})
+	// By segment, since documents of a list are joined in that order.
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
+	return runs, err
+}
+
+// runsOf returns the first segments of the runs that a bucket has anything in, at
+// most, of an index with so many documents; and how many of them are large.
+func runsOf(bucket uint64, count uint32) (firsts []uint32, larger int) {
+	seg := count / segment
+	merged := seg // what was merged by then, but for the segment before it
+	if uint64(count%segment) <= bucket && seg > 0 {
+		merged--
+	}
+	at := uint32(0)
+	for width := uint32(widest); width > 0; width /= fanout {
+		for ; merged-at >= width; at += width {
+			firsts = append(firsts, at)
+			if width >= large {
+				larger++
+			}
+		}
+	}
+	if merged < seg {
+		firsts = append(firsts, merged)
+	}
+	return firsts, larger
 }

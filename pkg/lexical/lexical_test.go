@@ -3,6 +3,7 @@ package lexical
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -142,6 +143,158 @@ func reference(docs []document, q Query) []Hit {
 		out = append(out, h)
 	}
 	return out
+}
+
+// brute is reference for many documents: the postings of each are made once.
+type brute struct {
+	docs  []document
+	lists map[text.Term][]uint32 // of documents, each with its weight in the low byte
+}
+
+func newBrute(docs []document) *brute {
+	b := &brute{docs, map[text.Term][]uint32{}}
+	for i, d := range docs {
+		for _, p := range postings(d.words, d.labels) {
+			b.lists[p.term] = append(b.lists[p.term], uint32(i)<<8|uint32(p.impact))
+		}
+	}
+	return b
+}
+
+func (b *brute) search(q Query) []Hit {
+	have := distinct(q.Words)
+	slices.SortStableFunc(have, func(x, y text.Term) int { return cmp.Compare(len(b.lists[x]), len(b.lists[y])) })
+	scores, best := make([]uint32, len(b.docs)), uint32(0)
+	for _, t := range have {
+		l := b.lists[t]
+		r := rarity(uint32(len(l)), uint32(len(b.docs)))
+		best += r * maxImpact
+		for _, p := range l[max(0, len(l)-MaxPostings):] {
+			scores[p>>8] += r * (p & 0xff)
+		}
+	}
+	for _, label := range q.Labels {
+		l := b.lists[label]
+		l = l[max(0, len(l)-MaxPostings):]
+		for i := range scores {
+			if len(l) > 0 && l[0]>>8 == uint32(i) {
+				l = l[1:]
+			} else {
+				scores[i] = 0
+			}
+		}
+	}
+	var all []uint64
+	for i, s := range scores {
+		if s > 0 {
+			all = append(all, uint64(s)<<32|uint64(i))
+		}
+	}
+	slices.Sort(all)
+	slices.Reverse(all)
+	var out []Hit
+	for _, s := range all[:min(len(all), q.Limit)] {
+		out = append(out, Hit{doc: uint32(s), Score: uint32(s >> 32 * 1000 / uint64(best))})
+	}
+	return out
+}
+
+// Of a term that is rare in one large run and common in the next, of one that comes
+// up late, and of one in nearly every document.
+func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("adds some hundred thousand documents")
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	kv := newKV(t)
+	x := Open(kv, []byte("x"))
+	var docs []document
+	words := make([]text.Term, 600)
+	for i := range words {
+		words[i] = text.Label("w", fmt.Sprint(i))
+	}
+	check := func() {
+		t.Helper()
+		b := newBrute(docs)
+		for i := range 12 {
+			q := Query{Limit: []int{1, 50, 200}[r.IntN(3)]}
+			for range 1 + r.IntN(5) {
+				q.Words = append(q.Words, words[r.IntN(len(words))])
+			}
+			if i%4 == 0 {
+				q.Labels = append(q.Labels, text.Label("half", fmt.Sprint(r.IntN(2))))
+			}
+			q.Words = distinct(q.Words)
+			want := b.search(q)
+			if got, err := x.Search(q); err != nil || !slices.Equal(got, want) {
+				t.Fatalf("%d documents, %d words, %d labels, limit %d, %v:\n got %v\nwant %v", len(docs), len(q.Words), len(q.Labels), q.Limit, err, clip(got), clip(want))
+			}
+		}
+	}
+	const n = widest*segment + large*segment + 3*segment + 77
+	for i := range n {
+		// Words come and go: of a third of them only some documents in a hundred
+		// thousand have any, here or there.
+		u := r.Float64()
+		w := int(u * u * 400)
+		if r.IntN(200) == 0 {
+			w = 400 + (i/20_000*37+r.IntN(40))%200
+		}
+		d := document{fmt.Sprint(i), []text.Term{words[w], words[0]}, []text.Term{text.Label("half", fmt.Sprint(i%2))}}
+		docs = append(docs, d)
+		if err := x.Add(d.id, d.words, d.labels); err != nil {
+			t.Fatal(err)
+		}
+		if i%2000 == 0 {
+			kv.commit(t)
+		}
+		switch at := i + 1; at {
+		// While buckets are being merged, and when all of them are.
+		case large*segment - 1, large*segment + 200, large*segment + segment, widest*segment + 1, widest*segment + 300, widest*segment + segment:
+			check()
+		}
+	}
+	check()
+	apart := 0
+	for k := range kv.dump(t) {
+		if len(k) == 1+1+6+4 && k[1] == keyCommon {
+			apart++
+		}
+	}
+	if apart < len(words)/2 {
+		t.Errorf("%d lists lie apart: the test shows little of them", apart)
+	}
+}
+
+// Whoever looks for a term knows which runs there are from the number of documents.
+func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
+	kv := newKV(t)
+	x := Open(kv, []byte("x"))
+	r := rand.New(rand.NewPCG(3, 3))
+	for i := range 2*large*segment + 5*segment {
+		// Many buckets have nothing of many segments.
+		if err := x.Add("d", []text.Term{text.Label("w", fmt.Sprint(r.IntN(1+i%9*300)))}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if i%2000 == 0 {
+			kv.commit(t)
+		}
+		// In the midst of merges of all widths.
+		if at := i % (large * segment); i%17_777 != 0 && at != 300 && at != fanout*segment+100 && at != fanout*segment-1 {
+			continue
+		}
+		for k := range kv.dump(t) {
+			if len(k) != 1+1+2+4 || k[1] != keyRun {
+				continue
+			}
+			bucket, first := uint64(binary.BigEndian.Uint16([]byte(k[2:]))), binary.BigEndian.Uint32([]byte(k[4:]))
+			if firsts, _ := runsOf(bucket, uint32(i+1)); !slices.Contains(firsts, first) {
+				t.Fatalf("after %d documents bucket %d has a run from segment %d, and is said to have %v", i+1, bucket, first, firsts)
+			}
+		}
+	}
 }
 
 // made makes documents of words whose frequency falls with their rank, as in
@@ -325,7 +478,7 @@ func FuzzDamagedRunsAreErrors(f *testing.F) {
 		if err == nil && ok && found.term != text.Term(term) {
 			t.Fatal("found another term")
 		}
-		mergeRuns(0, []run{{0, data}, {4, data}})
+		mergeRuns(0, []run{{0, data, false}, {4, data, false}}, func(*list) error { return nil })
 	})
 }
 

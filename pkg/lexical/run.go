@@ -8,11 +8,16 @@ import (
 )
 
 // run is what one bucket has of some consecutive segments: lists in the order of
-// their terms. first is the first segment.
+// their terms. first is the first segment. One that is common is a single list,
+// which the bucket's own run of these segments does not have.
 type run struct {
-	first uint32
-	data  []byte
+	first  uint32
+	data   []byte
+	common bool
 }
+
+// term is the term of a common one.
+func (r *run) term() text.Term { return termAt(r.data) }
 
 // list is the documents that have a term, in order. Its encoding is the term in
 // six bytes; as varints the number of documents, the last of them, and the length
@@ -89,12 +94,12 @@ func find(data []byte, t text.Term) (l list, ok bool, err error) {
 }
 
 // mergeRuns joins runs of one bucket, in the order of their segments, to one
-// that begins with a segment.
-func mergeRuns(first uint32, runs []run) ([]byte, error) {
+// that begins with a segment, and calls fn with its lists in the order of their
+// terms. fn must not keep them.
+func mergeRuns(first uint32, runs []run, fn func(*list) error) error {
 	heads := make([]list, len(runs))
 	rests := make([][]byte, len(runs))
 	live := make([]bool, len(runs))
-	size := 0
 	step := func(i int) (err error) {
 		if live[i] = len(rests[i]) > 0; live[i] {
 			heads[i], rests[i], err = next(rests[i])
@@ -103,12 +108,10 @@ func mergeRuns(first uint32, runs []run) ([]byte, error) {
 	}
 	for i, r := range runs {
 		rests[i] = r.data
-		size += len(r.data)
 		if err := step(i); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	out := make([]byte, 0, size)
 	var l list
 	for {
 		least, any := text.Term(0), false
@@ -118,7 +121,7 @@ func mergeRuns(first uint32, runs []run) ([]byte, error) {
 			}
 		}
 		if !any {
-			return out, nil
+			return nil
 		}
 		l = list{term: least, data: l.data[:0]}
 		for i := range heads {
@@ -126,12 +129,14 @@ func mergeRuns(first uint32, runs []run) ([]byte, error) {
 				continue
 			}
 			if err := l.join(heads[i], (runs[i].first-first)*segment); err != nil {
-				return nil, err
+				return err
 			}
 			if err := step(i); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		out = l.encode(out)
+		if err := fn(&l); err != nil {
+			return err
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"slices"
-	"sync"
 
 	"lazaret/pkg/text"
 )
@@ -40,8 +39,8 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 		words = words[:4*MaxQuery] // in their order in the query
 	}
 	sc := scratches.Get().(*scratch)
-	defer sc.free()
-	sc.reset(count)
+	defer scratches.Put(sc)
+	sc.data = sc.data[:0]
 	lists, err := x.lists(sc, count, slices.Concat(words, labels))
 	if err != nil {
 		return nil, err
@@ -53,75 +52,35 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Rarest first, and once the words that are left cannot lift a document above
-	// the worst of the best so far, they count for those that were found already
-	// and are looked for in no others (MaxScore, Turtle and Flood 1995). The
-	// answer is the same: scores only grow.
-	best, rest, weights := uint32(0), uint64(0), make([]uint32, len(have))
-	for i, l := range have {
-		weights[i] = rarity(l.count, count)
-		best += weights[i] * maxImpact
-		if err := sc.decode(i, &l); err != nil {
+	best := uint32(0)
+	sc.terms = sc.terms[:0]
+	for _, l := range have {
+		w := rarity(l.count, count)
+		best += w * maxImpact
+		if err := sc.decode(w, &l); err != nil {
 			return nil, err
 		}
-		rest += uint64(weights[i]) * uint64(sc.most[i])
 	}
-	for i := range have {
-		w := weights[i]
-		docs, impacts := sc.docs[i], sc.impacts[i]
-		if i > 0 && rest < uint64(sc.most0) && uint64(sc.worst(q.Limit)) > rest {
-			x.spared++
-			for j, doc := range docs {
-				if sc.scores[doc] != 0 {
-					sc.scores[doc] += w * uint32(impacts[j])
-				}
-			}
-		} else {
-			at := 0
-			for j, doc := range docs {
-				if impacts[j] == 0 {
-					continue // a label that hashes like the word
-				}
-				if len(need) > 0 {
-					for at < len(allowed) && allowed[at] < doc {
-						at++
-					}
-					if at == len(allowed) {
-						break
-					}
-					if allowed[at] != doc {
-						continue
-					}
-				}
-				if sc.scores[doc] == 0 {
-					sc.touched = append(sc.touched, doc)
-				}
-				sc.scores[doc] += w * uint32(impacts[j])
-				sc.most0 = max(sc.most0, sc.scores[doc])
-			}
+	if len(words) > 0 {
+		x.spared += sc.rank(q.Limit, allowed, len(need) > 0)
+		out := make([]Hit, 0, len(sc.best))
+		for _, b := range sc.best {
+			out = append(out, Hit{doc: uint32(b), Score: uint32(b >> 32 * 1000 / uint64(max(best, 1)))})
 		}
-		rest -= uint64(w) * uint64(sc.most[i])
+		return out, nil
 	}
 	var docs []uint32
-	switch {
-	case len(words) > 0:
-		docs = sc.top(q.Limit)
-	case len(need) > 0:
-		docs = allowed
-		slices.Reverse(docs)
-		docs = docs[:min(len(docs), q.Limit)]
-	default:
+	if len(need) > 0 {
+		slices.Reverse(allowed)
+		docs = allowed[:min(len(allowed), q.Limit)]
+	} else {
 		for d := count; d > 0 && len(docs) < q.Limit; d-- {
 			docs = append(docs, d-1)
 		}
 	}
 	out := make([]Hit, 0, len(docs))
 	for _, d := range docs {
-		h := Hit{doc: d}
-		if best > 0 {
-			h.Score = uint32(uint64(sc.scores[d]) * 1000 / uint64(best))
-		}
-		out = append(out, h)
+		out = append(out, Hit{doc: d})
 	}
 	return out, nil
 }
@@ -168,34 +127,12 @@ type part struct {
 	data  []byte
 }
 
-// lists looks terms up. What it returns is valid until sc is reset.
+// lists looks terms up. What it returns is valid until sc is used again.
 func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, error) {
 	out := make([]found, len(terms))
-	byBucket := make(map[uint64][]int, len(terms))
 	for i, t := range terms {
-		byBucket[bucketOf(t)] = append(byBucket[bucketOf(t)], i)
-	}
-	for i, t := range terms {
-		group := byBucket[bucketOf(t)]
-		if group[0] != i {
-			continue // read with the first of its bucket
-		}
-		prefix := x.key(keyRun, bucketOf(t))
-		err := x.kv.ScanFrom(prefix, prefix, func(k, v []byte) (bool, error) {
-			base := binary.BigEndian.Uint32(k[len(k)-4:]) * segment
-			for _, j := range group {
-				l, ok, err := find(v, terms[j])
-				if err != nil {
-					return false, err
-				}
-				if ok {
-					out[j].count += l.count
-					out[j].parts = append(out[j].parts, part{base, l.count, sc.keep(l.data)})
-				}
-			}
-			return true, nil
-		})
-		if err != nil {
+		var err error
+		if out[i], err = x.inRuns(sc, count, t); err != nil {
 			return nil, err
 		}
 	}
@@ -215,6 +152,65 @@ func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, er
 		}
 	}
 	return out, err
+}
+
+// inRuns looks a term up in the runs of its bucket: in the large ones where it
+// lies apart, or else with the others, and in all smaller ones, which are read in
+// one go.
+func (x *Index) inRuns(sc *scratch, count uint32, t text.Term) (f found, err error) {
+	bucket := bucketOf(t)
+	firsts, larger := runsOf(bucket, count)
+	if len(firsts) == 0 {
+		return f, nil
+	}
+	add := func(first uint32, l list) {
+		f.count += l.count
+		f.parts = append(f.parts, part{first * segment, l.count, sc.keep(l.data)})
+	}
+	look := func(first uint32, v []byte) error {
+		l, ok, err := find(v, t)
+		if ok {
+			add(first, l)
+		}
+		return err
+	}
+	apart := 0 // of the large runs
+	if larger > 0 {
+		prefix := x.commonKey(t, 0)
+		prefix = prefix[:len(prefix)-4]
+		err := x.kv.ScanFrom(prefix, prefix, func(k, v []byte) (bool, error) {
+			l, _, err := next(v)
+			if err == nil {
+				apart++
+				add(binary.BigEndian.Uint32(k[len(k)-4:]), l)
+			}
+			return true, err
+		})
+		if err != nil {
+			return f, err
+		}
+	}
+	if apart < larger {
+		for _, first := range firsts[:larger] {
+			if slices.ContainsFunc(f.parts[:apart], func(p part) bool { return p.base == first*segment }) {
+				continue
+			}
+			v, ok, err := x.kv.Get(x.key(keyRun, bucket, uint64(first)))
+			if err == nil && ok {
+				err = look(first, v)
+			}
+			if err != nil {
+				return f, err
+			}
+		}
+		slices.SortFunc(f.parts, func(a, b part) int { return cmp.Compare(a.base, b.base) })
+	}
+	if larger == len(firsts) {
+		return f, nil
+	}
+	return f, x.kv.ScanFrom(x.key(keyRun, bucket), x.key(keyRun, bucket, uint64(firsts[larger])), func(k, v []byte) (bool, error) {
+		return true, look(binary.BigEndian.Uint32(k[len(k)-4:]), v)
+	})
 }
 
 // findForward looks a term up in what is kept of a document of the open segment.
@@ -268,93 +264,6 @@ func (f *found) each(fn func(doc uint32, impact uint8)) error {
 	return nil
 }
 
-// scratch is what a search adds up in. It is reused.
-type scratch struct {
-	scores  []uint32 // by document, zero between searches
-	touched []uint32 // documents with a score
-	most0   uint32   // the highest score
-	// The lists of words: documents, their weights, and the highest weight.
-	docs    [MaxQuery][]uint32
-	impacts [MaxQuery][]uint8
-	most    [MaxQuery]uint8
-	heap    []uint32
-	data    []byte // of lists
-}
-
-// keep copies what a scan shows until the scratch is reset.
-func (sc *scratch) keep(b []byte) []byte {
-	at := len(sc.data)
-	sc.data = append(sc.data, b...)
-	return sc.data[at:len(sc.data):len(sc.data)]
-}
-
-// decode reads a list.
-func (sc *scratch) decode(i int, l *found) error {
-	docs, impacts, most := sc.docs[i][:0], sc.impacts[i][:0], uint8(0)
-	err := l.each(func(doc uint32, impact uint8) {
-		docs, impacts, most = append(docs, doc), append(impacts, impact), max(most, impact)
-	})
-	sc.docs[i], sc.impacts[i], sc.most[i] = docs, impacts, most
-	return err
-}
-
-// worst is the score of the last of the best documents so far, 0 if there are
-// fewer than limit.
-func (sc *scratch) worst(limit int) uint32 {
-	if len(sc.touched) < limit {
-		return 0
-	}
-	// A heap whose root is the least score.
-	h := sc.heap[:0]
-	down := func(i int) {
-		for {
-			c := 2*i + 1
-			if c >= len(h) {
-				return
-			}
-			if c+1 < len(h) && h[c+1] < h[c] {
-				c++
-			}
-			if h[i] <= h[c] {
-				return
-			}
-			h[i], h[c] = h[c], h[i]
-			i = c
-		}
-	}
-	for _, d := range sc.touched {
-		s := sc.scores[d]
-		if len(h) < limit {
-			if h = append(h, s); len(h) == limit {
-				for i := len(h)/2 - 1; i >= 0; i-- {
-					down(i)
-				}
-			}
-		} else if s > h[0] {
-			h[0] = s
-			down(0)
-		}
-	}
-	sc.heap = h
-	return h[0]
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-func (sc *scratch) reset(count uint32) {
-	if len(sc.scores) < int(count) {
-		sc.scores = make([]uint32, count+count/8)
-	}
-	sc.touched, sc.most0, sc.data = sc.touched[:0], 0, sc.data[:0]
-}
-
-func (sc *scratch) free() {
-	for _, d := range sc.touched {
-		sc.scores[d] = 0
-	}
-	scratches.Put(sc)
-}
-
 // filter returns the documents that are in all lists, in order.
 func filter(lists []found) ([]uint32, error) {
 	var docs []uint32
@@ -380,54 +289,4 @@ func filter(lists []found) ([]uint32, error) {
 		docs = in
 	}
 	return docs, nil
-}
-
-// top returns the best of the documents with a score.
-func (sc *scratch) top(limit int) []uint32 {
-	// A heap whose root is the worst that is kept.
-	worse := func(a, b uint32) bool {
-		if sc.scores[a] != sc.scores[b] {
-			return sc.scores[a] < sc.scores[b]
-		}
-		return a < b
-	}
-	h := make([]uint32, 0, min(limit, len(sc.touched)))
-	down := func(i int) {
-		for {
-			c := 2*i + 1
-			if c >= len(h) {
-				return
-			}
-			if c+1 < len(h) && worse(h[c+1], h[c]) {
-				c++
-			}
-			if !worse(h[c], h[i]) {
-				return
-			}
-			h[i], h[c] = h[c], h[i]
-			i = c
-		}
-	}
-	for _, d := range sc.touched {
-		if len(h) < limit {
-			h = append(h, d)
-			if len(h) == limit {
-				for i := len(h)/2 - 1; i >= 0; i-- {
-					down(i)
-				}
-			}
-			continue
-		}
-		if worse(h[0], d) {
-			h[0] = d
-			down(0)
-		}
-	}
-	slices.SortFunc(h, func(a, b uint32) int {
-		if worse(b, a) {
-			return -1
-		}
-		return 1
-	})
-	return h
 }

@@ -1,0 +1,217 @@
+package lexical
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"sync"
+)
+
+// chunk is how many documents are ranked together: so few that their scores stay
+// in the processor's nearest caches, wherever in the index their words are.
+const chunk = 1 << 12
+
+// scratch is what a search works in. It is reused.
+type scratch struct {
+	data    []byte // of lists
+	terms   []term
+	scores  [chunk]uint32 // of a chunk's documents, zero between chunks
+	touched []uint16      // of a chunk: documents with a score
+	allowed [chunk / 64]uint64
+	// best are the best so far, scores above and documents below, a heap whose root
+	// is the worst: of those that are as good the latest is the best.
+	best []uint64
+}
+
+// term is the list of one word.
+type term struct {
+	docs    []uint32
+	impacts []uint8
+	weight  uint32
+	most    uint64 // that it can add to a score
+	at      int    // documents before the chunk
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// keep copies what a scan shows until the scratch is used again.
+func (sc *scratch) keep(b []byte) []byte {
+	at := len(sc.data)
+	sc.data = append(sc.data, b...)
+	return sc.data[at:len(sc.data):len(sc.data)]
+}
+
+// decode reads the list of a word, those that count of it.
+func (sc *scratch) decode(weight uint32, l *found) error {
+	if len(sc.terms) < cap(sc.terms) {
+		sc.terms = sc.terms[:len(sc.terms)+1]
+	} else {
+		sc.terms = append(sc.terms, term{})
+	}
+	t := &sc.terms[len(sc.terms)-1]
+	t.docs, t.impacts, t.weight, t.at = t.docs[:0], t.impacts[:0], weight, 0
+	skip := uint32(0)
+	if l.count > MaxPostings {
+		skip = l.count - MaxPostings
+	}
+	most := uint8(0)
+	for _, p := range l.parts {
+		if skip >= p.count {
+			skip -= p.count
+			continue
+		}
+		have := len(t.docs)
+		docs := slices.Grow(t.docs, int(p.count))
+		impacts := slices.Grow(t.impacts, int(p.count))
+		doc, data := p.base, p.data
+		for len(data) > 0 {
+			d, n := uint64(data[0]), 1
+			if d >= 0x80 {
+				if d, n = binary.Uvarint(data); n <= 0 {
+					return errBadRun
+				}
+			}
+			if len(data) < n+1 {
+				return errBadRun
+			}
+			doc += uint32(d)
+			docs, impacts = append(docs, doc), append(impacts, data[n])
+			most = max(most, data[n])
+			data = data[n+1:]
+		}
+		if s := int(skip); s > 0 {
+			s = min(s, len(docs)-have)
+			docs, impacts = slices.Delete(docs, have, have+s), slices.Delete(impacts, have, have+s)
+			skip = 0
+		}
+		t.docs, t.impacts = docs, impacts
+	}
+	t.most = uint64(weight) * uint64(most)
+	return nil
+}
+
+// rank leaves in best the documents that have the words in terms, rarest first, and
+// are allowed, best first. It returns for how many lists in a chunk it did not look
+// at every document.
+//
+// Once the words from one on cannot lift a document above the worst of the best so
+// far, they count for those that have an earlier word and are looked for in no others
+// (MaxScore, Turtle and Flood 1995). The answer is the same: scores only grow.
+func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int) {
+	sc.best = sc.best[:0]
+	rest := make([]uint64, len(sc.terms)+1)
+	for i := len(sc.terms) - 1; i >= 0; i-- {
+		rest[i] = rest[i+1] + sc.terms[i].most
+	}
+	for {
+		// The next chunk that has any of it.
+		first, any := uint32(0), false
+		for i := range sc.terms {
+			if t := &sc.terms[i]; t.at < len(t.docs) && (!any || t.docs[t.at] < first) {
+				first, any = t.docs[t.at], true
+			}
+		}
+		if !any {
+			break
+		}
+		first -= first % chunk
+		if filtered {
+			allowed = sc.allow(allowed, first)
+		}
+		worst := uint64(0)
+		if len(sc.best) == limit {
+			worst = sc.best[0] >> 32
+		}
+		for i := range sc.terms {
+			t := &sc.terms[i]
+			end := t.at
+			for end < len(t.docs) && t.docs[end]-first < chunk {
+				end++
+			}
+			docs, impacts := t.docs[t.at:end], t.impacts[t.at:end]
+			t.at = end
+			impacts = impacts[:len(docs)]
+			if rest[i] < worst {
+				if len(docs) > 0 {
+					spared++
+				}
+				for j, doc := range docs {
+					if s := &sc.scores[doc%chunk]; *s != 0 {
+						*s += t.weight * uint32(impacts[j])
+					}
+				}
+				continue
+			}
+			for j, doc := range docs {
+				if impacts[j] == 0 {
+					continue // a label that hashes like the word
+				}
+				at := doc % chunk
+				if filtered && sc.allowed[at/64]>>(at%64)&1 == 0 {
+					continue
+				}
+				if sc.scores[at] == 0 {
+					sc.touched = append(sc.touched, uint16(at))
+				}
+				sc.scores[at] += t.weight * uint32(impacts[j])
+			}
+		}
+		for _, at := range sc.touched {
+			sc.offer(uint64(sc.scores[at])<<32|uint64(first)+uint64(at), limit)
+			sc.scores[at] = 0
+		}
+		sc.touched = sc.touched[:0]
+	}
+	slices.SortFunc(sc.best, func(a, b uint64) int { return cmp.Compare(b, a) })
+	return spared
+}
+
+// allow notes which documents of a chunk are allowed, and returns those behind it.
+func (sc *scratch) allow(docs []uint32, first uint32) []uint32 {
+	clear(sc.allowed[:])
+	for len(docs) > 0 && docs[0] < first {
+		docs = docs[1:]
+	}
+	for len(docs) > 0 && docs[0]-first < chunk {
+		at := docs[0] % chunk
+		sc.allowed[at/64] |= 1 << (at % 64)
+		docs = docs[1:]
+	}
+	return docs
+}
+
+// offer takes a document among the best if it is one of so many.
+func (sc *scratch) offer(d uint64, limit int) {
+	h := sc.best
+	switch {
+	case len(h) < limit:
+		if sc.best = append(h, d); len(sc.best) < limit {
+			return
+		}
+		for i := limit/2 - 1; i >= 0; i-- {
+			sc.down(i)
+		}
+	case d > h[0]:
+		h[0] = d
+		sc.down(0)
+	}
+}
+
+// down puts a place of the heap right whose subtrees are.
+func (sc *scratch) down(i int) {
+	h := sc.best
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && h[c+1] < h[c] {
+			c++
+		}
+		if h[i] <= h[c] {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}
