@@ -82,6 +82,9 @@ func (l *layer) add(younger *layer) {
 	}
 }
 
+// size is about what the changes take in a batch.
+func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
+
 // write puts the changes into a batch, in order, so that the database inserts
 // neighbours one after another.
 func (l *layer) write(b *pebble.Batch) error {

@@ -58,7 +58,11 @@ type store struct {
 const (
 	// flushBytes is how much is committed before it goes into the database, and
 	// about how much known may hold beside that.
-	flushBytes = 4 << 20
+	flushBytes = 3 << 20
+	// memTable is the size of the database's own. A batch that it counts for half of
+	// that becomes a file by itself, and many small files are compacted over and over:
+	// it counts about 1.7 times what flushBytes does, and another batch may come on top.
+	memTable = 16 << 20
 	// flushAfter is how long something committed may stay out of it.
 	flushAfter = time.Second
 	// flushEarly is how little it has to be to go there at once where recalls are
@@ -102,7 +106,7 @@ func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	o := &pebble.Options{
 		Cache:                       blockCache(),
 		FS:                          fs,
-		MemTableSize:                8 << 20,
+		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       4,
 		MaxOpenFiles:                256,
@@ -215,7 +219,7 @@ func (s *store) flush() error {
 	if err := s.closeIter(); err != nil {
 		return err
 	}
-	b := s.db.NewBatch()
+	b := s.db.NewBatchWithSize(s.committed.size())
 	if err := s.committed.write(b); err != nil {
 		return errors.Join(err, b.Close())
 	}
