@@ -82,7 +82,7 @@ func (f files) fs(t *testing.T) *vfs.MemFS {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.Write(b)
+		_, err = w.Write(bytes.Clone(b)) // it may change what it is given
 		if err := errors.Join(err, w.Close()); err != nil {
 			t.Fatal(err)
 		}
