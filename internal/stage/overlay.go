@@ -16,6 +16,7 @@ type layer struct {
 	entries map[string]change
 	ranges  []span
 	bytes   int
+	grown   int // the most that entries ever held: about what it costs to empty it
 }
 
 type change struct {
@@ -55,7 +56,22 @@ func (l *layer) put(key string, e change) {
 		l.bytes += len(key) + len(e.v) + entryOverhead
 	}
 	l.entries[key] = e
+	l.grown = max(l.grown, len(l.entries))
 }
+
+// emptied is a layer without anything, in the map of this one unless that has grown
+// to far more than it held at last. To grow one anew for each batch costs more than
+// to empty it.
+func (l *layer) emptied() layer {
+	if l.grown > spareLeast && l.grown > 8*len(l.entries) {
+		return layer{}
+	}
+	clear(l.entries)
+	return layer{entries: l.entries, grown: l.grown}
+}
+
+// spareLeast is how many entries a map may have had to be used again in any case.
+const spareLeast = 64
 
 // drop deletes a range.
 func (l *layer) drop(r span) {
@@ -68,11 +84,11 @@ func (l *layer) drop(r span) {
 	l.ranges = append(l.ranges, r)
 }
 
-// add puts a younger layer on top.
-func (l *layer) add(younger *layer) {
+// add puts a younger layer on top, and returns an empty one in its place.
+func (l *layer) add(younger *layer) layer {
 	if l.empty() {
 		*l = *younger
-		return
+		return layer{}
 	}
 	for _, r := range younger.ranges {
 		l.drop(r)
@@ -80,6 +96,7 @@ func (l *layer) add(younger *layer) {
 	for k, e := range younger.entries {
 		l.put(k, e)
 	}
+	return younger.emptied()
 }
 
 // size is about what the changes take in a batch.
@@ -93,18 +110,23 @@ func (l *layer) write(b *pebble.Batch) error {
 			return err
 		}
 	}
-	keys := make([]string, 0, len(l.entries))
-	for k := range l.entries {
-		keys = append(keys, k)
+	type entry struct {
+		k string
+		e change
 	}
-	slices.SortFunc(keys, strings.Compare)
-	for _, k := range keys {
-		e := l.entries[k]
+	sorted := make([]entry, 0, len(l.entries))
+	for k, e := range l.entries {
+		sorted = append(sorted, entry{k, e})
+	}
+	slices.SortFunc(sorted, func(a, b entry) int { return strings.Compare(a.k, b.k) })
+	var key []byte // the batch copies it
+	for i := range sorted {
+		key = append(key[:0], sorted[i].k...)
 		var err error
-		if e.deleted {
-			err = b.Delete([]byte(k), nil)
+		if e := &sorted[i].e; e.deleted {
+			err = b.Delete(key, nil)
 		} else {
-			err = b.Set([]byte(k), e.v, nil)
+			err = b.Set(key, e.v, nil)
 		}
 		if err != nil {
 			return err

@@ -44,6 +44,7 @@ type store struct {
 	sealed    layer
 	committed layer
 	known     layer
+	spare     layer // empty: a map for the next changes
 	keys      knowledge
 	view      *pebble.Batch // sealed and pending for scans; nil until there is one
 	it        *pebble.Iterator
@@ -167,8 +168,23 @@ func (s *store) commit() error {
 
 // seal begins a new set of pending changes on top of those that there are.
 func (s *store) seal() {
-	s.sealed.add(&s.pending)
+	s.keep(s.sealed.add(&s.pending))
 	s.pending = layer{}
+}
+
+// keep keeps the map of an empty layer for the next changes.
+func (s *store) keep(l layer) {
+	if l.entries != nil {
+		s.spare = l
+	}
+}
+
+// change adds to the pending changes.
+func (s *store) change(key []byte, c change) {
+	if s.pending.entries == nil {
+		s.pending.entries, s.pending.grown, s.spare = s.spare.entries, s.spare.grown, layer{}
+	}
+	s.pending.put(string(key), c)
 }
 
 // commitSealed is commit of what was sealed.
@@ -186,7 +202,7 @@ func (s *store) join(l *layer) {
 		s.known.drop(r)
 	}
 	s.known.ranges = nil
-	s.committed.add(l)
+	s.keep(s.committed.add(l))
 	*l = layer{}
 }
 
@@ -232,6 +248,7 @@ func (s *store) flush() error {
 		}
 	}
 	s.keys.turn(s.db)
+	s.keep(s.known.emptied())
 	s.known, s.committed = s.committed, layer{}
 	s.known.ranges = nil
 	return nil
@@ -303,7 +320,7 @@ type kv interface {
 func (s *store) set(key, value []byte) error {
 	s.work.Sets++
 	s.work.Bytes += uint64(len(key) + len(value))
-	s.pending.put(string(key), change{v: slices.Clip(bytes.Clone(value))})
+	s.change(key, change{v: slices.Clip(bytes.Clone(value))})
 	if s.view == nil {
 		return nil
 	}
@@ -312,7 +329,7 @@ func (s *store) set(key, value []byte) error {
 
 func (s *store) delete(key []byte) error {
 	s.work.Deletes++
-	s.pending.put(string(key), change{deleted: true})
+	s.change(key, change{deleted: true})
 	if s.view == nil {
 		return nil
 	}
