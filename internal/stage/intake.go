@@ -488,7 +488,9 @@ const mistaken = 16
 // ends where it was read to. Where much is said, it is mostly in vain.
 func (s *intakeStage) foresees() bool {
 	s.blind = max(s.blind-1, 0)
-	return s.blind == 0 && s.all() // of a part of the ledger nobody knows its end
+	// Of a part of the ledger nobody knows its end, and of an empty one it is no
+	// sequence that could be expected.
+	return s.blind == 0 && s.known > 0 && s.all()
 }
 
 // foresee decides on a proposal with what was read, and has its entry refused unless

@@ -279,9 +279,11 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 	if resp.Message == nil {
 		return nil, errors.New("empty answer")
 	}
-	h, err := nats.DecodeHeadersMsg(resp.Message.Header)
-	if err != nil {
-		return nil, fmt.Errorf("entry %d: %w", resp.Message.Seq, err)
+	var h nats.Header
+	if len(resp.Message.Header) > 0 { // copies for people have none
+		if h, err = nats.DecodeHeadersMsg(resp.Message.Header); err != nil {
+			return nil, fmt.Errorf("message %d: %w", resp.Message.Seq, err)
+		}
 	}
 	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h, Data: resp.Message.Data, Time: resp.Message.Time}, nil
 }
