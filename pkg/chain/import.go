@@ -179,6 +179,7 @@ func (l *Log) Fill(entries []Entry) (err error) {
 			clear(l.vault.keys) // one that was made here is not on disk
 		}
 	}()
+	l.vault.limit()
 	h := l.Head()
 	b := l.db.NewBatch()
 	defer b.Close()

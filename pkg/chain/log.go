@@ -588,6 +588,7 @@ const sealAlone = 32
 // seal encrypts and hashes the payloads of entries that will follow each other
 // at the end of a.
 func (l *Log) seal(a *appender, entries []Entry) ([]sealed, error) {
+	l.vault.limit()
 	out := make([]sealed, len(entries))
 	keys := make([]subjectKey, len(entries))
 	index := make([]int64, len(entries))

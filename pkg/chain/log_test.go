@@ -3,6 +3,7 @@ package chain_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -324,4 +325,27 @@ func TestASnapshotIsCoveredByACheckpointWhateverIsOnItsWay(t *testing.T) {
 		t.Errorf("the head is at %d", h.Size)
 	}
 	l.Close()
+}
+
+// TestMoreSubjectsThanKeysInMemory: a batch names more data subjects than the log
+// keeps keys of, and the first of them again behind the others.
+func TestMoreSubjectsThanKeysInMemory(t *testing.T) {
+	fs, k := vfs.NewMem(), newKey(t, "log")
+	l := open(t, fs, "log", k)
+	defer l.Close()
+	const subjects = 5000
+	for batch := range uint64(2) {
+		es := entries(batch*2*subjects+1, (batch+1)*2*subjects)
+		for i := range es {
+			es[i].Subject = fmt.Sprintf("person %d", i%subjects)
+		}
+		if err := l.Append(es); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range l.Head().Size {
+		if _, err := l.Payload(i); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -124,11 +124,17 @@ func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey,
 			return k, err
 		}
 	}
+	v.keys[subject] = k
+	return k, nil
+}
+
+// limit bounds the keys that are kept in memory. It is for between two batches: a
+// key that was made for a batch is nowhere else until that is applied, and a
+// second one of the same subject would replace it.
+func (v *vault) limit() {
 	if len(v.keys) >= maxCachedKeys {
 		clear(v.keys)
 	}
-	v.keys[subject] = k
-	return k, nil
 }
 
 // newest returns the last generation of a subject's key, without the key where
