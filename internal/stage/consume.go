@@ -20,7 +20,7 @@ import (
 const (
 	readAhead     = 2048                   // messages that a reader holds for its stage
 	heartbeat     = time.Second            // of an idle consumer; two that are missing end it
-	quietFor      = 2 * time.Second        // after which an idle consumer is asked what it has sent
+	quietFor      = 3 * time.Second        // after which an idle consumer is asked what it has sent, each time
 	reopenFirst   = time.Second            // for the answer to the first try
 	reopenMost    = 10 * time.Second       // for the answer to any
 	reopenEvery   = 200 * time.Millisecond // between two tries
@@ -191,8 +191,8 @@ func (s *sitting) lose(err error) {
 func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
-	var before uint64               // messages at the last tick
-	complete, short := false, false // by what the server said since
+	var before uint64 // messages at the last tick
+	short := false    // more had been sent at the last tick
 	for {
 		select {
 		case <-ctx.Done():
@@ -204,11 +204,11 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 		case <-quiet.C:
 		}
 		if came := s.came.Load(); came != before {
-			before, complete, short = came, false, false
+			before, short = came, false
 			continue
 		}
-		if complete || !s.mu.TryLock() {
-			continue // or the stage has no room for what came
+		if !s.mu.TryLock() {
+			continue // the stage has no room for what came
 		}
 		s.mu.Unlock()
 		soon, cancel := context.WithTimeout(ctx, quietFor)
@@ -217,9 +217,8 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 		switch {
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			return err
-		case err != nil:
-		case info.Delivered.Consumer <= before:
-			complete = true
+		case err != nil || info.Delivered.Consumer <= before:
+			short = false
 		case short: // twice, so that it is not on its way
 			return errGap
 		default:
