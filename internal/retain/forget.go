@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/inquiry"
+	"lazaret/internal/stage"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
@@ -195,7 +196,7 @@ func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custod
 	}
 	for {
 		var refused error
-		err := each(ctx, js, streams.LedgerStream, streams.LedgerSubject(p, streams.StageIngest), from, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerSubject(p, streams.StageIngest)}, From: from}, func(m jetstream.Msg, seq uint64, at time.Time) error {
 			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
 			if err != nil {
 				return nil
@@ -316,7 +317,7 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 	defer cancel()
 	for {
 		acks, last := make(map[string]uint64), r.Entry
-		err := each(ctx, js, streams.LedgerStream, filter, r.Entry, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: r.Entry}, func(m jetstream.Msg, seq uint64, at time.Time) error {
 			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
 			if err != nil || e.Type != streams.TypeDropped || e.Project != project {
 				return nil
@@ -409,7 +410,7 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 		return err
 	}
 	n := 0
-	err = each(ctx, js, streams.LiveStream, "lz.live."+r.Project+".>", 1, time.Time{}, true, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"}, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		// Of copies that are made later the entry is behind the statement.
 		at := uint64(0)
 		fmt.Sscan(m.Headers().Get(streams.HeaderSeq), &at)

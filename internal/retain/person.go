@@ -382,7 +382,7 @@ type bareID struct{ round, pass int }
 func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
 	return t.passes(func(fn func(e *streams.Entry)) error {
-		return each(ctx, js, streams.LedgerStream, filter, 1, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}}, func(m jetstream.Msg, seq uint64, at time.Time) error {
 			if e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
 				fn(&e)
 			}
@@ -760,7 +760,7 @@ func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Re
 
 // liveCopies calls fn for the live copies of listed entries.
 func liveCopies(ctx context.Context, js jetstream.JetStream, project string, listed map[uint64]bool, fn func(seq uint64) error) error {
-	return each(ctx, js, streams.LiveStream, "lz.live."+project+".>", 1, time.Time{}, true, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"}, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		at, err := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
 		if err != nil || !listed[at] {
 			return nil

@@ -55,7 +55,7 @@ type header struct {
 // scan calls fn for the headers of ledger entries from <= sequence, up to what
 // the stream holds when it starts.
 func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint64, fn func(h header) error) error {
-	return each(ctx, js, streams.LedgerStream, filter, from, time.Time{}, true, func(m jetstream.Msg, seq uint64, at time.Time) error {
+	return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: from, Headers: true}, func(m jetstream.Msg, seq uint64, at time.Time) error {
 		p, stage, err := streams.ParseLedger(m.Subject())
 		if err != nil {
 			return nil
@@ -65,69 +65,6 @@ func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint6
 		return fn(h)
 	})
 }
-
-// each reads a stream's messages in order, up to its present end.
-func each(ctx context.Context, js jetstream.JetStream, stream, filter string, from uint64, since time.Time, headers bool, fn func(m jetstream.Msg, seq uint64, at time.Time) error) error {
-	st, err := js.Stream(ctx, stream)
-	if err != nil {
-		return fmt.Errorf("looking up stream %s: %w", stream, err)
-	}
-	// The leader says how far there is to go: the consumer may be with a replica
-	// that lags, and what it does not have yet would be left where it is.
-	m, err := stage.LastOn(ctx, js, stream, filter)
-	if err != nil {
-		return err
-	}
-	if m == nil || m.Sequence < from || m.Time.Before(since) {
-		return nil
-	}
-	last := m.Sequence
-	oc := jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1), HeadersOnly: headers}
-	if !since.IsZero() {
-		oc.DeliverPolicy, oc.OptStartSeq, oc.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &since
-	}
-	c, err := st.OrderedConsumer(ctx, oc)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", stream, err)
-	}
-	for quiet := 0; quiet < readTries; quiet++ {
-		batch, err := c.FetchNoWait(500)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", stream, err)
-		}
-		for m := range batch.Messages() {
-			md, err := m.Metadata()
-			if err != nil {
-				return err
-			}
-			if quiet = 0; md.Sequence.Stream > last {
-				return nil
-			}
-			if err := fn(m, md.Sequence.Stream, md.Timestamp); err != nil {
-				return err
-			}
-			if md.Sequence.Stream == last {
-				return nil
-			}
-		}
-		// A consumer that was made just now may not be heard of by the server that
-		// is asked.
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			return fmt.Errorf("reading %s: %w", stream, err)
-		}
-		if quiet > 0 {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(200 * time.Millisecond):
-			}
-		}
-	}
-	return fmt.Errorf("reading %s: nothing comes, and %s goes up to %d", stream, filter, last)
-}
-
-// readTries is how often nothing may come although something is there.
-const readTries = 50
 
 // writers are the stages that ever wrote to the ledger, but for those that are
 // gone.
@@ -179,7 +116,7 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 	// The last ones first: an auditor signs every second while there is work.
 	for _, back := range []time.Duration{10 * time.Minute, 24 * time.Hour, streams.LiveAge} {
 		latest := make(map[string][]byte)
-		err := each(ctx, js, streams.LiveStream, checkpointSubject, 1, time.Now().Add(-back), false, func(m jetstream.Msg, _ uint64, _ time.Time) error {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{checkpointSubject}, Since: time.Now().Add(-back)}, func(m jetstream.Msg, _ uint64, _ time.Time) error {
 			for _, name := range signers(m.Data()) {
 				latest[name] = m.Data()
 			}

@@ -200,7 +200,7 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 		}
 	}
 	for {
-		err := each(ctx, js, streams.LedgerStream, streams.LedgerStageFilter("*"), next, time.Time{}, false, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter("*")}, From: next}, func(m jetstream.Msg, seq uint64, at time.Time) error {
 			next = seq + 1
 			if m.Headers().Get(streams.HeaderType) != string(streams.TypeSecured) {
 				return nil

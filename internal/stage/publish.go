@@ -230,6 +230,20 @@ func LastOn(ctx context.Context, js jetstream.JetStream, stream, subject string)
 	return m, nil
 }
 
+// messageAt returns the message of a stream with a sequence.
+func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg, error) {
+	m, err := message(ctx, js, stream, struct {
+		Seq uint64 `json:"seq"`
+	}{seq})
+	if err == nil && m == nil {
+		err = jetstream.ErrMsgNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading message %d of %s: %w", seq, stream, err)
+	}
+	return m, nil
+}
+
 // message returns the message of a stream that a request names, or nil. It asks
 // the stream's leader: a direct get may be answered by a replica that lags.
 func message(ctx context.Context, js jetstream.JetStream, stream string, request any) (*jetstream.RawStreamMsg, error) {

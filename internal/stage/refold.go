@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/streams"
@@ -125,7 +124,8 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 	return r.scanErasures(ctx)
 }
 
-// scanErasures reads the statements that hold from the beginning of a fold on.
+// scanErasures reads the statements that hold from the beginning of a fold on. Later
+// ones are met by the fold.
 func (r *runtime) scanErasures(ctx context.Context) error {
 	var filters []string
 	last := uint64(0)
@@ -135,69 +135,25 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 			last = max(last, r.erasures[p].upTo)
 		}
 	}
-	st, err := r.js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
-	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: filters, HeadersOnly: true, InactiveThreshold: time.Minute})
-	if err != nil {
-		return fmt.Errorf("looking for what is to be forgotten: %w", err)
-	}
-	// The leader says how far there is to go: the consumer may be with a replica
-	// that lags. Later statements are met by the fold.
-	var end uint64
-	for _, f := range filters {
-		m, err := lastOn(ctx, r.js, f)
+	err := Each(ctx, r.js, Span{Stream: streams.LedgerStream, Filters: filters, To: last, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+		if streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
+			return nil
+		}
+		raw, err := messageAt(ctx, r.js, streams.LedgerStream, seq)
 		if err != nil {
 			return err
 		}
-		if m != nil {
-			end = max(end, m.Sequence)
+		e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+		if err == nil && e.Seq <= r.erasures[e.Partition].upTo {
+			r.addErasure(&e)
 		}
-	}
-	end = min(end, last)
-	for read, quiet := uint64(0), 0; read < end; quiet++ {
-		if quiet == readTries {
-			return fmt.Errorf("looking for what is to be forgotten: nothing comes after ledger entry %d, up to %d is there", read, end)
-		}
-		batch, err := c.FetchNoWait(2000)
-		if err != nil {
-			return fmt.Errorf("looking for what is to be forgotten: %w", err)
-		}
-		for m := range batch.Messages() {
-			md, err := m.Metadata()
-			if err != nil {
-				return err
-			}
-			read, quiet = md.Sequence.Stream, 0
-			if read > last || streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
-				continue
-			}
-			raw, err := st.GetMsg(ctx, md.Sequence.Stream)
-			if err != nil {
-				return fmt.Errorf("reading ledger entry %d: %w", md.Sequence.Stream, err)
-			}
-			e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
-			if err == nil && e.Seq <= r.erasures[e.Partition].upTo {
-				r.addErasure(&e)
-			}
-		}
-		// A consumer that was made just now may not be heard of by the server that
-		// is asked.
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			return fmt.Errorf("looking for what is to be forgotten: %w", err)
-		}
-		if read < end && quiet > 0 {
-			if err := sleep(ctx, reopenEvery); err != nil {
-				return err
-			}
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking for what is to be forgotten: %w", err)
 	}
 	return nil
 }
-
-// readTries is how often nothing may come although something is there.
-const readTries = 50
 
 // addErasure adds what a statement lists.
 func (r *runtime) addErasure(e *streams.Entry) {

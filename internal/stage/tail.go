@@ -48,14 +48,9 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 
 // ReadEntry reads one ledger entry.
 func ReadEntry(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
-	m, err := message(ctx, js, streams.LedgerStream, struct {
-		Seq uint64 `json:"seq"`
-	}{seq})
-	if err == nil && m == nil {
-		err = jetstream.ErrMsgNotFound
-	}
+	m, err := messageAt(ctx, js, streams.LedgerStream, seq)
 	if err != nil {
-		return streams.Entry{}, fmt.Errorf("reading ledger entry %d: %w", seq, err)
+		return streams.Entry{}, err
 	}
 	return streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
 }
