@@ -203,7 +203,7 @@ func (b *brute) search(q Query) []Hit {
 // up late, and of one in nearly every document.
 func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	if testing.Short() {
-		t.Skip("adds some hundred thousand documents")
+		t.Skip("SKIPPED in short mode: some hundred thousand documents")
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -48,7 +48,7 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	need, have := lists[len(words):], lists[:len(words)]
 	slices.SortStableFunc(have, func(a, b found) int { return cmp.Compare(a.count, b.count) })
 	have = have[:min(len(have), MaxQuery)]
-	allowed, err := filter(need)
+	allowed, err := sc.filter(need)
 	if err != nil {
 		return nil, err
 	}
@@ -230,63 +230,35 @@ func findForward(v []byte, t text.Term) (int, bool) {
 	return 0, false
 }
 
-// each calls fn for the documents that count, in order.
-func (f *found) each(fn func(doc uint32, impact uint8)) error {
-	skip := uint32(0)
-	if f.count > MaxPostings {
-		skip = f.count - MaxPostings
-	}
-	for _, p := range f.parts {
-		if skip >= p.count {
-			skip -= p.count
-			continue
-		}
-		doc, data := p.base, p.data
-		for len(data) > 0 {
-			d, n := uint64(data[0]), 1
-			if d >= 0x80 {
-				if d, n = binary.Uvarint(data); n <= 0 {
-					return errBadRun
-				}
-			}
-			if len(data) < n+1 {
-				return errBadRun
-			}
-			doc += uint32(d)
-			if skip > 0 {
-				skip--
-			} else {
-				fn(doc, data[n])
-			}
-			data = data[n+1:]
-		}
-	}
-	return nil
-}
-
 // filter returns the documents that are in all lists, in order.
-func filter(lists []found) ([]uint32, error) {
-	var docs []uint32
+func (sc *scratch) filter(lists []found) ([]uint32, error) {
 	slices.SortStableFunc(lists, func(a, b found) int { return cmp.Compare(a.count, b.count) })
-	for i, l := range lists {
-		var in []uint32
-		at := 0
-		err := l.each(func(doc uint32, _ uint8) {
-			if i == 0 {
-				in = append(in, doc)
-				return
-			}
-			for at < len(docs) && docs[at] < doc {
-				at++
-			}
-			if at < len(docs) && docs[at] == doc {
-				in = append(in, doc)
-			}
-		})
-		if err != nil {
+	var docs []uint32
+	for i := range lists {
+		sc.terms = sc.terms[:0]
+		if err := sc.decode(0, &lists[i]); err != nil {
 			return nil, err
 		}
-		docs = in
+		if in := sc.terms[0].docs; i == 0 {
+			docs = append(docs, in...)
+		} else {
+			docs = intersect(docs, in)
+		}
 	}
+	sc.terms = sc.terms[:0]
 	return docs, nil
+}
+
+// intersect leaves in docs what is also in others. Both are in order.
+func intersect(docs, others []uint32) []uint32 {
+	in := docs[:0]
+	for _, doc := range others {
+		for len(docs) > 0 && docs[0] < doc {
+			docs = docs[1:]
+		}
+		if len(docs) > 0 && docs[0] == doc {
+			in, docs = append(in, doc), docs[1:]
+		}
+	}
+	return in
 }
