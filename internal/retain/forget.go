@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -81,6 +81,25 @@ func (r *Record) text(now time.Time) string {
 // ErrLegalHold says that a project's data must not be forgotten.
 var ErrLegalHold = errors.New("it is, or somebody of whom it says something is, under legal hold")
 
+// ledgerPlaces counts what goes of the ledger, by the stages that wrote it.
+func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, goes func(h header) bool) ([]Place, error) {
+	byStage := make(map[string]int)
+	err := scan(ctx, js, streams.LedgerFilter(streams.PartitionOf(project)), 1, func(h header) error {
+		if goes(h) {
+			byStage[h.stage]++
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []Place
+	for _, s := range slices.Sorted(maps.Keys(byStage)) {
+		out = append(out, Place{Where: streams.LedgerStream, What: "entries of " + s, Count: byStage[s]})
+	}
+	return out, nil
+}
+
 // Survey says where data of a project is, and changes nothing.
 func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, error) {
 	if err := streams.CheckID("project", project); err != nil {
@@ -91,21 +110,9 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 		return nil, err
 	}
 	r := &Record{Project: project}
-	byStage := make(map[string]int)
-	filter := streams.LedgerFilter(streams.PartitionOf(project))
-	err = scan(ctx, js, filter, 1, func(h header) error {
-		if h.project == project && !kept(h.typ) {
-			byStage[h.stage]++
-		}
-		return nil
-	})
-	if err != nil {
+	if r.Places, err = ledgerPlaces(ctx, js, project, func(h header) bool { return h.project == project && !kept(h.typ) }); err != nil {
 		return nil, err
 	}
-	for s, n := range byStage {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Count: n})
-	}
-	sort.Slice(r.Places, func(i, j int) bool { return r.Places[i].What < r.Places[j].What })
 	live, err := count(ctx, js, streams.LiveStream, "lz.live."+project+".>")
 	if err != nil {
 		return nil, err

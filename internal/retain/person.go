@@ -529,20 +529,10 @@ func (c *Config) SurveyPerson(ctx context.Context, s Subject, shards string) (*R
 
 func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *trace, shards string) (*Record, error) {
 	r := &Record{Project: t.subject.Project, DataSubject: t.subject.Person, Also: t.alsoForgotten()}
-	byStage := make(map[string]int)
-	err := scan(ctx, js, streams.LedgerFilter(streams.PartitionOf(r.Project)), 1, func(h header) error {
-		if t.listed[h.seq] {
-			byStage[h.stage]++
-		}
-		return nil
-	})
-	if err != nil {
+	var err error
+	if r.Places, err = ledgerPlaces(ctx, js, r.Project, func(h header) bool { return t.listed[h.seq] }); err != nil {
 		return nil, err
 	}
-	for s, n := range byStage {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s, Count: n})
-	}
-	sort.Slice(r.Places, func(i, j int) bool { return r.Places[i].What < r.Places[j].What })
 	live := 0
 	if err := liveCopies(ctx, js, r.Project, t.listed, func(uint64) error { live++; return nil }); err != nil {
 		return nil, err
