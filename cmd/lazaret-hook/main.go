@@ -11,8 +11,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"lazaret/internal/hookcli"
 	"lazaret/internal/natsconn"
 )
@@ -23,12 +21,9 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var conn natsconn.Flags
-	root := &cobra.Command{Use: hookcli.Program, Short: "Speak for a coding agent, from its hooks", SilenceUsage: true, SilenceErrors: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return &hookcli.Failed{Code: hookcli.Blocks, Err: fmt.Errorf("no host is named that calls: use claude, not %q", args)}
-		}, Args: cobra.ArbitraryArgs}
+	root := hookcli.Command(hookcli.Program, &conn)
+	root.SilenceUsage, root.SilenceErrors = true, true
 	conn.Bind(root.PersistentFlags())
-	root.AddCommand(hookcli.Claude(&conn))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0

@@ -6,6 +6,4 @@ import (
 	"lazaret/internal/hookcli"
 )
 
-func (a *app) hook() *cobra.Command {
-	return group("hook", "Speak for a coding agent, from its hooks", hookcli.Claude(&a.conn))
-}
+func (a *app) hook() *cobra.Command { return hookcli.Command("hook", &a.conn) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/nats-io/nats.go"
@@ -87,9 +88,20 @@ func (a *app) operator(ctx context.Context, f func(ctx context.Context, nc *nats
 	return f(ctx, nc)
 }
 
-// group is a command that only holds others.
+// group is a command that only holds others. By default cobra shows help for a
+// word that is none of them, and a script goes on.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short}
+	c := &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, SuggestionsMinimumDistance: 2, Args: cobra.ArbitraryArgs}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
+		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+		}
+		return err
+	}
 	c.AddCommand(subs...)
 	return c
 }

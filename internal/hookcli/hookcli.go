@@ -64,9 +64,25 @@ type command struct {
 	project, agent string
 }
 
-// Claude is the command for Claude Code. conn are the connection flags, bound by
-// whoever owns the command.
-func Claude(conn *natsconn.Flags) *cobra.Command {
+// Command has a command for each host; conn are the connection flags, bound by
+// whoever owns it. Without a host, or with one that it does not know, it blocks:
+// help and exit code 0 would let calls pass.
+func Command(use string, conn *natsconn.Flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: "Speak for a coding agent, from its hooks", DisableFlagsInUseLine: true,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return blocks(fmt.Errorf("no host is named that calls: use %s claude, not %q", cmd.CommandPath(), args))
+		},
+	}
+	// Settings that were edited, or are of another version, must not let calls pass.
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return blocks(err) })
+	cmd.AddCommand(claude(conn))
+	return cmd
+}
+
+// claude is the command for Claude Code.
+func claude(conn *natsconn.Flags) *cobra.Command {
 	c := &command{conn: conn}
 	cmd := &cobra.Command{
 		Use:   "claude",
@@ -104,8 +120,6 @@ exits with 2, the only code that blocks there; with --fail-open, with 1. docs/ho
 			return blocks(err)
 		},
 	}
-	// Settings that were edited, or are of another version, must not let calls pass.
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return blocks(err) })
 	f := cmd.Flags()
 	f.StringVar(&c.project, "project", natsfiles.DefaultProject, "`PROJECT` to speak for")
 	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to speak for")
