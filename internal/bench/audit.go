@@ -48,8 +48,8 @@ type AuditReport struct {
 	Verify      float64 `json:"verify_per_s"`
 	VerifyCPU   float64 `json:"verify_cpu_us"`
 	VerifyBytes float64 `json:"verify_bytes_per_s"`
-	// SHA256 is what the same processors hash in messages of a payload's
-	// size, measured in turn with Verify.
+	// SHA256 is what crypto/sha256 hashes on the same processors, each one message
+	// of a payload's size at a time, measured in turn with Verify.
 	SHA256 float64 `json:"sha256_bytes_per_s"`
 	Ratio  float64 `json:"verify_of_sha256"`
 	// RatioCPU is the same by processor time, which others' load on the

@@ -719,9 +719,13 @@ type worker struct {
 	keys    map[string]opened
 
 	leaves [TileWidth]Leaf
-	text   []byte // a leaf with its RFC 6962 prefix
-	plain  []byte
+	text   []byte  // a leaf with its RFC 6962 prefix
 	ad     [8]byte // what a payload is bound to besides
+
+	// Payloads that were decrypted, and are hashed two at once.
+	held  [2]*Leaf
+	plain [2][]byte // salt ‖ payload
+	holds int
 
 	payloads, forgotten, notHeld, bytes int64
 }
@@ -772,6 +776,7 @@ func (w *worker) tile(at int64, n int) bool {
 	for i := range n {
 		w.payload(&w.leaves[i])
 	}
+	w.commitments()
 	return true
 }
 
@@ -849,7 +854,9 @@ func (w *worker) payload(leaf *Leaf) {
 	}
 	switch err := w.open(leaf); {
 	case err == nil:
-		w.payloads++
+		if w.holds == len(w.held) {
+			w.commitments()
+		}
 	case errors.Is(err, errErased) && (w.v.o.Lawful == nil || w.v.listed()[leaf.Index]):
 		w.forgotten++
 	case errors.Is(err, errErased):
@@ -925,6 +932,7 @@ func (v *verification) listings() map[int64]bool {
 	return out
 }
 
+// open decrypts the payload that the iterator stands on, and holds it.
 func (w *worker) open(leaf *Leaf) error {
 	rec, err := w.boxes.it.ValueAndErr()
 	if err != nil {
@@ -947,19 +955,37 @@ func (w *worker) open(leaf *Leaf) error {
 		return key.err
 	}
 	binary.BigEndian.PutUint64(w.ad[:], uint64(leaf.Index))
-	plain, err := unseal(w.plain[:0], key.aead, w.ad[:], box)
+	plain, err := unseal(w.plain[w.holds][:0], key.aead, w.ad[:], box)
 	if err != nil {
 		return err
 	}
-	w.plain = plain
-	if sha256.Sum256(plain) != leaf.Commitment || uint64(len(plain)-16) != leaf.Length {
-		return errors.New("its payload is not the one that it commits to")
-	}
-	w.bytes += int64(len(plain))
-	if w.v.o.Payload != nil {
-		w.v.o.Payload(leaf, plain[16:])
-	}
+	w.held[w.holds], w.plain[w.holds] = leaf, plain
+	w.holds++
 	return nil
+}
+
+// commitments checks that the payloads that are held are what their leaves commit
+// to.
+func (w *worker) commitments() {
+	var sums [2][sha256.Size]byte
+	if w.holds == 2 {
+		sums[0], sums[1] = sum2(w.plain[0], w.plain[1])
+	} else if w.holds == 1 {
+		sums[0] = sha256.Sum256(w.plain[0])
+	}
+	for i := range w.holds {
+		leaf, plain := w.held[i], w.plain[i]
+		if sums[i] != leaf.Commitment || uint64(len(plain)-16) != leaf.Length {
+			w.v.bad(leaf.Index, "leaf %d: its payload is not the one that it commits to", leaf.Index)
+			continue
+		}
+		w.payloads++
+		w.bytes += int64(len(plain))
+		if w.v.o.Payload != nil {
+			w.v.o.Payload(leaf, plain[16:])
+		}
+	}
+	w.holds = 0
 }
 
 // keys checks that every key record opens and that payloads name it.
