@@ -216,7 +216,8 @@ func (l *Log) Fill(entries []Entry) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := b.Set(k[:], l.vault.seal(nil, key, subjectOf(e), at, e.Salt, e.Payload), nil); err != nil {
+		_, d := l.vault.draft(nil, key, subjectOf(e), at, e.Salt, e.Payload)
+		if err := b.Set(k[:], d.seal(key), nil); err != nil {
 			return err
 		}
 	}

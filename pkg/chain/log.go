@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -625,12 +626,21 @@ func (l *Log) seal(a *appender, entries []Entry) ([]sealed, error) {
 			if cap(box) < size {
 				box = make([]byte, 0, size)
 			}
-			for i := lo; i < hi; i++ {
-				e := &entries[i]
-				out[i].commitment = Commit(e.Salt, e.Payload)
-				from := len(box)
-				box = l.vault.seal(box, keys[i], subjectOf(e), index[i], e.Salt, e.Payload)
-				out[i].record = box[from:]
+			for i := lo; i < hi; i += 2 {
+				two := min(hi-i, 2)
+				var ds [2]draft
+				for j := range two {
+					e := &entries[i+j]
+					box, ds[j] = l.vault.draft(box, keys[i+j], subjectOf(e), index[i+j], e.Salt, e.Payload)
+				}
+				if two == 2 {
+					out[i].commitment, out[i+1].commitment = sum2(ds[0].salted(), ds[1].salted())
+				} else {
+					out[i].commitment = sha256.Sum256(ds[0].salted())
+				}
+				for j := range two {
+					out[i+j].record = ds[j].seal(keys[i+j])
+				}
 			}
 			l.boxes[w] = box
 			return nil

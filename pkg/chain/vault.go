@@ -200,15 +200,33 @@ func (l *Log) DestroyKeys(subject string) (int, error) {
 // The nonce is drawn anew for each opening of the log (4 bytes) and counts by
 // the index (8): a crash can make an index be written twice, but never under
 // one nonce.
-func (v *vault) seal(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) []byte {
+// draft appends one that is not encrypted yet, with room for what is added then.
+func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) ([]byte, draft) {
+	from := len(dst)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(subject)))
 	dst = append(dst, subject...)
 	dst = binary.BigEndian.AppendUint32(dst, k.generation)
 	dst = append(dst, v.epoch[:]...)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(index))
-	at := len(dst)
+	at := len(dst) - from
 	dst = append(append(dst, salt[:]...), payload...)
-	return k.aead.Seal(dst[:at], dst[at-12:at], dst[at:], dst[at-8:at])
+	plain := len(dst) - from
+	dst = append(dst, make([]byte, k.aead.Overhead())...)
+	return dst, draft{record: dst[from:], at: at, plain: plain}
+}
+
+// draft is a payload record with salt ‖ payload from at to plain.
+type draft struct {
+	record    []byte
+	at, plain int
+}
+
+func (d *draft) salted() []byte { return d.record[d.at:d.plain] }
+
+// seal encrypts it.
+func (d *draft) seal(k subjectKey) []byte {
+	r, at := d.record, d.at
+	return k.aead.Seal(r[:at], r[at-12:at], r[at:d.plain], r[at-8:at])
 }
 
 // recordSize is the size of a payload record.
