@@ -1,9 +1,14 @@
 package chain
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
@@ -26,6 +31,41 @@ func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
 		check(buf[:n], buf[n:2*n])
 		check(buf[:n], buf[:3])
 		check(nil, buf[:n])
+	}
+}
+
+// Whoever has the master key can encrypt another payload in the place of one: only
+// its hash tells.
+func TestAPayloadOfAnotherCommitmentIsFoundWhereverItStands(t *testing.T) {
+	const n = TileWidth + 3
+	for _, at := range []int64{0, 1, 2, TileWidth - 1, TileWidth, n - 2, n - 1} {
+		l, err := Open("log", Options{FS: vfs.NewMem(), MasterKey: make([]byte, 32)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		es := make([]Entry, n)
+		for i := range es {
+			es[i] = Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p", Payload: bytes.Repeat([]byte{byte(i)}, i%7*61)}
+		}
+		if err := l.Append(es); err != nil {
+			t.Fatal(err)
+		}
+		key, err := l.vault.newest(l.db, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, d := l.vault.draft(nil, key, "p", at, [16]byte{1}, es[at].Payload)
+		k := indexKey(spacePayload, at)
+		if err := l.db.Set(k[:], d.seal(key), pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+		rep, err := l.Verify(t.Context(), VerifyOptions{})
+		if err != nil || rep.Status != Failed || rep.FirstBad != at || rep.Payloads != n-1 || len(rep.Problems) != 1 {
+			t.Errorf("another payload of leaf %d: %+v, %v", at, rep, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
