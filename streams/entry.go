@@ -124,6 +124,19 @@ type Entry struct {
 	Decoded any `json:"-"`
 }
 
+// Read is what the body of an entry encodes, as its maker in this process said it
+// or decoded. Several may hold it: nobody changes it.
+func Read[T any](e *Entry) (*T, error) {
+	if b, ok := e.Decoded.(*T); ok {
+		return b, nil
+	}
+	b := new(T)
+	if err := Unmarshal(e.Body, b); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
 // NewSalt draws a salt. Salts enter no decision.
 func NewSalt() (s [SaltSize]byte) {
 	rand.Read(s[:]) // never fails, see crypto/rand

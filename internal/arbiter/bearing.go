@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -232,9 +233,7 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 
 // served notes what a recall that was allowed brought into its session.
 func served(st *stage.State, p *proposal) error {
-	var have []rest
-	key := p.Agent + "\x00" + p.Session
-	known, err := st.Load(stage.Key(keyRecalled, p.Project, key), &have)
+	have, err := servedTo(st, p)
 	if err != nil {
 		return err
 	}
@@ -248,7 +247,40 @@ func served(st *stage.State, p *proposal) error {
 	if len(have) == n {
 		return nil
 	}
-	return keep(st, keyRecalled, p.Project, key, known, maxSessions, have[max(0, len(have)-maxRecalled):])
+	var b []byte
+	for i := max(0, len(have)-maxRecalled); i < len(have); i++ {
+		for _, s := range have[i].fields() {
+			b = append(binary.AppendUvarint(b, uint64(len(*s))), *s...)
+		}
+	}
+	return keepRaw(st, keyRecalled, keyRecalled, p.Project, p.Agent+"\x00"+p.Session, n > 0, maxSessions, b, nil)
+}
+
+// servedTo is what served noted of a proposal's session. It is read and written with
+// each recall, so it is kept as nothing but its strings.
+func servedTo(st *stage.State, p *proposal) ([]rest, error) {
+	v, _, err := st.Get(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session))
+	if err != nil {
+		return nil, err
+	}
+	var out []rest
+	for text := string(v); text != ""; {
+		r := rest{Rel: relRecalled}
+		for _, s := range r.fields() {
+			n, size := binary.Uvarint(v[len(v)-len(text):])
+			if size <= 0 || n > uint64(len(text)-size) {
+				return nil, errors.New("decoding state: a session's recalls are damaged: remove the state folder, it is rebuilt from the ledger")
+			}
+			*s, text = text[size:size+int(n)], text[size+int(n):]
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// fields are those of a rest that is relRecalled.
+func (r *rest) fields() [5]*string {
+	return [...]*string{&r.Decision, &r.Belief, &r.Agent, &r.Observation, &r.Source}
 }
 
 // parents is what a memory's candidate derives from.
@@ -278,8 +310,8 @@ func derive(st *stage.State, p *proposal) error {
 func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 	rests := p.leans()
 	if p.Type == streams.TypeAction {
-		var recalled []rest
-		if _, err := st.Load(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session), &recalled); err != nil {
+		recalled, err := servedTo(st, p)
+		if err != nil {
 			return nil, err
 		}
 		rests = append(rests, recalled...)

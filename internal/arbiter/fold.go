@@ -239,8 +239,8 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	var class policy.Class // of an action
 	switch e.Type {
 	case streams.TypeAction:
-		a := new(streams.ActionEntry)
-		if err := streams.Unmarshal(e.Body, a); err != nil {
+		a, err := streams.Read[streams.ActionEntry](e)
+		if err != nil {
 			return f.unreadable(e, err)
 		}
 		if class, err = f.openAction(st, p, a, pol); err != nil {
@@ -251,8 +251,8 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		}
 		level = class.Level
 	case streams.TypeMemory:
-		m := new(streams.MemoryEntry)
-		if err := streams.Unmarshal(e.Body, m); err != nil {
+		m, err := streams.Read[streams.MemoryEntry](e)
+		if err != nil {
 			return f.unreadable(e, err)
 		}
 		if err := openMemory(p, m, pol); err != nil {
@@ -262,8 +262,8 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			return nil, err
 		}
 	case streams.TypeRecall:
-		r := new(streams.RecallEntry)
-		if err := streams.Unmarshal(e.Body, r); err != nil {
+		r, err := streams.Read[streams.RecallEntry](e)
+		if err != nil {
 			return f.unreadable(e, err)
 		}
 		openRecall(p, r)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -250,26 +251,27 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter) *streams.
 }
 
 // recalled hands the entry of a recall, as the arbiter read it from the ledger, to
-// whoever waits for its verdict, so that it need not be read again. The entry is
-// the front's from then on.
+// whoever waits for its verdict, so that it need not be read again.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.waiting[caller{project, r.Agent, r.ID}] {
 		if w.recall == nil {
 			w.recall, w.recallSeq = r, seq
-			return // an answer changes it: it is for one
 		}
 	}
 }
 
-// recallOf is the entry of a recall.
+// recallOf is the entry of a recall, to be made an answer of.
 func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.RecallEntry, error) {
 	f.mu.Lock()
 	r, at := w.recall, w.recallSeq
 	f.mu.Unlock()
 	if r != nil && at == seq {
-		return r, nil
+		own := *r // the stages of this process hold it too
+		own.Admitted, own.ContextOnly, own.Contradictions = slices.Clone(r.Admitted), slices.Clone(r.ContextOnly), slices.Clone(r.Contradictions)
+		own.Refused = slices.Clip(r.Refused)
+		return &own, nil
 	}
 	// Asked again, or the arbiter that read it is another process.
 	e, err := stage.ReadEntry(ctx, f.js, seq)

@@ -156,9 +156,6 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if err := f.forgetAt(st, until.Add(KeepVerdict), key); err != nil {
 		return nil, err
 	}
-	if err := st.Put(key, v); err != nil {
-		return nil, err
-	}
 	switch {
 	case p.Type == streams.TypeRecall && v.Verdict == streams.Allow:
 		err = served(st, p)
@@ -175,7 +172,11 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if v.Hold != nil {
 		live = append(live, holdLive(p.Project, v, "open")...)
 	}
-	return f.output(p, v, live)
+	out, err := f.output(p, v, live)
+	if err != nil {
+		return nil, err
+	}
+	return out, st.Set(key, out.Body)
 }
 
 // output is a verdict's entry.
@@ -288,7 +289,7 @@ func revision(reasons []streams.Reason) string {
 }
 
 func verdictLive(project string, v *streams.VerdictEntry) []stage.Live {
-	return stage.LiveCopy(v, project, "verdict", v.Verdict.String())
+	return stage.OwnCopy(project, "verdict", v.Verdict.String())
 }
 
 func holdLive(project string, v *streams.VerdictEntry, state string) []stage.Live {

@@ -15,8 +15,7 @@ import (
 )
 
 // checkDecoded fails unless what ingest decided is what everybody reads from the
-// ledger: of an observation the other stages of its process are given it in the
-// place of the body.
+// ledger: the other stages of its process are given it in the place of the body.
 func checkDecoded(t testing.TB, a *stage.Admission) {
 	t.Helper()
 	read := newBody(a.Type)
@@ -91,7 +90,7 @@ func differs(a, b reflect.Value, at string) string {
 	return ""
 }
 
-func TestWhatIsDecidedOfAnObservationIsWhatOthersRead(t *testing.T) {
+func TestWhatIsDecidedIsWhatOthersRead(t *testing.T) {
 	st := offline(t)
 	h := newHouse(t, st)
 	n := 0
@@ -115,5 +114,15 @@ func TestWhatIsDecidedOfAnObservationIsWhatOthersRead(t *testing.T) {
 			o.Args = []byte(`{ "b" : 1.50, "a" : "\u003c" }`)
 		}
 		h.say(streams.KindObs, rapid.SampledFrom(beliefs.Origins()).Draw(rt, "origin"), o)
+		// What is proposed after it is given to the other stages like this, too.
+		said := streams.Head{ID: fmt.Sprint("p", n), Session: o.Session, User: o.User}
+		switch rapid.IntRange(0, 2).Draw(rt, "proposal") {
+		case 0:
+			h.say(streams.KindAct, "", &streams.Action{Head: said, Tool: "send", Args: []byte(`{ "b" : 1.50, "a" : "\u003c" }`), Beliefs: []string{"b1"}, Preconditions: []beliefs.Precondition{}})
+		case 1:
+			h.say(streams.KindMem, beliefs.OriginAgent, &streams.Memory{Head: said, Content: text(), Key: rapid.SampledFrom([]string{"", "k"}).Draw(rt, "key")})
+		case 2:
+			h.say(streams.KindRecall, "", &streams.Recall{Head: said, Query: text()})
+		}
 	})
 }

@@ -119,7 +119,7 @@ type Output struct {
 // Live is a best-effort copy for the live feed.
 type Live struct {
 	Subject string
-	Body    []byte
+	Body    []byte // nil: the entry's own
 }
 
 // Query reads a partition's state between two batches. Run must not write, and
@@ -158,6 +158,16 @@ func LiveCopy(body any, project string, tokens ...string) []Live {
 		return nil
 	}
 	return []Live{{Subject: subject, Body: b}}
+}
+
+// OwnCopy is a copy of the entry's own body for lz.live.<project>.<tokens…>; none
+// where the tokens are no identifiers.
+func OwnCopy(project string, tokens ...string) []Live {
+	subject, err := streams.LiveSubject(project, tokens...)
+	if err != nil {
+		return nil
+	}
+	return []Live{{Subject: subject}}
 }
 
 // NewOutput encodes a body as what a stage adds to the ledger.
@@ -388,7 +398,11 @@ func (r *runtime) added(e *streams.Entry, live []Live, note any) {
 
 func (r *runtime) live(seq uint64, e *streams.Entry, live []Live) {
 	for _, l := range live {
-		m := &nats.Msg{Subject: l.Subject, Data: l.Body, Header: nats.Header{
+		body := l.Body
+		if body == nil {
+			body = e.Body
+		}
+		m := &nats.Msg{Subject: l.Subject, Data: body, Header: nats.Header{
 			streams.HeaderType: {string(e.Type)},
 			streams.HeaderSeq:  {fmt.Sprint(seq)},
 		}}

@@ -20,7 +20,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 6
+	stateFormat = 7
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
@@ -95,8 +95,10 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 
 // cacheBytes is how much of what lies in files all stores of a process keep in
 // memory. It fills as it is needed, and without cgo it lies in Go's own heap, where
-// garbage collection lets it count twice.
-const cacheBytes = 40 << 20
+// garbage collection lets it count twice. Pebble takes the memtables off it: of each
+// of a pipeline's three stores the one that is written to, and one that is on its way
+// to a file or kept for the next. Without them there would be no cache at all.
+const cacheBytes = 40<<20 + 3*2*memTable
 
 // blockCache is shared by the stages of a process: they are never all at the same
 // kind of work.

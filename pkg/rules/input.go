@@ -201,12 +201,9 @@ func read(e *streams.Entry) ([]*Input, error) {
 func readBody(e *streams.Entry) ([]*Input, error) {
 	switch e.Type {
 	case streams.TypeObservation:
-		o, ok := e.Decoded.(*streams.ObservationEntry)
-		if !ok {
-			o = new(streams.ObservationEntry)
-			if err := streams.Unmarshal(e.Body, o); err != nil {
-				return nil, err
-			}
+		o, err := streams.Read[streams.ObservationEntry](e)
+		if err != nil {
+			return nil, err
 		}
 		var out []*Input
 		for i := range o.Blocks {
@@ -223,8 +220,8 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		}
 		return out, nil
 	case streams.TypeMemory:
-		m := new(streams.MemoryEntry)
-		if err := streams.Unmarshal(e.Body, m); err != nil {
+		m, err := streams.Read[streams.MemoryEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		in := head(e, &m.EntryHead)
@@ -240,16 +237,16 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 			Repeats: int64(m.Repeats), Age: age, Belief: belief(&m.Belief)}
 		return []*Input{in}, nil
 	case streams.TypeDecision:
-		d := new(streams.DecisionEntry)
-		if err := streams.Unmarshal(e.Body, d); err != nil {
+		d, err := streams.Read[streams.DecisionEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		in := head(e, &d.EntryHead)
 		in.Decision = Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
 		return []*Input{in}, nil
 	case streams.TypeAction:
-		a := new(streams.ActionEntry)
-		if err := streams.Unmarshal(e.Body, a); err != nil {
+		a, err := streams.Read[streams.ActionEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		in := head(e, &a.EntryHead)
@@ -274,21 +271,22 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		}
 		return []*Input{in}, nil
 	case streams.TypeRecall:
-		r := new(streams.RecallEntry)
-		if err := streams.Unmarshal(e.Body, r); err != nil {
+		r, err := streams.Read[streams.RecallEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		in := head(e, &r.EntryHead)
 		in.Recall = Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
+		wanted := askedFor(r.Query)
 		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
 			for i := range items {
-				in.Recall.Items = append(in.Recall.Items, recalled(r.Query, &items[i]))
+				in.Recall.Items = append(in.Recall.Items, recalled(wanted, &items[i]))
 			}
 		}
 		return []*Input{in}, nil
 	case streams.TypeOutcome:
-		o := new(streams.OutcomeEntry)
-		if err := streams.Unmarshal(e.Body, o); err != nil {
+		o, err := streams.Read[streams.OutcomeEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		in := head(e, &o.EntryHead)
@@ -303,8 +301,8 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		}
 		return []*Input{in}, nil
 	case streams.TypeBelief:
-		b := new(streams.BeliefsEntry)
-		if err := streams.Unmarshal(e.Body, b); err != nil {
+		b, err := streams.Read[streams.BeliefsEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		var out []*Input
@@ -313,14 +311,14 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		}
 		return out, nil
 	case streams.TypeSession:
-		s := new(streams.SessionEntry)
-		if err := streams.Unmarshal(e.Body, s); err != nil {
+		s, err := streams.Read[streams.SessionEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		return []*Input{head(e, &s.EntryHead)}, nil
 	case streams.TypeTools:
-		t := new(streams.ToolsEntry)
-		if err := streams.Unmarshal(e.Body, t); err != nil {
+		t, err := streams.Read[streams.ToolsEntry](e)
+		if err != nil {
 			return nil, err
 		}
 		in := head(e, &t.EntryHead)
@@ -413,9 +411,9 @@ func belief(b *streams.BeliefRef) *Belief {
 		Quality: b.Quality.String(), Origin: string(b.Origin), Confidence: b.Confidence, Source: b.Source, Observation: b.Observation}
 }
 
-func recalled(query string, r *streams.RecallItem) *Recalled {
+func recalled(wanted asked, r *streams.RecallItem) *Recalled {
 	f := text.Analyze(r.Content)
-	out := &Recalled{ID: r.ID, Key: r.Key, Similarity: r.Score, Overlap: wordOverlap(query, r.Content), Origin: string(r.Origin), External: r.Origin.External(),
+	out := &Recalled{ID: r.ID, Key: r.Key, Similarity: r.Score, Overlap: wanted.overlap(r.Content), Origin: string(r.Origin), External: r.Origin.External(),
 		Quality: r.Quality.String(), Source: r.Source, Hidden: f.HasHidden()}
 	var views []string
 	for _, v := range f.Views(r.Content) {
@@ -442,19 +440,42 @@ func toolInfo(t *streams.Tool) *ToolInfo {
 	return out
 }
 
-// wordOverlap is the share of a query's words that a content holds.
-func wordOverlap(query, content string) float64 {
-	var wanted []string // a query has few words, and a content has many
+// asked are the stems of a query's words.
+type asked struct {
+	stems []string // a query has few words, and a content has many
+	first [26]bool // letters that they begin with
+}
+
+func askedFor(query string) (a asked) {
 	for w := range strings.FieldsFuncSeq(text.Normalize(query), notWord) {
-		if len(w) >= 3 {
-			wanted = append(wanted, stem(w))
+		if len(w) < 3 {
+			continue
+		}
+		a.stems = append(a.stems, stem(w))
+		if i := w[0] - 'a'; i < 26 {
+			a.first[i] = true
 		}
 	}
-	n := len(wanted)
+	return a
+}
+
+// may reports whether a word may have one of the stems: each begins like its word.
+func (a *asked) may(w string) bool {
+	i := w[0] - 'a'
+	return i >= 26 || a.first[i]
+}
+
+// overlap is the share of a query's words that a content holds.
+func (a *asked) overlap(content string) float64 {
+	n := len(a.stems)
 	if n == 0 {
 		return 0
 	}
+	wanted := slices.Clone(a.stems)
 	for w := range strings.FieldsFuncSeq(text.Normalize(content), notWord) {
+		if !a.may(w) {
+			continue
+		}
 		s := stem(w)
 		wanted = slices.DeleteFunc(wanted, func(q string) bool { return q == s })
 		if len(wanted) == 0 {

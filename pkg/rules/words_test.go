@@ -56,3 +56,18 @@ func TestEveryWordWithClassesIsLookedUp(t *testing.T) {
 		}
 	}
 }
+
+// asked looks only at words that begin like one that is wanted.
+func TestAStemBeginsLikeItsWord(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := rapid.StringMatching(`[a-z0-9é]{3,12}(ing|ed|ies|ly|s|ational)?`).Draw(rt, "word")
+		if s := stem(w); s == "" || s[0] != w[0] {
+			rt.Fatalf("the stem of %q is %q", w, s)
+		}
+	})
+	for _, w := range []string{"skis", "dying", "lying", "idly", "yes", "yield", "ies", "ied", "ing", "eed", "aed", "oed"} {
+		if s := stem(w); s == "" || s[0] != w[0] {
+			t.Errorf("the stem of %q is %q", w, s)
+		}
+	}
+}
