@@ -20,6 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -236,7 +238,12 @@ func (c *Client) asked(ctx context.Context, subject string, body []byte) (*nats.
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the pipeline running, and may this credential ask there?", err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
-		return nil, &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
+		e := &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
+		// The server says so beside the request, and answers nothing.
+		if last := c.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject)) {
+			e.Code, e.Message, e.forbidden = streams.CodeUnavailable, "this credential may not publish to "+subject, true
+		}
+		return nil, e
 	case errors.Is(err, context.Canceled):
 		return nil, err
 	case err != nil:

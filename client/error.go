@@ -21,8 +21,9 @@ type Error struct {
 	Code    streams.Code
 	Message string
 
-	err      error // what NATS said, if it was NATS
-	answered bool  // the pipeline said so itself
+	err       error // what NATS said, if it was NATS
+	answered  bool  // the pipeline said so itself
+	forbidden bool  // the credential may not ask there, now or later
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
@@ -35,6 +36,9 @@ func (e *Error) Unwrap() error { return e.err }
 // Temporary says that the same event, under the same id, may fare better later:
 // its time ran out, the intake or the front was full, or nobody answered.
 func (e *Error) Temporary() bool {
+	if e.forbidden {
+		return false
+	}
 	switch e.Code {
 	case streams.CodePending, streams.CodeTimeout, streams.CodeIntakeFull, streams.CodeUnavailable, streams.CodeShedding:
 		return true
