@@ -57,9 +57,13 @@ func (a *app) auditHead() *cobra.Command {
 		if json {
 			return cli.JSON(cmd.OutOrStdout(), ans)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "leaves %d, ledger entries %d up to %d, gaps %d\nroot   %s\n\n%s", ans.Size, ans.Entries, ans.LastSeq, ans.Gaps, ans.Root, ans.Checkpoint)
-		return nil
+		fmt.Fprintf(cmd.ErrOrStderr(), "leaves %d, ledger entries %d up to %d, gaps %d\nroot   %s\n\n", ans.Size, ans.Entries, ans.LastSeq, ans.Gaps, ans.Root)
+		_, err = fmt.Fprint(cmd.OutOrStdout(), ans.Checkpoint)
+		return err
 	}}
+	c.Long = `Show the log's head and its last checkpoint. The checkpoint alone is on standard output,
+to be kept: whoever has it can hold the log against it later.`
+	c.Example = "  lazaret audit head > checkpoint-of-monday\n  lazaret audit verify --against checkpoint-of-monday"
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
 }

@@ -52,7 +52,7 @@ func (a *app) openSource(name string) (*source, error) {
 		}
 	}
 	if name != "" || !errors.Is(err, chain.ErrLocked) && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+		return nil, locked(err, "stop it, or name the URL at which lazaret audit serve serves it; that of the data folder is asked if no folder is named")
 	}
 	nc, cerr := a.conn.Connect("operator")
 	if cerr != nil {
@@ -60,6 +60,14 @@ func (a *app) openSource(name string) (*source, error) {
 	}
 	r := &auditor.Remote{Conn: nc}
 	return &source{Source: r, remote: r, close: nc.Close}, nil
+}
+
+// locked says of a log that an auditor works on what to do about it.
+func locked(err error, do string) error {
+	if errors.Is(err, chain.ErrLocked) {
+		return fmt.Errorf("%w: an auditor works on it: %s", err, do)
+	}
+	return err
 }
 
 // salted is the salt and payload of a leaf.

@@ -205,7 +205,7 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		err = a.onSnapshot(ctx, dir, err, run)
 	}
 	if err != nil {
-		return nil, err
+		return nil, locked(err, "leave --offline out, and it is asked for a snapshot, or stop it")
 	}
 	stop()
 	rep.RuleSets, rep.Policies = inForce.lists()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -80,7 +81,17 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	defer other.Close()
 	expect(1, "no checkpoint", "audit", "compare", other.URL)
 	expect(1, "stop the auditor", "audit", "rotate")
-	expect(1, "another process", "audit", "verify", "--offline")
+	expect(1, "leave --offline out", "audit", "verify", "--offline")
+	expect(1, "name the URL", "audit", "compare", filepath.Join(data, "audit"), url)
+	// The checkpoint alone is on standard output.
+	head, err := exec.Command(filepath.Join(bin, "lazaret"), "audit", "head", "--data", data).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(early, head, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(0, "CONSISTENT", "audit", "consistency", early)
 	s.interrupt()
 	up.interrupt()
 
