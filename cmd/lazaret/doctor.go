@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -200,6 +202,19 @@ func (c *checks) stages(s *status.Snapshot) {
 			c.add(x.Stage, fmt.Errorf("nobody answers; its last ledger entry is %d, %d before the end: it does not run, or its credential is from before that was asked", x.Last, x.Since), "")
 		default:
 			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end", x.Last, x.Since)
+		}
+	}
+	// Of what has never run there is no entry either.
+	heard := func(stage string) bool {
+		return slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Stage == stage }) ||
+			slices.ContainsFunc(s.Silent, func(x status.Silent) bool { return x.Stage == stage })
+	}
+	if !heard(streams.StageArbiter) {
+		c.add(streams.StageArbiter, errors.New("none has run yet: no proposal is answered, which means hold"), "")
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.Counts)) {
+		if group, ok := strings.CutPrefix(what, "verdict.silent."); ok && s.Counts[what] > 0 && !heard(streams.SentinelStage(group)) {
+			c.add(streams.SentinelStage(group), fmt.Errorf("none has run yet, and %d verdicts missed its answer: start it, or activate a policy without it", s.Counts[what]), "")
 		}
 	}
 }

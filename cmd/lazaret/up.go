@@ -120,6 +120,10 @@ func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config,
 			fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n\n", l)
 		}
 	}
+	if cfg.ServerOnly {
+		stages := "--data " + cfg.Data
+		fmt.Fprintf(w, "now start, or every proposal is held:\n  ingest %[1]s\n  sentinels %[1]s\n  arbiter %[1]s\n  auditor %[1]s\n\n", stages)
+	}
 	fmt.Fprintf(w, `agents publish to      lz.in.<project>.<agent>.obs.<origin>     what was read
                        lz.in.<project>.<agent>.{act,mem,dec,…}   see docs/protocol.md
 and ask                lz.svc.decide.<project>.<agent>           allow, hold or deny?

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"lazaret/internal/status"
+)
+
+// Of a stage that has never run there is no entry that would tell.
+func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
+	wrong := func(s *status.Snapshot) (stages []string) {
+		var cs checks
+		cs.stages(s)
+		for _, c := range cs {
+			if !c.Good {
+				stages = append(stages, c.What)
+				if !strings.Contains(c.Text, "none has run yet") {
+					t.Errorf("%s: %s", c.What, c.Text)
+				}
+			}
+		}
+		return stages
+	}
+	ingest := &status.Process{Stage: "ingest", Ready: true}
+	arbiter := &status.Process{Stage: "arbiter", Ready: true}
+	missed := map[string]uint64{"verdict.silent.core": 3}
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest}}); !slices.Equal(got, []string{"arbiter"}) {
+		t.Errorf("without an arbiter: %v", got)
+	}
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest, arbiter}, Counts: missed}); !slices.Equal(got, []string{"sentinel-core"}) {
+		t.Errorf("without a group that is waited for: %v", got)
+	}
+	// A group of others answers no questions, and is known by what it wrote.
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed, Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
+		t.Errorf("a group of others: %v", got)
+	}
+}
