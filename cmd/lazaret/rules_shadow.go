@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,14 +42,21 @@ Nothing is published and nothing is held. The signals of both sets start empty: 
 				return err
 			}
 			watch := backtest.NewWatch(before, after, samples)
-			out := cmd.OutOrStdout()
+			out, began := cmd.OutOrStdout(), time.Now()
 			errLimit, seen := errors.New("limit"), 0
 			span := backtest.Span{Since: since.start(), Follow: true, Started: func() {
 				fmt.Fprintf(cmd.ErrOrStderr(), "watching: %d rules of %s beside %d; Ctrl-C ends\n", len(after.Rules()), args[0], len(before.Rules()))
 			}}
 			err = backtest.Ledger(cmd.Context(), nc, span, func(e *streams.Entry) error {
-				if e.Stage == streams.StageIngest && e.Type == streams.TypeActivation {
-					fmt.Fprintln(cmd.ErrOrStderr(), "something else was put in force; still comparing with what was in force at the start")
+				// Once, though every partition says it, and not of the past.
+				if e.Partition == 0 && e.Stage == streams.StageIngest && e.Type == streams.TypeActivation && e.Time.After(began) {
+					var act streams.ActivationEntry
+					if err := streams.Unmarshal(e.Body, &act); err != nil {
+						return err
+					}
+					if act.Do == streams.DoActivateRules {
+						fmt.Fprintln(cmd.ErrOrStderr(), "other rules were put in force; still comparing with those at the start")
+					}
 				}
 				f, err := watch.Add(e)
 				if err != nil || f == nil {

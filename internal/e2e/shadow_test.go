@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lazaret/internal/backtest"
+	"lazaret/internal/natstest"
 	"lazaret/streams"
 
 	shipped "lazaret/rules"
@@ -31,7 +32,12 @@ func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	must(t, data, "rules", "activate")
+	natstest.Eventually(t, time.Minute, "the shadow hears of an activation", func() bool { return strings.Contains(shadow.output(), "put in force") })
 	shadow.interrupt()
+	if n := strings.Count(shadow.output(), "put in force"); n != 1 {
+		t.Errorf("of an activation it speaks %d times:\n%s", n, shadow.output())
+	}
 	if out := shadow.output(); !strings.Contains(out, "no longer held (allow, was hold) -protected-key") || !strings.Contains(out, "1 rules differ") {
 		t.Errorf("the shadow says\n%s", out)
 	}
