@@ -35,7 +35,7 @@ type word struct {
 func (w *word) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.project, "project", embedded.DefaultProject, "`PROJECT`")
-	f.StringVar(&w.key, "key", "", "the signer's private key `FILE` (default "+keys.EnvKey+")")
+	f.StringVar(&w.key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
 	f.StringVar(&w.reason, "reason", "", "why, for the log")
 	f.DurationVar(&w.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
 }
@@ -119,7 +119,7 @@ func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
 		fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 		return &cli.Exit{Code: cli.ExitNegative}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq, text.InertLine(rep.Text, 400))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq, text.InertLine(strings.TrimSuffix(rep.Text, ": "), 400))
 	return nil
 }
 

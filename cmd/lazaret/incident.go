@@ -39,7 +39,7 @@ type signedOrder struct{ project, key, reason string }
 func (s *signedOrder) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&s.project, "project", embedded.DefaultProject, "`PROJECT`")
-	f.StringVar(&s.key, "key", "", "the signer's private key `FILE` (default "+keys.EnvKey+")")
+	f.StringVar(&s.key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
 	f.StringVar(&s.reason, "reason", "", "why, for the log")
 }
 
@@ -158,7 +158,11 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 		if x.Entry != 0 {
 			at = fmt.Sprintf(", ledger entry %d", x.Entry)
 		}
-		fmt.Fprintf(w, "  %s %s%s: %s\n", text.InertLine(x.Kind, 40), text.InertLine(x.ID, 128), at, text.InertLine(x.Text, 200))
+		said := ""
+		if x.Text != "" {
+			said = ": " + text.InertLine(x.Text, 200)
+		}
+		fmt.Fprintf(w, "  %s %s%s%s\n", text.InertLine(x.Kind, 40), text.InertLine(x.ID, 128), at, said)
 	}
 	if r := i.Report; r != (beliefs.IncidentReport{}) {
 		fmt.Fprintf(w, "  %d found, %d derive from them; %d quarantined, of which %d were served to planners; %d spared for support of their own\n",

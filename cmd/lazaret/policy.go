@@ -122,7 +122,8 @@ func policyExplain(load policyLoader) *cobra.Command {
 		Short: "Show what a policy makes of a call, and why (exit 10 hold, 11 deny)",
 		Long: `Show what a policy alone makes of a call of TOOL: which entries are for it, which
 conditions held, where its arguments reach, and whose assessment it waits for and
-how long. Sentinels, beliefs and budgets are not asked; they can only tighten.`,
+how long. Sentinels, beliefs and budgets are not asked; they can only tighten. Nor are
+standing permissions, which end by ledger time.`,
 		Example: `  lazaret policy explain fetch_page --args '{"url":"http://169.254.169.254/"}'
   lazaret policy explain crm.delete_user policy.yaml`,
 		Args: cobra.RangeArgs(1, 2),

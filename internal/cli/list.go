@@ -5,7 +5,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -42,11 +44,20 @@ func NewFilter(where string, sample any) (*Filter, error) {
 	if where == "" {
 		return &Filter{}, nil
 	}
-	p, err := expr.Compile(where, expr.Env(fields(reflect.TypeOf(sample))), expr.AsBool())
+	env := fields(reflect.TypeOf(sample))
+	p, err := expr.Compile(where, expr.Env(env), expr.AsBool())
 	if err != nil {
-		return nil, fmt.Errorf("--where: %w", err)
+		return nil, fmt.Errorf("--where: %w", named(err, env))
 	}
 	return &Filter{p}, nil
+}
+
+// named adds to an error about an unknown name those that there are.
+func named(err error, env map[string]any) error {
+	if !strings.Contains(err.Error(), "unknown name") {
+		return err
+	}
+	return fmt.Errorf("%w\nthere are %s", err, strings.Join(slices.Sorted(maps.Keys(env)), ", "))
 }
 
 // fields gives the JSON names of a struct zero values that Expr takes types

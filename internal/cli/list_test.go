@@ -31,6 +31,9 @@ func TestFiltersKnowTheFieldsByTheirJSONNames(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.where, ok, err)
 		}
 	}
+	if _, err := cli.NewFilter(`severty == "high"`, a); err == nil || !strings.Contains(err.Error(), "there are") || !strings.Contains(err.Error(), "severity") {
+		t.Errorf("an unknown name: %v", err)
+	}
 	for _, bad := range []string{`severty == "high"`, `count + 1`, `severity ==`} {
 		if _, err := cli.NewFilter(bad, a); err == nil {
 			t.Errorf("%s was accepted", bad)
