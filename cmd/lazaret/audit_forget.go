@@ -108,6 +108,9 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 					if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
 						return err
 					}
+					if !slices.ContainsFunc(r.Places, func(p retain.Place) bool { return p.Count > 0 && !strings.HasPrefix(p.Where, "state of ") }) {
+						fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is forgotten already, or the name is another one")
+					}
 					if r.LegalHold != "" {
 						return &cli.Exit{Code: cli.ExitNegative, Text: "it is under legal hold: statement " + r.LegalHold}
 					}

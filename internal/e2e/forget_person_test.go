@@ -92,7 +92,13 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Errorf("nobody: exit %d, %s", code, out)
 	}
 
+	if out := must(t, data, "audit", "forget", "--subject", "demo/p-99", "--dry-run"); !strings.Contains(out, "nothing of it was found") {
+		t.Errorf("of nobody: %s", out)
+	}
 	out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--dry-run")
+	if strings.Contains(out, "nothing of it was found") {
+		t.Error(out)
+	}
 	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest, about p-18", "recall rboth of ingest, about p-18"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the dry run does not tell of %q:\n%s", want, out)
