@@ -150,11 +150,7 @@ func (x *expr) text(a *activation) (string, bool) {
 		var buf [4]string
 		parts := buf[:0]
 		for _, p := range x.joined {
-			if p.v < 0 {
-				parts = append(parts, p.text)
-			} else {
-				parts = append(parts, a.native(p.v).String())
-			}
+			parts = append(parts, p.of(a))
 		}
 		return strings.Join(parts, ""), true
 	}
@@ -167,6 +163,13 @@ func (x *expr) text(a *activation) (string, bool) {
 type joint struct {
 	v    int // number of the variable; -1: a constant
 	text string
+}
+
+func (p *joint) of(a *activation) string {
+	if p.v < 0 {
+		return p.text
+	}
+	return a.native(p.v).String()
 }
 
 // joints takes an expression of fields and constants with + between them apart,

@@ -3,6 +3,7 @@ package rules
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // A book is what is looked up by hash of a project's signals: which content was
@@ -25,6 +26,10 @@ type book struct {
 	text    []byte   // heads, each with its length before it
 	kept    int      // heads after the last compaction
 	groups  []group  // of the record that is being made
+	links   [numLinks]links
+	runs    []run    // of the record that is being made
+	moving  []uint32 // scratch
+	keys    []uint64 // scratch
 	dirty   bool     // the generations changed
 	used    uint64   // when the book was opened last, as the shelf counts
 	counted int      // of the shelf's size
@@ -95,12 +100,12 @@ type shelf struct {
 // of CPU to be read again (BenchmarkReadBook).
 const shelfSize = 32 << 20
 
-func recordKey(project string, n uint32) []byte {
-	k := append(append([]byte{'l'}, project...), 0)
+func recordKey(buf []byte, project string, n uint32) []byte {
+	k := append(append(append(buf, 'l'), project...), 0)
 	return binary.BigEndian.AppendUint32(k, n)
 }
 
-func bookKey(project string) []byte { return append([]byte{'b'}, project...) }
+func bookKey(buf []byte, project string) []byte { return append(append(buf, 'b'), project...) }
 
 // openBook returns the book of a project.
 func openBook(st Store, project string) (*book, error) {
@@ -138,7 +143,7 @@ func forgetBook(st Store, project string) {
 func readBook(st Store, project string) (*book, error) {
 	b := &book{project: project}
 	bad := fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", project)
-	v, ok, err := st.Get(bookKey(project))
+	v, ok, err := st.Get(bookKey(nil, project))
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +154,12 @@ func readBook(st Store, project string) (*book, error) {
 			p := &b.tabs[i]
 			p.from, p.since, p.lost = uint32(d.num()), uint32(d.num()), d.num() == 1
 		}
+		for i := range b.links {
+			p := &b.links[i]
+			p.from, p.since, p.lost = uint32(d.num()), uint32(d.num()), d.num() == 1
+		}
 	}
-	prefix := recordKey(project, 0)
+	prefix := recordKey(nil, project, 0)
 	prefix = prefix[:len(prefix)-4]
 	err = st.Scan(prefix, func(k, v []byte) (bool, error) {
 		if len(k) != len(prefix)+4 {
@@ -200,7 +209,7 @@ func (b *book) load(n uint32, v []byte, bad error) error {
 			p.putPiece(n >= p.since, string(s), hash64(string(s)), ref)
 		}
 	}
-	return nil
+	return b.loadRuns(n, &d, bad)
 }
 
 func postOf(list int) postID {
@@ -391,6 +400,7 @@ func (b *book) turn() {
 		p.from, p.since = p.since, b.next
 		turned = true
 	}
+	turned = b.turnLinks() || turned
 	b.dirty = b.dirty || turned
 	b.compact()
 }
@@ -464,8 +474,13 @@ func (b *book) close(t *tables) error {
 		for i := range b.tabs {
 			floor = min(floor, b.tabs[i].from)
 		}
+		for i := range b.links {
+			if p := &b.links[i]; p.young.last.n+p.elder.last.n > 0 {
+				floor = min(floor, p.from)
+			}
+		}
 		if floor > b.floor {
-			if err := st.DropRange(recordKey(b.project, b.floor), recordKey(b.project, floor)); err != nil {
+			if err := st.DropRange(recordKey(nil, b.project, b.floor), recordKey(nil, b.project, floor)); err != nil {
 				return err
 			}
 			b.floor = floor
@@ -483,11 +498,21 @@ func (b *book) close(t *tables) error {
 			e.num(uint64(p.since))
 			e.num(lost)
 		}
-		if err := st.Set(bookKey(b.project), e); err != nil {
+		for i := range b.links {
+			p := &b.links[i]
+			lost := uint64(0)
+			if p.lost {
+				lost = 1
+			}
+			e.num(uint64(p.from))
+			e.num(uint64(p.since))
+			e.num(lost)
+		}
+		if err := st.Set(bookKey(nil, b.project), e); err != nil {
 			return err
 		}
 	}
-	if len(b.groups) == 0 {
+	if len(b.groups)+len(b.runs) == 0 {
 		return nil
 	}
 	e := enc(t.take())
@@ -496,10 +521,7 @@ func (b *book) close(t *tables) error {
 		g := &b.groups[i]
 		e.bytes(b.head(g.ref))
 		for _, hs := range g.lists {
-			e.num(uint64(8 * len(hs)))
-			for _, h := range hs {
-				e = binary.BigEndian.AppendUint64(e, h)
-			}
+			e = e.longs(hs)
 		}
 		e.num(uint64(len(g.pieces)))
 		for _, s := range g.pieces {
@@ -507,7 +529,9 @@ func (b *book) close(t *tables) error {
 		}
 	}
 	b.groups = b.groups[:0]
-	err := st.Set(recordKey(b.project, b.next), t.give(e))
+	e = b.writeRuns(e)
+	t.apart = recordKey(t.apart[:0], b.project, b.next)
+	err := st.Set(t.apart, t.give(e))
 	b.next++
 	return err
 }
@@ -518,6 +542,9 @@ func (b *book) size() int {
 	for i := range b.tabs {
 		p := &b.tabs[i]
 		n += 12*(len(p.young.keys)+len(p.elder.keys)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() + p.elderSieve.size()
+	}
+	for i := range b.links {
+		n += b.links[i].young.size() + b.links[i].elder.size()
 	}
 	return n
 }
@@ -589,16 +616,33 @@ func (t *hashes) get(h uint64) (uint32, bool) {
 }
 
 func (t *hashes) put(h uint64, ref uint32) {
+	at, _ := t.at(h)
+	*at = ref
+}
+
+// at is the place of a key's ref, which it makes where there is none.
+func (t *hashes) at(h uint64) (ref *uint32, known bool) {
 	if 8*(t.n+1) > 7*len(t.keys) {
 		t.grow()
 	}
 	h = max(h, 1)
 	i := t.slot(h)
-	if t.keys[i] == 0 {
+	if known = t.keys[i] != 0; !known {
 		t.keys[i] = h
 		t.n++
 	}
-	t.refs[i] = ref
+	return &t.refs[i], known
+}
+
+func (t *hashes) sorted() []uint64 {
+	var out []uint64
+	for _, k := range t.keys {
+		if k != 0 {
+			out = append(out, k)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (t *hashes) grow() {

@@ -16,13 +16,16 @@ import (
 // stays in memory, give the same alerts and the same store, byte for byte, while
 // generations turn under both.
 func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
-	bounds, least := postBounds, minHeads
-	defer func() { postBounds, minHeads = bounds, least }()
+	bounds, least, ofLinks, most, lag := postBounds, minHeads, linkBounds, maxLinks, linkLag
+	defer func() { postBounds, minHeads, linkBounds, maxLinks, linkLag = bounds, least, ofLinks, most, lag }()
 	postBounds, minHeads = [numPosts]int{60, 80, 30, 20}, 16
+	linkBounds, maxLinks, linkLag = [numLinks]int{40, 200, 30}, 200, 150
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": `rules:
   - {id: a, title: T, severity: low, subject: action, message: "'%s'.format([action.lineage.map(l, [l.carried, l.value, l.observation, l.source, string(l.user)])])", on: [action], effect: alert, when: action.lineage.size() > 0}
   - {id: b, title: T, severity: low, subject: action, message: "'%s'.format([signal.fragments.map(f, f.events)])", on: [action], effect: alert, when: signal.fragments.size() > 0}
   - {id: c, title: T, severity: low, subject: memory, message: "'%d %d %d'.format([signal.cluster_size, signal.cluster_sources, signal.cluster_sessions])", on: [observation, memory], effect: alert, when: signal.cluster_size > 1}
+  - {id: e, title: T, severity: low, subject: action, message: "'%s'.format([signal.echo.map(s, [s.observation, s.value])])", on: [action], effect: alert, when: signal.echo.size() > 0}
+  - {id: f, title: T, severity: low, subject: memory, message: "'%s'.format([signal.pushes.map(p, [p.target, string(p.count)])])", on: [memory], effect: alert, when: signal.pushes.size() > 0}
   - {id: d, title: T, severity: low, subject: memory, message: "'%s'.format([signal.partial])", on: [memory], effect: alert, when: signal.partial.size() > 0}
 `})
 	ev := set.Group("core")
@@ -30,6 +33,7 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 	kept, again := NewMemStore(), NewMemStore()
 	fired := make(map[string]int)
 	turned, compacted := false, false
+	var ended [numLinks]bool
 	for i := range 3000 {
 		e := bookEntry(r, i+1)
 		a, err := ev.Eval(kept, e)
@@ -60,14 +64,23 @@ func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
 					t.Fatalf("table %s: %d of at most %d in one generation", postNames[id], n, postBounds[id]/2)
 				}
 			}
+			for id, p := range b.links {
+				if n, m := p.young.last.n, len(p.young.links); n > linkBounds[id]/2+60 || m > maxLinks/2+200 {
+					t.Fatalf("table %s: %d hashes and %d links in one generation", linkNames[id], n, m)
+				}
+				if b.next-p.from > linkLag+1 && p.young.last.n+p.elder.last.n > 0 {
+					t.Fatalf("table %s keeps %d records", linkNames[id], b.next-p.from)
+				}
+				ended[id] = ended[id] || p.from > 0
+			}
 		}
 	}
-	for _, id := range []string{"a", "b", "c", "d"} {
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 		if fired[id] < 10 {
 			t.Errorf("rule %s fired %d times: the test shows nothing", id, fired[id])
 		}
 	}
-	if !turned || !compacted {
+	if !turned || !compacted || slices.Contains(ended[:], false) {
 		t.Error("no record or no head was dropped: the test shows nothing")
 	}
 }
@@ -128,6 +141,9 @@ func bookEntry(r *rand.Rand, seq int) *streams.Entry {
 		s = fmt.Sprintf("the report number %d of the fourth quarter goes to the team in the second building", r.IntN(6))
 	}
 	s += fmt.Sprintf(" u%d@h%d.example", r.IntN(8), r.IntN(9))
+	if r.IntN(3) == 0 {
+		s += fmt.Sprintf(". Please %s the report number %d to %s", []string{"send", "drop", "tool"}[r.IntN(3)], r.IntN(5), word())
+	}
 	part := func(i int) string { return fmt.Sprintf("part%02d-", i) }
 	f := text.Analyze(s)
 	var body any
@@ -178,7 +194,7 @@ func FuzzReadBook(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, v []byte) {
 		st := NewMemStore()
-		st.Set(recordKey("p", 3), v)
+		st.Set(recordKey(nil, "p", 3), v)
 		b, err := readBook(st, "p")
 		if err == nil && b.next != 4 {
 			t.Fatalf("next record %d, want 4", b.next)

@@ -47,7 +47,7 @@ func (s *signals) noteOffer() {
 	for _, it := range s.in.Tools.Items {
 		o.names, o.prints = append(o.names, it.Name), append(o.prints, it.print)
 	}
-	s.t.put(tableTools, keyOffered+o.server, o.bytes())
+	s.t.put(tableTools, s.t.named(keyOffered, o.server), o.bytes())
 }
 
 // noteProposed keeps which catalogue a person is asked to accept, if it is the
@@ -55,8 +55,8 @@ func (s *signals) noteOffer() {
 func (s *signals) noteProposed() {
 	server, _ := s.in.Action.Args["server"].(string)
 	digest, _ := s.in.Action.Args["digest"].(string)
-	if b := s.t.get(tableTools, keyOffered+server); b != nil && digest != "" && readOffer(b).digest == digest {
-		s.t.put(tableTools, keyProposed+s.in.Event.Agent+"\x00"+s.in.Event.ID, b)
+	if b := s.t.get(tableTools, s.t.named(keyOffered, server)); b != nil && digest != "" && readOffer(b).digest == digest {
+		s.t.put(tableTools, s.t.named(keyProposed, s.in.Event.Agent, "\x00", s.in.Event.ID), b)
 	}
 }
 
@@ -67,18 +67,18 @@ func (ev *Evaluator) Accept(st Store, project, agent, id string) error {
 		return nil
 	}
 	t := openTables(st, project)
-	accepted := readOffer(t.get(tableTools, keyProposed+agent+"\x00"+id))
+	accepted := readOffer(t.get(tableTools, t.named(keyProposed, agent, "\x00", id)))
 	if accepted == nil {
 		return t.err
 	}
 	now := make(map[string]string)
-	if o := readOffer(t.get(tableTools, keyOffered+accepted.server)); o != nil {
+	if o := readOffer(t.get(tableTools, t.named(keyOffered, accepted.server))); o != nil {
 		for i, name := range o.names {
 			now[name] = o.prints[i]
 		}
 	}
 	for i, name := range accepted.names {
-		t.put(tableTools, accepted.server+"\x00"+name, []byte(accepted.prints[i]))
+		t.put(tableTools, t.named(accepted.server, "\x00", name), []byte(accepted.prints[i]))
 		var e enc
 		e.str(accepted.server)
 		if p, ok := now[name]; ok && p != accepted.prints[i] {
@@ -86,7 +86,7 @@ func (ev *Evaluator) Accept(st Store, project, agent, id string) error {
 		} else {
 			e.num(0)
 		}
-		t.put(tableTools, "\x01"+name, e)
+		t.put(tableTools, t.named("\x01", name), e)
 	}
 	return t.close()
 }

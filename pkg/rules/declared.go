@@ -191,9 +191,17 @@ func usesDeclared(x *expr, vars *varTable) (name string) {
 	return name
 }
 
-func (d *declared) tableKey(act *activation) (string, bool) {
-	k, ok := d.key.text(act)
-	return d.name + "\x00" + k, ok
+func (d *declared) tableKey(act *activation) ([]byte, bool) {
+	t := act.sig.t
+	if d.key.joined == nil {
+		k, ok := d.key.text(act)
+		return t.named(d.name, "\x00", k), ok
+	}
+	t.named(d.name, "\x00")
+	for _, p := range d.key.joined {
+		t.name = append(t.name, p.of(act)...)
+	}
+	return t.name, true
 }
 
 // note counts an event, or takes it as a step. What cannot be evaluated counts

@@ -462,10 +462,11 @@ func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 func fold(t *tables, a *streams.Alert) (publish bool) {
 	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
 	n := uint64(1)
-	if b := t.get(tableAlerts, string(sum[:16])); len(b) == 8 {
+	k := sum[:16]
+	if b := t.get(tableAlerts, k); len(b) == 8 {
 		n = binary.BigEndian.Uint64(b) + 1
 	}
 	a.Count = n
-	t.put(tableAlerts, string(sum[:16]), binary.BigEndian.AppendUint64(nil, n))
+	t.put(tableAlerts, k, t.give(binary.BigEndian.AppendUint64(t.take(), n)))
 	return bits.OnesCount64(n) == 1
 }

@@ -174,6 +174,8 @@ type Input struct {
 	values    []string // of an action: what may be put together from pieces
 	sample    []uint64 // of the phrases
 	targets   []string // what a source may push
+	targetsBy []uint64 // hashes of it and the source
+	carriers  []uint32 // hashes of Content.Carriers, as words are
 	userSaid  []uint32 // of the user's own words: stems and acts
 	call      *call    // of an action
 
@@ -386,9 +388,16 @@ func (in *Input) content(s string, f text.Features) {
 	in.sample = sampled(f.Phrases)
 	in.carried = append(slices.Clip(in.Content.Carriers), properNames(s)...)
 	in.carriedBy = hashesOf(in.carried)
+	for _, c := range in.Content.Carriers {
+		in.carriers = append(in.carriers, hash32(c))
+	}
 	switch {
 	case in.Event.Kind == string(streams.TypeMemory):
 		in.names, in.pieces, in.targets = identifiers(s), pieces(s), in.findTargets()
+		source := in.sourceOf() + "\x00"
+		for _, target := range in.targets {
+			in.targetsBy = append(in.targetsBy, hash64(source+target))
+		}
 	case in.Event.Kind == string(streams.TypeObservation) && in.Event.External:
 		in.names, in.pieces = identifiers(s), pieces(s)
 	case in.Event.Origin == string(beliefs.OriginUser):

@@ -171,6 +171,9 @@ type signals struct {
 	servedRead bool
 	pushed     []*Push
 	pushesRead bool
+	contents   []uint32 // scratch
+	keyRec     keyRec
+	keyRead    bool
 	bits       float64 // the content's entropy, when measured
 	measured   bool
 }
@@ -500,18 +503,6 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-func phraseKey(h uint64) string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], h)
-	return string(b[:])
-}
-
-func hashKey(h uint32) string {
-	var b [4]byte
-	binary.BigEndian.PutUint32(b[:], h)
-	return string(b[:])
-}
-
 func (s *signals) notePhrases() {
 	b := s.t.book()
 	if b == nil {
@@ -584,28 +575,27 @@ func (s *signals) novel() any {
 
 // ---- what the user said
 
-func sessionKey(space string, in *Input) string {
-	return space + in.Event.Agent + "\x00" + in.Event.Session
+// sessionKey is what a session keeps of a kind: n notes, r recalls, u the user's
+// words.
+func (s *signals) sessionKey(kind string) []byte {
+	return s.t.named(kind, s.in.Event.Agent, "\x00", s.in.Event.Session)
 }
 
 // noteUser keeps the words of the user in this session.
 func (s *signals) noteUser() {
-	k := sessionKey("u", s.in)
-	d := dec(s.t.get(tableSessions, k))
+	d := dec(s.t.get(tableSessions, s.sessionKey("u")))
 	words := d.hashes()
 	words = append(words, s.in.userSaid...)
-	for _, c := range s.in.Content.Carriers {
-		words = append(words, hash32(c))
-	}
+	words = append(words, s.in.carriers...)
 	slices.Sort(words)
 	words = slices.Compact(words)
-	var e enc
+	e := enc(s.t.take())
 	e.hashes(words[:min(len(words), maxUserWord)])
-	s.t.put(tableSessions, k, e)
+	s.t.put(tableSessions, s.sessionKey("u"), s.t.give(e))
 }
 
 func (s *signals) userWords() []uint32 {
-	d := dec(s.t.get(tableSessions, sessionKey("u", s.in)))
+	d := dec(s.t.get(tableSessions, s.sessionKey("u")))
 	return d.hashes()
 }
 
@@ -614,8 +604,8 @@ func (s *signals) userNamed() bool {
 	if len(words) == 0 || s.in.call == nil {
 		return false
 	}
-	for _, c := range s.in.Content.Carriers {
-		if !has(words, c) {
+	for _, h := range s.in.carriers {
+		if !hasHash(words, h) {
 			return false
 		}
 	}
@@ -706,35 +696,30 @@ func (s *signals) noteDirective() {
 	if n.commands {
 		n.text = text // what asks and commands nothing is compared by its words
 	}
-	for _, c := range in.Content.Carriers {
-		n.carriers = append(n.carriers, hash32(c))
-	}
-	slices.Sort(n.carriers)
+	n.carriers = distinct(slices.Clone(in.carriers))
 	// The same text is one note, however often it is read, and never another
 	// one's: a number that another text has is taken for neither.
 	id := binary.BigEndian.Uint32(sum[8:])
-	key := hashKey(id)
-	for b := s.t.get(tableNotes, key); b != nil; b = s.t.get(tableNotes, key) {
+	for b := s.t.get(tableNotes, s.t.numbered(id)); b != nil; b = s.t.get(tableNotes, s.t.numbered(id)) {
 		if d := dec(b); string(d.raw()) == string(n.sum) {
-			s.link(tableSessions, sessionKey("n", in), id)
+			s.noteHere(id)
 			return
 		}
 		id++
-		key = hashKey(id)
 	}
-	s.link(tableSessions, sessionKey("n", in), id)
-	s.t.put(tableNotes, key, s.t.give(n.bytes(s.t.take())))
-	for _, c := range n.carriers {
-		s.link(tableTargets, hashKey(c), id)
+	s.t.put(tableNotes, s.t.numbered(id), s.t.give(n.bytes(s.t.take())))
+	s.noteHere(id)
+	b := s.t.book()
+	if b == nil {
+		return
 	}
-	words := slices.Clone(n.names)
+	b.linkAll(linkTargets, n.carriers, id)
+	words := append(s.t.words[:0], n.names...)
 	for _, st := range n.sentences {
 		words = append(words, st...)
 	}
-	slices.Sort(words)
-	for _, w := range slices.Compact(words) {
-		s.link(tableWords, hashKey(w), id)
-	}
+	s.t.words = words
+	b.linkAll(linkWords, distinct(words), id)
 }
 
 // clipBytes cuts a text before the rune that goes beyond n bytes.
@@ -748,20 +733,18 @@ func clipBytes(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// link adds an id to a bounded list, four bytes each; the oldest falls out.
-func (s *signals) link(t tableID, key string, id uint32) {
-	ids := s.linked(t, key)
+// noteHere adds a note to those of the session; the oldest falls out.
+func (s *signals) noteHere(id uint32) {
+	k := s.sessionKey("n")
+	ids := s.t.get(tableSessions, k)
 	for b := ids; len(b) >= 4; b = b[4:] {
 		if binary.BigEndian.Uint32(b) == id {
 			return
 		}
 	}
 	e := append(s.t.take(), ids[max(0, len(ids)-4*(maxNotes-1)):]...)
-	s.t.put(t, key, s.t.give(binary.BigEndian.AppendUint32(e, id)))
+	s.t.put(tableSessions, k, s.t.give(binary.BigEndian.AppendUint32(e, id)))
 }
-
-// linked is such a list, valid until its key changes.
-func (s *signals) linked(t tableID, key string) []byte { return s.t.get(t, key) }
 
 // echo finds the instructions that the action would carry out: dependence by
 // evidence, not by everything that was seen.
@@ -775,23 +758,34 @@ func (s *signals) echo() []*Served {
 		return nil // no action
 	}
 	c := s.in.call
-	var ids []uint32
-	add := func(more []byte) {
-		for ; len(more) >= 4; more = more[:len(more)-4] { // the latest first
-			if id := binary.BigEndian.Uint32(more[len(more)-4:]); !slices.Contains(ids, id) {
+	book := s.t.book()
+	if book == nil {
+		return nil
+	}
+	var memory [2 * maxNotes]uint32
+	ids := memory[:0]
+	add := func(id linkID, h uint32) {
+		n := len(ids)
+		ids = book.linked(id, linkKey(h), ids)
+		more := ids[n:]
+		ids = ids[:n]
+		for _, id := range more {
+			if !slices.Contains(ids, id) {
 				ids = append(ids, id)
 			}
 		}
 	}
-	add(s.linked(tableSessions, sessionKey("n", in)))
+	for b := s.t.get(tableSessions, s.sessionKey("n")); len(b) >= 4; b = b[:len(b)-4] { // the latest first
+		ids = append(ids, binary.BigEndian.Uint32(b[len(b)-4:]))
+	}
 	here := ids[:len(ids):len(ids)]
-	for _, v := range in.Content.Carriers {
-		add(s.linked(tableTargets, hashKey(hash32(v))))
+	for _, h := range in.carriers {
+		add(linkTargets, h)
 	}
 	for _, h := range c.things {
-		add(s.linked(tableWords, hashKey(h)))
+		add(linkWords, h)
 	}
-	add(s.linked(tableWords, hashKey(c.whole)))
+	add(linkWords, c.whole)
 	if len(ids) == 0 {
 		return nil
 	}
@@ -799,7 +793,7 @@ func (s *signals) echo() []*Served {
 	var n directive
 	var buf []uint32
 	for _, id := range ids {
-		b := s.t.get(tableNotes, hashKey(id))
+		b := s.t.get(tableNotes, s.t.numbered(id))
 		if b == nil {
 			continue
 		}
@@ -818,9 +812,9 @@ func (s *signals) echo() []*Served {
 }
 
 func (n *directive) servedBy(in *Input, c *call, same bool, user []uint32) *Served {
-	for _, v := range in.Content.Carriers {
-		if hasHash(n.carriers, hash32(v)) && (n.commands || reaches(v)) {
-			return &Served{By: "carrier", Value: v, UserNamed: has(user, v)}
+	for i, v := range in.Content.Carriers {
+		if hasHash(n.carriers, in.carriers[i]) && (n.commands || reaches(v)) {
+			return &Served{By: "carrier", Value: v, UserNamed: hasHash(user, in.carriers[i])}
 		}
 	}
 	best := -1 // how closely it names the call
@@ -909,13 +903,13 @@ func (s *signals) noteCluster() {
 		first = s.ownGroup(b)
 	} else {
 		h := readHead(b.head(first))
-		key := phraseKey(h.cluster)
-		if v := s.t.get(tableClusters, key); v != nil {
+		id := h.cluster
+		if v := s.t.get(tableClusters, s.t.hashed(id)); v != nil {
 			c = readCluster(v)
 		} else {
 			c = &cluster{first: h.at, size: 1, sources: []uint32{h.source}, sessions: []uint32{h.in}, agents: []uint32{h.by}}
 		}
-		defer func() { s.t.put(tableClusters, key, s.t.give(c.bytes(s.t.take()))) }()
+		defer func() { s.t.put(tableClusters, s.t.hashed(id), s.t.give(c.bytes(s.t.take()))) }()
 	}
 	c.size++
 	source, session, agent := s.member()
@@ -972,8 +966,11 @@ func (in *Input) findTargets() []string {
 	return slices.Compact(out)
 }
 
-func (s *signals) sourceOf() string {
-	return streams.Clip(cmp.Or(s.in.Event.Source, s.in.Event.Tool, s.in.Event.Origin+":"+s.in.Event.Agent), 120)
+func (in *Input) sourceOf() string {
+	if s := cmp.Or(in.Event.Source, in.Event.Tool); s != "" {
+		return streams.Clip(s, 120)
+	}
+	return streams.Clip(in.Event.Origin+":"+in.Event.Agent, 120)
 }
 
 func (s *signals) notePushes() {
@@ -987,20 +984,24 @@ func (s *signals) notePushes() {
 	} else {
 		h = hash32(text.Normalize(s.in.Content.Text))
 	}
-	source := s.sourceOf()
-	for _, target := range s.in.targets {
-		k := source + "\x00" + target
-		d := dec(s.t.get(tablePushes, k))
-		hs := d.hashes()
-		if len(hs) < maxSeen && !slices.Contains(hs, h) {
-			hs = append(hs, h)
-			e := enc(s.t.take())
-			e.hashes(hs)
-			s.t.put(tablePushes, k, s.t.give(e))
+	b := s.t.book()
+	if b == nil {
+		return
+	}
+	for i, k := range s.in.targetsBy {
+		s.contents = b.linked(linkPushes, k, s.contents[:0])
+		n := len(s.contents)
+		if n < maxSeen && !slices.Contains(s.contents, h) {
+			b.link(linkPushes, k, h)
+			n++
 		}
-		if len(hs) >= minPushes {
-			s.pushed = append(s.pushed, &Push{Source: source, Target: target, Count: int64(len(hs))})
-		}
+		s.push(i, n)
+	}
+}
+
+func (s *signals) push(target, contents int) {
+	if contents >= minPushes {
+		s.pushed = append(s.pushed, &Push{Source: s.in.sourceOf(), Target: s.in.targets[target], Count: int64(contents)})
 	}
 }
 
@@ -1011,15 +1012,16 @@ func (s *signals) pushes() any {
 	if s.pushesRead {
 		return s.pushed // noted with the event itself
 	}
-	var out []*Push
-	source := s.sourceOf()
-	for _, target := range s.in.targets {
-		d := dec(s.t.get(tablePushes, source+"\x00"+target))
-		if n := len(d.hashes()); n >= minPushes {
-			out = append(out, &Push{Source: source, Target: target, Count: int64(n)})
-		}
+	s.pushesRead = true
+	b := s.t.book()
+	if b == nil {
+		return s.pushed
 	}
-	return out
+	for i, k := range s.in.targetsBy {
+		s.contents = b.linked(linkPushes, k, s.contents[:0])
+		s.push(i, len(s.contents))
+	}
+	return s.pushed
 }
 
 // ---- values put together from pieces
@@ -1277,19 +1279,20 @@ func (s *signals) noteKey() {
 		r.firstSize, r.firstH = float64(len(s.in.Content.Text)), s.entropy()
 	}
 	r.writes++
-	var e enc
+	e := enc(s.t.take())
 	e.num(uint64(r.writes))
 	e.num(math.Float64bits(r.firstSize))
 	e.num(math.Float64bits(r.firstH))
-	s.t.put(tableKeys, s.in.Memory.Key, e)
+	s.t.put(tableKeys, s.t.named(s.in.Memory.Key), s.t.give(e))
 }
 
 func (s *signals) keyHistory() *keyRec {
-	if s.in.Memory.Key == "" {
-		return new(keyRec)
+	if !s.keyRead && s.in.Memory.Key != "" {
+		d := dec(s.t.get(tableKeys, s.t.named(s.in.Memory.Key)))
+		s.keyRec = keyRec{int64(d.num()), math.Float64frombits(d.num()), math.Float64frombits(d.num())}
 	}
-	d := dec(s.t.get(tableKeys, s.in.Memory.Key))
-	return &keyRec{int64(d.num()), math.Float64frombits(d.num()), math.Float64frombits(d.num())}
+	s.keyRead = true
+	return &s.keyRec
 }
 
 func (r *keyRec) growth(in *Input) float64 {
@@ -1312,8 +1315,7 @@ type beliefRec struct {
 	usedBy  string    // its event
 }
 
-func (r *beliefRec) bytes() []byte {
-	var e enc
+func (r *beliefRec) bytes(e enc) enc {
 	e.num(uint64(r.written.UnixNano()))
 	if r.used.IsZero() {
 		e.num(0)
@@ -1345,11 +1347,11 @@ func readBelief(b []byte) *beliefRec {
 func (s *signals) noteBelief() {
 	in := s.in
 	id := in.Memory.Belief.ID
-	if id == "" || s.t.get(tableBeliefs, id) != nil {
+	if id == "" || s.t.get(tableBeliefs, s.t.named(id)) != nil {
 		return
 	}
 	r := beliefRec{written: in.Event.Time, origin: cmp.Or(in.Memory.Inherited, in.Memory.Origin), extern: in.Memory.External, session: in.Event.Session}
-	s.t.put(tableBeliefs, id, r.bytes())
+	s.t.put(tableBeliefs, s.t.named(id), s.t.give(r.bytes(s.t.take())))
 }
 
 // sleepAfter is how long a memory has to have been unused to be a sleeper.
@@ -1357,14 +1359,14 @@ const sleepAfter = 24 * time.Hour
 
 // use notes the first use of a belief, and reports it if it came late.
 func (s *signals) use(id string) *Sleeper {
-	b := s.t.get(tableBeliefs, id)
+	b := s.t.get(tableBeliefs, s.t.named(id))
 	if b == nil {
 		return nil
 	}
 	r := readBelief(b)
 	if r.used.IsZero() {
 		r.used, r.usedBy = s.in.Event.Time, s.in.Event.Session
-		s.t.put(tableBeliefs, id, r.bytes())
+		s.t.put(tableBeliefs, s.t.named(id), s.t.give(r.bytes(s.t.take())))
 	}
 	if r.usedBy != s.in.Event.Session || r.session == s.in.Event.Session || r.used.Sub(r.written) < sleepAfter {
 		return nil
@@ -1373,8 +1375,7 @@ func (s *signals) use(id string) *Sleeper {
 }
 
 func (s *signals) noteRecall() {
-	k := sessionKey("r", s.in)
-	d := dec(s.t.get(tableSessions, k))
+	d := dec(s.t.get(tableSessions, s.sessionKey("r")))
 	var ids []string
 	for range min(d.num(), maxNotes) {
 		ids = append(ids, d.str())
@@ -1395,11 +1396,11 @@ func (s *signals) noteRecall() {
 	for _, id := range ids {
 		e.str(id)
 	}
-	s.t.put(tableSessions, k, e)
+	s.t.put(tableSessions, s.sessionKey("r"), e)
 }
 
 func (s *signals) recalled() []string {
-	d := dec(s.t.get(tableSessions, sessionKey("r", s.in)))
+	d := dec(s.t.get(tableSessions, s.sessionKey("r")))
 	var ids []string
 	for range min(d.num(), maxNotes) {
 		ids = append(ids, d.str())
@@ -1444,16 +1445,15 @@ func (s *signals) sleepers() any {
 func (s *signals) noteTools() {
 	for _, it := range s.in.Tools.Items {
 		it.Drift, it.Shadows = false, ""
-		k := s.in.Tools.Server + "\x00" + it.Name
-		base := s.t.get(tableTools, k)
+		base := s.t.get(tableTools, s.t.named(s.in.Tools.Server, "\x00", it.Name))
 		if base == nil {
-			s.t.put(tableTools, k, []byte(it.print))
+			s.t.put(tableTools, s.t.named(s.in.Tools.Server, "\x00", it.Name), []byte(it.print))
 		} else if string(base) != it.print {
 			it.Drift = true
 		}
 		// By the bare name: who offers it, and whether it drifted.
 		first := s.in.Tools.Server
-		if b := s.t.get(tableTools, "\x01"+it.Name); b != nil {
+		if b := s.t.get(tableTools, s.t.named("\x01", it.Name)); b != nil {
 			d := dec(b)
 			if first = d.str(); first != s.in.Tools.Server {
 				it.Shadows = cmp.Or(first, "(unnamed)")
@@ -1466,12 +1466,12 @@ func (s *signals) noteTools() {
 		var e enc
 		e.str(first)
 		e.num(drift)
-		s.t.put(tableTools, "\x01"+it.Name, e)
+		s.t.put(tableTools, s.t.named("\x01", it.Name), e)
 	}
 }
 
 func (s *signals) toolDrift() any {
-	d := dec(s.t.get(tableTools, "\x01"+s.in.Action.Tool))
-	_ = d.str()
+	d := dec(s.t.get(tableTools, s.t.named("\x01", s.in.Action.Tool)))
+	d.raw()
 	return d.num() == 1
 }

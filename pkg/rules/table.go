@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 )
@@ -33,10 +34,7 @@ const (
 	tableCounts tableID = iota // declared counts and distinct counts
 	tableSteps                 // declared sequences
 	tableClusters
-	tablePushes
 	tableNotes    // directives of untrusted content
-	tableWords    // words of directives → notes
-	tableTargets  // carriers of directives → notes
 	tableSessions // session → its notes, recalls and the user's words
 	tableKeys     // memory keys
 	tableBeliefs
@@ -45,11 +43,10 @@ const (
 	numTables
 )
 
-var tableNames = [numTables]string{"counts", "sequences", "clusters", "pushes", "directives", "directive_words",
-	"directive_targets", "sessions", "keys", "beliefs", "tools", "alerts"}
+var tableNames = [numTables]string{"counts", "sequences", "clusters", "directives", "sessions", "keys", "beliefs", "tools", "alerts"}
 
 // tableBounds is how many keys of one project a table holds.
-var tableBounds = [numTables]uint32{20_000, 20_000, 20_000, 50_000, 4_000, 20_000, 20_000, 10_000, 20_000, 50_000, 5_000, 50_000}
+var tableBounds = [numTables]uint32{20_000, 20_000, 20_000, 4_000, 10_000, 20_000, 50_000, 5_000, 50_000}
 
 // tableMeta is the state of one table of one project.
 type tableMeta struct {
@@ -70,8 +67,11 @@ type tables struct {
 	err     error // the store's first; it ends the evaluation
 	buf     []byte
 	scratch []byte // memory for buf
+	name    []byte // memory for a key of a table
+	apart   []byte // and for one of none
 	value   []byte // memory for values, see take
 	text    []byte // memory for a text
+	words   []uint32
 	last    lookup
 }
 
@@ -79,21 +79,24 @@ type tables struct {
 // again.
 type lookup struct {
 	id    tableID
-	key   string
-	some  bool // there was one
+	some  bool // there was one, and its key is in buf still
 	young bool // the key is in the younger generation
 }
 
 const metaSize = 10
 
-func metaKey(project string) []byte { return append([]byte{'m'}, project...) }
+// metaKey is valid until the next key of the like is made.
+func (t *tables) metaKey() []byte {
+	t.apart = append(append(t.apart[:0], 'm'), t.project...)
+	return t.apart
+}
 
 // openTables reads nothing yet: the first look-up does.
 func openTables(st Store, project string) *tables { return &tables{st: st, project: project} }
 
 // reset is openTables in memory that was used before.
 func (t *tables) reset(st Store, project string) {
-	*t = tables{st: st, project: project, scratch: t.scratch, value: t.value, text: t.text}
+	*t = tables{st: st, project: project, scratch: t.scratch, name: t.name, apart: t.apart, value: t.value, text: t.text, words: t.words}
 }
 
 // open reads how far the tables are filled.
@@ -102,7 +105,7 @@ func (t *tables) open() {
 	if t.err != nil {
 		return
 	}
-	b, ok, err := t.st.Get(metaKey(t.project))
+	b, ok, err := t.st.Get(t.metaKey())
 	if err != nil || !ok {
 		t.err = err
 		return
@@ -168,12 +171,12 @@ func (t *tables) close() error {
 		b = binary.BigEndian.AppendUint32(b, m.count)
 		b = binary.BigEndian.AppendUint32(b, m.elder)
 	}
-	return t.st.Set(metaKey(t.project), t.give(b))
+	return t.st.Set(t.metaKey(), t.give(b))
 }
 
 // key is valid until the next call. All keys of a project begin alike, but for
 // table and generation.
-func (t *tables) key(id tableID, gen byte, k string) []byte {
+func (t *tables) key(id tableID, gen byte, k []byte) []byte {
 	if t.buf == nil {
 		t.buf = append(append(append(t.scratch[:0], 's', 0, 0), t.project...), 0)
 	}
@@ -183,8 +186,28 @@ func (t *tables) key(id tableID, gen byte, k string) []byte {
 	return t.buf
 }
 
+// named is the key of a text, hashed and numbered those of numbers, valid until the
+// next of them is made.
+func (t *tables) named(parts ...string) []byte {
+	t.name = t.name[:0]
+	for _, p := range parts {
+		t.name = append(t.name, p...)
+	}
+	return t.name
+}
+
+func (t *tables) hashed(h uint64) []byte {
+	t.name = binary.BigEndian.AppendUint64(t.name[:0], h)
+	return t.name
+}
+
+func (t *tables) numbered(h uint32) []byte {
+	t.name = binary.BigEndian.AppendUint32(t.name[:0], h)
+	return t.name
+}
+
 // get returns a value, or nil. What it finds among the elder keys it moves.
-func (t *tables) get(id tableID, k string) []byte {
+func (t *tables) get(id tableID, k []byte) []byte {
 	if !t.opened {
 		t.open()
 	}
@@ -200,7 +223,7 @@ func (t *tables) get(id tableID, k string) []byte {
 			young = true
 		}
 	}
-	t.last = lookup{id, k, true, young}
+	t.last = lookup{id, true, young}
 	if t.err == nil {
 		t.err = err
 	}
@@ -210,14 +233,14 @@ func (t *tables) get(id tableID, k string) []byte {
 	return b
 }
 
-func (t *tables) put(id tableID, k string, v []byte) {
+func (t *tables) put(id tableID, k, v []byte) {
 	if !t.opened {
 		t.open()
 	}
 	if t.err != nil {
 		return
 	}
-	if l := &t.last; l.some && l.id == id && l.key == k {
+	if l := &t.last; l.some && l.id == id && bytes.Equal(t.buf[len(t.project)+4:], k) {
 		t.set(id, k, v, l.young)
 		return
 	}
@@ -231,7 +254,7 @@ func (t *tables) put(id tableID, k string, v []byte) {
 
 // set is put of a key of which it is known whether the younger generation has
 // it.
-func (t *tables) set(id tableID, k string, v []byte, known bool) {
+func (t *tables) set(id tableID, k, v []byte, known bool) {
 	if t.err != nil {
 		return
 	}
@@ -239,7 +262,7 @@ func (t *tables) set(id tableID, k string, v []byte, known bool) {
 	m := &t.meta[id]
 	if !known {
 		if m.count >= tableBounds[id]/2 {
-			if t.err = t.st.DropPrefix(t.key(id, m.gen-1, "")); t.err != nil {
+			if t.err = t.st.DropPrefix(t.key(id, m.gen-1, nil)); t.err != nil {
 				return
 			}
 			m.lost = m.lost || m.elder > 0
@@ -268,6 +291,11 @@ func (t *tables) partial() []string {
 				out = append(out, postNames[i])
 			}
 		}
+		for i := range b.links {
+			if b.links[i].lost {
+				out = append(out, linkNames[i])
+			}
+		}
 	}
 	return out
 }
@@ -285,6 +313,14 @@ func (e *enc) str(s string) {
 func (e *enc) bytes(b []byte) {
 	e.num(uint64(len(b)))
 	*e = append(*e, b...)
+}
+
+func (e enc) longs(hs []uint64) enc {
+	e.num(uint64(8 * len(hs)))
+	for _, h := range hs {
+		e = binary.BigEndian.AppendUint64(e, h)
+	}
+	return e
 }
 
 func (e *enc) hashes(hs []uint32) {

@@ -55,7 +55,7 @@ func TestAFailureOfTheStoreIsNeverLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := -calls.left
-	if n < 20 {
+	if n < 12 {
 		t.Fatalf("%d calls: the test shows nothing", n)
 	}
 	for i := range n {
