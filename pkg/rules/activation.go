@@ -154,6 +154,11 @@ func (x *expr) text(a *activation) (string, bool) {
 		}
 		return strings.Join(parts, ""), true
 	}
+	if x.say != nil && !a.limit && x.cost <= CostLimit {
+		if s, ok := x.say(a); ok {
+			return s, true
+		}
+	}
 	v, err := x.eval(a)
 	s, ok := v.(types.String)
 	return string(s), err == nil && ok

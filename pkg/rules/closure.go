@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -338,6 +339,9 @@ func records[T any](x any) ([]unsafe.Pointer, bool) {
 // ---- calls
 
 func (c *closer) call(e ast.CallExpr) *closure {
+	if e.FunctionName() == "format" && e.IsMemberFunction() {
+		return c.format(e)
+	}
 	var args []*closure
 	if e.IsMemberFunction() {
 		args = append(args, c.of(e.Target()))
@@ -360,6 +364,61 @@ func (c *closer) call(e ast.CallExpr) *closure {
 		}
 	}
 	return nil
+}
+
+// format is a text with others and integers in it: %s, %d and %%.
+func (c *closer) format(e ast.CallExpr) *closure {
+	f := c.of(e.Target())
+	if f == nil || !f.isText || len(e.Args()) != 1 || e.Args()[0].Kind() != ast.ListKind {
+		return nil
+	}
+	args := e.Args()[0].AsList().Elements()
+	var parts []func(a *activation, buf []byte) ([]byte, bool)
+	for left := f.con; left != ""; {
+		lit, verb, some := strings.Cut(left, "%")
+		if parts = append(parts, func(_ *activation, buf []byte) ([]byte, bool) { return append(buf, lit...), true }); !some {
+			break
+		}
+		if strings.HasPrefix(verb, "%") {
+			left = verb[1:]
+			parts = append(parts, func(_ *activation, buf []byte) ([]byte, bool) { return append(buf, '%'), true })
+			continue
+		}
+		if verb == "" || len(args) == 0 {
+			return nil
+		}
+		x := c.of(args[0])
+		args, left = args[1:], verb[1:]
+		switch {
+		case x == nil:
+			return nil
+		case verb[0] == 's' && x.text != nil:
+			parts = append(parts, func(a *activation, buf []byte) ([]byte, bool) {
+				v, ok := x.text(a)
+				return append(buf, v...), ok
+			})
+		case verb[0] == 'd' && x.num != nil:
+			parts = append(parts, func(a *activation, buf []byte) ([]byte, bool) {
+				v, ok := x.num(a)
+				return strconv.AppendInt(buf, v, 10), ok
+			})
+		default:
+			return nil
+		}
+	}
+	if len(args) > 0 {
+		return nil // CEL may look at them
+	}
+	c.spend(costText)
+	return &closure{typ: textType, text: func(a *activation) (string, bool) {
+		buf, ok := make([]byte, 0, 64), true
+		for _, part := range parts {
+			if buf, ok = part(a, buf); !ok {
+				return "", false
+			}
+		}
+		return string(buf), true
+	}}
 }
 
 func flagOf(f flagFn) *closure { return &closure{typ: flagType, flag: f} }
@@ -432,6 +491,15 @@ func (c *closer) binary(fn string, x, y *closure) *closure {
 		return c.arithmetic(fn, x, y)
 	case operators.In, operators.OldIn:
 		return c.in(x, y)
+	case "join":
+		if x.texts != nil && y.isText {
+			c.spend(boundList + costText)
+			texts, between := x.texts, y.con
+			return &closure{typ: textType, text: func(a *activation) (string, bool) {
+				v, ok := texts(a)
+				return strings.Join(v, between), ok
+			}}
+		}
 	case "contains", "startsWith", "endsWith":
 		if x.text != nil && y.text != nil {
 			c.spend(costText)
@@ -677,21 +745,29 @@ func (c *closer) in(x, list *closure) *closure {
 	return nil
 }
 
-// loop is exists or all.
+// loop is exists, all, or a filter of texts.
 func (c *closer) loop(e ast.ComprehensionExpr) *closure {
-	if e.HasIterVar2() || e.AccuInit().Kind() != ast.LiteralKind || e.LoopStep().Kind() != ast.CallKind ||
-		e.Result().Kind() != ast.IdentKind || e.Result().AsIdent() != e.AccuVar() || c.depth == maxNested {
+	if e.HasIterVar2() || e.LoopStep().Kind() != ast.CallKind || e.Result().Kind() != ast.IdentKind || e.Result().AsIdent() != e.AccuVar() || c.depth == maxNested {
 		return nil
 	}
 	step := e.LoopStep().AsCall()
-	if len(step.Args()) != 2 || step.Args()[0].Kind() != ast.IdentKind || step.Args()[0].AsIdent() != e.AccuVar() {
+	accu := func(x ast.Expr) bool { return x.Kind() == ast.IdentKind && x.AsIdent() == e.AccuVar() }
+	var cond ast.Expr // of an element
+	var end bool      // what it ends the loop with
+	filter := false
+	switch args := step.Args(); {
+	case e.AccuInit().Kind() == ast.ListKind:
+		// cond ? accu + [v] : accu
+		if filter = e.AccuInit().AsList().Size() == 0 && step.FunctionName() == operators.Conditional && accu(args[2]) && keeps(args[1], accu, e.IterVar()); !filter {
+			return nil
+		}
+		cond = args[0]
+	case e.AccuInit().Kind() != ast.LiteralKind || len(args) != 2 || !accu(args[0]):
 		return nil
-	}
-	var end bool // what an element's condition ends the loop with
-	switch {
 	case step.FunctionName() == operators.LogicalOr && e.AccuInit().AsLiteral() == types.False:
-		end = true
+		cond, end = args[1], true
 	case step.FunctionName() == operators.LogicalAnd && e.AccuInit().AsLiteral() == types.True:
+		cond = args[1]
 	default:
 		return nil
 	}
@@ -715,14 +791,35 @@ func (c *closer) loop(e ast.ComprehensionExpr) *closure {
 	} else {
 		c.times *= boundList
 	}
-	body := c.of(step.Args()[1])
+	body := c.of(cond)
 	c.depth--
 	c.loops, c.times = outer, times
 	if body == nil || body.flag == nil {
 		return nil
 	}
 	is := body.flag
-	if texts := over.texts; texts != nil {
+	if texts := over.texts; filter && texts != nil {
+		return &closure{typ: textsType, texts: func(a *activation) ([]string, bool) {
+			vs, ok := texts(a)
+			if !ok {
+				return nil, false
+			}
+			var out []string
+			for _, v := range vs {
+				a.loops[slot].text = v
+				keep, ok := is(a)
+				if !ok {
+					return nil, false
+				}
+				if keep {
+					out = append(out, v)
+				}
+			}
+			return out, true
+		}}
+	} else if filter {
+		return nil
+	} else if texts != nil {
 		return flagOf(func(a *activation) (bool, bool) {
 			vs, ok := texts(a)
 			if !ok {
@@ -751,4 +848,17 @@ func (c *closer) loop(e ast.ComprehensionExpr) *closure {
 		}
 		return !end, true
 	})
+}
+
+// keeps reports whether an expression is the list so far and the element.
+func keeps(x ast.Expr, accu func(ast.Expr) bool, element string) bool {
+	if x.Kind() != ast.CallKind || x.AsCall().FunctionName() != operators.Add {
+		return false
+	}
+	args := x.AsCall().Args()
+	if !accu(args[0]) || args[1].Kind() != ast.ListKind || args[1].AsList().Size() != 1 {
+		return false
+	}
+	e := args[1].AsList().Elements()[0]
+	return e.Kind() == ast.IdentKind && e.AsIdent() == element
 }

@@ -23,14 +23,15 @@ func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 		if len(vars) > 0 && r.IntN(2) == 0 {
 			return pick(vars...)
 		}
-		return pick("event.tool", "event.origin", "content.text", "memory.key.lowerAscii()", "content.text.lowerAscii()", "memory.belief.truth", "('x' + event.tool)", word())
+		return pick("event.tool", "event.origin", "content.text", "memory.key.lowerAscii()", "content.text.lowerAscii()", "memory.belief.truth", "('x' + event.tool)", "'%s: %d%%, %s'.format([event.tool, event.size, content.text])", "content.kinds.join(', ')",
+			"content.carriers.filter(f, f.contains('a')).join(';')", "'%s'.format([content.views[1]])", word())
 	}
 	num := func() string {
 		return pick("action.level", "event.size", "content.text.size()", "size(content.views)", "signal.cluster_size", "signal.n", "-1", "0", "2", "9223372036854775807",
 			"action.level * 3", "event.size - 7", "event.size / action.level", "event.size % 3", "(action.level + 9223372036854775807)", "content.views[1].size()")
 	}
 	list := func() string {
-		return pick("content.views", "content.carriers", "action.effects", "content.kinds", "signal.novel", "['alpha', 'tar', 'x1']", "lists.some", "['alpha', event.tool]")
+		return pick("content.views", "content.carriers", "action.effects", "content.kinds", "signal.novel", "['alpha', 'tar', 'x1']", "lists.some", "['alpha', event.tool]", "content.views.filter(f, f.size() > 2 || f == event.tool)", "content.views.filter(f, f == content.views[2])")
 	}
 	if depth > 0 {
 		a, b := conditionOf(r, depth-1, vars...), conditionOf(r, depth-1, vars...)

@@ -173,6 +173,7 @@ type expr struct {
 	cost    uint64  // highest, within the bounds; over CostLimit when only counting can tell
 	joined  []joint // a text that is put together of fields
 	code    flagFn  // of a condition, where it has a closure
+	say     textFn  // of a text, where it has one
 }
 
 // compile checks an expression and plans it. Its error shows the place with a
@@ -198,7 +199,7 @@ func (s *scope) compile(src string, want *cel.Type) (*expr, error) {
 		return nil, planError(src, a, err)
 	}
 	if c := newClosure(s.vars, x.ast.Expr()); c != nil {
-		x.code = c.flag
+		x.code, x.say = c.flag, c.text
 	}
 	x.tracked = sync.OnceValues(func() (cel.Program, error) {
 		return env.Program(a, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(CostLimit))

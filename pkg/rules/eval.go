@@ -28,6 +28,7 @@ type Evaluator struct {
 	rules    []*Rule
 	vars     *varTable
 	declared []*declared
+	notedBy  map[string][]*declared // by kind of event
 	scopes   map[string]*scope
 	byKind   map[string]*index
 	trials   map[string]*sync.Pool // of *trial, by kind
@@ -60,8 +61,13 @@ func (ev *Evaluator) build(s *Set) {
 
 func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
-	ev.byKind, ev.trials = make(map[string]*index), make(map[string]*sync.Pool)
+	ev.byKind, ev.trials, ev.notedBy = make(map[string]*index), make(map[string]*sync.Pool), make(map[string][]*declared)
 	for _, k := range kinds {
+		for _, d := range ev.declared {
+			if d.on[k] {
+				ev.notedBy[k] = append(ev.notedBy[k], d)
+			}
+		}
 		var rs []*Rule
 		for _, r := range ev.rules {
 			if r.Mode != "off" && (slices.Contains(r.On, k) || k == kindBelief && r.again()) {
@@ -162,7 +168,7 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		sig := &w.sig
 		w.act.reset(in, sig)
 		sig.note(ev.only)
-		for _, d := range ev.declared {
+		for _, d := range ev.notedBy[in.Event.Kind] {
 			d.note(w.act)
 		}
 		found := ev.candidates(x, w)
@@ -333,8 +339,7 @@ func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.A
 			a.Subject.ID = streams.Clip(s, 200)
 		}
 	}
-	if v, err := r.message.eval(act); err == nil {
-		s, _ := v.Value().(string)
+	if s, ok := r.message.text(act); ok {
 		a.Message = streams.Clip(s, 1000)
 	} else {
 		a.Message = r.Title

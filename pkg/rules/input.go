@@ -497,14 +497,20 @@ func (a *asked) overlap(content string) float64 {
 // entropy is the Shannon entropy of a text's bytes, over its first 64 KiB:
 // log2 n less the mean of log2 c over the n bytes, c being how often each is there.
 func entropy(s string) float64 {
-	var n [256]int
+	// Two counts of each byte: one need not wait for what the other has written.
+	var n [2][256]int32
 	s = s[:min(len(s), boundText)]
-	for i := range len(s) {
-		n[s[i]]++
+	i := 0
+	for ; i+1 < len(s); i += 2 {
+		n[0][s[i]]++
+		n[1][s[i+1]]++
+	}
+	if i < len(s) {
+		n[0][s[i]]++
 	}
 	sum := 0.0
-	for _, c := range n {
-		if c > 1 {
+	for b := range n[0] {
+		if c := int(n[0][b] + n[1][b]); c > 1 {
 			sum += timesLog(c)
 		}
 	}

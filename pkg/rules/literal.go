@@ -383,13 +383,18 @@ func (l *literals) every(g *grams, s string, i int, half, next uint64, skip func
 
 // lowerEight is eight bytes as gramAt reads them, in lower case.
 func lowerEight(s string) uint64 {
-	_ = s[7]
-	x := uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 | uint64(s[3])<<32 | uint64(s[2])<<40 | uint64(s[1])<<48 | uint64(s[0])<<56
+	x := eight(s)
 	const ones = 0x0101010101010101
 	low := x & (0x7f * ones)
 	// The high bit of each byte from A on, and of each after Z.
 	capital := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) &^ x & (0x80 * ones)
 	return x | capital>>2
+}
+
+// eight is eight bytes as gramAt reads them.
+func eight(s string) uint64 {
+	_ = s[7]
+	return uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 | uint64(s[3])<<32 | uint64(s[2])<<40 | uint64(s[1])<<48 | uint64(s[0])<<56
 }
 
 // look compares the literals that have a window which begins at a position.

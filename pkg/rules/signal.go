@@ -172,6 +172,9 @@ type signals struct {
 	pushed     []*Push
 	pushesRead bool
 	contents   []uint32 // scratch
+	usedBy     []used
+	counted    [4]counted // what declared signals made of this input
+	counts     int
 	keyRec     keyRec
 	keyRead    bool
 	bits       float64 // the content's entropy, when measured
@@ -519,6 +522,7 @@ func (s *signals) notePhrases() {
 func (s *signals) lineage() any {
 	in := s.in
 	var out []*Lineage
+	var all []Lineage
 	for i := range s.met() {
 		m := &s.metBy[i]
 		if !m.ok {
@@ -526,7 +530,11 @@ func (s *signals) lineage() any {
 		}
 		kind, value, _ := strings.Cut(m.carrier, ":")
 		r := s.headOfMet(m)
-		l := &Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.src, Session: r.session, Agent: r.agent,
+		if out == nil {
+			out, all = make([]*Lineage, 0, len(s.metBy)), make([]Lineage, len(s.metBy))
+		}
+		l := &all[i]
+		*l = Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.src, Session: r.session, Agent: r.agent,
 			Age: s.since(r.at), User: m.ref&refNamed != 0, New: r.event == in.Event.ID}
 		if r.external {
 			l.FirstOrigin = "external"
@@ -1359,6 +1367,31 @@ const sleepAfter = 24 * time.Hour
 
 // use notes the first use of a belief, and reports it if it came late.
 func (s *signals) use(id string) *Sleeper {
+	for i := range s.usedBy {
+		if u := &s.usedBy[i]; u.id == id {
+			return u.sleeper
+		}
+	}
+	u := used{id, s.firstUse(id)}
+	if len(s.usedBy) < maxSeen {
+		s.usedBy = append(s.usedBy, u)
+	}
+	return u.sleeper
+}
+
+// counted is what a declared signal counts with this input.
+type counted struct {
+	by *declared
+	n  int64
+}
+
+// used is a belief that this input uses.
+type used struct {
+	id      string
+	sleeper *Sleeper
+}
+
+func (s *signals) firstUse(id string) *Sleeper {
 	b := s.t.get(tableBeliefs, s.t.named(id))
 	if b == nil {
 		return nil
