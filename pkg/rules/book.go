@@ -423,9 +423,9 @@ func (b *book) compact() {
 		gens = append(gens, &b.tabs[i].young, &b.tabs[i].elder)
 	}
 	for _, g := range gens {
-		for i, k := range g.keys {
-			if k != 0 {
-				refs[g.refs[i]&^refNamed] = 1
+		for i := range g.slots {
+			if e := &g.slots[i]; e.used() {
+				refs[e.ref&^refNamed] = 1
 			}
 		}
 	}
@@ -448,9 +448,9 @@ func (b *book) compact() {
 		b.text = append(b.text, old.text[at:at+old.span(ref)]...)
 	}
 	for _, g := range gens {
-		for i, k := range g.keys {
-			if k != 0 {
-				g.refs[i] = refs[g.refs[i]&^refNamed] | g.refs[i]&refNamed
+		for i := range g.slots {
+			if e := &g.slots[i]; e.used() {
+				e.ref = refs[e.ref&^refNamed] | e.ref&refNamed
 			}
 		}
 	}
@@ -541,7 +541,7 @@ func (b *book) size() int {
 	n := cap(b.text) + 4*cap(b.heads)
 	for i := range b.tabs {
 		p := &b.tabs[i]
-		n += 12*(len(p.young.keys)+len(p.elder.keys)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() + p.elderSieve.size()
+		n += 12*(len(p.young.slots)+len(p.elder.slots)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() + p.elderSieve.size()
 	}
 	for i := range b.links {
 		n += b.links[i].young.size() + b.links[i].elder.size()
@@ -578,11 +578,18 @@ func (b *book) shelve(st Store) {
 // hashes is a table from a hash to a ref: open addressing, a power of two of
 // slots.
 type hashes struct {
-	keys []uint64 // 0: free
-	refs []uint32
-	n    int
-	seen uint64 // by warm, and of no meaning
+	slots []hashed
+	n     int
+	seen  uint32 // by warm, and of no meaning
 }
+
+// hashed is a hash with its ref, together and in three parts, so that both lie in
+// twelve bytes. A hash of 0 is free.
+type hashed struct{ high, low, ref uint32 }
+
+func (e *hashed) used() bool { return e.high|e.low != 0 }
+
+func (e *hashed) hash() uint64 { return uint64(e.high)<<32 | uint64(e.low) }
 
 // warm reads the slots of some keys, one of them not waiting for another: a table
 // that lies in no cache near costs the wait for memory once and not for each.
@@ -590,29 +597,31 @@ func (t *hashes) warm(hs []uint64) {
 	if t.n == 0 {
 		return
 	}
-	mask := len(t.keys) - 1
+	mask := len(t.slots) - 1
 	for _, h := range hs {
-		t.seen ^= t.keys[int(h*0x9e3779b97f4a7c15>>32)&mask]
+		t.seen ^= t.slots[int(h*0x9e3779b97f4a7c15>>32)&mask].low
 	}
 }
 
 // slot is where a key stands or may be put.
-func (t *hashes) slot(h uint64) int {
-	mask := len(t.keys) - 1
+func (t *hashes) slot(h uint64) *hashed {
+	mask := len(t.slots) - 1
 	i := int(h*0x9e3779b97f4a7c15>>32) & mask
-	for t.keys[i] != 0 && t.keys[i] != h {
-		i = (i + 1) & mask
+	for {
+		e := &t.slots[i&mask]
+		if k := e.hash(); k == h || k == 0 {
+			return e
+		}
+		i++
 	}
-	return i
 }
 
 func (t *hashes) get(h uint64) (uint32, bool) {
 	if t.n == 0 {
 		return 0, false
 	}
-	h = max(h, 1)
-	i := t.slot(h)
-	return t.refs[i], t.keys[i] != 0
+	e := t.slot(max(h, 1))
+	return e.ref, e.used()
 }
 
 func (t *hashes) put(h uint64, ref uint32) {
@@ -622,23 +631,23 @@ func (t *hashes) put(h uint64, ref uint32) {
 
 // at is the place of a key's ref, which it makes where there is none.
 func (t *hashes) at(h uint64) (ref *uint32, known bool) {
-	if 8*(t.n+1) > 7*len(t.keys) {
+	if 8*(t.n+1) > 7*len(t.slots) {
 		t.grow()
 	}
 	h = max(h, 1)
-	i := t.slot(h)
-	if known = t.keys[i] != 0; !known {
-		t.keys[i] = h
+	e := t.slot(h)
+	if known = e.used(); !known {
+		e.high, e.low = uint32(h>>32), uint32(h)
 		t.n++
 	}
-	return &t.refs[i], known
+	return &e.ref, known
 }
 
 func (t *hashes) sorted() []uint64 {
 	var out []uint64
-	for _, k := range t.keys {
-		if k != 0 {
-			out = append(out, k)
+	for i := range t.slots {
+		if e := &t.slots[i]; e.used() {
+			out = append(out, e.hash())
 		}
 	}
 	slices.Sort(out)
@@ -646,13 +655,11 @@ func (t *hashes) sorted() []uint64 {
 }
 
 func (t *hashes) grow() {
-	old := *t
-	size := max(64, 2*len(old.keys))
-	t.keys, t.refs = make([]uint64, size), make([]uint32, size)
-	for j, h := range old.keys {
-		if h != 0 {
-			i := t.slot(h)
-			t.keys[i], t.refs[i] = h, old.refs[j]
+	old := t.slots
+	t.slots = make([]hashed, max(64, 2*len(old)))
+	for i := range old {
+		if e := &old[i]; e.used() {
+			*t.slot(e.hash()) = *e
 		}
 	}
 }

@@ -491,6 +491,13 @@ func (c *closer) binary(fn string, x, y *closure) *closure {
 		return c.arithmetic(fn, x, y)
 	case operators.In, operators.OldIn:
 		return c.in(x, y)
+	case operators.Index:
+		if y.isNum && x.texts != nil {
+			return &closure{typ: textType, text: element(x.texts, y.n)}
+		}
+		if y.isNum && x.recs != nil {
+			return &closure{typ: x.typ.Elem(), rec: element(x.recs, y.n)}
+		}
 	case "join":
 		if x.texts != nil && y.isText {
 			c.spend(boundList + costText)
@@ -532,6 +539,17 @@ func both(x, y flagFn, or bool) *closure {
 		}
 		return y(a)
 	})
+}
+
+// element is one of a list, which CEL says when it is not there.
+func element[T any](list func(*activation) ([]T, bool), i int64) func(*activation) (T, bool) {
+	return func(a *activation) (v T, ok bool) {
+		l, ok := list(a)
+		if !ok || i < 0 || i >= int64(len(l)) {
+			return v, false
+		}
+		return l[i], true
+	}
 }
 
 func conditional(when flagFn, x, y *closure) *closure {

@@ -80,7 +80,7 @@ func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
 	return buf
 }
 
-func (c *chains) size() int { return 12*len(c.last.keys) + 8*cap(c.links) }
+func (c *chains) size() int { return 12*len(c.last.slots) + 8*cap(c.links) }
 
 // run is hashes of a record that are linked to one number.
 type run struct {
