@@ -20,7 +20,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 7
+	stateFormat = 8
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
