@@ -219,7 +219,7 @@ func (a *app) recall() *cobra.Command {
 	f.StringVar(&r.Filter.Tool, "tool", "", "only what this `TOOL` returned")
 	f.StringVar(&r.Filter.Agent, "of-agent", "", "only what this `AGENT` brought in")
 	f.StringVar(&r.Filter.Session, "of-session", "", "only what this `SESSION` brought in")
-	f.DurationVar(&since, "since", 0, "only what was confirmed within this `DURATION`")
+	f.Var((*sinceFlag)(&since), "since", "only what was confirmed within this `DURATION`, such as 7d")
 	return c
 }
 

@@ -92,7 +92,7 @@ type selection struct {
 
 func (s *selection) bind(fs *pflag.FlagSet, last int) {
 	fs.StringVar(&s.where, "where", "", "only what this Expr `EXPRESSION` over the JSON fields holds for; body is the entry's own JSON")
-	fs.DurationVar(&s.since, "since", 0, "only what is not older than `DURATION`")
+	fs.Var((*sinceFlag)(&s.since), "since", "only what is not older than `DURATION`, such as 7d")
 	fs.IntVar(&s.last, "last", last, "the last `N` of them; 0 for all")
 }
 

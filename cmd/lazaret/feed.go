@@ -31,7 +31,7 @@ func (a *app) alerts() *cobra.Command {
 	bind := func(c *cobra.Command) *cobra.Command {
 		f.Bind(c.Flags())
 		c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-		c.Flags().DurationVar(&f.Since, "since", 0, "only the last `DURATION`")
+		c.Flags().Var((*sinceFlag)(&f.Since), "since", "only the last `DURATION`, such as 7d")
 		return c
 	}
 	filter := func() (string, error) {
@@ -125,7 +125,7 @@ func (a *app) verdicts() *cobra.Command {
 	}}
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	ls.Flags().DurationVar(&f.Since, "since", 0, "only the last `DURATION`")
+	ls.Flags().Var((*sinceFlag)(&f.Since), "since", "only the last `DURATION`, such as 7d")
 	c := group("verdicts", "What the arbiter answered", ls, a.verdictShow())
 	c.Aliases = []string{"verdict"}
 	return c

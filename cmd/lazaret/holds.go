@@ -534,7 +534,7 @@ func (a *app) holdWatch() *cobra.Command {
 		})
 	}}
 	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	c.Flags().DurationVar(&since, "since", 0, "begin with the last `DURATION`")
+	c.Flags().Var((*sinceFlag)(&since), "since", "begin with the last `DURATION`, such as 7d")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -24,7 +24,7 @@ func (a *app) policySuggest() *cobra.Command {
 tool as it was classified, with how often it was used and what would have become of
 it. Meant for what a policy in learn mode saw (mode: learn), it reads enforced
 verdicts too. It lowers no level: it says where a person may.`,
-		Example: `  lazaret policy suggest --since 168h > policy.yaml && lazaret policy check policy.yaml`,
+		Example: `  lazaret policy suggest --since 7d > policy.yaml && lazaret policy check policy.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := streams.CheckID("name", name); err != nil {
@@ -39,7 +39,7 @@ verdicts too. It lowers no level: it says where a person may.`,
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&since, "since", 0, "only the last `DURATION`")
+	f.Var((*sinceFlag)(&since), "since", "only the last `DURATION`, such as 7d")
 	f.StringVar(&project, "project", "", "only this `PROJECT`")
 	f.StringVar(&agent, "agent", "", "only this `AGENT`")
 	f.StringVar(&name, "name", "suggested", "`NAME` of the policy")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,34 +21,6 @@ import (
 
 	shipped "lazaret/rules"
 )
-
-// sinceFlag is a duration that may be in days: 7d.
-type sinceFlag time.Duration
-
-func (s *sinceFlag) String() string { return time.Duration(*s).String() }
-func (s *sinceFlag) Type() string   { return "duration" }
-
-func (s *sinceFlag) Set(v string) error {
-	if days, ok := strings.CutSuffix(v, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 {
-			return fmt.Errorf("%q is no number of days", v)
-		}
-		*s = sinceFlag(n * float64(24*time.Hour))
-		return nil
-	}
-	d, err := time.ParseDuration(v)
-	*s = sinceFlag(d)
-	return err
-}
-
-// start is when the flag's time begins; zero if it is not set.
-func (s sinceFlag) start() time.Time {
-	if s == 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(-time.Duration(s))
-}
 
 // rulesIn compiles the rule set of a folder; the shipped one if it is empty.
 func rulesIn(dir string) (*rules.Set, error) {
