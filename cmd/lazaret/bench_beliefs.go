@@ -142,7 +142,13 @@ func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.
 		return err
 	}
 	rep.Ratio = rep.Last.CPU / max(rep.First.CPU, 0.001)
-	rep.MemoryBytes, rep.PeakBytes = bench.Memory()
+	rep.BusyBytes, rep.PeakBytes = bench.Memory()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(bench.Rest):
+	}
+	rep.MemoryBytes, _ = bench.Memory()
 	rep.Parts = bench.Parts()
 	return filepath.WalkDir(filepath.Join(data, "state", "ingest"), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

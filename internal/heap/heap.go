@@ -29,9 +29,18 @@ const (
 	// every is how often it is looked at. For as long a limit may be too low: Go gives
 	// collection half of the processors at most then.
 	every = 2 * time.Second
+	// calm is how much an idle process allocates in that time at most, in bytes; some
+	// ten verdicts.
+	calm = 1 << 20
+	// calmFor is how many times in a row it has to be calm: longer than the server
+	// keeps what it stored, which is 10 s.
+	calmFor = 6
 )
 
-const live = "/gc/heap/live:bytes"
+const (
+	live      = "/gc/heap/live:bytes"
+	allocated = "/gc/heap/allocs:bytes"
+)
 
 // limit is how much a process may have that had so much in use after the last
 // collection.
@@ -45,6 +54,7 @@ func Keep(ctx context.Context) {
 	}
 	set := follow(0)
 	go func() {
+		var idle idleness
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
@@ -53,6 +63,10 @@ func Keep(ctx context.Context) {
 				return
 			case <-tick.C:
 				set = follow(set)
+				s := []metrics.Sample{{Name: allocated}}
+				if metrics.Read(s); s[0].Value.Kind() == metrics.KindUint64 && idle.collect(s[0].Value.Uint64()) {
+					debug.FreeOSMemory()
+				}
 			}
 		}
 	}()
@@ -70,4 +84,28 @@ func follow(set int64) int64 {
 		set = want
 	}
 	return set
+}
+
+// idleness tells when a process has become idle.
+type idleness struct {
+	allocated uint64 // at the last look, in all
+	calm      int    // looks since the last work
+	again     bool
+}
+
+// collect reports whether the process is to collect now: when it has become idle, and
+// once more, since pools let go of what they hold at the second collection.
+func (i *idleness) collect(allocated uint64) bool {
+	worked := allocated-i.allocated > calm
+	if i.allocated = allocated; worked {
+		i.calm = 0
+	} else {
+		i.calm++
+	}
+	if i.again {
+		i.again = false
+		return true
+	}
+	i.again = i.calm == calmFor
+	return i.again
 }

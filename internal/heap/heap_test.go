@@ -51,3 +51,38 @@ func TestWhoSetsALimitKeepsIt(t *testing.T) {
 		t.Errorf("the limit was %d and is %d", before, got)
 	}
 }
+
+// A process collects twice when its work has ended, and not again before it worked.
+func TestAnIdleProcessCollectsTwice(t *testing.T) {
+	var i idleness
+	total := uint64(0)
+	look := func(allocates uint64) bool {
+		total += allocates
+		return i.collect(total)
+	}
+	for round := range 3 {
+		for range 20 {
+			if look(calm + 1) {
+				t.Fatal("it collects while it works")
+			}
+		}
+		var at []int
+		for n := 1; n <= 50; n++ {
+			if look(calm) {
+				at = append(at, n)
+			}
+		}
+		if len(at) != 2 || at[0] != calmFor || at[1] != calmFor+1 {
+			t.Errorf("round %d: idle, it collects at looks %v", round, at)
+		}
+	}
+	// What the collection itself allocates is not work that forbids the second.
+	i = idleness{}
+	total = 0
+	for range calmFor - 1 {
+		look(0)
+	}
+	if !look(0) || !look(2*calm) || look(0) {
+		t.Error("the second collection does not follow the first")
+	}
+}
