@@ -267,7 +267,7 @@ func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	nc := srv.Connect()
 	active := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Takeover: 200 * time.Millisecond}, ingest)
 	active.awaitReady()
-	standby := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Takeover: 200 * time.Millisecond, Standby: true}, ingest)
+	standby := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Takeover: 3 * time.Second, Standby: true}, ingest)
 	standby.awaitReady()
 	publish(t, nc, "alpha", 0, 50)
 	natstest.Eventually(t, time.Minute, "entries by the active", func() bool { return len(srv.Ledger()) == 50 })
