@@ -247,8 +247,6 @@ func hasHash(words []uint32, h uint32) bool {
 	return ok
 }
 
-func has(words []uint32, w string) bool { return hasHash(words, hash32(w)) }
-
 // count is how many of some hashes are among the words.
 func count(words, of []uint32) (n int) {
 	for _, h := range of {
