@@ -200,6 +200,7 @@ func (l *Log) DestroyKeys(subject string) (int, error) {
 // The nonce is drawn anew for each opening of the log (4 bytes) and counts by
 // the index (8): a crash can make an index be written twice, but never under
 // one nonce.
+//
 // draft appends one that is not encrypted yet, with room for what is added then.
 func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) ([]byte, draft) {
 	from := len(dst)

@@ -59,8 +59,25 @@ type posting struct {
 	// sieves say of most texts that they are no piece.
 	youngStems, elderStems map[uint32]uint64
 	youngSieve, elderSieve sieve
-	from, since            uint32 // first record of the elder and of the younger generation
-	lost                   bool   // hashes have fallen out
+	generations
+}
+
+// generations is which records two of them are made of.
+type generations struct {
+	from, since uint32 // first record of the elder and of the younger generation
+	lost        bool   // hashes have fallen out
+}
+
+// generations are those of all tables, in the order in which they are kept.
+func (b *book) generations() []*generations {
+	var out []*generations
+	for i := range b.tabs {
+		out = append(out, &b.tabs[i].generations)
+	}
+	for i := range b.links {
+		out = append(out, &b.links[i].generations)
+	}
+	return out
 }
 
 // group is a head and what leads to it.
@@ -150,13 +167,8 @@ func readBook(st Store, project string) (*book, error) {
 	if ok {
 		d := dec(v)
 		b.next, b.floor = uint32(d.num()), uint32(d.num())
-		for i := range b.tabs {
-			p := &b.tabs[i]
-			p.from, p.since, p.lost = uint32(d.num()), uint32(d.num()), d.num() == 1
-		}
-		for i := range b.links {
-			p := &b.links[i]
-			p.from, p.since, p.lost = uint32(d.num()), uint32(d.num()), d.num() == 1
+		for _, g := range b.generations() {
+			g.from, g.since, g.lost = uint32(d.num()), uint32(d.num()), d.num() == 1
 		}
 	}
 	prefix := recordKey(nil, project, 0)
@@ -488,24 +500,13 @@ func (b *book) close(t *tables) error {
 		var e enc
 		e.num(uint64(b.next))
 		e.num(uint64(b.floor))
-		for i := range b.tabs {
-			p := &b.tabs[i]
+		for _, g := range b.generations() {
 			lost := uint64(0)
-			if p.lost {
+			if g.lost {
 				lost = 1
 			}
-			e.num(uint64(p.from))
-			e.num(uint64(p.since))
-			e.num(lost)
-		}
-		for i := range b.links {
-			p := &b.links[i]
-			lost := uint64(0)
-			if p.lost {
-				lost = 1
-			}
-			e.num(uint64(p.from))
-			e.num(uint64(p.since))
+			e.num(uint64(g.from))
+			e.num(uint64(g.since))
 			e.num(lost)
 		}
 		if err := st.Set(bookKey(nil, b.project), e); err != nil {

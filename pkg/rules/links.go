@@ -36,8 +36,7 @@ var (
 // links is one table, in two generations as a posting table is.
 type links struct {
 	young, elder chains
-	from, since  uint32 // first record of the elder and of the younger generation
-	lost         bool   // hashes have fallen out
+	generations
 }
 
 // chains lead from a hash to the last of its links, and from each to the one
