@@ -1012,8 +1012,17 @@ func (v *verification) keys() {
 func (v *verification) strangers() {
 	spaces := []byte{spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
 	var lower []byte
-	for _, s := range append(slices.Sorted(slices.Values(spaces)), 0xff) {
-		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: []byte{s}})
+	const end = 0
+	for _, s := range append(slices.Sorted(slices.Values(spaces)), end) {
+		upper := []byte{s}
+		switch s {
+		case spaceLeaves, spacePayload: // read from the first index on
+			first := indexKey(s, 0)
+			upper = first[:]
+		case end:
+			upper = nil
+		}
+		it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 		if err != nil {
 			v.bad(0, "%v", err)
 			return
