@@ -83,7 +83,7 @@ func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []s
 	if err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events),
+	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size", fmt.Sprint(o.Size),
 		"--subjects", strings.Join(o.Subjects, ","), "--as", strings.Join(creds, ","))
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
@@ -130,6 +130,7 @@ func (a *app) benchLoad() *cobra.Command {
 	}
 	f := c.Flags()
 	f.IntVar(&o.Events, "events", 0, "observations")
+	f.IntVar(&o.Size, "size", 0, "bytes of content of each; 0: 1 KiB")
 	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
 	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
 	return c

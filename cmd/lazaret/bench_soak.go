@@ -34,21 +34,21 @@ func (a *app) benchSoak() *cobra.Command {
 		Use:   "soak",
 		Short: "Load a pipeline for long and watch memory and disk (exit 2 when memory is not flat)",
 		Long: `Start lazaret up in a process and a folder of its own, publish --events observations
-of 1 KiB from another process, and note every --every how much is decided and chained,
+of --size bytes from another process, and note every --every how much is decided and chained,
 what the pipeline has resident and what its files take. Memory is flat if the median
 of the last quarter of the observations is at most 1.2 times that of the second; the
 first fills caches. Figures of memory need Linux.
 
 --csv and --svg leave the samples and a graph of them; --graph draws the graph of an
 earlier --csv and measures nothing.`,
-		Example: "  lazaret bench soak --events 10000000 --every 30s --csv soak.csv --svg docs/soak.svg\n  lazaret bench soak --graph soak.csv --svg docs/soak.svg",
+		Example: "  lazaret bench soak --events 10000000 --size 256 --every 30s --csv soak.csv --svg docs/soak.svg\n  lazaret bench soak --graph soak.csv --size 256 --svg docs/soak.svg",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
-				return drawSoak(from, svg)
+				return drawSoak(from, svg, o.Size)
 			}
-			if o.Events < 1 || o.Projects < 1 || every <= 0 {
-				return errors.New("--events and --projects are at least 1, --every is positive")
+			if o.Events < 1 || o.Projects < 1 || every <= 0 || o.Size < 1 {
+				return errors.New("--events, --projects and --size are at least 1, --every is positive")
 			}
 			data, err := os.MkdirTemp(dir, "lazaret-soak-")
 			if err != nil {
@@ -72,18 +72,19 @@ earlier --csv and measures nothing.`,
 	f := c.Flags()
 	f.IntVar(&o.Events, "events", 200_000, "observations")
 	f.IntVar(&o.Projects, "projects", 4, "projects that they are spread over")
+	f.IntVar(&o.Size, "size", 1<<10, "bytes of content of an observation")
 	f.DurationVar(&every, "every", time.Second, "time between two samples")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
 	f.StringVar(&csv, "csv", "", "write the samples to `FILE`")
 	f.StringVar(&svg, "svg", "", "write the graph to `FILE`")
 	f.StringVar(&from, "graph", "", "draw the samples in `FILE` and measure nothing")
-	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files); an observation takes some 8 KB on it")
+	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files); an observation of 1 KiB takes some 6 KB on it")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
 // drawSoak draws the samples of a file.
-func drawSoak(from, svg string) error {
+func drawSoak(from, svg string, size int) error {
 	if svg == "" {
 		return errors.New("--graph needs --svg, the file to draw into")
 	}
@@ -91,7 +92,7 @@ func drawSoak(from, svg string) error {
 	if err != nil {
 		return err
 	}
-	r := new(bench.SoakReport)
+	r := &bench.SoakReport{Size: size}
 	if r.Samples, err = bench.ReadCSV(b); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
@@ -199,7 +200,7 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 	if err != nil {
 		return err
 	}
-	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects}
+	lo := bench.LoadOptions{Events: o.Events, Projects: o.Projects, Size: o.Size}
 	var creds []string
 	for i := range o.Projects {
 		project := fmt.Sprint("soak", i)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,7 @@ func (r *PipelineReport) Lines() []Line {
 // LoadOptions are what a load publishes.
 type LoadOptions struct {
 	Events, Projects int
+	Size             int      // bytes of content of each; 0: 1 KiB
 	Subjects         []string // by project
 }
 
@@ -109,13 +111,13 @@ type LoadReport struct {
 	Refused int     `json:"refused"`
 }
 
-// PublishMany publishes observations of 1 KiB as fast as they are acknowledged,
+// PublishMany publishes observations as fast as they are acknowledged,
 // one connection for each subject, and sends again what is refused.
 func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadReport, error) {
 	bodies := make([][]byte, 512)
 	corpus := newCorpus(78)
 	for i := range bodies {
-		text := prose(corpus, eventSize)
+		text := prose(corpus, cmp.Or(o.Size, eventSize))
 		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: text})
 		if err != nil {
 			return nil, err

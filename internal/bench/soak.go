@@ -30,6 +30,7 @@ type Sample struct {
 type SoakReport struct {
 	Events   int      `json:"events"`
 	Projects int      `json:"projects"`
+	Size     int      `json:"content_bytes"` // of an observation
 	Seconds  float64  `json:"seconds"`
 	Rate     float64  `json:"events_per_s"`
 	Lost     int64    `json:"lost"` // acknowledged and not in the ledger
@@ -46,7 +47,9 @@ type SoakReport struct {
 }
 
 // Title is what a graph of it is called.
-func (r *SoakReport) Title() string { return fmt.Sprintf("%d observations of 1 KiB", r.Events) }
+func (r *SoakReport) Title() string {
+	return fmt.Sprintf("%d observations of %d bytes", r.Events, r.Size)
+}
 
 // mostGrowth is what the memory of the last quarter may be of that of the
 // second: flat, but for noise.
@@ -90,7 +93,7 @@ func (r *SoakReport) Conclude() error {
 // Lines are the figures with their budgets.
 func (r *SoakReport) Lines() []Line {
 	return []Line{
-		{What: fmt.Sprintf("soak: %d observations, %d projects", r.Events, r.Projects), Value: r.Rate, Unit: "/s"},
+		{What: fmt.Sprintf("soak: %d observations of %d bytes, %d projects", r.Events, r.Size, r.Projects), Value: r.Rate, Unit: "/s"},
 		{What: "  memory, second quarter, median", Value: r.Early, Unit: "MiB"},
 		{What: "  memory, last quarter, median", Value: r.Late, Unit: "MiB"},
 		{What: "  the latter in the former", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth), Pass: r.Growth <= mostGrowth},

@@ -44,7 +44,7 @@ func TestASoakLeavesSamplesAndAGraph(t *testing.T) {
 	}
 	dir := t.TempDir()
 	csv, svg := filepath.Join(dir, "s.csv"), filepath.Join(dir, "s.svg")
-	out, code := command(t, dir, "bench", "soak", "--events", "15000", "--every", "100ms", "--csv", csv)
+	out, code := command(t, dir, "bench", "soak", "--events", "15000", "--size", "256", "--every", "100ms", "--csv", csv)
 	if code != 0 && code != 2 || !strings.Contains(out, "lost") {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
