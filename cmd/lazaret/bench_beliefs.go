@@ -28,13 +28,18 @@ func (a *app) benchBeliefs() *cobra.Command {
 		Use:   "beliefs",
 		Short: "Measure a project with a million beliefs against one with few (exit 2 when a budget is missed)",
 		Long: `Start a pipeline in a folder of its own, let it read until one project has --few
-beliefs, and again until it has --many. At both, measure what reading --window more
-costs, in processor time of the whole pipeline until they are audited, and how long
-recalls by three to seven words take, from a process of its own, and, by the stamps
-in the ledger, on which parts of their way. In the end, what the pipeline has
-resident.`,
+beliefs, and on until it has --many, in steps of --window. Measure what an observation
+costs, in processor time of the whole pipeline until it is audited, in the first step
+after --few, and in all steps from the half of --many on, since files, indexes and
+filters are merged or made anew as a project doubles, which falls into some steps and
+not into others. At both numbers, measure how long recalls by three to seven words
+take, from a process of its own, and, by the stamps in the ledger, on which parts of
+their way. In the end, what the pipeline has resident.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rep.Few < 1 || rep.Window < 1 || rep.Many < 2*(rep.Few+rep.Window) {
+				return errors.New("--few and --window are at least 1, --many is at least twice both together")
+			}
 			data, err := os.MkdirTemp("", "lazaret-bench-")
 			if err != nil {
 				return err
@@ -72,9 +77,9 @@ resident.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&rep.Few, "few", 10_000, "beliefs before the first measurement")
-	f.IntVar(&rep.Many, "many", 1_000_000, "beliefs before the second one")
-	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured")
+	f.IntVar(&rep.Few, "few", 10_000, "beliefs at first")
+	f.IntVar(&rep.Many, "many", 1_000_000, "beliefs in the end")
+	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured at once")
 	f.IntVar(&requests, "recalls", 1000, "recalls that are measured")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
 	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
@@ -86,32 +91,21 @@ resident.`,
 // fillAndMeasure makes the report. What is going on is said to say.
 func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.BeliefsReport, requests int, cpuprofile string, say func(string, ...any)) error {
 	have := 0
-	// In steps that the intake takes without refusing.
-	more := func(n int) (bench.Window, error) {
+	step := func(n int) (w bench.Window, err error) {
 		cpu, began := bench.CPUTime(), time.Now()
-		w := bench.Window{Beliefs: n}
-		for n > 0 {
-			step := min(n, 50_000)
-			var done int
-			if err := benchClient(ctx, data, bench.DecideOptions{Fill: step}, &done, "--beliefs-from", fmt.Sprint(have)); err != nil {
-				return w, err
-			}
-			if _, _, err := settle(ctx, op); err != nil {
-				return w, err
-			}
-			have, n = have+step, n-step
-			say("%d beliefs after %s", have, time.Since(began).Round(time.Second))
+		var done int
+		if err := benchClient(ctx, data, bench.DecideOptions{Fill: n}, &done, "--beliefs-from", fmt.Sprint(have)); err != nil {
+			return w, err
 		}
-		w.CPU = float64((bench.CPUTime() - cpu).Microseconds()) / float64(w.Beliefs)
-		w.Rate = float64(w.Beliefs) / time.Since(began).Seconds()
+		if _, _, err := settle(ctx, op); err != nil {
+			return w, err
+		}
+		have += n
+		w = bench.Window{Beliefs: n, CPU: float64((bench.CPUTime() - cpu).Microseconds()) / float64(n), Rate: float64(n) / time.Since(began).Seconds()}
+		say("%d beliefs; the last %d took %.0f us CPU each, %.0f/s", have, n, w.CPU, w.Rate)
 		return w, nil
 	}
-	measure := func(upTo int, w *bench.Window, l *bench.Latencies, cpuprofile string) error {
-		if upTo > have {
-			if _, err := more(upTo - have); err != nil {
-				return err
-			}
-		}
+	recall := func(l *bench.Latencies, cpuprofile string) error {
 		stop, err := profileTo(cpuprofile)
 		if err != nil {
 			return err
@@ -129,16 +123,32 @@ func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.
 		if err != nil {
 			return err
 		}
-		if rep.Phases, err = bench.Phases(ctx, js, r.Asked); err != nil {
+		rep.Phases, err = bench.Phases(ctx, js, r.Asked)
+		return err
+	}
+	if _, err := step(rep.Few); err != nil {
+		return err
+	}
+	if err := recall(&rep.RecallFew, ""); err != nil {
+		return err
+	}
+	var err error
+	if rep.First, err = step(rep.Window); err != nil {
+		return err
+	}
+	var late []bench.Window
+	for have < rep.Many {
+		from := have
+		w, err := step(min(rep.Window, rep.Many-have))
+		if err != nil {
 			return err
 		}
-		*w, err = more(rep.Window)
-		return err
+		if from >= rep.Many/2 {
+			late = append(late, w)
+		}
 	}
-	if err := measure(rep.Few, &rep.First, &rep.RecallFew, ""); err != nil {
-		return err
-	}
-	if err := measure(rep.Many, &rep.Last, &rep.RecallMany, cpuprofile); err != nil {
+	rep.Last = bench.Mean(late)
+	if err := recall(&rep.RecallMany, cpuprofile); err != nil {
 		return err
 	}
 	rep.Ratio = rep.Last.CPU / max(rep.First.CPU, 0.001)

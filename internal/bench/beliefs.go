@@ -20,11 +20,11 @@ import (
 // BeliefsReport is what a project costs that knows much, against one that knows
 // little.
 type BeliefsReport struct {
-	Few        int       `json:"few"` // beliefs before the first measurement
+	Few        int       `json:"few"`
 	Many       int       `json:"many"`
-	Window     int       `json:"window"` // observations that are measured
-	First      Window    `json:"first"`
-	Last       Window    `json:"last"`
+	Window     int       `json:"window"`    // observations that are measured at once
+	First      Window    `json:"first"`     // after Few
+	Last       Window    `json:"last"`      // all from the half of Many on
 	Ratio      float64   `json:"cpu_ratio"` // of the cost of an observation
 	RecallFew  Latencies `json:"recall_few"`
 	RecallMany Latencies `json:"recall_many"`
@@ -42,17 +42,33 @@ type BeliefsReport struct {
 
 // Window is what some observations cost, until they were audited.
 type Window struct {
-	Beliefs int     `json:"beliefs"`
-	CPU     float64 `json:"cpu_us"` // of all stages and the server, for each
-	Rate    float64 `json:"per_second"`
+	Beliefs int       `json:"beliefs"` // that were made
+	CPU     float64   `json:"cpu_us"`  // of all stages and the server, for each
+	Rate    float64   `json:"per_second"`
+	Each    []float64 `json:"cpu_us_each,omitempty"` // of the windows that it is the mean of
+}
+
+// Mean is what windows cost together.
+func Mean(ws []Window) (m Window) {
+	var cpu, seconds float64
+	for _, w := range ws {
+		m.Beliefs += w.Beliefs
+		m.Each = append(m.Each, w.CPU)
+		cpu += w.CPU * float64(w.Beliefs)
+		seconds += float64(w.Beliefs) / w.Rate
+	}
+	if m.Beliefs > 0 {
+		m.CPU, m.Rate = cpu/float64(m.Beliefs), float64(m.Beliefs)/seconds
+	}
+	return m
 }
 
 // Lines are the figures and their budgets.
 func (r *BeliefsReport) Lines() []Line {
 	const mb = 1 << 20
 	lines := []Line{
-		{What: fmt.Sprintf("observation, %d beliefs there", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
-		{What: fmt.Sprintf("observation, %d beliefs there", r.Many), Value: r.Last.CPU, Unit: "µs CPU"},
+		{What: fmt.Sprintf("observation, after %d beliefs", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
+		{What: fmt.Sprintf("observation, from %d to %d beliefs", r.Many-r.Last.Beliefs, r.Many), Value: r.Last.CPU, Unit: "µs CPU"},
 		{What: "  against each other", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Few), Value: float64(r.RecallFew.P50) / 1000, Unit: "ms"},
 		{What: "  p99", Value: float64(r.RecallFew.P99) / 1000, Unit: "ms"},

@@ -104,6 +104,12 @@ const cacheBytes = 40<<20 + 3*2*memTable
 // kind of work.
 var blockCache = sync.OnceValue(func() *pebble.Cache { return pebble.NewCache(cacheBytes) })
 
+// mergeAt is twice how many layers of new files there are before they are merged into
+// the old ones. Most keys are hashes: each merge writes all of the level below anew,
+// however little comes in. With the default of 4 half a million beliefs were written
+// seven times, with this three times; what reads looks into a few more files.
+const mergeAt = 16
+
 // openPebble opens a store's files.
 func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	o := &pebble.Options{
@@ -111,7 +117,9 @@ func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 		FS:                          fs,
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold:       4,
+		L0CompactionThreshold:       mergeAt,
+		L0StopWritesThreshold:       3 * mergeAt,
+		LBaseMaxBytes:               32 << 20,
 		MaxOpenFiles:                256,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      quietLogger{},
