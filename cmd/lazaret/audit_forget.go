@@ -108,7 +108,7 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 					if err := printRecord(cmd.OutOrStdout(), r, json, "would be forgotten"); err != nil {
 						return err
 					}
-					if !slices.ContainsFunc(r.Places, func(p retain.Place) bool { return p.Count > 0 && !strings.HasPrefix(p.Where, "state of ") }) {
+					if !r.Found() {
 						fmt.Fprintln(cmd.ErrOrStderr(), "nothing of it was found: it is forgotten already, or the name is another one")
 					}
 					if r.LegalHold != "" {

@@ -150,6 +150,9 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	if f := filesWith(t, data, secret); len(f) == 0 {
 		t.Error("a dry run forgets")
 	}
+	if out, code := command(t, data, "audit", "forget", "--subject", "dmeo", "--reason", "request 17"); code != 1 || !strings.Contains(out, "nothing of a project dmeo") {
+		t.Errorf("a project that is none: exit %d, %s", code, out)
+	}
 	var rec retain.Record
 	if err := streams.Unmarshal([]byte(lastJSON(must(t, data, "audit", "forget", "--subject", "demo", "--reason", "request 17", "--json"))), &rec); err != nil {
 		t.Fatal(err)

@@ -56,6 +56,14 @@ func (r *Record) Whole() bool {
 	return !slices.ContainsFunc(r.Places, func(p Place) bool { return p.Left != "" })
 }
 
+// Found reports whether there is anything beside what stages may have derived.
+func (r *Record) Found() bool {
+	return slices.ContainsFunc(r.Places, func(p Place) bool { return p.Count > 0 && !strings.HasPrefix(p.Where, stateOf) })
+}
+
+// stateOf begins the place that is a stage's state.
+const stateOf = "state of "
+
 // RecordHeader is the first line of a signed record.
 const RecordHeader = "lazaret/forgotten/v1"
 
@@ -127,7 +135,7 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 		return nil, err
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived: beliefs, signals, proposals, holds and the like, written anew without them", Count: 1})
+		r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived: beliefs, signals, proposals, holds and the like, written anew without them", Count: 1})
 	}
 	err = c.Log(ctx, func(l *inquiry.Log) error {
 		n, held, err := l.Holding(ctx, project, 0)
@@ -253,6 +261,19 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if err != nil {
 		return nil, err
 	}
+	if !before.Found() {
+		// An earlier attempt that was interrupted is taken up again.
+		stated := false
+		if err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(project), streams.StageIngest), 1, func(h header) error {
+			stated = stated || h.typ == streams.TypeForgotten && h.project == project
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if !stated {
+			return nil, fmt.Errorf("nothing of a project %s is in the streams or in the log: is the name another one?", project)
+		}
+	}
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return nil, err
@@ -289,9 +310,9 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	}
 	for _, s := range writers {
 		if acks[s] > 0 {
-			r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived, its files written anew", Count: 1})
+			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived, its files written anew", Count: 1})
 		} else {
-			r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived", Left: "it has not said that it dropped it"})
+			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived", Left: "it has not said that it dropped it"})
 		}
 	}
 	if err := c.checkLog(ctx, r, shards, trust); err != nil {

@@ -543,7 +543,7 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 		return nil, err
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: "state of " + s, What: "what it derived: the project's partition folded anew from the rest", Count: 1})
+		r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived: the project's partition folded anew from the rest", Count: 1})
 	}
 	_, others := t.statement(nil)
 	err = c.Log(ctx, func(l *inquiry.Log) error {
@@ -676,7 +676,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		return nil, err
 	}
 	for _, w := range writers {
-		p := Place{Where: "state of " + w, What: "what it derived: the project's partition folded anew from the rest", Count: 1}
+		p := Place{Where: stateOf + w, What: "what it derived: the project's partition folded anew from the rest", Count: 1}
 		if acks[w] == 0 {
 			p.Count, p.Left = 0, "it has not said that it dropped it"
 		}
