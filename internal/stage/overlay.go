@@ -255,7 +255,7 @@ func (k *knowledge) turn(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.learn(db, 2*k.now.room())
+		k.learn(db, 4*k.now.room()) // all keys are read for it: not at each doubling
 	}
 }
 
