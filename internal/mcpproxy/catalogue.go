@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -197,6 +198,9 @@ func readPage(result json.RawMessage) (*page, error) {
 		NextCursor string            `json:"nextCursor"`
 	}
 	p := new(page)
+	if !utf8.Valid(result) { // schemas are passed on as they are
+		return nil, errors.New("the server's list of tools is not UTF-8")
+	}
 	err := json.Unmarshal(result, &list)
 	if err == nil {
 		err = json.Unmarshal(result, &p.rest)

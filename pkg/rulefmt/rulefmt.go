@@ -7,6 +7,7 @@ package rulefmt
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -45,6 +46,9 @@ var celFields = [][]string{
 // errMeaning says that the formatted file would not mean what the file means.
 var errMeaning = errors.New("formatting it would change what it means; it is left as it is")
 
+// errUnstable says that the file has no form that formatting keeps.
+var errUnstable = errors.New("formatting it would change it each time; it is left as it is")
+
 // Format returns the canonical form of a rule, pack, groups or test file. name is
 // what errors call it.
 //
@@ -53,6 +57,17 @@ var errMeaning = errors.New("formatting it would change what it means; it is lef
 // written in a way that is not understood, comes back unchanged with the error.
 // Errors name file and line.
 func Format(name string, src []byte) ([]byte, error) {
+	out, err := format(name, src)
+	if bytes.Equal(out, src) {
+		return out, err
+	}
+	if again, _ := format(name, out); !bytes.Equal(again, out) {
+		return src, fmt.Errorf("%s: %w", name, errUnstable)
+	}
+	return out, err
+}
+
+func format(name string, src []byte) ([]byte, error) {
 	doc, err := strictyaml.Parse(name, src)
 	if err != nil {
 		return src, err
