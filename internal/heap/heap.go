@@ -66,6 +66,7 @@ func Keep(ctx context.Context) {
 				s := []metrics.Sample{{Name: allocated}}
 				if metrics.Read(s); s[0].Value.Kind() == metrics.KindUint64 && idle.collect(s[0].Value.Uint64()) {
 					debug.FreeOSMemory()
+					trim()
 				}
 			}
 		}
