@@ -257,6 +257,9 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 			return out, fmt.Errorf("the schema of tool %q: %w", streams.Clip(t.Name, 100), err)
 		}
 	}
+	if len(out.Annotations) > 0 && !out.Annotations.IsValid() {
+		return out, fmt.Errorf("the annotations of tool %q name something twice", streams.Clip(t.Name, 100))
+	}
 	return out, nil
 }
 
