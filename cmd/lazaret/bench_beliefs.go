@@ -126,8 +126,10 @@ func fillAndMeasure(ctx context.Context, data string, op *nats.Conn, rep *bench.
 		rep.Phases, err = bench.Phases(ctx, js, r.Asked)
 		return err
 	}
-	if _, err := step(rep.Few); err != nil {
-		return err
+	for have < rep.Few { // more at once than the intake holds would be refused
+		if _, err := step(min(rep.Window, rep.Few-have)); err != nil {
+			return err
+		}
 	}
 	if err := recall(&rep.RecallFew, ""); err != nil {
 		return err

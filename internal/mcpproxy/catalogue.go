@@ -258,7 +258,7 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 		}
 	}
 	if len(out.Annotations) > 0 && !out.Annotations.IsValid() {
-		return out, fmt.Errorf("the annotations of tool %q name something twice", streams.Clip(t.Name, 100))
+		return out, fmt.Errorf("the annotations of tool %q name something twice, or hold half of a character", streams.Clip(t.Name, 100))
 	}
 	return out, nil
 }
