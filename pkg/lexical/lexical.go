@@ -209,6 +209,8 @@ func (x *Index) Add(id string, words, labels []text.Term) error {
 		if err := x.flush(n / segment); err != nil {
 			return err
 		}
+	} else if x.memo != nil {
+		x.memo.added(x, n, v)
 	}
 	if err := x.merge(uint64(n%segment), n/segment); err != nil {
 		return err
@@ -308,20 +310,29 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 		return nil
 	}
 	begin := seg - width
-	var runs []run
-	err := x.kv.ScanFrom(x.key(keyRun, bucket), x.key(keyRun, bucket, uint64(begin)), func(k, v []byte) (bool, error) {
-		first := binary.BigEndian.Uint32(k[len(k)-4:])
-		if first >= seg {
-			return false, nil // the segment that was flushed just now
+	// It is known where they are: a look-up of each costs less than a scan, for which
+	// what is on its way into the state has to be put in order.
+	runs := make([]run, 0, 3*fanout)
+	for w, first := width/fanout, begin; w > 0; w /= fanout {
+		// What came last is merged with all of them at once, not level by level.
+		for ; seg-first > w || w == 1 && first < seg; first += w {
+			v, ok, err := x.kv.Get(x.key(keyRun, bucket, uint64(first)))
+			if err != nil {
+				return err
+			}
+			if ok {
+				runs = append(runs, run{first: first, data: slices.Clone(v)})
+			}
 		}
-		runs = append(runs, run{first: first, data: slices.Clone(v)})
-		return true, nil
-	})
-	if err == nil && width > large {
-		runs, err = x.commonOf(bucket, begin, seg, runs)
 	}
-	if err != nil || len(runs) == 0 {
-		return err
+	if width > large {
+		var err error
+		if runs, err = x.commonOf(bucket, begin, seg, runs); err != nil {
+			return err
+		}
+	}
+	if len(runs) == 0 {
+		return nil
 	}
 	for _, r := range runs {
 		k := x.key(keyRun, bucket, uint64(r.first))
@@ -333,7 +344,7 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 		}
 	}
 	var rest []byte
-	err = mergeRuns(begin, runs, func(l *list) error {
+	err := mergeRuns(begin, runs, func(l *list) error {
 		if width < large || l.count < common {
 			rest = l.encode(rest)
 			return nil

@@ -323,6 +323,9 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	for _, n := range []int{1, 511, 512, 513, 1300, 8*segment - 1, 8*segment + 300, 9*segment + 17} {
 		kv, docs := newKV(t), made(r, n)
 		x, memo := Open(kv, []byte("x")), NewMemo()
+		if r.IntN(2) == 0 {
+			x = x.With(memo)
+		}
 		for i, d := range docs {
 			if err := x.Add(d.id, d.words, d.labels); err != nil {
 				t.Fatal(err)
@@ -424,6 +427,10 @@ func TestTheSameDocumentsGiveTheSameState(t *testing.T) {
 		kv := newKV(t)
 		x := Open(kv, []byte("x"))
 		for j, d := range docs {
+			// The second time with what is remembered, which is lost in the middle.
+			if i == 1 && j%1333 == 700 {
+				x = x.With(NewMemo())
+			}
 			if err := x.Add(d.id, d.words, d.labels); err != nil {
 				t.Fatal(err)
 			}

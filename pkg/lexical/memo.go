@@ -1,13 +1,11 @@
 package lexical
 
-import (
-	"encoding/binary"
-	"slices"
-)
+import "encoding/binary"
 
-// Memo keeps the open segments of indexes that were searched, a hundred KiB each.
-// Each of their keys was written once for every 512 documents that there ever were,
-// so that reading them again with each search costs as much as all the rest of it.
+// Memo keeps the open segments of indexes that were searched or written to, a
+// hundred KiB each. Each of their keys was written once for every 512 documents that
+// there ever were, so that reading them again with each search costs as much as all
+// the rest of it.
 //
 // What is in it was read of the state and is what the state has, as long as only
 // Add changes that: whoever takes changes back, or removes keys, drops the memo.
@@ -17,7 +15,21 @@ type Memo struct{ open map[string]*opened }
 type opened struct {
 	number uint32
 	slots  [][]byte // what there is of it, never changed
+	room   []byte   // they lie side by side: a search goes over all of them
 }
+
+// add takes a copy of what there is of a document.
+func (o *opened) add(v []byte) {
+	if cap(o.room)-len(o.room) < len(v) {
+		o.room = make([]byte, 0, max(len(v), openedRoom))
+	}
+	n := len(o.room)
+	o.room = append(o.room, v...)
+	o.slots = append(o.slots, o.room[n:len(o.room):len(o.room)])
+}
+
+// openedRoom is how many bytes are allocated at once.
+const openedRoom = 16 << 10
 
 // memoIndexes is how many segments are kept.
 const memoIndexes = 64
@@ -31,16 +43,34 @@ func (x *Index) With(m *Memo) *Index {
 	return x
 }
 
+// added is told of a document's postings. It takes those that follow on what it has.
+func (m *Memo) added(x *Index, doc uint32, v []byte) {
+	number, slot := doc/segment, int(doc%segment)
+	o := m.open[string(x.prefix)]
+	if slot == 0 {
+		o = m.begin(x, number)
+	}
+	if o != nil && o.number == number && len(o.slots) == slot {
+		o.add(v)
+	}
+}
+
+// begin makes room for a segment of an index.
+func (m *Memo) begin(x *Index, number uint32) *opened {
+	if m.open[string(x.prefix)] == nil && len(m.open) >= memoIndexes {
+		clear(m.open)
+	}
+	o := &opened{number: number}
+	m.open[string(x.prefix)] = o
+	return o
+}
+
 // opened is the open segment of an index with so many documents.
 func (m *Memo) opened(x *Index, count uint32) ([][]byte, error) {
 	number, slots := count/segment, int(count%segment)
 	o := m.open[string(x.prefix)]
 	if o == nil || o.number != number || len(o.slots) > slots {
-		if o == nil && len(m.open) >= memoIndexes {
-			clear(m.open)
-		}
-		o = &opened{number: number}
-		m.open[string(x.prefix)] = o
+		o = m.begin(x, number)
 	}
 	if len(o.slots) == slots {
 		return o.slots, nil
@@ -53,7 +83,7 @@ func (m *Memo) opened(x *Index, count uint32) ([][]byte, error) {
 		if slot != len(o.slots) || len(v)%7 != 0 {
 			return false, errBadRun
 		}
-		o.slots = append(o.slots, slices.Clone(v))
+		o.add(v)
 		return true, nil
 	})
 	if err == nil && len(o.slots) < slots {

@@ -20,10 +20,10 @@ type run struct {
 func (r *run) term() text.Term { return termAt(r.data) }
 
 // list is the documents that have a term, in order. Its encoding is the term in
-// six bytes; as varints the number of documents, the last of them, and the length
-// in bytes of what follows; and for each document a varint, how far it lies
-// behind the one before it, and a byte, its weight. Documents are counted from
-// the run's first one, and the first lies behind zero.
+// six bytes; as varints the number of documents and, if that is not one, the last of
+// them and the length in bytes of what follows; and for each document a varint, how
+// far it lies behind the one before it, and a byte, its weight. Documents are counted
+// from the run's first one, and the first lies behind zero.
 type list struct {
 	term  text.Term
 	count uint32
@@ -39,8 +39,10 @@ func (l *list) append(doc uint32, impact uint8) {
 func (l *list) encode(b []byte) []byte {
 	b = appendTerm(b, l.term)
 	b = binary.AppendUvarint(b, uint64(l.count))
-	b = binary.AppendUvarint(b, uint64(l.last))
-	b = binary.AppendUvarint(b, uint64(len(l.data)))
+	if l.count != 1 {
+		b = binary.AppendUvarint(b, uint64(l.last))
+		b = binary.AppendUvarint(b, uint64(len(l.data)))
+	}
 	return append(b, l.data...)
 }
 
@@ -65,11 +67,15 @@ func next(data []byte) (l list, rest []byte, err error) {
 	}
 	l.term = termAt(data)
 	data = data[6:]
-	var v [3]uint64
+	var v [3]uint64 // number, last, length
 	for i := range v {
 		x, n := binary.Uvarint(data)
 		if n <= 0 {
 			return l, nil, errBadRun
+		}
+		if i == 1 && v[0] == 1 {
+			v[1], v[2] = x, uint64(n)+1
+			break
 		}
 		v[i], data = x, data[n:]
 	}
