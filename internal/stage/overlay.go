@@ -103,8 +103,9 @@ func (l *layer) add(younger *layer) layer {
 func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
 
 // write puts the changes into a batch, in order, so that the database inserts
-// neighbours one after another.
-func (l *layer) write(b *pebble.Batch) error {
+// neighbours one after another. What was deleted before it ever came into the
+// database, as keys says, leaves nothing there.
+func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
 			return err
@@ -116,7 +117,9 @@ func (l *layer) write(b *pebble.Batch) error {
 	}
 	sorted := make([]entry, 0, len(l.entries))
 	for k, e := range l.entries {
-		sorted = append(sorted, entry{k, e})
+		if !e.deleted || !keys.absent([]byte(k)) {
+			sorted = append(sorted, entry{k, e})
+		}
 	}
 	slices.SortFunc(sorted, func(a, b entry) int { return strings.Compare(a.k, b.k) })
 	var key []byte // the batch copies it
