@@ -3,6 +3,7 @@ package ingest
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -108,6 +109,35 @@ func (b brought) bytes() []byte {
 	return []byte(b.agent + "\x00" + b.id + "\x00" + string(b.origin))
 }
 
+// Tables of phrases and carriers name it by a number: a content has a dozen of them.
+func broughtKey(project string, n uint64) []byte {
+	return stage.Key(keyBrought, project, string(binary.BigEndian.AppendUint64([]byte{'#'}, n)))
+}
+
+// number keeps who brought a content in, and returns the value that stands for it.
+func (b brought) number(st *stage.State, project string) ([]byte, error) {
+	counter := stage.Key(keyBrought, project, "")
+	v, _, err := st.Get(counter)
+	if err != nil {
+		return nil, err
+	}
+	n, _ := binary.Uvarint(v)
+	if err := st.Set(broughtKey(project, n), b.bytes()); err != nil {
+		return nil, err
+	}
+	return binary.AppendUvarint(nil, n), st.Set(counter, binary.AppendUvarint(nil, n+1))
+}
+
+// whoBrought is who brought in what a table has a value for.
+func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
+	n, _ := binary.Uvarint(v)
+	v, ok, err := st.Get(broughtKey(project, n))
+	if err == nil && !ok {
+		err = fmt.Errorf("project %s: nobody brought content %d in: remove the state folder, it is rebuilt from the ledger", project, n)
+	}
+	return readBrought(v), err
+}
+
 func readBrought(v []byte) brought {
 	agent, rest, _ := strings.Cut(string(v), "\x00")
 	id, origin, _ := strings.Cut(rest, "\x00")
@@ -116,13 +146,20 @@ func readBrought(v []byte) brought {
 
 // noteExternal indexes what a content from outside brings into the project.
 func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *text.Features) error {
-	v := by.bytes()
-	for _, h := range sample(ft.Phrases) {
+	phrases, carriers := sample(ft.Phrases), distinctive(ft)
+	if len(phrases)+len(carriers) == 0 {
+		return nil
+	}
+	v, err := by.number(st, project)
+	if err != nil {
+		return err
+	}
+	for _, h := range phrases {
 		if err := st.Set(phraseKey(keyForeign, project, h), v); err != nil {
 			return err
 		}
 	}
-	for _, c := range distinctive(ft) {
+	for _, c := range carriers {
 		if err := st.Set(carrierKey(keyForeign, project, c), v); err != nil {
 			return err
 		}
@@ -224,7 +261,11 @@ func (f *Fold) derive(st *stage.State, project, agent string, ft *text.Features)
 		}
 		open[h] = ok
 		if ok {
-			hits[readBrought(v)]++
+			by, err := whoBrought(st, project, v)
+			if err != nil {
+				return nil, err
+			}
+			hits[by]++
 		}
 	}
 	named := make([]brought, 0, len(hits))
@@ -293,7 +334,10 @@ func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *
 			continue
 		}
 		d.carried = true
-		by := readBrought(v)
+		by, err := whoBrought(st, project, v)
+		if err != nil {
+			return err
+		}
 		if i := slices.IndexFunc(d.parents, func(p streams.Parent) bool { return p.ID == by.id && p.Agent == by.agent }); i >= 0 {
 			d.parents[i].Carrier = c
 		} else if len(d.parents) < maxFound {

@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -21,6 +22,7 @@ import (
 	"lazaret/internal/activation"
 	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -288,7 +290,7 @@ func admission(t streams.Type, project string, body any, live ...stage.Live) (*s
 // The keys of the state, by their first byte.
 const (
 	keyClock    = 't' // [project of virtual time] → time
-	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint
+	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, of an observation its origin
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
 	keyAgain    = 'e' // project, belief → how often it was read since it was made, and when last
@@ -298,14 +300,14 @@ const (
 	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
 	keyName     = 'k' // project, memory key → belief that holds it
 	keyDecision = 'd' // project, agent, decision id → beliefs
-	keyOrigin   = 'o' // project, agent, observation id → origin
 	keyHints    = 'h' // project, tool's normalised name → hints that raise it
 	keyCursor   = 'G' // sentinel group → ledger sequence that it has come to
 	keyDecided  = 'V' // → the proposals decided last, eight bytes each
 	keyReaudit  = 'a' // → how far a re-audit has come
 	keyReading  = 'r' // project, agent, event id → the text that it showed
 	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
-	keyForeign  = 'f' // project, phrase or carrier of external content → who brought it in
+	keyForeign  = 'f' // project, phrase or carrier of external content → number of who brought it in
+	keyBrought  = 'q' // project, number → who brought a content in; without one the next number
 	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
@@ -359,10 +361,29 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 // with it and that event's fingerprint, or zero.
 func (f *Fold) seen(st *stage.State, a streams.Address, id string) (first, print uint64, err error) {
 	v, ok, err := st.Get(stage.Key(keyEvent, a.Project, a.Agent, id))
-	if err != nil || !ok || len(v) != 16 {
+	if err != nil || !ok || len(v) < 16 {
 		return 0, 0, err
 	}
 	return binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), nil
+}
+
+// noteOrigin keeps the origin of an observation with what applyHead kept of it.
+func (f *Fold) noteOrigin(st *stage.State, project string, e *streams.ObservationEntry) error {
+	key := stage.Key(keyEvent, project, e.Agent, e.ID)
+	v, _, err := st.Get(key)
+	if err != nil {
+		return err
+	}
+	return st.Set(key, append(slices.Clone(v), e.Origin...))
+}
+
+// originOf is the origin of an observation, if there is one of that id.
+func (f *Fold) originOf(st *stage.State, project, agent, id string) (o beliefs.Origin, ok bool, err error) {
+	v, _, err := st.Get(stage.Key(keyEvent, project, agent, id))
+	if len(v) <= 16 {
+		return "", false, err
+	}
+	return beliefs.Origin(v[16:]), true, err
 }
 
 // fingerprint tells a repeat from another event under the same id. It is no

@@ -113,7 +113,7 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 }
 
 func (f *Fold) applyObservation(st *stage.State, project string, e *streams.ObservationEntry) error {
-	if err := st.Set(stage.Key(keyOrigin, project, e.Agent, e.ID), []byte(e.Origin)); err != nil {
+	if err := f.noteOrigin(st, project, e); err != nil {
 		return err
 	}
 	texts := make([]string, len(e.Blocks))

@@ -160,9 +160,9 @@ func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Pa
 		p.Origin = r.Ref.Origin
 		return p, nil
 	}
-	v, ok, err := st.Get(stage.Key(keyOrigin, a.Project, a.Agent, id))
+	o, ok, err := f.originOf(st, a.Project, a.Agent, id)
 	if ok {
-		p.Agent, p.Origin = a.Agent, beliefs.Origin(v)
+		p.Agent, p.Origin = a.Agent, o
 	}
 	return p, err
 }
