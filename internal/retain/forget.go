@@ -364,7 +364,7 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 			return acks, last, nil
 		}
 		if !told {
-			c.tell("waiting for stages to drop what they derived: %s", strings.Join(missing, ", "))
+			c.tell("waiting for stages to drop what they derived, at most %s: %s; name those that are gone for good with --without", dropTimeout, strings.Join(missing, ", "))
 			told = true
 		}
 		select {
