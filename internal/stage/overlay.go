@@ -103,8 +103,8 @@ func (l *layer) add(younger *layer) layer {
 func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
 
 // write puts the changes into a batch, in order, so that the database inserts
-// neighbours one after another. What was deleted before it ever came into the
-// database, as keys says, leaves nothing there.
+// neighbours one after another. With keys, which say what is below the batch, what
+// was deleted before it ever came there leaves nothing.
 func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
@@ -117,7 +117,7 @@ func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	}
 	sorted := make([]entry, 0, len(l.entries))
 	for k, e := range l.entries {
-		if !e.deleted || !keys.absent([]byte(k)) {
+		if !e.deleted || keys == nil || !keys.absent([]byte(k)) {
 			sorted = append(sorted, entry{k, e})
 		}
 	}

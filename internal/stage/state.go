@@ -514,7 +514,8 @@ func (s *store) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, 
 	}
 	if s.view == nil {
 		s.view = s.db.NewIndexedBatch()
-		if err := errors.Join(s.sealed.write(s.view, &s.keys), s.pending.write(s.view, &s.keys)); err != nil {
+		// Below pending lies sealed: what it deletes may be there.
+		if err := errors.Join(s.sealed.write(s.view, nil), s.pending.write(s.view, nil)); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,13 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 		commits := []model{{}, {}} // what it may be after a loss: any of these
 		var sealed model           // what it is once what was sealed is committed
 		kept := func() model { return commits[len(commits)-1] }
-		key := func() []byte { return []byte(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(4)), r.IntN(60))) }
+		var fresh [][]byte // keys that were set lately, most of them never before
+		key := func() []byte {
+			if len(fresh) > 0 && r.IntN(6) == 0 {
+				return fresh[r.IntN(len(fresh))]
+			}
+			return []byte(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(4)), r.IntN(60)))
+		}
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -88,6 +94,10 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 			switch n := r.IntN(100); {
 			case n < 45:
 				k, v := key(), fmt.Sprint(r.IntN(1000))
+				if r.IntN(6) == 0 {
+					k = []byte(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(4)), 60+r.IntN(100_000)))
+					fresh = append(fresh[max(0, len(fresh)-20):], k)
+				}
 				mine := []byte(v)
 				must(s.set(k, mine))
 				mine[0] = 'x' // the caller's bytes are the caller's
