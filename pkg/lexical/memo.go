@@ -43,11 +43,12 @@ func (x *Index) With(m *Memo) *Index {
 	return x
 }
 
-// added is told of a document's postings. It takes those that follow on what it has.
+// added is told of a document's postings. It takes those that follow on what it has,
+// and a new segment only where there is room: what is searched comes first.
 func (m *Memo) added(x *Index, doc uint32, v []byte) {
 	number, slot := doc/segment, int(doc%segment)
 	o := m.open[string(x.prefix)]
-	if slot == 0 {
+	if slot == 0 && (o != nil || len(m.open) < memoIndexes) {
 		o = m.begin(x, number)
 	}
 	if o != nil && o.number == number && len(o.slots) == slot {
