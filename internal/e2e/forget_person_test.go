@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -46,13 +45,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Fatal(err)
 	}
 	awaitLog(t, data, `type == "verdict" && body.id == "mboth"`)
-	before := ""
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(before, "state/") && time.Now().Before(end); {
-		before = strings.Join(filesWith(t, data, secret), " ")
-	}
-	if !strings.Contains(before, "state/") {
-		t.Errorf("before: it is in no state folder, so its absence later shows nothing: %s", before)
-	}
+	awaitState(t, data, secret)
 	if err := os.MkdirAll(filepath.Join(data, "shards"), 0o700); err != nil {
 		t.Fatal(err)
 	}

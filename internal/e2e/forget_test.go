@@ -21,6 +21,19 @@ import (
 	"lazaret/streams"
 )
 
+// awaitState waits until a state folder holds a text, and names all files that do. A
+// stage writes what it holds to its files within a second or so.
+func awaitState(t *testing.T, data, word string) (files string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(files, "state/"); {
+		if time.Now().After(end) {
+			t.Fatalf("before: %s is in no state folder, so that its absence later shows nothing: %s", word, files)
+		}
+		files = strings.Join(filesWith(t, data, word), " ")
+	}
+	return files
+}
+
 // filesWith lists the files below a folder that hold a text, in archives too and
 // in any case: what is derived is often normalised.
 func filesWith(t *testing.T, dir, needle string) (out []string) {
@@ -108,16 +121,9 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	awaitLog(t, data, `project == "`+other+`" && type == "verdict" && body.id == "r1"`)
 
 	// Where nothing is encrypted it can be found: this test can fail.
-	// A stage writes what it holds to its files within a second or so.
-	before := ""
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(before, "state/") && time.Now().Before(end); {
-		before = strings.Join(filesWith(t, data, secret), " ")
-	}
+	before := awaitState(t, data, secret)
 	// Which of them shows it depends on what is compressed by now.
 	t.Logf("before: %s", before)
-	if !strings.Contains(before, "state/") {
-		t.Errorf("before: it is in no state folder, so its absence later shows nothing: %s", before)
-	}
 	for _, never := range []string{"jetstream/", "audit/"} {
 		if strings.Contains(before, never) {
 			t.Errorf("before: it stands unencrypted in %s: %s", never, before)
