@@ -310,19 +310,20 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 		return nil
 	}
 	begin := seg - width
-	// It is known where they are: a look-up of each costs less than a scan, for which
-	// what is on its way into the state has to be put in order.
-	runs := make([]run, 0, 3*fanout)
-	for w, first := width/fanout, begin; w > 0; w /= fanout {
-		// What came last is merged with all of them at once, not level by level.
-		for ; seg-first > w || w == 1 && first < seg; first += w {
-			v, ok, err := x.kv.Get(x.key(keyRun, bucket, uint64(first)))
-			if err != nil {
-				return err
-			}
-			if ok {
-				runs = append(runs, run{first: first, data: slices.Clone(v)})
-			}
+	// A look-up of each costs less than a scan, for which what is on its way into the
+	// state has to be put in order.
+	firsts, _ := runsOf(bucket, seg*segment+uint32(bucket))
+	runs := make([]run, 0, len(firsts))
+	for _, first := range firsts {
+		if first < begin {
+			continue
+		}
+		v, ok, err := x.kv.Get(x.key(keyRun, bucket, uint64(first)))
+		if err != nil {
+			return err
+		}
+		if ok {
+			runs = append(runs, run{first: first, data: slices.Clone(v)})
 		}
 	}
 	if width > large {
