@@ -54,7 +54,7 @@ var benchRuns = []benchRun{
 	{name: "back-test", args: []string{"backtest"}, quick: []string{"--events", "1000", "--rounds", "1"}, lines: linesOf[bench.BacktestReport]},
 	{name: "idle", args: []string{"idle"}, lines: linesOf[bench.IdleReport]},
 	{name: "soak", args: []string{"soak"}, quick: []string{"--events", "15000", "--every", "200ms"}, lines: linesOf[bench.SoakReport]},
-	{name: "beliefs", args: []string{"beliefs"}, long: true, quick: []string{"--few", "500", "--many", "2000", "--window", "300", "--recalls", "50"}, lines: linesOf[bench.BeliefsReport]},
+	{name: "beliefs", args: []string{"beliefs"}, long: true, quick: []string{"--few", "500", "--many", "2000", "--window", "300", "--recalls", "50", "--again", "2"}, lines: linesOf[bench.BeliefsReport]},
 }
 
 // benchRow is a figure of one run.

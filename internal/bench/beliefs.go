@@ -23,7 +23,7 @@ type BeliefsReport struct {
 	Few        int       `json:"few"`
 	Many       int       `json:"many"`
 	Window     int       `json:"window"`    // observations that are measured at once
-	First      Window    `json:"first"`     // after Few
+	First      Window    `json:"first"`     // after Few, in several pipelines
 	Last       Window    `json:"last"`      // all from the half of Many on
 	Ratio      float64   `json:"cpu_ratio"` // of the cost of an observation
 	RecallFew  Latencies `json:"recall_few"`
