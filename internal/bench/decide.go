@@ -82,7 +82,8 @@ func (r *DecideReport) Lines() []Line {
 	}
 	out = append(out, ms("  longest", r.Max, 0))
 	if f := r.Floor; f != nil {
-		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes and nothing else, p50", f.Publishes), f.P50, 0), ms("  its publishes and nothing else, p99", f.P99, 0)} {
+		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes and nothing else, p50", f.Publishes), f.P50, 0), ms("  its publishes and nothing else, p99", f.P99, 0),
+			ms("  its way and nobody who thinks, p50", f.ShapeP50, 0), ms("  its way and nobody who thinks, p99", f.ShapeP99, 0)} {
 			l.Limit = true
 			out = append(out, l)
 		}

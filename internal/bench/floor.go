@@ -14,15 +14,23 @@ import (
 	"lazaret/client"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
-// Floor is what the publishes of one verdict take, one after the other, on a server
-// that does nothing else: what no verdict is faster than on this machine.
+// Floor is what the messages of one verdict take on a server that does nothing else,
+// in microseconds: what no verdict is faster than on this machine.
 type Floor struct {
-	Publishes int   `json:"publishes"` // one in the intake, the others in the ledger
-	P50       int64 `json:"p50"`
-	P99       int64 `json:"p99"`
+	Publishes int `json:"publishes"` // one in the intake, the others in the ledger
+	// P50 and P99 are those of the publishes, one after the other by one process.
+	P50 int64 `json:"p50"`
+	P99 int64 `json:"p99"`
+	// ShapeP50 and ShapeP99 are those of the way of a verdict with nobody who thinks
+	// about it: a request over TCP; its answerer puts it into the intake; who reads
+	// there publishes the first entry; whoever the ledger brings one to, the next;
+	// and the answerer answers with the last.
+	ShapeP50 int64 `json:"shape_p50"`
+	ShapeP99 int64 `json:"shape_p99"`
 }
 
 // floorRounds is how often they are measured.
@@ -32,7 +40,7 @@ const floorRounds = 1000
 // pipeline, and its proposal, over and over into streams of the same configuration
 // that an empty folder dir is given.
 func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.Entry) (*Floor, error) {
-	srv, err := natsserver.Start(natsserver.Config{Data: dir, NoSync: noSync})
+	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: noSync})
 	if err != nil {
 		return nil, err
 	}
@@ -40,46 +48,196 @@ func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.En
 	if err := makeStreams(ctx, srv); err != nil {
 		return nil, err
 	}
-	conns := make(map[natsserver.Role]*nats.Conn)
-	for _, r := range append([]natsserver.Role{natsserver.RoleFront}, roles(way)...) {
-		if conns[r] != nil {
+	f := &floor{srv: srv, way: way, conns: make(map[natsserver.Role]*nats.Conn), last: make(map[string]*uint64)}
+	for i := range way {
+		f.last[way[i].Msg().Subject] = new(uint64)
+	}
+	for _, r := range append([]natsserver.Role{natsserver.RoleFront, natsserver.RoleFeed, natsserver.RoleService, natsserver.RoleIngest}, roles(way)...) {
+		if f.conns[r] != nil {
 			continue
 		}
-		if conns[r], err = srv.Connect(r); err != nil {
+		if f.conns[r], err = srv.Connect(r); err != nil {
 			return nil, err
 		}
-		defer conns[r].Close()
+		defer f.conns[r].Close()
 	}
-	subject, err := streams.IntakeSubject(way[0].Project, "agent", streams.KindAct, "")
+	if f.subject, err = streams.IntakeSubject(way[0].Project, floorAgent, streams.KindAct, ""); err != nil {
+		return nil, err
+	}
+	rep := &Floor{Publishes: 1 + len(way)}
+	if rep.P50, rep.P99, err = measureRounds(func() error { return f.publish(ctx) }); err != nil {
+		return nil, err
+	}
+	ask, stop, err := f.shape(ctx)
 	if err != nil {
 		return nil, err
 	}
-	last := make(map[string]uint64)
+	defer stop()
+	rep.ShapeP50, rep.ShapeP99, err = measureRounds(ask)
+	return rep, err
+}
+
+// measureRounds returns the percentiles of what once takes, in microseconds.
+func measureRounds(once func() error) (p50, p99 int64, err error) {
 	var took []time.Duration
 	for i := range floorRounds + floorRounds/10 {
-		ask := question(i)
-		ask.ID = client.NewID()
-		body, err := streams.Marshal(ask)
-		if err != nil {
-			return nil, err
-		}
 		began := time.Now()
-		if _, err := published(ctx, conns[natsserver.RoleFront], &nats.Msg{Subject: subject, Data: body}); err != nil {
-			return nil, err
-		}
-		for k := range way {
-			m := way[k].Msg()
-			m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last[m.Subject], 10))
-			if last[m.Subject], err = published(ctx, conns[natsserver.Role(way[k].Stage)], m); err != nil {
-				return nil, err
-			}
+		if err := once(); err != nil {
+			return 0, 0, err
 		}
 		if i >= floorRounds/10 {
 			took = append(took, time.Since(began))
 		}
 	}
 	slices.SortFunc(took, cmp.Compare)
-	return &Floor{Publishes: 1 + len(way), P50: took[len(took)/2].Microseconds(), P99: took[len(took)*99/100].Microseconds()}, nil
+	return took[len(took)/2].Microseconds(), took[len(took)*99/100].Microseconds(), nil
+}
+
+const floorAgent = "agent"
+
+// floor is a server of its own, and what a verdict consists of.
+type floor struct {
+	srv     *natsserver.Server
+	conns   map[natsserver.Role]*nats.Conn
+	way     []streams.Entry
+	subject string             // of the proposal, in the intake
+	last    map[string]*uint64 // sequences of the ledger's subjects
+}
+
+// propose puts a proposal into the intake.
+func (f *floor) propose(ctx context.Context, body []byte) error {
+	_, err := published(ctx, f.conns[natsserver.RoleFront], &nats.Msg{Subject: f.subject, Data: body})
+	return err
+}
+
+// enter puts entry k of the verdict into the ledger, fenced.
+func (f *floor) enter(ctx context.Context, k int) error {
+	m := f.way[k].Msg()
+	last := f.last[m.Subject]
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(*last, 10))
+	seq, err := published(ctx, f.conns[natsserver.Role(f.way[k].Stage)], m)
+	*last = seq
+	return err
+}
+
+func (f *floor) proposal() ([]byte, error) {
+	ask := question(0)
+	ask.ID = client.NewID()
+	return streams.Marshal(ask)
+}
+
+// publish publishes all of a verdict.
+func (f *floor) publish(ctx context.Context) error {
+	body, err := f.proposal()
+	if err != nil {
+		return err
+	}
+	if err := f.propose(ctx, body); err != nil {
+		return err
+	}
+	for k := range f.way {
+		if err := f.enter(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shape sets up those who take part in a verdict, each with a goroutine of its own, and
+// returns what a client does. One request at a time may be on its way.
+func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var stops []func()
+	end := func() {
+		cancel(nil)
+		for _, s := range slices.Backward(stops) {
+			s()
+		}
+	}
+	defer func() {
+		if err != nil {
+			end()
+		}
+	}()
+	next := make([]chan struct{}, len(f.way)+1) // entry k is due; in the end, the answer
+	for k := range next {
+		next[k] = make(chan struct{}, 1)
+	}
+	for k := range f.way {
+		go func() {
+			for {
+				select {
+				case <-next[k]:
+				case <-ctx.Done():
+					return
+				}
+				if err := f.enter(ctx, k); err != nil {
+					cancel(err)
+				}
+			}
+		}()
+	}
+	// The measurement before this one left messages in both streams.
+	read := func(r natsserver.Role, stream string, fn func(jetstream.Msg)) error {
+		s, err := readNew(ctx, f.conns[r], stream, fn)
+		if err == nil {
+			stops = append(stops, s)
+		}
+		return err
+	}
+	if err := read(natsserver.RoleIngest, streams.IntakeStream, func(jetstream.Msg) { next[0] <- struct{}{} }); err != nil {
+		return nil, nil, err
+	}
+	k := 0
+	if err := read(natsserver.RoleFeed, streams.LedgerStream, func(jetstream.Msg) {
+		k = k%len(f.way) + 1
+		next[k] <- struct{}{}
+	}); err != nil {
+		return nil, nil, err
+	}
+	answer := []byte(f.way[len(f.way)-1].Body)
+	sub, err := f.conns[natsserver.RoleService].Subscribe(streams.ServiceFilter(streams.SvcDecide), func(m *nats.Msg) {
+		if err := f.propose(ctx, m.Data); err != nil {
+			cancel(err)
+		}
+		select {
+		case <-next[len(f.way)]:
+			if err := m.Respond(answer); err != nil {
+				cancel(err)
+			}
+		case <-ctx.Done():
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	stops = append(stops, func() { _ = sub.Unsubscribe() })
+	if err := f.conns[natsserver.RoleService].Flush(); err != nil {
+		return nil, nil, err
+	}
+	creds, err := f.srv.Minter().Agent(natsserver.Agent{Project: f.way[0].Project, Name: floorAgent, Origins: []beliefs.Origin{beliefs.OriginTool}})
+	if err != nil {
+		return nil, nil, err
+	}
+	nc, err := nats.Connect(f.srv.URL(), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(natsserver.InboxOfCreds(creds)))
+	if err != nil {
+		return nil, nil, err
+	}
+	stops = append(stops, nc.Close)
+	subject, err := streams.ServiceSubject(streams.SvcDecide, f.way[0].Project, floorAgent, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() error {
+		body, err := f.proposal()
+		if err != nil {
+			return err
+		}
+		if _, err = nc.RequestWithContext(ctx, subject, body); err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return err
+	}, end, nil
 }
 
 func roles(way []streams.Entry) (r []natsserver.Role) {

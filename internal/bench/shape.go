@@ -56,7 +56,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 	defer cancel(nil)
 	read := make(chan time.Time, 1)
 	n := 0
-	stop, err := readAll(ctx, r, streams.LedgerStream, func(jetstream.Msg) {
+	stop, err := readNew(ctx, r, streams.LedgerStream, func(jetstream.Msg) {
 		if n++; n == o.Events {
 			read <- time.Now()
 		}
@@ -66,7 +66,7 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 	}
 	defer stop()
 	in := make(chan jetstream.Msg, shapeAhead)
-	stopIn, err := readAll(ctx, w, streams.IntakeStream, func(m jetstream.Msg) {
+	stopIn, err := readNew(ctx, w, streams.IntakeStream, func(m jetstream.Msg) {
 		select {
 		case in <- m:
 		case <-ctx.Done():
@@ -96,13 +96,20 @@ func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOpti
 	}
 }
 
-// readAll calls fn for each message of a stream, in order, until it is stopped.
-func readAll(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstream.Msg)) (stop func(), err error) {
+// readNew calls fn for each message that a stream is given from now on, in order,
+// until it is stopped.
+func readNew(ctx context.Context, nc *nats.Conn, stream string, fn func(jetstream.Msg)) (stop func(), err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
-	cons, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{})
+	st, err := js.Stream(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	cons, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: st.CachedInfo().State.LastSeq + 1,
+	})
 	if err != nil {
 		return nil, err
 	}
