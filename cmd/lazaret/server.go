@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 func (a *app) server() *cobra.Command {
-	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), a.serverInit())
+	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), a.serverMend(), a.serverInit())
 }
 
 func (a *app) serverConfig() *cobra.Command {
@@ -73,6 +74,31 @@ that "lazaret up" uses.`,
 	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that it trusts")
 	f.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return cmd
+}
+
+func (a *app) serverMend() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mend STORE",
+		Short: "Mend what a kill of nats-server left in its store, before it starts again",
+		Long: `Remove the empty blocks without a key that a kill of nats-server can leave in an
+encrypted stream of STORE, its store_dir. With one, nats-server 2.15.2 does not recover
+the stream, and removes it. The server may not be running. "lazaret up" does the same
+by itself.`,
+		Example: "  lazaret server mend /var/lib/nats && nats-server -c n1.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if fi, err := os.Stat(args[0]); err != nil {
+				return fmt.Errorf("the store of a nats-server: %w", err)
+			} else if !fi.IsDir() {
+				return fmt.Errorf("the store of a nats-server: %s is not a folder", args[0])
+			}
+			removed, err := natsserver.Mend(args[0], slog.New(slog.DiscardHandler))
+			for _, f := range removed {
+				fmt.Fprintln(cmd.OutOrStdout(), "removed", f)
+			}
+			return err
+		},
+	}
 }
 
 func (a *app) serverInit() *cobra.Command {

@@ -93,19 +93,33 @@ func Start(cfg Config) (_ *Server, err error) {
 		}
 		l.Close()
 	}
+	k, err := keep(cfg.Data, !cfg.NoSync, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("starting nats-server: %w", err)
 	}
 	ns.SetLoggerV2(slogger{cfg.Log}, false, false, false)
 	ns.Start()
-	if !ns.ReadyForConnections(30 * time.Second) {
-		ns.Shutdown()
-		return nil, errors.New("nats-server did not get ready within 30 s")
+	// What the account holds has been recovered by then, or has not.
+	switch {
+	case !ns.ReadyForConnections(30 * time.Second):
+		err = errors.New("nats-server did not get ready within 30 s")
+	case !ns.JetStreamEnabled():
+		err = fmt.Errorf("JetStream did not start in %s: was it written with another key?", opts.StoreDir)
+	default:
+		err = k.check(ns)
 	}
-	if !ns.JetStreamEnabled() {
+	if err != nil {
 		ns.Shutdown()
-		return nil, fmt.Errorf("JetStream did not start in %s: was it written with another key?", opts.StoreDir)
+		ns.WaitForShutdown()
+		return nil, errors.Join(err, k.putBack())
+	}
+	if err := k.drop(); err != nil {
+		ns.Shutdown()
+		return nil, err
 	}
 	return &Server{ns: ns, cfg: cfg, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}, nil
 }

@@ -1,0 +1,211 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// nats-server 2.15.2 removes the files of a stream that it cannot recover
+// (docs/decisions/0029). So that a start never costs a ledger, there is a second name
+// for each of them until the streams are there, and what is known to keep the server
+// from recovering one is mended before.
+
+// storeDir is where the server stores, keptDir where second names are meanwhile. They
+// are on one file system.
+func storeDir(data string) string { return filepath.Join(data, "jetstream") }
+func keptDir(data string) string  { return filepath.Join(storeDir(data), "kept") }
+
+// kept are second names of streams' files.
+type kept struct {
+	from, to string   // folders of accounts
+	streams  []string // ACCOUNT/streams/NAME of those that hold messages
+	log      *slog.Logger
+}
+
+// keep gives the files of all streams a second name.
+func keep(data string, sync bool, log *slog.Logger) (*kept, error) {
+	// The server's own folder in its store.
+	k := &kept{from: filepath.Join(storeDir(data), server.JetStreamStoreDir), to: keptDir(data), log: log}
+	// An earlier start ended before it had looked whether the streams are there.
+	if err := k.putBack(); err != nil {
+		return nil, err
+	}
+	if _, err := Mend(storeDir(data), log); err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob(streamDirs(storeDir(data)))
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		rel, err := filepath.Rel(k.from, dir)
+		if err != nil {
+			return nil, err
+		}
+		holds, err := k.link(rel, sync)
+		switch {
+		case err != nil:
+			// Not every file system can do that, and most starts do not need it.
+			log.Warn("a stream that the server cannot recover would be lost: its files cannot have second names", "stream", filepath.Base(dir), "err", err)
+		case holds:
+			k.streams = append(k.streams, rel)
+		}
+	}
+	return k, nil
+}
+
+// link gives the files of a stream a second name, with what is staged of atomic
+// batches, and reports whether it holds messages.
+func (k *kept) link(stream string, sync bool) (holds bool, err error) {
+	var dirs []string
+	root := filepath.Join(k.from, stream)
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(k.from, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(k.to, rel)
+		if d.IsDir() {
+			dirs = append(dirs, to)
+			return os.MkdirAll(to, 0o700)
+		}
+		if filepath.Ext(path) == ".blk" && filepath.Dir(path) == filepath.Join(root, "msgs") {
+			fi, err := d.Info()
+			if err != nil {
+				return err
+			}
+			holds = holds || fi.Size() > 0
+		}
+		return os.Link(path, to)
+	})
+	if err != nil || !sync {
+		return holds, err
+	}
+	for _, d := range dirs {
+		if err := syncDir(d); err != nil {
+			return false, err
+		}
+	}
+	return holds, nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// check looks whether a server that has started has all streams that held messages.
+func (k *kept) check(ns *server.Server) error {
+	var errs []error
+	for _, s := range k.streams {
+		name, account := filepath.Base(s), filepath.Dir(filepath.Dir(s))
+		a, err := ns.JszAccount(&server.JSzOptions{Account: account, Streams: true})
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s holds messages of stream %s in account %s, which the server does not have (%w): was it written with other keys than those in this data folder?", k.from, name, account, err))
+		case !slices.ContainsFunc(a.Streams, func(d server.StreamDetail) bool { return d.Name == name }):
+			errs = append(errs, fmt.Errorf("nats-server did not recover stream %s; its warnings say why. Nothing is lost: its files are in %s as they were. Copy them before you try anything", name, filepath.Join(k.from, s)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// putBack gives files that are gone their first name again, and takes second names
+// away. The server that removed them has to have ended.
+func (k *kept) putBack() error {
+	err := filepath.WalkDir(k.to, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(k.to, path)
+		if err != nil {
+			return err
+		}
+		first := filepath.Join(k.from, rel)
+		if err := os.MkdirAll(filepath.Dir(first), 0o700); err != nil {
+			return err
+		}
+		if err := os.Link(path, first); err == nil {
+			k.log.Info("a file of a stream was put back", "file", first)
+		} else if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("putting back files of streams that the server had removed: %w", err)
+	}
+	return k.drop()
+}
+
+// drop takes second names away: from then on, what the server removes is gone.
+func (k *kept) drop() error {
+	if err := os.RemoveAll(k.to); err != nil {
+		return fmt.Errorf("removing second names of streams' files: %w", err)
+	}
+	return nil
+}
+
+// streamDirs matches the folders of all streams in a server's store.
+func streamDirs(store string) string {
+	return filepath.Join(store, server.JetStreamStoreDir, "*", "streams", "*")
+}
+
+// Mend removes the empty blocks that a kill of a server leaves behind which comes
+// between the making of a block's file and that of its key: at its next start the
+// server takes such a one for a block that is not encrypted yet, finds that it is none,
+// and cannot recover the stream. It returns their files. store is the server's
+// store_dir; the server may not be running.
+func Mend(store string, log *slog.Logger) (removed []string, err error) {
+	blocks, err := filepath.Glob(filepath.Join(streamDirs(store), "msgs", "*.blk"))
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range blocks {
+		left, err := leftEmpty(b)
+		if err == nil && left {
+			log.Info("an empty block without a key is removed: a kill left it", "block", b)
+			removed, err = append(removed, b), os.Remove(b)
+		}
+		if err != nil {
+			return removed, fmt.Errorf("looking for what a kill left of a stream: %w", err)
+		}
+	}
+	return removed, nil
+}
+
+// leftEmpty reports whether a block of an encrypted stream is empty and has no key.
+func leftEmpty(block string) (bool, error) {
+	fi, err := os.Stat(block)
+	if err != nil || fi.Size() > 0 {
+		return false, err
+	}
+	encrypted, err := exists(filepath.Join(filepath.Dir(filepath.Dir(block)), server.JetStreamMetaFileKey))
+	if err != nil || !encrypted {
+		return false, err
+	}
+	key, err := exists(strings.TrimSuffix(block, ".blk") + ".key")
+	return !key, err
+}
+
+func exists(file string) (bool, error) {
+	_, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
