@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -29,6 +30,9 @@ type kept struct {
 	streams  []string // ACCOUNT/streams/NAME of those that hold messages
 	log      *slog.Logger
 }
+
+// noLinks are errors of file systems that have no hard links, or not for this file.
+var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
 // keep gives the files of all streams a second name.
 func keep(data string, sync bool, log *slog.Logger) (*kept, error) {
@@ -52,9 +56,12 @@ func keep(data string, sync bool, log *slog.Logger) (*kept, error) {
 		}
 		holds, err := k.link(rel, sync)
 		switch {
-		case err != nil:
-			// Not every file system can do that, and most starts do not need it.
+		case slices.ContainsFunc(noLinks, func(e error) bool { return errors.Is(err, e) }):
+			// Most starts do not need it.
 			log.Warn("a stream that the server cannot recover would be lost: its files cannot have second names", "stream", filepath.Base(dir), "err", err)
+		case err != nil:
+			// A full disk, say: just then the server does not recover a stream either.
+			return nil, errors.Join(fmt.Errorf("nats-server is not started, since stream %s is lost if it cannot recover it, and its files could not be given a second name: %w", filepath.Base(dir), err), k.drop())
 		case holds:
 			k.streams = append(k.streams, rel)
 		}
