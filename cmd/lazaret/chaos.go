@@ -86,8 +86,8 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
 		n += r.Kills[name]
 	}
-	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
-		r.ClockJumps, r.Stutters, r.FullDisks, r.Seconds, r.Seed)
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks without a key in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
+		r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Seconds, r.Seed)
 	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged, r.Broken, r.Again)
 	fmt.Fprintf(w, "%-14s %d entries, %d repeats, %d rejected\n", "ledger", r.Entries, r.Repeats, r.Rejected)
 	fmt.Fprintf(w, "%-14s %d lost, %d doubled\n", "", r.Lost, r.Doubled)

@@ -39,6 +39,7 @@ type Report struct {
 	FullDisks  int            `json:"full_disks"`
 	ClockJumps int            `json:"clock_jumps"`    // of one process's wall clock, there and back
 	Stutters   int            `json:"stutters"`       // times that a process ran in short bursts only
+	HalfBlocks int            `json:"half_blocks"`    // blocks of the ledger that a kill of the server left without a key
 	Died       []string       `json:"died,omitempty"` // ended by themselves and started again
 
 	Acknowledged int    `json:"acknowledged"` // events, each once
@@ -333,6 +334,13 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 		o.Say("%d/%d  kill -9 %s", k+1, o.Kills, name)
 		f.kill(name)
 		rep.Kills[name]++
+		if name == server && r.IntN(2) == 0 {
+			// A kill that comes between the two is too rare to be waited for.
+			if err := f.halfBlock(); err != nil {
+				return err
+			}
+			rep.HalfBlocks++
+		}
 		if err := sleep(some(100 * time.Millisecond)); err != nil {
 			return err
 		}

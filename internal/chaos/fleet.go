@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"lazaret/internal/natsconn"
 	"lazaret/internal/natsserver"
+	"lazaret/streams"
 )
 
 // The processes. A name after a slash is a second one of the same program,
@@ -226,6 +228,24 @@ func (f *fleet) kill(name string) {
 	resume(p.cmd.Process)
 	p.cmd.Process.Kill()
 	<-p.done
+}
+
+// halfBlock leaves of the ledger what a kill of the server leaves when it comes between
+// the making of a block and that of its key.
+func (f *fleet) halfBlock() error {
+	blocks, err := filepath.Glob(filepath.Join(f.data(server), "jetstream", "jetstream", "*", "streams", streams.LedgerStream, "msgs", "*.blk"))
+	if err != nil || len(blocks) == 0 {
+		return errors.Join(err, errors.New("the ledger has no blocks"))
+	}
+	last := 0
+	for _, b := range blocks {
+		n, err := strconv.Atoi(strings.TrimSuffix(filepath.Base(b), ".blk"))
+		if err != nil {
+			return fmt.Errorf("a block of the ledger: %w", err)
+		}
+		last = max(last, n)
+	}
+	return os.WriteFile(filepath.Join(filepath.Dir(blocks[0]), fmt.Sprintf("%d.blk", last+1)), nil, 0o600)
 }
 
 // revive starts what has ended by itself and names it, with its last words.
