@@ -36,5 +36,5 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	if rep.ClockJumps == 0 && !noClocks {
 		t.Error("no clock jumped, and nothing says why")
 	}
-	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters, rep.FullDisks, rep.Answers)
+	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks without a key, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters, rep.FullDisks, rep.HalfBlocks, rep.Answers)
 }
