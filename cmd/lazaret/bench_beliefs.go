@@ -61,7 +61,7 @@ the end, what the pipeline has resident.`,
 	f.IntVar(&rep.Many, "many", 1_000_000, "beliefs in the end")
 	f.IntVar(&rep.Window, "window", 20_000, "observations that are measured at once")
 	f.IntVar(&again, "again", 8, "other pipelines in which the step after --few is measured")
-	f.IntVar(&requests, "recalls", 1000, "recalls that are measured")
+	f.IntVar(&requests, "recalls", 3000, "recalls that are measured")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
 	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
 	f.StringVar(&cpuprofile, "cpuprofile", "", "write a CPU profile of server and stages, during the recalls with all beliefs, to `FILE`")
