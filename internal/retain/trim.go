@@ -215,7 +215,7 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && ctx.Err() == nil { // when time is up in the midst of reading, too, it is said who is missing
 			return err
 		}
 		var who []string
