@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natsserver"
 	"lazaret/streams"
@@ -25,20 +24,13 @@ func killed(t *testing.T) (data, ledger string) {
 	t.Helper()
 	data = t.TempDir()
 	s := startServer(t, data)
-	nc, err := s.Connect(natsserver.RoleIngest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, done := roleStreams(t, s, natsserver.RoleIngest)
 	for i := range kept {
 		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: streams.LedgerSubject(0, streams.StageIngest), Data: fmt.Append(nil, i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	nc.Close()
+	done()
 	s.Shutdown()
 	dirs, err := filepath.Glob(filepath.Join(data, "jetstream", "jetstream", "*", "streams", streams.LedgerStream))
 	if err != nil || len(dirs) != 1 {
@@ -59,15 +51,8 @@ func recovers(t *testing.T, data string) {
 		t.Fatal(err)
 	}
 	defer s.Shutdown()
-	nc, err := s.Connect(natsserver.RoleOperator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, done := roleStreams(t, s, natsserver.RoleOperator)
+	defer done()
 	st, err := js.Stream(context.Background(), streams.LedgerStream)
 	if err != nil {
 		t.Fatal(err)

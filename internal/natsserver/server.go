@@ -99,7 +99,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
-		return nil, fmt.Errorf("starting nats-server: %w", err)
+		return nil, errors.Join(fmt.Errorf("starting nats-server: %w", err), k.drop())
 	}
 	ns.SetLoggerV2(slogger{cfg.Log}, false, false, false)
 	ns.Start()
@@ -119,6 +119,7 @@ func Start(cfg Config) (_ *Server, err error) {
 	}
 	if err := k.drop(); err != nil {
 		ns.Shutdown()
+		ns.WaitForShutdown()
 		return nil, err
 	}
 	return &Server{ns: ns, cfg: cfg, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}, nil

@@ -25,19 +25,25 @@ func startServer(t *testing.T, data string) *natsserver.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Shutdown)
-	nc, err := s.Connect(natsserver.RoleSetup)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, done := roleStreams(t, s, natsserver.RoleSetup)
+	defer done()
 	if err := streams.Ensure(context.Background(), js, streams.Storage{}); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// roleStreams is JetStream for a role, within the process, until done is called.
+func roleStreams(t *testing.T, s *natsserver.Server, r natsserver.Role) (js jetstream.JetStream, done func()) {
+	t.Helper()
+	nc, err := s.Connect(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	return js, nc.Close
 }
 
 // user is a client with a credential, and what the server told it off for.
