@@ -120,7 +120,7 @@ const format = pebble.FormatFlushableIngestExcises
 func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	o := &pebble.Options{
 		Cache:                       blockCache(),
-		FS:                          fs,
+		FS:                          bulkFS{fs},
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       mergeAt,

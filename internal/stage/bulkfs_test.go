@@ -1,0 +1,189 @@
+package stage
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A file that is written in large pieces has what was written, whenever it is asked
+// for, and reads in any order show what is in it.
+func TestAFileInLargePiecesIsAFile(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		mem := vfs.NewMem()
+		fs := bulkFS{mem}
+		f, err := fs.Create("1.sst", vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []byte
+		for range r.IntN(100) {
+			p := make([]byte, r.IntN(1+r.IntN(2*bulk)))
+			for i := range p {
+				p[i] = byte(r.Uint32())
+			}
+			want = append(want, p...)
+			n, err := f.Write(p)
+			clear(p) // it is the caller's again
+			if n != len(p) || err != nil {
+				t.Fatalf("%d of %d bytes are written: %v", n, len(p), err)
+			}
+			size := int64(-1)
+			switch r.IntN(20) {
+			case 0:
+				err, size = f.Sync(), int64(len(want))
+			case 1:
+				err, size = f.SyncData(), int64(len(want))
+			case 2:
+				_, err = f.SyncTo(int64(len(want)))
+				size = int64(len(want))
+			case 3:
+				if info, e := f.Stat(); e != nil || info.Size() != int64(len(want)) {
+					t.Fatalf("it has %d bytes of %d: %v", info.Size(), len(want), e)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info, err := mem.Stat("1.sst"); size >= 0 && (err != nil || info.Size() != size) {
+				t.Fatalf("after a sync there are %d bytes of %d: %v", info.Size(), size, err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, opts := range [][]vfs.OpenOption{nil, {vfs.SequentialReadsOption}} {
+			f, err := fs.Open("1.sst", opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			off := 0
+			for range 300 {
+				n := r.IntN(1 + r.IntN(bulk*5/4))
+				switch r.IntN(10) {
+				case 0:
+					off = r.IntN(len(want) + 1)
+				case 1:
+					off = max(0, off-r.IntN(bulk))
+				case 2:
+					off += r.IntN(100)
+				}
+				p := make([]byte, n)
+				got, err := f.ReadAt(p, int64(off))
+				end := min(len(want), off+n)
+				if exp := max(0, end-off); got != exp || (err == io.EOF) != (exp < n) || err != nil && err != io.EOF || !bytes.Equal(p[:got], want[min(off, end):end]) {
+					t.Fatalf("%d bytes at %d of %d: %d are read, %v", n, off, len(want), got, err)
+				}
+				if off += n; off > len(want) {
+					off = 0
+				}
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// fullFile has room for so many bytes.
+type fullFile struct {
+	vfs.File
+	room int
+}
+
+var errFull = errors.New("no space left")
+
+func (f *fullFile) Write(p []byte) (int, error) {
+	if f.room < len(p) {
+		return 0, errFull
+	}
+	f.room -= len(p)
+	return f.File.Write(p)
+}
+
+// Whoever writes to a full disk hears of it at the latest when he wants to rely on
+// what he wrote, and each time.
+func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
+	for name, end := range map[string]func(f vfs.File) error{"sync": vfs.File.Sync, "sync data": vfs.File.SyncData,
+		"sync to": func(f vfs.File) error { _, err := f.SyncTo(1); return err }, "size": func(f vfs.File) error { _, err := f.Stat(); return err }} {
+		in, err := vfs.NewMem().Create("1.sst", vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &bulkWriter{File: &fullFile{File: in, room: 2 * bulk}}
+		for range 2 {
+			if _, err := f.Write(make([]byte, bulk)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.Write(make([]byte, 100)); err != nil {
+			t.Fatalf("%s: what only waits to be written fails: %v", name, err)
+		}
+		if err := end(f); !errors.Is(err, errFull) {
+			t.Errorf("%s: it says %v", name, err)
+		}
+		if _, err := f.Write(make([]byte, 100)); !errors.Is(err, errFull) {
+			t.Errorf("%s: and then it takes more: %v", name, err)
+		}
+		if err := f.Close(); !errors.Is(err, errFull) {
+			t.Errorf("%s: and at the end it says %v", name, err)
+		}
+	}
+}
+
+// A database's tables go over it.
+func TestTablesAreWrittenInLargePieces(t *testing.T) {
+	counted := &countedFS{FS: vfs.NewMem()}
+	s, err := openStore("state", counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &State{s: s}
+	r := rand.New(rand.NewPCG(1, 2))
+	const keys = 4000
+	for range keys {
+		v := make([]byte, 400)
+		for i := range v {
+			v[i] = byte(r.Uint32())
+		}
+		if err := st.Set(v[:16], v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.commit(), s.flush(), s.db.Flush(), s.close()); err != nil {
+		t.Fatal(err)
+	}
+	if counted.bytes < keys*400 || counted.writes > counted.bytes/bulk*2+10 {
+		t.Errorf("%d bytes of tables were written in %d pieces", counted.bytes, counted.writes)
+	}
+}
+
+// countedFS counts what is written to tables.
+type countedFS struct {
+	vfs.FS
+	writes, bytes int
+}
+
+func (c *countedFS) Create(name string, cat vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := c.FS.Create(name, cat)
+	if err == nil && bytes.HasSuffix([]byte(name), []byte(".sst")) {
+		f = &countedFile{f, c}
+	}
+	return f, err
+}
+
+type countedFile struct {
+	vfs.File
+	c *countedFS
+}
+
+func (f *countedFile) Write(p []byte) (int, error) {
+	f.c.writes++
+	f.c.bytes += len(p)
+	return f.File.Write(p)
+}
