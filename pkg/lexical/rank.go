@@ -16,7 +16,7 @@ type scratch struct {
 	data    []byte // of lists
 	terms   []term
 	scores  [chunk]uint32 // of a chunk's documents, zero between chunks
-	touched []uint16      // of a chunk: documents with a score
+	touched [chunk]uint16 // of a chunk: documents with a score
 	allowed [chunk / 64]uint64
 	// best are the best so far, scores above and documents below, a heap whose root
 	// is the worst: of those that are as good the latest is the best.
@@ -61,23 +61,36 @@ func (sc *scratch) decode(weight uint32, l *found) error {
 			continue
 		}
 		have := len(t.docs)
-		docs := slices.Grow(t.docs, int(p.count))
-		impacts := slices.Grow(t.impacts, int(p.count))
-		doc, data := p.base, p.data
-		for len(data) > 0 {
-			d, n := uint64(data[0]), 1
+		all := have + int(p.count)
+		if int(p.count) > len(p.data)/2 {
+			return errBadRun
+		}
+		docs := slices.Grow(t.docs, int(p.count))[:all]
+		impacts := slices.Grow(t.impacts, int(p.count))[:all]
+		doc, data, n := p.base, p.data, have
+		for at := 0; at < len(data); n++ {
+			d := uint32(data[at])
+			at++
 			if d >= 0x80 {
-				if d, n = binary.Uvarint(data); n <= 0 {
+				if at < len(data) && data[at] < 0x80 {
+					d = d&0x7f | uint32(data[at])<<7
+					at++
+				} else if v, size := binary.Uvarint(data[at-1:]); size > 0 {
+					d, at = uint32(v), at-1+size
+				} else {
 					return errBadRun
 				}
 			}
-			if len(data) < n+1 {
+			if at >= len(data) || n >= all {
 				return errBadRun
 			}
-			doc += uint32(d)
-			docs, impacts = append(docs, doc), append(impacts, data[n])
-			most = max(most, data[n])
-			data = data[n+1:]
+			doc += d
+			docs[n], impacts[n] = doc, data[at]
+			most = max(most, data[at])
+			at++
+		}
+		if n < all {
+			return errBadRun
 		}
 		if s := int(skip); s > 0 {
 			s = min(s, len(docs)-have)
@@ -122,45 +135,50 @@ func (sc *scratch) rank(limit int, allowed []uint32, filtered bool) (spared int)
 		if len(sc.best) == limit {
 			worst = sc.best[0] >> 32
 		}
+		touched := 0
 		for i := range sc.terms {
 			t := &sc.terms[i]
-			end := t.at
-			for end < len(t.docs) && t.docs[end]-first < chunk {
-				end++
-			}
-			docs, impacts := t.docs[t.at:end], t.impacts[t.at:end]
-			t.at = end
-			impacts = impacts[:len(docs)]
+			docs, at, weight := t.docs, t.at, t.weight
+			impacts := t.impacts[:len(docs)]
 			if rest[i] < worst {
-				if len(docs) > 0 {
-					spared++
-				}
-				for j, doc := range docs {
-					if s := &sc.scores[doc%chunk]; *s != 0 {
-						*s += t.weight * uint32(impacts[j])
+				for ; at < len(docs) && docs[at]-first < chunk; at++ {
+					if s := &sc.scores[docs[at]-first]; *s != 0 {
+						*s += weight * uint32(impacts[at])
 					}
 				}
+				if at > t.at {
+					spared++
+				}
+				t.at = at
 				continue
 			}
-			for j, doc := range docs {
-				if impacts[j] == 0 {
+			for ; at < len(docs); at++ {
+				off := docs[at] - first
+				if off >= chunk {
+					break
+				}
+				if impacts[at] == 0 {
 					continue // a label that hashes like the word
 				}
-				at := doc % chunk
-				if filtered && sc.allowed[at/64]>>(at%64)&1 == 0 {
+				if filtered && sc.allowed[off/64]>>(off%64)&1 == 0 {
 					continue
 				}
-				if sc.scores[at] == 0 {
-					sc.touched = append(sc.touched, uint16(at))
+				s := &sc.scores[off]
+				if *s == 0 {
+					sc.touched[touched] = uint16(off)
+					touched++
 				}
-				sc.scores[at] += t.weight * uint32(impacts[j])
+				*s += weight * uint32(impacts[at])
+			}
+			t.at = at
+		}
+		for _, at := range sc.touched[:touched] {
+			d := uint64(sc.scores[at])<<32 | uint64(first) + uint64(at)
+			sc.scores[at] = 0
+			if len(sc.best) < limit || d > sc.best[0] {
+				sc.offer(d, limit)
 			}
 		}
-		for _, at := range sc.touched {
-			sc.offer(uint64(sc.scores[at])<<32|uint64(first)+uint64(at), limit)
-			sc.scores[at] = 0
-		}
-		sc.touched = sc.touched[:0]
 	}
 	slices.SortFunc(sc.best, func(a, b uint64) int { return cmp.Compare(b, a) })
 	return spared
