@@ -231,49 +231,67 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 	return st.Set(stage.Key(table, project, key), v)
 }
 
-// served notes what a recall that was allowed brought into its session.
+// served notes what a recall that was allowed brought into its session: the latest
+// maxRecalled beliefs. The list is written with each recall, so it is kept as nothing
+// but the strings of its rests, and what is in it already is copied as it stands.
 func served(st *stage.State, p *proposal) error {
-	have, err := servedTo(st, p)
+	key := p.Agent + "\x00" + p.Session
+	have, _, err := st.Get(stage.Key(keyRecalled, p.Project, key))
 	if err != nil {
 		return err
 	}
-	n := len(have)
+	var more []rest
 	for _, r := range p.Rests {
-		r.Rel = relRecalled
-		if !slices.ContainsFunc(have, func(x rest) bool { return x.Belief == r.Belief }) {
-			have = append(have, r)
+		if !slices.ContainsFunc(more, func(x rest) bool { return x.Belief == r.Belief }) {
+			more = append(more, r)
 		}
 	}
-	if len(have) == n {
+	var ends []int // of what is in it, of each
+	for at := 0; at < len(have); ends = append(ends, at) {
+		fs, n, err := nextServed(have[at:])
+		if err != nil {
+			return err
+		}
+		at += n
+		if i := slices.IndexFunc(more, func(x rest) bool { return x.Belief == string(fs[servedBelief]) }); i >= 0 {
+			more = slices.Delete(more, i, i+1)
+		}
+	}
+	if len(more) == 0 {
 		return nil
 	}
-	var b []byte
-	for i := max(0, len(have)-maxRecalled); i < len(have); i++ {
-		for _, s := range have[i].fields() {
+	if out := len(ends) + len(more) - maxRecalled; out > 0 {
+		if n := min(out, len(ends)); n > 0 {
+			have = have[ends[n-1]:]
+		}
+		more = more[max(0, out-len(ends)):]
+	}
+	b := append(make([]byte, 0, len(have)+192*len(more)), have...)
+	for i := range more {
+		for _, s := range more[i].fields() {
 			b = append(binary.AppendUvarint(b, uint64(len(*s))), *s...)
 		}
 	}
-	return keepRaw(st, keyRecalled, keyRecalled, p.Project, p.Agent+"\x00"+p.Session, n > 0, maxSessions, b, nil)
+	return keepRaw(st, keyRecalled, keyRecalled, p.Project, key, len(ends) > 0, maxSessions, b, nil)
 }
 
-// servedTo is what served noted of a proposal's session. It is read and written with
-// each recall, so it is kept as nothing but its strings.
+// servedTo is what served noted of a proposal's session.
 func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 	v, _, err := st.Get(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session))
 	if err != nil {
 		return nil, err
 	}
 	var out []rest
-	for text := string(v); text != ""; {
-		r := rest{Rel: relRecalled}
-		for _, s := range r.fields() {
-			n, size := binary.Uvarint(v[len(v)-len(text):])
-			if size <= 0 || n > uint64(len(text)-size) {
-				return nil, errors.New("decoding state: a session's recalls are damaged: remove the state folder, it is rebuilt from the ledger")
-			}
-			*s, text = text[size:size+int(n)], text[size+int(n):]
+	for len(v) > 0 {
+		fs, n, err := nextServed(v)
+		if err != nil {
+			return nil, err
 		}
-		out = append(out, r)
+		r := rest{Rel: relRecalled}
+		for i, s := range r.fields() {
+			*s = string(fs[i])
+		}
+		out, v = append(out, r), v[n:]
 	}
 	return out, nil
 }
@@ -281,6 +299,23 @@ func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 // fields are those of a rest that is relRecalled.
 func (r *rest) fields() [5]*string {
 	return [...]*string{&r.Decision, &r.Belief, &r.Agent, &r.Observation, &r.Source}
+}
+
+// servedBelief is which of its fields is the belief.
+const servedBelief = 1
+
+// nextServed is the first rest of a session's list, its fields and its length.
+func nextServed(v []byte) (fs [5][]byte, n int, err error) {
+	for i := range fs {
+		size, m := binary.Uvarint(v[n:])
+		if m <= 0 || size > uint64(len(v)-n-m) {
+			return fs, 0, errors.New("decoding state: a session's recalls are damaged: remove the state folder, it is rebuilt from the ledger")
+		}
+		n += m
+		fs[i] = v[n : n+int(size)]
+		n += int(size)
+	}
+	return fs, n, nil
 }
 
 // parents is what a memory's candidate derives from.
