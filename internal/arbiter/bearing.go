@@ -188,7 +188,8 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 	return keepRaw(st, table, table, project, key, known, limit, b, nil)
 }
 
-// keepRaw keeps a value of a table in an order of its own. spare, if not nil, is
+// keepRaw keeps a value of a table, which nobody changes afterwards, in an order of
+// its own. spare, if not nil, is
 // asked before a value falls out.
 func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte, spare func(old []byte) bool) error {
 	if !known {
@@ -228,7 +229,7 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 			return err
 		}
 	}
-	return st.Set(stage.Key(table, project, key), v)
+	return st.Give(stage.Key(table, project, key), v)
 }
 
 // served notes what a recall that was allowed brought into its session: the latest

@@ -176,7 +176,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if err != nil {
 		return nil, err
 	}
-	return out, st.Set(key, out.Body)
+	return out, st.Give(key, out.Body)
 }
 
 // output is a verdict's entry.

@@ -155,12 +155,12 @@ func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *tex
 		return err
 	}
 	for _, h := range phrases {
-		if err := st.Set(phraseKey(keyForeign, project, h), v); err != nil {
+		if err := st.Give(phraseKey(keyForeign, project, h), v); err != nil {
 			return err
 		}
 	}
 	for _, c := range carriers {
-		if err := st.Set(carrierKey(keyForeign, project, c), v); err != nil {
+		if err := st.Give(carrierKey(keyForeign, project, c), v); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (f *Fold) notePhrases(st *stage.State, project string, by brought, fts []*t
 	if len(v) == n {
 		return nil
 	}
-	return st.Set(stage.Key(keyPhrases, project, by.agent, by.id), v)
+	return st.Give(stage.Key(keyPhrases, project, by.agent, by.id), v)
 }
 
 // derivation is what a text turned out to share with external content.

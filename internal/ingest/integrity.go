@@ -31,7 +31,7 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 // keepIntact moves what is not what the ledger says of it from a list of what is
 // served to what is refused. A privileged recall shows it, and says so.
 func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem, by map[string]*match) error {
-	var kept []streams.RecallItem
+	kept := (*list)[:0]
 	for _, it := range *list {
 		m := by[it.ID]
 		ok := m.unknown
@@ -50,6 +50,9 @@ func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntr
 			it.Reason = beliefs.ReasonIntegrity
 		}
 		kept = append(kept, it)
+	}
+	if len(kept) == 0 {
+		kept = nil
 	}
 	*list = kept
 	return nil

@@ -127,7 +127,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 		cands[i].Axes = found[i].axesAt(e.Time)
 		by[found[i].Ref.ID] = &found[i]
 	}
-	var aside []streams.RecallItem
+	aside := make([]streams.RecallItem, 0, min(e.Limit, len(found)+len(read)))
 	omit := func(channel string, n int) {
 		if e.Omitted == nil {
 			e.Omitted = map[string]int{}
@@ -144,6 +144,9 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 			if len(e.Admitted) == e.Limit {
 				omit("admitted", 1)
 				return
+			}
+			if e.Admitted == nil {
+				e.Admitted = make([]streams.RecallItem, 0, min(e.Limit, len(found)))
 			}
 			e.Admitted = append(e.Admitted, item)
 		case beliefs.AsContext:
@@ -198,7 +201,9 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	if n := len(aside) - e.Limit; n > 0 {
 		omit("context_only", n)
 	}
-	e.ContextOnly = aside[:min(len(aside), e.Limit)]
+	if len(aside) > 0 {
+		e.ContextOnly = aside[:min(len(aside), e.Limit)]
+	}
 	// Texts are read for what is served, and for nothing else.
 	for _, list := range []*[]streams.RecallItem{&e.Admitted, &e.ContextOnly, &e.Contradictions} {
 		if err := f.keepIntact(st, project, e, list, by); err != nil {

@@ -117,7 +117,7 @@ func putRecord(st *stage.State, project string, r *record) error {
 	for _, s := range [...]string{string(ref.Origin), ref.Source, ref.Observation, ref.Namespace.User, ref.Namespace.Session, r.Agent, r.Session, r.Tool, r.Content} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
-	return st.Set(key, b)
+	return st.Give(key, b)
 }
 
 // readRecord reads what putRecord kept of a belief.

@@ -325,7 +325,7 @@ func (w Work) Sub(v Work) Work {
 // kv is what a state is kept in, uncommitted changes included.
 type kv interface {
 	get(key []byte) ([]byte, bool, error)
-	set(key, value []byte) error
+	set(key, value []byte) error // value is not changed afterwards
 	delete(key []byte) error
 	deleteRange(from, to []byte) error
 	scan(prefix []byte, fn func(key, value []byte) (bool, error)) error
@@ -337,7 +337,7 @@ type kv interface {
 func (s *store) set(key, value []byte) error {
 	s.work.Sets++
 	s.work.Bytes += uint64(len(key) + len(value))
-	s.change(key, change{v: slices.Clip(bytes.Clone(value))})
+	s.change(key, change{v: value})
 	if s.view == nil {
 		return nil
 	}
@@ -403,9 +403,12 @@ func (st *State) Memo() *any {
 }
 
 // Set gives key a value.
-func (st *State) Set(key, value []byte) error {
+func (st *State) Set(key, value []byte) error { return st.Give(key, slices.Clip(bytes.Clone(value))) }
+
+// Give is Set of a value that nobody changes afterwards, so that it is not copied.
+func (st *State) Give(key, value []byte) error {
 	if _, ok := st.hot[string(key)]; ok {
-		st.hot[string(key)] = hot{append([]byte(nil), value...), true}
+		st.hot[string(key)] = hot{value, true}
 	}
 	return st.s.set(st.full(key), value)
 }
@@ -448,7 +451,7 @@ func (st *State) Put(key []byte, v any) error {
 	if err != nil {
 		return fmt.Errorf("encoding state: %w", err)
 	}
-	return st.Set(key, b)
+	return st.Give(key, b)
 }
 
 // Load reads a value that Put stored, and reports whether there is one.

@@ -98,9 +98,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 					k = []byte(fmt.Sprintf("%c%d", 'a'+rune(r.IntN(4)), 60+r.IntN(100_000)))
 					fresh = append(fresh[max(0, len(fresh)-20):], k)
 				}
-				mine := []byte(v)
-				must(s.set(k, mine))
-				mine[0] = 'x' // the caller's bytes are the caller's
+				must(s.set(k, []byte(v)))
 				now[string(k)] = v
 			case n < 80:
 				k := key()
@@ -238,6 +236,38 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 		v, ok, err := st.Get(key(i))
 		if err != nil || ok != (i < 300) || g != string(v) {
 			t.Fatalf("key %d was %q ahead, and is %q, %v, %v", i, g, v, ok, err)
+		}
+	}
+}
+
+// What is set is the caller's again, and what is given is what it was.
+func TestWhatIsSetIsCopied(t *testing.T) {
+	s, err := openStore("state", vfs.NewMem())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for name, st := range map[string]*State{"database": {s: s}, "memory": NewMemState(0)} {
+		k := []byte("k")
+		for range 2 { // the second time it is remembered
+			mine := []byte("mine")
+			if err := st.Set(k, mine); err != nil {
+				t.Fatal(err)
+			}
+			mine[0] = 'x'
+			for what, get := range map[string]func([]byte) ([]byte, bool, error){"get": st.Get, "hot": st.GetHot} {
+				if v, ok, err := get(k); !ok || err != nil || string(v) != "mine" {
+					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
+				}
+			}
+			if err := st.Give(k, []byte("given")); err != nil {
+				t.Fatal(err)
+			}
+			for what, get := range map[string]func([]byte) ([]byte, bool, error){"get": st.Get, "hot": st.GetHot} {
+				if v, ok, err := get(k); !ok || err != nil || string(v) != "given" {
+					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
+				}
+			}
 		}
 	}
 }

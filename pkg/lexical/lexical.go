@@ -63,6 +63,7 @@ const (
 type KV interface {
 	Get(key []byte) ([]byte, bool, error)
 	Set(key, value []byte) error
+	Give(key, value []byte) error // Set of a value that is not changed afterwards
 	Delete(key []byte) error
 	ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
 }
@@ -193,7 +194,7 @@ func (x *Index) Add(id string, words, labels []text.Term) error {
 	if err != nil {
 		return err
 	}
-	if err := x.kv.Set(x.key(keyID, uint64(n)), []byte(id)); err != nil {
+	if err := x.kv.Give(x.key(keyID, uint64(n)), []byte(id)); err != nil {
 		return err
 	}
 	ps := postings(words, labels)
@@ -202,7 +203,7 @@ func (x *Index) Add(id string, words, labels []text.Term) error {
 		v = appendTerm(v, p.term)
 		v = append(v, p.impact)
 	}
-	if err := x.kv.Set(x.key(keyForward, uint64(n%segment)), v); err != nil {
+	if err := x.kv.Give(x.key(keyForward, uint64(n%segment)), v); err != nil {
 		return err
 	}
 	if n%segment == segment-1 {
@@ -215,7 +216,7 @@ func (x *Index) Add(id string, words, labels []text.Term) error {
 	if err := x.merge(uint64(n%segment), n/segment); err != nil {
 		return err
 	}
-	return x.kv.Set(x.key(keyCount), binary.BigEndian.AppendUint32(nil, n+1))
+	return x.kv.Give(x.key(keyCount), binary.BigEndian.AppendUint32(nil, n+1))
 }
 
 func appendTerm(b []byte, t text.Term) []byte {
@@ -287,7 +288,7 @@ func (x *Index) flush(seg uint32) error {
 			}
 			run = l.encode(run)
 		}
-		if err := x.kv.Set(x.key(keyRun, bucket, uint64(seg)), run); err != nil {
+		if err := x.kv.Give(x.key(keyRun, bucket, uint64(seg)), run); err != nil {
 			return err
 		}
 	}
@@ -350,12 +351,12 @@ func (x *Index) merge(bucket uint64, seg uint32) error {
 			rest = l.encode(rest)
 			return nil
 		}
-		return x.kv.Set(x.commonKey(l.term, begin), l.encode(nil))
+		return x.kv.Give(x.commonKey(l.term, begin), l.encode(nil))
 	})
 	if err != nil || len(rest) == 0 {
 		return err
 	}
-	return x.kv.Set(x.key(keyRun, bucket, uint64(begin)), rest)
+	return x.kv.Give(x.key(keyRun, bucket, uint64(begin)), rest)
 }
 
 // commonKey is where a large run has a term that many documents have.

@@ -54,7 +54,9 @@ func (kv *pebbleKV) Get(key []byte) ([]byte, bool, error) {
 }
 
 func (kv *pebbleKV) Set(key, value []byte) error { return kv.batch.Set(key, value, nil) }
-func (kv *pebbleKV) Delete(key []byte) error     { return kv.batch.Delete(key, nil) }
+
+func (kv *pebbleKV) Give(key, value []byte) error { return kv.Set(key, value) }
+func (kv *pebbleKV) Delete(key []byte) error      { return kv.batch.Delete(key, nil) }
 
 func (kv *pebbleKV) ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
 	it, err := kv.batch.NewIter(&pebble.IterOptions{LowerBound: from})
