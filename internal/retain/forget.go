@@ -233,6 +233,9 @@ func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custod
 			}
 			return nil
 		})
+		if ctx.Err() != nil {
+			err = nil // when time is up in the midst of reading, too, it is said what it was up for
+		}
 		if err = errors.Join(err, refused); err != nil || entry > 0 {
 			return s.ID, entry, err
 		}

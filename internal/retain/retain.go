@@ -167,12 +167,16 @@ func signers(note []byte) []string {
 // up to a sequence.
 func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq uint64) error {
 	told := false
+	var behind []string
 	for {
 		got, err := c.chained(ctx, js)
+		if err != nil && behind != nil && ctx.Err() != nil {
+			return late(ctx, seq, behind) // time is up in the midst of reading
+		}
 		if err != nil {
 			return err
 		}
-		var behind []string
+		behind = nil
 		for name, at := range got {
 			if at < seq {
 				behind = append(behind, fmt.Sprintf("%s (has signed up to %d)", name, at))
@@ -191,8 +195,13 @@ func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of those that are gone: %w", seq, strings.Join(behind, ", "), ctx.Err())
+			return late(ctx, seq, behind)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// late names the auditors that have not chained an entry in time.
+func late(ctx context.Context, seq uint64, behind []string) error {
+	return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of those that are gone: %w", seq, strings.Join(behind, ", "), ctx.Err())
 }
