@@ -82,7 +82,7 @@ func (b *beliefsBench) run(ctx context.Context, again int) error {
 	var first []bench.Window
 	early := func(n int) error {
 		for range n {
-			if err := b.with(ctx, func(p *project) error {
+			if err := b.with(ctx, func(p *beliefsRun) error {
 				if err := p.fill(ctx, b.rep.Few); err != nil {
 					return err
 				}
@@ -98,7 +98,7 @@ func (b *beliefsBench) run(ctx context.Context, again int) error {
 	if err := early(again / 2); err != nil {
 		return err
 	}
-	if err := b.with(ctx, func(p *project) error {
+	if err := b.with(ctx, func(p *beliefsRun) error {
 		w, err := p.grow(ctx)
 		first = append(first, w)
 		return err
@@ -114,7 +114,7 @@ func (b *beliefsBench) run(ctx context.Context, again int) error {
 }
 
 // with starts a pipeline in a folder of its own, of which nothing is left afterwards.
-func (b *beliefsBench) with(ctx context.Context, f func(*project) error) (err error) {
+func (b *beliefsBench) with(ctx context.Context, f func(*beliefsRun) error) (err error) {
 	data, err := os.MkdirTemp("", "lazaret-bench-")
 	if err != nil {
 		return err
@@ -132,11 +132,11 @@ func (b *beliefsBench) with(ctx context.Context, f func(*project) error) (err er
 		return err
 	}
 	defer op.Close()
-	return f(&project{beliefsBench: b, data: data, op: op})
+	return f(&beliefsRun{beliefsBench: b, data: data, op: op})
 }
 
-// project is one whose beliefs are counted, in a pipeline of its own.
-type project struct {
+// beliefsRun counts the beliefs of one project, in a pipeline of its own.
+type beliefsRun struct {
 	*beliefsBench
 	data string
 	op   *nats.Conn
@@ -144,7 +144,7 @@ type project struct {
 }
 
 // step makes n more beliefs.
-func (p *project) step(ctx context.Context, n int) (w bench.Window, err error) {
+func (p *beliefsRun) step(ctx context.Context, n int) (w bench.Window, err error) {
 	cpu, began := bench.CPUTime(), time.Now()
 	var done int
 	if err := benchClient(ctx, p.data, bench.DecideOptions{Fill: n}, &done, "--beliefs-from", fmt.Sprint(p.have)); err != nil {
@@ -161,7 +161,7 @@ func (p *project) step(ctx context.Context, n int) (w bench.Window, err error) {
 
 // fill makes beliefs until there are so many, in steps: more at once than the intake
 // holds would be refused.
-func (p *project) fill(ctx context.Context, many int) error {
+func (p *beliefsRun) fill(ctx context.Context, many int) error {
 	for p.have < many {
 		if _, err := p.step(ctx, min(p.rep.Window, many-p.have)); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (p *project) fill(ctx context.Context, many int) error {
 }
 
 // recall measures recalls, and on which parts of their way they take how long.
-func (p *project) recall(ctx context.Context, l *bench.Latencies, cpuprofile string) error {
+func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile string) error {
 	stop, err := profileTo(cpuprofile)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (p *project) recall(ctx context.Context, l *bench.Latencies, cpuprofile str
 
 // grow measures all of the report but what the other pipelines add to the step after
 // few, which it returns.
-func (p *project) grow(ctx context.Context) (first bench.Window, err error) {
+func (p *beliefsRun) grow(ctx context.Context) (first bench.Window, err error) {
 	rep := p.rep
 	if err := p.fill(ctx, rep.Few); err != nil {
 		return first, err
