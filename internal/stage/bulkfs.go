@@ -10,7 +10,7 @@ import (
 
 // bulkFS lets a database write the files of its tables in large pieces, and read
 // them so where it reads all of them to merge them. Pebble does either block by block,
-// 4 KiB, and the calls into the system for that were a quarter of what merging costs.
+// 4 KiB, and the calls into the system for that were a third of what merging costs.
 // All else, its log first of all, goes through as it comes.
 //
 // What was written and not synced may be lost with the process, and not only with the
