@@ -189,8 +189,7 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 }
 
 // keepRaw keeps a value of a table, which nobody changes afterwards, in an order of
-// its own. spare, if not nil, is
-// asked before a value falls out.
+// its own. spare, if not nil, is asked before a value falls out.
 func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte, spare func(old []byte) bool) error {
 	if !known {
 		count := append([]byte{keyFilled, order}, project...)

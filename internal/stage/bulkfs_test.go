@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -136,8 +138,8 @@ func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	}
 }
 
-// A database's tables go over it.
-func TestTablesAreWrittenInLargePieces(t *testing.T) {
+// A database's tables go over it, when they are made and when they are merged.
+func TestTablesAreWrittenAndMergedInLargePieces(t *testing.T) {
 	counted := &countedFS{FS: vfs.NewMem()}
 	s, err := openStore("state", counted)
 	if err != nil {
@@ -145,33 +147,52 @@ func TestTablesAreWrittenInLargePieces(t *testing.T) {
 	}
 	st := &State{s: s}
 	r := rand.New(rand.NewPCG(1, 2))
-	const keys = 4000
-	for range keys {
-		v := make([]byte, 400)
-		for i := range v {
-			v[i] = byte(r.Uint32())
+	const keys, size, times = 4000, 400, 2
+	for range times {
+		for range keys {
+			v := make([]byte, size)
+			for i := range v {
+				v[i] = byte(r.Uint32())
+			}
+			if err := st.Give(v[:16], v); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := st.Set(v[:16], v); err != nil {
+		if err := errors.Join(s.commit(), s.flush(), s.db.Flush()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(s.commit(), s.flush(), s.db.Flush(), s.close()); err != nil {
+	if err := errors.Join(s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false), s.close()); err != nil {
 		t.Fatal(err)
 	}
-	if counted.bytes < keys*400 || counted.writes > counted.bytes/bulk*2+10 {
-		t.Errorf("%d bytes of tables were written in %d pieces", counted.bytes, counted.writes)
+	for what, n := range map[string]struct{ calls, bytes, least int }{
+		"written":           {counted.writes, counted.written, 2 * times * keys * size}, // and once more when they are merged
+		"read to be merged": {counted.reads, counted.read, times * keys * size},
+	} {
+		if n.bytes < n.least || n.calls > n.bytes/bulk*2+20 {
+			t.Errorf("%d bytes of tables are %s in %d pieces", n.bytes, what, n.calls)
+		}
 	}
 }
 
-// countedFS counts what is written to tables.
+// countedFS counts what is written to tables, and what is read of those that are read
+// from front to back.
 type countedFS struct {
 	vfs.FS
-	writes, bytes int
+	writes, written, reads, read int
 }
 
 func (c *countedFS) Create(name string, cat vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := c.FS.Create(name, cat)
-	if err == nil && bytes.HasSuffix([]byte(name), []byte(".sst")) {
+	if err == nil && strings.HasSuffix(name, ".sst") {
+		f = &countedFile{f, c}
+	}
+	return f, err
+}
+
+func (c *countedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := c.FS.Open(name, opts...)
+	if err == nil && slices.Contains(opts, vfs.SequentialReadsOption) {
 		f = &countedFile{f, c}
 	}
 	return f, err
@@ -184,6 +205,13 @@ type countedFile struct {
 
 func (f *countedFile) Write(p []byte) (int, error) {
 	f.c.writes++
-	f.c.bytes += len(p)
+	f.c.written += len(p)
 	return f.File.Write(p)
+}
+
+func (f *countedFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.File.ReadAt(p, off)
+	f.c.reads++
+	f.c.read += n
+	return n, err
 }

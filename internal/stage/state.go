@@ -403,10 +403,11 @@ func (st *State) Memo() *any {
 }
 
 // Set gives key a value.
-func (st *State) Set(key, value []byte) error { return st.Give(key, slices.Clip(bytes.Clone(value))) }
+func (st *State) Set(key, value []byte) error { return st.Give(key, bytes.Clone(value)) }
 
 // Give is Set of a value that nobody changes afterwards, so that it is not copied.
 func (st *State) Give(key, value []byte) error {
+	value = slices.Clip(value) // who appends to what Get returns gets bytes of his own
 	if _, ok := st.hot[string(key)]; ok {
 		st.hot[string(key)] = hot{value, true}
 	}

@@ -260,12 +260,17 @@ func TestWhatIsSetIsCopied(t *testing.T) {
 					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
 				}
 			}
-			if err := st.Give(k, []byte("given")); err != nil {
+			given := append(make([]byte, 0, 16), "given"...)
+			if err := st.Give(k, given); err != nil {
 				t.Fatal(err)
 			}
 			for what, get := range map[string]func([]byte) ([]byte, bool, error){"get": st.Get, "hot": st.GetHot} {
-				if v, ok, err := get(k); !ok || err != nil || string(v) != "given" {
+				v, ok, err := get(k)
+				if !ok || err != nil || string(v) != "given" {
 					t.Errorf("%s, %s: %q, %v, %v", name, what, v, ok, err)
+				}
+				if _ = append(v, '!'); given[:6][5] != 0 {
+					t.Errorf("%s, %s: who appends to it changes bytes that are not his", name, what)
 				}
 			}
 		}

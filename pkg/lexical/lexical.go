@@ -62,8 +62,7 @@ const (
 // callbacks may be overwritten after they return.
 type KV interface {
 	Get(key []byte) ([]byte, bool, error)
-	Set(key, value []byte) error
-	Give(key, value []byte) error // Set of a value that is not changed afterwards
+	Give(key, value []byte) error // value is not changed afterwards
 	Delete(key []byte) error
 	ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error
 }

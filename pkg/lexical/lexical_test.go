@@ -53,9 +53,7 @@ func (kv *pebbleKV) Get(key []byte) ([]byte, bool, error) {
 	return slices.Clone(v), true, c.Close()
 }
 
-func (kv *pebbleKV) Set(key, value []byte) error { return kv.batch.Set(key, value, nil) }
-
-func (kv *pebbleKV) Give(key, value []byte) error { return kv.Set(key, value) }
+func (kv *pebbleKV) Give(key, value []byte) error { return kv.batch.Set(key, value, nil) }
 func (kv *pebbleKV) Delete(key []byte) error      { return kv.batch.Delete(key, nil) }
 
 func (kv *pebbleKV) ScanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
