@@ -1,0 +1,130 @@
+// Package command scores how much a text reads like an order to its reader.
+//
+// The model is linear: a logistic regression over the words, word pairs and
+// word classes of one sentence, hashed into 8-bit weights. A text scores as its
+// strongest sentence does. The program in train fits the weights to public
+// attack and benign texts and validates them with whole data sets left out;
+// docs/detection.md has the curve.
+//
+// Guarantees: [Of] is a pure function of the text and the embedded weights. It
+// computes with integers, so that every machine gets the same points. Its time
+// is linear in the text. It gives no verdict: a false fact that orders nothing
+// scores low, and an honest instruction scores high.
+//
+// The package imports the standard library alone. Begin at [Of].
+package command
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Bits is the binary logarithm of the number of weights.
+const Bits = 17
+
+// PointsPerLogit is how many points a unit of log-odds is.
+const PointsPerLogit = 20
+
+// Score is how much a text reads like an order.
+type Score struct {
+	Points int      // 0 to 100; docs/detection.md has the false positives of each threshold
+	Words  []string // at most three words or pairs that weigh most, heaviest first, in lower case
+}
+
+//go:embed weights.bin
+var embedded []byte
+
+var shipped = func() Model {
+	m, err := Read(embedded)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}()
+
+// Of scores a text with the shipped weights.
+func Of(text string) Score { return shipped.Score(text) }
+
+// Model is a set of weights.
+type Model struct {
+	bias    int // in units of 1/Unit
+	weights []byte
+}
+
+// Unit is the number of steps of a weight in one unit of log-odds.
+const Unit = 32
+
+const header = 2 // the bias, little-endian
+
+// Read takes weights as [New] wrote them. It keeps b.
+func Read(b []byte) (Model, error) {
+	if len(b) != header+1<<Bits {
+		return Model{}, fmt.Errorf("weights of %d bytes, want %d: run the program in pkg/text/command/train", len(b), header+1<<Bits)
+	}
+	return Model{int(int16(binary.LittleEndian.Uint16(b))), b[header:]}, nil
+}
+
+// New rounds weights, one for each feature's hash, to steps of 1/Unit and
+// returns their encoding. Weights beyond ±127 steps are clipped.
+func New(bias float64, weights []float64) []byte {
+	b := binary.LittleEndian.AppendUint16(nil, uint16(int16(math.Round(bias*Unit))))
+	for _, w := range weights {
+		b = append(b, byte(int8(max(-127, min(127, math.Round(w*Unit))))))
+	}
+	return b
+}
+
+// Score scores a text.
+func (m Model) Score(text string) Score {
+	best, at := math.MinInt, [2]int{}
+	for s := range Sentences(text) {
+		sum := 0
+		for _, f := range s {
+			sum += m.weight(f)
+		}
+		if p := (m.bias<<16 + sum*inverseRoot[len(s)]) * PointsPerLogit / (Unit << 16); p > best {
+			best, at = p, [2]int{s[0].Start, s[len(s)-1].End}
+		}
+	}
+	if best <= 0 {
+		return Score{}
+	}
+	return Score{Points: min(best, 100), Words: m.heaviest(text[at[0]:at[1]])}
+}
+
+func (m Model) weight(f Feature) int { return int(int8(m.weights[f.Hash])) }
+
+// inverseRoot is 1/√n in units of 1/65536, by the number of features.
+var inverseRoot = func() (t [maxWords*featuresPerWord + 1]int) {
+	for n := 1; n < len(t); n++ {
+		t[n] = int(math.Round(65536 / math.Sqrt(float64(n))))
+	}
+	return t
+}()
+
+// heaviest returns the words of the features that weigh most in a sentence.
+func (m Model) heaviest(sentence string) []string {
+	var all []Feature
+	for s := range Sentences(sentence) {
+		all = append(all, s...)
+	}
+	slices.SortStableFunc(all, func(a, b Feature) int { return m.weight(b) - m.weight(a) })
+	var words []string
+	for _, f := range all {
+		w := strings.ToLower(sentence[f.Start:f.End])
+		if len(words) == 3 || m.weight(f) <= 0 {
+			break
+		}
+		if len(w) <= maxShown && !slices.ContainsFunc(words, func(s string) bool { return strings.Contains(s, w) || strings.Contains(w, s) }) {
+			words = append(words, w)
+		}
+	}
+	return words
+}
+
+// maxShown bounds a shown word or pair, in bytes.
+const maxShown = 60
