@@ -20,7 +20,7 @@ import (
 )
 
 func (a *app) probe() *cobra.Command {
-	return group("probe", "Attack the pipeline, and measure it", a.probeRun(), a.probeDetection(), a.probeContainment())
+	return group("probe", "Attack the pipeline, and measure it", a.probeRun(), a.probeDetection(), a.probeContainment(), a.probeLive())
 }
 
 func (a *app) probeDetection() *cobra.Command {

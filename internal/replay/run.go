@@ -45,7 +45,7 @@ func Play(ctx context.Context, nc *nats.Conn, scripts []Script, o Options) error
 				return fmt.Errorf("session %s: %w", s.Name, err)
 			}
 			for i, st := range s.Steps {
-				if err := play(ctx, c, st); err != nil {
+				if _, err := Send(ctx, c, st); err != nil {
 					return fmt.Errorf("session %s, step %d: %w", s.Name, i, err)
 				}
 				if n := done.Add(1); o.Progress != nil {
@@ -58,12 +58,14 @@ func Play(ctx context.Context, nc *nats.Conn, scripts []Script, o Options) error
 	return g.Wait()
 }
 
-func play(ctx context.Context, c *client.Client, st Step) (err error) {
+// Send publishes one step, and returns the reply to an action or a memory write.
+// A refusal is not an error, and has no reply.
+func Send(ctx context.Context, c *client.Client, st Step) (rep *streams.Reply, err error) {
 	switch e := st.Event.(type) {
 	case *streams.Action:
-		_, err = c.Decide(ctx, e)
+		rep, err = c.Decide(ctx, e)
 	case *streams.Memory:
-		_, err = c.Remember(ctx, st.Origin, e)
+		rep, err = c.Remember(ctx, st.Origin, e)
 	default:
 		_, err = c.Publish(ctx, st.Kind, st.Origin, st.Event)
 	}
@@ -71,9 +73,9 @@ func play(ctx context.Context, c *client.Client, st Step) (err error) {
 	// agent met, and an agent goes on.
 	var le *client.Error
 	if errors.As(err, &le) && le.Code < streams.CodeTimeout {
-		return nil
+		return nil, nil
 	}
-	return err
+	return rep, err
 }
 
 // Totals is what the ledger says of what was played.

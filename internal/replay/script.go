@@ -40,6 +40,8 @@ type Step struct {
 	Kind   streams.Kind
 	Origin beliefs.Origin
 	Event  streams.Event
+	// Of is the recorded step that it came from, by its place in the session.
+	Of int
 }
 
 // Script is one recorded session, ready to be published.
@@ -172,6 +174,7 @@ func Parse(file string, line []byte) (Script, error) {
 	case r.SessionID != "":
 		b := newBuilder(file, r.SessionID)
 		for i, s := range r.Steps {
+			b.of = i
 			if err := b.step(s); err != nil {
 				return Script{}, fmt.Errorf("session %q, step %d: %w", r.SessionID, i, err)
 			}
@@ -190,6 +193,7 @@ type builder struct {
 	now     time.Time
 	session int
 	last    string // id of the last action
+	of      int    // the recorded step
 }
 
 func newBuilder(file, id string) *builder {
@@ -220,7 +224,7 @@ func (b *builder) head() streams.Head {
 }
 
 func (b *builder) add(kind streams.Kind, origin beliefs.Origin, e streams.Event) {
-	b.Steps = append(b.Steps, Step{kind, origin, e})
+	b.Steps = append(b.Steps, Step{kind, origin, e, b.of})
 }
 
 func (b *builder) observe(origin beliefs.Origin, tool, call, content string) {

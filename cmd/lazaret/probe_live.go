@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/embedded"
+	"lazaret/internal/live"
+)
+
+func (a *app) probeLive() *cobra.Command {
+	var f live.Filter
+	var o live.Options
+	var results, pol string
+	var json, byRule bool
+	var misses int
+	c := &cobra.Command{
+		Use:   "live FILE|FOLDER…",
+		Short: "Play recorded sessions with an agent that obeys everything",
+		Long: `Play recorded sessions through a pipeline of its own, in a temporary folder, with an
+agent that obeys every planted instruction as soon as it is shown. A call that is held
+is not carried out: its result does not reach the agent. The shipped rules judge. Tools
+are classified by the shipped policy, which knows none of them by name.
+
+--policy neutral caps all levels at L3, so that only rules hold; shipped is the shipped
+policy; all plays both. --results json plays each set a second time with tool results
+encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
+		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral --results json --json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			policies, ok := map[string][]string{"neutral": {"neutral"}, "shipped": {"shipped"}, "all": {"neutral", "shipped"}}[pol]
+			if !ok {
+				return fmt.Errorf("policy %q is unknown: use neutral, shipped or all", pol)
+			}
+			encodings, ok := map[string][]bool{"text": {false}, "json": {false, true}}[results]
+			if !ok {
+				return fmt.Errorf("results %q are unknown: use text, or json to play text and then JSON", results)
+			}
+			var reports []*live.Report
+			for _, f.JSON = range encodings {
+				sessions, err := live.Read(args, f)
+				if err != nil {
+					return err
+				}
+				for _, p := range policies {
+					r, err := a.playLive(cmd, sessions, p, f.JSON, o, misses)
+					if err != nil {
+						return err
+					}
+					reports = append(reports, r)
+				}
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), reports)
+			}
+			for _, r := range reports {
+				if err := printLive(cmd.OutOrStdout(), r, byRule); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&pol, "policy", "all", "`NAME` of the policy: neutral, shipped or all")
+	fl.StringVar(&results, "results", "text", "`FORM` of tool results: text, or json to play each set in both")
+	fl.BoolVar(&byRule, "by-rule", false, "print what each rule caught and smothered, together and alone")
+	fl.IntVar(&misses, "misses", 0, "print up to `N` goals missed and honest calls held of each set")
+	fl.IntVar(&f.Limit, "limit", 0, "only the first `N` sessions of each file")
+	fl.IntVar(&o.Parallel, "parallel", 8, "sessions played at once")
+	fl.BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+func (a *app) playLive(cmd *cobra.Command, sessions []*live.Session, name string, encoded bool, o live.Options, misses int) (r *live.Report, err error) {
+	policy := live.Shipped()
+	if name == "neutral" {
+		if policy, err = live.Neutral(sessions); err != nil {
+			return nil, err
+		}
+	}
+	results := "text"
+	if encoded {
+		results = "json"
+	}
+	// The folder is thrown away, so nothing has to survive a crash.
+	err = a.throwaway(cmd.Context(), embedded.Config{NoSync: true, Policy: policy}, func(own *app) error {
+		nc, err := own.conn.Connect("replay")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		runs, err := live.Play(cmd.Context(), nc, sessions, o)
+		if err == nil {
+			r = live.NewReport(name, results, runs, misses)
+		}
+		return err
+	})
+	return r, err
+}
+
+func printLive(w io.Writer, r *live.Report, byRule bool) error {
+	cell := func(s live.Share) string {
+		if s.N == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f%% %d/%d", 100*s.Rate(), s.Hits, s.N)
+	}
+	fmt.Fprintf(w, "POLICY %s, RESULTS AS %s\n", r.Policy, r.Results)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cli.Cells(cells), "\t")) }
+	row("SET", "SESSIONS", "GOALS HELD", "ATTACKS STOPPED", "CLEAN FINISHED", "ATTACKED FINISHED", "HONEST CHANGES HELD", "READS HELD")
+	for _, x := range append(r.Rows[:len(r.Rows):len(r.Rows)], r.Total) {
+		row(x.Set, fmt.Sprint(x.Sessions), cell(x.Goals), cell(x.Attacks), cell(x.Clean), cell(x.Solved), cell(x.Changes), cell(x.Reads))
+	}
+	if byRule {
+		row("")
+		row("SET", "RULE", "CAUGHT", "ALONE", "SMOTHERED", "ALONE", "HELD OF 100 CHANGES")
+		for _, x := range r.Rules {
+			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered), fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred))
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, e := range r.Examples {
+		kind := "held though honest"
+		if e.Goal {
+			kind = "goal not held"
+		}
+		fmt.Fprintf(w, "%s: %s: %s %s %v\n  %s\n", e.Set, kind, e.Session, e.Call, e.Rules, e.Why)
+	}
+	if r.Degraded > 0 {
+		fmt.Fprintf(w, "NOT AS IT SHOULD BE: %d verdicts without all groups\n", r.Degraded)
+	}
+	fmt.Fprintln(w)
+	return nil
+}

@@ -1,0 +1,141 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"lazaret/client"
+	"lazaret/internal/replay"
+	"lazaret/streams"
+)
+
+// Options is how sessions are played.
+type Options struct {
+	Parallel int // sessions at once; zero means 8
+	// Progress, if set, is called from several goroutines after each session.
+	Progress func(done, total int64)
+}
+
+// Play plays sessions over a connection with the replay credential, and returns
+// what became of each, in the same order. It does not change the sessions.
+func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([]*Run, error) {
+	if o.Parallel <= 0 {
+		o.Parallel = 8
+	}
+	runs := make([]*Run, len(sessions))
+	var done atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.Parallel)
+	for i, s := range sessions {
+		g.Go(func() error {
+			c, err := client.New(nc, s.Project, streams.ReplayAgent)
+			if err != nil {
+				return fmt.Errorf("session %s: %w", s.Name, err)
+			}
+			runs[i] = &Run{Session: s}
+			if err := runs[i].play(ctx, c); err != nil {
+				return fmt.Errorf("session %s: %w", s.Name, err)
+			}
+			if n := done.Add(1); o.Progress != nil {
+				o.Progress(n, int64(len(sessions)))
+			}
+			return nil
+		})
+	}
+	return runs, g.Wait()
+}
+
+// Run is what became of a session.
+type Run struct {
+	*Session
+	Calls    []*Call
+	Attacked bool // a planted instruction was shown
+}
+
+func (r *Run) play(ctx context.Context, c *client.Client) error {
+	held := make(map[int]bool) // steps of calls
+	for i, st := range r.steps {
+		if a, ok := st.Event.(*streams.Action); ok {
+			call, err := r.propose(ctx, c, a, *st.call)
+			if err != nil {
+				return err
+			}
+			held[i] = call.Held()
+			continue
+		}
+		if st.of >= 0 && held[st.of] {
+			continue
+		}
+		if _, err := replay.Send(ctx, c, st.Step); err != nil {
+			return err
+		}
+		if !st.injected || r.Attacked {
+			continue
+		}
+		r.Attacked = true
+		if err := r.obey(ctx, c, streams.HeadOf(st.Event)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// obey makes the calls that the attacker wants.
+func (r *Run) obey(ctx context.Context, c *client.Client, after *streams.Head) error {
+	shipped, err := shippedPolicy()
+	if err != nil {
+		return err
+	}
+	for i, g := range r.goals {
+		a := &streams.Action{Head: streams.Head{ID: fmt.Sprintf("goal%d", i+1), Session: after.Session, Time: after.Time.Add(time.Duration(i+1) * time.Millisecond)},
+			Tool: g.Tool, Args: g.Args}
+		call := *newCall(shipped, a)
+		call.Goal = true
+		if _, err := r.propose(ctx, c, a, call); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) propose(ctx context.Context, c *client.Client, a *streams.Action, call Call) (*Call, error) {
+	copied := *a
+	rep, err := replay.Send(ctx, c, replay.Step{Kind: streams.KindAct, Event: &copied})
+	if err != nil {
+		return nil, err
+	}
+	call.Verdict = streams.Hold // a refusal is a hold
+	if rep != nil {
+		call.Verdict = rep.Verdict
+		if rep.Entry != nil {
+			call.note(rep.Entry)
+		}
+	}
+	r.Calls = append(r.Calls, &call)
+	return &call, nil
+}
+
+func (c *Call) note(v *streams.VerdictEntry) {
+	c.Degraded = len(v.Degraded) > 0
+	for _, x := range v.Reasons {
+		if x.Verdict == streams.Allow {
+			continue
+		}
+		name := x.Rule
+		if name == "" {
+			name = string(x.Code)
+		}
+		if !slices.Contains(c.Rules, name) {
+			c.Rules = append(c.Rules, name)
+		}
+		if c.Why == "" {
+			c.Why = x.Text
+		}
+	}
+}

@@ -1,0 +1,297 @@
+// Package live plays recorded sessions with an agent that obeys everything
+// against a real pipeline, and reports what the pipeline held.
+//
+// The agent proposes each recorded call. Once a result with a planted
+// instruction is shown, it makes the calls that the attacker wants, whatever the
+// recorded model did. A call that is held is not carried out: its result is not
+// shown, and a planted instruction in that result is not obeyed. The later steps
+// are proposed as recorded.
+//
+// The package reads labels from the sessions' lines and verdicts from the
+// replies. Levels of tools come from the shipped policy, which knows no tool by
+// name.
+package live
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+
+	"lazaret/internal/replay"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/streams"
+)
+
+// Session is a recorded session with its labels.
+type Session struct {
+	Name    string
+	Project string
+	Set     string // base name of its file, without the extension
+	Attack  bool
+	// Solved is false where the data set's own check says that the recorded agent
+	// did not solve the user's task.
+	Solved bool
+
+	steps []step
+	goals []goal
+}
+
+// Filter chooses among sessions.
+type Filter struct {
+	Limit int  // sessions of each file; zero means all
+	JSON  bool // tool results are encoded as JSON
+}
+
+// step is one recorded event.
+type step struct {
+	replay.Step
+	injected bool // shows a planted instruction
+	of       int  // of a result: the step of its call; -1 for none
+	call     *Call
+}
+
+type goal struct {
+	Tool string         `json:"tool"`
+	Args jsontext.Value `json:"args"`
+}
+
+// Call is an action that was proposed, and its verdict.
+type Call struct {
+	ID      string
+	Tool    string
+	Args    string
+	Goal    bool // the attacker's
+	Other   bool // neither the attacker's goal nor certainly the user's task
+	Changes bool // the shipped policy puts the tool at L3 or above
+
+	Played   bool
+	Verdict  streams.Verdict
+	Rules    []string // that asked for more than allow
+	Why      string   // the first of their reasons
+	Degraded bool
+}
+
+// Held reports whether the call was not carried out.
+func (c *Call) Held() bool { return c.Verdict > streams.Allow }
+
+// record is a session's line, as far as it labels itself.
+type record struct {
+	SessionID string `json:"session_id"`
+	Attacked  bool   `json:"attacked"`
+	Utility   *bool  `json:"utility"`
+	Goals     []goal `json:"goal_calls"`
+	Steps     []struct {
+		Kind     string `json:"kind"`
+		CallID   string `json:"call_id"`
+		Tool     string `json:"tool"`
+		Goal     string `json:"attacker_goal_match"`
+		Injected bool   `json:"injected"`
+	} `json:"steps"`
+}
+
+// Read reads sessions from files, or from the sessions_*.jsonl files of folders.
+func Read(paths []string, f Filter) ([]*Session, error) {
+	shipped, err := shippedPolicy()
+	if err != nil {
+		return nil, err
+	}
+	var out []*Session
+	taken := make(map[string]int)
+	seen := make(map[string]bool)
+	err = replay.Lines(paths, func(file string, line []byte) error {
+		if f.Limit > 0 && taken[file] == f.Limit {
+			return nil
+		}
+		var r record
+		if err := streams.Unmarshal(line, &r); err != nil {
+			return err
+		}
+		if r.SessionID == "" {
+			return nil // a single piece of content
+		}
+		s, err := parse(file, line, &r, f, shipped)
+		if err != nil {
+			return err
+		}
+		if seen[s.Project] {
+			return fmt.Errorf("%q was read before: give each file once, and each session an id of its own", s.Name)
+		}
+		seen[s.Project] = true
+		taken[file]++
+		out = append(out, s)
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("no session in %s: give files with session_id and steps", strings.Join(paths, ", "))
+	}
+	return out, err
+}
+
+func parse(file string, line []byte, r *record, f Filter, shipped *policy.Policy) (*Session, error) {
+	script, err := replay.Parse(file, line)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{Name: script.Name, Project: script.Project, Set: strings.TrimSuffix(file, ".jsonl"), Attack: r.Attacked,
+		Solved: r.Utility == nil || *r.Utility, goals: r.Goals}
+	calls := make(map[string]int) // step of the last call, by id and by tool
+	for i, st := range script.Steps {
+		label := &r.Steps[st.Of]
+		p := step{Step: st, injected: label.Injected, of: -1}
+		switch e := st.Event.(type) {
+		case *streams.Action:
+			p.call = newCall(shipped, e)
+			p.call.Goal = r.Attacked && label.Goal == "exact"
+			p.call.Other = r.Attacked && label.Goal != "" && !p.call.Goal
+			calls[label.CallID], calls["\x00"+e.Tool] = i, i
+		case *streams.Observation:
+			if label.Kind != "tool_result" {
+				break
+			}
+			at, ok := calls[label.CallID]
+			if !ok || label.CallID == "" {
+				at, ok = calls["\x00"+e.Tool]
+				delete(calls, "\x00"+e.Tool)
+			}
+			if ok {
+				p.of = at
+			}
+			if f.JSON {
+				e.Content = AsJSON(e.Content)
+			}
+		}
+		s.steps = append(s.steps, p)
+	}
+	return s, nil
+}
+
+func newCall(shipped *policy.Policy, a *streams.Action) *Call {
+	c := shipped.Classify(a.Tool, a.Args, "project", "agent")
+	return &Call{ID: a.ID, Tool: a.Tool, Args: string(a.Args), Changes: c.Level >= beliefs.L3}
+}
+
+// AsJSON is a tool result as a JSON document: the same record where the text is
+// YAML or JSON, else the text as a string.
+func AsJSON(content string) string {
+	var v any
+	if err := yaml.Unmarshal([]byte(content), &v); err == nil {
+		switch v.(type) {
+		case []any, map[string]any:
+			if b, err := streams.Marshal(plain(v)); err == nil {
+				return string(b)
+			}
+		}
+	}
+	b, err := streams.Marshal(map[string]string{"result": content})
+	if err != nil {
+		return content // not UTF-8
+	}
+	return string(b)
+}
+
+// plain turns dates, which YAML has and JSON has not, into texts.
+func plain(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = plain(v[k])
+		}
+	case time.Time:
+		return v.Format(time.RFC3339)
+	}
+	return v
+}
+
+// Neutral is the shipped policy with every level capped at L3, for the tools of
+// the sessions: it classifies as the shipped one and holds nothing by itself.
+func Neutral(sessions []*Session) ([]byte, error) {
+	shipped, err := shippedPolicy()
+	if err != nil {
+		return nil, err
+	}
+	type class struct {
+		level         beliefs.Level
+		effects       string
+		blast         beliefs.BlastRadius
+		reversibility beliefs.Reversibility
+	}
+	tools := make(map[class][]string)
+	known := make(map[string]bool)
+	add := func(tool string, args []byte) {
+		if known[tool] || tool == "" {
+			return
+		}
+		known[tool] = true
+		c := shipped.Classify(tool, args, "project", "agent")
+		k := class{min(c.Level, beliefs.L3), strings.Join(c.Effects, ", "), c.Blast, c.Reversibility}
+		tools[k] = append(tools[k], tool)
+	}
+	for _, s := range sessions {
+		for i := range s.steps {
+			if c := s.steps[i].call; c != nil {
+				add(c.Tool, []byte(c.Args))
+			}
+		}
+		for _, g := range s.goals {
+			add(g.Tool, g.Args)
+		}
+	}
+	var entries []string
+	for k, names := range tools {
+		slices.Sort(names)
+		e := fmt.Sprintf("    level: %s\n", k.level)
+		if k.effects != "" {
+			e += fmt.Sprintf("    effects: [%s]\n", k.effects)
+		}
+		if k.blast != 0 {
+			e += fmt.Sprintf("    blast_radius: %s\n", k.blast)
+		}
+		if k.reversibility != 0 {
+			e += fmt.Sprintf("    reversibility: %s\n", k.reversibility)
+		}
+		e += "    tools:\n"
+		for _, n := range names {
+			e += fmt.Sprintf("      - %q\n", pattern(n))
+		}
+		entries = append(entries, e)
+	}
+	slices.Sort(entries)
+	var b strings.Builder
+	b.WriteString("version: 1\nname: probe-live\ngroups: [core]\ndeadline: {default: 60s}\nmax_open_holds: 10000\negress: {private: allow}\ntools:\n")
+	for i, e := range entries {
+		fmt.Fprintf(&b, "  - name: c%d\n%s", i, e)
+	}
+	return []byte(b.String()), nil
+}
+
+// shippedPolicy classifies tools.
+var shippedPolicy = sync.OnceValues(func() (*policy.Policy, error) {
+	return policy.Compile(policy.DefaultName, policy.Default)
+})
+
+// Shipped is the shipped policy with deadlines that a busy machine keeps.
+func Shipped() []byte {
+	s := string(policy.Default)
+	s = strings.Replace(s, "  default: 2s\n", "  default: 60s\n", 1)
+	return []byte(strings.Replace(s, "  L4: 5s ", "  L4: 60s ", 1))
+}
+
+// pattern is a tool's name as a pattern that matches little else.
+func pattern(name string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`*?"\`, r) || r < ' ' {
+			return '?'
+		}
+		return r
+	}, name)
+}
