@@ -419,6 +419,9 @@ func detail(in *Input) map[string]any {
 	if len(in.Content.Markers) > 0 {
 		d["markers"] = in.Content.Markers
 	}
+	if in.Content.Score > 0 {
+		d["command_score"] = in.Content.Score
+	}
 	if in.Event.Source != "" {
 		d["source"] = streams.Clip(in.Event.Source, 200)
 	}

@@ -36,6 +36,8 @@ type Content struct {
 	Views     []string `cel:"views" doc:"normalised, then decoded forms"`
 	Markers   []string `cel:"markers" doc:"classes of instruction that a view carries: override, role, address, request, exfiltrate, secrecy, tool, persist, plea, answer, obey, hidden"`
 	HasHidden bool     `cel:"has_hidden" doc:"zero-width, bidi or tag characters"`
+	Score     int64    `cel:"command_score" doc:"how much it reads like an order to its reader, 0 to 100, by a linear text model; docs/detection.md has the false positives of each threshold"`
+	Commands  []string `cel:"command_words" doc:"up to three words that weigh most in command_score"`
 	Carriers  []string `cel:"carriers" doc:"addresses, hosts, accounts, paths and the like, as kind:value"`
 	Kinds     []string `cel:"kinds" doc:"the kinds of its carriers: email, host, url, path, secret and the like"`
 }
@@ -119,6 +121,8 @@ type Recalled struct {
 	Source     string   `cel:"source"`
 	Markers    []string `cel:"markers" doc:"classes of instruction in it, as in content.markers"`
 	Hidden     bool     `cel:"hidden" doc:"zero-width, bidi or tag characters"`
+	Score      int64    `cel:"command_score" doc:"how much it reads like an order, as content.command_score"`
+	Commands   []string `cel:"command_words" doc:"up to three words that weigh most in command_score"`
 	Kinds      []string `cel:"kinds" doc:"the kinds of its carriers"`
 }
 
@@ -371,6 +375,7 @@ func (in *Input) content(s string, f text.Features) {
 		in.viewNames = append(in.viewNames, v.Name)
 	}
 	in.Content.HasHidden = f.HasHidden()
+	in.Content.Score, in.Content.Commands = int64(f.Command.Points), f.Command.Words
 	for _, c := range f.Carriers {
 		in.Content.Carriers = append(in.Content.Carriers, string(c.Kind)+":"+c.Value)
 		if !slices.Contains(in.Content.Kinds, string(c.Kind)) {
@@ -423,7 +428,8 @@ func belief(b *streams.BeliefRef) *Belief {
 func recalled(wanted asked, r *streams.RecallItem) *Recalled {
 	f := text.Analyze(r.Content)
 	out := &Recalled{ID: r.ID, Key: r.Key, Similarity: r.Score, Overlap: wanted.overlap(r.Content), Origin: string(r.Origin), External: r.Origin.External(),
-		Quality: r.Quality.String(), Source: r.Source, Hidden: f.HasHidden()}
+		Quality: r.Quality.String(), Source: r.Source, Hidden: f.HasHidden(),
+		Score: int64(f.Command.Points), Commands: f.Command.Words}
 	var views []string
 	for _, v := range f.Views(r.Content) {
 		views = append(views, v.Text)

@@ -27,7 +27,11 @@
 // min-hash (Broder, 1997) with banding.
 package text
 
-import "sync"
+import (
+	"sync"
+
+	"lazaret/pkg/text/command"
+)
 
 // Version changes whenever the same content would give other features. Features
 // of different versions are not comparable.
@@ -44,8 +48,19 @@ type Features struct {
 	Phrases  Phrases       `json:"p,omitzero"`
 	Prints   []Fingerprint `json:"f,omitempty"` // of the content, then of decoded views with at least three words
 	Words    int           `json:"w,omitzero"`  // words in the content
+	Command  CommandScore  `json:"o,omitzero"`  // of the text or decoded view that reads most like an order
 	Partial  bool          `json:"x,omitzero"`  // a bound was reached: more spans, carriers or phrases than are kept
 }
+
+// CommandScore is how much a content reads like an order to its reader, by the linear
+// model of package [command]. Below minCommand points it is zero.
+type CommandScore struct {
+	Points int      `json:"p"`           // to 100
+	Words  []string `json:"w,omitempty"` // at most three that weigh most, heaviest first
+}
+
+// minCommand is the least score that travels in an entry.
+const minCommand = 25
 
 // HasHidden reports whether the content has characters that a person would not
 // see.
@@ -85,6 +100,9 @@ func (a *analysis) explore(raw, via string, depth int) []Span {
 		a.f.Hidden = h
 	}
 	a.digest(clean, depth == 0)
+	if c := command.Of(clean); c.Points >= minCommand && c.Points > a.f.Command.Points {
+		a.f.Command = CommandScore(c)
+	}
 	a.scanner.reset(clean, via, depth < maxDepth)
 	found := a.scanner.scan(&a.carriers, h)
 	a.partial = a.partial || a.scanner.full
