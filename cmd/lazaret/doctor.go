@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -47,13 +49,19 @@ func (c *checks) add(what string, err error, good string, args ...any) {
 
 func (a *app) doctor() *cobra.Command {
 	var asJSON bool
+	var ports []string
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check server, streams, stages and their lag (exit 3 when something drifted)",
 		Long: `Look at the server's limits, at the streams and how full they are, at what is in
 force, and at each process of each stage: whether it answers, how many ledger entries
 it has not taken in and in which partitions. More than 5,000 entries behind, and a
-stream or subject that is more than 80 % full, are wrong. Exit code 3 if anything is.`,
+stream or subject that is more than 80 % full, are wrong. Exit code 3 if anything is.
+
+Of a cluster it tries the port on which servers meet, as an outsider: in the clear,
+without a certificate, and with one of an unknown authority. A server that gets in may
+speak for every agent. The ports are those of "lazaret server config", else 6222 of
+the hosts that the connection knows, or those of --cluster.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nc, err := a.conn.Connect("operator")
@@ -67,6 +75,12 @@ stream or subject that is more than 80 % full, are wrong. Exit code 3 if anythin
 			if err != nil {
 				return err
 			}
+			if len(ports) == 0 {
+				if ports, err = clusterPorts(a.conn.Data, nc); err != nil {
+					return err
+				}
+			}
+			cs.outside(cmd.Context(), ports)
 			w := cmd.OutOrStdout()
 			if asJSON {
 				err = cli.JSON(w, cs)
@@ -89,7 +103,39 @@ stream or subject that is more than 80 % full, are wrong. Exit code 3 if anythin
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringSliceVar(&ports, "cluster", nil, "`HOST:PORT` at which servers of the cluster meet")
 	return c
+}
+
+// clusterPorts are the addresses at which the servers of the cluster meet; none if
+// the server is alone.
+func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
+	ports, err := natsserver.ClusterPorts(data)
+	if err != nil || len(ports) > 0 || nc.ConnectedClusterName() == "" {
+		return ports, err
+	}
+	for _, s := range nc.Servers() {
+		if u, err := url.Parse(s); err == nil && u.Hostname() != "" {
+			ports = append(ports, net.JoinHostPort(u.Hostname(), "6222"))
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports), nil
+}
+
+// outside tries the ports on which servers meet.
+func (c *checks) outside(ctx context.Context, ports []string) {
+	for _, p := range ports {
+		expires, err := natsserver.ProbeRoute(ctx, p)
+		switch {
+		case errors.Is(err, natsserver.ErrNoPort):
+			c.add("cluster", nil, "%s is not reached from here; name the port of the routes with --cluster if it is another", p)
+			continue
+		case err == nil && time.Until(expires) < natsserver.RenewBefore:
+			err = fmt.Errorf("the certificate of %s ends at %s: lazaret server renew", p, expires.UTC().Format(time.RFC3339))
+		}
+		c.add("cluster", err, "%s lets no server in without a certificate; its own is valid until %s", p, expires.UTC().Format(time.DateOnly))
+	}
 }
 
 func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {

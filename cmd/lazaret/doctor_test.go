@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"lazaret/internal/status"
 )
@@ -35,5 +38,22 @@ func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	// A group of others answers no questions, and is known by what it wrote.
 	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed, Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
 		t.Errorf("a group of others: %v", got)
+	}
+}
+
+func TestPromiseA1DoctorReportsAClusterPortThatLetsServersIn(t *testing.T) {
+	s, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1, Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	defer s.Shutdown()
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server did not start")
+	}
+	var cs checks
+	cs.outside(t.Context(), []string{s.ClusterAddr().String()})
+	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "may join and speak for every agent") {
+		t.Errorf("%+v", cs)
 	}
 }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/streams"
 )
 
 func (a *app) server() *cobra.Command {
-	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), a.serverMend(), a.serverInit())
+	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(), a.serverRenew(), a.serverMend(), a.serverInit())
 }
 
 func (a *app) serverConfig() *cobra.Command {
@@ -31,9 +32,16 @@ func (a *app) serverConfig() *cobra.Command {
 of the data folder (made if they are not there), JetStream on disk, synced before it
 acknowledges, and encrypted. Run it once for each server, on one data folder: all of
 them must know the same accounts. The permissions of each credential are the ones
-that "lazaret up" uses.`,
+that "lazaret up" uses.
+
+A server that joins a cluster needs no credential to speak for everybody. A cluster
+therefore has an authority of its own in the data folder: each server gets a
+certificate for its name, the hosts of --routes and its address, and all of them a
+password. Copy DATA/keys/cluster/servers/NAME to the server's machine, and name the
+place with --cluster-certs. Renew the certificates with "lazaret server renew".`,
 		Example: `  lazaret server config --data lz --name n1 --listen 0.0.0.0:4222 --store /var/lib/nats \\
-    --cluster-listen 0.0.0.0:6222 --routes nats://n1:6222,nats://n2:6222,nats://n3:6222 -o n1.conf`,
+    --cluster-listen n1:6222 --routes nats://n1:6222,nats://n2:6222,nats://n3:6222 \
+    --cluster-certs /etc/nats/cluster -o n1.conf`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			a.conn.Resolve()
@@ -67,6 +75,7 @@ that "lazaret up" uses.`,
 	f.StringVar(&c.ClusterName, "cluster-name", "lazaret", "`NAME` of the cluster")
 	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for the other servers; makes it one of a cluster")
 	f.StringSliceVar(&c.Routes, "routes", nil, "`URLS` of the cluster's servers, nats://HOST:PORT")
+	f.StringVar(&c.CertDir, "cluster-certs", "", "`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
 	f.BoolVar(&c.NoSync, "no-sync", false, "acknowledge before data is on disk")
 	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key of its streams, as seen from the configuration's folder (default DATA/keys/jetstream.conf, which is made)")
 	f.StringVar(&c.TLSCert, "tls-cert", "", "server's certificate `FILE`")
@@ -74,6 +83,67 @@ that "lazaret up" uses.`,
 	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that it trusts")
 	f.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return cmd
+}
+
+func serverCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check CONFIG",
+		Short: "Refuse a configuration of nats-server that lets other servers in without a certificate",
+		Long: `Read a configuration as nats-server does, with the files that it names. Exit code 2
+if a cluster, a gateway or leaf nodes listen on an address that other machines reach
+without mutual TLS by an authority of their own and a password.`,
+		Example: "  lazaret server check n1.conf && nats-server -c n1.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := natsserver.CheckConfig(args[0]); err != nil {
+				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "no listener for other servers is open")
+			return nil
+		},
+	}
+}
+
+func (a *app) serverRenew() *cobra.Command {
+	var exchange bool
+	c := &cobra.Command{
+		Use:   "renew",
+		Short: "Renew the certificates that the servers of a cluster show each other",
+		Long: `Make new certificates, with new keys, for all servers that "lazaret server config"
+has made one for. They are valid for 397 days; "lazaret doctor" says when 30 are left.
+
+Copy DATA/keys/cluster/servers/NAME to each machine and have the server reload:
+nats-server --signal reload=PID, or SIGHUP. Nothing restarts, and routes stay up.
+
+With --authority the authority itself is exchanged in three steps, each with the
+same command: first all servers trust the next authority too, then they get
+certificates of it, then they trust the old one no more. Let all servers reload
+before the next step.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.conn.Resolve()
+			step, certs, err := natsserver.RenewCluster(a.conn.Data, exchange)
+			if err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			for _, c := range certs {
+				fmt.Fprintf(w, "%s  valid until %s  %s\n", c.Server, c.Expires.UTC().Format(time.DateOnly), natsserver.ServerCertDir(a.conn.Data, c.Server))
+			}
+			switch step {
+			case natsserver.ExchangeTrusted:
+				fmt.Fprintln(w, "step 1 of 3: the next authority is trusted too")
+			case natsserver.ExchangeIssued:
+				fmt.Fprintln(w, "step 2 of 3: the certificates are of the new authority, the old one is still trusted")
+			case natsserver.ExchangeDone:
+				fmt.Fprintln(w, "step 3 of 3: the old authority is no longer trusted")
+			}
+			fmt.Fprintln(w, "now copy each folder to its machine, and reload all servers: nats-server --signal reload=PID")
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&exchange, "authority", false, "take the next of the three steps that exchange the authority")
+	return c
 }
 
 func (a *app) serverMend() *cobra.Command {

@@ -19,6 +19,7 @@ type ServerConfig struct {
 	ClusterName string   // empty: a server alone
 	Cluster     string   // HOST:PORT for the other servers
 	Routes      []string // nats://HOST:PORT of all of them
+	CertDir     string   // where the server finds ServerCertDir, absolute; empty: there
 	NoSync      bool     // as in Config
 	KeyFile     string   // where StorageKeyFile is, from the configuration's folder; empty: in it
 	TLSCert     string   // files; empty: no TLS
@@ -35,8 +36,8 @@ var plain = regexp.MustCompile(`^[^"\\\x00-\x1f]*$`)
 var configTemplate = template.Must(template.New("").Parse(`# nats-server of Lazaret, made by "lazaret server config".
 #
 # Who may publish and subscribe what stands in the credentials, which are signed
-# by the account's key in DATA/keys. This file holds no secret; the one that it
-# includes does.
+# by the account's key in DATA/keys. This file holds no secret; the files that it
+# includes do.
 
 server_name: "{{.C.Name}}"
 listen: "{{.C.Listen}}"
@@ -75,9 +76,16 @@ tls {
 cluster {
   name: "{{.C.ClusterName}}"
   listen: "{{.C.Cluster}}"
-  routes: [{{range .C.Routes}}
-    "{{.}}"{{end}}
-  ]
+  # A server that joins may speak for everybody: each needs a certificate of the
+  # cluster's own authority, and the password.
+  tls {
+    cert_file: "{{.C.CertDir}}/cert.pem"
+    key_file: "{{.C.CertDir}}/key.pem"
+    ca_file: "{{.C.CertDir}}/ca.pem"
+    verify: true
+    timeout: 5
+  }
+  include "{{.ClusterFile}}" # authorization, routes
 }
 {{- end}}
 
@@ -94,7 +102,7 @@ resolver_preload {
 // data folder, which it makes if they are not there. Each server of a cluster is
 // to be given the same ones.
 func WriteConfig(w io.Writer, data string, c ServerConfig) error {
-	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
+	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir, c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
 		if !plain.MatchString(s) {
 			return fmt.Errorf("%q cannot stand in a server's configuration: it holds quotes, backslashes or control characters", s)
 		}
@@ -117,12 +125,22 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	if c.KeyFile == "" {
 		c.KeyFile = filepath.Base(StorageKeyFile(data))
 	}
+	if c.ClusterName != "" {
+		if err := secureCluster(data, c); err != nil {
+			return err
+		}
+		if c.CertDir == "" {
+			if c.CertDir, err = filepath.Abs(ServerCertDir(data, c.Name)); err != nil {
+				return err
+			}
+		}
+	}
 	a, err := keys.accounts()
 	if err != nil {
 		return err
 	}
 	return configTemplate.Execute(w, map[string]any{
-		"C": c, "MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
+		"C": c, "ClusterFile": filepath.Join(filepath.Dir(c.KeyFile), filepath.Base(ClusterFile(data))), "MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
 		"A": map[string]string{"Operator": a.operator, "Account": a.account, "System": a.system, "AccountKey": a.accountKey, "SystemKey": a.systemKey},
 	})
 }

@@ -87,8 +87,8 @@ func CredsFile(data, name string) string { return natsfiles.Creds(data, name) }
 // CLI looks with XDG_CONFIG_HOME set to the data folder.
 func ContextFile(data, name string) string { return natsfiles.Context(data, name) }
 
-// context is the part of a nats CLI context file that we write.
-type context struct {
+// natsContext is the part of a nats CLI context file that we write.
+type natsContext struct {
 	Description string `json:"description"`
 	URL         string `json:"url"`
 	Creds       string `json:"creds"`
@@ -120,7 +120,7 @@ func (m *Minter) Install(name, description, url, inbox string, mint func() ([]by
 	if err != nil {
 		return err
 	}
-	b, err := streams.Marshal(context{description, url, abs, inbox})
+	b, err := streams.Marshal(natsContext{description, url, abs, inbox})
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func ContextURL(data, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the server's address is not known: %w: give it with --server", err)
 	}
-	var c context
+	var c natsContext
 	if err := streams.Unmarshal(b, &c); err != nil {
 		return "", fmt.Errorf("%s: %w", ContextFile(data, name), err)
 	}

@@ -82,6 +82,9 @@ func Start(cfg Config) (_ *Server, err error) {
 		return nil, err
 	}
 	opts, err := options(cfg, keys)
+	if err == nil {
+		err = Exposed(opts)
+	}
 	if err != nil {
 		return nil, err
 	}
