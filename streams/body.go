@@ -108,8 +108,12 @@ type RecallItem struct {
 	Score float64 `json:"score"`
 	// Reason is why it is context only: the code of the context policy.
 	Reason string `json:"reason,omitzero"`
-	// Partial is set where only the beginning of the content is served.
-	Partial bool `json:"partial,omitzero"`
+	// Partial is set where only a part of the content is served, from the
+	// request's offset on. Size is that of the whole content, in bytes, and Digest
+	// its digest where it is a memory's.
+	Partial bool   `json:"partial,omitzero"`
+	Size    int    `json:"size,omitzero"`
+	Digest  string `json:"digest,omitzero"`
 	// Unknown is set of content that nobody observed or remembered here.
 	Unknown bool `json:"unknown,omitzero"`
 	// Effects says in an answer what was done to Content: mask, annotate,
@@ -134,6 +138,7 @@ type RecallEntry struct {
 	Gate      int          `json:"gate,omitzero"` // how many candidates another store brought
 	Purpose   string       `json:"purpose,omitzero"`
 	Limit     int          `json:"limit"`
+	Offset    int          `json:"offset,omitzero"` // where in each content the served part begins, in bytes
 	Spotlight bool         `json:"spotlight,omitzero"`
 	// Privileged is set in a disclosure: everything that fits is admitted,
 	// whatever stands against it, to be looked at.
@@ -145,9 +150,12 @@ type RecallEntry struct {
 	// Omitted counts what was found and is in no list, by channel, because there
 	// was more than the limit. What was only read is not judged any more once
 	// context_only is full, and counts there.
-	Omitted  map[string]int `json:"omitted,omitzero"`
-	Unseen   bool           `json:"unseen,omitzero"`
-	Restored bool           `json:"restored,omitzero"`
+	Omitted map[string]int `json:"omitted,omitzero"`
+	// More is set where something was cut or omitted because the entry has no
+	// room for it. With a smaller limit each text has more room.
+	More     bool `json:"more,omitzero"`
+	Unseen   bool `json:"unseen,omitzero"`
+	Restored bool `json:"restored,omitzero"`
 }
 
 // DisclosureEntry is a privileged recall by somebody with a key that may, and
@@ -221,7 +229,7 @@ type OutcomeEntry struct {
 // The bounds of one chunk of a re-audit.
 const (
 	MaxAudited      = 256
-	MaxAuditedBytes = 256 << 10 // of content
+	MaxAuditedBytes = 256 << 10 // of the beliefs before the last, as they are encoded
 )
 
 // BeliefsEntry is a chunk of a re-audit: live beliefs of one project, to be
@@ -271,6 +279,10 @@ type RejectedEntry struct {
 	Unseen  bool   `json:"unseen"`           // its session now counts as unseen
 	Raw     []byte `json:"raw,omitzero"`     // base64
 	Headers string `json:"headers,omitzero"` // the message's headers, a line each
+	// Size is that of the message's data, in bytes, where Raw is only its
+	// beginning; Digest is that of all of it.
+	Size   int    `json:"size,omitzero"`
+	Digest string `json:"digest,omitzero"`
 }
 
 // RepeatEntry is the body of an event whose id was seen before.

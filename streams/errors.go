@@ -16,6 +16,7 @@ const (
 	CodeTimeTravel  Code = "LZ106"
 	CodeForeign     Code = "LZ107"
 	CodeUncited     Code = "LZ108"
+	CodeEntrySize   Code = "LZ109"
 
 	CodeTimeout     Code = "LZ201"
 	CodeIntakeFull  Code = "LZ202"
@@ -23,6 +24,7 @@ const (
 	CodeBadReply    Code = "LZ204"
 	CodeShedding    Code = "LZ205"
 	CodePending     Code = "LZ206"
+	CodeReplySize   Code = "LZ207"
 
 	CodeNoPolicy    Code = "LZ301"
 	CodeUnmatched   Code = "LZ302"
@@ -90,12 +92,14 @@ var Codes = []CodeDoc{
 	{CodeTimeTravel, "time runs backwards", "An event of a synthetic project lies before the one before it.", "Send synthetic events in order of their time."},
 	{CodeForeign, "not an event", "The body is an acknowledgement or reply of NATS that was steered onto an intake subject.", "Find who publishes with somebody else's subject as reply subject."},
 	{CodeUncited, "decision without citation", "A decision neither cites beliefs nor says that it cites none, or cites only what nobody knows. The policy says whether it is refused or recorded with an alert.", "Cite the ids of the beliefs that a recall returned, or set cites_none."},
+	{CodeEntrySize, "entry too large", "The event is within the size limit, but its ledger entry, with all that is derived from it, would exceed the largest message of the ledger.", "Split the content over several events. Of an entry that a stage made without an event: report it, with the entry."},
 	{CodeTimeout, "no verdict in time", "The proposal is journaled, or may be, but its verdict was not ready within the request's time.", "Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
 	{CodeIntakeFull, "intake refused", "The intake stream is full for this agent or altogether; nothing was stored.", "Treat as hold. Wait and send again with the same id."},
 	{CodeUnavailable, "pipeline unavailable", "The event could not be journaled.", "Treat as hold. Send again with the same id."},
 	{CodeBadReply, "bad reply subject", "The request's reply subject is not an inbox.", "Use a request function of your NATS client, with the inbox prefix of your credential."},
 	{CodeShedding, "too many requests", "More requests wait for a verdict than this front admits.", "Treat as hold. Wait and send again with the same id."},
 	{CodePending, "verdict pending", "The proposal is in the ledger, and the policy lets sentinel groups take until the reply's `until`; none of them has refused it, and not all have cleared it.", "Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
+	{CodeReplySize, "answer too large", "The verdict is in the ledger, and the answer exceeds the largest message of the server.", "Treat as hold. Ask for less, with a smaller limit or fewer candidates, under a new id."},
 	{CodeNoPolicy, "no policy in force", "No signed policy was activated yet, so nothing can be allowed.", "Activate one: lazaret policy activate."},
 	{CodeUnmatched, "no policy entry matches", "The policy knows no such tool; silence is not permission.", "Add the tool to the policy, or run it in learn mode first."},
 	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.", "Wait for an approval, or choose another way."},

@@ -112,6 +112,9 @@ type Recall struct {
 	Filter  RecallFilter `json:"filter,omitzero"`
 	Purpose string       `json:"purpose,omitzero"` // extraction, planning (default), decision, explanation
 	Limit   int          `json:"limit,omitzero"`   // entries wanted, 1 to 100, default 10
+	// Offset is where in each content to begin, in bytes: the rest of a content
+	// that came in part.
+	Offset int `json:"offset,omitzero"`
 	// Candidates make it a question of the gate: nothing is searched for.
 	Candidates []GateCandidate `json:"candidates,omitzero"`
 	// Spotlight asks for what nobody vouches for to come between markers that
@@ -273,7 +276,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		r := rejectf(CodeMalformed, "the body is not a JSON %s event: %v", a.Kind, describeJSON(err))
 		r.ID, r.Session = peek(body)
 		if ceID != "" {
-			r.ID = ceID
+			r.ID = clip(ceID)
 		}
 		return nil, r
 	}
@@ -286,7 +289,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		if ValidID(h.Session) {
 			r.Session = h.Session
 		}
-		r.ID = h.ID
+		r.ID = clip(h.ID)
 		return nil, r
 	}
 	return e, nil
@@ -377,6 +380,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		}
 		if e.Limit < 0 || e.Limit > 100 {
 			return rejectf(CodeInvalid, "limit is %d, use 1 to 100", e.Limit)
+		}
+		if e.Offset < 0 || e.Offset > 0 && len(e.Candidates) > 0 {
+			return rejectf(CodeInvalid, "offset is %d, use 0 or more, and none with candidates", e.Offset)
 		}
 		return names(e.Key, "key", e.Purpose, "purpose")
 	case *Tools:

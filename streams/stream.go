@@ -34,6 +34,9 @@ const (
 	// LedgerMsgSize leaves room for a rejected event's bytes in base64, and for
 	// content with its features.
 	LedgerMsgSize = 7 << 20
+	// MaxEntry is the size of the largest body of a ledger entry, in bytes: a
+	// message of the ledger less the room for its headers.
+	MaxEntry = LedgerMsgSize - 4<<10
 	// LiveAge is how long live copies are kept.
 	LiveAge = 30 * 24 * time.Hour
 	// LiveBytes bounds the live feed, in bytes; old copies go first.

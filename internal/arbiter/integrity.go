@@ -58,7 +58,11 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 		if err != nil {
 			return err
 		}
-		if ok && string(v) != it.Seal(streams.Digest([]byte(it.Content))) {
+		digest := it.Digest // ingest has compared it with the whole content
+		if !it.Partial || digest == "" {
+			digest = streams.Digest([]byte(it.Content))
+		}
+		if ok && string(v) != it.Seal(digest) {
 			p.Withheld = append(p.Withheld, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity, Text: "it is not what the ledger says of it"})
 		}
 	}

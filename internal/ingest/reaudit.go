@@ -88,11 +88,10 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 		e.Of = streams.Person{}
 	}
 	looked, size := 0, 0
-	var found []*record
 	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
 		// A chunk is of one project and one person, and its bounds leave room for a
 		// belief of any size.
-		if len(found) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) || len(found) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
+		if len(e.Beliefs) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) || len(e.Beliefs) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false
 			return false, nil
 		}
@@ -100,13 +99,18 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 		if e.Next, e.Named = [2]string{at.project, at.belief}, at.named; r == nil {
 			return true, nil
 		}
-		if len(found) == 0 {
+		if len(e.Beliefs) == 0 {
 			e.Of = at.of
 		}
-		if live(r) {
-			found = append(found, r)
-			size += len(r.Content)
+		if !live(r) {
+			return true, nil
 		}
+		b, n, err := f.audited(st, at.project, r)
+		if err != nil {
+			return false, err
+		}
+		e.Beliefs = append(e.Beliefs, b)
+		size += n
 		return true, nil
 	})
 	if err != nil {
@@ -120,20 +124,23 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	if e.Time, err = f.clock(st, project); err != nil {
 		return nil, err
 	}
-	for _, r := range found {
-		b := streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category, Channel: r.Channel,
-			Writer: r.Writer, Inherited: r.Inherited, Content: r.Content}
-		if !r.Memory {
-			whole := false
-			if b.Content, whole, err = f.beliefText(st, project, r); err != nil {
-				return nil, err
-			}
-			b.Partial = !whole
-		}
-		b.Features = text.Analyze(b.Content)
-		e.Beliefs = append(e.Beliefs, b)
-	}
 	return admission(streams.TypeBelief, project, e)
+}
+
+// audited is a belief as it is judged again, and its size in an entry, in bytes.
+func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.AuditedBelief, size int, err error) {
+	b = streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category, Channel: r.Channel,
+		Writer: r.Writer, Inherited: r.Inherited, Content: r.Content}
+	if !r.Memory {
+		whole := false
+		if b.Content, whole, err = f.beliefText(st, project, r); err != nil {
+			return b, 0, err
+		}
+		b.Partial = !whole
+	}
+	b.Features = text.Analyze(b.Content)
+	v, err := streams.Marshal(&b)
+	return b, len(v), err
 }
 
 // live reports whether a belief can still reach a context or an action. What

@@ -23,7 +23,7 @@ const (
 	// refusedLimit bounds how many refusals it reports.
 	refusedLimit = 20
 	// maxServed is how much of one text that was read is served, in bytes.
-	// Memories come whole.
+	// Memories come whole where there is room (see recallBytes).
 	maxServed = 4 << 10
 )
 
@@ -33,7 +33,7 @@ const (
 // is the arbiter's, like that to an action.
 func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Recall) (*stage.Admission, error) {
 	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates), Purpose: ev.Purpose,
-		Limit: ev.Limit, Spotlight: ev.Spotlight}
+		Limit: ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}
 	if e.Limit == 0 {
 		e.Limit = defaultLimit
 	}
@@ -75,6 +75,7 @@ type match struct {
 	score   float64
 	unknown bool // content that nobody observed or remembered here
 	missing bool // an id that nobody knows, or that the asker may not see
+	brought bool // by its content, in the request
 }
 
 func (m *match) candidate() beliefs.Candidate {
@@ -128,12 +129,6 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 		by[found[i].Ref.ID] = &found[i]
 	}
 	aside := make([]streams.RecallItem, 0, min(e.Limit, len(found)+len(read)))
-	omit := func(channel string, n int) {
-		if e.Omitted == nil {
-			e.Omitted = map[string]int{}
-		}
-		e.Omitted[channel] += n
-	}
 	place := func(m *match, r beliefs.Ruling) {
 		if m.missing {
 			r = beliefs.Ruling{Reason: beliefs.ReasonUnknown, Text: "there is no such belief here"}
@@ -142,7 +137,7 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 		switch r.Channel {
 		case beliefs.Admitted:
 			if len(e.Admitted) == e.Limit {
-				omit("admitted", 1)
+				omit(e, "admitted", 1)
 				return
 			}
 			if e.Admitted == nil {
@@ -154,13 +149,13 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 			aside = append(aside, item)
 		case beliefs.Contradiction:
 			if len(e.Contradictions) == e.Limit {
-				omit("contradictions", 1)
+				omit(e, "contradictions", 1)
 				return
 			}
 			e.Contradictions = append(e.Contradictions, item)
 		default:
 			if len(e.Refused) == refusedLimit {
-				omit("refused", 1)
+				omit(e, "refused", 1)
 				return
 			}
 			e.Refused = append(e.Refused, streams.Refusal{ID: m.Ref.ID, Reason: r.Reason, Text: r.Text})
@@ -178,11 +173,11 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 			}
 		}
 		if ahead >= e.Limit {
-			omit("context_only", len(read)-i)
+			omit(e, "context_only", len(read)-i)
 			break
 		}
 		if !pol.ContextOnly && len(e.Refused) == refusedLimit {
-			omit("refused", len(read)-i)
+			omit(e, "refused", len(read)-i)
 			break
 		}
 		m, err := f.look(st, project, r)
@@ -199,31 +194,81 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	}
 	slices.SortStableFunc(aside, func(a, b streams.RecallItem) int { return cmp.Compare(b.Score, a.Score) })
 	if n := len(aside) - e.Limit; n > 0 {
-		omit("context_only", n)
+		omit(e, "context_only", n)
 	}
 	if len(aside) > 0 {
 		e.ContextOnly = aside[:min(len(aside), e.Limit)]
 	}
-	// Texts are read for what is served, and for nothing else.
-	for _, list := range []*[]streams.RecallItem{&e.Admitted, &e.ContextOnly, &e.Contradictions} {
+	return f.serveTexts(st, project, e, by)
+}
+
+// serveTexts reads the texts of what is served, and of nothing else, and leaves out
+// what the entry has no room for.
+func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntry, by map[string]*match) error {
+	// What is left out first comes last.
+	lists := []*[]streams.RecallItem{&e.Admitted, &e.Contradictions, &e.ContextOnly}
+	var all []*serving
+	for _, list := range lists {
 		if err := f.keepIntact(st, project, e, list, by); err != nil {
 			return err
 		}
-		for items, i := *list, 0; i < len(items); i++ {
-			it, m := &items[i], by[items[i].ID]
-			if m.unknown || m.Memory {
-				it.Content = m.Content
-				continue
-			}
-			t, whole, err := f.beliefText(st, project, m.record)
+		for _, it := range *list {
+			s, err := f.serving(st, project, it, by[it.ID], e.Offset)
 			if err != nil {
 				return err
 			}
-			it.Content = cut(t, maxServed)
-			it.Partial = !whole || len(t) > maxServed
+			all = append(all, s)
+		}
+	}
+	fit, short, err := share(all, recallBytes)
+	if err != nil {
+		return err
+	}
+	e.More = short || fit < len(all)
+	for i, list := range lists {
+		n := min(len(*list), fit)
+		if left := len(*list) - n; left > 0 {
+			omit(e, [...]string{"admitted", "contradictions", "context_only"}[i], left)
+		}
+		for k := range n {
+			(*list)[k] = all[k].item
+		}
+		all, fit = all[len(*list):], fit-n
+		if *list = (*list)[:n:n]; n == 0 {
+			*list = nil
 		}
 	}
 	return nil
+}
+
+// serving is an item with what may be served of its text.
+func (f *Fold) serving(st *stage.State, project string, it streams.RecallItem, m *match, offset int) (*serving, error) {
+	if m.unknown || m.Memory {
+		s := &serving{item: it, text: after(m.Content, offset), size: len(m.Content), brought: m.brought}
+		if !m.unknown {
+			s.digest = cmp.Or(m.Digest, streams.Digest([]byte(m.Content)))
+		}
+		s.item.Partial = offset > 0
+		return s, nil
+	}
+	t, whole, err := f.beliefText(st, project, m.record)
+	if err != nil {
+		return nil, err
+	}
+	s := &serving{item: it, text: cut(after(t, offset), maxServed)}
+	s.item.Partial = !whole || len(s.text) < len(t)
+	if whole {
+		s.size = len(t)
+	}
+	return s, nil
+}
+
+// omit counts what a recall found and is in no list.
+func omit(e *streams.RecallEntry, channel string, n int) {
+	if e.Omitted == nil {
+		e.Omitted = map[string]int{}
+	}
+	e.Omitted[channel] += n
 }
 
 // search returns what was remembered and fits, of what holds at some places, in the
@@ -285,6 +330,7 @@ func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.Entry
 				m.record, m.missing = &record{Ref: streams.BeliefRef{ID: c.ID}}, true
 			}
 		} else {
+			m.brought = true
 			m.record, err = f.byContent(st, a.Project, head, c.Content)
 			if err == nil && m.record == nil {
 				m.record, m.unknown = unknown(a, head, c), true

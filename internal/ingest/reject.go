@@ -14,6 +14,21 @@ import (
 	"lazaret/streams"
 )
 
+// Bounds of what a rejection repeats of its message, in bytes. The rest of it is
+// bounded by streams.IntakeMsgSize, so that a rejection always fits into the ledger.
+const (
+	maxReason  = 2 << 10
+	maxHeaders = 64 << 10 // as JSON
+)
+
+// Reject implements stage.IntakeFold.
+func (f *Fold) Reject(st *stage.State, m *stage.Message, why *streams.RejectError) (*stage.Admission, error) {
+	if h, err := streams.ParseEvent(m.Address, m.Header.Get(streams.HeaderCloudEventID), m.Data, f.maxSize); err == nil {
+		why.ID, why.Session = streams.HeadOf(h).ID, streams.HeadOf(h).Session
+	}
+	return f.reject(st, m, why)
+}
+
 // reject records a message that is no event. An error that is not a
 // *streams.RejectError is the program's own and is returned.
 func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Admission, error) {
@@ -28,7 +43,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	}
 	// Headers and subjects are bytes; an entry that cannot be encoded would stop
 	// the partition.
-	valid := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	valid := func(s string) string { return streams.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxReason) }
 	e := &streams.RejectedEntry{
 		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now, Intake: m.Seq},
 		Subject:   valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Code: r.Code, Reason: valid(r.Reason),
@@ -37,7 +52,10 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		// shown to nobody.
 		Unseen:  a.Kind == streams.KindObs && r.Code != streams.CodeForeign,
 		Raw:     m.Data,
-		Headers: headerLines(m),
+		Headers: excerpt(headerLines(m), maxHeaders),
+	}
+	if n := len(m.Data); n > streams.IntakeMsgSize { // of a stream that was altered
+		e.Raw, e.Size, e.Digest = m.Data[:streams.IntakeMsgSize], n, streams.Digest(m.Data)
 	}
 	project := a.Project
 	if !streams.ValidID(project) {

@@ -20,6 +20,10 @@ import (
 const (
 	becauseRestore = "restore"
 	whoRestore     = "restore"
+
+	// maxRolled is the size from which an entry takes no further belief, in bytes:
+	// what is restored of one has its evidence, with up to 48 sources.
+	maxRolled = 1 << 20
 )
 
 // rolling is how far a rollback has come; Last once it is through.
@@ -129,11 +133,11 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 	if !run.Named {
 		run.Of = streams.Person{}
 	}
-	var found []*record
-	looked := 0
+	var out []beliefs.Revision
+	found, looked, size := 0, 0, 0
 	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
 		// One belief may take two revisions.
-		if len(found) == maxOwed/2 || looked == maxLooked || len(found) > 0 && (at.named != run.Named || r != nil && at.of != run.Of) {
+		if found == maxOwed/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named || r != nil && at.of != run.Of) {
 			run.Last = false
 			return false, nil
 		}
@@ -141,26 +145,22 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 		if run.Next, run.Named = at.belief, at.named; r == nil {
 			return true, nil
 		}
-		if len(found) == 0 {
+		if found == 0 {
 			run.Of = at.of
 		}
-		if r.Intake < run.Until { // what is stated anew has the order's own
-			found = append(found, r)
+		if r.Intake >= run.Until {
+			return true, nil // stated anew by this rollback
 		}
-		return true, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	var out []beliefs.Revision
-	for _, r := range found {
+		found++
 		rvs, err := f.rollOne(st, project, run, r, now)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		out = append(out, rvs...)
-	}
-	return out, nil
+		v, err := streams.Marshal(rvs)
+		out, size = append(out, rvs...), size+len(v)
+		return true, err
+	})
+	return out, err
 }
 
 // rollOne works out what a rollback does to one belief.

@@ -40,6 +40,9 @@ type IntakeFold interface {
 	// it: never nil, since every message leaves an entry. It must not change
 	// the state; Apply does, with the entry that Admit returned.
 	Admit(st *State, m *Message) (*Admission, error)
+	// Reject makes the entry of a message that is not admitted. The entry fits into
+	// the ledger whatever the message holds.
+	Reject(st *State, m *Message, why *streams.RejectError) (*Admission, error)
 	// Apply folds one entry into the state: an own one, of which neither
 	// sequence nor stamp may be used, or another stage's. decided is what
 	// Admit put into Admission.Decided if the entry was decided just now, and
@@ -726,6 +729,9 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 			return err
 		}
 		out, err := s.fold.Admit(s.states[p], q.msg)
+		if err == nil {
+			out, err = s.fits(p, q.msg, out)
+		}
 		if err != nil {
 			return fmt.Errorf("stage %s, intake message %d: %w", s.cfg.Name, q.msg.Seq, err)
 		}
@@ -741,6 +747,18 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		}
 	}
 	return nil
+}
+
+// fits returns what was made of a message, or its rejection if the ledger cannot
+// take that.
+func (s *intakeStage) fits(p int, m *Message, out *Admission) (*Admission, error) {
+	why := tooLarge(&out.Output)
+	if why == nil {
+		return out, nil
+	}
+	s.stats.Oversized.Add(1)
+	s.log.Warn("an entry does not fit into the ledger, its message is rejected", "type", out.Type, "intake", m.Seq, "bytes", len(out.Body), "code", why.Code)
+	return s.fold.Reject(s.states[p], m, why)
 }
 
 // land commits a batch that is in the ledger, or takes back what was decided
@@ -800,6 +818,12 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 	out, err := s.fold.Owed(s.states[p])
 	if err != nil {
 		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
+	}
+	if out != nil && tooLarge(&out.Output) != nil {
+		// Nobody waits for it. The debt stays, and messages go on.
+		s.stats.Oversized.Add(1)
+		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes", len(out.Body), "code", streams.CodeEntrySize)
+		out = nil
 	}
 	if out == nil {
 		// Other stages' entries are folded with an own one and not before.

@@ -235,6 +235,9 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	if out == nil || e.Seq <= c.src || s.decided(e) {
 		return nil // nothing to say, or said already
 	}
+	if out, err = s.fitting(out, e.Seq); err != nil {
+		return err
+	}
 	s.push(&pending{live: out.Live, note: out.Note, since: time.Now(), entry: &streams.Entry{
 		Partition: e.Partition, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
 		Src: e.Seq, Salt: streams.NewSalt(), Body: out.Body,
@@ -462,9 +465,13 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	s.push(&pending{live: a.due.Live, note: a.due.Note, since: now, entry: &streams.Entry{
-		Partition: p, Stage: s.cfg.Name, Type: a.due.Type, Project: a.due.Project,
-		Src: s.cursors[p].folded, Salt: streams.NewSalt(), Body: a.due.Body,
+	due, err := s.fitting(a.due, s.cursors[p].folded)
+	if err != nil {
+		return err
+	}
+	s.push(&pending{live: due.Live, note: due.Note, since: now, entry: &streams.Entry{
+		Partition: p, Stage: s.cfg.Name, Type: due.Type, Project: due.Project,
+		Src: s.cursors[p].folded, Salt: streams.NewSalt(), Body: due.Body,
 	}})
 	return nil
 }
@@ -500,6 +507,12 @@ func (s *ledgerStage) loadOutbox() error {
 			if e.Src <= s.cursors[p].src {
 				return true, s.store.delete(outboxKey(p, e.Src))
 			}
+			// An earlier version may have decided on an entry that does not fit.
+			out, err := s.fitting(&Output{Type: e.Type, Project: e.Project, Body: e.Body}, e.Src)
+			if err != nil {
+				return false, err
+			}
+			e.Type, e.Body = out.Type, out.Body
 			s.push(&pending{entry: e, since: time.Now(), stored: true})
 			return true, nil
 		})

@@ -28,6 +28,10 @@ import (
 // that begins with "erase" becomes a statement that lists what it names.
 type scribe struct{}
 
+func (*scribe) Reject(st *stage.State, m *stage.Message, why *streams.RejectError) (*stage.Admission, error) {
+	return new(echo).Reject(st, m, why)
+}
+
 func (*scribe) Reset()                                      {}
 func (*scribe) Relevant(e *streams.Entry) bool              { return e.Type == streams.TypeAlerts }
 func (*scribe) Owed(*stage.State) (*stage.Admission, error) { return nil, nil }

@@ -71,6 +71,7 @@ type Stats struct {
 	Ahead     atomic.Uint64 // batches decided while the one before was on its way
 	Foreseen  atomic.Uint64 // proposals decided before the ledger's tail was known
 	InVain    atomic.Uint64 // of those, decided again because there was more to know
+	Oversized atomic.Uint64 // entries that did not fit into the ledger and were rejected
 	// Signed is the size of the log that an auditor's last checkpoint covers,
 	// Leaves the log's own, Gaps the sequences that the ledger skipped, and
 	// SignedAt when it was signed, in Unix nanoseconds.
@@ -213,6 +214,9 @@ func newRuntime(cfg Config) (*runtime, error) {
 		cfg.Stats = new(Stats)
 	}
 	cfg.Partitions = PartitionList(cfg.Partitions)
+	if err := checkPayload(cfg.Conn); err != nil {
+		return nil, err
+	}
 	js, err := jetstream.New(cfg.Conn)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,14 @@ func (*echo) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) 
 	return &stage.Admission{Output: stage.Output{Type: streams.TypeObservation, Project: m.Address.Project, Body: []byte(body)}}, nil
 }
 
+func (*echo) Reject(_ *stage.State, m *stage.Message, why *streams.RejectError) (*stage.Admission, error) {
+	out, err := stage.NewOutput(streams.TypeRejected, m.Address.Project, &streams.RejectedEntry{EntryHead: streams.EntryHead{Intake: m.Seq}, Code: why.Code, Reason: why.Reason, Raw: m.Data})
+	if err != nil {
+		return nil, err
+	}
+	return &stage.Admission{Output: *out}, nil
+}
+
 func (*echo) Apply(st *stage.State, e *streams.Entry, _ any) error {
 	key := "n"
 	if e.Type == streams.TypeAlerts {

@@ -1,0 +1,122 @@
+package ingest
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"lazaret/streams"
+)
+
+// An entry of a recall repeats texts that are in the ledger already, so that
+// sentinels judge exactly what the agent is handed. These bound how much.
+const (
+	// recallBytes is the room for the items of one recall, as they are encoded.
+	// What the candidates of a gate bring along comes on top.
+	recallBytes = 64 << 10
+	// leastServed is the least part of a text that an item is worth having for.
+	leastServed = 256
+)
+
+// jsonLen is an upper bound of the size of a text as JSON, in bytes, without its
+// quotes; what exceeds most counts as most.
+func jsonLen(s string, most int) int {
+	n := 0
+	for i := 0; i < len(s) && n < most; i++ {
+		n += encoded(s[i])
+	}
+	return min(n, most)
+}
+
+// encoded is how many bytes JSON may make of one.
+func encoded(b byte) int {
+	switch {
+	case b == '"', b == '\\', b == '\n', b == '\r', b == '\t':
+		return 2
+	case b < ' ':
+		return 6
+	}
+	return 1
+}
+
+// excerpt is the longest beginning of a text that takes at most room bytes as JSON.
+func excerpt(s string, room int) string {
+	for i := range len(s) {
+		if room -= encoded(s[i]); room < 0 {
+			return cut(s, i)
+		}
+	}
+	return s
+}
+
+// after is a text without its first n bytes, or a few less where those end within a
+// character.
+func after(s string, n int) string {
+	if n >= len(s) {
+		return ""
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[n:]
+}
+
+// serving is an item of a recall and the text that may be served of it.
+type serving struct {
+	item    streams.RecallItem
+	text    string
+	size    int    // of the whole text, in bytes; 0: nobody knows
+	digest  string // of the whole text, of a memory
+	brought bool   // the request holds the text
+}
+
+// share fills in the texts of the items of a recall, as far as there is room: each
+// text gets the same part of it, and what shorter ones leave. It returns how many
+// items fit, and whether a text was cut for want of room.
+func share(all []*serving, room int) (fit int, short bool, err error) {
+	needs := make([]int, 0, len(all))
+	least := 0
+	for _, s := range all {
+		bare := s.item
+		bare.Partial, bare.Size, bare.Digest = true, s.size, s.digest
+		b, err := streams.Marshal(&bare)
+		if err != nil {
+			return 0, false, err
+		}
+		need := 0
+		if !s.brought {
+			need = jsonLen(s.text, room)
+		}
+		if len(b)+1+least+min(need, leastServed) > room {
+			break
+		}
+		room -= len(b) + 1
+		least += min(need, leastServed)
+		needs = append(needs, need)
+	}
+	fit = len(needs)
+	level := waterLevel(slices.Clone(needs), room)
+	for i, s := range all[:fit] {
+		s.item.Content = s.text
+		if needs[i] > level {
+			s.item.Content = excerpt(s.text, level)
+			s.item.Partial, short = true, true
+		}
+		if s.item.Partial {
+			s.item.Size, s.item.Digest = s.size, s.digest
+		}
+	}
+	return fit, short, nil
+}
+
+// waterLevel is the largest number that, put in the place of every larger need,
+// leaves a sum within room.
+func waterLevel(needs []int, room int) int {
+	slices.Sort(needs)
+	for i, n := range needs {
+		if level := room / (len(needs) - i); n > level {
+			return level
+		}
+		room -= n
+	}
+	return room
+}

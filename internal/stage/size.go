@@ -1,0 +1,45 @@
+package stage
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/streams"
+)
+
+// An entry that exceeds the largest message can never be published, and a stage
+// that tried would not go on. Folds bound what they write; the check here is made
+// of every entry before it is published, so that no input can stop a partition.
+
+// checkPayload reports that a server does not take the ledger's largest message.
+func checkPayload(nc *nats.Conn) error {
+	if have := nc.MaxPayload(); have < streams.LedgerMsgSize {
+		return fmt.Errorf("the server takes messages of at most %d bytes, and ledger entries have up to %d: set max_payload to at least that", have, streams.LedgerMsgSize)
+	}
+	return nil
+}
+
+// tooLarge says why an output cannot be published, or nil.
+func tooLarge(out *Output) *streams.RejectError {
+	if len(out.Body) <= streams.MaxEntry {
+		return nil
+	}
+	return &streams.RejectError{Code: streams.CodeEntrySize, Reason: fmt.Sprintf("its %s entry would have %d bytes, and the ledger takes at most %d: split the content over several events",
+		out.Type, len(out.Body), streams.MaxEntry)}
+}
+
+// fitting returns an output of a LedgerFold, or the rejection that takes its place
+// in the ledger. Of a sentinel's answer to a proposal the arbiter makes silence.
+func (r *runtime) fitting(out *Output, src uint64) (*Output, error) {
+	if out == nil {
+		return nil, nil
+	}
+	why := tooLarge(out)
+	if why == nil {
+		return out, nil
+	}
+	r.stats.Oversized.Add(1)
+	r.log.Error("an entry does not fit into the ledger, a rejection takes its place", "type", out.Type, "src", src, "bytes", len(out.Body), "code", why.Code)
+	return NewOutput(streams.TypeRejected, out.Project, &streams.RejectedEntry{Code: why.Code, Reason: fmt.Sprintf("on ledger entry %d: %s", src, why.Reason), Size: len(out.Body), Digest: streams.Digest(out.Body)})
+}
