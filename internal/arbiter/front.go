@@ -142,11 +142,8 @@ func (f *Front) serve(r micro.Request) {
 	}
 	rep := f.answer(r)
 	rep.Elapsed = time.Since(began).Microseconds()
-	body, err := streams.Marshal(rep)
-	if err != nil {
-		rep = fail(streams.CodeUnavailable, err)
-		body = []byte(`{"verdict":"hold"}`)
-	}
+	rep, body := encode(rep, int(f.cfg.Service.MaxPayload()))
+	var err error
 	if rep.Error != nil {
 		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
 	} else {
@@ -157,8 +154,32 @@ func (f *Front) serve(r micro.Request) {
 	}
 }
 
+// replyHeaders is the room that a reply leaves for its headers, in bytes.
+const replyHeaders = 16 << 10
+
+// encode is a reply as JSON, or in its place an error that fits into a message of
+// most bytes.
+func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
+	body, err := streams.Marshal(rep)
+	if err == nil && len(body) <= most-replyHeaders {
+		return rep, body
+	}
+	why := fail(streams.CodeUnavailable, err)
+	if err == nil {
+		why = fail(streams.CodeReplySize, fmt.Errorf("the answer has %d bytes, and the server takes messages of at most %d: ask for less, under a new id", len(body), most))
+	}
+	why.Seq, why.IntakeSeq, why.Elapsed = rep.Seq, rep.IntakeSeq, rep.Elapsed
+	if body, err = streams.Marshal(why); err != nil {
+		body = []byte(`{"verdict":"hold"}`)
+	}
+	return why, body
+}
+
+// maxFailure bounds the text of an error, in bytes; it travels in a header, too.
+const maxFailure = 2 << 10
+
 func fail(code streams.Code, err error) *streams.Reply {
-	return &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: code, Message: err.Error()}}
+	return &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: code, Message: streams.Clip(fmt.Sprint(err), maxFailure)}}
 }
 
 func (f *Front) answer(r micro.Request) *streams.Reply {

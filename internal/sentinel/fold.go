@@ -114,6 +114,9 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 		return nil, nil
 	}
 	res, err := ev.Eval(st, e)
+	if err == nil {
+		res.Alerts, err = bounded(e, f.group, res.Alerts)
+	}
 	if err != nil {
 		return nil, err
 	}

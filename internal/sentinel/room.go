@@ -1,0 +1,106 @@
+package sentinel
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Bounds of the alerts in one entry. Every rule of a pack may fire on one event, so
+// that their number has no bound of its own.
+const (
+	fewAlerts     = 32      // are not counted in bytes: one has a few KiB at most
+	maxAlertBytes = 1 << 20 // as JSON, of all together
+	briefMessage  = 120     // bytes
+)
+
+// ruleLeftOut is the rule of the alert that stands for those that were left out.
+const ruleLeftOut = "alerts-left-out"
+
+// bounded are the alerts of an entry within the bounds: as they are; or in brief,
+// without details; or the strictest of them, and one for all others that asks for
+// as much as they do, of the event as a whole.
+func bounded(e *streams.Entry, group string, alerts []streams.Alert) ([]streams.Alert, error) {
+	if len(alerts) <= fewAlerts {
+		return alerts, nil
+	}
+	if n, err := size(alerts); err != nil || n <= maxAlertBytes {
+		return alerts, err
+	}
+	brief := make([]streams.Alert, len(alerts))
+	for i, a := range alerts {
+		a.Message, a.Error = streams.Clip(a.Message, briefMessage), streams.Clip(a.Error, briefMessage)
+		a.Detail, a.Path = nil, nil
+		brief[i] = a
+	}
+	if n, err := size(brief); err != nil || n <= maxAlertBytes {
+		return brief, err
+	}
+	slices.SortStableFunc(brief, func(a, b streams.Alert) int { return cmp.Compare(weight(&b, e.Type), weight(&a, e.Type)) })
+	left := maxAlertBytes
+	kept := 0
+	for ; kept < len(brief); kept++ {
+		n, err := size(brief[kept : kept+1])
+		if err != nil {
+			return nil, err
+		}
+		if left -= n; left < 0 {
+			break
+		}
+	}
+	return append(brief[:kept:kept], leftOut(e, group, brief[kept:])...), nil
+}
+
+func size(alerts []streams.Alert) (int, error) {
+	b, err := streams.Marshal(alerts)
+	return len(b), err
+}
+
+// weight orders alerts: what asks for more first, then the more severe.
+func weight(a *streams.Alert, on streams.Type) int {
+	v, binding := a.Asks(on)
+	w := 0
+	if binding {
+		w = 100 * (1 + int(v))
+	} else if a.Mode != "shadow" && streams.IsTextEffect(a.Effect) {
+		w = 50
+	}
+	if s, err := beliefs.ParseSeverity(a.Severity); err == nil {
+		w += int(s)
+	}
+	return w
+}
+
+// leftOut stands for alerts that have no room: one for each effect that they ask for.
+func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []streams.Alert) {
+	at := map[string]int{}
+	for i := range alerts {
+		a := &alerts[i]
+		effect := a.Effect
+		if _, binding := a.Asks(e.Type); !binding && (a.Mode == "shadow" || a.Exception != "" || !streams.IsTextEffect(effect)) {
+			effect = streams.EffectAlert
+		}
+		k, ok := at[effect]
+		if !ok {
+			k, at[effect] = len(out), len(out)
+			one := *a
+			one.ID, one.Rule, one.Severity, one.Mode = fmt.Sprintf("%s-%d-%s", ruleLeftOut, e.Seq, effect), ruleLeftOut, beliefs.Critical.String(), "enforce"
+			one.Group, one.Effect, one.Exception, one.Error, one.Count = group, effect, "", "", 0
+			// The event as a whole: an effect on text is one on every text of it.
+			one.Subject = streams.AlertSubject{Kind: "event"}
+			if len(a.Events) > 0 {
+				one.Subject.ID = a.Events[0]
+			}
+			out = append(out, one)
+		}
+		out[k].Count++
+	}
+	for i := range out {
+		out[i].Message = fmt.Sprintf("%d alerts that ask for %s have no room in this entry", out[i].Count, out[i].Effect)
+		out[i].Count = 1
+	}
+	return out
+}
