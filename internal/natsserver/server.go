@@ -25,6 +25,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"lazaret/pkg/private"
 )
 
 // Config is how the server runs.
@@ -77,6 +79,9 @@ func Start(cfg Config) (_ *Server, err error) {
 			lock.Close()
 		}
 	}()
+	if err := tighten(cfg.Data); err != nil {
+		return nil, fmt.Errorf("taking the rights of others from the data folder: %w", err)
+	}
 	keys, err := openKeyring(cfg.Data)
 	if err != nil {
 		return nil, err
@@ -209,6 +214,19 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		}
 	}
 	return o, nil
+}
+
+// ours are the files and folders of a data folder. Whatever else lies in it is left
+// alone: somebody may have named a folder that holds more.
+var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "nats", "shards", "state", "trust.yaml", "witnesses.policy"}
+
+// tighten takes the rights of others from a data folder that an older version made.
+func tighten(data string) error {
+	paths := make([]string, len(ours))
+	for i, name := range ours {
+		paths[i] = filepath.Join(data, name)
+	}
+	return errors.Join(private.One(data), private.Tighten(paths...))
 }
 
 func lockFolder(dir string) (*os.File, error) {

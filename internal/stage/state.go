@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"lazaret/pkg/private"
 	"lazaret/streams"
 )
 
@@ -80,6 +81,11 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 	if err := settleFolders(dir, fs); err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 	}
+	if fs == vfs.Default { // what an older version left
+		if err := private.Tighten(dir); err != nil {
+			return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
+		}
+	}
 	db, err := openPebble(dir, fs)
 	if err != nil {
 		return nil, err
@@ -120,7 +126,7 @@ const format = pebble.FormatFlushableIngestExcises
 func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	o := &pebble.Options{
 		Cache:                       blockCache(),
-		FS:                          bulkFS{fs},
+		FS:                          bulkFS{private.FS(fs)},
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       mergeAt,

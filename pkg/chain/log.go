@@ -19,6 +19,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sync/errgroup"
+
+	"lazaret/pkg/private"
 )
 
 // The first byte of a key says what its record holds. Leaves and payloads each
@@ -137,9 +139,11 @@ const (
 )
 
 func open(dir string, o Options, cached int64) (_ *Log, err error) {
-	if o.FS == nil {
+	system := o.FS == nil
+	if system {
 		o.FS = vfs.Default
 	}
+	o.FS = private.FS(o.FS)
 	if o.Origin == "" && o.Signer != nil {
 		o.Origin = o.Signer.Name()
 	}
@@ -151,6 +155,11 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	if !o.ReadOnly {
 		if err := makeDir(o.FS, store); err != nil {
 			return nil, fmt.Errorf("making the log's folder: %w", err)
+		}
+		if system { // what an older version left
+			if err := private.Tighten(dir); err != nil {
+				return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
+			}
 		}
 	}
 	if l.lock, err = pebble.LockDirectory(store, o.FS); err != nil {

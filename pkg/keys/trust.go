@@ -91,7 +91,7 @@ const trustHead = `# Public keys that Lazaret obeys, and the roles it obeys them
 # operator, approver, auditor, probe, and approver:NAME for policies that ask for
 # a narrower one. Approvers count once an operator has put this file in force:
 # lazaret key activate. Whoever can write this file decides whom
-# Lazaret believes; keep it owned by the operator, mode 0644 or stricter.
+# Lazaret believes; keep it owned by the operator, mode 0600.
 `
 
 // LoadTrust reads a trust file. A file that its group or anyone may write is
@@ -239,7 +239,7 @@ func (t *Trust) Marshal() ([]byte, error) {
 	return append([]byte(trustHead), b...), nil
 }
 
-// Write replaces the trust file at path, mode 0644. After a crash the file is
+// Write replaces the trust file at path, mode 0600. After a crash the file is
 // the old one or the new one, never a mixture.
 func (t *Trust) Write(path string) (err error) {
 	b, err := t.Marshal()
@@ -261,7 +261,7 @@ func (t *Trust) Write(path string) (err error) {
 		}
 	}()
 	if _, err = f.Write(b); err == nil {
-		err = f.Chmod(0o644)
+		err = f.Chmod(0o600)
 	}
 	if err == nil {
 		err = f.Sync()
