@@ -36,11 +36,12 @@ func main() {
 				policy = embedded.WitnessPolicy(e.Conn.Data)
 			}
 			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() { e.Log.Info("ready", "stage", "auditor") }}
+			trust, err := keys.LoadTrust(embedded.TrustFile(e.Conn.Data))
+			if err != nil {
+				return err
+			}
+			cfg.Operators = trust.Verifiers(keys.RoleOperator)
 			if from != "" {
-				trust, err := keys.LoadTrust(embedded.TrustFile(e.Conn.Data))
-				if err != nil {
-					return err
-				}
 				if cfg.From, err = chain.NewClient(from, nil); err != nil {
 					return err
 				}

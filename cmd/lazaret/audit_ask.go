@@ -19,6 +19,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/inquiry"
+	"lazaret/internal/statement"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -48,7 +49,7 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 	if err != nil {
 		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
-	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), auditor.Lawful()
+	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), statement.Lawful(trust.Verifiers(keys.RoleOperator))
 	if o.MasterKey, err = embedded.MasterKey(a.conn.Data); err != nil {
 		return err
 	}

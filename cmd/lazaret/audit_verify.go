@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
+	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/chain/witness"
 	"lazaret/pkg/keys"
@@ -167,7 +167,7 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		return nil, err
 	}
 	vs := trust.Verifiers(keys.RoleAuditor)
-	v := chain.VerifyOptions{Verifiers: vs, Lawful: auditor.Lawful(), From: f.from, To: f.to}
+	v := chain.VerifyOptions{Verifiers: vs, Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator)), From: f.from, To: f.to}
 	if v.Against, err = readAll(f.against); err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.
 	if err != nil {
 		return chain.Report{}, err
 	}
-	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: auditor.Lawful()}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))}
 	if against != nil {
 		v.Against = [][]byte{against}
 	}

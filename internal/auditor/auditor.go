@@ -49,6 +49,10 @@ type Config struct {
 	Signer    note.Signer // signs checkpoints
 	MasterKey []byte      // 32 bytes; wraps the keys that payloads are encrypted with
 	Origin    string      // first line of checkpoints
+	// Operators are the pinned keys of operators. A statement on forgetting counts if
+	// one of them signed it, or a key that they put in force (see package statement).
+	// Nil: nothing is forgotten.
+	Operators note.Verifiers
 	// WitnessPolicy is the file of a witness policy (C2SP tlog-policy), whose
 	// witnesses are asked to cosign. Empty, or no such file: nobody is asked.
 	// It may change while the auditor runs.
@@ -73,11 +77,11 @@ type Auditor struct {
 	signedAt   time.Time
 	signedSize int64
 	gaps       int64
-	forgotten  map[string]uint64 // project → ledger sequence of its last forgotten entry
-	from       uint64            // the ledger's first sequence, if that is above what comes next
-	checkedAt  time.Time         // when the ledger's identity was looked at
-	filled     uint64            // imported leaves up to this sequence were held against the ledger
-	synced     func() error      // waits until what was chained last is on disk; nil if it is
+	forgotten  map[string]forgetting // by project
+	from       uint64                // the ledger's first sequence, if that is above what comes next
+	checkedAt  time.Time             // when the ledger's identity was looked at
+	filled     uint64                // imported leaves up to this sequence were held against the ledger
+	synced     func() error          // waits until what was chained last is on disk; nil if it is
 
 	witnesses *cosigner
 
@@ -202,6 +206,9 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
+	if err := a.compareLast(ctx, js, info.State.LastSeq, trimmed); err != nil {
+		return err
+	}
 	if h.Size == 0 && trimmed > 0 {
 		// Of what is missing only the last entry of each subject may be there.
 		return &stage.TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1}
@@ -215,6 +222,76 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 		a.filled = h.LastSeq
 	}
 	return nil
+}
+
+// MismatchError says that the log and the ledger differ. Nothing is chained on top of that.
+type MismatchError struct {
+	Leaf   int64
+	Seq    uint64 // of the ledger
+	Reason string
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("leaf %d of the log is not ledger entry %d: %s: nothing is chained on top of it; keep the log's folder as evidence, "+
+		"compare it with another auditor's (lazaret audit compare), and move it aside to begin a new log from the ledger", e.Leaf, e.Seq, e.Reason)
+}
+
+// lookForLast is how many leaves are looked at for one that the ledger still has.
+const lookForLast = 1000
+
+// compareLast compares the last leaf that the ledger still has with its entry. Entries
+// that were trimmed or forgotten are passed over.
+func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, trimmed uint64) error {
+	size := a.log.Head().Size
+	for i := size - 1; i >= max(size-lookForLast, 0); i-- {
+		leaf, err := a.log.Leaf(i)
+		if err != nil {
+			return err
+		}
+		if leaf.Kind == chain.KindReset {
+			return nil
+		}
+		if leaf.Kind != chain.KindEntry {
+			continue
+		}
+		reason := ""
+		e, err := stage.EntryAt(ctx, js, leaf.Seq)
+		switch {
+		case err == nil:
+			if reason = differs(&leaf, &e); reason == "" {
+				return nil
+			}
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return fmt.Errorf("comparing the log's end with the ledger: %w", err)
+		case leaf.Seq > end:
+			reason = fmt.Sprintf("the ledger ends at %d", end)
+		case leaf.Seq <= trimmed:
+			return nil // so is what comes before it
+		default:
+			if _, err := a.log.Payload(i); errors.Is(err, chain.ErrForgotten) {
+				continue
+			}
+			reason = "the ledger has no such entry, which was neither trimmed nor forgotten"
+		}
+		m := &MismatchError{i, leaf.Seq, reason}
+		a.cfg.Log.Error("the log and the ledger differ", "leaf", i, "entry", leaf.Seq, "why", reason)
+		a.publish("incident", fmt.Appendf(nil, `{"kind":"ledger-mismatch","leaf":%d,"entry":%d,"reason":%q}`, i, leaf.Seq, reason))
+		return m
+	}
+	return nil
+}
+
+// differs says in which way a leaf is not that of a ledger entry, or is empty.
+func differs(leaf *chain.Leaf, e *streams.Entry) string {
+	switch {
+	case leaf.Type != string(e.Type) || leaf.Project != e.Project:
+		return fmt.Sprintf("the leaf is a %s of project %s, the entry a %s of project %s", leaf.Type, leaf.Project, e.Type, e.Project)
+	case !leaf.Time.Equal(e.Time):
+		return fmt.Sprintf("the leaf is of %s, the entry of %s", leaf.Time.Format(time.RFC3339Nano), e.Time.Format(time.RFC3339Nano))
+	case chain.Commit(e.Salt, Payload(e)) != leaf.Commitment:
+		return "the leaf commits to another body"
+	}
+	return ""
 }
 
 // Close closes the log.

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
+	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
@@ -25,19 +28,22 @@ import (
 // other stages still write because of earlier entries is kept under a key of its
 // own, which is destroyed at once; what is new gets a new key.
 
-// lateSubject is the data subject of what is derived from forgotten entries and
-// comes after them. No project's name holds a tilde.
-func lateSubject(project string) string { return project + "~" }
-
 // subject is the data subject of an entry's payload.
 func (a *Auditor) subject(e *streams.Entry) string {
 	if e.Type.Statement() {
 		return streams.SystemProject
 	}
-	if at := a.forgotten[e.Project]; at > 0 && e.Stage != streams.StageIngest && e.Src < at {
-		return lateSubject(e.Project)
+	f := a.forgotten[e.Project]
+	if f.seq > 0 && e.Stage != streams.StageIngest && e.Src < f.seq && !e.Time.After(f.at.Add(statement.LateFor)) {
+		return statement.LateSubject(e.Project)
 	}
 	return e.Project
+}
+
+// forgetting is the last time that a project was forgotten.
+type forgetting struct {
+	seq uint64
+	at  time.Time
 }
 
 // entry is a ledger entry as the log takes it.
@@ -66,25 +72,16 @@ func (a *Auditor) append(entries []streams.Entry) error {
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.Type == streams.TypeForgotten && e.Stage == streams.StageIngest && e.Project != streams.SystemProject && e.Seq > a.log.Head().LastSeq {
+		if slices.Contains(statement.Types(), string(e.Type)) && e.Seq > a.log.Head().LastSeq {
 			if err := flush(); err != nil {
 				return err
 			}
-			if err := a.forget(e.Project); err != nil {
-				return fmt.Errorf("forgetting project %s: %w", e.Project, err)
-			}
-			a.forgotten[e.Project] = e.Seq
-		}
-		if e.Type == streams.TypeErased && e.Stage == streams.StageIngest && e.Seq > a.log.Head().LastSeq {
-			if err := flush(); err != nil {
-				return err
-			}
-			if err := a.eraseListed(e); err != nil {
-				return fmt.Errorf("forgetting a data subject of project %s: %w", e.Project, err)
+			if err := a.obey(e); err != nil {
+				return fmt.Errorf("forgetting in project %s: %w", e.Project, err)
 			}
 		}
 		c := a.entry(e)
-		if c.Subject == lateSubject(e.Project) {
+		if c.Subject == statement.LateSubject(e.Project) {
 			late[c.Subject] = true
 		}
 		es = append(es, c)
@@ -95,6 +92,68 @@ func (a *Auditor) append(entries []streams.Entry) error {
 	var err error
 	a.synced, err = a.log.AppendNoWait(es)
 	return err
+}
+
+// obey does what a statement asks for, if an operator signed it whose key is in force in
+// the log. One that nobody signed is chained and refused: the verification of the log will
+// name it.
+func (a *Auditor) obey(e *streams.Entry) error {
+	c, err := a.order(e)
+	if err != nil {
+		a.cfg.Log.Error("a statement was refused: nothing was forgotten", "seq", e.Seq, "type", e.Type, "project", e.Project, "why", err)
+		body, jerr := streams.Marshal(map[string]any{"kind": "forgetting-refused", "entry": e.Seq, "type": e.Type, "project": e.Project, "reason": err.Error()})
+		if jerr == nil {
+			a.publish("incident", body)
+		}
+		return nil
+	}
+	switch {
+	case e.Type == streams.TypeForgotten && e.Project != streams.SystemProject:
+		if err := a.forget(e.Project); err != nil {
+			return err
+		}
+		a.forgotten[e.Project] = forgetting{e.Seq, e.Time}
+	case e.Type == streams.TypeErased:
+		return a.eraseListed(e, c)
+	}
+	return nil
+}
+
+// order judges a statement by what the log holds before it. Statements are rare, so the
+// log is read for each.
+func (a *Auditor) order(e *streams.Entry) (*streams.Custody, error) {
+	if e.Stage != streams.StageIngest {
+		return nil, fmt.Errorf("stage %s wrote it", e.Stage)
+	}
+	if a.cfg.Operators == nil {
+		return nil, errors.New("this auditor was started without operators' keys")
+	}
+	j := statement.NewJudge(a.cfg.Operators)
+	types := append(statement.Types(), statement.Grounds()...)
+	err := a.log.Range(0, a.log.Head().Size, func(i int64, leaf chain.Leaf) error {
+		if leaf.Kind != chain.KindEntry || !slices.Contains(types, leaf.Type) {
+			return nil
+		}
+		p, err := a.log.Payload(i)
+		if errors.Is(err, chain.ErrNotHeld) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch stage, body := statement.Split(p); {
+		case stage != streams.StageIngest:
+		case slices.Contains(statement.Types(), leaf.Type):
+			_, _ = j.Order(streams.Type(leaf.Type), leaf.Project, leaf.Time, body) // its id is used
+		case leaf.Project == streams.SystemProject:
+			j.Take(streams.Type(leaf.Type), body)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading which keys are in force: %w", err)
+	}
+	return j.Order(e.Type, e.Project, e.Time, e.Body)
 }
 
 // forget destroys a project's keys and whatever may hold a copy of them.
@@ -115,15 +174,11 @@ func (a *Auditor) forget(project string) error {
 
 // eraseListed erases the payloads that a statement lists, and whatever may hold a
 // copy of them. Others' payloads are under the same key, and stay.
-func (a *Auditor) eraseListed(e *streams.Entry) error {
-	c := streams.Erasure(e.Body)
-	if c == nil {
-		return nil
-	}
+func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	if err := a.dropSnapshots(); err != nil {
 		return err
 	}
-	n, err := a.log.EraseEntries(context.Background(), c.Entries, e.Project, statementTypes())
+	n, err := a.log.EraseEntries(context.Background(), c.Entries, e.Project, append(statement.Types(), string(streams.TypeDropped)))
 	if err != nil {
 		return err
 	}
@@ -155,20 +210,20 @@ const lookBack = 100_000
 
 // loadForgotten finds what was forgotten lately.
 func (a *Auditor) loadForgotten() error {
-	a.forgotten = make(map[string]uint64)
+	a.forgotten = make(map[string]forgetting)
 	size := a.log.Head().Size
 	err := a.log.Range(max(0, size-lookBack), size, func(_ int64, l chain.Leaf) error {
 		switch {
 		case l.Kind == chain.KindReset:
 			clear(a.forgotten)
 		case l.Kind == chain.KindEntry && l.Type == string(streams.TypeForgotten):
-			a.forgotten[l.Project] = l.Seq
+			a.forgotten[l.Project] = forgetting{l.Seq, l.Time}
 		}
 		return nil
 	})
 	for p := range a.forgotten {
 		if err == nil {
-			_, err = a.log.DestroyKeys(lateSubject(p))
+			_, err = a.log.DestroyKeys(statement.LateSubject(p))
 		}
 	}
 	return err

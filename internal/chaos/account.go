@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/backtest"
 	"lazaret/internal/embedded"
 	"lazaret/internal/query"
+	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -140,7 +141,7 @@ func (f *fleet) logs(ctx context.Context) (reps [2]chain.Report, err error) {
 		if err != nil {
 			return reps, err
 		}
-		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: auditor.Lawful()})
+		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
 		if err != nil {
 			return reps, fmt.Errorf("the log of %s: %w", name, err)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
-	"lazaret/internal/auditor"
 	"lazaret/internal/embedded"
 	"lazaret/internal/retain"
+	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -131,7 +131,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep, err := chain.VerifyDir(h.ctx(), second, chain.Options{MasterKey: master}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: auditor.Lawful()})
+		rep, err := chain.VerifyDir(h.ctx(), second, chain.Options{MasterKey: master}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
 		if err != nil {
 			t.Fatal(err)
 		}

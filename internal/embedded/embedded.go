@@ -363,7 +363,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), Operators: pinned, MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err

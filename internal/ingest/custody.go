@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -40,6 +41,16 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 	s, signer, err := streams.OpenCustody([]byte(c.Custody), f.pinned)
 	if err != nil {
 		return f.reject(st, m, err)
+	}
+	// Whoever verifies the log judges by the keys that are in force in it.
+	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
+	if err != nil {
+		return nil, err
+	}
+	if trust != nil {
+		if _, _, err := streams.OpenCustody([]byte(c.Custody), trust.Verifiers(keys.RoleOperator)); err != nil {
+			return refuse(streams.CodeSignature, "key %s is pinned in the trust file of ingest and not in the one that is in force: put that in force (lazaret key activate) and sign again", signer)
+		}
 	}
 	if p := streams.PartitionOf(s.Project); p != m.Address.Partition {
 		return refuse(streams.CodeCommand, "project %s is in partition %d", s.Project, p)

@@ -244,6 +244,18 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
+// EntryAt reads one entry of the ledger. An entry that is not there is
+// jetstream.ErrMsgNotFound. Of a message that no stage wrote it returns what a follower
+// takes it for.
+func EntryAt(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
+	m, err := messageAt(ctx, js, streams.LedgerStream, seq)
+	if err != nil {
+		return streams.Entry{}, err
+	}
+	e, _ := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	return e, nil
+}
+
 // message returns the message of a stream that a request names, or nil. It asks
 // the stream's leader: a direct get may be answered by a replica that lags.
 func message(ctx context.Context, js jetstream.JetStream, stream string, request any) (*jetstream.RawStreamMsg, error) {

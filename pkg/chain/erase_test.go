@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -14,18 +15,17 @@ import (
 )
 
 // byList lets a payload be erased that an "erased" entry lists.
-var byList = &chain.Lawful{Listing: "erased", Kept: []string{"erased"},
-	Covers: func([]chain.Leaf) func(string, *chain.Leaf) bool {
-		return func(string, *chain.Leaf) bool { return false }
-	},
-	Listed: func(payload []byte) (seqs []uint64) {
-		for f := range strings.FieldsSeq(string(payload)) {
-			var n uint64
-			fmt.Sscan(f, &n)
-			seqs = append(seqs, n)
+var byList = &chain.Lawful{Statements: []string{"erased"}, Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
+	listed := make(map[string]bool)
+	for s := range all {
+		for seq := range strings.FieldsSeq(string(s.Payload)) {
+			listed[s.Project+" "+seq] = true
 		}
-		return seqs
+	}
+	return chain.Ruling{May: func(_ string, erased bool, leaf *chain.Leaf) bool {
+		return erased && listed[fmt.Sprintf("%s %d", leaf.Project, leaf.Seq)]
 	}}
+}}
 
 // What is erased by itself is gone from every file, encrypted too, since its key
 // goes on; what else is under that key is still read; and the log says which of
@@ -94,7 +94,7 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 		}
 		return rep
 	}
-	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 || !strings.Contains(strings.Join(rep.Problems, "\n"), "no statement in the log lists it") {
+	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 || !strings.Contains(strings.Join(rep.Problems, "\n"), "no statement that counts says") {
 		t.Errorf("without a statement: %+v", rep)
 	}
 	say(entry(602, "erased", "acme", "3 51"))

@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"time"
 
@@ -42,15 +43,14 @@ func ExampleLawful() {
 	if _, err := l.DestroyKeys("demo"); err != nil {
 		panic(err)
 	}
-	lawful := &chain.Lawful{Statements: []string{"forget"}, Covers: func(statements []chain.Leaf) func(string, *chain.Leaf) bool {
-		return func(subject string, leaf *chain.Leaf) bool {
-			for _, s := range statements {
-				if subject == s.Project && leaf.Project == s.Project && leaf.Index < s.Index {
-					return true
-				}
-			}
-			return false
+	lawful := &chain.Lawful{Statements: []string{"forget"}, Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
+		last := make(map[string]int64) // statement of a project
+		for s := range all {
+			last[s.Project] = s.Index
 		}
+		return chain.Ruling{May: func(subject string, erased bool, leaf *chain.Leaf) bool {
+			return subject == leaf.Project && leaf.Index < last[leaf.Project]
+		}}
 	}}
 	verify := func() {
 		if _, err := l.Checkpoint(); err != nil {

@@ -3,6 +3,7 @@ package chain_test
 import (
 	"bytes"
 	"context"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -15,19 +16,19 @@ import (
 
 // byProject lets what was said about a project be forgotten by a "forgotten"
 // entry of the project behind it.
-var byProject = &chain.Lawful{Statements: []string{"forgotten"}, Covers: func(statements []chain.Leaf) func(string, *chain.Leaf) bool {
+var byProject = &chain.Lawful{Statements: []string{"forgotten"}, Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
 	last := make(map[string]int64)
-	for _, s := range statements {
+	for s := range all {
 		last[s.Project] = s.Index
 	}
-	return func(subject string, leaf *chain.Leaf) bool {
-		return subject == leaf.Project && leaf.Index < last[leaf.Project]
-	}
+	return chain.Ruling{May: func(subject string, erased bool, leaf *chain.Leaf) bool {
+		return !erased && subject == leaf.Project && leaf.Index < last[leaf.Project]
+	}}
 }}
 
 // nothing lets nothing be forgotten.
-var nothing = &chain.Lawful{Covers: func([]chain.Leaf) func(string, *chain.Leaf) bool {
-	return func(string, *chain.Leaf) bool { return false }
+var nothing = &chain.Lawful{Judge: func(iter.Seq[*chain.Statement]) chain.Ruling {
+	return chain.Ruling{May: func(string, bool, *chain.Leaf) bool { return false }}
 }}
 
 func verifyLawful(t *testing.T, f files, k keypair) chain.Report {
@@ -108,7 +109,7 @@ func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rep := verifyLawful(t, c.do(t, honest), k)
-			if rep.Status != chain.Failed || rep.FirstBad != c.first || !strings.Contains(rep.Problems[0], "nothing in the log says") {
+			if rep.Status != chain.Failed || rep.FirstBad != c.first || !strings.Contains(rep.Problems[0], "no statement that counts says") {
 				t.Errorf("%+v, want leaf %d", rep, c.first)
 			}
 		})

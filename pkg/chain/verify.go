@@ -9,10 +9,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -56,9 +58,9 @@ type VerifyOptions struct {
 	// whole tiles; To 0 means the end. Of the others only the hashes of their
 	// tiles are used, and the result is incomplete.
 	From, To int64
-	// Lawful, if set, is what lets a payload be forgotten: one whose key was
-	// destroyed and that it does not cover is a finding. Nil takes every
-	// destroyed key for lawful.
+	// Lawful, if set, is what lets a payload be forgotten: one that is gone and
+	// that it does not cover is a finding. Nil takes everything that is gone for
+	// lawful.
 	Lawful *Lawful
 	// Payload, if set, is called with each payload that is good, from several
 	// goroutines and in no order. It must not keep its arguments.
@@ -67,23 +69,41 @@ type VerifyOptions struct {
 	Progress func(done, total int64)
 }
 
-// Lawful ties destroyed keys to what the log itself says is to be forgotten.
+// Lawful ties payloads that are gone to what the log itself says is to be forgotten.
 type Lawful struct {
-	// Statements are the types of the entries that say so.
-	Statements []string
-	// Covers makes, of the leaves of these types in the log's order, what says
-	// whether the payload of a leaf may be forgotten, that is kept under a key of
-	// this data subject. It is called once if at all; what it makes is called by
-	// several goroutines and must not keep its arguments. The data subject stands
-	// in no leaf, so whoever can write the log's files can choose it.
-	Covers func(statements []Leaf) func(subject string, leaf *Leaf) bool
-	// Listing is the type of the entries that say which payloads are to be erased
-	// one by one, and Listed reads one of their payloads: the ledger sequences,
-	// rising. It covers entries of its own project and ledger before it whose types
-	// are not among Kept. A payload that was erased and that none lists is a finding.
-	Listing string
-	Listed  func(payload []byte) []uint64
-	Kept    []string
+	// Statements are the types of the entries that say so, and Grounds the types of
+	// those that say whose word on it counts.
+	Statements, Grounds []string
+	// Judge reads all entries of these types, in the log's order, and rules. It is
+	// called once, if there is a statement or a payload is gone.
+	Judge func(all iter.Seq[*Statement]) Ruling
+}
+
+// Statement is an entry that Lawful.Judge reads.
+type Statement struct {
+	Leaf
+	First   int64  // the first leaf of the leaf's ledger
+	Payload []byte // held against its commitment
+	Err     error  // why it cannot be read; ErrNotHeld if it was taken from another log
+}
+
+// Ruling is what a judge says of a log.
+type Ruling struct {
+	// May reports whether the payload of a leaf may be gone that is kept under a key
+	// of this data subject: erased by itself, or with its key. Several goroutines
+	// call it. The data subject stands in no leaf, so whoever can write the log's
+	// files can choose it.
+	May func(subject string, erased bool, leaf *Leaf) bool
+	// Bad are statements that do not count. Each is a finding.
+	Bad []Finding
+	// Skipped is what could not be judged. It leaves the verification incomplete.
+	Skipped []string
+}
+
+// Finding is what is wrong with a leaf.
+type Finding struct {
+	Index int64
+	Text  string
 }
 
 // Report is what a verification found. Status is Failed exactly if FirstBad is
@@ -122,8 +142,9 @@ type verification struct {
 	ring *keyring
 	want Head // as the head record says
 
-	covered func() func(subject string, leaf *Leaf) bool // of o.Lawful, made when it is first asked for
-	listed  func() map[int64]bool                        // leaves that statements list, likewise
+	ruling func() Ruling // of o.Lawful, made when it is first asked for
+
+	stated atomic.Bool // a statement was met
 
 	mu          sync.Mutex
 	rep         Report              // guarded by mu, as are the following
@@ -203,7 +224,7 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	defer snap.Close()
 	v := &verification{log: l, snap: snap, o: o, rep: Report{FirstBad: -1}, used: make(map[string]struct{}),
 		ring: &keyring{trusted: o.Verifiers, retired: make(map[keyID]int64)}}
-	v.covered, v.listed = sync.OnceValue(v.statements), sync.OnceValue(v.listings)
+	v.ruling = sync.OnceValue(v.judge)
 	if m, c, err := snap.Get([]byte{spaceMeta}); err == nil {
 		err = decodeMeta(m, &v.want)
 		if err := errors.Join(err, c.Close()); err != nil {
@@ -228,6 +249,7 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	v.statements(whole)
 	if whole {
 		v.keys()
 	} else {
@@ -811,6 +833,9 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	switch leaf.Kind {
 	case KindEntry:
 		u.entries++
+		if l := w.v.o.Lawful; l != nil && slices.Contains(l.Statements, leaf.Type) {
+			w.v.stated.Store(true)
+		}
 	case KindGap:
 		u.gaps++
 	case KindReset:
@@ -857,23 +882,25 @@ func (w *worker) payload(leaf *Leaf) {
 		if w.holds == len(w.held) {
 			w.commitments()
 		}
-	case errors.Is(err, errErased) && (w.v.o.Lawful == nil || w.v.listed()[leaf.Index]):
-		w.forgotten++
-	case errors.Is(err, errErased):
-		w.v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) was erased, and no statement in the log lists it", leaf.Index, leaf.Type, leaf.Seq)
-	case errors.Is(err, ErrForgotten) && w.lawful(leaf):
-		w.forgotten++
 	case errors.Is(err, ErrForgotten):
-		w.v.bad(leaf.Index, "the key of the payload of leaf %d (%s of ledger sequence %d) was destroyed, and nothing in the log says that it is to be forgotten", leaf.Index, leaf.Type, leaf.Seq)
+		erased := errors.Is(err, errErased)
+		if w.lawful(leaf, erased) {
+			w.forgotten++
+			break
+		}
+		what := "the key of the payload"
+		if erased {
+			what = "the payload"
+		}
+		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed, and no statement that counts says that it is to be forgotten", what, leaf.Index, leaf.Type, leaf.Seq)
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}
 	w.boxes.next()
 }
 
-// lawful reports whether the payload that the iterator stands on may have been
-// forgotten.
-func (w *worker) lawful(leaf *Leaf) bool {
+// lawful reports whether the payload that the iterator stands on may be gone.
+func (w *worker) lawful(leaf *Leaf, erased bool) bool {
 	if w.v.o.Lawful == nil {
 		return true
 	}
@@ -882,54 +909,45 @@ func (w *worker) lawful(leaf *Leaf) bool {
 		return false
 	}
 	subject, _, _, err := splitRecord(rec)
-	return err == nil && w.v.covered()(string(subject), leaf)
+	return err == nil && w.v.ruling().May(string(subject), erased, leaf)
 }
 
-// statements collects what the log says is to be forgotten, also in leaves that
-// are not verified because only others are.
-func (v *verification) statements() func(string, *Leaf) bool {
-	var all []Leaf
-	err := v.log.Range(0, v.want.Size, func(_ int64, leaf Leaf) error {
-		if leaf.Kind == KindEntry && slices.Contains(v.o.Lawful.Statements, leaf.Type) {
-			all = append(all, leaf)
-		}
-		return nil
-	})
-	if err != nil {
-		v.bad(0, "looking for what is to be forgotten: %v", err)
-	}
-	return v.o.Lawful.Covers(all)
-}
-
-// listings collects the leaves that statements list.
-func (v *verification) listings() map[int64]bool {
-	out := make(map[int64]bool)
-	if v.o.Lawful.Listed == nil {
-		return out
-	}
-	from := int64(0) // of the present ledger
-	err := v.log.Range(0, v.want.Size, func(i int64, leaf Leaf) error {
-		if leaf.Kind == KindReset {
-			from = i + 1
-		}
-		if leaf.Kind != KindEntry || leaf.Type != v.o.Lawful.Listing {
-			return nil
-		}
-		_, payload, err := v.log.Salted(i) // which holds it against its commitment
-		if err != nil {
-			// That it cannot be read is a finding by itself.
-			return nil
-		}
-		return v.log.find(v.o.Lawful.Listed(payload), from, i, func(at int64, of *Leaf) {
-			if of.Project == leaf.Project && !slices.Contains(v.o.Lawful.Kept, of.Type) {
-				out[at] = true
+// judge has the log's statements judged, also those in leaves that are not verified
+// because only others are.
+func (v *verification) judge() Ruling {
+	r := v.o.Lawful.Judge(func(yield func(*Statement) bool) {
+		first := int64(0)
+		errDone := errors.New("done")
+		err := v.log.Range(0, v.want.Size, func(i int64, leaf Leaf) error {
+			if leaf.Kind == KindReset {
+				first = i + 1
 			}
+			if leaf.Kind != KindEntry || !slices.Contains(v.o.Lawful.Statements, leaf.Type) && !slices.Contains(v.o.Lawful.Grounds, leaf.Type) {
+				return nil
+			}
+			s := &Statement{Leaf: leaf, First: first}
+			_, s.Payload, s.Err = v.log.Salted(i)
+			if !yield(s) {
+				return errDone
+			}
+			return nil
 		})
+		if err != nil && !errors.Is(err, errDone) {
+			v.bad(0, "looking for what is to be forgotten: %v", err)
+		}
 	})
-	if err != nil {
-		v.bad(0, "looking for what is to be erased: %v", err)
+	// Before the payloads that are gone because of them.
+	for _, f := range r.Bad {
+		v.bad(f.Index, "%s", f.Text)
 	}
-	return out
+	return r
+}
+
+// statements has statements judged although no payload may be gone.
+func (v *verification) statements(whole bool) {
+	if v.o.Lawful != nil && (!whole || v.stated.Load()) {
+		v.rep.Skipped = append(v.rep.Skipped, v.ruling().Skipped...)
+	}
 }
 
 // open decrypts the payload that the iterator stands on, and holds it.

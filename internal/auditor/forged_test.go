@@ -1,0 +1,429 @@
+package auditor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/natstest"
+	"lazaret/internal/statement"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// author is a key and what it can do.
+type author struct {
+	signer note.Signer
+	public string
+}
+
+func newAuthor(t *testing.T, name string) author {
+	t.Helper()
+	private, public, err := keys.Generate(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return author{signer, public}
+}
+
+func trustIn(t *testing.T, role keys.Role, as ...author) *keys.Trust {
+	t.Helper()
+	trust := new(keys.Trust)
+	for _, a := range as {
+		if err := trust.Add(keys.Pin{Key: a.public, Roles: []keys.Role{role}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return trust
+}
+
+// forger has the auditor's disk, its signing key and its master key, and writes the
+// log that it likes.
+type forger struct {
+	t        *testing.T
+	dir      string
+	opts     chain.Options
+	log      *chain.Log
+	vs       note.Verifiers // of checkpoints
+	operator author
+	trust    *keys.Trust // the operator
+	seq      uint64
+	now      time.Time
+}
+
+const secretNote = "the account number is 4711"
+
+// newForger begins with an honest log: the operator's trust file is in force, and 32
+// entries of project acme follow.
+func newForger(t *testing.T) *forger {
+	t.Helper()
+	k := newKey(t, "auditor")
+	f := &forger{t: t, dir: filepath.Join(t.TempDir(), "audit"), vs: note.VerifierList(k.verifier), operator: newAuthor(t, "operator"),
+		now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), opts: chain.Options{Signer: k.signer, MasterKey: make([]byte, 32)}}
+	f.trust = trustIn(t, keys.RoleOperator, f.operator)
+	var err error
+	if f.log, err = chain.Open(f.dir, f.opts); err != nil {
+		t.Fatal(err)
+	}
+	f.activate(f.operator, f.trust)
+	for i := range 32 {
+		f.say(streams.TypeMemory, "acme", "acme", fmt.Appendf(nil, `{"id":"m%d","content":%q}`, i, secretNote))
+	}
+	return f
+}
+
+// say writes an entry of ingest under a data subject's key, and returns its sequence.
+func (f *forger) say(typ streams.Type, project, subject string, body []byte) uint64 {
+	return f.sayAs(streams.StageIngest, typ, project, subject, body)
+}
+
+func (f *forger) sayAs(stage string, typ streams.Type, project, subject string, body []byte) uint64 {
+	f.t.Helper()
+	f.seq++
+	f.now = f.now.Add(time.Second)
+	e := streams.Entry{Seq: f.seq, Time: f.now, Stage: stage, Type: typ, Project: project, Src: f.seq, Salt: streams.NewSalt(), Body: body}
+	if err := f.log.Append([]chain.Entry{{Seq: e.Seq, Time: e.Time, Type: string(typ), Project: project, Subject: subject, Salt: e.Salt, Payload: auditor.Payload(&e)}}); err != nil {
+		f.t.Fatal(err)
+	}
+	return f.seq
+}
+
+func (f *forger) json(v any) []byte {
+	f.t.Helper()
+	b, err := streams.Marshal(v)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return b
+}
+
+// activate puts a trust file in force in every partition.
+func (f *forger) activate(by author, trust *keys.Trust) {
+	f.t.Helper()
+	bundle, err := trust.Marshal()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c := streams.Command{Do: streams.DoActivateTrust, Digest: streams.Digest(bundle), Engine: 1, ID: fmt.Sprintf("trust-%d", f.seq), Issued: f.now}
+	signed, err := c.Sign(by.signer)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for range streams.Partitions {
+		f.say(streams.TypeChunk, streams.SystemProject, "", f.json(&streams.ChunkEntry{Digest: c.Digest, Count: 1, Chunk: bundle}))
+		f.say(streams.TypeActivation, streams.SystemProject, "", f.json(&streams.ActivationEntry{Do: c.Do, Digest: c.Digest, Engine: 1, Signer: by.signer.Name(), Note: string(signed)}))
+	}
+}
+
+// order is a statement, signed.
+func (f *forger) order(c streams.Custody, by ...note.Signer) string {
+	f.t.Helper()
+	if c.ID == "" {
+		c.ID = fmt.Sprintf("s%d", f.seq)
+	}
+	if c.Issued.IsZero() {
+		c.Issued = f.now
+	}
+	b, err := c.Sign(by...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// forget writes the statement's entry.
+func (f *forger) forget(typ streams.Type, project, signed string) uint64 {
+	return f.say(typ, project, streams.SystemProject, f.json(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "x", Time: f.now}, Do: streams.DoForget, Signer: "operator", Note: signed}))
+}
+
+func (f *forger) destroy(subject string) {
+	f.t.Helper()
+	if n, err := f.log.DestroyKeys(subject); n == 0 || err != nil {
+		f.t.Fatal(n, err)
+	}
+}
+
+func (f *forger) checkpoint() []byte {
+	f.t.Helper()
+	cp, err := f.log.Checkpoint()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return cp
+}
+
+func (f *forger) verify(against ...[]byte) chain.Report {
+	f.t.Helper()
+	f.checkpoint()
+	if err := f.log.Close(); err != nil {
+		f.t.Fatal(err)
+	}
+	rep, err := chain.VerifyDir(context.Background(), f.dir, chain.Options{MasterKey: f.opts.MasterKey},
+		chain.VerifyOptions{Verifiers: f.vs, Against: against, Lawful: lawfulBy(f.trust)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return rep
+}
+
+func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *testing.T) {
+	forgetAcme := streams.Custody{Do: streams.DoForget, Project: "acme", Reason: "request 17"}
+	for _, c := range []struct {
+		name string
+		do   func(f *forger)
+		want []string // nothing: it verifies
+	}{
+		{"an operator signed it", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
+			f.destroy("acme")
+		}, nil},
+		{"nobody signed it", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", "")
+			f.destroy("acme")
+		}, []string{"leaf 64", "signed"}},
+		{"the auditor signed it", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.opts.Signer))
+			f.destroy("acme")
+		}, []string{"leaf 64"}},
+		{"nothing is gone yet", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.opts.Signer))
+		}, []string{"leaf 64"}},
+		{"it is for another project", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "other", Reason: "r"}, f.operator.signer))
+			f.destroy("acme")
+		}, []string{"leaf 64", "other"}},
+		{"it is one about a data subject", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
+			f.destroy("acme")
+		}, []string{"leaf 64"}},
+		{"it is a release of a legal hold", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoRelease, Project: "acme", Reason: "r"}, f.operator.signer))
+			f.destroy("acme")
+		}, []string{"leaf 64"}},
+		{"it was obeyed before", func(f *forger) {
+			signed := f.order(forgetAcme, f.operator.signer)
+			f.forget(streams.TypeForgotten, "acme", signed)
+			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
+			f.forget(streams.TypeForgotten, "acme", signed)
+			f.destroy("acme")
+		}, []string{"leaf 66", "before"}},
+		{"it is an old one that was never used", func(f *forger) {
+			signed := f.order(forgetAcme, f.operator.signer)
+			f.now = f.now.Add(40 * 24 * time.Hour)
+			f.forget(streams.TypeForgotten, "acme", signed)
+			f.destroy("acme")
+		}, []string{"leaf 64", "issued"}},
+		{"a key of the forger's own that it put in force itself", func(f *forger) {
+			mine := newAuthor(f.t, "operator")
+			f.activate(mine, trustIn(f.t, keys.RoleOperator, mine))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, mine.signer))
+			f.destroy("acme")
+		}, []string{"leaf 96"}},
+		{"a key that is out of force", func(f *forger) {
+			next := newAuthor(f.t, "operator")
+			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
+			f.destroy("acme")
+		}, []string{"leaf 96", "in force"}},
+		{"the key that came after it", func(f *forger) {
+			next := newAuthor(f.t, "operator")
+			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, next.signer))
+			f.destroy("acme")
+		}, nil},
+		{"an approver's key", func(f *forger) {
+			approver := newAuthor(f.t, "approver")
+			trust := trustIn(f.t, keys.RoleOperator, f.operator)
+			if err := trust.Add(keys.Pin{Key: approver.public, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
+				f.t.Fatal(err)
+			}
+			f.activate(f.operator, trust)
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, approver.signer))
+			f.destroy("acme")
+		}, []string{"leaf 96"}},
+		{"a stage that is not ingest", func(f *forger) {
+			f.sayAs(streams.StageArbiter, streams.TypeForgotten, "acme", streams.SystemProject,
+				f.json(&streams.CustodyEntry{Do: streams.DoForget, Note: f.order(forgetAcme, f.operator.signer)}))
+			f.destroy("acme")
+		}, []string{"leaf 64"}},
+		{"a list that an operator signed", func(f *forger) {
+			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
+		}, nil},
+		{"a list that nobody signed", func(f *forger) {
+			c := streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r", ID: "i", Issued: f.now}
+			f.erase(40, c.Text()+"\n")
+		}, []string{"leaf 64", "leaf 39"}},
+		{"a list that leaves out what is gone", func(f *forger) {
+			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{41}, Reason: "r"}, f.operator.signer))
+		}, []string{"leaf 39"}},
+		{"verdicts of later are passed off as derived from what was forgotten", func(f *forger) {
+			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
+			f.destroy("acme")
+			f.now = f.now.Add(24 * time.Hour)
+			f.sayAs(streams.StageArbiter, streams.TypeVerdict, "acme", "acme~", []byte(`{"verdict":"allow"}`))
+			f.sayAs(streams.StageArbiter, streams.TypeDropped, "acme", streams.SystemProject, []byte(`{"statement":"x"}`))
+			f.destroy("acme~")
+		}, []string{"leaf 65"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newForger(t)
+			earlier := f.checkpoint()
+			c.do(f)
+			rep := f.verify(earlier)
+			all := strings.Join(rep.Problems, "\n")
+			if len(c.want) == 0 {
+				if rep.Status != chain.Verified || rep.Forgotten == 0 {
+					t.Errorf("%+v", rep)
+				}
+				return
+			}
+			if rep.Status != chain.Failed {
+				t.Fatalf("%s: %+v", rep.Status, rep)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(all, w) {
+					t.Errorf("%q is not in\n%s", w, all)
+				}
+			}
+		})
+	}
+}
+
+// erase writes a statement about one data subject, and erases an entry.
+func (f *forger) erase(seq uint64, signed string) {
+	f.t.Helper()
+	f.forget(streams.TypeErased, "acme", signed)
+	if n, err := f.log.EraseEntries(context.Background(), []uint64{seq}, "acme", nil); n != 1 || err != nil {
+		f.t.Fatal(n, err)
+	}
+}
+
+func lawfulBy(trust *keys.Trust) *chain.Lawful {
+	return statement.Lawful(trust.Verifiers(keys.RoleOperator))
+}
+
+// Somebody with the auditor's disk and keys writes a leaf that the ledger does not have.
+func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		later int // real entries that come meanwhile
+		want  string
+	}{{"the ledger goes on otherwise", 3, "leaf 20"}, {"the ledger ends before it", 0, "the ledger ends at 20"}} {
+		t.Run(c.name, func(t *testing.T) {
+			srv := natstest.Start(t)
+			w := newLedger(t, srv)
+			incidents := make(chan string, 10)
+			if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) { incidents <- string(m.Data) }); err != nil {
+				t.Fatal(err)
+			}
+			cfg := config(t, newKey(t, "a"), 1)
+			a := start(t, srv, cfg)
+			w.write(20)
+			a.await("it has chained 20", reached(20))
+			a.halt()
+			l, err := chain.Open(cfg.Dir, chain.Options{Signer: cfg.Signer, MasterKey: cfg.MasterKey})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := chain.Entry{Seq: 21, Time: time.Now(), Type: string(streams.TypeForgotten), Project: "acme", Subject: "_", Payload: []byte("ingest 1 0\n{}")}
+			if err := l.Append([]chain.Entry{e}); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			w.write(c.later)
+			a = start(t, srv, cfg)
+			defer a.Close()
+			time.AfterFunc(20*time.Second, a.stop) // one that goes on
+			var mismatch *auditor.MismatchError
+			if err := <-a.done; !errors.As(err, &mismatch) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "evidence") {
+				t.Fatalf("it ended with %v", err)
+			}
+			if got := <-incidents; !strings.Contains(got, "ledger-mismatch") {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+// A writer who got hold of ingest's subject has an auditor destroy keys.
+func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) {
+	srv := natstest.Start(t)
+	w := newLedger(t, srv)
+	operator, forger := newAuthor(t, "operator"), newAuthor(t, "operator")
+	incidents := make(chan string, 10)
+	if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) { incidents <- string(m.Data) }); err != nil {
+		t.Fatal(err)
+	}
+	k := newKey(t, "a")
+	cfg := config(t, k, 1)
+	trust := trustIn(t, keys.RoleOperator, operator)
+	cfg.Operators = trust.Verifiers(keys.RoleOperator)
+	a := start(t, srv, cfg)
+	w.write(30)
+	forget := func(id string, by author) {
+		t.Helper()
+		signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: id, Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: id}, Do: streams.DoForget, Note: string(signed)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99, Salt: streams.NewSalt(), Body: body}
+		if _, err := w.js.PublishMsg(context.Background(), e.Msg()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget("a", forger)
+	a.await("it has chained the forgery", reached(31))
+	if got := <-incidents; !strings.Contains(got, "forgetting-refused") || !strings.Contains(got, `"entry":31`) {
+		t.Error(got)
+	}
+	gone := func() (n int) {
+		t.Helper()
+		a.halt()
+		l, err := chain.Open(cfg.Dir, chain.Options{MasterKey: cfg.MasterKey, ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range l.Head().Size {
+			if _, err := l.Payload(i); errors.Is(err, chain.ErrForgotten) {
+				n++
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := gone(); n != 0 {
+		t.Errorf("%d payloads are gone", n)
+	}
+	a = start(t, srv, cfg)
+	forget("b", operator)
+	a.await("it has chained the order", reached(32))
+	if n := gone(); n != 10 {
+		t.Errorf("%d payloads are gone by an operator's order, want 10", n)
+	}
+	rep, err := chain.VerifyDir(context.Background(), cfg.Dir, chain.Options{MasterKey: cfg.MasterKey},
+		chain.VerifyOptions{Verifiers: note.VerifierList(k.verifier), Lawful: statement.Lawful(cfg.Operators)})
+	if err != nil || rep.Status != chain.Failed || rep.FirstBad != 30 || rep.Forgotten != 10 {
+		t.Errorf("the log that holds a forgery: %+v, %v", rep, err)
+	}
+}

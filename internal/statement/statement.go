@@ -1,0 +1,195 @@
+package statement
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// entered is how long after it was issued a statement may come into the ledger: as
+// long as ingest takes one, and a day for what waits in the intake.
+const entered = streams.CustodyValid + 24*time.Hour
+
+// Judge reads the statements of a log, in its order.
+type Judge struct {
+	*Keys
+	used map[string]bool // ids of statements
+}
+
+// NewJudge returns a judge who has read nothing. Operators are the keys that the
+// reader pinned.
+func NewJudge(operators note.Verifiers) *Judge {
+	return &Judge{NewKeys(operators), make(map[string]bool)}
+}
+
+// Types are the types of statements: forgotten, erased and legalhold.
+func Types() []string {
+	return []string{string(streams.TypeForgotten), string(streams.TypeErased), string(streams.TypeLegalHold)}
+}
+
+// Order judges the entry of a statement: its type and project, when it entered the
+// ledger, and its body. It returns the order, or why it does not count.
+func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byte) (*streams.Custody, error) {
+	b := new(streams.CustodyEntry)
+	if err := streams.Unmarshal(body, b); err != nil {
+		return nil, fmt.Errorf("its body cannot be read: %w", err)
+	}
+	c, err := j.Open([]byte(b.Note))
+	if err != nil {
+		return nil, err
+	}
+	want := streams.TypeLegalHold
+	if c.Do == streams.DoForget && c.DataSubject == "" {
+		want = streams.TypeForgotten
+	} else if c.Do == streams.DoForget {
+		want = streams.TypeErased
+	}
+	switch {
+	case c.Project != project:
+		return nil, fmt.Errorf("what was signed is about project %s", c.Project)
+	case want != typ:
+		return nil, fmt.Errorf("what was signed is an order to %s, which makes an entry of type %s", c.Do, want)
+	case j.used[c.ID]:
+		return nil, fmt.Errorf("order %s was obeyed before: each counts once", c.ID)
+	case at.Sub(c.Issued) > entered || c.Issued.Sub(at) > streams.CustodyValid:
+		return nil, fmt.Errorf("order %s was issued at %s, and the entry is of %s", c.ID, c.Issued.Format(time.RFC3339), at.Format(time.RFC3339))
+	}
+	j.used[c.ID] = true
+	return &c, nil
+}
+
+// Split cuts what a leaf commits to, see auditor.Payload, into the stage that wrote the
+// entry and the entry's body.
+func Split(payload []byte) (stage string, body []byte) {
+	head, body, _ := bytes.Cut(payload, []byte{'\n'})
+	name, _, _ := bytes.Cut(head, []byte{' '})
+	return string(name), body
+}
+
+// LateFor is how long after a project was forgotten entries of other stages may be
+// forgotten at once that they made of its entries: longer than a policy may give a group
+// for its answer.
+const LateFor = 10 * time.Minute
+
+// LateSubject is the data subject of what is derived from forgotten entries and comes
+// after them. No project's name holds a tilde.
+func LateSubject(project string) string { return project + "~" }
+
+// Lawful is what lets a payload of the pipeline's log be forgotten: a forgotten entry of
+// its project behind it, or an erased entry that lists it, which an operator signed. What
+// sentinels and the arbiter wrote within LateFor after a forgotten entry, because of
+// earlier entries, may be gone too. Nothing lets statements be forgotten, nor what the
+// pipeline says for itself.
+//
+// A statement that no operator signed is a finding. Without operators' keys signatures
+// are not checked, and the verification is incomplete.
+func Lawful(operators note.Verifiers) *chain.Lawful {
+	return &chain.Lawful{Statements: Types(), Grounds: Grounds(), Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
+		r := &ruling{whole: make(map[string][]order), listed: make(map[string][]order)}
+		var j *Judge
+		if operators != nil {
+			j = NewJudge(operators)
+		} else {
+			r.skipped = append(r.skipped, "who signed statements on forgetting: no operators' keys were given")
+		}
+		for s := range all {
+			r.take(j, s)
+		}
+		return chain.Ruling{May: r.may, Bad: r.bad, Skipped: r.skipped}
+	}}
+}
+
+// order is a statement that counts.
+type order struct {
+	index, first int64
+	at           time.Time
+	seqs         map[uint64]bool
+}
+
+// ruling is what statements let be forgotten, by project.
+type ruling struct {
+	whole, listed map[string][]order
+	bad           []chain.Finding
+	skipped       []string
+}
+
+func (r *ruling) take(j *Judge, s *chain.Statement) {
+	typ := streams.Type(s.Type)
+	stage, body := Split(s.Payload)
+	ground := typ == streams.TypeChunk || typ == streams.TypeActivation
+	if ground {
+		if s.Err == nil && stage == streams.StageIngest && s.Project == streams.SystemProject && j != nil {
+			j.Take(typ, body)
+		}
+		return
+	}
+	c, err := r.order(j, s, typ, stage, body)
+	if err != nil {
+		r.bad = append(r.bad, chain.Finding{Index: s.Index, Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is no operator's statement: %v", s.Index, s.Type, s.Seq, s.Project, err)})
+		return
+	}
+	o := order{index: s.Index, first: s.First, at: s.Time}
+	switch {
+	case typ == streams.TypeForgotten && s.Project != streams.SystemProject:
+		r.whole[s.Project] = append(r.whole[s.Project], o)
+	case typ == streams.TypeErased && c != nil:
+		o.seqs = make(map[uint64]bool, len(c.Entries))
+		for _, seq := range c.Entries {
+			o.seqs[seq] = true
+		}
+		r.listed[s.Project] = append(r.listed[s.Project], o)
+	}
+}
+
+// order is what a leaf orders, nil if that is not known, or why it does not count.
+func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage string, body []byte) (*streams.Custody, error) {
+	switch {
+	case errors.Is(s.Err, chain.ErrNotHeld):
+		r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): the statement is not held here, so who signed it is unknown", s.Index, s.Type, s.Project))
+		return nil, nil
+	case s.Err != nil:
+		return nil, s.Err
+	case stage != streams.StageIngest:
+		return nil, fmt.Errorf("stage %s wrote it", stage)
+	case j == nil:
+		return streams.Erasure(body), nil
+	}
+	return j.Order(typ, s.Project, s.Time, body)
+}
+
+// may reports whether the payload of a leaf may be gone.
+func (r *ruling) may(subject string, erased bool, leaf *chain.Leaf) bool {
+	if leaf.Project == streams.SystemProject || streams.Type(leaf.Type).Statement() {
+		return false
+	}
+	if erased {
+		for _, o := range r.listed[leaf.Project] {
+			if leaf.Index >= o.first && leaf.Index < o.index && o.seqs[leaf.Seq] {
+				return true
+			}
+		}
+		return false
+	}
+	late := subject == LateSubject(leaf.Project)
+	if subject != leaf.Project && !late {
+		return false
+	}
+	switch streams.Type(leaf.Type) {
+	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict, streams.TypeDue, streams.TypeHoldState, streams.TypeCalibration:
+	default:
+		late = false // ingest's
+	}
+	for _, o := range r.whole[leaf.Project] {
+		if o.index > leaf.Index || late && leaf.Index > o.index && !leaf.Time.After(o.at.Add(LateFor)) {
+			return true
+		}
+	}
+	return false
+}
