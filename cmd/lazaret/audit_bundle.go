@@ -118,9 +118,9 @@ func (a *app) verifyBundle(cmd *cobra.Command, file, trust string, against [][]b
 	if trust == "" {
 		return inquiry.VerifyBundle(cmd.Context(), file, nil, against, nil)
 	}
-	vs, err := inquiry.LoadTrustFile(trust)
+	pinned, err := inquiry.LoadTrustFile(trust)
 	if err != nil {
 		return chain.Report{}, fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
-	return inquiry.VerifyBundle(cmd.Context(), file, vs, against, nil)
+	return inquiry.VerifyBundle(cmd.Context(), file, pinned, against, nil)
 }

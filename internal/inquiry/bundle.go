@@ -21,8 +21,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/mod/sumdb/note"
-
+	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -31,7 +30,8 @@ import (
 // A bundle is a range of the log in one file, a zip archive that verifies with
 // nothing but itself and the public keys that may sign checkpoints.
 const (
-	bundleFormat    = "lazaret/bundle/v1"
+	bundleFormat    = "lazaret/bundle/v2"
+	bundleFormat1   = "lazaret/bundle/v1" // without bundleOrders
 	bundleManifest  = "manifest.json"
 	bundleEntries   = "entries.jsonl"
 	bundleAfter     = "checkpoint"
@@ -39,6 +39,7 @@ const (
 	bundleLater     = "proofs/checkpoint-later"
 	bundleHandovers = "proofs/handovers/"
 	bundleTrust     = "keys/trust.yaml"
+	bundleOrders    = "proofs/statements.jsonl"
 	bundleSums      = "SHA256SUMS"
 	bundleReadme    = "README.md"
 )
@@ -133,6 +134,7 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 		return info, err
 	}
 	out := bufio.NewWriterSize(f, 1<<16)
+	stated := false
 	err = l.chain.Range(o.From, o.To, func(i int64, leaf chain.Leaf) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -141,32 +143,17 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 			m.First = leaf.Time
 		}
 		m.Last = leaf.Time
-		line := bundleLine{Index: i, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project, Length: leaf.Length}
-		if leaf.Kind == chain.KindEntry {
-			line.Commitment = hex.EncodeToString(leaf.Commitment[:])
-			if !o.WithoutPayloads {
-				salt, p, err := l.chain.Salted(i)
-				switch {
-				case errors.Is(err, chain.ErrForgotten):
-					line.Forgotten = true
-					info.Forgotten++
-				case errors.Is(err, chain.ErrNotHeld):
-					line.NotHeld = true
-				case err != nil:
-					return err
-				default:
-					info.Payloads++
-					line.Salt = hex.EncodeToString(salt[:])
-					if utf8.Valid(p) {
-						s := string(p)
-						line.Payload = &s
-					} else {
-						line.Base64 = p
-					}
-				}
-			}
+		line, err := l.bundleLine(&leaf, !o.WithoutPayloads)
+		if err != nil {
+			return err
 		}
-		b, err := streams.Marshal(&line)
+		if line.Forgotten {
+			info.Forgotten++
+		} else if line.Salt != "" {
+			info.Payloads++
+		}
+		stated = stated || slices.Contains(statement.Types(), leaf.Type)
+		b, err := streams.Marshal(line)
 		if err != nil {
 			return err
 		}
@@ -184,6 +171,15 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 			info.RuleSets++
 		}
 		if err := z.put(b.file(), b.bundle); err != nil {
+			return info, err
+		}
+	}
+	if info.Forgotten > 0 || stated && !o.WithoutPayloads {
+		orders, err := l.orders(o.From, o.To)
+		if err != nil {
+			return info, err
+		}
+		if err := z.put(bundleOrders, orders); err != nil {
 			return info, err
 		}
 	}
@@ -212,6 +208,36 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 	}
 	info.First, info.Last, info.SHA256 = m.First, m.Last, hex.EncodeToString(all.Sum(nil))
 	return info, nil
+}
+
+// bundleLine is a leaf as bundles have it, with its payload if that is asked for.
+func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
+	x := &bundleLine{Index: leaf.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project, Length: leaf.Length}
+	if leaf.Kind != chain.KindEntry {
+		return x, nil
+	}
+	x.Commitment = hex.EncodeToString(leaf.Commitment[:])
+	if !payload {
+		return x, nil
+	}
+	salt, p, err := l.chain.Salted(leaf.Index)
+	switch {
+	case errors.Is(err, chain.ErrForgotten):
+		x.Forgotten = true
+	case errors.Is(err, chain.ErrNotHeld):
+		x.NotHeld = true
+	case err != nil:
+		return nil, err
+	default:
+		x.Salt = hex.EncodeToString(salt[:])
+		if utf8.Valid(p) {
+			s := string(p)
+			x.Payload = &s
+		} else {
+			x.Base64 = p
+		}
+	}
+	return x, nil
 }
 
 // archive is a zip archive in the making that knows the digests of its files.
@@ -346,7 +372,7 @@ const (
 // are earlier checkpoints that it must agree with. Without verifiers the keys
 // in the bundle are used, and the result is incomplete: whoever made the bundle
 // chose them.
-func VerifyBundle(ctx context.Context, file string, vs note.Verifiers, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
+func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return rep, fmt.Errorf("opening bundle: %w", err)
@@ -356,14 +382,14 @@ func VerifyBundle(ctx context.Context, file string, vs note.Verifiers, against [
 	if err != nil {
 		return rep, fmt.Errorf("opening bundle: %w", err)
 	}
-	if rep, err = verifyBundle(ctx, f, fi.Size(), vs, against, progress); err != nil {
+	if rep, err = verifyBundle(ctx, f, fi.Size(), trust, against, progress); err != nil {
 		return rep, fmt.Errorf("bundle %s: %w", file, err)
 	}
 	return rep, nil
 }
 
 // verifyBundle is VerifyBundle of an archive of size bytes.
-func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, vs note.Verifiers, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
+func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, trust *keys.Trust, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
 		return rep, err
@@ -378,7 +404,7 @@ func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, vs note.Verifi
 		}
 	}
 	v := &bundleCheck{rep: chain.Report{FirstBad: -1}, files: make(map[string]*zip.File), seen: make(map[string]bool)}
-	if err := v.check(ctx, z, vs, against, progress); err != nil {
+	if err := v.check(ctx, z, trust, against, progress); err != nil {
 		return rep, err
 	}
 	switch {
@@ -397,6 +423,9 @@ type bundleCheck struct {
 	files map[string]*zip.File
 	seen  map[string]bool // digests that activations in the range name
 	from  int64
+	said  []*chain.Statement // in the range
+	reset int64              // the first leaf of the ledger that is being read
+	gone  []chain.Leaf       // whose payloads are forgotten
 }
 
 func (v *bundleCheck) bad(index int64, format string, args ...any) {
@@ -433,7 +462,7 @@ func (v *bundleCheck) readUpTo(name string, most int64) ([]byte, error) {
 
 // check finds what is wrong with a bundle; an error says that nothing could be
 // found out.
-func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, vs note.Verifiers, against [][]byte, progress func(done, total int64)) error {
+func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trust, against [][]byte, progress func(done, total int64)) error {
 	for _, f := range z.File {
 		if v.files[f.Name] != nil {
 			v.bad(0, "%s is there twice", f.Name)
@@ -449,7 +478,7 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, vs note.Verifier
 	if err == nil {
 		err = streams.Unmarshal(b, m)
 	}
-	if err == nil && m.Format != bundleFormat {
+	if err == nil && m.Format != bundleFormat && m.Format != bundleFormat1 {
 		err = fmt.Errorf("format %q, this program reads %q", m.Format, bundleFormat)
 	}
 	if err != nil {
@@ -461,19 +490,17 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, vs note.Verifier
 		v.bad(m.From, "%v", err)
 		return nil
 	}
-	if vs == nil {
+	if trust == nil {
 		v.skip("whether the keys are the right ones: those in the bundle were used; give --keys")
 		if b, err = v.read(bundleTrust); err == nil {
-			var t *keys.Trust
-			if t, err = keys.ParseTrust(bundleTrust, b); err == nil {
-				vs = t.Verifiers(keys.RoleAuditor)
-			}
+			trust, err = keys.ParseTrust(bundleTrust, b)
 		}
 		if err != nil {
 			v.bad(m.From, "%s: %v", bundleTrust, err)
 			return nil
 		}
 	}
+	vs := trust.Verifiers(keys.RoleAuditor)
 	r, err := span.Read(vs)
 	if err != nil {
 		v.bad(m.From, "%v", err)
@@ -511,6 +538,7 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, vs note.Verifier
 	if err := v.entries(ctx, m, r, hold, progress); err != nil {
 		return err
 	}
+	v.judge(m, trust.Verifiers(keys.RoleOperator))
 	root := r.Root()
 	v.rep.Root, v.rep.Size = root.String(), r.Size()-m.From
 	v.rep.Signed = v.rep.Size
@@ -676,6 +704,7 @@ func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error)
 		v.rep.Gaps++
 	case chain.KindReset:
 		v.rep.Resets++
+		v.reset = at + 1
 	default:
 		return leaf, fmt.Errorf("leaf %d is of kind %q", at, x.Kind)
 	}
@@ -694,13 +723,14 @@ func (v *bundleCheck) payload(m *manifest, x *bundleLine, leaf *chain.Leaf, at i
 	if leaf.Kind != chain.KindEntry {
 		return
 	}
-	p := x.Base64
-	if x.Payload != nil {
-		p = []byte(*x.Payload)
+	if slices.Contains(statement.Types(), leaf.Type) || slices.Contains(statement.Grounds(), leaf.Type) {
+		v.said = append(v.said, x.statement(leaf, v.reset))
 	}
 	switch {
 	case x.Forgotten:
 		v.rep.Forgotten++
+		leaf.Index = at
+		v.gone = append(v.gone, *leaf)
 		return
 	case x.NotHeld:
 		v.rep.NotHeld++
@@ -708,15 +738,9 @@ func (v *bundleCheck) payload(m *manifest, x *bundleLine, leaf *chain.Leaf, at i
 	case !m.Payloads && x.Payload == nil && x.Base64 == nil:
 		return
 	}
-	var salt [16]byte
-	if b, err := hex.DecodeString(x.Salt); err != nil || len(b) != len(salt) {
-		v.bad(at, "the salt of leaf %d is missing", at)
-		return
-	} else {
-		copy(salt[:], b)
-	}
-	if chain.Commit(salt, p) != leaf.Commitment || uint64(len(p)) != leaf.Length {
-		v.bad(at, "the payload of leaf %d is not the one that it commits to", at)
+	p, err := x.opened(leaf)
+	if err != nil {
+		v.bad(at, "leaf %d: %v", at, err)
 		return
 	}
 	v.rep.Payloads++
@@ -731,15 +755,11 @@ func (v *bundleCheck) payload(m *manifest, x *bundleLine, leaf *chain.Leaf, at i
 	}
 }
 
-// LoadTrustFile reads public keys that may sign checkpoints from a trust file.
-func LoadTrustFile(file string) (note.Verifiers, error) {
+// LoadTrustFile reads public keys from a trust file.
+func LoadTrustFile(file string) (*keys.Trust, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	t, err := keys.ParseTrust(file, b)
-	if err != nil {
-		return nil, err
-	}
-	return t.Verifiers(keys.RoleAuditor), nil
+	return keys.ParseTrust(file, b)
 }

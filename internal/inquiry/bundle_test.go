@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
@@ -54,17 +52,29 @@ func bundleOf(t *testing.T, l *Log, o BundleOptions) []byte {
 	return b.Bytes()
 }
 
-func verified(t *testing.T, b []byte, vs note.Verifiers, against ...[]byte) chain.Report {
+func verified(t *testing.T, b []byte, trust *keys.Trust, against ...[]byte) chain.Report {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "b.zip")
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := VerifyBundle(context.Background(), file, vs, against, nil)
+	rep, err := VerifyBundle(context.Background(), file, trust, against, nil)
 	if err != nil {
 		return chain.Report{Status: chain.Failed, Problems: []string{err.Error()}}
 	}
 	return rep
+}
+
+// auditors is a trust file with auditors' keys.
+func auditors(t *testing.T, public ...string) *keys.Trust {
+	t.Helper()
+	trust := new(keys.Trust)
+	for _, p := range public {
+		if err := trust.Add(keys.Pin{Key: p, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return trust
 }
 
 func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
@@ -86,7 +96,7 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 		if to == 0 {
 			to = l.Size()
 		}
-		rep := verified(t, b, w.opts.Verifiers)
+		rep := verified(t, b, w.trust)
 		if rep.Status != chain.Verified || rep.Size != to-c.from || rep.Payloads != rep.Entries || rep.Forgotten != 0 {
 			t.Errorf("%v: %+v", c, rep)
 		}
@@ -98,14 +108,10 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := note.NewVerifier(stranger)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if rep := verified(t, b, note.VerifierList(v)); rep.Status != chain.Failed {
+		if rep := verified(t, b, auditors(t, stranger)); rep.Status != chain.Failed {
 			t.Errorf("%v, with a stranger's keys: %+v", c, rep)
 		}
-		bare := verified(t, bundleOf(t, l, BundleOptions{From: c.from, To: c.to, Trust: trust, WithoutPayloads: true}), w.opts.Verifiers)
+		bare := verified(t, bundleOf(t, l, BundleOptions{From: c.from, To: c.to, Trust: trust, WithoutPayloads: true}), w.trust)
 		if bare.Status != chain.Incomplete || bare.Payloads != 0 || bare.Size != to-c.from {
 			t.Errorf("%v, without payloads: %+v", c, bare)
 		}
@@ -117,7 +123,7 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep := verified(t, bundleOf(t, l, BundleOptions{Trust: trust}), w.opts.Verifiers, cp.Note); rep.Status != chain.Verified {
+	if rep := verified(t, bundleOf(t, l, BundleOptions{Trust: trust}), w.trust, cp.Note); rep.Status != chain.Verified {
 		t.Errorf("against its own checkpoint: %+v", rep)
 	}
 	other := shardLog(t, 60)
@@ -126,7 +132,7 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	both := note.VerifierList(append([]note.Verifier{w.verifier}, other.verifier)...)
+	both := auditors(t, w.public, other.public)
 	if rep := verified(t, bundleOf(t, l, BundleOptions{Trust: trust}), both, ocp.Note); rep.Status != chain.Failed {
 		t.Errorf("against another log's checkpoint: %+v", rep)
 	}
@@ -190,7 +196,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := bundleOf(t, l, BundleOptions{From: 17, Trust: trust})
-	if rep := verified(t, repack(t, whole, true, func(map[string][]byte) {}), w.opts.Verifiers); rep.Status != chain.Verified {
+	if rep := verified(t, repack(t, whole, true, func(map[string][]byte) {}), w.trust); rep.Status != chain.Verified {
 		t.Fatalf("untouched: %+v", rep)
 	}
 	lines := func(f func(ls []string) []string) func(map[string][]byte) {
@@ -239,18 +245,18 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		"a later one of another":    func(f map[string][]byte) { f[bundleLater] = f[bundleBefore] },
 		"the consistency is broken": replace(bundleManifest, `"payloads":true`, `"consistency":"AAAA","payloads":true`),
 	} {
-		if rep := verified(t, repack(t, whole, true, change), w.opts.Verifiers); rep.Status != chain.Failed {
+		if rep := verified(t, repack(t, whole, true, change), w.trust); rep.Status != chain.Failed {
 			t.Errorf("%s: %+v", name, rep)
 		}
 	}
 	// What the leaves do not commit to is covered by the sums, and what is
 	// wrong about it is said.
-	if rep := verified(t, repack(t, whole, false, func(f map[string][]byte) { f[bundleReadme] = []byte("x") }), w.opts.Verifiers); rep.Status != chain.Failed {
+	if rep := verified(t, repack(t, whole, false, func(f map[string][]byte) { f[bundleReadme] = []byte("x") }), w.trust); rep.Status != chain.Failed {
 		t.Errorf("a README altered: %+v", rep)
 	}
 	first := bundleOf(t, l, BundleOptions{To: 17, Trust: trust})
 	name := "policy/" + strings.TrimPrefix(streams.Digest([]byte("a policy")), "sha256:")
-	if rep := verified(t, repack(t, first, true, remove(name)), w.opts.Verifiers); rep.Status != chain.Incomplete || len(rep.Skipped) != 1 {
+	if rep := verified(t, repack(t, first, true, remove(name)), w.trust); rep.Status != chain.Incomplete || len(rep.Skipped) != 1 {
 		t.Errorf("a policy gone: %+v", rep)
 	}
 	// Flipped bytes anywhere in the file.
@@ -261,7 +267,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		b := bytes.Clone(whole)
 		i := rnd.IntN(len(b))
 		b[i] ^= 1 << rnd.IntN(8)
-		if rep := verified(t, b, w.opts.Verifiers); rep.Status == chain.Verified {
+		if rep := verified(t, b, w.trust); rep.Status == chain.Verified {
 			// Only zip's own header fields mean nothing: what they hold is what
 			// it was.
 			if repacked(t, b) != repacked(t, whole) {
@@ -327,7 +333,7 @@ func TestShardsJoinAndAreSealedOnce(t *testing.T) {
 			t.Errorf("%s begins at %d, the one before it ended at %d", s.File, s.From, end)
 		}
 		end = s.To
-		rep, err := VerifyBundle(context.Background(), s.File, w.opts.Verifiers, nil, nil)
+		rep, err := VerifyBundle(context.Background(), s.File, w.trust, nil, nil)
 		if err != nil || rep.Status != chain.Verified {
 			t.Errorf("%s: %+v, %v", s.File, rep, err)
 		}

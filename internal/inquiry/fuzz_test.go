@@ -17,14 +17,18 @@ import (
 
 	"lazaret/internal/fuzztest"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
 )
 
 // FuzzBundle: a bundle is a file of somebody else's. The fuzzer makes the files
 // in it, and the archive's bytes; none of it verifies.
 func FuzzBundle(f *testing.F) {
-	signer, v := fuzztest.Signer(f, "test-log")
-	vs := note.VerifierList(v)
+	signer, _ := fuzztest.Signer(f, "test-log")
 	_, public := fuzztest.Key(f, "test-log")
+	pinned := new(keys.Trust)
+	if err := pinned.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
+		f.Fatal(err)
+	}
 	manifest := `{"format":"lazaret/bundle/v1","origin":"test-log","from":0,"to":1,"prev":"` + strings.Repeat("0", 64) + `","next_seq":1,"edge":"","payloads":true}`
 	line := `{"index":0,"kind":"entry","seq":1,"time":"2026-11-21T09:00:00Z","type":"observation","project":"p","length":2,"commitment":"` + strings.Repeat("0", 64) + `","salt":"` + strings.Repeat("0", 32) + `","payload":"{}"}`
 	cp := "test-log\n1\n" + tlog.Hash{}.String() + "\n"
@@ -35,7 +39,7 @@ func FuzzBundle(f *testing.F) {
 	f.Fuzz(func(t *testing.T, manifest, lines, checkpoint, trust, raw []byte) {
 		n := len(manifest) + len(lines) + len(checkpoint) + len(trust) + len(raw)
 		fuzztest.Bounded(t, n, func() {
-			if rep, err := verifyBundle(context.Background(), bytes.NewReader(raw), int64(len(raw)), vs, nil, nil); err == nil && rep.Status == chain.Verified {
+			if rep, err := verifyBundle(context.Background(), bytes.NewReader(raw), int64(len(raw)), pinned, nil, nil); err == nil && rep.Status == chain.Verified {
 				t.Fatalf("%q verifies", raw)
 			}
 			signed := checkpoint
@@ -54,8 +58,8 @@ func FuzzBundle(f *testing.F) {
 			if err := z.Close(); err != nil {
 				t.Fatal(err)
 			}
-			for _, vs := range []note.Verifiers{vs, nil} {
-				rep, err := verifyBundle(context.Background(), bytes.NewReader(buf.Bytes()), int64(buf.Len()), vs, [][]byte{signed}, nil)
+			for _, pinned := range []*keys.Trust{pinned, nil} {
+				rep, err := verifyBundle(context.Background(), bytes.NewReader(buf.Bytes()), int64(buf.Len()), pinned, [][]byte{signed}, nil)
 				if err == nil && rep.Status == chain.Verified {
 					t.Fatalf("made-up leaves verify: %+v", rep)
 				}

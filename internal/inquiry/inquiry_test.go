@@ -31,9 +31,10 @@ type writer struct {
 	seq  uint64
 	at   time.Time
 
-	project  string
-	trust    *keys.Trust
-	verifier note.Verifier
+	project string
+	trust   *keys.Trust
+	public  string
+	subject string // under whose key payloads are; empty: the project
 }
 
 func newWriter(t *testing.T) *writer {
@@ -51,7 +52,7 @@ func newWriter(t *testing.T) *writer {
 		t.Fatal(err)
 	}
 	w := &writer{t: t, dir: t.TempDir(), opts: Options{MasterKey: bytes.Repeat([]byte{7}, 32), Verifiers: note.VerifierList(v)}, at: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
-		project: "p", trust: new(keys.Trust), verifier: v}
+		project: "p", trust: new(keys.Trust), public: public}
 	if err := w.trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func (w *writer) add(stage string, typ streams.Type, src uint64, body any) uint6
 	w.seq++
 	w.at = w.at.Add(time.Second)
 	e := &streams.Entry{Stage: stage, Type: typ, Project: w.project, Src: src, At: w.seq - 1, Body: b}
-	if err := w.log.Append([]chain.Entry{{Seq: w.seq, Time: w.at, Type: string(typ), Project: w.project, Salt: streams.NewSalt(), Payload: auditor.Payload(e)}}); err != nil {
+	if err := w.log.Append([]chain.Entry{{Seq: w.seq, Time: w.at, Type: string(typ), Project: w.project, Subject: w.subject, Salt: streams.NewSalt(), Payload: auditor.Payload(e)}}); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.seq

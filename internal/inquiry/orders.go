@@ -1,0 +1,170 @@
+package inquiry
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/internal/statement"
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// A payload of a bundle may be forgotten by a statement behind the bundle's range, which
+// an operator signed whose key was put in force before it. So a bundle in which something
+// is forgotten also has, of the rest of the log, the statements, the activations of trust
+// files with their chunks, and the resets of the ledger. What counts of them is what
+// operators signed; they are not proven to be in the tree.
+
+// orders are these leaves outside of a range, one a line, as in entries.jsonl.
+func (l *Log) orders(from, to int64) ([]byte, error) {
+	var b bytes.Buffer
+	trusts := make(map[string]bool) // digests of trust files
+	var chunks []*bundleLine
+	digest := make(map[int64]string) // leaf → of the bundle that its chunk is part of
+	var lines []*bundleLine
+	err := l.chain.Range(0, l.Size(), func(i int64, leaf chain.Leaf) error {
+		ground := slices.Contains(statement.Grounds(), leaf.Type)
+		if i >= from && i < to && !ground || leaf.Kind == chain.KindGap ||
+			leaf.Kind == chain.KindEntry && !ground && !slices.Contains(statement.Types(), leaf.Type) {
+			return nil
+		}
+		x, err := l.bundleLine(&leaf, true)
+		if err != nil {
+			return err
+		}
+		outside := i < from || i >= to
+		_, body := statement.Split(x.payload())
+		switch streams.Type(leaf.Type) {
+		case streams.TypeActivation:
+			a := new(streams.ActivationEntry)
+			if streams.Unmarshal(body, a) != nil || a.Do != streams.DoActivateTrust {
+				return nil
+			}
+			trusts[a.Digest] = true
+		case streams.TypeChunk:
+			c := new(streams.ChunkEntry)
+			if outside && streams.Unmarshal(body, c) == nil {
+				digest[i] = c.Digest
+				chunks = append(chunks, x)
+			}
+			return nil
+		}
+		if outside {
+			lines = append(lines, x)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range chunks {
+		if trusts[digest[x.Index]] {
+			lines = append(lines, x)
+		}
+	}
+	sort.Slice(lines, func(i, j int) bool { return lines[i].Index < lines[j].Index })
+	for _, x := range lines {
+		text, err := streams.Marshal(x)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(append(text, '\n'))
+	}
+	return b.Bytes(), nil
+}
+
+// payload is the payload of a line, nil if it has none.
+func (x *bundleLine) payload() []byte {
+	if x.Payload != nil {
+		return []byte(*x.Payload)
+	}
+	return x.Base64
+}
+
+// opened is the payload of a line, held against its leaf.
+func (x *bundleLine) opened(leaf *chain.Leaf) ([]byte, error) {
+	var salt [16]byte
+	b, err := hex.DecodeString(x.Salt)
+	if err != nil || len(b) != len(salt) {
+		return nil, errors.New("the salt is missing")
+	}
+	copy(salt[:], b)
+	p := x.payload()
+	if chain.Commit(salt, p) != leaf.Commitment || uint64(len(p)) != leaf.Length {
+		return nil, errors.New("its payload is not the one that it commits to")
+	}
+	return p, nil
+}
+
+// statement is a line as a judge reads it. first is the first leaf of its ledger.
+func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
+	s := &chain.Statement{Leaf: *leaf, First: first}
+	s.Index = x.Index
+	switch {
+	case x.Forgotten:
+		s.Err = chain.ErrForgotten
+	case x.Payload == nil && x.Base64 == nil:
+		s.Err = chain.ErrNotHeld // or the bundle was made without payloads
+	default:
+		s.Payload, s.Err = x.opened(leaf)
+	}
+	return s
+}
+
+// judge looks for the statement by which each payload is forgotten.
+func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
+	if m.Format == bundleFormat1 && len(v.gone) > 0 {
+		v.skip("by whose order %d payloads were forgotten: a bundle of version 1 does not hold the orders; make it anew", len(v.gone))
+		return
+	}
+	all := v.said
+	b, err := v.read(bundleOrders)
+	if err != nil {
+		v.bad(m.From, "%s: %v", bundleOrders, err)
+	}
+	first := int64(0)
+	lines := bufio.NewScanner(bytes.NewReader(b))
+	lines.Buffer(make([]byte, 1<<16), maxBundleLine)
+	for lines.Scan() {
+		x := new(bundleLine)
+		if err = streams.Unmarshal(lines.Bytes(), x); err != nil {
+			break
+		}
+		if x.Index >= m.From && x.Index < m.To {
+			err = fmt.Errorf("leaf %d is in the bundle's range", x.Index)
+			break
+		}
+		if x.Kind == chain.KindReset.String() {
+			first = x.Index + 1
+			continue
+		}
+		leaf := &chain.Leaf{Kind: chain.KindEntry, Index: x.Index, Seq: x.Seq, Time: x.Time, Type: x.Type, Project: x.Project, Length: x.Length}
+		if c, cerr := hex.DecodeString(x.Commitment); cerr == nil && len(c) == len(leaf.Commitment) {
+			copy(leaf.Commitment[:], c)
+		}
+		all = append(all, x.statement(leaf, first))
+	}
+	if err = errors.Join(err, lines.Err()); err != nil {
+		v.bad(m.From, "%s: %v", bundleOrders, err)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Index < all[j].Index })
+	r := statement.Lawful(operators).Judge(slices.Values(all))
+	for _, f := range r.Bad {
+		v.bad(f.Index, "%s", f.Text)
+	}
+	v.rep.Skipped = append(v.rep.Skipped, r.Skipped...)
+	for i := range v.gone {
+		leaf := &v.gone[i]
+		// The bundle does not say under which key a payload was.
+		if !r.May(leaf.Project, false, leaf) && !r.May(leaf.Project, true, leaf) && !r.May(statement.LateSubject(leaf.Project), false, leaf) {
+			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is forgotten, and no statement that counts says that it is to be", leaf.Index, leaf.Type, leaf.Seq)
+		}
+	}
+}
