@@ -1,6 +1,9 @@
 package streams
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Old entries may be removed from the ledger once all who need them have what
 // they make of them on disk. Whoever trims it first writes a trim entry into
@@ -9,8 +12,8 @@ import "time"
 // all have, one trimmed entry in partition 0 says up to where entries may be
 // gone, and only then they go. Of each subject the last entry stays, which is
 // its writer's fence, so that what is left does not tell by itself whether
-// something is missing: the last entry of the retention stage in partition 0
-// does.
+// something is missing: the entries of the retention stage in partition 0 do.
+// Messages there that are no such entries, or that cannot be true, are ignored.
 
 // Retention is the body of trim and trimmed entries.
 type Retention struct {
@@ -23,6 +26,25 @@ type Retention struct {
 	Trimmed uint64 `json:"trimmed"`
 	// Before is the horizon: every entry up to UpTo is older.
 	Before time.Time `json:"before"`
+}
+
+// ReadRetention reads a trim or trimmed entry. It is an error if the entry is none,
+// or if it speaks of entries that come after it.
+func ReadRetention(e *Entry) (*Retention, error) {
+	if e.Stage != StageRetention || e.Type != TypeTrim && e.Type != TypeTrimmed {
+		return nil, fmt.Errorf("ledger entry %d of type %q is no trim entry", e.Seq, e.Type)
+	}
+	r := new(Retention)
+	if err := Unmarshal(e.Body, r); err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	if err := CheckID("id", r.ID); err != nil {
+		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+	}
+	if r.UpTo >= e.Seq || r.Trimmed > r.UpTo || e.Type == TypeTrimmed && r.Trimmed != r.UpTo {
+		return nil, fmt.Errorf("ledger entry %d says that entries up to %d go and that those up to %d may be gone, which cannot be", e.Seq, r.UpTo, r.Trimmed)
+	}
+	return r, nil
 }
 
 // SecuredEntry says that a stage's state in this partition is on disk.

@@ -202,7 +202,7 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	}
 	a.checkedAt, a.from, a.filled = time.Now(), 0, 0
 	h := a.log.Head()
-	trimmed, err := stage.Trimmed(ctx, js)
+	trimmed, err := stage.Hole(ctx, js, 1)
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func act(ctx context.Context, c *client.Client, i, round, k int) error {
 	return said(err)
 }
 
-func agent(t *testing.T, p *embedded.Pipeline, data, project string) *client.Client {
+func agent(t testing.TB, p *embedded.Pipeline, data, project string) *client.Client {
 	t.Helper()
 	const name = "agent"
 	creds, err := p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})

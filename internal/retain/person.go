@@ -500,7 +500,7 @@ func (t *trace) alsoForgotten() []AlsoForgotten {
 
 // canFoldAnew says why one person cannot be forgotten, or nil.
 func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
-	trimmed, err := stage.Trimmed(ctx, js)
+	trimmed, err := stage.Hole(ctx, js, 1)
 	if err != nil {
 		return err
 	}

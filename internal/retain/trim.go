@@ -158,22 +158,22 @@ func (c *Config) announce(ctx context.Context, js jetstream.JetStream, t *Trimmi
 func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type, r *streams.Retention) (uint64, error) {
 	subject := streams.LedgerSubject(partition, streams.StageRetention)
 	last := uint64(0)
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
+	if m, err := stage.LastOn(ctx, js, streams.LedgerStream, subject); err != nil {
 		return 0, err
-	}
-	if m, err := st.GetLastMsgForSubject(ctx, subject); err == nil {
+	} else if m != nil {
 		last = m.Sequence
 		// Who wrote it may have moved the mark since the plan was made.
-		var b streams.Retention
-		if err := streams.Unmarshal(m.Data, &b); err != nil {
-			return 0, fmt.Errorf("ledger entry %d: %w", last, err)
+		var b *streams.Retention
+		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		if err == nil {
+			b, err = streams.ReadRetention(&e)
 		}
-		if typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed && b.ID != r.ID {
+		switch {
+		case err != nil:
+			c.tell("ignored: %v", err)
+		case typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed && b.ID != r.ID:
 			return 0, errors.New("somebody else is trimming the ledger: look again when that is over")
 		}
-	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, err
 	}
 	body, err := streams.Marshal(r)
 	if err != nil {

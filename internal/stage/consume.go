@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
 )
 
 // How fast a reader finds out that nothing reaches it any more, and how it begins
@@ -18,16 +21,19 @@ import (
 // its consumer and then waits 10 s for each answer of a cluster that has no leader
 // yet; meanwhile no verdict is given.
 const (
-	readAhead     = 2048                   // messages that a reader holds for its stage
-	heartbeat     = time.Second            // of an idle consumer; two that are missing end it
-	quietFor      = 3 * time.Second        // after which an idle consumer is asked what it has sent, each time
-	reopenFirst   = time.Second            // for the answer to the first try
-	reopenMost    = 10 * time.Second       // for the answer to any
-	reopenEvery   = 200 * time.Millisecond // between two tries
-	consumerLives = time.Minute            // without anybody who asks for messages
+	readAhead      = 2048                   // messages that a reader asks for at once
+	readAheadBytes = 32 << 20               // and their bytes, unless one alone has more
+	pullLives      = 30 * time.Second       // a request for them
+	heartbeat      = time.Second            // of an idle consumer; when none comes for twice as long it is lost
+	quietFor       = 3 * time.Second        // after which an idle consumer is asked what it has sent, each time
+	reopenFirst    = time.Second            // for the answer to the first try
+	reopenMost     = 10 * time.Second       // for the answer to any
+	reopenEvery    = 200 * time.Millisecond // between two tries
+	consumerLives  = time.Minute            // without anybody who asks for messages
 )
 
 var (
+	errDeaf      = errors.New("no heartbeat of the consumer came")
 	errGap       = errors.New("a message is missing")
 	errReconnect = errors.New("the connection was made anew")
 )
@@ -41,6 +47,8 @@ type consumption struct {
 	js      jetstream.JetStream
 	stream  string
 	filters []string
+	headers bool      // without the messages' data
+	since   time.Time // if set, where to begin as long as next is 0
 	take    func(jetstream.Msg)
 	log     *slog.Logger
 
@@ -53,15 +61,19 @@ type consumption struct {
 // consume begins to read stream from sequence from (at least 1), only subjects that
 // match filters if there are any.
 func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64, log *slog.Logger, take func(jetstream.Msg)) (*consumption, error) {
-	c := &consumption{js: js, stream: stream, filters: filters, take: take, log: log, next: max(from, 1),
-		ended: make(chan struct{})}
+	c := &consumption{js: js, stream: stream, filters: filters, take: take, log: log, next: max(from, 1)}
+	return c, c.start(ctx)
+}
+
+func (c *consumption) start(ctx context.Context) error {
+	c.ended = make(chan struct{})
 	s, err := c.open(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.keep(s)
-	return c, nil
+	return nil
 }
 
 // stop ends it. take is not called any more when it returns.
@@ -113,24 +125,49 @@ func (c *consumption) remove(name string) {
 	_ = c.js.DeleteConsumer(ctx, c.stream, name)
 }
 
+// stored is a message as its stream stored it. Nothing is acknowledged, so only
+// what is overridden here may be called.
+type stored struct {
+	jetstream.Msg
+	m  *nats.Msg
+	md *jetstream.MsgMetadata
+}
+
+func (s *stored) Metadata() (*jetstream.MsgMetadata, error) { return s.md, nil }
+func (s *stored) Subject() string                           { return s.m.Subject }
+func (s *stored) Headers() nats.Header                      { return s.m.Header }
+func (s *stored) Data() []byte                              { return s.m.Data }
+
 // sitting is one consumer of a consumption.
+//
+// It pulls by itself. The pull consumers of nats.go take a stored message that has
+// no data and a Status header for a word of the server's: whoever may publish could
+// end them with it, over and over. Here the server's words are those that come under
+// the inbox's own subject, which no stored message has.
 type sitting struct {
-	cons jetstream.Consumer
-	cc   jetstream.ConsumeContext
-	lost chan error    // why it is of no use any more
-	came atomic.Uint64 // messages that arrived, which the server numbers
+	cons  jetstream.Consumer
+	inbox string
+	sub   *nats.Subscription
+	lost  chan error    // why it is of no use any more
+	came  atomic.Uint64 // messages that arrived, which the server numbers
+	heard atomic.Int64  // when anything arrived, in Unix nanoseconds
 
 	mu   sync.Mutex // held while take is called
 	over bool       // guarded by mu
+	want int        // guarded by mu; messages of the request that is open
 }
 
 func (c *consumption) open(ctx context.Context) (*sitting, error) {
-	s := &sitting{lost: make(chan error, 1)}
+	nc := c.js.Conn()
+	s := &sitting{lost: make(chan error, 1), inbox: nc.NewInbox()}
 	// A start below the first sequence would silently skip what was trimmed;
 	// whether that is lawful is the caller's to say, who checks it first.
 	cfg := jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, HeadersOnly: c.headers,
 		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerLives, Replicas: 1, MemoryStorage: true,
+	}
+	if c.next == 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &c.since
 	}
 	if len(c.filters) == 1 {
 		cfg.FilterSubject = c.filters[0]
@@ -141,41 +178,98 @@ func (c *consumption) open(ctx context.Context) (*sitting, error) {
 	if s.cons, err = c.js.CreateConsumer(ctx, c.stream, cfg); err != nil {
 		return nil, fmt.Errorf("creating a consumer on %s: %w", c.stream, err)
 	}
-	s.cc, err = s.cons.Consume(func(m jetstream.Msg) { c.taken(s, m) },
-		jetstream.PullMaxMessages(readAhead), jetstream.PullHeartbeat(heartbeat),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			for _, gone := range []error{jetstream.ErrNoHeartbeat, jetstream.ErrConsumerDeleted, jetstream.ErrBadRequest, nats.ErrNoResponders} {
-				if errors.Is(err, gone) {
-					s.lose(err)
-					return
-				}
-			}
-			c.log.Debug("consumer", "stream", c.stream, "err", err)
-		}))
+	s.heard.Store(time.Now().UnixNano())
+	if s.sub, err = nc.Subscribe(s.inbox, func(m *nats.Msg) { c.arrived(s, m) }); err == nil {
+		// One request at a time bounds what may wait here.
+		err = s.sub.SetPendingLimits(-1, -1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		err = c.pull(s, readAhead, readAheadBytes)
+	}
 	if err != nil {
+		s.over = true
+		if s.sub != nil {
+			_ = s.sub.Unsubscribe()
+		}
 		return nil, fmt.Errorf("reading %s: %w", c.stream, err)
 	}
 	return s, nil
 }
 
-func (c *consumption) taken(s *sitting, m jetstream.Msg) {
+// pull asks for the next n messages, of at most so many bytes in all; 0 is no bound.
+// Guarded by mu.
+func (c *consumption) pull(s *sitting, n, bytes int) error {
+	s.want = n
+	req := struct {
+		Expires   int64 `json:"expires"` // nanoseconds, as is Heartbeat
+		Batch     int   `json:"batch"`
+		MaxBytes  int   `json:"max_bytes,omitzero"`
+		Heartbeat int64 `json:"idle_heartbeat"`
+	}{pullLives.Nanoseconds(), n, bytes, heartbeat.Nanoseconds()}
+	body, err := streams.Marshal(req)
+	if err != nil {
+		return err
+	}
+	subject := "$JS.API.CONSUMER.MSG.NEXT." + c.stream + "." + s.cons.CachedInfo().Name
+	return c.js.Conn().PublishRequest(subject, s.inbox, body)
+}
+
+// arrived takes a message, or a word of the server's.
+func (c *consumption) arrived(s *sitting, m *nats.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() { s.heard.Store(time.Now().UnixNano()) }()
 	if s.over {
 		return
 	}
-	md, err := m.Metadata()
-	if err == nil && md.Sequence.Consumer != s.came.Load()+1 {
-		err = errGap
+	n, bytes := readAhead, readAheadBytes
+	if m.Subject == s.inbox {
+		switch status, said := m.Header.Get("Status"), strings.ToLower(m.Header.Get("Description")); {
+		case status == "100", status == "409" && strings.Contains(said, "batch completed"):
+			return
+		case status == "408":
+		case status == "409" && strings.Contains(said, "maxbytes"):
+			if s.want == readAhead {
+				n, bytes = 1, 0 // the next message alone is larger
+			}
+		default:
+			s.lose(fmt.Errorf("the server ended it: %s %s", status, said))
+			return
+		}
+	} else {
+		if err := c.taken(s, m); err != nil {
+			s.over = true
+			s.lose(err)
+			return
+		}
+		if s.want--; s.want > 0 {
+			return
+		}
 	}
-	if err != nil {
-		s.over = true
+	if err := c.pull(s, n, bytes); err != nil {
 		s.lose(err)
-		return
 	}
-	c.take(m)
+}
+
+// taken hands a message over. Guarded by s.mu.
+func (c *consumption) taken(s *sitting, m *nats.Msg) error {
+	md, err := m.Metadata()
+	if err != nil {
+		return err
+	}
+	if md.Sequence.Consumer != s.came.Load()+1 {
+		return errGap
+	}
+	c.take(&stored{m: m, md: &jetstream.MsgMetadata{
+		Sequence:     jetstream.SequencePair{Consumer: md.Sequence.Consumer, Stream: md.Sequence.Stream},
+		NumDelivered: md.NumDelivered, NumPending: md.NumPending, Timestamp: md.Timestamp,
+		Stream: md.Stream, Consumer: md.Consumer, Domain: md.Domain,
+	}})
 	c.next = md.Sequence.Stream + 1
 	s.came.Add(1)
+	return nil
 }
 
 func (s *sitting) lose(err error) {
@@ -191,6 +285,8 @@ func (s *sitting) lose(err error) {
 func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
 	var before uint64 // messages at the last tick
 	short := false    // more had been sent at the last tick
 	for {
@@ -201,6 +297,11 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 			return err
 		case <-status:
 			return errReconnect
+		case <-beat.C:
+			if s.deaf() {
+				return errDeaf
+			}
+			continue
 		case <-quiet.C:
 		}
 		if came := s.came.Load(); came != before {
@@ -227,9 +328,21 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 	}
 }
 
+// deaf reports whether nothing came although something should have.
+func (s *sitting) deaf() bool {
+	if !s.mu.TryLock() {
+		return false // the stage has no room for what came
+	}
+	defer s.mu.Unlock()
+	if n, _, err := s.sub.Pending(); err != nil || n > 0 {
+		return err != nil
+	}
+	return time.Since(time.Unix(0, s.heard.Load())) > 2*heartbeat+heartbeat/2
+}
+
 // end returns when take is not called any more.
 func (s *sitting) end() {
-	s.cc.Stop()
+	_ = s.sub.Unsubscribe() // the connection may have gone first
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()

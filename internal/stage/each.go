@@ -2,11 +2,10 @@ package stage
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -20,8 +19,8 @@ type Span struct {
 	Headers bool      // without the messages' data
 }
 
-// readTries is how often nothing may come although something is there.
-const readTries = 50
+// eachPatience is how long nothing may come although something is there.
+const eachPatience = 10 * time.Second
 
 // Each calls fn for the messages of a span, in order. Whoever reads on and on is a
 // stage.
@@ -44,47 +43,43 @@ func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstre
 	if last == 0 || last < s.From {
 		return nil
 	}
-	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: s.Filters, HeadersOnly: s.Headers, InactiveThreshold: consumerLives}
+	msgs, done := make(chan jetstream.Msg), make(chan struct{})
+	c := &consumption{js: js, stream: s.Stream, filters: s.Filters, headers: s.Headers, since: s.Since,
+		log: slog.New(slog.DiscardHandler), take: func(m jetstream.Msg) {
+			select {
+			case msgs <- m:
+			case <-done:
+			}
+		}}
 	if s.Since.IsZero() {
-		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(s.From, 1)
-	} else {
-		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &s.Since
+		c.next = max(s.From, 1)
 	}
-	c, err := js.OrderedConsumer(ctx, s.Stream, cfg)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", s.Stream, err)
+	if err := c.start(ctx); err != nil {
+		return err
 	}
+	defer c.stop()
+	defer close(done)
 	read := uint64(0)
-	for quiet := 0; quiet < readTries; quiet++ {
-		batch, err := c.FetchNoWait(500)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", s.Stream, err)
-		}
-		for m := range batch.Messages() {
+	patience := time.NewTimer(eachPatience)
+	defer patience.Stop()
+	for {
+		patience.Reset(eachPatience)
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("reading %s after message %d: %w", s.Stream, read, ctx.Err())
+		case <-patience.C:
+			return fmt.Errorf("reading %s: nothing comes after message %d, up to %d is there", s.Stream, read, last)
+		case m := <-msgs:
 			md, err := m.Metadata()
 			if err != nil {
 				return err
 			}
-			if quiet, read = 0, md.Sequence.Stream; read > last {
+			if read = md.Sequence.Stream; read > last {
 				return nil
 			}
-			if err := fn(m, read, md.Timestamp); err != nil {
-				return err
-			}
-			if read == last {
-				return nil
-			}
-		}
-		// A consumer that was made just now may not be heard of by the server that
-		// is asked.
-		if err := batch.Error(); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			return fmt.Errorf("reading %s: %w", s.Stream, err)
-		}
-		if quiet > 0 {
-			if err := sleep(ctx, reopenEvery); err != nil {
+			if err := fn(m, read, md.Timestamp); err != nil || read == last {
 				return err
 			}
 		}
 	}
-	return fmt.Errorf("reading %s: nothing comes after message %d, up to %d is there", s.Stream, read, last)
 }

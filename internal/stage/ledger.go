@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"lazaret/streams"
 )
 
@@ -72,18 +74,10 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	// The ledger says what was said already; the cache may lag behind it.
 	var own [streams.Partitions]*streams.Entry
 	for _, p := range r.cfg.Partitions {
-		m, err := lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
-		if err != nil {
+		var err error
+		if own[p], err = lastOwn(ctx, r.js, p, cfg.Name); err != nil {
 			return err
 		}
-		if m == nil {
-			continue
-		}
-		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
-		if err != nil {
-			return err
-		}
-		own[p] = &e
 	}
 	err = r.loadErasures(ctx, func(p int) (uint64, error) {
 		if own[p] == nil {
@@ -111,6 +105,29 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 		s.ready()
 	}
 	return s.loop(ctx, rd, last, queries)
+}
+
+// lastOwn is the last entry of a stage in a partition, or nil. Its sequence is that of
+// the last message there, which holds the fence, though it may be no entry.
+func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*streams.Entry, error) {
+	subject := streams.LedgerSubject(p, name)
+	m, err := lastOn(ctx, js, subject)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	if err == nil {
+		return &e, nil
+	}
+	last := &streams.Entry{}
+	err = Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, Headers: true}, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		if e, err := streams.ParseEntry(m.Subject(), m.Headers(), nil, seq, at); err == nil {
+			last = &e
+		}
+		return nil
+	})
+	last.Seq = max(last.Seq, m.Sequence)
+	return last, err
 }
 
 func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, queries <-chan Query) error {

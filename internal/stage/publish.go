@@ -307,9 +307,8 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 	}
 	var h nats.Header
 	if len(resp.Message.Header) > 0 { // copies for people have none
-		if h, err = nats.DecodeHeadersMsg(resp.Message.Header); err != nil {
-			return nil, fmt.Errorf("message %d: %w", resp.Message.Seq, err)
-		}
+		// Whoever may publish may publish bytes that are no headers: then it has none.
+		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
 	}
 	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h, Data: resp.Message.Data, Time: resp.Message.Time}, nil
 }

@@ -78,7 +78,7 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 			return err
 		}
 		if again {
-			if trimmed, err := Trimmed(ctx, r.js); err != nil {
+			if trimmed, err := Hole(ctx, r.js, 1); err != nil {
 				return err
 			} else if trimmed > 0 {
 				return &TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1, Stage: r.cfg.Name}

@@ -96,11 +96,11 @@ func Restore(ctx context.Context, nc *nats.Conn, snapshot, dir string) (folded u
 		if err != nil {
 			return 0, err
 		}
-		trimmed, err := Trimmed(ctx, js)
+		trimmed, err := Hole(ctx, js, folded+1)
 		if err != nil {
 			return 0, err
 		}
-		if folded < trimmed {
+		if trimmed > 0 {
 			return 0, fmt.Errorf("the snapshot has folded the ledger up to %d, and it was trimmed up to %d: a later one is needed", folded, trimmed)
 		}
 	}

@@ -72,6 +72,7 @@ type Stats struct {
 	Foreseen  atomic.Uint64 // proposals decided before the ledger's tail was known
 	InVain    atomic.Uint64 // of those, decided again because there was more to know
 	Oversized atomic.Uint64 // entries that did not fit into the ledger and were rejected
+	Ignored   atomic.Uint64 // messages in the ledger that no stage of ours wrote, or that cannot be true
 	// Signed is the size of the log that an auditor's last checkpoint covers,
 	// Leaves the log's own, Gaps the sequences that the ledger skipped, and
 	// SignedAt when it was signed, in Unix nanoseconds.
@@ -200,6 +201,7 @@ type runtime struct {
 	// be trimmed further, and guarded when that was.
 	whole   uint64
 	guarded time.Time
+	marks   marks
 	stats   *Stats
 }
 
@@ -385,7 +387,12 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 // partition.
 func (r *runtime) entry(a *arrival) (*streams.Entry, bool) {
 	if a.err != nil {
-		r.log.Error("foreign message in the ledger, skipped", "err", a.err)
+		r.ignore(a.err)
+		if e := &a.entry; e.Stage == r.cfg.Name && r.mine[e.Partition] {
+			// It moved the fence all the same.
+			c := &r.cursors[e.Partition]
+			c.own = max(c.own, e.Seq)
+		}
 		return &a.entry, false
 	}
 	return &a.entry, r.mine[a.entry.Partition]

@@ -11,19 +11,86 @@ import (
 	"lazaret/streams"
 )
 
+// marks are what the retention stage said in partition 0 about entries that may be
+// gone. Messages that are no entries of it, or that cannot be true, are ignored.
+type marks struct {
+	seq     uint64 // the last message that was read
+	trimmed uint64 // entries up to here may be gone
+}
+
+// read takes in what was said since. ignored, if not nil, is told of what is ignored.
+func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(error)) error {
+	subject := streams.LedgerSubject(0, streams.StageRetention)
+	return Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, From: m.seq + 1}, func(msg jetstream.Msg, seq uint64, at time.Time) error {
+		m.seq = seq
+		e, err := streams.ParseEntry(msg.Subject(), msg.Headers(), msg.Data(), seq, at)
+		if err == nil {
+			var r *streams.Retention
+			if r, err = streams.ReadRetention(&e); err == nil {
+				m.trimmed = max(m.trimmed, r.Trimmed)
+				return nil
+			}
+		}
+		if ignored != nil {
+			ignored(err)
+		}
+		return nil
+	})
+}
+
 // Trimmed is the ledger sequence up to which entries may have been removed
 // because they were old, or 0. What is left of the stream does not tell: of
 // each subject the last entry stays.
 func Trimmed(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	m, err := lastOn(ctx, js, streams.LedgerSubject(0, streams.StageRetention))
-	if err != nil || m == nil {
+	var m marks
+	err := m.read(ctx, js, nil)
+	return m.trimmed, err
+}
+
+// Hole is Trimmed if an entry from a sequence on up to there is gone, and else 0:
+// that entries may be gone is only said.
+func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, error) {
+	trimmed, err := Trimmed(ctx, js)
+	if err != nil || trimmed < from {
 		return 0, err
 	}
-	var b streams.Retention
-	if err := streams.Unmarshal(m.Data, &b); err != nil {
-		return 0, fmt.Errorf("ledger entry %d says up to where the ledger is trimmed, and cannot be read: %w", m.Sequence, err)
+	gone, err := missing(ctx, js, from, trimmed)
+	if err != nil || !gone {
+		return 0, err
 	}
-	return b.Trimmed, nil
+	return trimmed, nil
+}
+
+// missing reports whether the ledger lacks an entry from one sequence up to another.
+func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool, error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return false, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	if st.CachedInfo().State.FirstSeq > from {
+		return true, nil
+	}
+	// The entries behind are counted first: what is added meanwhile makes it more.
+	behind, err := pendingFrom(ctx, js, to+1)
+	if err != nil {
+		return false, err
+	}
+	all, err := pendingFrom(ctx, js, from)
+	return all < behind+(to-from+1), err
+}
+
+// pendingFrom is how many entries the ledger has from a sequence on.
+func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint64, error) {
+	c, err := js.CreateConsumer(ctx, streams.LedgerStream, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq, HeadersOnly: true,
+		AckPolicy: jetstream.AckNonePolicy, InactiveThreshold: consumerLives, Replicas: 1, MemoryStorage: true})
+	if err != nil {
+		return 0, fmt.Errorf("counting the entries of %s from %d on: %w", streams.LedgerStream, seq, err)
+	}
+	n := c.CachedInfo().NumPending
+	// It goes by itself if this fails.
+	_ = js.DeleteConsumer(ctx, streams.LedgerStream, c.CachedInfo().Name)
+	return n, nil
 }
 
 // guardEvery is how often a stage that runs makes sure that it is not reading
@@ -36,18 +103,30 @@ const guardEvery = 5 * time.Second
 // not show it.
 //
 // What was read before the last guard that found it untrimmed was whole. So the
-// ledger has to be trimmed no further than that.
+// ledger has to be trimmed no further than that. That it may have been is looked up
+// in the ledger: whoever holds the retention credential can say what it likes.
 func (r *runtime) guard(ctx context.Context, read uint64) error {
-	trimmed, err := Trimmed(ctx, r.js)
-	if err != nil {
+	if err := r.marks.read(ctx, r.js, r.ignore); err != nil {
 		return err
 	}
-	if trimmed > r.whole {
-		return &TrimmedError{Stream: streams.LedgerStream, From: r.whole + 1, First: trimmed + 1, Stage: r.cfg.Name}
+	if trimmed := r.marks.trimmed; trimmed > r.whole {
+		gone, err := missing(ctx, r.js, r.whole+1, trimmed)
+		if err != nil {
+			return err
+		}
+		if gone {
+			return &TrimmedError{Stream: streams.LedgerStream, From: r.whole + 1, First: trimmed + 1, Stage: r.cfg.Name}
+		}
 	}
 	r.whole = max(r.whole, read)
 	r.guarded = time.Now()
 	return nil
+}
+
+// ignore reports a message of another party that is no entry of ours.
+func (r *runtime) ignore(err error) {
+	r.stats.Ignored.Add(1)
+	r.log.Error("foreign message in the ledger, ignored", "err", err)
 }
 
 // guardDue is guard once it is due. That the server is away is no finding.
@@ -80,9 +159,9 @@ func (r *runtime) trimOf(e *streams.Entry) *streams.Retention {
 	if e.Type != streams.TypeTrim || e.Stage != streams.StageRetention {
 		return nil
 	}
-	b := new(streams.Retention)
-	if err := streams.Unmarshal(e.Body, b); err != nil {
-		r.log.Error("unreadable trim entry", "seq", e.Seq, "err", err)
+	b, err := streams.ReadRetention(e)
+	if err != nil {
+		r.ignore(err)
 		return nil
 	}
 	r.guarded = time.Time{} // the guard is due

@@ -291,3 +291,43 @@ func TestWhatAStageSecuredSurvivesACrash(t *testing.T) {
 		t.Error("entries differ")
 	}
 }
+
+// A message in a stage's own name that is no entry moves its fence and nothing else: the stage finds the fence again
+// and goes on, now and after a restart.
+func TestPromiseC22AMessageInAStagesOwnNameDoesNotStopIt(t *testing.T) {
+	srv := natstest.Start(t)
+	nc, dirs, n := srv.Connect(), [2]string{t.TempDir(), t.TempDir()}, 0
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alertsOf := func() (alerts int) {
+		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.SentinelStage("watch"))}}
+		err := stage.Each(t.Context(), js, span, func(m jetstream.Msg, _ uint64, _ time.Time) error {
+			if m.Headers().Get(streams.HeaderType) == string(streams.TypeAlerts) {
+				alerts++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return alerts
+	}
+	for range 2 {
+		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dirs[0]}, ingest)
+		watch := start(t, stage.Config{Name: streams.SentinelStage("watch"), Conn: srv.Connect(), Dir: dirs[1]}, sentinel(&watcher{}))
+		for range 2 {
+			for _, s := range []string{streams.StageIngest, streams.SentinelStage("watch")} {
+				if _, err := js.Publish(t.Context(), streams.LedgerSubject(streams.PartitionOf("demo"), s), []byte("no entry")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			publish(t, nc, "demo", n, 3)
+			n += 3
+			natstest.Eventually(t, time.Minute, "what follows from it", func() bool { return alertsOf() == n/3 })
+		}
+		in.stop()
+		watch.stop()
+	}
+}

@@ -155,7 +155,7 @@ func processes(ctx context.Context, nc *nats.Conn) ([]*Process, error) {
 		}
 		p := new(Process)
 		if err := streams.Unmarshal(m.Data, p); err != nil {
-			return nil, fmt.Errorf("a stage's answer: %w", err)
+			continue // of a group of somebody else's, say
 		}
 		out = append(out, p)
 	}
