@@ -20,6 +20,9 @@ type keyring struct {
 	storage                   string // encrypts the streams at rest
 }
 
+// storageKey is the name of the secret that encrypts the streams.
+const storageKey = "jetstream.key"
+
 // KeysDir is the folder of an installation's secrets.
 func KeysDir(data string) string { return filepath.Join(data, "keys") }
 
@@ -54,7 +57,7 @@ func openKeyring(data string) (*keyring, error) {
 		}
 	}
 	var err error
-	k.storage, err = Secret(data, "jetstream.key")
+	k.storage, err = Secret(data, storageKey)
 	return k, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -53,10 +54,16 @@ const MaxPending = 256 << 20
 
 // Server is a running nats-server.
 type Server struct {
-	ns     *server.Server
 	cfg    Config
+	keys   *keyring
 	minter *Minter
 	lock   *os.File
+	url    string
+
+	life sync.Mutex // held while the server is stopped and started
+
+	mu sync.Mutex
+	ns *server.Server // guarded by mu; nil while it does not run
 }
 
 // ErrInUse says that another process works in the data folder.
@@ -86,30 +93,42 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := options(cfg, keys)
+	s := &Server{cfg: cfg, keys: keys, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	if cfg.Listen != "" {
+		s.url = s.ns.ClientURL()
+	}
+	return s, nil
+}
+
+// run starts nats-server and returns when it has its streams and accepts connections.
+func (s *Server) run() error {
+	opts, err := options(s.cfg, s.keys)
 	if err == nil {
 		err = Exposed(opts)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if cfg.Listen != "" && opts.Port > 0 {
+	if s.cfg.Listen != "" && opts.Port > 0 {
 		// The server would report a taken port from a goroutine, too late.
-		l, err := net.Listen("tcp", cfg.Listen)
+		l, err := net.Listen("tcp", s.cfg.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %s: %w: choose another with --listen", cfg.Listen, err)
+			return fmt.Errorf("cannot listen on %s: %w: choose another with --listen", s.cfg.Listen, err)
 		}
 		l.Close()
 	}
-	k, err := keep(cfg.Data, !cfg.NoSync, cfg.Log)
+	k, err := keep(s.cfg.Data, !s.cfg.NoSync, s.cfg.Log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("starting nats-server: %w", err), k.drop())
+		return errors.Join(fmt.Errorf("starting nats-server: %w", err), k.drop())
 	}
-	ns.SetLoggerV2(slogger{cfg.Log}, false, false, false)
+	ns.SetLoggerV2(slogger{s.cfg.Log}, false, false, false)
 	ns.Start()
 	// What the account holds has been recovered by then, or has not.
 	switch {
@@ -123,14 +142,19 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
-		return nil, errors.Join(err, k.putBack())
+		return errors.Join(err, k.putBack())
 	}
 	if err := k.drop(); err != nil {
 		ns.Shutdown()
 		ns.WaitForShutdown()
-		return nil, err
+		return err
 	}
-	return &Server{ns: ns, cfg: cfg, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}, nil
+	if a, ok := ns.Addr().(*net.TCPAddr); ok {
+		// Started again, it is where its clients know it to be.
+		s.cfg.Listen = net.JoinHostPort(opts.Host, strconv.Itoa(a.Port))
+	}
+	s.set(ns)
+	return nil
 }
 
 // accounts are the operator, the account that everything is in, and the
@@ -242,12 +266,7 @@ func lockFolder(dir string) (*os.File, error) {
 }
 
 // URL is where clients connect; empty without a listener.
-func (s *Server) URL() string {
-	if s.cfg.Listen == "" {
-		return ""
-	}
-	return s.ns.ClientURL()
-}
+func (s *Server) URL() string { return s.url }
 
 // Minter makes credentials for this server.
 func (s *Server) Minter() *Minter { return s.minter }
@@ -259,7 +278,7 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, err
 	}
 	opts = append([]nats.Option{
-		nats.InProcessServer(s.ns), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
+		nats.InProcessServer(s), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
 		nats.Timeout(30 * time.Second), // on a busy machine; there is no network to fail
 		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -273,10 +292,31 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	return nc, nil
 }
 
+// InProcessConn opens a connection to the server that runs, for nats.InProcessServer.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	ns := s.current()
+	if ns == nil {
+		return nil, errors.New("nats-server does not run at the moment")
+	}
+	return ns.InProcessConn()
+}
+
+// stop stops nats-server.
+func (s *Server) stop() {
+	ns := s.current()
+	if ns == nil {
+		return
+	}
+	s.set(nil)
+	ns.Shutdown()
+	ns.WaitForShutdown()
+}
+
 // Shutdown stops the server and releases the data folder.
 func (s *Server) Shutdown() {
-	s.ns.Shutdown()
-	s.ns.WaitForShutdown()
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.stop()
 	s.lock.Close()
 }
 

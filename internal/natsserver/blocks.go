@@ -1,0 +1,218 @@
+package natsserver
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/minio/highwayhash"
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// nats-server 2.15.2 keeps the messages of a stream in block files (server/filestore.go).
+// A record of a block is
+//
+//	length (4), sequence (8), time (8), length of the subject (2), subject,
+//	and, if hasHeaders is set in the length: length of the headers (4), headers,
+//	message, checksum (8)
+//
+// little-endian. The checksum is HighwayHash-64 of sequence, time, subject, headers and
+// message under a key that is made of the stream's name and the block's number. A block
+// of an encrypted stream is encrypted from its first byte on with AES-CTR under the seed
+// that the block's key file holds; the key file is encrypted under a key that is made of
+// the server's key, the account, the stream and the block's number.
+const (
+	recordHeader = 4 + 8 + 8 + 2
+	checksumSize = 8
+	hasHeaders   = 1 << 31 // in the length
+	isErased     = 1 << 63 // in the sequence
+	isTombstone  = 1 << 62 // in the sequence: the record says that this message was deleted
+	keyNonce     = aes.BlockSize
+)
+
+// block is a block file of a stream.
+type block struct {
+	file   string
+	stream string
+	stamp  cipherStamp
+	hash   [32]byte // key of the checksums
+}
+
+// cipherStamp is the key of a block. A block of a stream that is not encrypted has none.
+type cipherStamp struct{ seed, nonce []byte }
+
+// xor encrypts or decrypts a whole block in place.
+func (c cipherStamp) xor(b []byte) error {
+	if c.seed == nil {
+		return nil
+	}
+	k, err := aes.NewCipher(c.seed)
+	if err != nil {
+		return err
+	}
+	cipher.NewCTR(k, c.nonce).XORKeyStream(b, b)
+	return nil
+}
+
+// openBlock finds the key of a block file ACCOUNT/streams/STREAM/msgs/N.blk.
+func openBlock(file, storageKey string) (*block, error) {
+	dir := filepath.Dir(filepath.Dir(file))
+	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
+	name := strings.TrimSuffix(filepath.Base(file), ".blk")
+	n, err := strconv.ParseUint(name, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not named like a block of a stream", file)
+	}
+	b := &block{file: file, stream: stream, hash: sha256.Sum256(fmt.Appendf(nil, "%s-%d", stream, n))}
+	sealed, err := os.ReadFile(strings.TrimSuffix(file, ".blk") + ".key")
+	if errors.Is(err, fs.ErrNotExist) {
+		encrypted, err := exists(filepath.Join(dir, server.JetStreamMetaFileKey))
+		if err == nil && encrypted {
+			err = fmt.Errorf("%s has no key file", file)
+		}
+		return b, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(sealed) < keyNonce {
+		return nil, fmt.Errorf("the key of %s is cut off", file)
+	}
+	h := hmac.New(sha256.New, []byte(storageKey))
+	fmt.Fprintf(h, "%s%s:%d", account, stream, n)
+	k, err := aes.NewCipher(h.Sum(nil))
+	if err != nil {
+		return nil, err
+	}
+	gcm, err := cipher.NewGCMWithNonceSize(k, keyNonce)
+	if err != nil {
+		return nil, err
+	}
+	b.stamp.nonce = sealed[:keyNonce]
+	if b.stamp.seed, err = gcm.Open(nil, b.stamp.nonce, sealed[keyNonce:], nil); err != nil {
+		return nil, fmt.Errorf("the key of %s cannot be read with the server's key: %w", file, err)
+	}
+	return b, nil
+}
+
+// read is the block's content, decrypted.
+func (b *block) read() ([]byte, error) {
+	buf, err := os.ReadFile(b.file)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.stamp.xor(buf); err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(buf, []byte("cmp")) {
+		return nil, fmt.Errorf("%s is compressed", b.file)
+	}
+	return buf, nil
+}
+
+// checksum is that of a record, without the 8 bytes that hold it.
+func (b *block) checksum(rec []byte, headers bool) ([]byte, error) {
+	h, err := highwayhash.New64(b.hash[:])
+	if err != nil {
+		return nil, err
+	}
+	subject := int(binary.LittleEndian.Uint16(rec[20:]))
+	h.Write(rec[4:20])
+	rest := rec[recordHeader:]
+	h.Write(rest[:subject])
+	if rest = rest[subject:]; headers {
+		rest = rest[4:]
+	}
+	h.Write(rest)
+	return h.Sum(nil), nil
+}
+
+// each calls fn for the records of a decrypted block. fn may alter the record in place.
+func (b *block) each(buf []byte, fn func(seq uint64, rec []byte) error) error {
+	for off := 0; off < len(buf); {
+		bad := func(what string) error {
+			return fmt.Errorf("%s: the record at %d %s: it is of another version of nats-server, or damaged", b.file, off, what)
+		}
+		if len(buf)-off < recordHeader+checksumSize {
+			return bad("is cut off")
+		}
+		n := binary.LittleEndian.Uint32(buf[off:])
+		headers, size := n&hasHeaders != 0, int(n&^hasHeaders)
+		least := recordHeader + int(binary.LittleEndian.Uint16(buf[off+20:])) + checksumSize
+		if headers {
+			least += 4
+		}
+		if size < least || size > len(buf)-off {
+			return bad(fmt.Sprintf("has a length of %d", size))
+		}
+		rec := buf[off : off+size]
+		sum, err := b.checksum(rec[:size-checksumSize], headers)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(sum, rec[size-checksumSize:]) {
+			return bad("has another checksum")
+		}
+		if err := fn(binary.LittleEndian.Uint64(rec[4:]), rec); err != nil {
+			return err
+		}
+		off += size
+	}
+	return nil
+}
+
+// erase makes the record of a deleted message random, as nats-server erases one in a
+// stream that is not encrypted: its length stays, so that the places of the others do.
+func (b *block) erase(seq uint64, rec []byte) error {
+	binary.LittleEndian.PutUint32(rec, uint32(len(rec)))
+	binary.LittleEndian.PutUint64(rec[4:], seq|isErased)
+	binary.LittleEndian.PutUint16(rec[20:], 0)
+	end := len(rec) - checksumSize
+	rand.Read(rec[recordHeader:end])
+	sum, err := b.checksum(rec[:end], false)
+	copy(rec[end:], sum)
+	return err
+}
+
+// blockFiles are those of all streams of a name in a server's store.
+func blockFiles(store, stream string) ([]string, error) {
+	return filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", "streams", stream, "msgs", "*.blk"))
+}
+
+// ReadBlocks calls fn for each block of the streams in a data folder, decrypted: what
+// somebody reads who has the folder and its keys. The server may be running.
+func ReadBlocks(data string, fn func(file string, content []byte) error) error {
+	key, err := Secret(data, storageKey)
+	if err != nil {
+		return err
+	}
+	files, err := blockFiles(storeDir(data), "*")
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		b, err := openBlock(f, key)
+		if err != nil {
+			return err
+		}
+		buf, err := b.read()
+		if err != nil {
+			return err
+		}
+		if err := fn(f, buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}

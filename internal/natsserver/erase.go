@@ -1,0 +1,186 @@
+package natsserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// nats-server 2.15.2 does not overwrite a deleted message of an encrypted stream
+// (filestore.removeMsg: "If in encrypted mode negate secure rewrite here"). The message
+// stays in its block until the server compacts that, which it does once more than half of
+// it is deleted, and never with the last block (docs/decisions/0030).
+
+// Erased says what was done to the files of a stream.
+type Erased struct {
+	Stream string `json:"stream"`
+	// Messages are the deleted messages that were still in the files.
+	Messages int `json:"messages"`
+	// Files are the block files that were replaced.
+	Files int `json:"files"`
+	// Left says why the files may still hold deleted messages; empty: they hold none.
+	Left string `json:"left,omitzero"`
+}
+
+// ErrStopped says that the server was shut down.
+var ErrStopped = errors.New("the server was shut down")
+
+// EraseDeleted removes deleted messages from the files of the streams. It stops the
+// server, replaces the blocks that hold any, and starts the server again, at the same
+// address. Connections in the process and clients reconnect. After an error the server
+// does not run.
+//
+// Each block is replaced whole or not at all, by one of the same length and with the same
+// messages, so that a kill at any time leaves streams that the server recovers.
+func (s *Server) EraseDeleted(ctx context.Context) ([]Erased, error) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.current() == nil {
+		return nil, ErrStopped
+	}
+	states, err := s.states(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.stop()
+	var out []Erased
+	for _, st := range states {
+		out = append(out, eraseDeleted(storeDir(s.cfg.Data), s.keys.storage, st.stream, st.deleted))
+	}
+	return out, s.run()
+}
+
+// streamState knows which messages of a stream are deleted.
+type streamState struct {
+	stream string
+	state  jetstream.StreamState
+}
+
+// deleted reports whether a message was deleted. A deleted message never comes back, so
+// that what is said of one stays true; of later ones it says that they are there.
+func (s *streamState) deleted(seq uint64) bool {
+	_, found := slices.BinarySearch(s.state.Deleted, seq)
+	return found || seq < s.state.FirstSeq
+}
+
+// states asks the server what is deleted.
+func (s *Server) states(ctx context.Context) ([]streamState, error) {
+	nc, err := s.Connect(RoleRetention)
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	var out []streamState
+	for _, name := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
+		st, err := js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("asking what is deleted of %s: %w", name, err)
+		}
+		info, err := st.Info(ctx, jetstream.WithDeletedDetails(true))
+		if err != nil {
+			return nil, fmt.Errorf("asking what is deleted of %s: %w", name, err)
+		}
+		slices.Sort(info.State.Deleted)
+		out = append(out, streamState{name, info.State})
+	}
+	return out, nil
+}
+
+// eraseDeleted removes deleted messages from the blocks of a stream. The server may not
+// be running.
+func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) Erased {
+	e := Erased{Stream: stream}
+	files, err := blockFiles(store, stream)
+	var errs []error
+	errs = append(errs, err)
+	for _, f := range files {
+		n, err := eraseBlock(store, f, key, deleted)
+		errs = append(errs, err)
+		if e.Messages += n; n > 0 && err == nil {
+			e.Files++
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		e.Left = err.Error()
+	}
+	return e
+}
+
+// eraseBlock replaces a block file by one without the messages that are deleted, and
+// says how many it had.
+func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, err error) {
+	b, err := openBlock(file, key)
+	if err != nil {
+		return 0, err
+	}
+	buf, err := b.read()
+	if err != nil {
+		return 0, err
+	}
+	err = b.each(buf, func(seq uint64, rec []byte) error {
+		if seq&(isErased|isTombstone) != 0 || !deleted(seq) {
+			return nil
+		}
+		n++
+		return b.erase(seq, rec)
+	})
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	// The server never meets a block that does not hold together.
+	if err := b.each(buf, func(uint64, []byte) error { return nil }); err != nil {
+		return 0, fmt.Errorf("the block would be damaged, and is left as it was: %w", err)
+	}
+	if err := b.stamp.xor(buf); err != nil {
+		return 0, err
+	}
+	// Not in the stream's folder: the server reads the names there.
+	tmp := filepath.Join(store, "erasing")
+	defer os.Remove(tmp)
+	if err := writeSynced(tmp, buf); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		return 0, err
+	}
+	return n, syncDir(filepath.Dir(file))
+}
+
+func writeSynced(file string, content []byte) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// current is the server that runs, nil if none does.
+func (s *Server) current() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ns
+}
+
+func (s *Server) set(ns *server.Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ns = ns
+}
