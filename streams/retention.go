@@ -56,3 +56,34 @@ type SecuredEntry struct {
 	// below UpTo; ingest may say less first, and folds on by saying so.
 	Folded uint64 `json:"folded"`
 }
+
+// EraseSubject is where the process that runs nats-server is asked to remove deleted
+// messages from the files of the streams: nats-server leaves them in the files of an
+// encrypted stream. Nobody answers on it where nats-server is a process of its own.
+const EraseSubject = "lz.svc.erase"
+
+// EraseRequest starts an erasure, or asks for the result of one.
+type EraseRequest struct {
+	// Run is the one that is asked for; empty: a new one is started.
+	Run string `json:"run,omitzero"`
+}
+
+// EraseReply answers it.
+type EraseReply struct {
+	Run string `json:"run"`
+	// Done is set once it has ended. Until then the server is stopped for some time.
+	Done    bool     `json:"done,omitzero"`
+	Streams []Erased `json:"streams,omitzero"`
+	Error   string   `json:"error,omitzero"`
+}
+
+// Erased says what was done to the files of a stream.
+type Erased struct {
+	Stream string `json:"stream"`
+	// Messages are the deleted messages that were still in the files.
+	Messages int `json:"messages"`
+	// Files are the block files that were replaced.
+	Files int `json:"files"`
+	// Left says why the files may still hold deleted messages; empty: they hold none.
+	Left string `json:"left,omitzero"`
+}

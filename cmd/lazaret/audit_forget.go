@@ -68,8 +68,10 @@ func (a *app) auditForget() *cobra.Command {
   3. wait until every stage says that it dropped what it had derived and wrote its
      files anew, and until every auditor has chained the statement, at which it
      destroys the project's keys;
-  4. overwrite the entries in the streams, make sealed shards anew, and write a
-     record that lists each place, signed.
+  4. delete the entries from the streams, and have the embedded nats-server, which
+     stops for some seconds, make them random in its files; make sealed shards anew,
+     and write a record that lists each place, signed. Another nats-server leaves
+     them in its files, which the record says.
 
 Of one data subject, by the pseudonym that events name (data_subject, or user), what
 is forgotten is every entry that says something of them, also those that quote

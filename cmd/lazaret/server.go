@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) server() *cobra.Command {
-	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(), a.serverRenew(), a.serverMend(), a.serverInit())
+	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(), a.serverRenew(), a.serverMend(), a.serverErase(), a.serverInit())
 }
 
 func (a *app) serverConfig() *cobra.Command {
@@ -165,6 +165,36 @@ by itself.`,
 			removed, err := natsserver.Mend(args[0], slog.New(slog.DiscardHandler))
 			for _, f := range removed {
 				fmt.Fprintln(cmd.OutOrStdout(), "removed", f)
+			}
+			return err
+		},
+	}
+}
+
+func (a *app) serverErase() *cobra.Command {
+	return &cobra.Command{
+		Use:   "erase STORE",
+		Short: "Remove deleted messages from the files of a nats-server that is stopped",
+		Long: `Make deleted messages random in the files of STORE, the store_dir of a nats-server that
+runs alone with a configuration of "lazaret server config" of this data folder.
+nats-server 2.15.2 leaves a deleted message of an encrypted stream in its files, so that
+"lazaret audit forget" names these as left. Stop the server first. "lazaret up" does the
+same whenever something is forgotten.`,
+		Example: "  lazaret server erase /var/lib/nats && nats-server -c n1.conf",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.conn.Resolve()
+			erased, err := natsserver.EraseStore(cmd.Context(), a.conn.Data, args[0])
+			left := false
+			for _, e := range erased {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d deleted messages made random in %d block files\n", e.Stream, e.Messages, e.Files)
+				if e.Left != "" {
+					left = true
+					fmt.Fprintf(cmd.OutOrStdout(), "  LEFT: %s\n", e.Left)
+				}
+			}
+			if err == nil && left {
+				err = &cli.Exit{Code: cli.ExitIncomplete}
 			}
 			return err
 		},

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
@@ -29,14 +30,31 @@ func awaitState(t *testing.T, data, word string) (files string) {
 		if time.Now().After(end) {
 			t.Fatalf("before: %s is in no state folder, so that its absence later shows nothing: %s", word, files)
 		}
-		files = strings.Join(filesWith(t, data, word), " ")
+		files = strings.Join(plainFilesWith(t, data, word), " ")
 	}
 	return files
 }
 
-// filesWith lists the files below a folder that hold a text, in archives too and
-// in any case: what is derived is often normalised.
-func filesWith(t *testing.T, dir, needle string) (out []string) {
+// filesWith lists the files of a data folder that hold a text for somebody who has its
+// keys: those of plainFilesWith, and blocks of streams, which it decrypts.
+func filesWith(t *testing.T, data, needle string) []string {
+	t.Helper()
+	out := plainFilesWith(t, data, needle)
+	if err := natsserver.ReadBlocks(data, func(file string, content []byte) error {
+		if bytes.Contains(bytes.ToLower(content), bytes.ToLower([]byte(needle))) {
+			rel, _ := filepath.Rel(data, file)
+			out = append(out, rel)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// plainFilesWith lists the files below a folder that hold a text, in archives too and in
+// any case: what is derived is often normalised.
+func plainFilesWith(t *testing.T, dir, needle string) (out []string) {
 	t.Helper()
 	needle = strings.ToLower(needle)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -134,7 +152,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	}
 	shard := filepath.Join(data, "shards", "all.zip")
 	must(t, data, "audit", "bundle", "-o", shard)
-	if f := filesWith(t, filepath.Join(data, "shards"), secret); len(f) != 1 {
+	if f := plainFilesWith(t, filepath.Join(data, "shards"), secret); len(f) != 1 {
 		t.Errorf("the shard does not hold it: %v", f)
 	}
 	beliefs := must(t, data, "beliefs", "ls", "--project", other, "--json")
@@ -153,8 +171,8 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	if out := must(t, data, "audit", "forget", "--subject", "demo", "--dry-run"); !strings.Contains(out, "entries of ingest") || !strings.Contains(out, shard) {
 		t.Error(out)
 	}
-	if f := filesWith(t, data, secret); len(f) == 0 {
-		t.Error("a dry run forgets")
+	if f := strings.Join(filesWith(t, data, secret), " "); !strings.Contains(f, streams.LedgerStream) || !strings.Contains(f, streams.LiveStream) {
+		t.Errorf("the decrypted blocks do not hold it, so that its absence later shows nothing: %s", f)
 	}
 	if out, code := command(t, data, "audit", "forget", "--subject", "dmeo", "--reason", "request 17"); code != 1 || !strings.Contains(out, "nothing of a project dmeo") {
 		t.Errorf("a project that is none: exit %d, %s", code, out)

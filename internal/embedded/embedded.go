@@ -135,6 +135,9 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err := p.credentials(); err != nil {
 		return nil, err
 	}
+	if err := p.serveErase(); err != nil {
+		return nil, err
+	}
 	if !cfg.ServerOnly {
 		if err := p.stages(ctx, run, trust); err != nil {
 			return nil, err

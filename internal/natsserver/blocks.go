@@ -207,6 +207,9 @@ func ReadBlocks(data string, fn func(file string, content []byte) error) error {
 			return err
 		}
 		buf, err := b.read()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the server has removed it
+		}
 		if err != nil {
 			return err
 		}

@@ -19,28 +19,21 @@ import (
 // stays in its block until the server compacts that, which it does once more than half of
 // it is deleted, and never with the last block (docs/decisions/0030).
 
-// Erased says what was done to the files of a stream.
-type Erased struct {
-	Stream string `json:"stream"`
-	// Messages are the deleted messages that were still in the files.
-	Messages int `json:"messages"`
-	// Files are the block files that were replaced.
-	Files int `json:"files"`
-	// Left says why the files may still hold deleted messages; empty: they hold none.
-	Left string `json:"left,omitzero"`
-}
-
-// ErrStopped says that the server was shut down.
-var ErrStopped = errors.New("the server was shut down")
+// ErrStopped says that the server was shut down, ErrNotErased that nothing was done and
+// the server runs.
+var (
+	ErrStopped   = errors.New("the server was shut down")
+	ErrNotErased = errors.New("nothing was erased")
+)
 
 // EraseDeleted removes deleted messages from the files of the streams. It stops the
 // server, replaces the blocks that hold any, and starts the server again, at the same
-// address. Connections in the process and clients reconnect. After an error the server
-// does not run.
+// address. Connections in the process and clients reconnect. After an error other than
+// ErrNotErased the server does not run.
 //
 // Each block is replaced whole or not at all, by one of the same length and with the same
 // messages, so that a kill at any time leaves streams that the server recovers.
-func (s *Server) EraseDeleted(ctx context.Context) ([]Erased, error) {
+func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
 	if s.current() == nil {
@@ -48,14 +41,32 @@ func (s *Server) EraseDeleted(ctx context.Context) ([]Erased, error) {
 	}
 	states, err := s.states(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrNotErased, err)
 	}
 	s.stop()
-	var out []Erased
+	var out []streams.Erased
 	for _, st := range states {
-		out = append(out, eraseDeleted(storeDir(s.cfg.Data), s.keys.storage, st.stream, st.deleted))
+		out = append(out, eraseDeleted(s.cfg.store(), s.keys.storage, st.stream, st.deleted))
 	}
 	return out, s.run()
+}
+
+// EraseStore removes deleted messages from the files of a nats-server that somebody runs
+// alone with a configuration of WriteConfig. That server may not be running. The store of
+// a server of a cluster is refused: what it holds is the cluster's to say.
+func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, error) {
+	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
+		return nil, fmt.Errorf("the store of a nats-server: %w", err)
+	}
+	if raft, err := filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", "_js_")); err != nil || len(raft) > 0 {
+		return nil, errors.Join(err, fmt.Errorf("%s is the store of a server of a cluster: its streams are recovered with the other servers only", store))
+	}
+	s, err := Start(Config{Data: data, Store: store})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Shutdown()
+	return s.EraseDeleted(ctx)
 }
 
 // streamState knows which messages of a stream are deleted.
@@ -103,8 +114,8 @@ func (s *Server) states(ctx context.Context) ([]streamState, error) {
 
 // eraseDeleted removes deleted messages from the blocks of a stream. The server may not
 // be running.
-func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) Erased {
-	e := Erased{Stream: stream}
+func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) streams.Erased {
+	e := streams.Erased{Stream: stream}
 	files, err := blockFiles(store, stream)
 	var errs []error
 	errs = append(errs, err)

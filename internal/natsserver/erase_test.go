@@ -172,7 +172,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 					return err == nil
 				})
 			}
-			if again, err := s.EraseDeleted(t.Context()); err != nil || slices.ContainsFunc(again, func(e natsserver.Erased) bool { return e.Messages > 0 || e.Left != "" }) {
+			if again, err := s.EraseDeleted(t.Context()); err != nil || slices.ContainsFunc(again, func(e streams.Erased) bool { return e.Messages > 0 || e.Left != "" }) {
 				t.Errorf("again: %+v, %v", again, err)
 			}
 			s.Shutdown()
@@ -303,5 +303,51 @@ func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 		if left := strings.Contains(e.Left, "2.blk"); left != (e.Stream == streams.LedgerStream) {
 			t.Errorf("%+v", e)
 		}
+	}
+}
+
+// A nats-server that somebody runs alone has a store of its own.
+func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
+	data, store := t.TempDir(), filepath.Join(t.TempDir(), "nats")
+	s := startServer(t, data)
+	texts(t, s, 10)
+	want := content(t, s)
+	s.Shutdown()
+	if err := os.Rename(filepath.Join(data, "jetstream"), store); err != nil {
+		t.Fatal(err)
+	}
+	erased, err := natsserver.EraseStore(t.Context(), data, store)
+	if err != nil || len(erased) != 3 {
+		t.Fatal(erased, err)
+	}
+	for _, e := range erased {
+		if e.Left != "" || e.Messages < 10 {
+			t.Errorf("%+v", e)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(store, "jetstream", "$SYS", "_js_"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsserver.EraseStore(t.Context(), data, store); err == nil || !strings.Contains(err.Error(), "of a cluster") {
+		t.Errorf("the store of a cluster's server: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(store, "jetstream", "$SYS")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(data, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(store, filepath.Join(data, "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	if got := holding(t, data, "Quokka"); len(got) != 3 || got[streams.IntakeStream]+got[streams.LedgerStream]+got[streams.LiveStream] != 0 {
+		t.Errorf("the blocks hold deleted texts: %v", got)
+	}
+	s = startServer(t, data)
+	if got := content(t, s); got != want {
+		t.Errorf("the streams changed from\n%s to\n%s", want, got)
+	}
+	if _, err := natsserver.EraseStore(t.Context(), data, filepath.Join(data, "no")); err == nil {
+		t.Error("a folder that is none")
 	}
 }

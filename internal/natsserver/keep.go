@@ -19,10 +19,10 @@ import (
 // for each of them until the streams are there, and what is known to keep the server
 // from recovering one is mended before.
 
-// storeDir is where the server stores, keptDir where second names are meanwhile. They
-// are on one file system.
+// storeDir is where the server of a data folder stores, keptDir where second names are
+// meanwhile. They are on one file system.
 func storeDir(data string) string { return filepath.Join(data, "jetstream") }
-func keptDir(data string) string  { return filepath.Join(storeDir(data), "kept") }
+func keptDir(store string) string { return filepath.Join(store, "kept") }
 
 // kept are second names of streams' files.
 type kept struct {
@@ -35,17 +35,17 @@ type kept struct {
 var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
 // keep gives the files of all streams a second name.
-func keep(data string, sync bool, log *slog.Logger) (*kept, error) {
+func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	// The server's own folder in its store.
-	k := &kept{from: filepath.Join(storeDir(data), server.JetStreamStoreDir), to: keptDir(data), log: log}
+	k := &kept{from: filepath.Join(store, server.JetStreamStoreDir), to: keptDir(store), log: log}
 	// An earlier start ended before it had looked whether the streams are there.
 	if err := k.putBack(); err != nil {
 		return nil, err
 	}
-	if _, err := Mend(storeDir(data), log); err != nil {
+	if _, err := Mend(store, log); err != nil {
 		return nil, err
 	}
-	dirs, err := filepath.Glob(streamDirs(storeDir(data)))
+	dirs, err := filepath.Glob(streamDirs(store))
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,8 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.MSG.DELETE."+streams.LedgerStream, "$JS.API.STREAM.MSG.DELETE."+streams.LiveStream,
-			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*", streams.LedgerStageFilter(streams.StageRetention))
+			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*", streams.LedgerStageFilter(streams.StageRetention),
+			streams.EraseSubject)
 	case RoleApprover:
 		p.read(streams.LiveStream)
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")

@@ -33,12 +33,21 @@ import (
 // Config is how the server runs.
 type Config struct {
 	Data   string // data folder
+	Store  string // folder of the streams; empty: DATA/jetstream
 	Listen string // host:port; port 0 picks one; empty: in-process connections only
 	// NoSync leaves syncing to the operating system: acknowledged messages of
 	// the last two minutes can be lost with the machine, though not with the
 	// process.
 	NoSync bool
 	Log    *slog.Logger
+}
+
+// store is where the server stores.
+func (c *Config) store() string {
+	if c.Store != "" {
+		return c.Store
+	}
+	return storeDir(c.Data)
 }
 
 // MaxPayload is the largest message, in bytes.
@@ -120,7 +129,7 @@ func (s *Server) run() error {
 		}
 		l.Close()
 	}
-	k, err := keep(s.cfg.Data, !s.cfg.NoSync, s.cfg.Log)
+	k, err := keep(s.cfg.store(), !s.cfg.NoSync, s.cfg.Log)
 	if err != nil {
 		return err
 	}
@@ -212,7 +221,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		AccountResolver:  resolver,
 		SystemAccount:    a.systemKey,
 		JetStream:        true,
-		StoreDir:         filepath.Join(cfg.Data, "jetstream"),
+		StoreDir:         cfg.store(),
 		JetStreamKey:     keys.storage,
 		JetStreamCipher:  server.AES,
 		SyncAlways:       !cfg.NoSync,

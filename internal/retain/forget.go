@@ -311,6 +311,9 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if err := c.awaitIntake(ctx, js, r); err != nil {
 		return nil, err
 	}
+	if err := c.eraseFiles(ctx, r); err != nil {
+		return nil, err
+	}
 	for _, s := range writers {
 		if acks[s] > 0 {
 			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived, its files written anew", Count: 1})
@@ -383,7 +386,7 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 // dropTimeout is how long a stage may take to drop what it derived.
 const dropTimeout = 2 * time.Minute
 
-// deleteEntries overwrites the project's entries in the ledger: those before the
+// deleteEntries deletes the project's entries in the ledger: those before the
 // forgotten entry, and those that other stages wrote because of them until they
 // dropped it. The last entry of a stage that has not is its fence, and stays.
 func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *Record, acks map[string]uint64, writers []string) error {
@@ -408,7 +411,7 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 	return c.deleteFrom(ctx, st, r, gone, fences, writers)
 }
 
-// deleteFrom overwrites entries in the ledger, but for those that are the last of
+// deleteFrom deletes entries of the ledger, but for those that are the last of
 // their stage, its fence.
 func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record, gone []header, fences map[string]uint64, writers []string) error {
 	p := streams.PartitionOf(r.Project)
@@ -425,7 +428,7 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 		n[h.stage]++
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", overwritten", Count: n[s], Left: left[s]})
+		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", deleted", Count: n[s], Left: left[s]})
 		delete(left, s)
 	}
 	for s, why := range left {
@@ -434,7 +437,7 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 	return nil
 }
 
-// deleteLive overwrites the project's live copies.
+// deleteLive deletes the project's live copies.
 func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Record) error {
 	st, err := js.Stream(ctx, streams.LiveStream)
 	if err != nil {
@@ -454,7 +457,7 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 		}
 		return nil
 	})
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, overwritten", Count: n})
+	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, deleted", Count: n})
 	return err
 }
 

@@ -671,8 +671,11 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	if err != nil {
 		return nil, err
 	}
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, overwritten", Count: n})
+	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies, deleted", Count: n})
 	if err := c.awaitIntake(ctx, js, r); err != nil {
+		return nil, err
+	}
+	if err := c.eraseFiles(ctx, r); err != nil {
 		return nil, err
 	}
 	for _, w := range writers {
@@ -726,7 +729,7 @@ func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (liste
 	return listed, id, entry, nil
 }
 
-// deleteListed overwrites listed entries in the ledger.
+// deleteListed deletes listed entries of the ledger.
 func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Record, listed map[uint64]bool, writers []string) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

@@ -1,0 +1,84 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"lazaret/internal/natsserver"
+	"lazaret/streams"
+)
+
+// eraseTimeout is how long the server may take to say what is deleted.
+const eraseTimeout = time.Minute
+
+// serveErase removes deleted messages from the files of the streams whenever the
+// retention credential asks for it. The answer comes over several requests, since the
+// server stops in between.
+func (p *Pipeline) serveErase() error {
+	nc, err := p.connect(natsserver.RoleService)
+	if err != nil {
+		return err
+	}
+	ended := make(chan streams.EraseReply, 1)
+	var last streams.EraseReply // the last that was started; of the goroutine that answers
+	_, err = nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
+		var req streams.EraseRequest
+		if len(m.Data) > 0 && streams.Unmarshal(m.Data, &req) != nil {
+			return
+		}
+		select {
+		case last = <-ended:
+		default:
+		}
+		running := last.Run != "" && !last.Done
+		switch {
+		case req.Run == "" && running:
+			// What was deleted since it began is not among what it erases.
+			p.answerErase(nc, m, streams.EraseReply{Error: "another erasure is under way: ask again"})
+			return
+		case req.Run == "":
+			last = streams.EraseReply{Run: nuid.Next()}
+		case req.Run != last.Run:
+			p.answerErase(nc, m, streams.EraseReply{Run: req.Run, Done: true, Error: "nothing is known of this erasure: the process that ran it has ended, or another one was asked for since"})
+			return
+		}
+		p.answerErase(nc, m, last)
+		if req.Run == "" {
+			run := last.Run
+			// Shutdown of the server waits for it.
+			go func() { ended <- p.erase(run) }()
+		}
+	})
+	return err
+}
+
+func (p *Pipeline) answerErase(nc *nats.Conn, m *nats.Msg, r streams.EraseReply) {
+	b, err := streams.Marshal(r)
+	if err == nil {
+		err = m.Respond(b)
+	}
+	if err == nil {
+		err = nc.Flush() // before the server stops
+	}
+	if err != nil {
+		p.cfg.Log.Warn("answering a request to erase", "err", err)
+	}
+}
+
+func (p *Pipeline) erase(run string) streams.EraseReply {
+	ctx, cancel := context.WithTimeout(context.Background(), eraseTimeout)
+	defer cancel()
+	out := streams.EraseReply{Run: run, Done: true}
+	var err error
+	if out.Streams, err = p.Server.EraseDeleted(ctx); err != nil {
+		out.Error = err.Error()
+		if !errors.Is(err, natsserver.ErrNotErased) && !errors.Is(err, natsserver.ErrStopped) {
+			p.fail("nats-server", err)
+		}
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package retain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/natstest"
+	"lazaret/streams"
+)
+
+// Nobody answers where nats-server is a process of its own. Nothing is claimed then.
+func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
+	srv := natstest.Start(t)
+	c := &Config{Conn: srv.Connect()}
+	r := new(Record)
+	if err := c.eraseFiles(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if text := r.text(time.Now()); r.Whole() || strings.Count(text, "left: deleted, not overwritten: nats-server is a process of its own") != 3 {
+		t.Errorf("whole: %v\n%s", r.Whole(), text)
+	}
+
+	// Of the embedded server it says what that says.
+	done := streams.EraseReply{Run: "r", Done: true, Streams: []streams.Erased{
+		{Stream: streams.LedgerStream, Messages: 7, Files: 2},
+		{Stream: streams.LiveStream, Messages: 3, Files: 1, Left: "2.blk: the record at 17 has another checksum"},
+		{Stream: streams.IntakeStream}}}
+	answers := []streams.EraseReply{{Error: "another erasure is under way: ask again"}, {Run: "r"}, {Run: "r"}, done,
+		{Run: "q"}, {Run: "q", Done: true, Error: "nothing is known of this erasure"}}
+	var asked []string
+	nc := srv.Connect()
+	if _, err := nc.Subscribe(streams.EraseSubject, func(m *nats.Msg) {
+		var req streams.EraseRequest
+		if err := streams.Unmarshal(m.Data, &req); err != nil {
+			t.Error(err)
+		}
+		asked = append(asked, req.Run)
+		b, err := streams.Marshal(answers[0])
+		if err != nil {
+			t.Error(err)
+		}
+		if answers = answers[1:]; m.Respond(b) != nil {
+			t.Error("no answer")
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r = new(Record)
+	if err := c.eraseFiles(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(asked, ","); got != ",,r,r" {
+		t.Errorf("asked %q", got)
+	}
+	text := r.text(time.Now())
+	for _, want := range []string{
+		"files of LZ_LEDGER: deleted messages, made random in 2 block files: 7\n",
+		"files of LZ_LIVE: deleted messages, made random in 1 block files: 3\n  left: 2.blk: the record at 17 has another checksum\n",
+		"files of LZ_INTAKE: no deleted message was in them: 0\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the record\n%s", want, text)
+		}
+	}
+	if r.Whole() {
+		t.Error("it is whole, and a block was left")
+	}
+	if err := c.eraseFiles(t.Context(), new(Record)); err == nil || !strings.Contains(err.Error(), "nothing is known of this erasure") {
+		t.Errorf("an erasure of which nothing is known: %v", err)
+	}
+}
