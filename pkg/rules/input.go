@@ -370,7 +370,8 @@ func (in *Input) content(s string, f text.Features) {
 	if s == "" {
 		return
 	}
-	for _, v := range f.Views(s) {
+	views := f.Views(s)
+	for _, v := range views {
 		in.Content.Views = append(in.Content.Views, v.Text)
 		in.viewNames = append(in.viewNames, v.Name)
 	}
@@ -383,14 +384,12 @@ func (in *Input) content(s string, f text.Features) {
 		}
 	}
 	keep := in.Event.External || in.Event.Kind == string(streams.TypeMemory)
-	for i, v := range in.Content.Views {
-		before := in.directives.found
-		if in.directives.scan(v, keep); i > 0 && in.markedIn == "" && in.directives.found != before {
-			in.markedIn = in.viewNames[i]
-		}
-	}
+	in.markedIn = in.directives.read(views, keep)
 	in.Content.Markers = in.directives.names(in.Content.HasHidden)
 	in.sample = sampled(f.Phrases)
+	if len(views) > 1 && views[1].Lines == "" {
+		s = decoded(s) + "\n" + s // names and unusual words stand in its strings
+	}
 	in.carried = append(slices.Clip(in.Content.Carriers), properNames(s)...)
 	in.carriedBy = hashesOf(in.carried)
 	for _, c := range in.Content.Carriers {
@@ -409,6 +408,16 @@ func (in *Input) content(s string, f text.Features) {
 		in.userSaid = sentenceHashes(strings.Fields(in.Content.Views[0]))
 	}
 	in.piecesBy = hashesOf(in.pieces)
+}
+
+// decoded is the text of a content's segments.
+func decoded(s string) string {
+	var b strings.Builder
+	for _, seg := range text.Segments(s) {
+		b.WriteString(seg.Text)
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 func cited(bs []streams.BeliefRef) []*Belief {
@@ -430,11 +439,7 @@ func recalled(wanted asked, r *streams.RecallItem) *Recalled {
 	out := &Recalled{ID: r.ID, Key: r.Key, Similarity: r.Score, Overlap: wanted.overlap(r.Content), Origin: string(r.Origin), External: r.Origin.External(),
 		Quality: r.Quality.String(), Source: r.Source, Hidden: f.HasHidden(),
 		Score: int64(f.Command.Points), Commands: f.Command.Words}
-	var views []string
-	for _, v := range f.Views(r.Content) {
-		views = append(views, v.Text)
-	}
-	out.Markers = markers(views, out.Hidden)
+	out.Markers = markers(f.Views(r.Content), out.Hidden)
 	for _, c := range f.Carriers {
 		if !slices.Contains(out.Kinds, string(c.Kind)) {
 			out.Kinds = append(out.Kinds, string(c.Kind))
@@ -447,11 +452,7 @@ func toolInfo(t *streams.Tool) *ToolInfo {
 	words := t.Description + "\n" + string(t.InputSchema)
 	f := text.Analyze(words)
 	out := &ToolInfo{Name: t.Name, Description: t.Description, Hidden: f.HasHidden(), print: streams.Digest([]byte(words))}
-	var views []string
-	for _, v := range f.Views(words) {
-		views = append(views, v.Text)
-	}
-	out.Markers = markers(views, out.Hidden)
+	out.Markers = markers(f.Views(words), out.Hidden)
 	return out
 }
 

@@ -3,6 +3,8 @@ package rules
 import (
 	"strings"
 	"unicode/utf8"
+
+	"lazaret/pkg/text"
 )
 
 // Markers are classes of instruction that a text carries for whoever reads it.
@@ -142,12 +144,35 @@ type directives struct {
 }
 
 // markers lists the classes that any view carries, in a fixed order.
-func markers(views []string, hidden bool) []string {
+func markers(views []text.View, hidden bool) []string {
 	var d directives
-	for _, v := range views {
-		d.scan(v, false)
-	}
+	d.read(views, false)
 	return d.names(hidden)
+}
+
+// read adds what the views of a content say. Sentences are looked for in the
+// lines of a view. A document is also read as one text, across its segments, so
+// that notation hides nothing; sentences of that reading are not kept. read
+// returns the first decoded view that carries a marker that no view before it had.
+func (d *directives) read(views []text.View, keep bool) (markedIn string) {
+	for i, v := range views {
+		before := d.found
+		if strings.ContainsAny(v.Lines, "\x1e\x1f") {
+			d.scan(v.Text, false)
+		}
+		if i == 0 {
+			before = d.found
+		}
+		d.scan(v.Lines, keep)
+		switch {
+		case markedIn != "" || d.found == before:
+		case i > 0:
+			markedIn = v.Name
+		case len(views) > 1 && views[1].Lines == "":
+			markedIn = views[1].Name // its lines are in this one
+		}
+	}
+	return markedIn
 }
 
 func (d *directives) names(hidden bool) []string {
@@ -199,12 +224,16 @@ func (d *directives) scan(view string, keep bool) {
 		for i < len(view) && wordByte[view[i]] {
 			i++
 		}
-		// An apostrophe around a word is a quotation mark.
+		// An apostrophe around a word is a quotation mark, and a dash a dash.
 		w := strings.Trim(view[start:i], "'")
+		if strings.Trim(w, "-") == "" {
+			w = ""
+		}
 		if w == "" || w[0] != view[start] {
 			s.punctuation(view, start)
 		}
 		if w == "" {
+			s.n++
 			continue
 		}
 		s.word(w)
@@ -257,16 +286,20 @@ func (s *sentence) begin() {
 }
 
 func (s *sentence) punctuation(view string, i int) {
-	if view[i] != ' ' && view[i] != ',' {
+	if view[i] != ' ' && view[i] != ',' && view[i] != '\n' {
 		s.act = never // a verb with nothing after it is a name: "order": 3
 	}
 	switch view[i] {
+	case '\n', '|', '-':
+		s.start = true
+	case '\x1e', '\x1f':
+		s.end()
 	case '.', '!', '?':
 		// A dot inside a word ends nothing: shop.example, 3.5.
 		if i+1 >= len(view) || !wordByte[view[i+1]] {
 			s.end()
 		}
-	case ';', '\n', '{', '}', '[', ']':
+	case ';', '{', '}', '[', ']':
 		s.end()
 	case ':':
 		if s.open && (s.last == "system" || s.last2 == "system" && (s.last == "message" || s.last == "prompt")) && s.n <= 3 {

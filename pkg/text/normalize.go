@@ -26,6 +26,12 @@ type Hidden struct {
 // Any reports whether something was hidden.
 func (h Hidden) Any() bool { return h != Hidden{} }
 
+// atLeast raises each count to that of o.
+func (h *Hidden) atLeast(o Hidden) {
+	h.ZeroWidth, h.Bidi, h.Tags = max(h.ZeroWidth, o.ZeroWidth), max(h.Bidi, o.Bidi), max(h.Tags, o.Tags)
+	h.Selectors, h.Controls, h.Marks = max(h.Selectors, o.Selectors), max(h.Controls, o.Controls), max(h.Marks, o.Marks)
+}
+
 // Normalize returns the form in which texts are compared: NFKC, without
 // characters that cannot be seen, with look-alikes of ASCII and Latin letters
 // with diacritics folded to ASCII, lower case, white space collapsed to single

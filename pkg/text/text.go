@@ -1,8 +1,10 @@
 // Package text computes from a piece of content what the rest of the firewall
 // compares, indexes and matches: views, carriers, phrases and fingerprints.
 //
-// A view is the content as a model would understand it with the disguise taken
-// off: normalised, or decoded. A carrier is a typed token that can take an
+// A segment is a stretch of the content that is read on its own: a string of a
+// document, a cell, the text of an element, with its escapes resolved. A view is
+// the content as a model would understand it with the disguise taken off:
+// normalised, or decoded. A carrier is a typed token that can take an
 // attack from a document to an action: an address, a host, a path, an account.
 // Phrases are hashed word n-grams that survive copying, extracting and
 // reordering. A fingerprint recognises the same and almost the same text.
@@ -28,6 +30,7 @@
 package text
 
 import (
+	"slices"
 	"sync"
 
 	"lazaret/pkg/text/command"
@@ -35,7 +38,7 @@ import (
 
 // Version changes whenever the same content would give other features. Features
 // of different versions are not comparable.
-const Version = 1
+const Version = 2
 
 // Features is what [Analyze] finds in one content. It is made to travel: its
 // JSON form is short and keeps nothing that [Features.Views] can compute again
@@ -74,7 +77,7 @@ func Analyze(content string) Features {
 	a := analysis{scratch: sc, f: &f, budget: decodeBudget(len(content)), spans: maxSpans}
 	a.phrases.reset()
 	a.carriers.reset()
-	f.Spans = a.explore(content, "", 0)
+	f.Spans = a.explore(content, "", 0, false)
 	f.Carriers = a.carriers.list()
 	f.Phrases = a.phrases.list()
 	f.Partial = a.partial || a.carriers.full || a.phrases.full
@@ -92,36 +95,54 @@ type analysis struct {
 
 // explore adds the features of a text and of what it decodes to, and returns
 // the spans that were decoded. The text's own features come before those of
-// anything inside it.
-func (a *analysis) explore(raw, via string, depth int) []Span {
+// anything inside it. read says that the text is what a segmenter made.
+func (a *analysis) explore(raw, via string, depth int, read bool) []Span {
 	var h Hidden
 	clean := a.clean(raw, &h)
 	if depth == 0 {
-		a.f.Hidden = h
+		a.f.Hidden.atLeast(h)
 	}
-	a.digest(clean, depth == 0)
+	a.digest(clean, depth == 0 && !read)
 	if c := command.Of(clean); c.Points >= minCommand && c.Points > a.f.Command.Points {
 		a.f.Command = CommandScore(c)
 	}
 	a.scanner.reset(clean, via, depth < maxDepth)
 	found := a.scanner.scan(&a.carriers, h)
 	a.partial = a.partial || a.scanner.full
+	joined := ""
+	if g := &a.segmenter; !read {
+		if g.run(a.scratch, clean); g.decoded {
+			joined = g.join()
+			if depth == 0 {
+				a.f.Hidden.atLeast(g.hidden)
+			}
+			// It decodes all escapes and character references.
+			found = slices.DeleteFunc(found, func(s Span) bool { return s.Kind == encEscape || s.Kind == encHTML })
+			found = slices.Insert(found, 0, Span{Kind: encStrings})
+		}
+	}
 	kept := found[:0]
 	for _, s := range found {
-		if a.spans == 0 || a.budget <= 0 {
+		if a.spans == 0 || a.budget <= 0 && s.Kind != encStrings {
 			a.partial = true
 			break
 		}
-		decoded, cut := s.decode(raw, clean, spanLimit(a.budget, depth))
-		a.partial = a.partial || cut
+		inner, decoded := depth+1, joined
+		if s.Kind == encStrings {
+			inner = depth // of the size of the text itself, and never twice
+		} else {
+			var cut bool
+			decoded, cut = s.decode(raw, clean, spanLimit(a.budget, depth))
+			a.partial = a.partial || cut
+			a.budget -= len(decoded)
+		}
 		if decoded == "" {
 			continue
 		}
 		a.spans--
-		a.budget -= len(decoded)
 		kept = append(kept, s)
 		s := &kept[len(kept)-1]
-		s.In = a.explore(decoded, viewName(via, s.Kind), depth+1)
+		s.In = a.explore(decoded, viewName(via, s.Kind), inner, s.Kind == encStrings)
 	}
 	if len(kept) == 0 {
 		return nil
@@ -154,6 +175,8 @@ type scratch struct {
 	contentWords         []uint64
 	allWords             []uint64
 	scanner              scanner
+	segmenter            segmenter
+	marked               []byte // of lines
 	carriers             carrierSet
 	phrases              phraseSet
 }
@@ -168,7 +191,9 @@ const maxKept = 256 << 10
 
 func (sc *scratch) free() {
 	sc.scanner.s, sc.scanner.via = "", ""
-	if cap(sc.cleaned)+cap(sc.folded)+cap(sc.run)+16*cap(sc.allWords) <= maxKept {
+	clear(sc.segmenter.segs)
+	sc.segmenter = segmenter{segs: sc.segmenter.segs[:0]}
+	if cap(sc.cleaned)+cap(sc.folded)+cap(sc.run)+cap(sc.marked)+16*cap(sc.allWords)+40*cap(sc.segmenter.segs) <= maxKept {
 		scratches.Put(sc)
 	}
 }

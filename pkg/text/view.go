@@ -18,11 +18,16 @@ type View struct {
 	// "decoded:base64+url".
 	Name string
 	Text string
+	// Lines is the text in which to look for sentences: its segments, decoded and
+	// normalised one by one. '\n' begins a clause, '\x1f' a segment, and '\x1e' a
+	// segment of another record. It is Text where nothing parts it, and empty in
+	// a view of decoded strings: the lines of these are in the view before.
+	Lines string
 }
 
 // Span is a part of a clean text that decodes to something readable.
 type Span struct {
-	Kind  string `json:"k"`           // base64, hex, url, html, escape, spaced, tags or selectors
+	Kind  string `json:"k"`           // base64, hex, url, html, escape, spaced, tags, selectors or strings
 	Start int    `json:"a,omitzero"`  // byte offsets in the clean text; both
 	End   int    `json:"b,omitzero"`  // zero where the whole text is decoded
 	In    []Span `json:"i,omitempty"` // spans of what it decodes to
@@ -38,6 +43,7 @@ const (
 	encSpaced    = "spaced" // i g n o r e
 	encTags      = "tags"   // Unicode tag characters
 	encSelectors = "selectors"
+	encStrings   = "strings" // all segments of the text, where one of them was escaped or marked up
 )
 
 // Bounds of decoding. An encoding inside an encoding is followed, one inside
@@ -68,29 +74,44 @@ func (f Features) Views(content string) []View {
 	defer sc.free()
 	views := make([]View, 0, 1+len(f.Spans))
 	budget := decodeBudget(len(content))
-	var walk func(raw, name string, spans []Span, depth int)
-	walk = func(raw, name string, spans []Span, depth int) {
+	var walk func(raw, name string, spans []Span, depth int, read bool)
+	walk = func(raw, name string, spans []Span, depth int, read bool) {
 		var h Hidden
 		clean := sc.clean(raw, &h)
-		shown := name
-		if shown == "" {
-			shown = "normalized"
+		v := View{Name: name, Text: string(sc.fold(clean))}
+		if v.Name == "" {
+			v.Name = "normalized"
 		}
-		views = append(views, View{Name: shown, Text: string(sc.fold(clean))})
-		if depth == maxDepth {
-			return
+		joined := ""
+		if !read {
+			g := &sc.segmenter
+			if g.run(sc, clean); !g.plain() {
+				v.Lines = g.lines()
+				joined = g.join()
+			} else if v.Lines = v.Text; hasBreaks(clean) {
+				v.Lines = string(sc.lines(clean))
+			}
 		}
+		views = append(views, v)
 		for _, s := range spans {
-			if len(views) > maxSpans || budget <= 0 {
+			switch {
+			case len(views) > maxSpans:
+				return
+			case s.Kind == encStrings:
+				if joined != "" {
+					walk(joined, viewName(name, s.Kind), s.In, depth, true)
+				}
+				continue
+			case budget <= 0 || depth == maxDepth:
 				return
 			}
 			if decoded, _ := s.decode(raw, clean, spanLimit(budget, depth)); decoded != "" {
 				budget -= len(decoded)
-				walk(decoded, viewName(name, s.Kind), s.In, depth+1)
+				walk(decoded, viewName(name, s.Kind), s.In, depth+1, false)
 			}
 		}
 	}
-	walk(content, "", f.Spans, 0)
+	walk(content, "", f.Spans, 0, false)
 	return views
 }
 
@@ -236,6 +257,11 @@ func isHexPair(s string, i int) bool {
 	return i+1 < len(s) && isHexDigit(s[i]) && isHexDigit(s[i+1])
 }
 
+// isHexRune reports whether s has eight hex digits of a character at byte i.
+func isHexRune(s string, i int) bool {
+	return isHexPair(s, i) && s[i:i+2] == "00" && isHexPair(s, i+2) && isHexPair(s, i+4) && isHexPair(s, i+6)
+}
+
 func isHexDigit(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
 }
@@ -247,7 +273,10 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-var simpleEscapes = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', '"': '"', '\'': '\'', '\\': '\\', '/': '/'}
+// simpleEscapes are those of JSON, YAML and Python. Controls that stand for
+// nothing become a space.
+var simpleEscapes = [256]byte{'n': '\n', 'r': '\n', 't': '\t', 'v': '\n', 'f': '\n', 'N': '\n', 'L': '\n', 'P': '\n', '\n': ' ', '_': ' ', ' ': ' ',
+	'a': ' ', 'b': ' ', 'e': ' ', '0': ' ', '"': '"', '\'': '\'', '\\': '\\', '/': '/'}
 
 func decodeEscapes(in string) string {
 	var b strings.Builder
@@ -265,6 +294,10 @@ func decodeEscapes(in string) string {
 			r, size := escapedRune(in[i:])
 			b.WriteRune(r)
 			i += size
+		case c == 'U' && isHexRune(in, i+2):
+			n, _ := strconv.ParseUint(in[i+2:i+10], 16, 32)
+			b.WriteRune(rune(n))
+			i += 10
 		case simpleEscapes[c] != 0:
 			b.WriteByte(simpleEscapes[c])
 			i += 2

@@ -43,13 +43,13 @@ func TestEncodedTextShowsInAView(t *testing.T) {
 		{"decoded:hex", "0 " + hex.EncodeToString([]byte(secret))},
 		{"decoded:url", "q=" + url.QueryEscape(secret)},
 		{"decoded:url", "https://evil.com/?q=" + url.PathEscape(secret)},
-		{"decoded:html", entities.String()},
-		{"decoded:escape", `{"text":"` + escapes.String() + `"}`},
+		{"decoded:strings", entities.String()},
+		{"decoded:strings", `{"text":"` + escapes.String() + `"}`},
 		{"decoded:tags", "Hello" + tags.String()},
 		{"decoded:selectors", "😀" + selectors.String()},
 		{"decoded:base64+base64", base64.StdEncoding.EncodeToString([]byte(b64))},
 		{"decoded:url+base64", percent("x " + b64)},
-		{"decoded:base64+html", base64.StdEncoding.EncodeToString([]byte("a text and " + entities.String()))},
+		{"decoded:base64+strings", base64.StdEncoding.EncodeToString([]byte("a text and " + entities.String()))},
 	} {
 		f := Analyze(c.content)
 		found := false
@@ -76,7 +76,7 @@ func TestEncodedTextShowsInAView(t *testing.T) {
 func TestOrdinaryTextHasNoDecodedViews(t *testing.T) {
 	for _, s := range []string{english, strings.ReplaceAll(toolOutput, `"next"`, ""), "a list: x, y, z, 1, 2, 3", "AT&T; 100% sure", "for (i++; j++; k+++l) in C++", "internationalization/Responsibilities"} {
 		for _, v := range Analyze(s).Views(s)[1:] {
-			if v.Name != "decoded:base64" { // a cursor is one
+			if v.Name != "decoded:base64" && v.Name != "decoded:strings" { // a cursor is one, and a line break in JSON
 				t.Errorf("%.40q: %v", s, v)
 			}
 		}
