@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,12 +29,19 @@ type EntryHead struct {
 	// projects.
 	Time   time.Time `json:"time"`
 	Intake uint64    `json:"intake"` // sequence in LZ_INTAKE
-	// Print tells a repeat of the event from another one under its id.
-	Print uint64 `json:"print,omitzero"`
+	// Print and Print2 tell a repeat of the event from another one under its id.
+	Print  uint64 `json:"print,omitzero"`
+	Print2 uint64 `json:"print2,omitzero"`
+	// Reuses is the id that the event was sent under, where another event had it
+	// before; ID is ingest's then.
+	Reuses string `json:"reuses,omitzero"`
 }
 
 // Common returns the head itself.
 func (h *EntryHead) Common() *EntryHead { return h }
+
+// Sent is the id that the event was sent under.
+func (h *EntryHead) Sent() string { return cmp.Or(h.Reuses, h.ID) }
 
 // BeliefRef is a belief as it stood when an entry was written.
 type BeliefRef = beliefs.Belief
@@ -290,7 +298,8 @@ type RepeatEntry struct {
 	EntryHead
 	Kind  Kind   `json:"event_kind"`
 	First uint64 `json:"first"` // ledger sequence of the first, 0 when it waits in the same batch
-	// Differs is set when the repeat does not say what the first said.
+	// Differs is set when the repeat does not say what the first said. Earlier
+	// versions wrote it; such an event is now one of its own, see Reuses.
 	Differs bool `json:"differs,omitzero"`
 }
 
@@ -395,6 +404,7 @@ type VerdictEntry struct {
 	Proposal uint64     `json:"proposal"` // ledger sequence
 	Type     Type       `json:"type"`
 	ID       string     `json:"id"`
+	Reuses   string     `json:"reuses,omitzero"` // the id that it was sent under, where another event had it before
 	Agent    string     `json:"agent"`
 	Session  string     `json:"session,omitzero"`
 	Tool     string     `json:"tool,omitzero"`

@@ -30,7 +30,7 @@ const (
 // everywhere in events: a client newer than its server must not be cut off.
 type Head struct {
 	// ID is the client's identifier of the event, unique within (project,
-	// agent). The same id published again is recorded as a repeat and has no
+	// agent). The same event published again is recorded as a repeat and has no
 	// other effect. The CloudEvents header ce-id may carry it instead.
 	ID string `json:"id"`
 	// Session groups the events of one run of the agent.

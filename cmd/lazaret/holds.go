@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,9 +132,9 @@ func checkShown(h *arbiter.Hold) error {
 		if v.Belief != nil {
 			key = v.Belief.Key
 		}
-		digest, err = approval.MemoryDigest(h.Project, h.Agent, v.Session, v.ID, key, h.Body)
+		digest, err = approval.MemoryDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), key, h.Body)
 	} else {
-		digest, err = approval.ActionDigest(h.Project, h.Agent, v.Session, v.ID, v.Tool, jsontext.Value(h.Body))
+		digest, err = approval.ActionDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), v.Tool, jsontext.Value(h.Body))
 	}
 	if err != nil {
 		return err

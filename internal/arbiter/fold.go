@@ -58,6 +58,7 @@ type proposal struct {
 	Type     streams.Type `json:"type"`
 	Project  string       `json:"project"`
 	ID       string       `json:"id"`
+	Reuses   string       `json:"reuses,omitzero"` // the id that it was sent under, where another event had it before
 	Agent    string       `json:"agent"`
 	Session  string       `json:"session,omitzero"`
 	Tool     string       `json:"tool,omitzero"`
@@ -172,36 +173,46 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 			return nil, f.calibrated(st, e)
 		}
 	case streams.StageIngest:
-		switch e.Type {
-		case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
-			return f.propose(st, e, now)
-		case streams.TypeRepeat:
-			return f.again(st, e, now)
-		case streams.TypeForgotten:
-			return f.forget(st, e, now)
-		case streams.TypeErased:
-			return erased(e, now)
-		case streams.TypeChunk:
-			return nil, activation.Apply(st, e, f.pinned, f.log)
-		case streams.TypeResolution:
-			return f.resolve(st, e, now)
-		case streams.TypeConfirmation:
-			return f.word(st, e, now)
-		case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
-			return f.ordered(st, e, now)
-		case streams.TypeDecision, streams.TypeRevision:
-			return f.decisions(st, e, now)
-		case streams.TypeOutcome:
-			if err := f.used(st, e); err != nil {
-				return nil, err
-			}
-			return f.outcome(st, e, now)
-		case streams.TypeActivation:
-			if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
-				return nil, err
-			}
-			return nil, f.scheduleReaudit(st, now)
+		out, err := f.fromIngest(st, e, now)
+		if err != nil {
+			return nil, err
 		}
+		return f.reused(e, out, now)
+	}
+	return nil, nil
+}
+
+// fromIngest takes in an event, or what else ingest says.
+func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
+	switch e.Type {
+	case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
+		return f.propose(st, e, now)
+	case streams.TypeRepeat:
+		return f.again(st, e, now)
+	case streams.TypeForgotten:
+		return f.forget(st, e, now)
+	case streams.TypeErased:
+		return erased(e, now)
+	case streams.TypeChunk:
+		return nil, activation.Apply(st, e, f.pinned, f.log)
+	case streams.TypeResolution:
+		return f.resolve(st, e, now)
+	case streams.TypeConfirmation:
+		return f.word(st, e, now)
+	case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
+		return f.ordered(st, e, now)
+	case streams.TypeDecision, streams.TypeRevision:
+		return f.decisions(st, e, now)
+	case streams.TypeOutcome:
+		if err := f.used(st, e); err != nil {
+			return nil, err
+		}
+		return f.outcome(st, e, now)
+	case streams.TypeActivation:
+		if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
+			return nil, err
+		}
+		return nil, f.scheduleReaudit(st, now)
 	}
 	return nil, nil
 }

@@ -30,10 +30,10 @@ func classify(pol *policy.Policy, tool string, args, hints []byte, project, agen
 // openAction notes what speaks against an action before any sentinel was asked.
 // It returns what the policy makes of the action.
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
-	p.ID, p.Agent, p.Session, p.Tool = a.ID, a.Agent, a.Session, a.Tool
+	p.ID, p.Reuses, p.Agent, p.Session, p.Tool = a.ID, a.Reuses, a.Agent, a.Session, a.Tool
 	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
 	p.Hints = string(a.Annotations)
-	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.ID, a.Tool, a.Args); err != nil {
+	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.Sent(), a.Tool, a.Args); err != nil {
 		return class, err
 	}
 	if pol != nil {
@@ -91,7 +91,7 @@ func foremost(reasons []streams.Reason) []streams.Reason {
 }
 
 func openMemory(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) (err error) {
-	p.ID, p.Agent, p.Session = m.ID, m.Agent, m.Session
+	p.ID, p.Reuses, p.Agent, p.Session = m.ID, m.Reuses, m.Agent, m.Session
 	p.Summary = streams.Clip(m.Content, summaryLen)
 	if m.Key != "" {
 		p.Tool = "memory:" + m.Key
@@ -99,12 +99,12 @@ func openMemory(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) (err er
 	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
 	openSession(p, m.Unseen, m.Restored)
 	openStanding(p, m, pol)
-	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.ID, m.Key, m.Content)
+	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.Sent(), m.Key, m.Content)
 	return err
 }
 
 func openRecall(p *proposal, r *streams.RecallEntry) {
-	p.ID, p.Agent, p.Session = r.ID, r.Agent, r.Session
+	p.ID, p.Reuses, p.Agent, p.Session = r.ID, r.Reuses, r.Agent, r.Session
 	p.Summary = streams.Clip(r.Query+r.Key, summaryLen)
 	for it := range recalled(r) {
 		p.Items = append(p.Items, it.ID)
@@ -189,7 +189,7 @@ func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
-	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
+	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
 		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now, Confidence: p.Confidence}
 	for _, g := range p.Groups {
 		if p.answered(g) {
@@ -234,6 +234,10 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	}
 	v.Texts = textEffects(p.Texts)
 	p.withhold(v, now)
+	if v.Alert == nil && p.Reuses != "" {
+		a := reuseAlert(p.Seq, p.Project, string(p.Type), &streams.EntryHead{ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session}, now)
+		v.Alert = &a
+	}
 	if p.Type == streams.TypeMemory && p.Belief != nil {
 		b := *p.Belief
 		admitBelief(&b, v.Verdict)

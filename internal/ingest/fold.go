@@ -13,16 +13,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
-	"github.com/cespare/xxhash/v2"
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/activation"
 	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
-	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -83,22 +80,23 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 		return f.reject(st, m, err)
 	}
 	h := streams.HeadOf(ev)
-	first, was, err := f.seen(st, a, h.ID)
+	is, err := f.identify(st, m, h.ID)
 	if err != nil {
 		return nil, err
 	}
 	now, err := f.now(st, m, h)
-	if first != 0 && err != nil {
+	if is.first != 0 && err != nil {
 		// A repeat comes later than what it repeats, also in virtual time.
 		now, err = f.clock(st, a.Project)
 	}
 	if err != nil {
 		return f.reject(st, m, err)
 	}
-	print := fingerprint(a, m.Data)
-	head := streams.EntryHead{ID: h.ID, Agent: a.Agent, Session: h.Session, User: h.User, DataSubject: h.DataSubject, Time: now, Intake: m.Seq, Print: print}
-	if first != 0 {
-		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: first, Differs: was != print})
+	print := printOf(a, m.Data)
+	head := streams.EntryHead{ID: is.id, Reuses: is.reuses, Agent: a.Agent, Session: h.Session, User: h.User, DataSubject: h.DataSubject, Time: now, Intake: m.Seq,
+		Print: print.hi, Print2: print.lo}
+	if is.first != 0 {
+		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: is.first})
 	}
 	switch ev := ev.(type) {
 	case *streams.Observation:
@@ -290,7 +288,7 @@ func admission(t streams.Type, project string, body any, live ...stage.Live) (*s
 // The keys of the state, by their first byte.
 const (
 	keyClock    = 't' // [project of virtual time] → time
-	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, of an observation its origin
+	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, of an observation its origin; id and "~" → see others
 	keySession  = 's' // project, agent, session → flags
 	keyBelief   = 'b' // project, belief → record
 	keyAgain    = 'e' // project, belief → how often it was read since it was made, and when last
@@ -353,46 +351,7 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	}
 	// The fingerprint is over what the client sent; entries carry it so that
 	// every process knows it.
-	v := binary.BigEndian.AppendUint64(nil, h.Intake)
-	return st.Set(stage.Key(keyEvent, e.Project, h.Agent, h.ID), binary.BigEndian.AppendUint64(v, h.Print))
-}
-
-// seen looks an event id up. It returns the intake sequence of the first event
-// with it and that event's fingerprint, or zero.
-func (f *Fold) seen(st *stage.State, a streams.Address, id string) (first, print uint64, err error) {
-	v, ok, err := st.Get(stage.Key(keyEvent, a.Project, a.Agent, id))
-	if err != nil || !ok || len(v) < 16 {
-		return 0, 0, err
-	}
-	return binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), nil
-}
-
-// noteOrigin keeps the origin of an observation with what applyHead kept of it.
-func (f *Fold) noteOrigin(st *stage.State, project string, e *streams.ObservationEntry) error {
-	key := stage.Key(keyEvent, project, e.Agent, e.ID)
-	v, _, err := st.Get(key)
-	if err != nil {
-		return err
-	}
-	return st.Set(key, append(slices.Clone(v), e.Origin...))
-}
-
-// originOf is the origin of an observation, if there is one of that id.
-func (f *Fold) originOf(st *stage.State, project, agent, id string) (o beliefs.Origin, ok bool, err error) {
-	v, _, err := st.Get(stage.Key(keyEvent, project, agent, id))
-	if len(v) <= 16 {
-		return "", false, err
-	}
-	return beliefs.Origin(v[16:]), true, err
-}
-
-// fingerprint tells a repeat from another event under the same id. It is no
-// defence against somebody who wants to collide with himself.
-func fingerprint(a streams.Address, body []byte) uint64 {
-	d := xxhash.New()
-	fmt.Fprintf(d, "%s\x00%s\x00", a.Kind, a.Origin)
-	d.Write(body)
-	return d.Sum64()
+	return f.noteEvent(st, e.Project, h)
 }
 
 // clockKey is the clock that a project runs on: the partition's, or its own if

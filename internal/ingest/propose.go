@@ -34,6 +34,18 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 			cited = []string{ev.Decision}
 		}
 		ids = append(ids, cited...)
+		// Which of those under one id is meant, nobody can tell.
+		all, err := others(st, a.Project, a.Agent, ev.Decision)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range all {
+			var cited []string
+			if _, err := st.Load(stage.Key(keyDecision, a.Project, a.Agent, id), &cited); err != nil {
+				return nil, err
+			}
+			ids = append(ids, cited...)
+		}
 	}
 	if e.Beliefs, err = f.cite(st, a.Project, ids, head.Time); err != nil {
 		return nil, err

@@ -96,11 +96,20 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 		}
 	}
 	for _, id := range m.DerivedFrom {
-		p, err := f.parent(st, a, id)
+		all, err := others(st, a.Project, a.Agent, id)
 		if err != nil {
 			return "", err
 		}
-		inherit(p)
+		for _, id := range append([]string{id}, all...) {
+			p, err := f.parent(st, a, id)
+			if err != nil {
+				return "", err
+			}
+			inherit(p)
+		}
+		if len(all) == maxOthers { // and those before them
+			inherit(streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true})
+		}
 	}
 	if a.Origin.External() {
 		return weakest, nil
