@@ -67,8 +67,16 @@ type Admission struct {
 }
 
 const (
-	intakeQueue  = 4096 // messages held in memory
-	intakeBatch  = 500  // messages decided at once
+	intakeQueue = 4096 // messages held in memory
+	intakeBatch = 500  // messages decided at once
+	// intakeBatchBytes is how many bytes of messages are decided at once, unless one
+	// alone has more: what comes meanwhile for another partition waits for so much.
+	intakeBatchBytes = 1 << 20
+	// intakeHeld bounds the bytes of messages that are held in memory. Of what is read
+	// beyond, messages above leanFrom are held without their data, which is read again
+	// when they are decided on.
+	intakeHeld   = 32 << 20
+	leanFrom     = 4 << 10
 	purgeEvery   = 2 * time.Second
 	purgeAtLeast = 1 // messages
 	// purgeBacklog is how many messages are purged sooner than that: a subject
@@ -93,6 +101,8 @@ type intakeStage struct {
 	foreign  [streams.Partitions][]*streams.Entry
 	queue    [streams.Partitions][]*queued
 	queued   int
+	held     int    // bytes of messages that are queued
+	turn     int    // partition that is served first
 	seen     uint64 // last intake sequence that came in
 	active   [streams.Partitions]bool
 	owes     [streams.Partitions]bool               // perhaps
@@ -108,6 +118,8 @@ type intakeStage struct {
 type queued struct {
 	msg   *Message
 	since time.Time
+	size  int  // bytes of the message
+	lean  bool // the message is held without its data
 }
 
 // RunIntake runs ingest until ctx ends or the state or a stream is found
@@ -305,12 +317,49 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	if !s.mine[a.Partition] || s.seen <= s.cursors[a.Partition].src {
 		return nil
 	}
-	s.queue[a.Partition] = append(s.queue[a.Partition], &queued{since: time.Now(), msg: &Message{
+	q := &queued{since: time.Now(), size: len(m.Data()), msg: &Message{
 		Seq: md.Sequence.Stream, Time: md.Timestamp.UTC(), Subject: m.Subject(),
 		Address: a, BadSubject: bad, Header: m.Headers(), Data: m.Data(),
-	}})
+	}}
+	if s.held+q.size > intakeHeld && q.size > leanFrom {
+		q.lean, q.msg.Data = true, nil
+	} else {
+		s.held += q.size
+	}
+	s.queue[a.Partition] = append(s.queue[a.Partition], q)
 	s.queued++
 	return nil
+}
+
+// unqueue takes the first message off a partition's queue.
+func (s *intakeStage) unqueue(p int) {
+	q := s.queue[p][0]
+	s.queue[p] = s.queue[p][1:]
+	s.queued--
+	if !q.lean {
+		s.held -= q.size
+	}
+}
+
+// load reads the data of messages that are held without. It reports whether all have
+// theirs: if the server does not answer, they wait.
+func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
+	for _, q := range batch {
+		if !q.lean {
+			continue
+		}
+		m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
+			return false
+		}
+		if err == nil {
+			q.msg.Data = m.Data // one that is gone is decided on as an empty one
+		}
+		q.lean = false
+		s.held += q.size
+	}
+	return true
 }
 
 // fromLedger takes in one ledger message.
@@ -351,12 +400,9 @@ func (s *intakeStage) fromLedger(a *arrival) error {
 	}
 	c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, e.At)
 	s.progress[p] = time.Now()
-	q := s.queue[p]
-	for len(q) > 0 && q[0].msg.Seq <= c.src {
-		q = q[1:]
-		s.queued--
+	for len(s.queue[p]) > 0 && s.queue[p][0].msg.Seq <= c.src {
+		s.unqueue(p)
 	}
-	s.queue[p] = q
 	return nil
 }
 
@@ -467,6 +513,9 @@ func (s *intakeStage) work(ctx context.Context) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	if !s.load(ctx, batch) {
+		return sleep(ctx, 200*time.Millisecond)
+	}
 	one := len(batch) == 1 && batch[0].msg.Address.Kind.Proposal()
 	s.store.early = one && batch[0].msg.Address.Kind == streams.KindRecall
 	if one && s.foresees() {
@@ -513,8 +562,11 @@ func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
 	return s.again()
 }
 
-// next takes a batch off the heads of the queues, behind what is in flight: as
-// many messages of each partition that has some.
+// next takes a batch off the heads of the queues, behind what is in flight: an equal
+// share of messages and bytes of each partition that has some, and at least one
+// message of as many partitions as the bytes allow. Those that got none are first
+// the next time. The order within a partition stays: where a stage goes on after a
+// crash is one sequence for each.
 func (s *intakeStage) next(flights ...*flight) []*queued {
 	var heads [streams.Partitions][]*queued
 	n := 0
@@ -531,9 +583,22 @@ func (s *intakeStage) next(flights ...*flight) []*queued {
 		}
 	}
 	var batch []*queued
-	for _, h := range heads {
-		if len(h) > 0 {
-			batch = append(batch, h[:min(len(h), intakeBatch/n)]...)
+	size := 0
+	for i := range streams.Partitions {
+		p := (s.turn + i) % streams.Partitions
+		if len(heads[p]) == 0 {
+			continue
+		}
+		if size > 0 && size+heads[p][0].size > intakeBatchBytes {
+			s.turn = p
+			return batch
+		}
+		share := 0
+		for k, q := range heads[p][:min(len(heads[p]), intakeBatch/n)] {
+			if share += q.size; k > 0 && share > intakeBatchBytes/n {
+				break
+			}
+			batch, size = append(batch, q), size+q.size
 		}
 	}
 	return batch
@@ -619,6 +684,7 @@ type flight struct {
 	end     uint64                               // where it has to end for the only entry to be added; 0: anywhere
 	held    [streams.Partitions][]*streams.Entry // foreign entries before it
 	taken   [streams.Partitions]int              // messages off the queues
+	size    int                                  // bytes of those messages
 	fences  [streams.Partitions]uint64
 	n       int // entries that are in the ledger for certain
 	err     error
@@ -654,7 +720,7 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 		next := s.flight()
 		var err error
 		if ahead < aheadMost {
-			err = s.ahead(f, next, landed)
+			err = s.ahead(ctx, f, next, landed)
 		}
 		<-landed
 		if err != nil {
@@ -671,10 +737,13 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 
 // ahead decides on what is queued and on what arrives until a flight landed, up
 // to the first proposal: that one waits for what the ledger says by then.
-func (s *intakeStage) ahead(f, next *flight, landed <-chan struct{}) error {
-	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch {
+func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan struct{}) error {
+	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch && next.size < intakeBatchBytes {
 		batch := s.next(f, next)
 		if slices.ContainsFunc(batch, func(q *queued) bool { return q.msg.Address.Kind.Proposal() }) {
+			return nil
+		}
+		if !s.load(ctx, batch) {
 			return nil
 		}
 		if len(batch) > 0 {
@@ -742,6 +811,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 		}
 		f.entries, f.outs = append(f.entries, e), append(f.outs, out)
 		f.taken[p]++
+		f.size += q.size
 		if s.refolding {
 			return nil // the rest is decided on once that is done
 		}
@@ -775,8 +845,7 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 		c := &s.cursors[e.Partition]
 		c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, f.at)
 		s.knows(e.Seq)
-		s.queue[e.Partition] = s.queue[e.Partition][1:]
-		s.queued--
+		s.unqueue(e.Partition)
 	}
 	return s.commitSealed()
 }

@@ -1,0 +1,67 @@
+package stage_test
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// slowEcho takes time for each message of the flood.
+type slowEcho struct{ echo }
+
+func (s *slowEcho) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
+	if len(m.Data) > 1000 {
+		time.Sleep(60 * time.Millisecond)
+	}
+	return s.echo.Admit(st, m)
+}
+
+// One agent's backlog of large messages does not keep a proposal of another partition waiting: it is decided once it is
+// read, after about a batch of them. All of the backlog is decided with its data, in its order, though more of it waits
+// than is held in memory.
+func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
+	const n, size = 60, 900_000
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if streams.PartitionOf("flood") == streams.PartitionOf("other") {
+		t.Fatal("the two projects share a partition")
+	}
+	for i := range n {
+		body := append(bytes.Repeat([]byte("x"), size), byte('A'+i%26))
+		if _, err := js.Publish(t.Context(), "lz.in.flood.agent.obs.web", body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "lz.in.other.agent.act", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	run := func(ctx context.Context, cfg stage.Config) error { return stage.RunIntake(ctx, cfg, &slowEcho{}, nil) }
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, run).awaitReady()
+	natstest.Eventually(t, time.Minute, "all entries", func() bool { return len(srv.Ledger()) == n+1 })
+	flooded, before := 0, -1
+	for _, e := range srv.Ledger() {
+		if e.Project == "other" {
+			before = flooded
+			continue
+		}
+		want := strings.Repeat("x", 10) + string(rune('A'+flooded%26)) + `"}`
+		if !strings.HasSuffix(string(e.Body), want) || len(e.Body) < size {
+			t.Fatalf("entry %d has %d bytes and ends in %q", flooded, len(e.Body), e.Body[max(0, len(e.Body)-20):])
+		}
+		flooded++
+	}
+	if before < 0 || before > n/2 {
+		t.Errorf("%d of %d large messages were decided before the other agent's proposal", before, n)
+	}
+}
