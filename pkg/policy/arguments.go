@@ -33,9 +33,47 @@ var hostWords = contentWords(strings.Fields(`host hostname server domain url uri
 	destination dest proxy webhook callback site link href remote upstream gateway hosts urls uris endpoints addresses ips
 	servers domains targets destinations recipient recipients to`))
 
+// partyWords are those of them that may as well hold an account, a number or a
+// person: a bare number under one of them is no address.
+var partyWords = contentWords(strings.Fields("target destination dest targets destinations recipient recipients to"))
+
+// networkSchemes are those of URLs that name a host to connect to. A URL of
+// another scheme (note://, s3://) names something else, unless it has a port.
+var networkSchemes = contentWords(strings.Fields(`http https ws wss ftp ftps sftp tftp scp ssh git rsync svn telnet tcp tcp4 tcp6 udp tls ssl unix
+	gopher gophers dict ldap ldaps smb smbs cifs nfs afp imap imaps pop3 pop3s smtp smtps rtsp rtmp rtmps mms sip sips irc ircs xmpp
+	redis rediss mongodb mysql mariadb postgres postgresql sqlserver oracle clickhouse cassandra amqp amqps mqtt mqtts nats kafka stomp
+	grpc grpcs socks socks4 socks4a socks5 socks5h proxy vnc rdp docker hdfs webhdfs dav davs feed view-source jar netdoc`))
+
+// networkURL reports whether a URL in the form of text.URL leads to a host.
+func networkURL(u string) bool {
+	scheme, _, _ := strings.Cut(u, "://")
+	for part := range strings.SplitSeq(scheme, "+") { // git+ssh
+		if networkSchemes[part] {
+			return true
+		}
+	}
+	host := urlHost(u)
+	i := strings.LastIndexByte(host, ':')
+	return i >= 0 && i+1 < len(host) && strings.Trim(host[i+1:], "0123456789") == ""
+}
+
+// networkPrograms connect to what they are given, also to a bare number.
+var networkPrograms = contentWords(strings.Fields("curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 fping nmap socat httpie http https xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host"))
+
+// connects reports whether a command line names such a program.
+func connects(command string) bool {
+	for w := range strings.FieldsFuncSeq(strings.ToLower(command), splitsCommand) {
+		if networkPrograms[w[strings.LastIndexByte(w, '/')+1:]] {
+			return true
+		}
+	}
+	return false
+}
+
 type argValue struct {
-	text string
-	host bool // stands under a name that is for hosts
+	text  string
+	host  bool // stands under a name that is for hosts
+	party bool // or that may be for somebody else
 }
 
 // readArguments takes apart the arguments of a call. content names arguments
@@ -61,7 +99,7 @@ func readArguments(raw []byte, content map[string]bool, commands bool) (a argume
 		last := lastWord(key)
 		add := func(s string) {
 			if s != "" && (commands || !content[last]) {
-				values = append(values, argValue{s, hostWords[last]})
+				values = append(values, argValue{s, hostWords[last], partyWords[last]})
 			}
 		}
 		switch v := v.(type) {
@@ -135,7 +173,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			}
 		} else if v.host && !strings.Contains(bare, "://") && !strings.Contains(bare, "@") {
 			bare, _, _ = strings.Cut(bare, "/")
-			if d, ok := destinationOf(bare); ok {
+			if d, ok := destinationOf(bare); ok && !(v.party && digitsOnly(bare)) {
 				d.url = strings.Contains(d.host, ".") || d.addr.IsValid()
 				reaches(d)
 			}
@@ -143,6 +181,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 		if !commands {
 			continue
 		}
+		numbers := connects(v.text)
 		for w := range strings.FieldsFuncSeq(v.text, splitsCommand) {
 			if words++; words > maxWords {
 				a.unread = true
@@ -150,7 +189,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			}
 			touches(w)
 			w = w[strings.LastIndexByte(w, '@')+1:]
-			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") || len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
+			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") || numbers && len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
 				reaches(d)
 			}
 		}
@@ -159,7 +198,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 	f := text.Analyze(joined)
 	a.unread = a.unread || f.Partial
 	lower := strings.ToLower(joined)
-	mail := make(map[string]bool)
+	mail, named := make(map[string]bool), make(map[string]bool)
 	for _, c := range f.Carriers {
 		if c.Kind == text.Email {
 			host := c.Value[strings.LastIndexByte(c.Value, '@')+1:]
@@ -174,6 +213,13 @@ func (a *arguments) gather(values []argValue, commands bool) {
 		if c.Kind != text.URL {
 			continue
 		}
+		if !networkURL(c.Value) {
+			// Its host counts only where it stands outside of the URL too.
+			if h := urlHost(c.Value); strings.Count(lower, h) <= strings.Count(lower, "://"+h) {
+				named[h] = true
+			}
+			continue
+		}
 		if d, ok := destinationOf(urlHost(c.Value)); ok {
 			d.url = true
 			reaches(d)
@@ -181,7 +227,7 @@ func (a *arguments) gather(values []argValue, commands bool) {
 	}
 	for _, c := range f.Carriers {
 		touches(c.Value)
-		if c.Kind != text.Host && c.Kind != text.IP {
+		if c.Kind != text.Host && c.Kind != text.IP || named[c.Value] {
 			continue
 		}
 		if d, ok := destinationOf(c.Value); ok && !urlHosts[d.String()] {
@@ -199,6 +245,9 @@ func urlHost(u string) string {
 	}
 	return rest
 }
+
+// digitsOnly reports whether s is a number without any mark of an address.
+func digitsOnly(s string) bool { return strings.Trim(strings.TrimSpace(s), "0123456789") == "" }
 
 func splitsCommand(r rune) bool {
 	return r <= ' ' || strings.ContainsRune("\"'`;|&<>(){}=,$", r)
