@@ -100,7 +100,7 @@ func Claude(ctx context.Context, cfg Config, c *client.Client, e *Event) (*Answe
 	case SessionEnd:
 		return nil, h.publish(ctx, streams.KindSession, "", &streams.Session{Head: h.head(""), Phase: "end"})
 	case UserPromptSubmit:
-		return nil, h.observe(ctx, beliefs.OriginUser, "", "", "", []streams.Block{{Text: e.Prompt}})
+		return nil, h.prompted(ctx)
 	case PreToolUse:
 		return h.propose(ctx)
 	case PostToolUse, PostToolUseFailure:
@@ -192,6 +192,28 @@ func (h *claude) observe(ctx context.Context, origin beliefs.Origin, tool, call,
 		events = append(events, &streams.Observation{Head: h.head(""), Tool: tool, Call: call, Source: streams.Clip(source, 1000), Blocks: part})
 	}
 	return h.publish(ctx, streams.KindObs, origin, events...)
+}
+
+// prompted records a prompt, under the origin of who wrote it.
+func (h *claude) prompted(ctx context.Context) error {
+	origin, source := promptOrigin(h.e.Source), ""
+	if origin != beliefs.OriginUser {
+		source = "prompt:" + h.e.Source
+	}
+	return h.observe(ctx, origin, "", "", source, []streams.Block{{Text: h.e.Prompt}})
+}
+
+// promptOrigin says who wrote a prompt, by the source that the host names. Hosts
+// before the field existed sent prompts of the user only. A program behind the
+// SDK, the host itself and what it polls pass on words from anywhere.
+func promptOrigin(source string) beliefs.Origin {
+	switch source {
+	case "user", "":
+		return beliefs.OriginUser
+	case "loop_wakeup", "schedule_wakeup":
+		return beliefs.OriginAgent // what the agent set itself for later
+	}
+	return beliefs.OriginTool
 }
 
 // input are the fields of tools' inputs that say where something comes from or
@@ -442,7 +464,7 @@ func Keep(cfg Config, e *Event) error {
 	ctx := context.Background()
 	switch e.Name {
 	case UserPromptSubmit:
-		err = h.observe(ctx, beliefs.OriginUser, "", "", "", []streams.Block{{Text: e.Prompt}})
+		err = h.prompted(ctx)
 	case PostToolUse, PostToolUseFailure:
 		err = h.returned(ctx)
 	}
