@@ -75,6 +75,10 @@ func TestEveryShippedRuleHasATestThatFailsWithoutIt(t *testing.T) {
 		fsys := copyFS(t)
 		text := string(fsys[r.File].Data)
 		off := strings.Replace(text, "  - id: "+r.ID+"\n", "  - id: "+r.ID+"\n    mode: \"off\"\n", 1)
+		if r.Mode != "enforce" { // it has a mode of its own
+			at := strings.Index(text, "  - id: "+r.ID+"\n")
+			off = text[:at] + strings.Replace(text[at:], "    mode: "+r.Mode+"\n", "    mode: \"off\"\n", 1)
+		}
 		if off == text {
 			t.Fatalf("rule %s is not found in %s", r.ID, r.File)
 		}

@@ -86,7 +86,7 @@ func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
 // Step implements stage.LedgerFold.
 func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	if e.Stage == streams.StageArbiter && e.Type == streams.TypeVerdict {
-		return nil, f.accepted(st, e)
+		return nil, f.heard(st, e)
 	}
 	if e.Stage != streams.StageIngest {
 		return nil, nil
@@ -129,10 +129,12 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	return output(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: f.group, Digest: digest, Alerts: res.Alerts}, res.Alerts)
 }
 
-// accepted takes in the verdict that lets a catalogue of tools stand. Other
-// verdicts, nearly all, are not even decoded.
-func (f *Fold) accepted(st *stage.State, e *streams.Entry) error {
-	if !bytes.Contains(e.Body, []byte(streams.ApproveTools)) {
+// heard takes in a verdict that lets a catalogue of tools stand, holds an action
+// or releases one. Other verdicts, nearly all, are not even decoded.
+func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
+	tools := bytes.Contains(e.Body, []byte(streams.ApproveTools))
+	if !tools && !bytes.Contains(e.Body, []byte(`"verdict":"hold"`)) && !bytes.Contains(e.Body, []byte(`"verdict":"deny"`)) &&
+		!bytes.Contains(e.Body, []byte(`"resolved":`)) {
 		return nil
 	}
 	v := new(streams.VerdictEntry)
@@ -140,12 +142,18 @@ func (f *Fold) accepted(st *stage.State, e *streams.Entry) error {
 		f.log.Error("unreadable verdict", "seq", e.Seq, "err", err)
 		return nil
 	}
-	if v.Type != streams.TypeAction || v.Tool != streams.ApproveTools || v.Verdict != streams.Allow || v.Learn {
+	if v.Type != streams.TypeAction {
 		return nil
 	}
 	ev, _, err := f.evaluator(st)
 	if err != nil || ev == nil {
 		return err
+	}
+	if v.Tool != streams.ApproveTools {
+		return ev.Heard(st, e.Project, v)
+	}
+	if v.Verdict != streams.Allow || v.Learn {
+		return nil
 	}
 	return ev.Accept(st, e.Project, v.Agent, v.ID)
 }

@@ -142,7 +142,7 @@ func bookEntry(r *rand.Rand, seq int) *streams.Entry {
 	}
 	s += fmt.Sprintf(" u%d@h%d.example", r.IntN(8), r.IntN(9))
 	if r.IntN(3) == 0 {
-		s += fmt.Sprintf(". Please %s the report number %d to %s", []string{"send", "drop", "tool"}[r.IntN(3)], r.IntN(5), word())
+		s += fmt.Sprintf(". Please %s the report number %d to %s, u%d@h%d.example", []string{"send", "drop", "tool"}[r.IntN(3)], r.IntN(5), word(), r.IntN(8), r.IntN(9))
 	}
 	part := func(i int) string { return fmt.Sprintf("part%02d-", i) }
 	f := text.Analyze(s)

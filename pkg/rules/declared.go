@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"reflect"
@@ -327,7 +328,65 @@ func (d *declared) noteStep(act *activation) {
 			e.bytes(ev)
 		}
 	}
+	if act.in.Event.Kind == string(streams.TypeAction) {
+		act.sig.noteSwap(k, e)
+	}
 	act.sig.t.put(tableSteps, k, act.sig.t.give(e))
+}
+
+// noteSwap keeps a sequence as it was before the action and as it is with it.
+func (s *signals) noteSwap(key, value []byte) {
+	e := enc(slices.Clone(s.swaps))
+	e.bytes(key)
+	e.bytes(s.t.get(tableSteps, key))
+	e.bytes(value)
+	s.swaps = e
+}
+
+// swapKey is where the sequences of an action are kept.
+func (t *tables) swapKey(agent, session, id string) []byte {
+	return t.named(agent, "\x00", session, "\x00", id)
+}
+
+// noteSwaps keeps the sequences that the action went into.
+func (s *signals) noteSwaps() {
+	if len(s.swaps) == 0 {
+		return
+	}
+	e := enc(s.t.take())
+	e.num(1) // the steps count
+	e = append(e, s.swaps...)
+	s.t.put(tableSwaps, s.t.swapKey(s.in.Event.Agent, s.in.Event.Session, s.in.Event.ID), s.t.give(e))
+}
+
+// Heard takes in the verdict on an action. An action that is held was not carried
+// out, and is no step: the sequences that it went into are put back, unless
+// something else has gone into them since. When its hold is approved they are put
+// forward again.
+func (ev *Evaluator) Heard(st Store, project string, v *streams.VerdictEntry) error {
+	t := openTables(st, project)
+	at := slices.Clone(t.swapKey(v.Agent, v.Session, v.ID))
+	d := dec(slices.Clone(t.get(tableSwaps, at)))
+	counts := d.num() == 1
+	if len(d) == 0 || counts == (v.Verdict == streams.Allow) {
+		return t.err
+	}
+	var e enc
+	if e.num(0); !counts {
+		e = enc{}
+		e.num(1)
+	}
+	for len(d) > 0 {
+		key, was, is := d.raw(), d.raw(), d.raw()
+		if bytes.Equal(t.get(tableSteps, key), is) {
+			t.put(tableSteps, key, was)
+		}
+		e.bytes(key)
+		e.bytes(is)
+		e.bytes(was)
+	}
+	t.put(tableSwaps, at, e)
+	return t.close()
 }
 
 func (d *declared) read(s *signals) any {

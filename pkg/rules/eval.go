@@ -171,6 +171,7 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		for _, d := range ev.notedBy[in.Event.Kind] {
 			d.note(w.act)
 		}
+		sig.noteSwaps()
 		found := ev.candidates(x, w)
 		if watch != nil {
 			watch.input(w, found)

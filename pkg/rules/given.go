@@ -156,6 +156,18 @@ func (tl *timeline) add(g *given) (*streams.Entry, error) {
 	return e, err
 }
 
+// hear gives the evaluator its own verdict on an action, as the arbiter would.
+func (tl *timeline) hear(ev *Evaluator, st Store, e *streams.Entry, verdict streams.Verdict) error {
+	if e.Type != streams.TypeAction || verdict == streams.Allow {
+		return nil
+	}
+	a, err := streams.Read[streams.ActionEntry](e)
+	if err != nil {
+		return err
+	}
+	return ev.Heard(st, tl.project, &streams.VerdictEntry{Type: e.Type, ID: a.ID, Agent: a.Agent, Session: a.Session, Tool: a.Tool, Verdict: verdict})
+}
+
 // Events reads a file of given events, in the words of tests: a list, or a
 // document with the key given.
 func Events(name string, data []byte) ([]*streams.Entry, error) {

@@ -177,7 +177,7 @@ type Input struct {
 	piecesBy  []uint64 // their hashes
 	values    []string // of an action: what may be put together from pieces
 	sample    []uint64 // of the phrases
-	targets   []string // what a source may push
+	pushes    []string // what a source may push
 	targetsBy []uint64 // hashes of it and the source
 	carriers  []uint32 // hashes of Content.Carriers, as words are
 	userSaid  []uint32 // of the user's own words: stems and acts
@@ -275,6 +275,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 				in.Action.Args = nil
 			}
 		}
+		in.call.values = readValues(in.Action.Args)
 		return []*Input{in}, nil
 	case streams.TypeRecall:
 		r, err := streams.Read[streams.RecallEntry](e)
@@ -397,9 +398,9 @@ func (in *Input) content(s string, f text.Features) {
 	}
 	switch {
 	case in.Event.Kind == string(streams.TypeMemory):
-		in.names, in.pieces, in.targets = identifiers(s), pieces(s), in.findTargets()
+		in.names, in.pieces, in.pushes = identifiers(s), pieces(s), in.findTargets()
 		source := in.sourceOf() + "\x00"
-		for _, target := range in.targets {
+		for _, target := range in.pushes {
 			in.targetsBy = append(in.targetsBy, hash64(source+target))
 		}
 	case in.Event.Kind == string(streams.TypeObservation) && in.Event.External:

@@ -141,6 +141,7 @@ const (
 type directives struct {
 	found     uint16     // markers, as bits
 	sentences [][]uint32 // hashed stems of the sentences that ask for something
+	said      []string   // the same sentences, in normal form, with what says more of them
 }
 
 // markers lists the classes that any view carries, in a fixed order.
@@ -175,6 +176,30 @@ func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	return markedIn
 }
 
+// carriers are those of the content's that stand in each of its sentences.
+func (d *directives) carriers(in *Input) [][]uint32 {
+	out := make([][]uint32, len(d.said))
+	for i, said := range d.said {
+		packed := ""
+		for j, c := range in.Content.Carriers {
+			kind, v, _ := strings.Cut(c, ":")
+			v = strings.ToLower(v)
+			has := strings.Contains(said, v)
+			if !has && (kind == string(text.IBAN) || kind == string(text.Card) || kind == string(text.Phone)) {
+				if packed == "" {
+					packed = wholeName(said)
+				}
+				has = strings.Contains(packed, wholeName(v))
+			}
+			if has {
+				out[i] = append(out[i], in.carriers[j])
+			}
+		}
+		out[i] = distinct(out[i])
+	}
+	return out
+}
+
 func (d *directives) names(hidden bool) []string {
 	if hidden {
 		d.found |= 1 << mHidden
@@ -206,7 +231,7 @@ func (d *directives) scan(view string, keep bool) {
 			}
 		}
 	}
-	s := sentence{d: d}
+	s := sentence{d: d, view: view}
 	if keep {
 		s.words = make([]string, 0, min(len(view)/4, sentenceWords))
 	}
@@ -236,6 +261,10 @@ func (d *directives) scan(view string, keep bool) {
 			s.n++
 			continue
 		}
+		if !s.open {
+			s.at = start
+		}
+		s.till = i
 		s.word(w)
 		if keep {
 			s.words = append(s.words, w)
@@ -273,6 +302,10 @@ type sentence struct {
 	open, self, asks                                                               bool
 	from                                                                           int // first word that is kept
 	after                                                                          int // sentences that still belong to the last request
+	// view is the text, at and till the bytes of it that the sentence takes, and
+	// asked where the last one that was kept begins.
+	view             string
+	at, till, asksAt int
 }
 
 func (s *sentence) begin() {
@@ -331,6 +364,7 @@ func (s *sentence) end() {
 	if n := len(s.d.sentences); n > 0 && s.after > 0 && len(s.words) > 0 {
 		// What follows a request says more of it.
 		s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], s.kept()...))
+		s.d.said[n-1] = s.view[s.asksAt:s.till]
 		s.after--
 	}
 	if asks && len(s.d.sentences) < maxSentences {
@@ -340,6 +374,8 @@ func (s *sentence) end() {
 			hs = distinct(append(hs, requestHash))
 		}
 		s.d.sentences = append(s.d.sentences, hs)
+		s.asksAt = s.at
+		s.d.said = append(s.d.said, s.view[s.at:s.till])
 	}
 }
 

@@ -56,6 +56,7 @@ type Lineage struct {
 	Age         float64 `cel:"age" doc:"seconds since"`
 	User        bool    `cel:"user" doc:"the user has named it too, at any time"`
 	New         bool    `cel:"new" doc:"nobody named it before this entry"`
+	Target      bool    `cel:"target" doc:"of an action: it stands in an argument of few words, and is not only the host of a mail address"`
 }
 
 // Served is an instruction in untrusted content that a pending action would
@@ -153,6 +154,8 @@ type signals struct {
 	act *activation
 	// done holds the sequences that this input completes.
 	done map[string][]string
+	// swaps are the sequences that it goes into, see noteSwaps.
+	swaps enc
 
 	// Of the input's own head: whose content it is, the cluster that it founds,
 	// and the head's ref once there is one.
@@ -535,7 +538,7 @@ func (s *signals) lineage() any {
 		}
 		l := &all[i]
 		*l = Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.src, Session: r.session, Agent: r.agent,
-			Age: s.since(r.at), User: m.ref&refNamed != 0, New: r.event == in.Event.ID}
+			Age: s.since(r.at), User: m.ref&refNamed != 0, New: r.event == in.Event.ID, Target: in.isTarget(kind, value)}
 		if r.external {
 			l.FirstOrigin = "external"
 		}
@@ -631,6 +634,7 @@ type directive struct {
 	commands                           bool // it carries more than a request
 	carriers, names                    []uint32
 	sentences                          [][]uint32
+	named                              [][]uint32 // carriers, by sentence
 }
 
 func (n *directive) bytes(e enc) enc {
@@ -652,6 +656,9 @@ func (n *directive) bytes(e enc) enc {
 	for _, st := range n.sentences {
 		e.hashes(st)
 	}
+	for _, cs := range n.named {
+		e.hashes(cs)
+	}
 	return e
 }
 
@@ -670,6 +677,12 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 		var st []uint32
 		st, buf = d.into(buf)
 		n.sentences = append(n.sentences, st)
+	}
+	n.named = n.named[:0]
+	for range n.sentences {
+		var cs []uint32
+		cs, buf = d.into(buf)
+		n.named = append(n.named, cs)
 	}
 	return buf
 }
@@ -704,7 +717,11 @@ func (s *signals) noteDirective() {
 	if n.commands {
 		n.text = text // what asks and commands nothing is compared by its words
 	}
-	n.carriers = distinct(slices.Clone(in.carriers))
+	n.named = in.directives.carriers(in)
+	for _, cs := range n.named {
+		n.carriers = append(n.carriers, cs...)
+	}
+	n.carriers = distinct(n.carriers)
 	// The same text is one note, however often it is read, and never another
 	// one's: a number that another text has is taken for neither.
 	id := binary.BigEndian.Uint32(sum[8:])
@@ -807,7 +824,7 @@ func (s *signals) echo() []*Served {
 		}
 		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
-		sv := n.servedBy(in, c, same, user)
+		sv := s.match(&n, same, user)
 		if sv == nil {
 			continue
 		}
@@ -819,27 +836,27 @@ func (s *signals) echo() []*Served {
 	return s.servedBy
 }
 
-func (n *directive) servedBy(in *Input, c *call, same bool, user []uint32) *Served {
-	for i, v := range in.Content.Carriers {
-		if hasHash(n.carriers, in.carriers[i]) && (n.commands || reaches(v)) {
-			return &Served{By: "carrier", Value: v, UserNamed: hasHash(user, in.carriers[i])}
+// match is how the action serves one of the note's sentences; of several the
+// one that the user accounts for least.
+func (s *signals) match(n *directive, same bool, user []uint32) (best *Served) {
+	in, c := s.in, s.in.call
+	for i, words := range n.sentences {
+		if sv := s.serves(n.named[i], words, n.commands, same, user); sv != nil {
+			if !sv.UserNamed {
+				return sv
+			}
+			best = cmp.Or(best, sv)
 		}
 	}
-	best := -1 // how closely it names the call
 	if hasHash(n.names, c.whole) {
-		best = 100
-	}
-	for _, st := range n.sentences {
-		if c.asks(st, same) {
-			best = max(best, c.strength(st))
+		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: c.named(user) && c.strength(user) >= 100}
+		if !sv.UserNamed {
+			return sv
 		}
+		best = cmp.Or(best, sv)
 	}
-	if best >= 0 {
-		// The user accounts for an action that their own words name as closely.
-		return &Served{By: "tool", Value: in.Action.Tool, UserNamed: c.named(user) && c.strength(user) >= best}
-	}
-	if !n.commands {
-		return nil
+	if best != nil || !n.commands {
+		return best
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
 		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && bytes.Contains(n.text, []byte(v)) {
@@ -848,6 +865,129 @@ func (n *directive) servedBy(in *Input, c *call, same bool, user []uint32) *Serv
 		}
 	}
 	return nil
+}
+
+// serves compares the action with one sentence that asks for something: carriers
+// that are its own, words of the sentence, and the values of the action's
+// arguments. A value that the user named, or that somebody inside named first, is
+// no evidence.
+func (s *signals) serves(carriers, words []uint32, commands, same bool, user []uint32) *Served {
+	in, c := s.in, s.in.call
+	for i, v := range in.Content.Carriers {
+		if !hasHash(carriers, in.carriers[i]) || !commands && !reaches(v) || in.hostOfAddress(v) || s.inside(i) {
+			continue
+		}
+		if !hasHash(user, in.carriers[i]) {
+			return &Served{By: "carrier", Value: v}
+		}
+	}
+	asks, act := c.asks(words, same), count(words, c.act) > 0
+	if !asks && !act || in.elsewhere(carriers) {
+		return nil
+	}
+	shared, foreign := 0, 0
+	var strong *value
+	for i := range c.values {
+		v := &c.values[i]
+		if !v.in(words) {
+			continue
+		}
+		if shared++; v.in(user) || s.known(v) {
+			continue
+		}
+		foreign++
+		if strong == nil && (v.marks > 0 || len(v.tokens) > 1 && v.date == nil) {
+			strong = v
+		}
+	}
+	asked := c.named(user)
+	named := asked && in.targetsIn(user) // whom it reaches, too
+	switch {
+	case strong != nil:
+		return &Served{By: "value", Value: streams.Clip(strong.text, 120), UserNamed: named}
+	case same && foreign > 1:
+		return &Served{By: "value", Value: streams.Clip(c.values[0].text, 120), UserNamed: named}
+	case !asks:
+		return nil
+	}
+	// The user accounts for an action whose receivers they named, or of which the
+	// sentence names nothing that they did not, or that their own words name as
+	// closely.
+	return &Served{By: "tool", Value: in.Action.Tool,
+		UserNamed: named || asked && (len(c.values) > 0 && foreign == 0 || c.strength(user) >= c.strength(words))}
+}
+
+// isTarget reports whether a carrier of an action stands in an argument of few
+// words. The host of a mail address does not.
+func (in *Input) isTarget(kind, v string) bool {
+	if in.call == nil || kind == "host" && in.hostOfAddress("host:"+v) {
+		return false
+	}
+	v = strings.ToLower(v)
+	return slices.ContainsFunc(in.call.values, func(x value) bool {
+		return !x.prose && (strings.Contains(strings.ToLower(x.text), v) || strings.Contains(wholeName(x.text), wholeName(v)))
+	})
+}
+
+// targets calls f with the place of each carrier that leads from the arguments to
+// somebody.
+func (in *Input) targets(f func(i int) bool) {
+	for i, c := range in.Content.Carriers {
+		kind, v, _ := strings.Cut(c, ":")
+		if reaches(c) && in.isTarget(kind, v) && !f(i) {
+			return
+		}
+	}
+}
+
+// targetsIn reports whether words name everybody whom the action reaches, and
+// that it reaches somebody.
+func (in *Input) targetsIn(words []uint32) bool {
+	some, all := false, true
+	in.targets(func(i int) bool {
+		some, all = true, hasHash(words, in.carriers[i])
+		return all
+	})
+	return some && all
+}
+
+// elsewhere reports whether a sentence names receivers, and the action has others:
+// it is then not what the sentence asks for.
+func (in *Input) elsewhere(carriers []uint32) bool {
+	if len(carriers) == 0 {
+		return false
+	}
+	some, shared := false, false
+	in.targets(func(i int) bool {
+		some, shared = true, hasHash(carriers, in.carriers[i])
+		return !shared
+	})
+	return some && !shared
+}
+
+// known reports whether a value is a carrier that somebody inside named first.
+func (s *signals) known(v *value) bool {
+	i := slices.IndexFunc(s.in.Content.Carriers, func(c string) bool {
+		_, x, _ := strings.Cut(c, ":")
+		return strings.EqualFold(x, v.text)
+	})
+	return i >= 0 && s.inside(i)
+}
+
+// inside reports whether the user, the operator or the agent named a carrier of
+// the action before anything from outside did.
+func (s *signals) inside(i int) bool {
+	m := &s.met()[i]
+	return m.ok && !(s.noted && m.ref&^refNamed == s.ownRef) && !s.headOfMet(m).external
+}
+
+// hostOfAddress reports whether a carrier is but the host of a mail address that
+// the content holds.
+func (in *Input) hostOfAddress(carrier string) bool {
+	host, ok := strings.CutPrefix(carrier, "host:")
+	return ok && slices.ContainsFunc(in.Content.Carriers, func(c string) bool {
+		return strings.HasPrefix(c, "email:") && strings.HasSuffix(c, "@"+host)
+	})
 }
 
 // reaches reports whether a carrier leads out of the project to somebody: an
@@ -982,7 +1122,7 @@ func (in *Input) sourceOf() string {
 }
 
 func (s *signals) notePushes() {
-	if s.in.Event.Kind != "memory" || len(s.in.targets) == 0 {
+	if s.in.Event.Kind != "memory" || len(s.in.pushes) == 0 {
 		return
 	}
 	s.pushesRead = true
@@ -1009,7 +1149,7 @@ func (s *signals) notePushes() {
 
 func (s *signals) push(target, contents int) {
 	if contents >= minPushes {
-		s.pushed = append(s.pushed, &Push{Source: s.in.sourceOf(), Target: s.in.targets[target], Count: int64(contents)})
+		s.pushed = append(s.pushed, &Push{Source: s.in.sourceOf(), Target: s.in.pushes[target], Count: int64(contents)})
 	}
 }
 

@@ -40,13 +40,14 @@ const (
 	tableBeliefs
 	tableTools
 	tableAlerts
+	tableSwaps // sequences that an action went into, until its verdict is heard
 	numTables
 )
 
-var tableNames = [numTables]string{"counts", "sequences", "clusters", "directives", "sessions", "keys", "beliefs", "tools", "alerts"}
+var tableNames = [numTables]string{"counts", "sequences", "clusters", "directives", "sessions", "keys", "beliefs", "tools", "alerts", "swaps"}
 
 // tableBounds is how many keys of one project a table holds.
-var tableBounds = [numTables]uint32{20_000, 20_000, 20_000, 4_000, 10_000, 20_000, 50_000, 5_000, 50_000}
+var tableBounds = [numTables]uint32{20_000, 20_000, 20_000, 4_000, 10_000, 20_000, 50_000, 5_000, 50_000, 5_000}
 
 // tableMeta is the state of one table of one project.
 type tableMeta struct {

@@ -260,6 +260,10 @@ func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
 			if e.Type.Proposal() {
 				verdicts = append(verdicts, res.Verdict.String())
 			}
+			if err := tl.hear(ev, st, e, res.Verdict); err != nil {
+				t.fail(at, "%v", err)
+				return got
+			}
 		}
 	}
 	t.compare(got, verdicts, messages)

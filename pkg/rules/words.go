@@ -2,12 +2,15 @@ package rules
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/kljensen/snowball/english"
+
+	"lazaret/pkg/text"
 )
 
 const (
@@ -62,7 +65,7 @@ func splitName(name string) []string {
 	rs := []rune(name)
 	start := 0
 	flush := func(end int) {
-		if end-start > 1 {
+		if end-start > 1 || end > start && unicode.IsDigit(rs[start]) {
 			words = append(words, strings.ToLower(string(rs[start:end])))
 		}
 		start = end
@@ -84,7 +87,7 @@ func splitName(name string) []string {
 func splitPlain(name string) (words []string, ok bool) {
 	start, big := 0, false
 	flush := func(end int) {
-		if end-start > 1 {
+		if end-start > 1 || end > start && name[start] >= '0' && name[start] <= '9' {
 			w := name[start:end]
 			if big {
 				w = strings.ToLower(w)
@@ -179,6 +182,7 @@ type call struct {
 	things []uint32 // other words of the tool's name
 	whole  uint32   // the name as one word: a text that names the tool often holds it so
 	args   []uint32 // words of the arguments
+	values []value  // the arguments one by one
 	marks  []uint32 // those of them with a digit: names and numbers of single things
 }
 
@@ -224,6 +228,7 @@ func sentenceHashes(words []string) []uint32 {
 		for _, part := range splitName(w) {
 			s := stem(part)
 			hs = append(hs, hash32(s))
+			hs = appendDate(hs, s)
 			if a, ok := acts[s]; ok {
 				hs = append(hs, hash32(a))
 			}
@@ -383,4 +388,133 @@ func (c *call) named(words []uint32) bool {
 		return count(words, c.act) > 0 && 2*count(words, c.args) >= len(c.args)
 	}
 	return count(words, c.act) > 0 && 2*things >= len(c.things)
+}
+
+// value is one string or number of a call's arguments.
+type value struct {
+	path   string
+	text   string
+	tokens []uint32 // stems that say something, distinct
+	date   []uint32 // of an ISO date: year, month by name, and day
+	marks  int      // tokens with a digit that name a single thing
+	prose  bool     // it is a text of its own, and no name of anything
+}
+
+const (
+	maxValues   = 64
+	maxNameLike = 12 // words up to which a value may be the name of something
+)
+
+// readValues are the leaves of a call's arguments, in the order of their paths.
+func readValues(args map[string]any) []value {
+	var out []value
+	var walk func(path string, v any, depth int)
+	walk = func(path string, v any, depth int) {
+		if len(out) == maxValues || depth > maxValueDepth {
+			return
+		}
+		switch v := v.(type) {
+		case string:
+			if x := readValue(path, v); len(x.tokens) > 0 {
+				out = append(out, x)
+			}
+		case float64:
+			if x := readValue(path, strconv.FormatFloat(v, 'f', -1, 64)); len(x.tokens) > 0 {
+				out = append(out, x)
+			}
+		case []any:
+			for i, x := range v {
+				walk(path+"."+strconv.Itoa(i), x, depth+1)
+			}
+		case map[string]any:
+			for _, k := range sortedKeys(v) {
+				walk(path+"."+k, v[k], depth+1)
+			}
+		}
+	}
+	walk("", args, 0)
+	return out
+}
+
+const maxValueDepth = 8
+
+func readValue(path, s string) value {
+	x := value{path: strings.TrimPrefix(path, "."), text: s}
+	norm := text.Normalize(s[:min(len(s), 4<<10)])
+	words := strings.FieldsFunc(norm, notWord)
+	x.prose = len(words) > maxNameLike
+	for _, w := range words {
+		st := stem(w)
+		digit := strings.ContainsAny(st, "0123456789")
+		if len(st) < 2 && !digit || dull[st] || len(x.tokens) == maxArgs {
+			continue
+		}
+		x.tokens = append(x.tokens, hash32(st))
+		if digit && len(st) >= 4 {
+			x.marks++
+		}
+	}
+	x.tokens = distinct(x.tokens)
+	if len(norm) >= 10 && len(norm) <= 25 && isoDate(norm[:10]) {
+		m := int(norm[5]-'0')*10 + int(norm[6]-'0')
+		if m >= 1 && m <= 12 {
+			x.marks = 0 // a date names no single thing
+			x.date = []uint32{hash32(norm[:4]), hash32("\x00month" + monthNames[m-1]), hash32("\x00day" + strings.TrimLeft(norm[8:10], "0"))}
+		}
+	}
+	return x
+}
+
+func isoDate(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (i == 4 || i == 7) != (c == '-') || i != 4 && i != 7 && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+var monthNames = [12]string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
+
+// appendDate adds what a word says of a date: the month that it names, or the
+// day that it counts.
+func appendDate(hs []uint32, w string) []uint32 {
+	if n := len(w); n == 0 {
+		return hs
+	}
+	if w[0] >= '0' && w[0] <= '9' {
+		day := strings.TrimRight(w, "stndrh")
+		if len(day) <= 2 && day != "" && day[len(day)-1] <= '9' && day[len(day)-1] >= '0' {
+			hs = append(hs, hash32("\x00day"+strings.TrimLeft(day, "0")))
+		}
+		return hs
+	}
+	if len(w) >= 3 {
+		for i, m := range monthNames {
+			if w[:3] == m && (len(w) == 3 || months[i] == w) {
+				return append(hs, hash32("\x00month"+m))
+			}
+		}
+	}
+	return hs
+}
+
+// months are the stems of the months' names.
+var months = func() (t [12]string) {
+	for i, m := range strings.Fields("january february march april may june july august september october november december") {
+		t[i] = stem(m)
+	}
+	return t
+}()
+
+// in reports whether words hold the value: all of a name's, or the date.
+func (x *value) in(words []uint32) bool {
+	n := count(words, x.tokens)
+	if n == len(x.tokens) {
+		return true
+	}
+	if len(x.date) > 0 && count(words, x.date) == len(x.date) {
+		return true
+	}
+	return !x.prose && len(x.tokens) >= 4 && 4*n >= 3*len(x.tokens)
 }
