@@ -113,7 +113,7 @@ func printTrimming(w io.Writer, t *retain.Trimming, dry bool) {
 func (a *app) state() *cobra.Command { return group("state", "The state of stages", a.stateRestore()) }
 
 func (a *app) stateRestore() *cobra.Command {
-	var from, dir string
+	var from, dir, keyFile string
 	var offline bool
 	c := &cobra.Command{
 		Use:   "restore STAGE",
@@ -138,6 +138,13 @@ stage starts; the embedded server of lazaret up does not run without its stages.
 			if from == "" {
 				from = stage.SnapshotDir(dir)
 			}
+			if keyFile == "" {
+				keyFile = embedded.StateKeyFile(a.conn.Data)
+			}
+			key, err := embedded.StateKey(keyFile, args[0])
+			if err != nil {
+				return err
+			}
 			var nc *nats.Conn
 			if !offline {
 				var err error
@@ -146,7 +153,7 @@ stage starts; the embedded server of lazaret up does not run without its stages.
 				}
 				defer nc.Close()
 			}
-			folded, err := stage.Restore(cmd.Context(), nc, from, dir)
+			folded, err := stage.Restore(cmd.Context(), nc, key, from, dir)
 			if err != nil {
 				return err
 			}
@@ -156,6 +163,7 @@ stage starts; the embedded server of lazaret up does not run without its stages.
 	}
 	c.Flags().StringVar(&from, "from", "", "the snapshot's `FOLDER` (default the one beside the state)")
 	c.Flags().StringVar(&dir, "state", "", "the state's `FOLDER` (default DATA/state/STAGE)")
+	c.Flags().StringVar(&keyFile, "state-key", "", "`FILE` of the key that the snapshot is sealed with (default DATA/keys/state.key)")
 	c.Flags().BoolVar(&offline, "offline", false, "do not ask the ledger")
 	return c
 }

@@ -44,6 +44,7 @@ type Env struct {
 	Log  *slog.Logger
 
 	state      string
+	stateKey   string
 	trust      string
 	partitions string
 	standby    bool
@@ -106,6 +107,7 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 	e.Conn.Bind(c.Flags())
 	f := c.Flags()
 	f.StringVar(&e.state, "state", "", "state `DIR`, one for each process (default DATA/state/NAME)")
+	f.StringVar(&e.stateKey, "state-key", "", "`FILE` of the key that the state is sealed with, outside its folder (default DATA/keys/state.key)")
 	f.StringVar(&e.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
 	f.StringVar(&e.partitions, "partitions", "", "partitions to work on, such as 0-7 or 1,3,5 (default all)")
 	f.BoolVar(&e.standby, "standby", false, "start silent")
@@ -176,6 +178,14 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return stage.Config{}, err
 	}
+	file := e.stateKey
+	if file == "" {
+		file = embedded.StateKeyFile(e.Conn.Data)
+	}
+	key, err := embedded.StateKey(file, string(r))
+	if err != nil {
+		return stage.Config{}, fmt.Errorf("%w; name the file with --state-key", err)
+	}
 	nc, err := e.Connect(r)
 	if err != nil {
 		return stage.Config{}, err
@@ -184,7 +194,7 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	if err != nil {
 		return stage.Config{}, err
 	}
-	return stage.Config{Conn: nc, Dir: dir, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log, Stats: stats,
+	return stage.Config{Conn: nc, Dir: dir, Key: key, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log, Stats: stats,
 		Ready: func() { e.Log.Info("ready", "stage", string(r)) }}, nil
 }
 

@@ -9,6 +9,8 @@ package embedded
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -132,7 +135,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.credentials(); err != nil {
+	if err := errors.Join(p.credentials(), makeStateKey(cfg.Data)); err != nil {
 		return nil, err
 	}
 	if err := p.serveErase(); err != nil {
@@ -301,6 +304,34 @@ func MasterKey(data string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(s)
 }
 
+// StateKeyFile is the file of the key that the stages' state is sealed with. It does
+// not lie in the folder that it protects.
+func StateKeyFile(data string) string { return filepath.Join(natsserver.KeysDir(data), stateKey) }
+
+const stateKey = "state.key"
+
+// makeStateKey makes the key on the first start.
+func makeStateKey(data string) error {
+	_, err := natsserver.Secret(data, stateKey)
+	return err
+}
+
+// StateKey is the key of one stage's state, derived from the one in a file.
+func StateKey(file, stage string) ([]byte, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("the state key: %w: it is keys/state.key of the data folder in which streams and credentials were made", err)
+	}
+	s, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
+	if err == nil && len(s) < sha256.Size {
+		err = fmt.Errorf("it has %d bytes, want %d", len(s), sha256.Size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the state key in %s: %w", file, err)
+	}
+	return hkdf.Key(sha256.New, s, nil, "lazaret state "+stage, sha256.Size)
+}
+
 // stages starts the four stages and waits until each has caught up.
 func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 	pinned, m := trust.Verifiers(keys.RoleOperator), p.cfg.Metrics
@@ -335,7 +366,11 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		if _, err := status.Serve(nc, string(r), nil, stats, p.cfg.Log); err != nil {
 			return err
 		}
-		cfg := stage.Config{Conn: nc, Feed: p.feed, Dir: StateDir(p.cfg.Data, string(r)), Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
+		key, err := StateKey(StateKeyFile(p.cfg.Data), string(r))
+		if err != nil {
+			return err
+		}
+		cfg := stage.Config{Conn: nc, Feed: p.feed, Dir: StateDir(p.cfg.Data, string(r)), Key: key, Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}

@@ -65,6 +65,9 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	if _, err := MasterKey(cfg.Data); err != nil {
 		return err
 	}
+	if err := makeStateKey(cfg.Data); err != nil {
+		return err
+	}
 	groups := cfg.Groups
 	if groups == nil {
 		groups = shipped.Groups()

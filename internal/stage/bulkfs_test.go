@@ -141,7 +141,7 @@ func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 // A database's tables go over it, when they are made and when they are merged.
 func TestTablesAreWrittenAndMergedInLargePieces(t *testing.T) {
 	counted := &countedFS{FS: vfs.NewMem()}
-	s, err := openStore("state", counted)
+	s, err := openStore("state", counted, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (s *store) erased() error {
 	if err := s.fs.RemoveAll(fresh); err != nil {
 		return err
 	}
-	db, err := openPebble(fresh, s.fs)
+	db, err := openPebble(fresh, s.fs, s.key)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *store) erased() error {
 	if err := errors.Join(syncDir(s.fs, filepath.Dir(s.dir)), s.fs.RemoveAll(old), syncDir(s.fs, filepath.Dir(s.dir))); err != nil {
 		return err
 	}
-	if s.db, err = openPebble(s.dir, s.fs); err != nil {
+	if s.db, err = openPebble(s.dir, s.fs, s.key); err != nil {
 		return err
 	}
 	if err := s.checkFormat(s.dir); err != nil || !again {
@@ -158,5 +158,5 @@ func copyLive(to, from *pebble.DB) error {
 			b = to.NewBatch()
 		}
 	}
-	return errors.Join(it.Error(), it.Close(), b.Commit(pebble.Sync), b.Close())
+	return errors.Join(it.Error(), it.Close(), b.Commit(pebble.NoSync), b.Close())
 }

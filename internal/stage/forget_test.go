@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -57,7 +56,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if err := fs.MkdirAll("/state", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s, err := openStore("/state/x", fs)
+	s, err := openStore("/state/x", fs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +85,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if err := s.flush(); err != nil {
 		t.Fatal(err)
 	}
-	// Pebble writes its log in the background.
-	if err := s.db.LogData(nil, pebble.Sync); err != nil {
+	if err := s.sync(); err != nil {
 		t.Fatal(err)
 	}
 	if len(holding(t, fs, "/state", "secret-0")) == 0 {
@@ -116,7 +114,7 @@ func TestWhatIsDroppedIsInNoFileOnceTheStateIsErased(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = openStore("/state/x", fs); err != nil {
+	if s, err = openStore("/state/x", fs, nil); err != nil {
 		t.Fatal(err)
 	}
 	if f := holding(t, fs, "/state", "secret-"); len(f) != 0 {

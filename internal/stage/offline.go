@@ -10,7 +10,7 @@ type Offline struct{ s *store }
 
 // OpenOffline returns empty state.
 func OpenOffline() (*Offline, error) {
-	s, err := openStore("offline", vfs.NewMem())
+	s, err := openStore("offline", vfs.NewMem(), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -54,12 +54,12 @@ func (s *store) dropSnapshot() error {
 }
 
 // Restore makes a stage's state of a snapshot. The state's folder must not hold
-// anything folded. nc, with a credential that may read the ledger, tells whether the
+// anything folded. key is the stage's state key. nc, with a credential that may read the ledger, tells whether the
 // snapshot is late enough; with nil that shows when the stage starts.
-func Restore(ctx context.Context, nc *nats.Conn, snapshot, dir string) (folded uint64, err error) {
+func Restore(ctx context.Context, nc *nats.Conn, key []byte, snapshot, dir string) (folded uint64, err error) {
 	if _, err := os.Stat(dir); err == nil {
 		// A stage that had to stay silent leaves one that is empty.
-		cs, err := foldedIn(dir)
+		cs, err := foldedIn(dir, key)
 		if err != nil {
 			return 0, err
 		}
@@ -82,7 +82,7 @@ func Restore(ctx context.Context, nc *nats.Conn, snapshot, dir string) (folded u
 			err = errors.Join(err, os.RemoveAll(fresh))
 		}
 	}()
-	cs, err := foldedIn(fresh)
+	cs, err := foldedIn(fresh, key)
 	if err != nil {
 		return 0, err
 	}
@@ -111,8 +111,8 @@ func Restore(ctx context.Context, nc *nats.Conn, snapshot, dir string) (folded u
 }
 
 // foldedIn are the cursors of the state in a folder.
-func foldedIn(dir string) (cs [streams.Partitions]cursor, err error) {
-	s, err := openStore(dir, nil)
+func foldedIn(dir string, key []byte) (cs [streams.Partitions]cursor, err error) {
+	s, err := openStore(dir, nil, key)
 	if err != nil {
 		return cs, err
 	}

@@ -35,6 +35,7 @@ type Config struct {
 	Name       string     // the stage's name, as in its ledger subject
 	Conn       *nats.Conn // with the stage's credential
 	Dir        string     // folder of the Pebble cache
+	Key        []byte     // seals the cache; nil leaves it in the clear, for tests
 	Partitions []int      // partitions to work on; empty: all
 	Standby    bool       // start silent
 	Takeover   time.Duration
@@ -231,7 +232,7 @@ func newRuntime(cfg Config) (*runtime, error) {
 		}
 		r.mine[p] = true
 	}
-	if r.store, err = openStore(cfg.Dir, cfg.FS); err != nil {
+	if r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key); err != nil {
 		return nil, err
 	}
 	if r.cursors, err = r.store.cursors(); err != nil {
@@ -363,7 +364,7 @@ type RecreatedError struct {
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("%s ends at %d, but %d was read from it before: the stream was recreated or restored from an old copy; move the state folders aside to start over, and tell your auditor", e.Stream, e.Last, e.Seen)
+	return fmt.Sprintf("%s ends at %d, but %d was read from it before: the stream was recreated or restored from an old copy: restore the copy that holds %d, and tell your auditor", e.Stream, e.Last, e.Seen, e.Seen)
 }
 
 func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {

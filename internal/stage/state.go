@@ -22,7 +22,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 9
+	stateFormat = 10
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
@@ -42,6 +42,7 @@ type store struct {
 	db        *pebble.DB
 	dir       string
 	fs        vfs.FS
+	key       []byte // of its files; nil: they are in the clear
 	pending   layer
 	sealed    layer
 	committed layer
@@ -73,8 +74,9 @@ const (
 	flushEarly = 64 << 10
 )
 
-// openStore opens the cache in dir. fs is nil for the operating system's.
-func openStore(dir string, fs vfs.FS) (*store, error) {
+// openStore opens the cache in dir. fs is nil for the operating system's. The files are
+// sealed with key; without one they are in the clear.
+func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 	if fs == nil {
 		fs = vfs.Default
 	}
@@ -86,11 +88,11 @@ func openStore(dir string, fs vfs.FS) (*store, error) {
 			return nil, fmt.Errorf("opening stage state in %s: %w", dir, err)
 		}
 	}
-	db, err := openPebble(dir, fs)
+	db, err := openPebble(dir, fs, key)
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, dir: dir, fs: fs, flushed: time.Now()}
+	s := &store{db: db, dir: dir, fs: fs, key: key, flushed: time.Now()}
 	if err := s.checkFormat(dir); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -122,11 +124,18 @@ const mergeAt = 16
 // after it are read as fast, but of the cost of merging files they added a third.
 const format = pebble.FormatFlushableIngestExcises
 
-// openPebble opens a store's files.
-func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
+// openPebble opens a store's files. There is no write-ahead log: what a kill takes
+// with the memtable is folded again from the ledger, and every prefix of what was
+// written is the state at an earlier time.
+func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
+	fs = private.FS(fs)
+	if key != nil {
+		fs = &sealedFS{FS: fs, key: key}
+	}
 	o := &pebble.Options{
 		Cache:                       blockCache(),
-		FS:                          bulkFS{private.FS(fs)},
+		FS:                          bulkFS{fs},
+		DisableWAL:                  true,
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold:       mergeAt,
@@ -146,6 +155,9 @@ func openPebble(dir string, fs vfs.FS) (*pebble.DB, error) {
 	}
 	o.Levels[last].FilterPolicy = pebble.NoFilterPolicy
 	db, err := pebble.Open(dir, o)
+	if errors.Is(err, ErrSealed) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("opening stage state in %s: %w (is another process using it?)", dir, err)
 	}
@@ -178,7 +190,7 @@ func (s *store) checkFormat(dir string) error {
 func (s *store) close() error {
 	err := errors.Join(s.flush(), s.closeView())
 	s.keys.close()
-	return errors.Join(err, s.db.Close())
+	return errors.Join(err, s.db.Flush(), s.db.Close())
 }
 
 // commit makes the pending changes part of the cache. It does not sync: the

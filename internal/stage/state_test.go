@@ -25,7 +25,11 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 	for seed := range runs {
 		r := rand.New(rand.NewPCG(uint64(seed), 3))
 		fs := vfs.NewCrashableMem()
-		s, err := openStore("state", fs)
+		var stateKey []byte
+		if seed%2 == 0 {
+			stateKey = bytes.Repeat([]byte{byte(seed)}, 32)
+		}
+		s, err := openStore("state", fs, stateKey)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +149,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 			case n < 99:
 				must(s.discard())
 				must(s.close())
-				if s, err = openStore("state", fs); err != nil {
+				if s, err = openStore("state", fs, stateKey); err != nil {
 					t.Fatal(err)
 				}
 				now, sealed = maps.Clone(kept()), nil
@@ -158,7 +162,7 @@ func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
 				// The process is gone, and perhaps the machine.
 				fs = fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)], RNG: r})
 				s.keys.close()
-				if s, err = openStore("state", fs); err != nil {
+				if s, err = openStore("state", fs, stateKey); err != nil {
 					t.Fatal(err)
 				}
 				now = model{}
@@ -204,7 +208,7 @@ func TestTheFilterKnowsEveryKey(t *testing.T) {
 
 // What is read ahead by several at once is what is read one after the other.
 func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
-	s, err := openStore("state", vfs.NewMem())
+	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +246,7 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 
 // What is set is the caller's again, and what is given is what it was.
 func TestWhatIsSetIsCopied(t *testing.T) {
-	s, err := openStore("state", vfs.NewMem())
+	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

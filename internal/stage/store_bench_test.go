@@ -15,7 +15,7 @@ func BenchmarkStore(b *testing.B) {
 		inputs int
 	}{{"batches", 50}, {"singles", 1}} {
 		b.Run(size.name, func(b *testing.B) {
-			s, err := openStore("state", vfs.NewMem())
+			s, err := openStore("state", vfs.NewMem(), nil)
 			if err != nil {
 				b.Fatal(err)
 			}

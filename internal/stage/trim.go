@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/streams"
@@ -148,7 +147,7 @@ func (s *store) sync() error {
 	if err := s.flush(); err != nil {
 		return err
 	}
-	if err := s.db.LogData(nil, pebble.Sync); err != nil {
+	if err := s.db.Flush(); err != nil {
 		return fmt.Errorf("syncing stage state: %w", err)
 	}
 	return nil

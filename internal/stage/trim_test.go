@@ -155,10 +155,10 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	}
 
 	// The snapshot that it left brings it back, from where it is or elsewhere.
-	if _, err := stage.Restore(context.Background(), srv.Connect(), stage.SnapshotDir(group.Dir), group.Dir); err != nil {
+	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir), group.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stage.Restore(context.Background(), srv.Connect(), stage.SnapshotDir(group.Dir), group.Dir); err == nil {
+	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir), group.Dir); err == nil {
 		t.Error("state is overwritten")
 	}
 	b = start(t, group, runGroup)
@@ -185,7 +185,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	r.say(0, streams.TypeTrimmed, streams.Retention{ID: "t2", UpTo: end, Trimmed: end})
 	r.purge(end)
 	to := filepath.Join(t.TempDir(), "state")
-	if _, err := stage.Restore(context.Background(), srv.Connect(), old, to); err == nil || !strings.Contains(err.Error(), "a later one is needed") {
+	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, old, to); err == nil || !strings.Contains(err.Error(), "a later one is needed") {
 		t.Errorf("a snapshot that is too old: %v", err)
 	}
 	if _, err := os.Stat(to); err == nil {

@@ -1,0 +1,65 @@
+package embedded_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"lazaret/internal/embedded"
+	"lazaret/streams"
+)
+
+// loosen turns every hold in a stage's state into allow, as somebody does who may
+// write to its folder and has Pebble. It returns how many values it changed.
+func loosen(dir string) (n int, err error) {
+	db, err := pebble.Open(dir, &pebble.Options{})
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	it, err := db.NewIter(nil)
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		if v := bytes.ReplaceAll(it.Value(), []byte(`"verdict":"hold"`), []byte(`"verdict":"allow"`)); !bytes.Equal(v, it.Value()) {
+			if err := db.Set(bytes.Clone(it.Key()), v, pebble.Sync); err != nil {
+				return n, err
+			}
+			n++
+		}
+	}
+	return n, it.Error()
+}
+
+func TestPromiseA7AnEditOfTheArbitersStateReleasesNothing(t *testing.T) {
+	data := t.TempDir()
+	up := func() *embedded.Pipeline {
+		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	mail := func() *streams.Action {
+		return &streams.Action{Head: streams.Head{ID: "mail-1", Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"eve@evil.example"}`)}
+	}
+	p := up()
+	rep, err := agent(t, p, data, "alpha").Decide(t.Context(), mail())
+	if err != nil || rep.Verdict != streams.Hold {
+		t.Fatalf("%+v, %v: want a hold to attack", rep, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n, err := loosen(embedded.StateDir(data, "arbiter"))
+	t.Logf("the attacker changed %d values: %v", n, err)
+	p = up()
+	defer p.Close()
+	again, err := agent(t, p, data, "alpha").Decide(t.Context(), mail())
+	if err != nil || again.Verdict != streams.Hold || again.Entry.Proposal != rep.Entry.Proposal {
+		t.Fatalf("asked again: %+v, %v: want the hold that stands in the ledger", again, err)
+	}
+}
