@@ -29,6 +29,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -222,8 +223,13 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 	defer cancel()
 	var rep *Reply
 	err = c.retry.do(ctx, func(ctx context.Context) (err error) {
-		rep, err = c.request(ctx, subject, body)
-		return err
+		if rep, err = c.request(ctx, subject, body); err != nil || rep.Entry == nil {
+			return err
+		}
+		if err := approval.CheckVerdict(rep.Entry, c.project, c.agent, e); err != nil {
+			return &Error{Code: streams.CodeTaken, Message: err.Error(), err: err, answered: true}
+		}
+		return nil
 	})
 	if rep != nil && rep.IntakeSeq != 0 {
 		c.acknowledged(rep.IntakeSeq)

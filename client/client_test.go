@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/natstest"
+	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
 
@@ -26,7 +28,7 @@ func answering(t *testing.T, nc *nats.Conn, answers ...string) func() []string {
 		answer := answers[min(len(asked), len(answers)-1)]
 		asked = append(asked, string(m.Data))
 		if answer != "" {
-			m.Respond([]byte(answer))
+			m.Respond(about(t, m.Data, answer))
 		}
 	})
 	if err != nil {
@@ -43,7 +45,48 @@ func answering(t *testing.T, nc *nats.Conn, answers ...string) func() []string {
 	}
 }
 
-const allowed = `{"verdict":"allow","ledger_seq":7,"intake_seq":3,"entry":{"proposal":6,"type":"action","id":"a","agent":"agent","verdict":"allow","policy":"p","rules":"r","time":"2026-11-21T00:00:00Z"}}`
+// about makes an answer one to the action that was asked for.
+func about(t *testing.T, asked []byte, answer string) []byte {
+	a := new(streams.Action)
+	if err := streams.Unmarshal(asked, a); err != nil {
+		t.Error(err)
+	}
+	digest, err := approval.ActionDigest("demo", "agent", a.Session, a.ID, a.Tool, a.Args)
+	if err != nil {
+		t.Error(err)
+	}
+	return []byte(strings.NewReplacer("ID", a.ID, "DIGEST", digest).Replace(answer))
+}
+
+// An answer that is to another proposal, by its type, id, agent or digest, is none.
+func TestPromiseA2AnAnswerToAnotherProposalIsAHold(t *testing.T) {
+	s := natstest.Start(t)
+	for name, answer := range map[string]string{
+		"another digest": strings.Replace(allowed, "DIGEST", "sha256:00", 1),
+		"no digest":      strings.Replace(allowed, "DIGEST", "", 1),
+		"another type":   strings.Replace(allowed, `"action"`, `"memory"`, 1),
+		"another id":     strings.Replace(allowed, "ID", "other", 1),
+		"another agent":  strings.Replace(allowed, `"agent":"agent"`, `"agent":"other"`, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := answering(t, s.Connect(), answer)
+			cl, err := client.New(s.Connect(), "demo", "agent")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rep, err := cl.Decide(t.Context(), &streams.Action{Tool: "read_file"})
+			var e *client.Error
+			if !errors.As(err, &e) || e.Code != "LZ208" || e.Temporary() || client.VerdictOf(rep, err) != streams.Hold {
+				t.Errorf("%+v, %v", rep, err)
+			}
+			if n := len(asked()); n != 1 {
+				t.Errorf("asked %d times", n)
+			}
+		})
+	}
+}
+
+const allowed = `{"verdict":"allow","ledger_seq":7,"intake_seq":3,"entry":{"proposal":6,"type":"action","id":"ID","agent":"agent","verdict":"allow","digest":"DIGEST","policy":"p","rules":"r","time":"2026-11-21T00:00:00Z"}}`
 
 func failing(code streams.Code) string {
 	return `{"verdict":"hold","error":{"code":"` + string(code) + `","message":"no"}}`

@@ -297,7 +297,7 @@ type RejectedEntry struct {
 type RepeatEntry struct {
 	EntryHead
 	Kind  Kind   `json:"event_kind"`
-	First uint64 `json:"first"` // ledger sequence of the first, 0 when it waits in the same batch
+	First uint64 `json:"first"` // intake sequence of the first
 	// Differs is set when the repeat does not say what the first said. Earlier
 	// versions wrote it; such an event is now one of its own, see Reuses.
 	Differs bool `json:"differs,omitzero"`
@@ -340,8 +340,10 @@ type AlertsEntry struct {
 	Group  string  `json:"group"`
 	Digest string  `json:"digest"` // of the rule set
 	Alerts []Alert `json:"alerts"`
-	// Answers is set in the arbiter's alerts about a resolution: its id.
+	// Answers is set in the arbiter's alerts about a resolution: its id, and Intake
+	// to its sequence in the intake.
 	Answers string `json:"answers,omitzero"`
+	Intake  uint64 `json:"intake,omitzero"`
 }
 
 // AssessmentEntry is a group's one answer to a proposal. Src names the
@@ -401,7 +403,11 @@ type TextEffect struct {
 
 // VerdictEntry is the arbiter's answer to a proposal.
 type VerdictEntry struct {
-	Proposal uint64     `json:"proposal"` // ledger sequence
+	Proposal uint64 `json:"proposal"` // ledger sequence
+	// Intake is the intake message that is answered: the proposal, a repeat of it
+	// or the resolution of its hold. Also are the repeats that came before.
+	Intake   uint64     `json:"intake,omitzero"`
+	Also     []uint64   `json:"also,omitzero"`
 	Type     Type       `json:"type"`
 	ID       string     `json:"id"`
 	Reuses   string     `json:"reuses,omitzero"` // the id that it was sent under, where another event had it before

@@ -25,6 +25,7 @@ const (
 	CodeShedding    Code = "LZ205"
 	CodePending     Code = "LZ206"
 	CodeReplySize   Code = "LZ207"
+	CodeTaken       Code = "LZ208"
 
 	CodeNoPolicy    Code = "LZ301"
 	CodeUnmatched   Code = "LZ302"
@@ -100,6 +101,7 @@ var Codes = []CodeDoc{
 	{CodeShedding, "too many requests", "More requests wait for a verdict than this front admits.", "Treat as hold. Wait and send again with the same id."},
 	{CodePending, "verdict pending", "The proposal is in the ledger, and the policy lets sentinel groups take until the reply's `until`; none of them has refused it, and not all have cleared it.", "Treat as hold. Ask again with the same id: the same proposal is answered, not a second one."},
 	{CodeReplySize, "answer too large", "The verdict is in the ledger, and the answer exceeds the largest message of the server.", "Treat as hold. Ask for less, with a smaller limit or fewer candidates, under a new id."},
+	{CodeTaken, "id names another proposal", "The id was used for a different proposal, or the answer is not one to the proposal that was sent. Nothing was judged.", "Treat as hold. Propose it under a new id; make ids that no counter repeats after a restart."},
 	{CodeNoPolicy, "no policy in force", "No signed policy was activated yet, so nothing can be allowed.", "Activate one: lazaret policy activate."},
 	{CodeUnmatched, "no policy entry matches", "The policy knows no such tool; silence is not permission.", "Add the tool to the policy, or run it in learn mode first."},
 	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.", "Wait for an approval, or choose another way."},

@@ -60,6 +60,8 @@ type proposal struct {
 	ID       string       `json:"id"`
 	Reuses   string       `json:"reuses,omitzero"` // the id that it was sent under, where another event had it before
 	Agent    string       `json:"agent"`
+	Intake   uint64       `json:"intake,omitzero"` // sequence in the intake
+	Also     []uint64     `json:"also,omitzero"`   // of its repeats while it was open
 	Session  string       `json:"session,omitzero"`
 	Tool     string       `json:"tool,omitzero"`
 	Summary  string       `json:"summary,omitzero"`
@@ -254,6 +256,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err != nil {
 			return f.unreadable(e, err)
 		}
+		p.Intake = a.Intake
 		if class, err = f.openAction(st, p, a, pol); err != nil {
 			return nil, err
 		}
@@ -266,6 +269,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err != nil {
 			return f.unreadable(e, err)
 		}
+		p.Intake = m.Intake
 		if err := openMemory(p, m, pol); err != nil {
 			return nil, err
 		}
@@ -277,6 +281,7 @@ func (f *Fold) propose(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err != nil {
 			return f.unreadable(e, err)
 		}
+		p.Intake = r.Intake
 		openRecall(p, r)
 		if err := checkSeals(st, p, r); err != nil {
 			return nil, err
@@ -331,45 +336,90 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	if !r.Kind.Proposal() {
 		return nil, nil
 	}
+	p, err := waitingFor(st, e.Project, r.Agent, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil && !r.Differs && p.Intake == r.First {
+		return nil, p.alsoAnswer(st, r.Intake)
+	}
 	v := new(streams.VerdictEntry)
 	ok, err := st.Load(stage.Key(keyVerdict, e.Project, r.Agent, r.ID), v)
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		if _, open, err := st.Get(stage.Key(keyWaiting, e.Project, r.Agent, r.ID)); err != nil || open {
-			return nil, err // its verdict answers both
+	switch {
+	case ok && !r.Differs && v.Intake == r.First && v.Type == proposalType(r.Kind):
+	case ok || p != nil:
+		if v, err = f.taken(st, e, r); err != nil {
+			return nil, err
 		}
+	default:
 		v = forgotten(e, r)
 	}
-	v.Again = true
-	if ok && r.Differs {
-		// Same id, other content: the old verdict must not cover it.
-		joined := v.Verdict.Join(streams.Hold)
-		if v.Learn {
-			would := streams.Hold
-			if v.Would != nil {
-				would = v.Would.Join(would)
-			}
-			v.Would, joined = &would, streams.Allow
-		}
-		v.Verdict, v.Resolved = joined, nil
-		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeInvalid, Verdict: streams.Hold,
-			Text: "this id was used before for a different proposal; use a new id"})
-	}
-	v.Time = now
+	v.Again, v.Time, v.Intake, v.Also = true, now, r.Intake, nil
 	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
+}
+
+// maxAlso bounds the repeats of an open proposal that its verdict answers. Those
+// beyond are answered once it is given.
+const maxAlso = 64
+
+// alsoAnswer lets the verdict on an open proposal answer a repeat of it.
+func (p *proposal) alsoAnswer(st *stage.State, intake uint64) error {
+	if len(p.Also) >= maxAlso {
+		return nil
+	}
+	p.Also = append(p.Also, intake)
+	return st.Put(proposalKey(p.Seq), p)
+}
+
+// waitingFor is the open proposal of an id, or nil.
+func waitingFor(st *stage.State, project, agent, id string) (*proposal, error) {
+	seq, ok, err := st.Get(stage.Key(keyWaiting, project, agent, id))
+	if err != nil || !ok {
+		return nil, err
+	}
+	p := new(proposal)
+	ok, err = st.Load(append([]byte{keyProposal}, seq...), p)
+	if err != nil || !ok || p.Decided != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// proposalType is the type of the entry that a kind of proposal becomes.
+func proposalType(k streams.Kind) streams.Type {
+	switch k {
+	case streams.KindMem:
+		return streams.TypeMemory
+	case streams.KindRecall:
+		return streams.TypeRecall
+	}
+	return streams.TypeAction
+}
+
+// taken answers for a proposal under an id that names another one. It says nothing
+// of that one.
+func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
+	pol, digest, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent, Session: r.Session,
+		Verdict: streams.Hold, Policy: digest, Reasons: []streams.Reason{{Code: streams.CodeTaken, Verdict: streams.Hold,
+			Text: "this id was used before for a different proposal; propose it under a new id"}}}
+	if pol != nil && pol.Learn() {
+		would := streams.Hold
+		v.Would, v.Learn, v.Verdict = &would, true, streams.Allow
+	}
+	return v, nil
 }
 
 // forgotten answers for a proposal whose verdict is no longer kept.
 func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
-	v := &streams.VerdictEntry{Proposal: r.First, Type: streams.TypeAction, ID: r.ID, Agent: r.Agent, Verdict: streams.Hold}
-	switch r.Kind {
-	case streams.KindMem:
-		v.Type = streams.TypeMemory
-	case streams.KindRecall:
-		v.Type = streams.TypeRecall
-	}
+	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent, Session: r.Session,
+		Verdict: streams.Hold}
 	v.Reasons = []streams.Reason{{Code: streams.CodeForgotten, Verdict: streams.Hold,
 		Text: fmt.Sprintf("a verdict is kept for %d days, and none is kept for this id; propose it again under a new id", int(KeepVerdict.Hours()/24))}}
 	return v

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
 	"lazaret/streams"
 )
 
@@ -44,8 +46,8 @@ type FrontConfig struct {
 	Log     *slog.Logger
 	// Pending says of a proposal that has no verdict until when it waits for its
 	// groups; ok is false when it does not, or when nobody can tell. Nil: nobody
-	// can.
-	Pending func(ctx context.Context, project, agent, id string) (until time.Time, ok bool)
+	// can. intake is the message by which it was asked.
+	Pending func(ctx context.Context, project, agent, id string, intake uint64) (until time.Time, ok bool)
 }
 
 // pendingWait bounds the look for what a proposal waits for.
@@ -62,17 +64,29 @@ type Front struct {
 	mu      sync.Mutex
 	waiting map[caller][]*waiter
 	count   int
-	// resolving are those who wait for the outcome of a signed resolution, by
-	// its id.
-	resolving map[string]chan streams.Entry
 }
 
-// caller names a proposal the way its client does.
+// caller names a proposal the way its client does. Several proposals may have one
+// name. A signed resolution has only an id, which the front makes.
 type caller struct{ project, agent, id string }
 
-// waiter is a request that has no verdict yet.
+// answered is an entry of the arbiter and the intake messages that it answers.
+type answered struct {
+	entry  streams.Entry
+	intake []uint64
+}
+
+// maxEarly is how many answers under its name a request keeps until it knows which
+// intake message it is.
+const maxEarly = 64
+
+// waiter is a request that has no answer yet.
 type waiter struct {
-	verdict chan streams.Entry
+	answer chan streams.Entry
+	// intake is the request's message, zero until it was acknowledged, and early
+	// what came until then. Guarded by Front.mu.
+	intake uint64
+	early  []answered
 	// recall is the entry of what it asked, once the arbiter in this process has
 	// read it from the ledger, and recallSeq its sequence. Guarded by Front.mu.
 	recall    *streams.RecallEntry
@@ -91,7 +105,7 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]*waiter), resolving: make(map[string]chan streams.Entry)}
+	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]*waiter)}
 	stopTail, err := stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageArbiter, cfg.Log, f.deliver)
 	if err != nil {
 		return nil, err
@@ -221,13 +235,14 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		}
 		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
 	}
+	f.acknowledged(w, ack.Sequence)
 	select {
-	case e := <-w.verdict:
-		rep := f.reply(ctx, e, w)
+	case e := <-w.answer:
+		rep := f.reply(ctx, e, w, a, ev)
 		rep.IntakeSeq = ack.Sequence
 		return rep
 	case <-ctx.Done():
-		rep := f.unanswered(who)
+		rep := f.unanswered(who, ack.Sequence)
 		rep.Error.Message += fmt.Sprintf("; the proposal is intake message %d", ack.Sequence)
 		rep.IntakeSeq = ack.Sequence
 		return rep
@@ -236,11 +251,11 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 
 // unanswered says why a proposal has no verdict yet: its groups have time left,
 // or something is amiss.
-func (f *Front) unanswered(who caller) *streams.Reply {
+func (f *Front) unanswered(who caller, intake uint64) *streams.Reply {
 	if f.cfg.Pending != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), pendingWait)
 		defer cancel()
-		if until, ok := f.cfg.Pending(ctx, who.project, who.agent, who.id); ok {
+		if until, ok := f.cfg.Pending(ctx, who.project, who.agent, who.id, intake); ok {
 			rep := fail(streams.CodePending, fmt.Errorf("sentinel groups have until %s to answer", until.Format(time.RFC3339)))
 			rep.Until = until
 			return rep
@@ -249,10 +264,16 @@ func (f *Front) unanswered(who caller) *streams.Reply {
 	return fail(streams.CodeTimeout, fmt.Errorf("no verdict within %v", f.cfg.Timeout))
 }
 
-func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter) *streams.Reply {
+// reply is the answer to an event that a verdict's entry gives.
+func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams.Address, ev streams.Event) *streams.Reply {
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(e.Body, v); err != nil {
 		return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err))
+	}
+	if err := approval.CheckVerdict(v, a.Project, a.Agent, ev); err != nil {
+		rep := fail(streams.CodeTaken, err)
+		rep.Seq = e.Seq
+		return rep
 	}
 	rep := &streams.Reply{Verdict: v.Verdict, Seq: e.Seq, Entry: v}
 	if v.Type == streams.TypeRecall && v.Verdict == streams.Allow {
@@ -271,12 +292,40 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter) *streams.
 	return rep
 }
 
+// acknowledged tells a request which intake message it is, and gives it its answer
+// if that has come already.
+func (f *Front) acknowledged(w *waiter, intake uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.intake = intake
+	for _, a := range w.early {
+		w.hear(a)
+	}
+	w.early = nil
+}
+
+// hear takes an answer under the request's name, and keeps it if it is to the
+// request itself. The caller holds Front.mu.
+func (w *waiter) hear(a answered) {
+	switch {
+	case w.intake == 0:
+		if len(w.early) < maxEarly {
+			w.early = append(w.early, a)
+		}
+	case slices.Contains(a.intake, w.intake):
+		select {
+		case w.answer <- a.entry:
+		default: // has its answer
+		}
+	}
+}
+
 // recalled hands the entry of a recall, as the arbiter read it from the ledger, to
 // whoever waits for its verdict, so that it need not be read again.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range f.waiting[caller{project, r.Agent, r.ID}] {
+	for _, w := range f.waiting[caller{project, r.Agent, r.Sent()}] {
 		if w.recall == nil {
 			w.recall, w.recallSeq = r, seq
 		}
@@ -306,11 +355,10 @@ func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.R
 	return r, nil
 }
 
-// deliver hands a verdict to whoever waits for it. Called by the tail's
+// deliver hands an entry to the requests that it answers. Called by the tail's
 // goroutine, in ledger order.
 func (f *Front) deliver(e streams.Entry) {
-	f.deliverOutcome(e)
-	if e.Type != streams.TypeVerdict {
+	if e.Type != streams.TypeVerdict && e.Type != streams.TypeAlerts {
 		return
 	}
 	f.mu.Lock()
@@ -320,20 +368,28 @@ func (f *Front) deliver(e streams.Entry) {
 		return
 	}
 	var v struct {
-		ID    string `json:"id"`
-		Agent string `json:"agent"`
+		ID      string   `json:"id"`
+		Reuses  string   `json:"reuses"`
+		Agent   string   `json:"agent"`
+		Intake  uint64   `json:"intake"`
+		Also    []uint64 `json:"also"`
+		Answers string   `json:"answers"`
 	}
 	if err := streams.Unmarshal(e.Body, &v); err != nil {
-		f.cfg.Log.Error("unreadable verdict", "seq", e.Seq, "err", err)
+		f.cfg.Log.Error("unreadable entry of the arbiter", "seq", e.Seq, "err", err)
+		return
+	}
+	who := caller{e.Project, v.Agent, cmp.Or(v.Reuses, v.ID)} // as it was sent
+	if v.Answers != "" {
+		who = caller{id: v.Answers}
+	}
+	if v.Intake == 0 {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range f.waiting[caller{e.Project, v.Agent, v.ID}] {
-		select {
-		case w.verdict <- e:
-		default: // has its answer
-		}
+	for _, w := range f.waiting[who] {
+		w.hear(answered{e, append(v.Also, v.Intake)})
 	}
 }
 
@@ -343,7 +399,7 @@ func (f *Front) await(who caller) (*waiter, bool) {
 	if f.count >= MaxWaiting {
 		return nil, false
 	}
-	w := &waiter{verdict: make(chan streams.Entry, 1)}
+	w := &waiter{answer: make(chan streams.Entry, 1)}
 	f.waiting[who] = append(f.waiting[who], w)
 	f.count++
 	return w, true

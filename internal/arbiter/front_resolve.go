@@ -69,26 +69,29 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	case req.Order:
 		c.Note, c.Order = "", req.Note
 	}
-	ch, ok := f.awaitOutcome(c.ID)
+	who := caller{id: c.ID}
+	w, ok := f.await(who)
 	if !ok {
 		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
 	}
-	defer f.forgetOutcome(c.ID)
+	defer f.forget(who, w)
 	body, err := streams.Marshal(c)
 	if err != nil {
 		return failed(streams.CodeMalformed, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
-	if _, err := f.js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body); err != nil {
+	ack, err := f.js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body)
+	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
 			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s", api.Description))
 		}
 		return failed(streams.CodeUnavailable, fmt.Errorf("the resolution may not be journaled: %w", err))
 	}
+	f.acknowledged(w, ack.Sequence)
 	select {
-	case e := <-ch:
+	case e := <-w.answer:
 		if err := readOutcome(rep, e); err != nil {
 			return failed(streams.CodeUnavailable, err)
 		}
@@ -130,49 +133,4 @@ func readOutcome(rep *streams.ResolveReply, e streams.Entry) error {
 		rep.Text = v.Reasons[n-1].Text
 	}
 	return nil
-}
-
-// deliverOutcome hands an entry to whoever waits for what became of a
-// resolution.
-func (f *Front) deliverOutcome(e streams.Entry) {
-	if e.Type != streams.TypeVerdict && e.Type != streams.TypeAlerts {
-		return
-	}
-	f.mu.Lock()
-	idle := len(f.resolving) == 0
-	f.mu.Unlock()
-	if idle {
-		return
-	}
-	var o struct {
-		Answers string `json:"answers"`
-	}
-	if err := streams.Unmarshal(e.Body, &o); err != nil || o.Answers == "" {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if ch := f.resolving[o.Answers]; ch != nil {
-		select {
-		case ch <- e:
-		default: // has its answer
-		}
-	}
-}
-
-func (f *Front) awaitOutcome(id string) (chan streams.Entry, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.resolving) >= MaxWaiting {
-		return nil, false
-	}
-	ch := make(chan streams.Entry, 1)
-	f.resolving[id] = ch
-	return ch, true
-}
-
-func (f *Front) forgetOutcome(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.resolving, id)
 }

@@ -43,7 +43,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	v := new(streams.VerdictEntry)
 	key := stage.Key(keyVerdict, p.Project, p.Agent, p.ID)
 	ok, err := st.Load(key, v)
-	if err != nil || !ok || v.Learn {
+	if err != nil || !ok || v.Learn || v.Proposal != p.Seq {
 		return nil, err
 	}
 	open := false

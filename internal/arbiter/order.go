@@ -36,6 +36,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
 		Detail: map[string]any{"entry": fmt.Sprint(e.Seq)}}
 	var id string
+	var intake uint64
 	if e.Type == streams.TypeOrder {
 		o := new(streams.OrderEntry)
 		if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -47,7 +48,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if err != nil {
 			return nil, err
 		}
-		id = o.ID
+		id, intake = o.ID, o.Intake
 		a.Rule, a.Severity, a.Count = refusedOrder+o.Check, "high", n
 		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Subject}
 		a.Detail["check"] = o.Check
@@ -64,7 +65,7 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if o.Signed == nil {
 			return nil, nil
 		}
-		id = o.ID
+		id, intake = o.ID, o.Intake
 		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Incident.ID + o.Point}
 		do := cmp.Or(o.Event, string(e.Type))
 		a.Detail["do"], a.Detail["signer"] = do, o.Signed.Signer
@@ -75,7 +76,8 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if bits.OnesCount64(a.Count) == 1 {
 		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
 	}
-	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a}, Answers: id}, live...)
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a},
+		Answers: id, Intake: intake}, live...)
 }
 
 // readOrder reads off the alert about an order what became of it.

@@ -41,7 +41,7 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if !known {
 		h = &hold{Project: e.Project}
 	}
-	in := &resolution{seq: e.Seq, id: r.ID, named: r.Hold, project: e.Project, hold: h, trust: trustDigest}
+	in := &resolution{seq: e.Seq, id: r.ID, intake: r.Intake, named: r.Hold, project: e.Project, hold: h, trust: trustDigest}
 	refuse := func(err error) (*stage.Output, error) { return f.refuse(st, in, err, now) }
 
 	s, err := approval.Open([]byte(r.Note), trust)
@@ -90,6 +90,7 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 type resolution struct {
 	seq     uint64 // of its entry
 	id      string
+	intake  uint64
 	project string
 	named   string // the hold that it was sent for
 	hold    *hold
@@ -252,7 +253,7 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 		}
 	}
 	out := *v
-	out.Answers = in.id
+	out.Answers, out.Intake, out.Also = in.id, in.intake, nil
 	return stage.NewOutput(streams.TypeVerdict, h.Project, &out, append(verdictLive(h.Project, &out), live...)...)
 }
 
@@ -302,7 +303,8 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		v := h.Entry
 		live = append(live, holdLive(h.Project, &v, streams.HoldOpen)...)
 	}
-	return stage.NewOutput(streams.TypeAlerts, in.project, &streams.AlertsEntry{Group: streams.StageArbiter, Digest: in.trust, Alerts: []streams.Alert{a}, Answers: in.id}, live...)
+	return stage.NewOutput(streams.TypeAlerts, in.project, &streams.AlertsEntry{Group: streams.StageArbiter, Digest: in.trust, Alerts: []streams.Alert{a},
+		Answers: in.id, Intake: in.intake}, live...)
 }
 
 // count counts one more under a key.

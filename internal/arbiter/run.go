@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -76,14 +77,14 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		}
 		defer stop()
 		front.Log = cfg.Log
-		front.Pending = func(ctx context.Context, project, agent, id string) (until time.Time, ok bool) {
+		front.Pending = func(ctx context.Context, project, agent, id string, intake uint64) (until time.Time, ok bool) {
 			type answer struct {
 				until time.Time
 				ok    bool
 			}
 			said := make(chan answer, 1)
 			err := stage.Ask(ctx, queries, streams.PartitionOf(project), func(st *stage.State) {
-				u, ok, err := waitsUntil(st, project, agent, id)
+				u, ok, err := waitsUntil(st, project, agent, id, intake)
 				said <- answer{u, ok && err == nil}
 			})
 			if err != nil {
@@ -106,14 +107,11 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 	return stage.RunLedger(ctx, cfg, fold, queries)
 }
 
-// waitsUntil is how long an open proposal waits for its groups.
-func waitsUntil(st *stage.State, project, agent, id string) (until time.Time, ok bool, err error) {
-	seq, ok, err := st.Get(stage.Key(keyWaiting, project, agent, id))
-	if err != nil || !ok {
-		return until, false, err
-	}
-	p := new(proposal)
-	if ok, err = st.Load(append([]byte{keyProposal}, seq...), p); err != nil || !ok || p.Decided != nil {
+// waitsUntil is how long the open proposal that came as an intake message, or was
+// repeated by it, waits for its groups.
+func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (until time.Time, ok bool, err error) {
+	p, err := waitingFor(st, project, agent, id)
+	if err != nil || p == nil || p.Intake != intake && !slices.Contains(p.Also, intake) {
 		return until, false, err
 	}
 	return p.waits(), true, nil

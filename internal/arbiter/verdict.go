@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -133,7 +134,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	if err := f.dropTimer(st, p.Deadline, timerDeadline, seqKey(p.Seq)); err != nil {
 		return nil, err
 	}
-	if err := st.Delete(waitingKey(p)); err != nil {
+	if err := dropWaiting(st, p); err != nil {
 		return nil, err
 	}
 	if v.Hold != nil {
@@ -179,6 +180,16 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	return out, st.Give(key, out.Body)
 }
 
+// dropWaiting says that a proposal is not open any more, unless another one is open
+// under its id.
+func dropWaiting(st *stage.State, p *proposal) error {
+	seq, ok, err := st.Get(waitingKey(p))
+	if err != nil || !ok || !bytes.Equal(seq, seqKey(p.Seq)) {
+		return err
+	}
+	return st.Delete(waitingKey(p))
+}
+
 // output is a verdict's entry.
 func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (*stage.Output, error) {
 	out, err := stage.NewOutput(streams.TypeVerdict, p.Project, v, live...)
@@ -189,7 +200,8 @@ func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (
 }
 
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
-	v := &streams.VerdictEntry{Proposal: p.Seq, Type: p.Type, ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
+	v := &streams.VerdictEntry{Proposal: p.Seq, Intake: p.Intake, Also: p.Also, Type: p.Type,
+		ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
 		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now, Confidence: p.Confidence}
 	for _, g := range p.Groups {
 		if p.answered(g) {

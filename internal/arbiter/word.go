@@ -52,7 +52,8 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 	if bits.OnesCount64(a.Count) == 1 {
 		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
 	}
-	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a}, Answers: c.ID}, live...)
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a},
+		Answers: c.ID, Intake: c.Intake}, live...)
 }
 
 // readWord reads off the alert about a word what became of it.

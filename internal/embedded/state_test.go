@@ -24,7 +24,8 @@ func loosen(dir string) (n int, err error) {
 	}
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
-		if v := bytes.ReplaceAll(it.Value(), []byte(`"verdict":"hold"`), []byte(`"verdict":"allow"`)); !bytes.Equal(v, it.Value()) {
+		v := bytes.ReplaceAll(it.Value(), []byte(`"verdict":"hold"`), []byte(`"verdict":"allow"`))
+		if !bytes.Equal(v, it.Value()) {
 			if err := db.Set(bytes.Clone(it.Key()), v, pebble.Sync); err != nil {
 				return n, err
 			}
@@ -44,7 +45,8 @@ func TestPromiseA7AnEditOfTheArbitersStateReleasesNothing(t *testing.T) {
 		return p
 	}
 	mail := func() *streams.Action {
-		return &streams.Action{Head: streams.Head{ID: "mail-1", Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"eve@evil.example"}`)}
+		return &streams.Action{Head: streams.Head{ID: "mail-1", Session: "s"}, Tool: "send_email",
+			Args: []byte(`{"to":"eve@evil.example"}`)}
 	}
 	p := up()
 	rep, err := agent(t, p, data, "alpha").Decide(t.Context(), mail())

@@ -59,7 +59,8 @@ var ErrSealed = errors.New("it was not sealed with this stage's state key, or wa
 
 func sealedErr(name string) error {
 	return fmt.Errorf("%s: %w: if the key (keys/state.key, --state-key) is the right one, remove the state folder: "+
-		"the state is rebuilt from the ledger, or, where that was trimmed, restored with lazaret state restore", name, ErrSealed)
+		"the state is rebuilt from the ledger, or, where that was trimmed, "+
+		"restored with lazaret state restore", name, ErrSealed)
 }
 
 type sealedKind byte
@@ -81,7 +82,8 @@ func sealedKindOf(name string) sealedKind {
 		return sealedManifest
 	case strings.HasSuffix(base, ".log"):
 		return sealedLog
-	case strings.HasPrefix(base, "OPTIONS-"), strings.HasPrefix(base, "marker."), strings.HasPrefix(base, "temporary."), base == "LOCK":
+	case strings.HasPrefix(base, "OPTIONS-"), strings.HasPrefix(base, "marker."),
+		strings.HasPrefix(base, "temporary."), base == "LOCK":
 		return sealedNot
 	}
 	return sealedForeign

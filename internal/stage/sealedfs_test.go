@@ -182,7 +182,8 @@ func TestPromiseA7NoEditOfAStateFolderChangesAValue(t *testing.T) {
 		files[k] = v
 	}
 	check("a planted log", files)
-	if _, err := values(folder(t, good), "state", bytes.Repeat([]byte{8}, 32)); err == nil || !strings.Contains(err.Error(), "state key") {
+	_, err = values(folder(t, good), "state", bytes.Repeat([]byte{8}, 32))
+	if err == nil || !strings.Contains(err.Error(), "state key") {
 		t.Errorf("with another key: %v", err)
 	}
 	// A state in the clear is none of ours.
@@ -221,7 +222,8 @@ func planted(t *testing.T) map[string][]byte {
 // A table is read back as it was written, in whatever pieces.
 func TestSealedTablesAreReadAsTheyWereWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, size := range []int{0, 1, sealedBlock - 1, sealedBlock, sealedBlock + 1, 3*sealedBlock + 17, 20*sealedBlock - 1} {
+	const block = sealedBlock
+	for _, size := range []int{0, 1, block - 1, block, block + 1, 3*block + 17, 20*block - 1} {
 		raw := vfs.NewMem()
 		fs := &sealedFS{FS: raw, key: []byte("k")}
 		f, err := fs.Create("1.sst", vfs.WriteCategoryUnspecified)

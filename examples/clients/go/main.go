@@ -4,7 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -21,6 +23,7 @@ type reply struct {
 	Verdict string `json:"verdict"`
 	Error   *struct{ Code, Message string }
 	Entry   *struct {
+		Type    string
 		Digest  string
 		Reasons []struct{ Code, Verdict, Text string }
 		Hold    *struct {
@@ -38,18 +41,46 @@ type host struct {
 	project, agent string
 }
 
-// ask sends a proposal, again with the same bytes and id when nobody answers.
-func (h host) ask(service string, proposal []byte) reply {
+// action is a proposed action.
+type action struct {
+	ID      string         `json:"id"`
+	Session string         `json:"session"`
+	Tool    string         `json:"tool"`
+	Args    map[string]any `json:"args"`
+	After   uint64         `json:"after"`
+}
+
+// digest is that of docs/protocol.md. encoding/json sorts the keys of maps; for
+// numbers that are no small integers take a library for RFC 8785.
+func (h host) digest(a action) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(map[string]any{"project": h.project, "agent": h.agent, "session": a.Session, "id": a.ID,
+		"tool": a.Tool, "args": a.Args}); err != nil {
+		log.Fatal(err)
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(bytes.TrimSpace(b.Bytes())))
+}
+
+// ask sends a proposal, again with the same bytes and id when nobody answers. An
+// answer that is not to this action is none.
+func (h host) ask(a action) reply {
+	proposal, err := json.Marshal(a)
+	if err != nil {
+		log.Fatal(err)
+	}
 	for try := range 3 {
 		if try > 0 {
 			time.Sleep(time.Duration(try) * 200 * time.Millisecond)
 		}
-		m, err := h.nc.Request("lz.svc."+service+"."+h.project+"."+h.agent, proposal, 20*time.Second)
+		m, err := h.nc.Request("lz.svc.decide."+h.project+"."+h.agent, proposal, 20*time.Second)
 		if err != nil {
 			continue
 		}
 		var r reply
-		if json.Unmarshal(m.Data, &r) == nil && r.Error == nil && r.Entry != nil {
+		if json.Unmarshal(m.Data, &r) == nil && r.Error == nil && r.Entry != nil &&
+			r.Entry.Type == "action" && r.Entry.Digest == h.digest(a) {
 			return r
 		}
 	}
@@ -58,7 +89,7 @@ func (h host) ask(service string, proposal []byte) reply {
 
 // await waits for a person. It subscribes before it asks again, so that nothing
 // falls between the two, and believes only what it is answered.
-func (h host) await(proposal []byte, r reply, patience time.Duration) reply {
+func (h host) await(a action, r reply, patience time.Duration) reply {
 	if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil {
 		return r
 	}
@@ -68,7 +99,7 @@ func (h host) await(proposal []byte, r reply, patience time.Duration) reply {
 	}
 	defer sub.Unsubscribe()
 	for end := time.Now().Add(patience); ; {
-		r = h.ask("decide", proposal)
+		r = h.ask(a)
 		left := time.Until(end)
 		if r.Verdict != "hold" || r.Entry == nil || r.Entry.Hold == nil || left <= 0 {
 			return r
@@ -101,15 +132,15 @@ func main() {
 
 	// 2. Ask before acting, with that sequence.
 	id := nuid.Next()
-	proposal, _ := json.Marshal(map[string]any{"id": id, "session": session, "tool": "send_email",
-		"args": map[string]any{"to": "care@shop.example", "body": "It is loud."}, "after": ack.Sequence})
-	r := h.ask("decide", proposal)
+	mail := action{ID: id, Session: session, Tool: "send_email",
+		Args: map[string]any{"to": "care@shop.example", "body": "It is loud."}, After: ack.Sequence}
+	r := h.ask(mail)
 	if r.Entry != nil && r.Entry.Hold != nil {
 		fmt.Println("held", r.Entry.Hold.ID)
 	}
 
 	// 3. Wait for a person, act only on allow, and say what was done.
-	r = h.await(proposal, r, 2*time.Minute)
+	r = h.await(mail, r, 2*time.Minute)
 	fmt.Println("verdict", r.Verdict)
 	if r.Verdict != "allow" {
 		os.Exit(10)

@@ -8,6 +8,7 @@ written from.
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -31,21 +32,36 @@ class Host:
         ack = await self.js.publish(f"lz.in.{self.project}.{self.agent}.{kind}", json.dumps(event).encode())
         return ack.seq
 
-    async def ask(self, service: str, proposal: bytes) -> dict:
-        """Sends a proposal, again with the same bytes and id when nobody answers."""
+    def digest(self, action: dict) -> str:
+        """The digest of docs/protocol.md.
+
+        For numbers that are no small integers take a library for RFC 8785.
+        """
+        bound = {"project": self.project, "agent": self.agent}
+        bound |= {k: action[k] for k in ("session", "id", "tool", "args")}
+        canon = json.dumps(bound, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return "sha256:" + hashlib.sha256(canon.encode()).hexdigest()
+
+    async def ask(self, action: dict) -> dict:
+        """Sends a proposal, again with the same bytes and id when nobody answers.
+
+        An answer that is not to this action is none.
+        """
+        proposal = json.dumps(action).encode()
         for attempt in range(3):
             if attempt:
                 await asyncio.sleep(attempt * 0.2)
             try:
-                m = await self.nc.request(f"lz.svc.{service}.{self.project}.{self.agent}", proposal, timeout=20)
+                m = await self.nc.request(f"lz.svc.decide.{self.project}.{self.agent}", proposal, timeout=20)
                 reply = json.loads(m.data)
             except (NATSError, asyncio.TimeoutError, ValueError, OSError):
                 continue  # silence, no responders, a lost connection: a hold
-            if not reply.get("error") and reply.get("entry"):
+            entry = reply.get("entry") or {}
+            if not reply.get("error") and entry.get("type") == "action" and entry.get("digest") == self.digest(action):
                 return reply
         return HOLD
 
-    async def await_hold(self, proposal: bytes, reply: dict, patience: float) -> dict:
+    async def await_hold(self, action: dict, reply: dict, patience: float) -> dict:
         """Waits for a person.
 
         It subscribes before it asks again, so that nothing falls between the
@@ -64,7 +80,7 @@ class Host:
         try:
             while True:
                 news.clear()
-                reply = await self.ask("decide", proposal)
+                reply = await self.ask(action)
                 left = end - asyncio.get_running_loop().time()
                 if not open_hold(reply) or left <= 0:
                     return reply
@@ -97,20 +113,19 @@ async def main() -> int:
     print("observed", seq, flush=True)
 
     # 2. Ask before acting, with that sequence.
-    action = new_id()
-    proposal = json.dumps({
-        "id": action, "session": session, "tool": "send_email",
+    action = {
+        "id": new_id(), "session": session, "tool": "send_email",
         "args": {"to": "care@shop.example", "body": "It is loud."}, "after": seq,
-    }).encode()
-    reply = await host.ask("decide", proposal)
+    }
+    reply = await host.ask(action)
     if open_hold(reply):
         print("held", reply["entry"]["hold"]["id"], flush=True)
 
     # 3. Wait for a person, act only on allow, and say what was done.
-    reply = await host.await_hold(proposal, reply, 120)
+    reply = await host.await_hold(action, reply, 120)
     print("verdict", reply["verdict"], flush=True)
     if reply["verdict"] == "allow":
-        await host.publish("out", {"id": new_id(), "session": session, "action": action, "status": "ok",
+        await host.publish("out", {"id": new_id(), "session": session, "action": action["id"], "status": "ok",
                                    "digest": reply["entry"]["digest"]})
         print("reported", flush=True)
     await nc.drain()

@@ -2,6 +2,7 @@
 // page to an agent, proposes what the agent wants to do next, waits for a person
 // if that is held, and reports what it did. docs/protocol.md is all it was
 // written from.
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { connect, credsAuthenticator, nuid, type NatsConnection } from "@nats-io/transport-node";
 import { jetstream } from "@nats-io/jetstream";
@@ -11,6 +12,7 @@ interface Reply {
   verdict: "allow" | "hold" | "deny";
   error?: { code: string; message: string };
   entry?: {
+    type: string;
     digest: string;
     reasons?: { code: string; verdict: string; text: string }[];
     hold?: { id: string; revision: string; expires: string };
@@ -27,14 +29,36 @@ const nc: NatsConnection = await connect({
 });
 const js = jetstream(nc);
 
-/** Sends a proposal, again with the same bytes and id when nobody answers. */
-async function ask(service: string, proposal: string): Promise<Reply> {
+/** A proposed action. */
+interface Action { id: string; session: string; tool: string; args: Record<string, unknown>; after: number }
+
+/** JSON with sorted keys: RFC 8785, since both take numbers and strings from ECMAScript. */
+function canonical(v: unknown): string {
+  if (Array.isArray(v)) return `[${v.map(canonical).join(",")}]`;
+  if (v === null || typeof v !== "object") return JSON.stringify(v);
+  const o = v as Record<string, unknown>;
+  return `{${Object.keys(o).sort().map((k) => `${JSON.stringify(k)}:${canonical(o[k])}`).join(",")}}`;
+}
+
+/** The digest of docs/protocol.md. */
+function digest({ session, id, tool, args }: Action): string {
+  const bound = canonical({ project, agent, session, id, tool, args });
+  return "sha256:" + createHash("sha256").update(bound).digest("hex");
+}
+
+/**
+ * Sends a proposal, again with the same bytes and id when nobody answers. An answer
+ * that is not to this action is none.
+ */
+async function ask(action: Action): Promise<Reply> {
+  const proposal = JSON.stringify(action);
   for (let attempt = 0; attempt < 3; attempt++) {
     if (attempt > 0) await new Promise((done) => setTimeout(done, attempt * 200));
     try {
-      const m = await nc.request(`lz.svc.${service}.${project}.${agent}`, proposal, { timeout: 20_000 });
+      const m = await nc.request(`lz.svc.decide.${project}.${agent}`, proposal, { timeout: 20_000 });
       const reply = m.json<Reply>();
-      if (!reply.error && reply.entry) return reply;
+      const entry = reply.entry;
+      if (!reply.error && entry?.type === "action" && entry.digest === digest(action)) return reply;
     } catch { /* silence, no responders, a lost connection: a hold */ }
   }
   return HOLD;
@@ -44,7 +68,7 @@ async function ask(service: string, proposal: string): Promise<Reply> {
  * Waits for a person. It subscribes before it asks again, so that nothing falls
  * between the two, and believes only what it is answered.
  */
-async function awaitHold(proposal: string, reply: Reply, patience: number): Promise<Reply> {
+async function awaitHold(action: Action, reply: Reply, patience: number): Promise<Reply> {
   const hold = reply.entry?.hold;
   if (reply.verdict !== "hold" || !hold) return reply;
   let wake = () => {};
@@ -52,7 +76,7 @@ async function awaitHold(proposal: string, reply: Reply, patience: number): Prom
   try {
     for (const end = Date.now() + patience; ; ) {
       const news = new Promise<void>((done) => { wake = done; });
-      reply = await ask("decide", proposal);
+      reply = await ask(action);
       const left = end - Date.now();
       if (reply.verdict !== "hold" || !reply.entry?.hold || left <= 0) return reply;
       let timer: NodeJS.Timeout | undefined;
@@ -76,14 +100,14 @@ console.log("observed", ack.seq);
 
 // 2. Ask before acting, with that sequence.
 const id = nuid.next();
-const proposal = JSON.stringify({
+const mail: Action = {
   id, session, tool: "send_email", args: { to: "care@shop.example", body: "It is loud." }, after: ack.seq,
-});
-let reply = await ask("decide", proposal);
+};
+let reply = await ask(mail);
 if (reply.entry?.hold) console.log("held", reply.entry.hold.id);
 
 // 3. Wait for a person, act only on allow, and say what was done.
-reply = await awaitHold(proposal, reply, 120_000);
+reply = await awaitHold(mail, reply, 120_000);
 console.log("verdict", reply.verdict);
 if (reply.verdict === "allow") {
   await js.publish(`lz.in.${project}.${agent}.out`, JSON.stringify({

@@ -1,0 +1,45 @@
+package approval
+
+import (
+	"fmt"
+
+	"lazaret/streams"
+)
+
+// CheckVerdict says whether a verdict is about the proposal that an agent sent: its
+// type and id, and of actions and memory writes the digest.
+func CheckVerdict(v *streams.VerdictEntry, project, agent string, ev streams.Event) error {
+	var want streams.Type
+	var digest string
+	var err error
+	switch ev := ev.(type) {
+	case *streams.Action:
+		want = streams.TypeAction
+		digest, err = ActionDigest(project, agent, ev.Session, ev.ID, ev.Tool, ev.Args)
+	case *streams.Memory:
+		want = streams.TypeMemory
+		digest, err = MemoryDigest(project, agent, ev.Session, ev.ID, ev.Key, ev.Content)
+	case *streams.Recall:
+		want = streams.TypeRecall
+	default:
+		return fmt.Errorf("%T is no proposal", ev)
+	}
+	if err != nil {
+		return err
+	}
+	id := streams.HeadOf(ev).ID
+	for _, r := range v.Reasons {
+		if r.Code == streams.CodeTaken && !v.Learn {
+			return fmt.Errorf("%s %s: %s", want, id, r.Text)
+		}
+	}
+	if v.Type != want || v.ID != id && v.Reuses != id || v.Agent != agent {
+		return fmt.Errorf("the answer is to %s %s of agent %s, and not to %s %s", v.Type, v.ID, v.Agent, want, id)
+	}
+	// A verdict that is not kept any more has no digest, and is a hold.
+	if v.Digest != digest && (v.Digest != "" || v.Verdict == streams.Allow && !v.Learn) {
+		return fmt.Errorf("the answer is to another %s under the id %s: its digest is %q, that of what was asked %q",
+			want, id, v.Digest, digest)
+	}
+	return nil
+}
