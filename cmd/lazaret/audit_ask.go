@@ -50,7 +50,7 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 		return fmt.Errorf("the keys that may sign checkpoints: %w", err)
 	}
 	o.Verifiers, o.Lawful = trust.Verifiers(keys.RoleAuditor), statement.Lawful(trust.Verifiers(keys.RoleOperator))
-	if o.MasterKey, err = embedded.MasterKey(a.conn.Data); err != nil {
+	if o.MasterKey, err = embedded.ReadMasterKey(a.conn.Data); err != nil {
 		return err
 	}
 	l, err := inquiry.Open(ctx, f.dir, o)

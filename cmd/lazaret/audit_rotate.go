@@ -49,9 +49,12 @@ func rotate(data string) (public string, err error) {
 	if err != nil {
 		return "", err
 	}
-	master, err := embedded.MasterKey(data)
+	master, err := embedded.ReadMasterKey(data)
 	if err != nil {
 		return "", err
+	}
+	if master == nil {
+		return "", errors.New("there is no key that decrypts the log: put DATA/keys/audit-master.key back")
 	}
 	if _, err := os.Stat(embedded.AuditDir(data)); err != nil {
 		return "", fmt.Errorf("there is no log: %w", err)

@@ -42,7 +42,7 @@ func (a *app) openSource(name string) (*source, error) {
 	}
 	_, err := os.Stat(dir)
 	if err == nil {
-		master, merr := embedded.MasterKey(a.conn.Data)
+		master, merr := embedded.ReadMasterKey(a.conn.Data)
 		if merr != nil {
 			return nil, merr
 		}

@@ -71,7 +71,9 @@ checkpoints: whether a line was altered, left out or moved. It says nothing abou
 bodies, which only the log can hold against its commitments.
 
 Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with what was
-checked, but not all was.`,
+checked, but not all was: there was nothing from outside to hold the log against (the first
+time on a machine, without --against and witnesses), the ledger has gaps, bodies could not be
+read, or the key that decrypts them is not there. It never makes a key.`,
 		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -162,7 +164,7 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("no log: %w: name its folder with --dir, or the data folder with --data", err)
 	}
-	master, err := embedded.MasterKey(a.conn.Data)
+	master, err := embedded.ReadMasterKey(a.conn.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -211,23 +213,38 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	rep.RuleSets, rep.Policies = inForce.lists()
 	if seenErr != nil {
 		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
-		if rep.Status == chain.Verified {
-			rep.Status = chain.Incomplete
-		}
 	}
+	if seenErr == nil && seen.here != nil && rep.Status != chain.Failed {
+		rep.Report.Seen = max(rep.Report.Seen, seen.here.Size)
+	}
+	rep.complete(len(f.against) > 0 || rep.Report.Seen > 0 || rep.Witnessed > 0)
 	if seenErr == nil && rep.Status != chain.Failed && last != nil {
 		if err := seen.save(last, handovers); err != nil {
 			fmt.Fprintln(os.Stderr, "lazaret: the checkpoint was not remembered:", err)
 		}
 	}
-	if seenErr == nil && seen.here != nil {
-		if rep.Status == chain.Failed {
-			rep.Remembered = seen.file
-		} else {
-			rep.Report.Seen = max(rep.Report.Seen, seen.here.Size)
-		}
+	if seenErr == nil && seen.here != nil && rep.Status == chain.Failed {
+		rep.Remembered = seen.file
 	}
 	return rep, nil
+}
+
+// noAnchor says what a log was not held against.
+const noAnchor = "whether the log was rewritten as a whole: nothing from outside was there to hold it against. " +
+	"Its checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
+
+// complete says what was not checked although nothing is wrong with the rest. The log is
+// anchored if it was held against something from outside of it.
+func (r *verifyReport) complete(anchored bool) {
+	if !anchored && r.Size > 0 {
+		r.Skipped = append(r.Skipped, noAnchor)
+	}
+	if r.Gaps > 0 {
+		r.Skipped = append(r.Skipped, fmt.Sprintf("ledger entries that were lost before they were chained: there are %d gaps", r.Gaps))
+	}
+	if r.Status == chain.Verified && len(r.Skipped) > 0 {
+		r.Status = chain.Incomplete
+	}
 }
 
 func handoversIn(dir string, o chain.Options) (_ [][]byte, err error) {
@@ -251,7 +268,11 @@ func (a *app) verifyBundleFile(cmd *cobra.Command, f verifyFlags) (*verifyReport
 	}
 	a.conn.Resolve()
 	rep, err := a.verifyBundle(cmd, f.bundle, f.keys, against)
-	return &verifyReport{Report: rep, RuleSets: []string{}, Policies: []string{}}, err
+	out := &verifyReport{Report: rep, RuleSets: []string{}, Policies: []string{}}
+	if err == nil {
+		out.complete(len(against) > 0)
+	}
+	return out, err
 }
 
 func readAll(files []string) ([][]byte, error) {
@@ -287,7 +308,7 @@ func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.
 	if err != nil {
 		return chain.Report{}, err
 	}
-	master, err := embedded.MasterKey(a.conn.Data)
+	master, err := embedded.ReadMasterKey(a.conn.Data)
 	if err != nil {
 		return chain.Report{}, err
 	}

@@ -137,7 +137,7 @@ func (f *fleet) logs(ctx context.Context) (reps [2]chain.Report, err error) {
 		if err != nil {
 			return reps, err
 		}
-		master, err := embedded.MasterKey(data)
+		master, err := embedded.ReadMasterKey(data)
 		if err != nil {
 			return reps, err
 		}

@@ -152,8 +152,15 @@ func command(t *testing.T, data string, args ...string) (string, int) {
 }
 
 // must runs a command that has to succeed.
+//
+// A log is verified twice: the first time there is nothing to hold it against.
 func must(t *testing.T, data string, args ...string) string {
 	t.Helper()
+	if len(args) > 1 && args[0] == "audit" && args[1] == "verify" {
+		if out, code := command(t, data, args...); code != 0 && code != 3 {
+			t.Fatalf("lazaret %s: exit %d\n%s", strings.Join(args, " "), code, out)
+		}
+	}
 	out, code := command(t, data, args...)
 	if code != 0 {
 		t.Fatalf("lazaret %s: exit %d\n%s", strings.Join(args, " "), code, out)

@@ -297,7 +297,7 @@ func (p *Pipeline) groups() []string {
 
 // MasterKey wraps the keys that the auditor encrypts payloads with.
 func MasterKey(data string) ([]byte, error) {
-	s, err := natsserver.Secret(data, "audit-master.key")
+	s, err := natsserver.Secret(data, masterKeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -331,6 +331,22 @@ func StateKey(file, stage string) ([]byte, error) {
 	}
 	return hkdf.Key(sha256.New, s, nil, "lazaret state "+stage, sha256.Size)
 }
+
+// ReadMasterKey is MasterKey for who reads a log: it makes no key, and returns nil if there
+// is none.
+func ReadMasterKey(data string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(natsserver.KeysDir(data), masterKeyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the key that decrypts the log: %w", err)
+	}
+	return base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
+}
+
+// masterKeyFile wraps the keys that the auditor encrypts payloads with.
+const masterKeyFile = "audit-master.key"
 
 // stages starts the four stages and waits until each has caught up.
 func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {

@@ -169,7 +169,7 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 	if err != nil {
 		return nil, err
 	}
-	master, err := embedded.MasterKey(s.data)
+	master, err := embedded.ReadMasterKey(s.data)
 	if err != nil {
 		return nil, err
 	}

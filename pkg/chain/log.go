@@ -52,13 +52,16 @@ type Options struct {
 	FS        vfs.FS      // nil: the operating system's
 	Signer    note.Signer // signs checkpoints; may be nil for a log that signs none
 	Origin    string      // first line of checkpoints; empty: the signer's name
-	MasterKey []byte      // 32 bytes
+	MasterKey []byte      // 32 bytes; a log that is read only opens without: payloads are ErrNoKey then
 	// ReadOnly opens a log that is there, and lets nothing be appended.
 	ReadOnly bool
 }
 
 // ErrLocked says that another process has the log open.
 var ErrLocked = errors.New("the log is open in another process")
+
+// ErrNoLog says that a folder holds no log, or none any more.
+var ErrNoLog = errors.New("there is no log in the folder")
 
 // ErrOrder says that an entry's sequence is not above the last one.
 var ErrOrder = errors.New("ledger sequences must rise")
@@ -148,7 +151,7 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 		o.Origin = o.Signer.Name()
 	}
 	l := &Log{fs: o.FS, dir: dir, opts: o}
-	if l.vault, err = newVault(o.MasterKey); err != nil {
+	if l.vault, err = newVault(o.MasterKey, o.ReadOnly); err != nil {
 		return nil, err
 	}
 	store := filepath.Join(dir, "store")
@@ -161,6 +164,8 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 				return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
 			}
 		}
+	} else if _, err := o.FS.Stat(store); err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrNoLog, dir, err)
 	}
 	if l.lock, err = pebble.LockDirectory(store, o.FS); err != nil {
 		return nil, fmt.Errorf("%w: %s (%v)", ErrLocked, dir, err)
@@ -204,7 +209,10 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	if l.db, err = pebble.Open(store, po); err != nil {
 		return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
 	}
-	if err = l.load(); err != nil {
+	if err = l.load(); err == nil && !o.ReadOnly {
+		err = l.whole()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the log in %s: %w", dir, err), l.db.Close())
 	}
 	return l, nil
@@ -280,6 +288,20 @@ func (l *Log) load() error {
 		l.head.Checkpoint = append([]byte(nil), it.Value()...)
 	}
 	return errors.Join(it.Error(), it.Close())
+}
+
+// whole refuses a store that was emptied or cut: what is appended to it would be another
+// log's.
+func (l *Log) whole() error {
+	b, err := readFile(l.fs, filepath.Join(l.dir, HeadFile))
+	if err != nil {
+		return nil // nothing was signed yet, or that file is gone, which a verification finds
+	}
+	if cp, err := ParseCheckpoint(b); err == nil && cp.Size > l.head.Size {
+		return fmt.Errorf("%w: its file %s tells of %d leaves, and the store holds %d: the store was emptied or cut; "+
+			"keep the folder as evidence, and move it aside to begin a new log", ErrNoLog, HeadFile, cp.Size, l.head.Size)
+	}
+	return nil
 }
 
 // storeVersion is the version of the store's format, metaSize the size of its

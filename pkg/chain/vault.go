@@ -36,7 +36,15 @@ var ErrForgotten = errors.New("the payload was forgotten")
 // is left, so that one that somebody removed does not pass for it.
 var errErased = fmt.Errorf("it was erased: %w", ErrForgotten)
 
-func newVault(master []byte) (*vault, error) {
+// ErrNoKey says that a payload cannot be read because the log was opened without its
+// master key.
+var ErrNoKey = errors.New("the log was opened without the key that decrypts it")
+
+// newVault returns a vault. Without a master key it opens nothing, if that is allowed.
+func newVault(master []byte, without bool) (*vault, error) {
+	if master == nil && without {
+		return new(vault), nil
+	}
 	if len(master) != 32 {
 		return nil, fmt.Errorf("the master key is %d bytes, want 32", len(master))
 	}
@@ -88,6 +96,9 @@ func (v *vault) open(r pebble.Reader, subject string, generation uint32) (cipher
 func (v *vault) unwrap(k, wrapped []byte, subject string) (cipher.AEAD, error) {
 	if len(wrapped) == 0 {
 		return nil, ErrForgotten
+	}
+	if v.master == nil {
+		return nil, ErrNoKey
 	}
 	n := v.master.NonceSize()
 	if len(wrapped) < n {

@@ -151,6 +151,7 @@ type verification struct {
 	time, epoch time.Time           // of the last leaf and reset
 	used        map[string]struct{} // key records that payloads name
 	done        int64               // leaves, for Progress
+	sealed      int64               // payloads that were not read for want of a key
 }
 
 func (v *verification) bad(index int64, format string, args ...any) {
@@ -186,7 +187,7 @@ func (v *verification) report() Report {
 // master key length, ctx).
 func VerifyDir(ctx context.Context, dir string, o Options, v VerifyOptions) (rep Report, err error) {
 	o.ReadOnly = true
-	if _, err := newVault(o.MasterKey); err != nil {
+	if _, err := newVault(o.MasterKey, true); err != nil {
 		return Report{}, err
 	}
 	broken := func(err any) Report {
@@ -713,6 +714,7 @@ func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last boo
 	v.rep.Payloads += w.payloads
 	v.rep.Forgotten += w.forgotten
 	v.rep.NotHeld += w.notHeld
+	v.sealed += w.sealed
 	v.rep.Bytes += w.bytes
 	for k := range w.keys {
 		v.used[k] = struct{}{}
@@ -750,6 +752,7 @@ type worker struct {
 	holds int
 
 	payloads, forgotten, notHeld, bytes int64
+	sealed                              int64 // payloads that were not read for want of a key
 }
 
 // opened is a subject's key, or why there is none.
@@ -877,6 +880,11 @@ func (w *worker) payload(leaf *Leaf) {
 		w.v.bad(leaf.Index, "the payload of leaf %d is missing", leaf.Index)
 		return
 	}
+	if w.v.log.vault.master == nil {
+		w.sealed++
+		w.boxes.next()
+		return
+	}
 	switch err := w.open(leaf); {
 	case err == nil:
 		if w.holds == len(w.held) {
@@ -945,7 +953,7 @@ func (v *verification) judge() Ruling {
 
 // statements has statements judged although no payload may be gone.
 func (v *verification) statements(whole bool) {
-	if v.o.Lawful != nil && (!whole || v.stated.Load()) {
+	if v.o.Lawful != nil && v.log.vault.master != nil && (!whole || v.stated.Load()) {
 		v.rep.Skipped = append(v.rep.Skipped, v.ruling().Skipped...)
 	}
 }
@@ -1008,7 +1016,7 @@ func (w *worker) commitments() {
 
 // keys checks that every key record opens and that payloads name it.
 func (v *verification) keys() {
-	if v.rep.FirstBad >= 0 {
+	if v.rep.FirstBad >= 0 || v.log.vault.master == nil {
 		return // payloads behind that place were not read
 	}
 	v.each(spaceKey, func(k, b []byte) {
@@ -1094,6 +1102,9 @@ func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool
 		} else if v.rep.Witnessed < want.Size {
 			v.skip("leaves from %d: no checkpoint with the witnesses' quorum covers them", v.rep.Witnessed)
 		}
+	}
+	if v.sealed > 0 {
+		v.skip("%d payloads, and whether what is forgotten was to be: there is no key that decrypts them", v.sealed)
 	}
 	if v.rep.NotHeld > 0 {
 		v.skip("%d payloads: their leaves were taken from another log, and the payloads are not held here", v.rep.NotHeld)
