@@ -40,7 +40,7 @@ func main() {
 			if err != nil {
 				return err
 			}
-			cfg.Operators = trust.Verifiers(keys.RoleOperator)
+			cfg.Operators, cfg.Pinned = trust.Verifiers(keys.RoleOperator), trust.Verifiers(keys.RoleAuditor)
 			if from != "" {
 				if cfg.From, err = chain.NewClient(from, nil); err != nil {
 					return err

@@ -53,6 +53,9 @@ type Config struct {
 	// one of them signed it, or a key that they put in force (see package statement).
 	// Nil: nothing is forgotten.
 	Operators note.Verifiers
+	// Pinned are the auditors' keys that the trust file pins. An auditor whose key is not
+	// among them does not start. Nil: any key signs.
+	Pinned note.Verifiers
 	// WitnessPolicy is the file of a witness policy (C2SP tlog-policy), whose
 	// witnesses are asked to cosign. Empty, or no such file: nobody is asked.
 	// It may change while the auditor runs.
@@ -95,6 +98,9 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if err := checkPinned(&cfg); err != nil {
+		return nil, err
+	}
 	opts := chain.Options{Signer: cfg.Signer, Origin: cfg.Origin, MasterKey: cfg.MasterKey}
 	if cfg.From != nil {
 		err := chain.Import(ctx, cfg.Dir, opts, cfg.From, cfg.Trusted, nil, nil)
@@ -129,6 +135,18 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	return a, nil
 }
 
+// checkPinned refuses a key that nobody would believe or wait for.
+func checkPinned(cfg *Config) error {
+	if cfg.Pinned == nil || cfg.Signer == nil {
+		return nil
+	}
+	if _, err := cfg.Pinned.Verifier(cfg.Signer.Name(), cfg.Signer.KeyHash()); err != nil {
+		return fmt.Errorf("the key %s+%08x that signs checkpoints is not pinned with the role auditor: no verification would believe it, "+
+			"and nobody who trims or forgets would wait for it: pin its public half in the trust file", cfg.Signer.Name(), cfg.Signer.KeyHash())
+	}
+	return nil
+}
+
 // checkSigner sees to it that the key is the one that the log was handed over
 // to: what another one signs would not count.
 func checkSigner(l *chain.Log, signer note.Signer) error {
@@ -160,6 +178,9 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.publishHandovers(); err != nil {
+		return err
+	}
 	ready := a.cfg.Ready
 	for {
 		if err = a.settle(); err == nil {
@@ -181,6 +202,16 @@ func (a *Auditor) Follow(ctx context.Context) error {
 		err = nil
 	}
 	return errors.Join(err, a.settle(), a.checkpoint())
+}
+
+// publishHandovers tells which keys this log was signed with before, so that nobody waits for
+// those. A handover is a checkpoint that names the next key.
+func (a *Auditor) publishHandovers() error {
+	hs, err := a.log.Handovers()
+	for _, h := range hs {
+		a.publish("checkpoint", h)
+	}
+	return err
 }
 
 // identify looks at which ledger is there: the one that was followed before,

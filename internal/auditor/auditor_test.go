@@ -428,3 +428,25 @@ func TestAnEventIsFoundByItsID(t *testing.T) {
 		t.Error("an id that is none is looked for")
 	}
 }
+
+func TestPromiseB17AnUnpinnedKeySignsNothing(t *testing.T) {
+	srv := natstest.Start(t)
+	pinned, stranger := newKey(t, "auditor"), newKey(t, "auditor")
+	cfg := config(t, stranger, 1)
+	cfg.Conn, cfg.Pinned = srv.Connect(), note.VerifierList(pinned.verifier)
+	if a, err := auditor.Open(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "not pinned with the role auditor") {
+		if err == nil {
+			a.Close()
+		}
+		t.Fatalf("an unpinned key: %v", err)
+	}
+	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it left a log: %v", err)
+	}
+	cfg.Signer = pinned.signer
+	a, err := auditor.Open(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Close()
+}

@@ -117,7 +117,12 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 		t.Errorf("with no stage running: exit %d, %s", code, out)
 	}
 	// A new auditor begins with another one's tiles, and checks what it takes.
-	must(t, cut.data, "key", "gen", "second.example", filepath.Join(cut.data, "second.key"))
+	// The second auditor is registered while it runs only: nobody waits for it afterwards.
+	pins, err := os.ReadFile(embedded.TrustFile(cut.data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, cut.data, "key", "gen", "second.example", filepath.Join(cut.data, "second.key"), "--pin", "auditor")
 	served := start(t, "served at", "lazaret", "audit", "serve", "--data", cut.data, "--listen", "127.0.0.1:0")
 	url := urlIn.FindString(served.output())
 	second := filepath.Join(cut.data, "audit2")
@@ -129,6 +134,9 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 	aud := start(t, "ready", "auditor", "--data", cut.data, "--dir", second, "--key", filepath.Join(cut.data, "second.key"), "--from", url)
 	aud.interrupt()
+	if err := os.WriteFile(embedded.TrustFile(cut.data), pins, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	served.interrupt()
 	srv.interrupt()
 	if out := must(t, cut.data, "audit", "compare", filepath.Join(cut.data, "audit"), second); !strings.Contains(out, "EQUAL") {

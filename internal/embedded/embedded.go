@@ -24,6 +24,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"lazaret/internal/arbiter"
 	"lazaret/internal/auditor"
@@ -232,7 +233,8 @@ func Trust(data string) (*keys.Trust, error) {
 		role       keys.Role
 	}{
 		{OperatorKey(data), "lazaret-operator", keys.RoleOperator},
-		{AuditorKey(data), "lazaret-ledger", keys.RoleAuditor},
+		// The name is the first line of every checkpoint: no two logs share one.
+		{AuditorKey(data), "lazaret-ledger-" + strings.ToLower(nuid.Next()[14:]), keys.RoleAuditor},
 	} {
 		public, err := makeKey(k.file, k.name)
 		if err != nil {
@@ -417,7 +419,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), Operators: pinned, MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor), MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err

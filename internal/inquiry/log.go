@@ -195,6 +195,9 @@ func (l *Log) openCheckpoint(b []byte, vs note.Verifiers) error {
 // Integrity says what was verified so far.
 func (l *Log) Integrity() Integrity { return l.told }
 
+// Handovers are the notes by which the log's key was replaced.
+func (l *Log) Handovers() ([][]byte, error) { return l.chain.Handovers() }
+
 // Size is how many leaves the log has.
 func (l *Log) Size() int64 { return l.chain.Head().Size }
 

@@ -511,7 +511,7 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}
 		r.Places = append(r.Places, place)
-		for _, a := range c.auditors() {
+		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
 			r.Places = append(r.Places, Place{Where: "auditor " + a, What: "has signed for the ledger behind the forgotten entry, at which it destroys its keys", Count: 1})
 		}
 		files, err := l.ShardsOf(ctx, shards, r.Project)

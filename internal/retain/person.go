@@ -774,7 +774,7 @@ func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]b
 			place.Left = fmt.Sprintf("%d payloads can still be read", n)
 		}
 		r.Places = append(r.Places, place)
-		for _, a := range c.auditors() {
+		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
 			r.Places = append(r.Places, Place{Where: "auditor " + a, What: "has signed for the ledger behind the statement, at which it erases what that lists", Count: 1})
 		}
 		files, err := l.ShardsListed(ctx, shards, r.Project, listed)

@@ -16,9 +16,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
+	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
@@ -87,19 +89,20 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	return slices.Compact(out), nil
 }
 
-// auditors are the names of the registered auditors: those whose keys the trust
-// file pins. Several keys of one name are one auditor, before and after it
-// changed its key.
-func (c *Config) auditors() []string {
-	var out []string
+// auditors are the registered auditors: the keys that the trust file pins with the role
+// auditor, by name and hash. Each is waited for on its own. A key that was handed over to
+// another one (lazaret audit rotate) no longer counts, see chained.
+func (c *Config) auditors() map[string]note.Verifier {
+	out := make(map[string]note.Verifier)
 	for _, p := range c.Trust.Pins() {
-		if slices.Contains(p.Roles, keys.RoleAuditor) {
-			name, _, _ := strings.Cut(p.Key, "+")
-			out = append(out, name)
+		if !slices.Contains(p.Roles, keys.RoleAuditor) {
+			continue
+		}
+		if v, err := note.NewVerifier(p.Key); err == nil { // the trust file was read strictly
+			out[chain.KeyID(v.Name(), v.KeyHash())] = v
 		}
 	}
-	sort.Strings(out)
-	return slices.Compact(out)
+	return out
 }
 
 // checkpointSubject is where auditors publish their checkpoints.
@@ -109,16 +112,32 @@ const checkpointSubject = "lz.live." + streams.SystemProject + ".checkpoint"
 // tree that is this log's own: 0 for one of whom there is no such checkpoint.
 func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	out := make(map[string]uint64)
-	for _, a := range c.auditors() {
-		out[a] = 0
+	registered := c.auditors()
+	for id := range registered {
+		out[id] = 0
 	}
-	vs := c.Trust.Verifiers(keys.RoleAuditor)
+	// A key that was handed over to another registered one is not waited for.
+	replaced := func(b []byte) bool {
+		old, next, err := chain.Replaced(b, c.Trust.Verifiers(keys.RoleAuditor))
+		if _, ok := registered[next]; err != nil || !ok {
+			return err == nil
+		}
+		for _, id := range old {
+			delete(out, id)
+		}
+		return true
+	}
 	// The last ones first: an auditor signs every second while there is work.
 	for _, back := range []time.Duration{10 * time.Minute, 24 * time.Hour, streams.LiveAge} {
 		latest := make(map[string][]byte)
 		err := stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{checkpointSubject}, Since: time.Now().Add(-back)}, func(m jetstream.Msg, _ uint64, _ time.Time) error {
-			for _, name := range signers(m.Data()) {
-				latest[name] = m.Data()
+			if replaced(m.Data()) {
+				return nil
+			}
+			for id, v := range registered {
+				if _, err := note.Open(m.Data(), note.VerifierList(v)); err == nil {
+					latest[id] = m.Data()
+				}
 			}
 			return nil
 		})
@@ -126,13 +145,22 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 			return nil, err
 		}
 		err = c.Log(ctx, func(l *inquiry.Log) error {
-			for name := range out {
-				if cp := latest[name]; cp != nil {
-					seq, err := l.Covers(cp, vs)
+			if l != nil {
+				handovers, err := l.Handovers()
+				if err != nil {
+					return err
+				}
+				for _, h := range handovers {
+					replaced(h)
+				}
+			}
+			for id := range out {
+				if cp := latest[id]; cp != nil {
+					seq, err := l.Covers(cp, note.VerifierList(registered[id]))
 					if err != nil {
-						return fmt.Errorf("the last checkpoint of auditor %s: %w", name, err)
+						return fmt.Errorf("the last checkpoint of auditor %s: %w", id, err)
 					}
-					out[name] = max(out[name], seq)
+					out[id] = max(out[id], seq)
 				}
 			}
 			return nil
@@ -149,18 +177,6 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 		}
 	}
 	return out, nil
-}
-
-// signers are the names under a signed note.
-func signers(note []byte) []string {
-	var out []string
-	_, sigs, _ := strings.Cut(string(note), "\n\n")
-	for line := range strings.Lines(sigs) {
-		if name, _, ok := strings.Cut(strings.TrimPrefix(line, "— "), " "); ok {
-			out = append(out, name)
-		}
-	}
-	return out
 }
 
 // awaitAuditors waits until every registered auditor has signed for the ledger

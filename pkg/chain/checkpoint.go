@@ -345,6 +345,23 @@ func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	return c, nil
 }
 
+// KeyID names a key as signatures do: its name, and its hash in hex.
+func KeyID(name string, hash uint32) string { return fmt.Sprintf("%s+%08x", name, hash) }
+
+// Replaced are the keys that a handover replaced, and the key that it names, by KeyID. The
+// note has to be signed by a trusted key and by the one that it names.
+func Replaced(handover []byte, trusted note.Verifiers) (old []string, next string, err error) {
+	ring := &keyring{trusted: trusted, retired: make(map[keyID]int64)}
+	if _, err := ring.handover(handover); err != nil {
+		return nil, "", err
+	}
+	for id := range ring.retired {
+		old = append(old, KeyID(id.name, id.hash))
+	}
+	v := ring.more[0]
+	return old, KeyID(v.Name(), v.KeyHash()), nil
+}
+
 // open reads a checkpoint that a key signed which could at its size, and tells
 // which keys of the ring signed it.
 func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
