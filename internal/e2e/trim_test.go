@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/client"
+	"lazaret/internal/embedded"
 	"lazaret/internal/retain"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
