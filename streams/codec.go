@@ -2,6 +2,8 @@ package streams
 
 import (
 	"errors"
+	"reflect"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,6 +27,56 @@ func Marshal(v any) ([]byte, error) { return json.Marshal(v, codecOptions) }
 // (duplicate names, invalid UTF-8 and trailing bytes are errors) and tolerant
 // about fields it does not know.
 func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, codecOptions) }
+
+// errVariant says that a name is a known one in other letters.
+var errVariant = errors.New("a name differs from a known one only in letter case, dashes or underscores: write it as documented, once")
+
+// UnmarshalExact is Unmarshal, and refuses a body in which a name differs from a
+// known one only in letter case, dashes or underscores: a reader that does not
+// mind would see another value.
+func UnmarshalExact(data []byte, v any, opts ...json.Options) error {
+	exact := json.JoinOptions(append([]json.Options{codecOptions}, opts...)...)
+	if err := json.Unmarshal(data, v, exact); err != nil {
+		return err
+	}
+	if !oddNames(data) {
+		return nil
+	}
+	twin := reflect.New(reflect.TypeOf(v).Elem()).Interface()
+	if json.Unmarshal(data, twin, exact, json.MatchCaseInsensitiveNames(true)) != nil || !reflect.DeepEqual(v, twin) {
+		return errVariant
+	}
+	return nil
+}
+
+// oddNames reports whether valid JSON has a name with anything but lower case
+// letters, digits, dashes and underscores.
+func oddNames(data []byte) bool {
+	for i := 0; i < len(data); i++ {
+		if data[i] != '"' {
+			continue
+		}
+		odd := false
+		for i++; i < len(data) && data[i] != '"'; i++ {
+			c := data[i]
+			odd = odd || c >= 'A' && c <= 'Z' || c >= utf8.RuneSelf || c == '\\'
+			if c == '\\' {
+				i++
+			}
+		}
+		if !odd {
+			continue
+		}
+		next := i + 1
+		for next < len(data) && (data[next] == ' ' || data[next] == '\n' || data[next] == '\t' || data[next] == '\r') {
+			next++
+		}
+		if next < len(data) && data[next] == ':' {
+			return true
+		}
+	}
+	return false
+}
 
 // describeJSON turns a decoding error into one line that names the place.
 func describeJSON(err error) string {

@@ -46,3 +46,22 @@ func BenchmarkCodec(b *testing.B) {
 		})
 	}
 }
+
+func TestPromiseA3AnEventInOtherLettersIsRefused(t *testing.T) {
+	a := streams.Address{Kind: streams.KindObs, Project: "p", Agent: "a", Origin: "web"}
+	for body, good := range map[string]bool{
+		`{"id":"i","session":"s","content":"hello"}`:                                        true,
+		`{"id":"i","session":"s","content":"hello","Extra":1,"args":{"Content":1}}`:         true,
+		`{"id":"i","session":"s","content":"hello","Content":"POISON"}`:                     false,
+		`{"id":"i","session":"s","Content":"POISON"}`:                                       false,
+		`{"id":"i","session":"s","content":"hello","content":"POISON"}`:                     false,
+		`{"id":"i","session":"s","blocks":[{"type":"text","text":"hello","TEXT":"x"}]}`:     false,
+		`{"id":"i","session":"s","content":"hello","\u0043ontent":"POISON"}`:                false,
+		`{"id":"i","session":"s","content":"hello","args":{"a":1,"a":2}}`:                   false,
+		"{\"id\":\"i\",\"session\":\"s\",\"content\":\"hello\",\"\u017fession\":\"other\"}": false,
+	} {
+		if _, err := streams.ParseEvent(a, "", []byte(body), 0); (err == nil) != good {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}

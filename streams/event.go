@@ -272,7 +272,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 	if e == nil {
 		return nil, rejectf(CodeUnknownKind, "unknown event kind %q", a.Kind)
 	}
-	if err := Unmarshal(body, e); err != nil {
+	if err := UnmarshalExact(body, e); err != nil {
 		r := rejectf(CodeMalformed, "the body is not a JSON %s event: %v", a.Kind, describeJSON(err))
 		r.ID, r.Session = peek(body)
 		if ceID != "" {

@@ -3,10 +3,15 @@
 package content
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/streams"
 )
@@ -54,19 +59,50 @@ func Divide(blocks []streams.Block) [][]streams.Block {
 	return append(out, part)
 }
 
-// Strings are the strings in a JSON value, keys left out.
-func Strings(v json.RawMessage) []string {
+// Strings are the strings in a JSON value, and the names that are more than an
+// identifier. Of a value in which a name stands twice it has all of them.
+func Strings(v json.RawMessage) []string { return texts(v, spoken) }
+
+// Named are the strings in a JSON value and all names in it.
+func Named(v json.RawMessage) []string { return texts(v, func(string) bool { return true }) }
+
+func texts(v json.RawMessage, name func(string) bool) []string {
 	var x any
-	if len(v) == 0 || json.Unmarshal(v, &x) != nil {
+	if len(v) == 0 {
 		return nil
 	}
-	return Leaves(x)
+	if jsonv2.Unmarshal(v, &x) == nil {
+		return Leaves(x, name)
+	}
+	// Readers differ on such a value: take everything that one of them may see.
+	var out []string
+	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	for {
+		t, err := d.ReadToken()
+		if err != nil {
+			return out
+		}
+		if t.Kind() != '"' || strings.TrimSpace(t.String()) == "" {
+			continue
+		}
+		if kind, n := d.StackIndex(d.StackDepth()); kind != '{' || n%2 == 0 || name(t.String()) {
+			out = append(out, t.String())
+		}
+	}
 }
 
-// Leaves are the strings in a decoded JSON value, in the order of its keys.
-func Leaves(x any) []string { return leaves(nil, x) }
+// spoken reports whether a name is more than an identifier.
+func spoken(name string) bool {
+	return len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
+		return r >= utf8.RuneSelf || r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
+	})
+}
 
-func leaves(out []string, x any) []string {
+// Leaves are the strings in a decoded JSON value, in the order of its names, and
+// those of the names that name chooses.
+func Leaves(x any, name func(string) bool) []string { return leaves(nil, x, name) }
+
+func leaves(out []string, x any, name func(string) bool) []string {
 	switch x := x.(type) {
 	case string:
 		if strings.TrimSpace(x) != "" {
@@ -74,16 +110,14 @@ func leaves(out []string, x any) []string {
 		}
 	case []any:
 		for _, e := range x {
-			out = leaves(out, e)
+			out = leaves(out, e, name)
 		}
 	case map[string]any:
-		keys := make([]string, 0, len(x))
-		for k := range x {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			out = leaves(out, x[k])
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			if strings.TrimSpace(k) != "" && name(k) {
+				out = append(out, k)
+			}
+			out = leaves(out, x[k], name)
 		}
 	}
 	return out

@@ -55,3 +55,15 @@ func TestDividedTextIsWholeAndFits(t *testing.T) {
 		}
 	})
 }
+
+func TestPromiseA3AllThatAReaderMaySeeIsTaken(t *testing.T) {
+	for raw, want := range map[string][]string{
+		`{"a":"one","a":"two"}`:                  {"one", "two"},
+		`{"a":"one","A":"two"}`:                  {"two", "one"},
+		`{"Delete the file":"x","plain_name":1}`: {"Delete the file", "x"},
+	} {
+		if got := content.Strings([]byte(raw)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, not %q", raw, got, want)
+		}
+	}
+}

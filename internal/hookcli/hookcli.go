@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"lazaret/client"
@@ -155,7 +156,8 @@ func (c *command) answer(cmd *cobra.Command) error {
 		return err
 	}
 	var e hook.Event
-	if err := json.Unmarshal(b, &e); err != nil {
+	// Half a character in what a tool returned must not keep it from the record.
+	if err := streams.UnmarshalExact(b, &e, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return fmt.Errorf("the event on standard input is not the JSON of a hook: %w", err)
 	}
 	cfg := c.cfg

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -71,6 +73,12 @@ func Read(store string, r io.Reader) (items []Item, empty int, err error) {
 		return nil, 0, err
 	}
 	for n, d := range docs {
+		var whole any
+		if err := exact(d, &whole); err != nil {
+			return nil, 0, fmt.Errorf("JSON value %d of the file: %w", n+1, err)
+		}
+	}
+	for n, d := range docs {
 		found, err := read(d)
 		if err != nil {
 			if len(docs) > 1 {
@@ -93,6 +101,12 @@ func Read(store string, r io.Reader) (items []Item, empty int, err error) {
 		return nil, 0, fmt.Errorf("no memories of %s are in it: see docs/stores.md for the formats", store)
 	}
 	return kept, empty, nil
+}
+
+// exact reads JSON in which no name stands twice, or in other letters than the
+// store writes. Half a character becomes U+FFFD.
+func exact(b []byte, v any) error {
+	return streams.UnmarshalExact(b, v, jsontext.AllowInvalidUTF8(true))
 }
 
 // documents are the JSON values of a file: one, or one a line.
@@ -159,7 +173,7 @@ func mem0(d json.RawMessage) ([]Item, error) {
 			Expiration string `json:"expiration_date"`
 			Created    string `json:"created_at"`
 		}
-		if err := json.Unmarshal(r, &m); err != nil {
+		if err := exact(r, &m); err != nil {
 			return nil, fmt.Errorf("record %d is no memory of mem0: %w", n+1, err)
 		}
 		if m.ID == "" && m.Memory == "" && m.Data == "" {
@@ -196,12 +210,12 @@ func letta(d json.RawMessage) ([]Item, error) {
 	if bare {
 		for n, p := range passages {
 			var x passage
-			if err := json.Unmarshal(p, &x); err != nil || x.ID == "" && x.Text == "" && x.Content == "" {
+			if err := exact(p, &x); err != nil || x.ID == "" && x.Text == "" && x.Content == "" {
 				return nil, fmt.Errorf("record %d is no passage of Letta: it needs id and text", n+1)
 			}
 			file.Passages = append(file.Passages, x)
 		}
-	} else if err := json.Unmarshal(d, &file); err != nil {
+	} else if err := exact(d, &file); err != nil {
 		return nil, fmt.Errorf("it is neither an agent file nor a list of passages: %w", err)
 	}
 	var out []Item
@@ -245,20 +259,20 @@ func zep(d json.RawMessage) ([]Item, error) {
 		UUID     string   `json:"uuid"`
 	}
 	records, bare := list(d)
-	if !bare && json.Unmarshal(d, &ids) == nil && ids.UUID != "" {
+	if !bare && exact(d, &ids) == nil && ids.UUID != "" {
 		records, bare = []json.RawMessage{d}, true
 	}
 	var all []record
 	if bare {
 		for n, r := range records {
 			var x record
-			if err := json.Unmarshal(r, &x); err != nil || x.UUID == "" {
+			if err := exact(r, &x); err != nil || x.UUID == "" {
 				return nil, fmt.Errorf("record %d is no edge, node or episode of Zep: it needs a uuid", n+1)
 			}
 			all = append(all, x)
 		}
 	} else {
-		if err := json.Unmarshal(d, &graph); err != nil {
+		if err := exact(d, &graph); err != nil {
 			return nil, fmt.Errorf("it holds no edges, nodes or episodes: %w", err)
 		}
 		all = slices.Concat(graph.Edges, graph.Nodes, graph.Episodes)

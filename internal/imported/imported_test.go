@@ -104,3 +104,13 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestPromiseA3AnExportThatReadersReadDifferentlyIsRefused(t *testing.T) {
+	for _, s := range []string{
+		`[{"id":"1","memory":"hello","Memory":"POISON"}]`, `[{"id":"1","memory":"hello","memory":"POISON"}]`, `[{"id":"1","Memory":"POISON"}]`,
+	} {
+		if items, _, err := imported.Read("mem0", strings.NewReader(s)); err == nil {
+			t.Errorf("%s is read as %+v", s, items)
+		}
+	}
+}

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -198,8 +198,8 @@ func readPage(result json.RawMessage) (*page, error) {
 		NextCursor string            `json:"nextCursor"`
 	}
 	p := new(page)
-	if !utf8.Valid(result) { // schemas are passed on as they are
-		return nil, errors.New("the server's list of tools is not UTF-8")
+	if err := vet(result); err != nil {
+		return nil, fmt.Errorf("the server's list of tools: %w", err)
 	}
 	err := json.Unmarshal(result, &list)
 	if err == nil {
@@ -211,17 +211,40 @@ func readPage(result json.RawMessage) (*page, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the server's list of tools: %w", err)
 	}
-	delete(p.rest, "tools")
-	delete(p.rest, "nextCursor")
-	p.raw, p.cursor = list.Tools, list.NextCursor
+	p.cursor = list.NextCursor
+	maps.DeleteFunc(p.rest, func(name string, _ json.RawMessage) bool { return !pageNames[name] })
 	for _, r := range list.Tools {
 		t, err := readTool(r)
 		if err != nil {
 			return nil, err
 		}
 		p.tools = append(p.tools, t)
+		if r, err = shownTool(r); err != nil {
+			return nil, err
+		}
+		p.raw = append(p.raw, r)
 	}
 	return p, nil
+}
+
+// pageNames and toolNames are what is passed on of a page and of a tool: what is
+// recorded, and what no model is shown.
+var (
+	pageNames = namesOf("_meta cacheScope resultType ttlMs")
+	toolNames = namesOf("_meta annotations description execution icons inputSchema name outputSchema title")
+)
+
+// shownTool is a tool as it is passed on.
+func shownTool(raw json.RawMessage) (json.RawMessage, error) {
+	var t map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return nil, fmt.Errorf("a tool of the server: %w", err)
+	}
+	maps.DeleteFunc(t, func(name string, _ json.RawMessage) bool { return !toolNames[name] })
+	if err := vetAnnotations(t["annotations"]); err != nil {
+		return nil, fmt.Errorf("the annotations of a tool: %w", err)
+	}
+	return json.Marshal(t)
 }
 
 // readTool takes from a tool what rules and people see: also the title and the

@@ -1,13 +1,16 @@
 package mcpproxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -29,6 +32,9 @@ const maxArgs = 32 << 10
 // shown observes what a response brings before a model, and returns what is
 // passed on: the response, or an error if it could not be recorded.
 func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrpc.Response {
+	if err := vetResponse(m); err != nil {
+		return fault(m.ID, jsonrpc.CodeInternalError, p.refused(ctx, c.method, "", err).Error())
+	}
 	if c.method == "initialize" || c.method == "server/discover" {
 		m = p.introduced(m)
 	}
@@ -57,7 +63,7 @@ func source(c *call) string {
 // the instructions, of resources each content, of anything else all there is.
 func words(method string, m *jsonrpc.Response) []string {
 	if m.Error != nil {
-		return []string{m.Error.Error()}
+		return []string{errorText(m.Error)}
 	}
 	var r struct {
 		Instructions string            `json:"instructions"`
@@ -80,11 +86,7 @@ func words(method string, m *jsonrpc.Response) []string {
 		var c map[string]any
 		if json.Unmarshal(part, &c) == nil {
 			note := strip(c)
-			w := content.Leaves(c)
-			if note != "" {
-				w = append(w, note)
-			}
-			if len(w) > 0 {
+			if w := append(content.Leaves(c, foreign), note...); len(w) > 0 {
 				out = append(out, strings.Join(w, "\n"))
 			}
 		}
@@ -176,34 +178,37 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 		Structured json.RawMessage  `json:"structuredContent"`
 	}
 	if json.Unmarshal(result, &r) != nil {
-		return joined("", content.Strings(result)) // no result of a tool that we know
+		return joined("", content.Named(result)) // no result of a tool that we know
 	}
 	var out []streams.Block
+	var fresh []string // what is no block
 	for _, c := range r.Content {
 		kind, _ := c["type"].(string)
 		if kind == "text" {
 			t, _ := c["text"].(string)
 			out = append(out, streams.Block{Text: t})
+			for _, k := range []string{"type", "text", "annotations", "_meta"} {
+				delete(c, k)
+			}
+			fresh = append(fresh, content.Leaves(c, foreign)...)
 			continue
 		}
 		note := strip(c)
 		delete(c, "type")
-		words := content.Leaves(c)
-		if note != "" {
-			words = append(words, note)
-		}
+		words := append(content.Leaves(c, foreign), note...)
 		out = append(out, joined(streams.Clip(kind, 64), words)...)
 	}
 	// Results may hold more than these two, in later versions of the protocol.
 	var rest map[string]any
-	var fresh []string
+	said := fresh
+	fresh = nil
 	if json.Unmarshal(result, &rest) == nil {
 		delete(rest, "content")
 		delete(rest, "structuredContent")
 		delete(rest, "_meta")
 		delete(rest, "resultType")
 	}
-	for _, w := range append(content.Strings(r.Structured), content.Leaves(rest)...) {
+	for _, w := range slices.Concat(said, content.Named(r.Structured), content.Leaves(rest, foreign)) {
 		if !slices.ContainsFunc(out, func(b streams.Block) bool { return strings.Contains(b.Text, w) }) {
 			fresh = append(fresh, w)
 		}
@@ -211,8 +216,9 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 	return append(out, joined("structured", fresh)...)
 }
 
-// strip takes encoded bytes out of a block and describes them.
-func strip(c map[string]any) string {
+// strip takes encoded bytes out of a block and describes them. Of bytes that are
+// text it has the text too.
+func strip(c map[string]any) (out []string) {
 	at := c
 	if r, ok := c["resource"].(map[string]any); ok {
 		at = r
@@ -221,10 +227,33 @@ func strip(c map[string]any) string {
 		if s, ok := at[k].(string); ok {
 			delete(at, k)
 			sum := sha256.Sum256([]byte(s))
-			return fmt.Sprintf("%d bytes in base64, sha256:%s", len(s), hex.EncodeToString(sum[:]))
+			out = append(out, fmt.Sprintf("%d bytes in base64, sha256:%s", len(s), hex.EncodeToString(sum[:])))
+			if text := decodedText(s); text != "" {
+				out = append(out, text)
+			}
 		}
 	}
-	return ""
+	return out
+}
+
+// decodedText is what base64 decodes to, in either alphabet, if that is text.
+func decodedText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch r {
+		case '-':
+			return '+'
+		case '_':
+			return '/'
+		case '=', '\n', '\r', ' ', '\t':
+			return -1
+		}
+		return r
+	}, s)
+	b, err := base64.RawStdEncoding.DecodeString(s)
+	if err != nil || !utf8.Valid(b) || bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f' }) {
+		return ""
+	}
+	return string(b)
 }
 
 func joined(kind string, words []string) []streams.Block {

@@ -128,7 +128,19 @@ func (p *Proxy) read(ctx context.Context, from mcp.Connection, f func(context.Co
 func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	r, ok := m.(*jsonrpc.Request)
 	if !ok {
+		if a, ok := m.(*jsonrpc.Response); ok {
+			if err := vetResponse(a); err != nil {
+				m = fault(a.ID, jsonrpc.CodeInvalidRequest, "the client's answer was refused: "+err.Error())
+			}
+		}
 		return p.down.Write(ctx, m) // an answer to the server
+	}
+	if err := vet(r.Params); err != nil {
+		if !r.ID.IsValid() {
+			p.cfg.Log.Warn("a notification of the client was dropped", "method", r.Method, "err", err)
+			return nil
+		}
+		return p.up.Write(ctx, fault(r.ID, jsonrpc.CodeInvalidParams, "the request was refused: "+err.Error()))
 	}
 	if !r.ID.IsValid() {
 		if r.Method == "notifications/cancelled" && !p.cancelled(r) {
@@ -213,6 +225,15 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 		p.answered(ctx, m)
 		return nil
 	case *jsonrpc.Request:
+		if err := vet(m.Params); err != nil {
+			p.wg.Go(func() {
+				err := p.refused(ctx, m.Method, "", err)
+				if m.ID.IsValid() {
+					p.send(p.down, fault(m.ID, jsonrpc.CodeInvalidParams, err.Error()))
+				}
+			})
+			return nil
+		}
 		if m.Method == "notifications/tools/list_changed" {
 			p.tools.changed()
 		}
@@ -258,7 +279,7 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 // question passes a request of the server on, once it is observed: sampling puts
 // its text before a model.
 func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
-	if err := p.observe(ctx, m.Method, "", "", nil, content.Strings(m.Params)); err != nil {
+	if err := p.observe(ctx, m.Method, "", "", nil, content.Named(m.Params)); err != nil {
 		p.cfg.Log.Warn("a request of the server was not passed on", "method", m.Method, "err", err)
 		p.send(p.down, fault(m.ID, jsonrpc.CodeInternalError, "not passed on: it could not be recorded"))
 		return
@@ -289,6 +310,9 @@ func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMes
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case r := <-ch:
+		if err := vetResponse(r); err != nil {
+			return nil, p.refused(ctx, method, "", err)
+		}
 		return r.Result, r.Error
 	}
 }

@@ -70,12 +70,17 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 		return nil
 	case m = <-c.answer:
 	}
+	if err := vetResponse(m); err != nil {
+		err = p.refused(ctx, params.Name, a.ID, err)
+		p.report(a, rep, "error")
+		return (&refusal{err: err, done: true, action: a.ID}).result(r.ID, params.Name)
+	}
 	blocks, status := resultBlocks(m.Result), "ok"
 	var said struct {
 		IsError bool `json:"isError"`
 	}
 	if m.Error != nil {
-		blocks = []streams.Block{{Text: m.Error.Error()}}
+		blocks = []streams.Block{{Text: errorText(m.Error)}}
 	}
 	if m.Error != nil || json.Unmarshal(m.Result, &said) == nil && said.IsError {
 		status = "error"

@@ -1,0 +1,134 @@
+package mcpproxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"lazaret/internal/content"
+	"lazaret/streams"
+)
+
+// A message is passed on only if every reader sees in it what is recorded. JSON
+// leaves open what a name means that stands twice, and some readers ignore the
+// case of names. Such a message is refused in either direction.
+
+// maxNesting is how deep the objects of the protocol may nest.
+const maxNesting = 256
+
+// known are the names of the protocol, in the objects that it defines.
+var known = namesOf(`_meta action annotations argument arguments audience blob capabilities clientInfo completion content contents context costPriority
+	cursor data default description destructiveHint error execution extensions hasMore hints icons id idempotentHint includeContext input inputRequests inputResponses
+	inputSchema instructions intelligencePriority isError lastModified level listChanged logger maxTokens message messages metadata method mimeType mode model
+	modelPreferences name nextCursor openWorldHint outputSchema params priority progress progressToken prompt prompts protocolVersion readOnlyHint reason ref
+	requestId requestState requestedSchema resource resourceTemplates resources resultType role roots sampling server serverInfo size sizes speedPriority src status
+	statusMessage stopReason stopSequences structuredContent subscribe systemPrompt task taskId taskSupport temperature text theme title toolChoice toolUseId
+	tools total ttlMs type uri uriTemplate url value values version websiteUrl`)
+
+// free are those of them whose values the protocol does not define.
+var free = namesOf("_meta annotations arguments data default experimental extensions input inputResponses inputSchema metadata outputSchema requestState requestedSchema structuredContent")
+
+// folded are the known names by their form without case.
+var folded = func() map[string]bool {
+	m := make(map[string]bool)
+	for n := range known {
+		m[fold(n)] = true
+	}
+	return m
+}()
+
+func namesOf(list string) map[string]bool {
+	m := make(map[string]bool)
+	for n := range strings.FieldsSeq(list) {
+		m[n] = true
+	}
+	return m
+}
+
+// fold is a name without case, as readers that ignore case compare names.
+func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
+
+// foreign says that a name is none of the protocol's.
+func foreign(name string) bool { return !known[name] }
+
+// vet reports why a part of a message is read differently by different readers.
+func vet(raw json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	var v any
+	if err := jsonv2.Unmarshal(raw, &v); err != nil {
+		return fmt.Errorf("its JSON is ambiguous: %s", streams.Clip(err.Error(), 200))
+	}
+	return vetNames(v, 0)
+}
+
+func vetNames(v any, depth int) error {
+	if depth > maxNesting {
+		return fmt.Errorf("its JSON is nested deeper than %d", maxNesting)
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, x := range v {
+			if err := vetNames(x, depth+1); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for k, x := range v {
+			if !known[k] && folded[fold(k)] {
+				return fmt.Errorf("the name %q differs from one of the protocol only in letter case", streams.Clip(k, 60))
+			}
+			if known[k] && !free[k] {
+				if err := vetNames(x, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// vetAnnotations is vet of a tool's annotations, whose names the protocol defines.
+func vetAnnotations(raw json.RawMessage) error {
+	var v any
+	if len(raw) == 0 || json.Unmarshal(raw, &v) != nil {
+		return nil
+	}
+	return vetNames(v, 0)
+}
+
+// vetResponse is vet of a response.
+func vetResponse(m *jsonrpc.Response) error {
+	return errors.Join(vet(m.Result), vet(errorData(m.Error)))
+}
+
+// errorData are the data of an error of the protocol.
+func errorData(err error) json.RawMessage {
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) {
+		return wire.Data
+	}
+	return nil
+}
+
+// errorText is all that an error says.
+func errorText(err error) string {
+	return strings.Join(append([]string{err.Error()}, content.Named(errorData(err))...), "\n")
+}
+
+// refused records that a message of the server was withheld, and returns the
+// error that its receiver gets.
+func (p *Proxy) refused(ctx context.Context, method, call string, why error) error {
+	err := fmt.Errorf("the server's message was refused: %w", why)
+	p.cfg.Log.Warn("a message of the server was refused", "method", method, "err", why)
+	if e := p.observe(ctx, method, call, "", nil, []string{"Withheld: " + err.Error()}); e != nil {
+		p.cfg.Log.Warn("a refusal was not recorded", "method", method, "err", e)
+	}
+	return err
+}
