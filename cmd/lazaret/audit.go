@@ -38,7 +38,7 @@ func askSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answe
 
 func (a *app) audit() *cobra.Command {
 	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(), a.auditExport(), a.auditVerify(),
-		a.auditLaundering(), a.auditIrreversible(), a.auditBundle(), a.auditSeal(),
+		a.auditLaundering(), a.auditIrreversible(), a.auditBundle(), a.auditEvidence(), a.auditSeal(),
 		a.auditRecall(), a.auditForget(), a.auditLegalHold(), a.auditTrim(),
 		a.auditProve(), a.auditConsistency(), a.auditCompare(), a.auditServe(), a.auditWitness(), a.auditRotate())
 }

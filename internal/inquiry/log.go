@@ -321,14 +321,15 @@ func (l *Log) Prove(e *Entry) (tlog.RecordProof, error) {
 	return p, nil
 }
 
-// proofText is a single-entry proof in the C2SP tlog-proof format.
-func (l *Log) proofText(e *Entry, p tlog.RecordProof) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "c2sp.org/tlog-proof@v1\nindex %d\n", e.Index)
-	for _, h := range p {
-		b.WriteString(h.String() + "\n")
+// proofText is a single-entry proof in the C2SP tlog-proof format, with the leaf, and the
+// payload and its salt where they can be read.
+func (l *Log) proofText(e *Entry) ([]byte, error) {
+	p, err := l.chain.Prove(e.Index)
+	if err != nil {
+		return nil, err
 	}
-	b.WriteByte('\n')
-	b.Write(l.cp)
-	return b.Bytes()
+	if p.Salt, p.Payload, err = l.chain.Salted(e.Index); err != nil && !errors.Is(err, chain.ErrForgotten) && !errors.Is(err, chain.ErrNotHeld) {
+		return nil, err
+	}
+	return p.MarshalText()
 }

@@ -198,7 +198,11 @@ func (l *Log) Write(r *Report, dir string) error {
 		if p == nil {
 			continue // no checkpoint covers it yet
 		}
-		if err := put(filepath.Join("proofs", fmt.Sprintf("%d.tlog-proof", e.Index)), l.proofText(e, p)); err != nil {
+		text, err := l.proofText(e)
+		if err != nil {
+			return err
+		}
+		if err := put(filepath.Join("proofs", fmt.Sprintf("%d.tlog-proof", e.Index)), text); err != nil {
 			return err
 		}
 	}

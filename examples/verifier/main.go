@@ -1,0 +1,509 @@
+// Verifier checks a file of "lazaret audit evidence" with the public keys of the log. It was
+// written from docs/evidence.md and imports the standard library alone.
+//
+//	verifier -log VKEY [-operator VKEY] [-witness VKEY …] FILE
+//
+// It exits with 0 if all was checked and holds, with 3 if what was checked holds and there
+// are signatures by keys that were not given, and with 2 if something does not hold.
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type leaf struct {
+	Index      int64     `json:"index"`
+	Kind       string    `json:"kind"`
+	Seq        uint64    `json:"seq"`
+	Time       time.Time `json:"time"`
+	Type       string    `json:"type"`
+	Project    string    `json:"project"`
+	Length     uint64    `json:"length"`
+	Commitment string    `json:"commitment"`
+	Salt       string    `json:"salt"`
+	Payload    *string   `json:"payload"`
+	Base64     []byte    `json:"payload_base64"`
+	Prev       string    `json:"prev"`
+	Withheld   string    `json:"withheld"`
+	Proof      []string  `json:"proof"`
+
+	hash    [32]byte
+	payload []byte
+}
+
+type approval struct {
+	Resolution int64   `json:"resolution"`
+	Outcome    int64   `json:"outcome"`
+	Activation int64   `json:"activation"`
+	Chunks     []int64 `json:"chunks"`
+}
+
+type evidence struct {
+	Format     string     `json:"format"`
+	Statement  string     `json:"statement"`
+	Checkpoint string     `json:"checkpoint"`
+	Leaves     []*leaf    `json:"leaves"`
+	Approvals  []approval `json:"approvals"`
+}
+
+const format = "lazaret/evidence/v1"
+
+func main() {
+	v := &verifier{keys: make(map[string]*key)}
+	for _, role := range []string{roleLog, roleOperator, roleWitness} {
+		flag.Func(role, "public key of the "+role+"; may be repeated", func(vkey string) error { return v.trust(role, vkey) })
+	}
+	flag.Parse()
+	text, err := os.ReadFile(flag.Arg(0))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	told, err := v.verify(text)
+	switch {
+	case err != nil:
+		fmt.Printf("FAILED  %v\n", err)
+		os.Exit(2)
+	case len(v.unknown) > 0:
+		fmt.Printf("INCOMPLETE  %s; signatures that were not checked, by %s\n", told, strings.Join(v.unknown, ", "))
+		os.Exit(3)
+	}
+	fmt.Printf("VERIFIED  %s\n", told)
+}
+
+// What keys are obeyed in. Whoever runs the verifier gives each key for one or more.
+const (
+	roleLog      = "log"
+	roleOperator = "operator"
+	roleWitness  = "witness"
+)
+
+type key struct {
+	algorithm byte
+	public    ed25519.PublicKey
+	roles     []string
+}
+
+type verifier struct {
+	keys    map[string]*key // by name+hash
+	unknown []string
+}
+
+// parseKey reads <name>+<hash>+<base64>.
+func parseKey(vkey string) (id string, k *key, err error) {
+	name, rest, _ := strings.Cut(vkey, "+")
+	hash, data, _ := strings.Cut(rest, "+")
+	b, err := base64.StdEncoding.DecodeString(data)
+	if err != nil || len(b) != 33 || b[0] != 1 && b[0] != 4 || name == "" {
+		return "", nil, fmt.Errorf("%q is no key", vkey)
+	}
+	sum := sha256.Sum256(append([]byte(name+"\n"), b...))
+	if hash != hex.EncodeToString(sum[:4]) {
+		return "", nil, fmt.Errorf("the hash in %q is not that of the key", vkey)
+	}
+	return name + "+" + hash, &key{algorithm: b[0], public: b[1:]}, nil
+}
+
+func (v *verifier) trust(role, vkey string) error {
+	id, k, err := parseKey(vkey)
+	if err != nil {
+		return err
+	}
+	if v.keys[id] == nil {
+		v.keys[id] = k
+	}
+	v.keys[id].roles = append(v.keys[id].roles, role)
+	return nil
+}
+
+// note checks a signed note and returns its text and the keys that signed.
+func note(msg string, keys map[string]*key) (text string, by []*key, unknown []string, err error) {
+	at := strings.LastIndex(msg, "\n\n")
+	if at < 0 || !strings.HasSuffix(msg, "\n") {
+		return "", nil, nil, errors.New("it is no signed note")
+	}
+	text = msg[:at+1]
+	for _, line := range strings.Split(strings.TrimSuffix(msg[at+2:], "\n"), "\n") {
+		f := strings.Split(line, " ")
+		if len(f) != 3 || f[0] != "—" {
+			return "", nil, nil, fmt.Errorf("%q is no line of a signature", line)
+		}
+		sig, err := base64.StdEncoding.Strict().DecodeString(f[2])
+		if err != nil || len(sig) < 4 {
+			return "", nil, nil, fmt.Errorf("the signature of %s is no base64", f[1])
+		}
+		id := f[1] + "+" + hex.EncodeToString(sig[:4])
+		k := keys[id]
+		if k == nil {
+			unknown = append(unknown, id)
+			continue
+		}
+		signed, sig := text, sig[4:]
+		if k.algorithm == 4 && len(sig) > 8 {
+			signed = fmt.Sprintf("cosignature/v1\ntime %d\n%s", binary.BigEndian.Uint64(sig), text)
+			sig = sig[8:]
+		}
+		if !ed25519.Verify(k.public, []byte(signed), sig) {
+			return "", nil, nil, fmt.Errorf("the signature of %s does not fit", id)
+		}
+		by = append(by, k)
+	}
+	return text, by, unknown, nil
+}
+
+func (v *verifier) note(msg string) (text string, by []*key, err error) {
+	text, by, unknown, err := note(msg, v.keys)
+	v.unknown = append(v.unknown, unknown...)
+	return text, by, err
+}
+
+// signed reports whether a key that is obeyed in a role signed.
+func signed(by []*key, role string) bool {
+	return slices.ContainsFunc(by, func(k *key) bool { return k.algorithm == 1 && slices.Contains(k.roles, role) })
+}
+
+func (v *verifier) verify(b []byte) (told string, err error) {
+	if err := strict(json.NewDecoder(bytes.NewReader(b))); err != nil {
+		return "", err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	ev := new(evidence)
+	if err := d.Decode(ev); err != nil {
+		return "", err
+	}
+	if ev.Format != format {
+		return "", fmt.Errorf("the format is %q, this program reads %q", ev.Format, format)
+	}
+	cp, by, err := v.note(ev.Checkpoint)
+	if err != nil {
+		return "", fmt.Errorf("checkpoint: %w", err)
+	}
+	lines := strings.Split(cp, "\n")
+	if len(lines) != 4 || lines[3] != "" {
+		return "", errors.New("checkpoint: it has no three lines")
+	}
+	origin := lines[0]
+	if !signed(by, roleLog) {
+		return "", errors.New("checkpoint: the log has not signed it with a key that was given")
+	}
+	size, err := strconv.ParseInt(lines[1], 10, 64)
+	if err != nil {
+		return "", fmt.Errorf("checkpoint: %w", err)
+	}
+	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
+	if err != nil || len(root) != 32 {
+		return "", errors.New("checkpoint: the root is no hash")
+	}
+	byIndex, err := leaves(ev, size, [32]byte(root))
+	if err != nil {
+		return "", err
+	}
+	for i, a := range ev.Approvals {
+		if i > 0 && a.Outcome <= ev.Approvals[i-1].Outcome {
+			return "", errors.New("the approvals are not in order")
+		}
+		if err := v.approval(&a, byIndex); err != nil {
+			return "", fmt.Errorf("approval at leaf %d: %w", a.Outcome, err)
+		}
+	}
+	of, err := v.statement(ev, lines)
+	payloads := 0
+	for _, l := range ev.Leaves {
+		if l.Withheld == "" {
+			payloads++
+		}
+	}
+	return fmt.Sprintf("%s: %d leaves of the tree of %d that %s signed, %d payloads, %d approvals", of, len(ev.Leaves), size, origin, payloads, len(ev.Approvals)), err
+}
+
+// strict refuses names that are repeated or that are not in lower case, and what follows the
+// document.
+func strict(d *json.Decoder) error {
+	if err := value(d); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something follows the document")
+	}
+	return nil
+}
+
+func value(d *json.Decoder) error {
+	t, err := d.Token()
+	if err != nil || t != json.Delim('{') && t != json.Delim('[') {
+		return err
+	}
+	names := make(map[string]bool)
+	for d.More() {
+		if t == json.Delim('{') {
+			n, err := d.Token()
+			if err != nil {
+				return err
+			}
+			name, _ := n.(string)
+			if names[name] || name != strings.ToLower(name) {
+				return fmt.Errorf("the name %q is repeated, or not in lower case", name)
+			}
+			names[name] = true
+		}
+		if err := value(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+// leaves checks every leaf, its payload and its proof.
+func leaves(ev *evidence, size int64, root [32]byte) (map[int64]*leaf, error) {
+	out := make(map[int64]*leaf)
+	last := int64(-1)
+	for _, l := range ev.Leaves {
+		if l == nil || l.Index <= last {
+			return nil, fmt.Errorf("the leaf behind %d is not in order", last)
+		}
+		last = l.Index
+		if err := l.check(out[l.Index-1], size, root); err != nil {
+			return nil, fmt.Errorf("leaf %d: %w", l.Index, err)
+		}
+		out[l.Index] = l
+	}
+	return out, nil
+}
+
+func unhex(s string, n int) ([]byte, error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != n || s != hex.EncodeToString(b) {
+		return nil, fmt.Errorf("%q is not %d bytes in hex", s, n)
+	}
+	return b, nil
+}
+
+func (l *leaf) check(before *leaf, size int64, root [32]byte) error {
+	if l.Kind != "entry" || len(l.Type) > 1024 || len(l.Project) > 1024 {
+		return errors.New("it is no entry")
+	}
+	commitment, err := unhex(l.Commitment, 32)
+	if err != nil {
+		return err
+	}
+	prev, err := unhex(l.Prev, 32)
+	if err != nil {
+		return err
+	}
+	b := []byte{0, 1, 1} // 0: the prefix of a leaf's hash
+	for _, n := range []uint64{uint64(l.Index), l.Seq, uint64(l.Time.UnixNano()), l.Length} {
+		b = binary.BigEndian.AppendUint64(b, n)
+	}
+	b = append(append(b, commitment...), prev...)
+	for _, s := range []string{l.Type, l.Project} {
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(s))), s...)
+	}
+	l.hash = sha256.Sum256(b)
+	if before != nil && !bytes.Equal(prev, before.hash[:]) {
+		return errors.New("prev is not the hash of the leaf before")
+	}
+	if got, err := climb(l.hash, l.Index, size, l.Proof); err != nil || got != root {
+		return errors.Join(errors.New("the proof does not lead to the root of the checkpoint"), err)
+	}
+	if l.Withheld != "" {
+		if l.Payload != nil || l.Base64 != nil || l.Salt != "" {
+			return errors.New("its payload is withheld, and there is one")
+		}
+		return nil
+	}
+	salt, err := unhex(l.Salt, 16)
+	if err != nil {
+		return err
+	}
+	l.payload = l.Base64
+	if l.Payload != nil {
+		if l.payload = []byte(*l.Payload); l.Base64 != nil {
+			return errors.New("it has two payloads")
+		}
+	}
+	if sum := sha256.Sum256(append(salt, l.payload...)); !bytes.Equal(sum[:], commitment) || uint64(len(l.payload)) != l.Length {
+		return errors.New("the payload is not the one that it commits to")
+	}
+	return nil
+}
+
+// climb computes the root from a leaf's hash (RFC 9162, section 2.1.3.2).
+func climb(h [32]byte, index, size int64, proof []string) ([32]byte, error) {
+	if index < 0 || index >= size {
+		return h, fmt.Errorf("the tree has %d leaves", size)
+	}
+	node := func(l, r []byte) [32]byte { return sha256.Sum256(append(append([]byte{1}, l...), r...)) }
+	fn, sn := index, size-1
+	for _, p := range proof {
+		b, err := base64.StdEncoding.Strict().DecodeString(p)
+		if err != nil || len(b) != 32 || sn == 0 {
+			return h, errors.New("a hash of the proof is none, or too many")
+		}
+		if fn&1 == 1 || fn == sn {
+			h = node(b, h[:])
+			for fn&1 == 0 && fn != 0 {
+				fn, sn = fn>>1, sn>>1
+			}
+		} else {
+			h = node(h[:], b)
+		}
+		fn, sn = fn>>1, sn>>1
+	}
+	if sn != 0 {
+		return h, errors.New("the proof is too short")
+	}
+	return h, nil
+}
+
+// body reads the body of an entry of a stage.
+func (l *leaf) body(stage string, into any) error {
+	if l == nil || l.payload == nil {
+		return errors.New("a leaf that it names is not in the file with its payload")
+	}
+	head, body, ok := bytes.Cut(l.payload, []byte("\n"))
+	if f := strings.Split(string(head), " "); !ok || len(f) != 3 || f[0] != stage {
+		return fmt.Errorf("leaf %d is not of stage %s", l.Index, stage)
+	}
+	return json.Unmarshal(body, into)
+}
+
+func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
+	r, o, act := leaves[a.Resolution], leaves[a.Outcome], leaves[a.Activation]
+	var resolution struct {
+		Note string `json:"note"`
+	}
+	var activation struct{ Do, Digest, Note string }
+	var outcome struct {
+		Resolved *struct {
+			Hold, Revision, State, Key string
+			Entry                      uint64
+		} `json:"resolved"`
+	}
+	if err := errors.Join(r.body("ingest", &resolution), o.body("arbiter", &outcome), act.body("ingest", &activation)); err != nil {
+		return err
+	}
+	res := outcome.Resolved
+	if res == nil || r.Type != "resolution" || act.Type != "activation" || act.Project != "_" || o.Project != r.Project || res.Entry != r.Seq ||
+		a.Activation >= a.Resolution || a.Resolution >= a.Outcome {
+		return errors.New("its leaves are not those of an approval")
+	}
+	var trust []byte
+	for _, i := range a.Chunks {
+		var c struct{ Chunk []byte }
+		l := leaves[i]
+		if err := l.body("ingest", &c); err != nil {
+			return err
+		}
+		if l.Type != "chunk" || l.Project != "_" || i >= a.Activation {
+			return fmt.Errorf("leaf %d is no part of a trust file", i)
+		}
+		trust = append(trust, c.Chunk...)
+	}
+	digest := fmt.Sprintf("sha256:%x", sha256.Sum256(trust))
+	command, by, err := v.note(activation.Note)
+	if err != nil {
+		return fmt.Errorf("the activation: %w", err)
+	}
+	if activation.Do != "activate-trust" || activation.Digest != digest || !strings.Contains(command, "\ndo: activate-trust\n") || !strings.Contains(command, "\ndigest: "+digest+"\n") {
+		return errors.New("the trust file is not the one that was put in force")
+	}
+	if len(by) > 0 && !signed(by, roleOperator) {
+		return errors.New("the activation is signed by a key that is no operator's")
+	}
+	if !pins(string(trust), res.Key) {
+		return fmt.Errorf("the trust file does not pin %s", res.Key)
+	}
+	id, k, err := parseKey(res.Key)
+	if err != nil {
+		return err
+	}
+	text, signers, unknown, err := note(resolution.Note, map[string]*key{id: k})
+	if err != nil || len(signers) != 1 || len(unknown) > 0 {
+		return errors.Join(fmt.Errorf("%s has not signed the decision, alone", id), err)
+	}
+	var s struct{ V, Project, Hold, Revision, Decision string }
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	state := map[string]string{"approve": "approved", "reject": "rejected"}[s.Decision]
+	if s.V != "lazaret/approval/v1" || s.Project != r.Project || s.Hold != res.Hold || s.Revision != res.Revision || state == "" || state != res.State {
+		return errors.New("what was signed is not what the arbiter says of it")
+	}
+	return nil
+}
+
+// pins reports whether a trust file has a line with a key.
+func pins(trust, key string) bool {
+	for line := range strings.Lines(trust) {
+		v, ok := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "- "), "key: ")
+		if ok && strings.Trim(v, `"'`) == key {
+			return true
+		}
+	}
+	return false
+}
+
+// statement holds the statement against the file, and returns what it is about.
+func (v *verifier) statement(ev *evidence, cp []string) (of string, err error) {
+	text, by, err := v.note(ev.Statement)
+	if err != nil {
+		return "", fmt.Errorf("statement: %w", err)
+	}
+	if !signed(by, roleLog) {
+		return "", errors.New("statement: the log has not signed it with a key that was given")
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	names := []string{"of", "project", "origin", "size", "root", "leaves", "withheld", "approvals", "approvals not shown", "first", "last", "not covered yet",
+		"forgotten in the project", "not held in the project", "gaps in the log", "resets in the log", "ledger trimmed up to", "made"}
+	if len(lines) != len(names)+1 || lines[0] != format || len(ev.Leaves) == 0 {
+		return "", errors.New("statement: it has other lines than it should")
+	}
+	is := make(map[string]string)
+	for i, n := range names {
+		value, ok := strings.CutPrefix(lines[i+1], n+": ")
+		if !ok {
+			return "", fmt.Errorf("statement: line %d is %q, want %s", i+2, lines[i+1], n)
+		}
+		is[n] = value
+	}
+	all := sha256.New()
+	withheld := []string{}
+	for _, l := range ev.Leaves {
+		all.Write(l.hash[:])
+		if l.Withheld != "" {
+			withheld = append(withheld, fmt.Sprintf("%d %s", l.Index, l.Withheld))
+		}
+		if l.Project != is["project"] && l.Project != "_" {
+			return "", fmt.Errorf("leaf %d is of project %s", l.Index, l.Project)
+		}
+	}
+	if len(withheld) == 0 {
+		withheld = append(withheld, "none")
+	}
+	want := map[string]string{"origin": cp[0], "size": cp[1], "root": cp[2], "leaves": fmt.Sprintf("%d sha256:%x", len(ev.Leaves), all.Sum(nil)),
+		"withheld": strings.Join(withheld, ", "), "approvals": strconv.Itoa(len(ev.Approvals)),
+		"first": ev.Leaves[0].Time.UTC().Format(time.RFC3339Nano), "last": ev.Leaves[len(ev.Leaves)-1].Time.UTC().Format(time.RFC3339Nano)}
+	for n, w := range want {
+		if is[n] != w {
+			return "", fmt.Errorf("statement: %s is %q, and the file has %q", n, is[n], w)
+		}
+	}
+	return is["of"] + " of project " + is["project"], nil
+}

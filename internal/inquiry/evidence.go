@@ -1,0 +1,490 @@
+package inquiry
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// EvidenceFormat begins a statement about evidence, and names the format of its file.
+// docs/evidence.md describes it byte by byte.
+const EvidenceFormat = "lazaret/evidence/v1"
+
+// Evidence is a file with what the log holds about a session or a verdict, and all that
+// proves it.
+type Evidence struct {
+	Format     string             `json:"format"`
+	Statement  string             `json:"statement"`  // signed note
+	Checkpoint string             `json:"checkpoint"` // signed note, with cosignatures
+	Leaves     []EvidenceLeaf     `json:"leaves"`
+	Approvals  []EvidenceApproval `json:"approvals"`
+}
+
+// EvidenceLeaf is a line of a bundle with what places it in the tree.
+type EvidenceLeaf struct {
+	bundleLine
+	Prev string `json:"prev"` // record hash of the leaf before, hex
+	// Withheld says why the payload is not here: forgotten, not-held, not-read, or how
+	// sensitive it is.
+	Withheld string   `json:"withheld,omitempty"`
+	Proof    []string `json:"proof"` // inclusion proof, base64
+}
+
+// EvidenceApproval names, by their index, the leaves that show a person's decision, and that
+// the key which signed it was in force.
+type EvidenceApproval struct {
+	Resolution int64   `json:"resolution"`
+	Outcome    int64   `json:"outcome"`
+	Activation int64   `json:"activation"`
+	Chunks     []int64 `json:"chunks"`
+}
+
+// EvidenceOptions is what goes into a file of evidence.
+type EvidenceOptions struct {
+	Of      string // session, id of a proposal, or ledger sequence of one or of its verdict
+	Project string // may be empty if no other project has one of that name
+	Ceiling beliefs.Sensitivity
+	Signer  note.Signer // of the statement: a key that may sign checkpoints
+	Now     time.Time
+}
+
+// gathered is what goes into evidence, while it is put together.
+type gathered struct {
+	what      string // session s1, proposal a1
+	project   string
+	entries   map[int64]*Entry
+	uncovered int
+	approvals []EvidenceApproval
+	log       logFacts
+}
+
+// logFacts is what the log says of its own completeness.
+type logFacts struct {
+	gaps, missing, resets uint64
+	forgotten, notHeld    int64 // entries of the project
+	trimmed               uint64
+	activations           []*trustInForce
+}
+
+// trustInForce is a trust file that was put in force.
+type trustInForce struct {
+	at     *Entry
+	chunks []*Entry
+	pins   []keys.Pin
+}
+
+// Evidence puts together what the log holds about a session or a verdict. A
+// NoSessionError says that it holds nothing.
+func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error) {
+	if l.size == 0 {
+		return nil, errors.New("no signed checkpoint covers the log yet: try again in a second")
+	}
+	g, err := l.gather(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.facts(ctx, g); err != nil {
+		return nil, err
+	}
+	if err := g.approve(); err != nil {
+		return nil, err
+	}
+	redact, err := l.Ceiling(ctx, o.Ceiling)
+	if err != nil {
+		return nil, err
+	}
+	ev := &Evidence{Format: EvidenceFormat, Checkpoint: string(l.cp), Leaves: []EvidenceLeaf{}, Approvals: []EvidenceApproval{}}
+	sum := sha256.New()
+	for _, i := range g.indexes() {
+		leaf, hash, err := l.evidenceLeaf(g.entries[i], redact)
+		if err != nil {
+			return nil, err
+		}
+		sum.Write(hash[:])
+		ev.Leaves = append(ev.Leaves, leaf)
+	}
+	for _, a := range g.approvals {
+		if ev.shows(&a) {
+			ev.Approvals = append(ev.Approvals, a)
+		}
+	}
+	signed, err := note.Sign(&note.Note{Text: l.evidenceText(g, ev, sum.Sum(nil), o.Now)}, o.Signer)
+	ev.Statement = string(signed)
+	return ev, err
+}
+
+// Write writes the file.
+func (ev *Evidence) Write(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	return enc.Encode(ev)
+}
+
+// gather collects the entries of a session, or of one proposal in it.
+func (l *Log) gather(ctx context.Context, o EvidenceOptions) (*gathered, error) {
+	g := &gathered{what: "session " + o.Of, entries: make(map[int64]*Entry)}
+	s, err := l.Session(ctx, Select{Session: o.Of, Project: o.Project})
+	var none *NoSessionError
+	if errors.As(err, &none) {
+		p, perr := l.proposal(ctx, o)
+		if perr != nil {
+			return nil, perr
+		}
+		if s, err = l.Session(ctx, Select{Session: p.Session, Project: p.Project, Agent: p.Agent}); err == nil {
+			g.what = fmt.Sprintf("proposal %s of %s in session %s, ledger entry %d", p.ID, p.Agent, p.Session, p.Seq)
+			s.Entries, err = about(s.Entries, p)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.project = s.Project
+	for _, e := range s.Entries {
+		g.add(e)
+	}
+	if len(g.entries) == 0 {
+		return nil, fmt.Errorf("none of the %d entries is covered by a signed checkpoint yet: try again in a second", g.uncovered)
+	}
+	return g, nil
+}
+
+func (g *gathered) add(e *Entry) {
+	if !e.Covered {
+		g.uncovered++
+		return
+	}
+	g.entries[e.Index] = e
+}
+
+func (g *gathered) indexes() []int64 {
+	var out []int64
+	for i := range g.entries {
+		out = append(out, i)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// proposal finds the proposal that is meant: by its id, or by the ledger sequence of it or of
+// its verdict.
+func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
+	seq, _ := strconv.ParseUint(o.Of, 10, 64)
+	var found []*Entry
+	var answers uint64 // the proposal that the verdict at seq answers
+	pick := func(e *Entry) error {
+		switch {
+		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict && e.Seq == seq && seq > 0:
+			v := new(streams.VerdictEntry)
+			err := e.decode(v)
+			answers = v.Proposal
+			return err
+		case e.Stage != streams.StageIngest:
+			return nil
+		}
+		switch streams.Type(e.Type) {
+		case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
+			if e.ID == o.Of || seq > 0 && e.Seq == seq || answers > 0 && e.Seq == answers {
+				found = append(found, e)
+			}
+		}
+		return nil
+	}
+	wanted := func(e *Entry) bool { return o.Project == "" || e.Project == o.Project }
+	for pass := range 2 { // a verdict stands behind its proposal
+		if err := l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
+			if e.Body == nil {
+				return nil
+			}
+			return pick(e)
+		}); err != nil {
+			return nil, err
+		}
+		if pass == 0 && (answers == 0 || len(found) > 0) {
+			break
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, &NoSessionError{o.Of}
+	case 1:
+		return found[0], nil
+	}
+	return nil, fmt.Errorf("%d proposals have the id %q: name the ledger sequence of one, such as %d", len(found), o.Of, found[0].Seq)
+}
+
+// about are the entries that say something of one proposal.
+func about(all []*Entry, p *Entry) (out []*Entry, err error) {
+	holds := make(map[string]bool)
+	for _, e := range all {
+		var b struct {
+			Proposal uint64 `json:"proposal"`
+			Hold     string `json:"hold"`
+			Action   string `json:"action"`
+		}
+		mine := e.Seq == p.Seq || e.Stage != streams.StageIngest && e.Src == p.Seq
+		switch streams.Type(e.Type) {
+		case streams.TypeVerdict:
+			v := new(streams.VerdictEntry)
+			if err := e.decode(v); err != nil {
+				return nil, err
+			}
+			if mine = v.Proposal == p.Seq; mine && v.Hold != nil {
+				holds[v.Hold.ID] = true
+			}
+		case streams.TypeHoldState, streams.TypeOutcome, streams.TypeResolution:
+			if err := e.decode(&b); err != nil {
+				return nil, err
+			}
+			mine = mine || b.Proposal == p.Seq || holds[b.Hold] || streams.Type(e.Type) == streams.TypeOutcome && b.Action == p.ID && e.Agent == p.Agent
+		}
+		if mine {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+// facts reads what the log says of its completeness, and which trust files were in force.
+func (l *Log) facts(ctx context.Context, g *gathered) error {
+	chunks := make(map[string]map[int]*Entry)
+	told := l.told // the search does not count
+	defer func() { l.told = told }()
+	return l.Range(ctx, 0, l.size, func(e *Entry) bool {
+		switch streams.Type(e.Type) {
+		case streams.TypeChunk, streams.TypeActivation, streams.TypeTrimmed:
+			return true
+		}
+		return e.Project == g.project
+	}, func(e *Entry) error {
+		leaf, err := l.chain.Leaf(e.Index)
+		if err != nil {
+			return err
+		}
+		switch {
+		case leaf.Kind == chain.KindGap:
+			g.log.gaps, g.log.missing = g.log.gaps+1, g.log.missing+leaf.Length
+			return nil
+		case leaf.Kind == chain.KindReset:
+			g.log.resets++
+			return nil
+		case e.Project == g.project && e.Forgotten:
+			g.log.forgotten++
+		case e.Project == g.project && e.NotHeld:
+			g.log.notHeld++
+		}
+		if e.Body == nil {
+			return nil
+		}
+		switch streams.Type(e.Type) {
+		case streams.TypeTrimmed:
+			r := new(streams.Retention)
+			if err := e.decode(r); err == nil {
+				g.log.trimmed = max(g.log.trimmed, r.Trimmed)
+			}
+		case streams.TypeChunk:
+			c := new(streams.ChunkEntry)
+			if e.Stage != streams.StageIngest || e.decode(c) != nil || c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count {
+				return nil
+			}
+			if chunks[c.Digest] == nil {
+				chunks[c.Digest] = make(map[int]*Entry)
+			}
+			chunks[c.Digest][c.Index] = e
+		case streams.TypeActivation:
+			a := new(streams.ActivationEntry)
+			if e.Stage == streams.StageIngest && e.decode(a) == nil && a.Do == streams.DoActivateTrust {
+				t, err := trustOf(e, a.Digest, chunks[a.Digest])
+				if t != nil {
+					g.log.activations = append(g.log.activations, t)
+				}
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// trustOf puts a trust file together; nil if a part of it is not in the log.
+func trustOf(e *Entry, digest string, parts map[int]*Entry) (*trustInForce, error) {
+	t := &trustInForce{at: e}
+	var text []byte
+	for i := range len(parts) {
+		p := parts[i]
+		if p == nil {
+			return nil, nil
+		}
+		c := new(streams.ChunkEntry)
+		if err := p.decode(c); err != nil {
+			return nil, err
+		}
+		text, t.chunks = append(text, c.Chunk...), append(t.chunks, p)
+	}
+	if streams.Digest(text) != digest {
+		return nil, nil
+	}
+	trust, err := keys.ParseTrust("trust", text)
+	if err != nil {
+		return nil, nil // stages refuse it, too
+	}
+	t.pins = trust.Pins()
+	return t, nil
+}
+
+// approve finds, for each decision of a person among the entries, what shows that its key
+// was in force. What is not in the log is left out, and counted.
+func (g *gathered) approve() error {
+	bySeq := make(map[uint64]*Entry)
+	for _, e := range g.entries {
+		bySeq[e.Seq] = e
+	}
+	for _, i := range g.indexes() {
+		e := g.entries[i]
+		if t := streams.Type(e.Type); e.Stage != streams.StageArbiter || t != streams.TypeVerdict && t != streams.TypeHoldState {
+			continue
+		}
+		var b struct {
+			Resolved *streams.Resolved `json:"resolved"`
+		}
+		if err := e.decode(&b); err != nil {
+			return err
+		}
+		if b.Resolved == nil || slices.ContainsFunc(g.approvals, func(a EvidenceApproval) bool { return a.Resolution == index(bySeq[b.Resolved.Entry]) }) {
+			continue
+		}
+		a := EvidenceApproval{Resolution: index(bySeq[b.Resolved.Entry]), Outcome: i, Activation: -1, Chunks: []int64{}}
+		for _, t := range slices.Backward(g.log.activations) {
+			if t.at.Index < a.Resolution && slices.ContainsFunc(t.pins, func(p keys.Pin) bool { return p.Key == b.Resolved.Key }) {
+				g.add(t.at)
+				a.Activation = t.at.Index
+				for _, c := range t.chunks {
+					g.add(c)
+					a.Chunks = append(a.Chunks, c.Index)
+				}
+				break
+			}
+		}
+		g.approvals = append(g.approvals, a)
+	}
+	return nil
+}
+
+// index is that of an entry, or -1.
+func index(e *Entry) int64 {
+	if e == nil {
+		return -1
+	}
+	return e.Index
+}
+
+// evidenceLeaf is a leaf with its payload, unless that may not leave, and its proof.
+func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlog.Hash, err error) {
+	leaf, err := l.chain.Leaf(e.Index)
+	if err != nil {
+		return x, hash, err
+	}
+	raw, err := chain.AppendLeaf(nil, &leaf)
+	if err != nil {
+		return x, hash, err
+	}
+	hash = tlog.RecordHash(raw)
+	x.bundleLine = bundleLine{Index: e.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project, Length: leaf.Length,
+		Commitment: hex.EncodeToString(leaf.Commitment[:])}
+	x.Prev = hex.EncodeToString(leaf.Prev[:])
+	proof, err := l.Prove(e)
+	if err != nil {
+		return x, hash, err
+	}
+	x.Proof = []string{}
+	for _, h := range proof {
+		x.Proof = append(x.Proof, h.String())
+	}
+	shown := *e
+	redact.Redact(&shown)
+	if x.Withheld = shown.Redacted; x.Withheld != "" {
+		return x, hash, nil
+	}
+	if e.Body == nil && !beliefs.Secret.Within(redact.to) {
+		x.Withheld = "not-read" // nobody can say how sensitive it is
+		return x, hash, nil
+	}
+	salt, payload, err := l.chain.Salted(e.Index)
+	if err != nil {
+		return x, hash, err
+	}
+	x.Salt = hex.EncodeToString(salt[:])
+	if utf8.Valid(payload) {
+		text := string(payload)
+		x.Payload = &text
+	} else {
+		x.Base64 = payload
+	}
+	return x, hash, nil
+}
+
+// shows reports whether all leaves of an approval are there with their payloads.
+func (ev *Evidence) shows(a *EvidenceApproval) bool {
+	for _, i := range append([]int64{a.Resolution, a.Outcome, a.Activation}, a.Chunks...) {
+		if !slices.ContainsFunc(ev.Leaves, func(x EvidenceLeaf) bool { return x.Index == i && x.Payload != nil }) {
+			return false
+		}
+	}
+	return true
+}
+
+// evidenceText is the statement that is signed.
+func (l *Log) evidenceText(g *gathered, ev *Evidence, leaves []byte, now time.Time) string {
+	var withheld []string
+	for _, x := range ev.Leaves {
+		if x.Withheld != "" {
+			withheld = append(withheld, fmt.Sprintf("%d %s", x.Index, x.Withheld))
+		}
+	}
+	stamp := func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+	var b strings.Builder
+	b.WriteString(EvidenceFormat + "\n")
+	line := func(name, format string, args ...any) { fmt.Fprintf(&b, name+": "+format+"\n", args...) }
+	line("of", "%s", g.what)
+	line("project", "%s", g.project)
+	line("origin", "%s", l.told.Signer)
+	line("size", "%d", l.size)
+	line("root", "%s", l.root)
+	line("leaves", "%d sha256:%x", len(ev.Leaves), leaves)
+	line("withheld", "%s", orNone(strings.Join(withheld, ", ")))
+	line("approvals", "%d", len(ev.Approvals))
+	line("approvals not shown", "%d", len(g.approvals)-len(ev.Approvals))
+	line("first", "%s", stamp(ev.Leaves[0].Time))
+	line("last", "%s", stamp(ev.Leaves[len(ev.Leaves)-1].Time))
+	line("not covered yet", "%d", g.uncovered)
+	line("forgotten in the project", "%d", g.log.forgotten)
+	line("not held in the project", "%d", g.log.notHeld)
+	line("gaps in the log", "%d, %d ledger entries missing", g.log.gaps, g.log.missing)
+	line("resets in the log", "%d", g.log.resets)
+	line("ledger trimmed up to", "%d", g.log.trimmed)
+	line("made", "%s", now.UTC().Format(time.RFC3339))
+	return b.String()
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
