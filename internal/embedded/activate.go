@@ -9,12 +9,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/stage"
 	"lazaret/streams"
 )
 
 // Activate signs a command that puts a bundle in force and publishes both to
 // every partition, each in order.
 func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte) error {
+	return activateIn(ctx, nc, signer, do, bundle, stage.PartitionList(nil))
+}
+
+// activateIn is Activate in some partitions.
+func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte, partitions []int) error {
+	if len(partitions) == 0 {
+		return nil
+	}
 	now := time.Now().UTC().Truncate(time.Second)
 	digest := streams.Digest(bundle)
 	cmd := streams.Command{Do: do, Digest: digest, Engine: streams.EngineVersion, ID: now.Format("20060102T150405Z") + "-" + digest[7:15], Issued: now}
@@ -35,7 +44,7 @@ func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string,
 		if err != nil {
 			return err
 		}
-		for p := range streams.Partitions {
+		for _, p := range partitions {
 			if _, err := js.Publish(ctx, streams.ControlSubject(p), body); err != nil {
 				return fmt.Errorf("publishing %s to partition %d: %w", do, p, err)
 			}

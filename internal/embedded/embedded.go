@@ -172,7 +172,7 @@ func (p *Pipeline) setup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(activatedFile(p.cfg.Data)); err == nil {
+	if begun(p.cfg.Data) {
 		// This installation had its streams. One that is missing now must not
 		// be replaced by an empty one: what it held may still be on disk.
 		return awaitStreams(ctx, js)
@@ -210,8 +210,17 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	}
 }
 
-// activatedFile marks an installation whose first start was completed.
-func activatedFile(data string) string { return filepath.Join(data, "state", "activated") }
+// activatedFile marks an installation whose first start was completed, so that
+// streams that are missing are not made anew. It does not say what is in force.
+func activatedFile(data string) string { return filepath.Join(natsserver.KeysDir(data), "activated") }
+
+// begun reports whether an installation had its streams, as this version or an
+// earlier one has marked it.
+func begun(data string) bool {
+	_, err := os.Stat(activatedFile(data))
+	_, before := os.Stat(filepath.Join(data, "state", "activated"))
+	return err == nil || before == nil
+}
 
 // Trust reads the pinned keys of a data folder. On the first start it makes
 // the operator's and the auditor's key and pins them.
@@ -468,13 +477,68 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	return activateFirst(ctx, nc, p.cfg, !p.cfg.ServerOnly)
 }
 
-// activateFirst puts keys, rules and policy in force, unless that was done
-// before. Whether it waits for the stages is up to who runs them.
-func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, wait bool) error {
-	marker := activatedFile(cfg.Data)
-	if _, err := os.Stat(marker); err == nil {
-		return nil
+// activateFirst puts keys, rules and policy in force in the partitions whose ledger
+// never had any. It waits for that if stages run.
+func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) error {
+	missing, err := neverActivated(ctx, nc, stages)
+	if err != nil {
+		return err
 	}
+	marker := activatedFile(cfg.Data)
+	if len(missing) > 0 {
+		if err := activateShipped(ctx, nc, cfg, missing, stages); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(marker, nil, 0o600)
+}
+
+// neverActivated are the partitions, by command, whose ledger has no activation. A
+// stage that runs has folded the ledger, and knows. Without one an installation
+// whose ledger has entries counts as activated. What a trimmed ledger had cannot be
+// known from it.
+func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	missing := make(map[string][]int)
+	if !stages {
+		last, err := stage.Tail(nc, nil)(ctx)
+		if err != nil || last > 0 {
+			return nil, err
+		}
+		for p := range streams.Partitions {
+			for _, do := range []string{streams.DoActivateTrust, streams.DoActivateRules, streams.DoActivatePolicy} {
+				missing[do] = append(missing[do], p)
+			}
+		}
+		return missing, nil
+	}
+	for p := range streams.Partitions {
+		var a ingest.ActiveAnswer
+		if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
+			return nil, fmt.Errorf("what is in force in partition %d: %w", p, err)
+		}
+		for do, digest := range map[string]string{streams.DoActivateTrust: a.Trust, streams.DoActivateRules: a.Rules, streams.DoActivatePolicy: a.Policy} {
+			if digest == "" {
+				missing[do] = append(missing[do], p)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	trimmed, err := stage.Trimmed(ctx, js)
+	if err == nil && trimmed > 0 {
+		err = fmt.Errorf("the ledger was trimmed up to %d, and which keys, rules and policy were in force before cannot be known: "+
+			"restore ingest's state from a snapshot (lazaret state restore ingest), or activate them yourself", trimmed)
+	}
+	return missing, err
+}
+
+// activateShipped activates the first keys, rules and policy.
+func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map[string][]int, wait bool) error {
 	signer, err := keys.LoadSigner(OperatorKey(cfg.Data))
 	if err != nil {
 		return err
@@ -507,19 +571,20 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, wait bool) er
 		do     string
 		bundle []byte
 	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
-		if err := Activate(ctx, nc, signer, b.do, b.bundle); err != nil {
+		if err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do]); err != nil {
 			return err
 		}
 	}
-	if wait {
-		if err := AwaitActive(ctx, nc, streams.Digest(ruleBundle), streams.Digest(policyText)); err != nil {
-			return err
+	if !wait {
+		return nil
+	}
+	want := func(do string, bundle []byte) string {
+		if len(missing[do]) < streams.Partitions {
+			return "" // another one is in force in the others
 		}
+		return streams.Digest(bundle)
 	}
-	if err := os.MkdirAll(filepath.Dir(marker), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(marker, nil, 0o600)
+	return AwaitActive(ctx, nc, want(streams.DoActivateRules, ruleBundle), want(streams.DoActivatePolicy, policyText))
 }
 
 // AwaitShipped waits until the shipped rules and policy are in force in every

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,7 +50,7 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	if err := awaitLeader(ctx, js); err != nil {
 		return err
 	}
-	if _, err := os.Stat(activatedFile(cfg.Data)); err == nil {
+	if begun(cfg.Data) {
 		// Streams that are missing now must not be replaced by empty ones.
 		if err := streams.Check(ctx, js); err != nil {
 			return fmt.Errorf("this installation had its streams: %w", err)

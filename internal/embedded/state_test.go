@@ -2,11 +2,16 @@ package embedded_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"lazaret/internal/embedded"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
@@ -63,5 +68,46 @@ func TestPromiseA7AnEditOfTheArbitersStateReleasesNothing(t *testing.T) {
 	again, err := agent(t, p, data, "alpha").Decide(t.Context(), mail())
 	if err != nil || again.Verdict != streams.Hold || again.Entry.Proposal != rep.Entry.Proposal {
 		t.Fatalf("asked again: %+v, %v: want the hold that stands in the ledger", again, err)
+	}
+}
+
+// The folder of the stages' state is lost. What was activated stands in the ledger.
+func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
+	data := t.TempDir()
+	up := func() *embedded.Pipeline {
+		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := up()
+	signer, err := keys.LoadSigner(embedded.OperatorKey(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := "tools:\n  - {name: locked, tools: [read_file], level: L5}\n"
+	strict := []byte(strings.Replace(string(policy.Default), "tools:\n", locked, 1))
+	op := operator(t, p)
+	if err := embedded.Activate(t.Context(), op, signer, streams.DoActivatePolicy, strict); err != nil {
+		t.Fatal(err)
+	}
+	if err := embedded.AwaitActive(t.Context(), op, "", streams.Digest(strict)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(data, "state")); err != nil {
+		t.Fatal(err)
+	}
+	p = up()
+	defer p.Close()
+	if err := embedded.AwaitActive(t.Context(), operator(t, p), "", streams.Digest(strict)); err != nil {
+		t.Fatalf("after the state was lost: %v", err)
+	}
+	rep, err := agent(t, p, data, "alpha").Decide(t.Context(), &streams.Action{Tool: "read_file"})
+	if err != nil || rep.Verdict == streams.Allow || rep.Entry.Policy != streams.Digest(strict) {
+		t.Errorf("%+v, %v: want the stricter policy's verdict", rep, err)
 	}
 }
