@@ -85,6 +85,7 @@ func agentContext(project, agent string) string { return project + "." + agent }
 
 func (a *app) agent() *cobra.Command {
 	var origins []string
+	var expires time.Duration
 	add := &cobra.Command{
 		Use:   "add PROJECT AGENT",
 		Short: "Make a credential for one agent",
@@ -104,15 +105,17 @@ document or email. Whoever holds both is trusted to keep them apart.`,
 				}
 				ag.Origins = append(ag.Origins, org)
 			}
-			return a.install(cmd, agentContext(ag.Project, ag.Name), fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins),
-				natsserver.AgentInbox(ag.Project, ag.Name), func(m *natsserver.Minter) ([]byte, error) { return m.Agent(ag) })
+			return a.install(cmd, natsserver.Grant{Name: agentContext(ag.Project, ag.Name), Agent: &ag, Lasts: expires,
+				Description: fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins)})
 		},
 	}
 	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)}, "`ORIGINS` whose content it may publish")
-	return group("agent", "Credentials of agents", add)
+	bindExpires(add, &expires)
+	return group("agent", "Credentials of agents", add, a.agentLs(), a.agentRotate(), a.agentRevoke())
 }
 
 func (a *app) sentinel() *cobra.Command {
+	var expires time.Duration
 	add := &cobra.Command{
 		Use:   "add GROUP",
 		Short: "Make a credential for a sentinel group of your own",
@@ -127,23 +130,23 @@ policy in force names it under groups; see docs/sentinels.md.`,
 			}
 			a.conn.Resolve()
 			r := natsserver.SentinelRole(args[0])
-			return a.install(cmd, string(r), "Lazaret: sentinel group "+args[0], r.InboxPrefix(),
-				func(m *natsserver.Minter) ([]byte, error) { return m.Role(r) })
+			return a.install(cmd, natsserver.Grant{Name: string(r), Role: r, Lasts: expires, Description: "Lazaret: sentinel group " + args[0]})
 		},
 	}
+	bindExpires(add, &expires)
 	return group("sentinel", "Sentinel groups of your own", add)
 }
 
 // install mints a credential, leaves it and its context in the data folder, and
 // says where.
-func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint func(*natsserver.Minter) ([]byte, error)) error {
+func (a *app) install(cmd *cobra.Command, g natsserver.Grant) error {
 	m, err := natsserver.OpenMinter(a.conn.Data)
 	if err != nil {
 		return err
 	}
-	file := natsserver.CredsFile(a.conn.Data, name)
+	file := natsserver.CredsFile(a.conn.Data, g.Name)
 	if _, err := os.Stat(file); err == nil {
-		return fmt.Errorf("%s is there already: remove it first if its rights are to change", file)
+		return fmt.Errorf("%s is there already: lazaret agent rotate %s makes a new one; to change its rights, revoke it and remove the file first", file, g.Name)
 	}
 	url := a.conn.Server
 	if url == "" {
@@ -151,14 +154,14 @@ func (a *app) install(cmd *cobra.Command, name, description, inbox string, mint 
 			return err
 		}
 	}
-	if err := m.Install(name, description, url, inbox, func() ([]byte, error) { return mint(m) }); err != nil {
+	if err := m.Install(g, url, false); err != nil {
 		return err
 	}
 	abs, err := filepath.Abs(file)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\n", abs, inbox, natsserver.ContextFile(a.conn.Data, name))
+	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\nexpires      %s\n", abs, g.Inbox(), natsserver.ContextFile(a.conn.Data, g.Name), expiresText(time.Now().Add(g.Lasts), g.Lasts))
 	return nil
 }
 

@@ -81,6 +81,7 @@ the hosts that the connection knows, or those of --cluster.`,
 				}
 			}
 			cs.outside(cmd.Context(), ports)
+			cs.credentials(a.conn.Data, time.Now())
 			w := cmd.OutOrStdout()
 			if asJSON {
 				err = cli.JSON(w, cs)
@@ -121,6 +122,36 @@ func clusterPorts(data string, nc *nats.Conn) ([]string, error) {
 	}
 	slices.Sort(ports)
 	return slices.Compact(ports), nil
+}
+
+// credentials says which credentials of the data folder expire soon. One that is
+// renewed in time never has less than a third of its life left.
+func (c *checks) credentials(data string, now time.Time) {
+	issued, err := natsserver.Credentials(data)
+	if err != nil {
+		c.add("access", err, "")
+		return
+	}
+	latest := make(map[string]*natsserver.Issued)
+	for _, i := range issued {
+		if i.State(now) == "valid" {
+			latest[i.Name] = i
+		}
+	}
+	if len(latest) == 0 {
+		return // they are kept elsewhere
+	}
+	var soon []string
+	for _, name := range slices.Sorted(maps.Keys(latest)) {
+		i := latest[name]
+		if !i.Expires.IsZero() && i.Expires.Sub(now) < min(natsserver.ExpiresSoon, i.Expires.Sub(i.Issued)/3) {
+			soon = append(soon, fmt.Sprintf("%s at %s", name, i.Expires.UTC().Format(time.RFC3339)))
+		}
+	}
+	if len(soon) > 0 {
+		err = fmt.Errorf("credentials expire: %s: lazaret agent rotate NAME, and bring the new one to its host", strings.Join(soon, ", "))
+	}
+	c.add("access", err, "%d credentials are valid for at least another %d days or are renewed in time", len(latest), int(natsserver.ExpiresSoon.Hours()/24))
 }
 
 // outside tries the ports on which servers meet.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,19 +13,7 @@ import (
 // policyCmd runs lazaret policy and returns what it said and its exit code.
 func policyCmd(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	root := newRoot()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetArgs(append([]string{"policy"}, args...))
-	err := root.Execute()
-	var exit *cli.Exit
-	switch {
-	case err == nil:
-		return out.String(), cli.ExitOK
-	case errors.As(err, &exit):
-		return out.String() + exit.Text, exit.Code
-	}
-	return out.String() + err.Error(), cli.ExitFailed
+	return lazaret(t, append([]string{"policy"}, args...)...)
 }
 
 func TestPolicyCommandsSayWhatThePolicyMakesOfACall(t *testing.T) {

@@ -31,9 +31,8 @@ func (p *pipeline) agentOf(project string) *nats.Conn {
 		p.t.Fatal(err)
 	}
 	name := project + ".agent"
-	if err := m.Install(name, "a test's agent", url, natsserver.AgentInbox(project, "agent"), func() ([]byte, error) {
-		return m.Agent(natsserver.Agent{Project: project, Name: "agent", Origins: beliefs.Origins()})
-	}); err != nil {
+	a := natsserver.Agent{Project: project, Name: "agent", Origins: beliefs.Origins()}
+	if err := m.Install(natsserver.Grant{Name: name, Agent: &a, Lasts: natsserver.AgentExpires, Description: "a test's agent"}, url, false); err != nil {
 		p.t.Fatal(err)
 	}
 	return connect(p.t, p.data, name)

@@ -47,7 +47,7 @@ func newJudge(t *testing.T, p *pipeline, group string) *judge {
 		t.Fatal(err)
 	}
 	r := natsserver.SentinelRole(group)
-	if err := m.Install(string(r), "a test's group", url, r.InboxPrefix(), func() ([]byte, error) { return m.Role(r) }); err != nil {
+	if err := m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: natsserver.AgentExpires, Description: "a test's group"}, url, false); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(connect(t, p.data, string(r)))

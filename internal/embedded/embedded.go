@@ -61,6 +61,9 @@ type Config struct {
 	Rules  []byte
 	// Storage is how the streams are made on the first start.
 	Storage streams.Storage
+	// Expires is how long the credentials are valid that Start makes and renews; 0:
+	// natsserver.RoleExpires.
+	Expires time.Duration
 	// Takeover and AnswerTimeout are for tests.
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
@@ -139,6 +142,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err := errors.Join(p.credentials(), makeStateKey(cfg.Data)); err != nil {
 		return nil, err
 	}
+	p.wg.Go(func() { p.renewCredentials(run) })
 	if err := p.serveErase(); err != nil {
 		return nil, err
 	}
@@ -273,13 +277,39 @@ func makeKey(file, name string) (string, error) {
 	return public, keys.WritePrivate(file, private)
 }
 
-// credentials leaves a credential and a NATS context for every role.
+// credentials leaves a credential and a NATS context for every role, and renews
+// those of which half of the life is over.
 func (p *Pipeline) credentials() error {
-	return installCredentials(p.Server.Minter(), p.Server.URL(), p.groups())
+	return installCredentials(p.Server.Minter(), p.Server.URL(), p.groups(), p.expires())
 }
 
-// installCredentials leaves credentials and contexts in the minter's folder.
-func installCredentials(m *natsserver.Minter, url string, groups []string) error {
+func (p *Pipeline) expires() time.Duration {
+	if p.cfg.Expires > 0 {
+		return p.cfg.Expires
+	}
+	return natsserver.RoleExpires
+}
+
+// renewCredentials renews the credentials that Start left. A client reads the file
+// again when the server ends its connection because the one that it had has expired.
+func (p *Pipeline) renewCredentials(ctx context.Context) {
+	t := time.NewTicker(min(time.Hour, p.expires()/8))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := p.credentials(); err != nil {
+			p.cfg.Log.Error("credentials are not renewed, and will expire", "err", err)
+		}
+	}
+}
+
+// installCredentials leaves credentials and contexts in the minter's folder, and
+// renews those that are there when it is time.
+func installCredentials(m *natsserver.Minter, url string, groups []string, lasts time.Duration) error {
 	roles := map[natsserver.Role]string{
 		natsserver.RoleOperator: "Lazaret: operators", natsserver.RoleApprover: "Lazaret: approvers",
 		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
@@ -291,12 +321,12 @@ func installCredentials(m *natsserver.Minter, url string, groups []string) error
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
 	}
 	for r, d := range roles {
-		if err := m.Install(string(r), d, url, r.InboxPrefix(), func() ([]byte, error) { return m.Role(r) }); err != nil {
+		if err := m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: lasts, Description: d}, url, true); err != nil {
 			return fmt.Errorf("credential of %s: %w", r, err)
 		}
 	}
 	a := natsserver.Agent{Project: DefaultProject, Name: DefaultAgent, Origins: beliefs.Origins()}
-	return m.Install("agent", "Lazaret: agent demo/agent, all origins", url, natsserver.AgentInbox(a.Project, a.Name), func() ([]byte, error) { return m.Agent(a) })
+	return m.Install(natsserver.Grant{Name: "agent", Agent: &a, Lasts: lasts, Description: "Lazaret: agent demo/agent, all origins"}, url, true)
 }
 
 func (p *Pipeline) groups() []string {

@@ -21,7 +21,8 @@ import (
 // several separated by commas. Of cfg it uses Data, Groups, Policy, Rules and
 // Storage.
 //
-// It may be run again: what is there stays.
+// It may be run again: what is there stays, and credentials are renewed once half of
+// their life is over.
 func Init(ctx context.Context, cfg Config, url string) error {
 	m, err := natsserver.OpenMinter(cfg.Data)
 	if err != nil {
@@ -71,7 +72,7 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	if groups == nil {
 		groups = shipped.Groups()
 	}
-	if err := installCredentials(m, url, groups); err != nil {
+	if err := installCredentials(m, url, groups, natsserver.InitExpires); err != nil {
 		return err
 	}
 	op, err := connect(natsserver.RoleOperator)

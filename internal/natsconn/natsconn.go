@@ -220,6 +220,7 @@ func inboxOf(file string) string {
 func Daemon(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		nats.IgnoreAuthErrorAbort(), // an expired credential may be renewed: its file is read again
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("disconnected from NATS", "err", err)

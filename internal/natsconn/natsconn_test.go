@@ -34,7 +34,7 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 	}
 	defer s.Shutdown()
 	op := natsserver.RoleOperator
-	if err := s.Minter().Install("operator", "people", s.URL(), op.InboxPrefix(), func() ([]byte, error) { return s.Minter().Role(op) }); err != nil {
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: op, Description: "people"}, s.URL(), false); err != nil {
 		t.Fatal(err)
 	}
 	creds := natsserver.CredsFile(data, "operator")

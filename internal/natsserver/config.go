@@ -89,13 +89,8 @@ cluster {
 }
 {{- end}}
 
-operator: "{{.A.Operator}}"
-system_account: {{.A.SystemKey}}
-resolver: MEMORY
-resolver_preload {
-  {{.A.AccountKey}}: "{{.A.Account}}"
-  {{.A.SystemKey}}: "{{.A.System}}"
-}
+# Whom the server trusts, and which credentials are revoked. Reload after a change.
+include "{{.AccountsFile}}"
 `))
 
 // WriteConfig writes the configuration of a server that knows the accounts of a
@@ -135,12 +130,11 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 			}
 		}
 	}
-	a, err := keys.accounts()
-	if err != nil {
+	if err := keys.writeAccounts(); err != nil {
 		return err
 	}
+	beside := func(file string) string { return filepath.Join(filepath.Dir(c.KeyFile), filepath.Base(file)) }
 	return configTemplate.Execute(w, map[string]any{
-		"C": c, "ClusterFile": filepath.Join(filepath.Dir(c.KeyFile), filepath.Base(ClusterFile(data))), "MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
-		"A": map[string]string{"Operator": a.operator, "Account": a.account, "System": a.system, "AccountKey": a.accountKey, "SystemKey": a.systemKey},
+		"C": c, "ClusterFile": beside(ClusterFile(data)), "AccountsFile": beside(AccountsFile(data)), "MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
 	})
 }

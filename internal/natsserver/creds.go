@@ -14,70 +14,85 @@ import (
 	"lazaret/streams"
 )
 
-// Minter makes credentials. It needs nothing but the account's signing key, so
-// a credential can be added while the server runs, and on any NATS system in
-// operator mode.
+// Minter makes credentials. It needs nothing but the account's signing key and the
+// account's public key, so a credential can be added while the server runs, and on
+// any NATS system in operator mode.
 type Minter struct {
 	data    string
-	account nkeys.KeyPair
+	account string // public key
+	signer  nkeys.KeyPair
 }
 
 // OpenMinter reads the signing key of an installation that was started before.
 func OpenMinter(data string) (*Minter, error) {
-	path := filepath.Join(KeysDir(data), "account.nk")
-	b, err := os.ReadFile(path)
+	dir := KeysDir(data)
+	account, err := accountKey(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no account key: run `lazaret up --data %s` once, or name the data folder with --data", path, data)
+		return nil, fmt.Errorf("%s has no account: run `lazaret up --data %s` once, or name the data folder with --data", dir, data)
 	}
 	if err != nil {
 		return nil, err
+	}
+	path := filepath.Join(dir, signingKey)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		// An installation that was last started by an older version: its server
+		// does not know the signing key yet.
+		path = filepath.Join(dir, identityKey)
+		b, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the key that signs credentials: %w", err)
 	}
 	kp, err := nkeys.ParseDecoratedNKey(b)
 	if err != nil {
 		return nil, fmt.Errorf("key file %s: %w", path, err)
 	}
-	return &Minter{data: data, account: kp}, nil
+	return &Minter{data: data, account: account, signer: kp}, nil
 }
 
-// Role returns a credential file for a role.
-func (m *Minter) Role(r Role) ([]byte, error) {
-	p, err := r.permissions()
-	if err != nil {
-		return nil, err
-	}
-	return m.mint(string(r), p)
-}
+// Role returns a credential file for a role. It is in no list.
+func (m *Minter) Role(r Role) ([]byte, error) { return m.mint(Grant{Role: r, Lasts: RoleExpires}) }
 
-// Agent returns a credential file for an agent.
+// Agent returns a credential file for an agent. It is in no list.
 func (m *Minter) Agent(a Agent) ([]byte, error) {
-	p, err := a.permissions()
-	if err != nil {
-		return nil, err
-	}
-	return m.mint(a.Project+"/"+a.Name, p)
+	return m.mint(Grant{Agent: &a, Lasts: AgentExpires})
 }
 
-func (m *Minter) mint(name string, p perms) ([]byte, error) {
+func (m *Minter) mint(g Grant) ([]byte, error) {
 	user, err := nkeys.CreateUser()
 	if err != nil {
 		return nil, err
 	}
+	b, _, err := m.sign(&g, user)
+	return b, err
+}
+
+// sign makes the credential file of a user.
+func (m *Minter) sign(g *Grant, user nkeys.KeyPair) ([]byte, *jwt.UserClaims, error) {
 	pub, err := user.PublicKey()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	seed, err := user.Seed()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := jwt.NewUserClaims(pub)
-	c.Name = name
-	c.Permissions = p.jwt()
-	token, err := c.Encode(m.account)
+	c, err := g.claims(pub)
 	if err != nil {
-		return nil, fmt.Errorf("signing the credential of %s: %w", name, err)
+		return nil, nil, err
 	}
-	return jwt.FormatUserConfig(token, seed)
+	if signer, err := m.signer.PublicKey(); err != nil {
+		return nil, nil, err
+	} else if signer != m.account {
+		c.IssuerAccount = m.account
+	}
+	token, err := c.Encode(m.signer)
+	if err != nil {
+		return nil, nil, fmt.Errorf("signing the credential of %s: %w", c.Name, err)
+	}
+	b, err := jwt.FormatUserConfig(token, seed)
+	return b, c, err
 }
 
 // CredsFile is where the credential of that name is kept.
@@ -93,42 +108,6 @@ type natsContext struct {
 	URL         string `json:"url"`
 	Creds       string `json:"creds"`
 	InboxPrefix string `json:"inbox_prefix"`
-}
-
-// Install writes a credential and the context that uses it, unless the
-// credential is there already; the context follows the server's address.
-func (m *Minter) Install(name, description, url, inbox string, mint func() ([]byte, error)) error {
-	path := CredsFile(m.data, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		b, err := mint()
-		if err != nil {
-			return err
-		}
-		if err := writeFile(path, b, 0o600); err != nil {
-			return err
-		}
-	} else if err != nil {
-		return err
-	}
-	if url == "" {
-		return nil
-	}
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return err
-	}
-	b, err := streams.Marshal(natsContext{description, url, abs, inbox})
-	if err != nil {
-		return err
-	}
-	ctx := ContextFile(m.data, name)
-	if err := os.MkdirAll(filepath.Dir(ctx), 0o700); err != nil {
-		return err
-	}
-	return writeFile(ctx, append(b, '\n'), 0o600)
 }
 
 // InboxOfCreds is the inbox prefix that a credential file of ours may hear, or

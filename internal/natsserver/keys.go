@@ -16,8 +16,62 @@ import (
 // keyring holds the secrets of an installation. They are made once, on the
 // first start, and live under DATA/keys with mode 0600.
 type keyring struct {
-	operator, account, system nkeys.KeyPair
-	storage                   string // encrypts the streams at rest
+	data             string
+	operator, system nkeys.KeyPair
+	account          string        // public key: what credentials and streams belong to
+	signing          nkeys.KeyPair // signs credentials
+	storage          string        // encrypts the streams at rest
+}
+
+const (
+	// signingKey is the key that signs credentials: it can be exchanged, and what
+	// the account is stays.
+	signingKey = "signing.nk"
+	// identityKey is the account's own key. Only installations of older versions
+	// have it; it signed their credentials.
+	identityKey = "account.nk"
+	// accountFile holds the public half of the account's key, whose private half
+	// nobody keeps: the operator signs the account.
+	accountFile = "account.pub"
+)
+
+// accountKey is the account's public key.
+func accountKey(dir string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(dir, accountFile))
+	if err == nil {
+		key := strings.TrimSpace(string(b))
+		if !nkeys.IsValidPublicAccountKey(key) {
+			return "", fmt.Errorf("%s holds no public key of an account", filepath.Join(dir, accountFile))
+		}
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if b, err = os.ReadFile(filepath.Join(dir, identityKey)); err != nil {
+		return "", err
+	}
+	kp, err := nkeys.ParseDecoratedNKey(b)
+	if err != nil {
+		return "", fmt.Errorf("key file %s: %w", filepath.Join(dir, identityKey), err)
+	}
+	return kp.PublicKey()
+}
+
+// openAccount reads the account's public key. The first start makes it.
+func openAccount(dir string) (string, error) {
+	key, err := accountKey(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		var kp nkeys.KeyPair
+		if kp, err = nkeys.CreateAccount(); err == nil {
+			key, err = kp.PublicKey()
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	_, err = secret(filepath.Join(dir, accountFile), func() (string, error) { return key, nil })
+	return key, err
 }
 
 // storageKey is the name of the secret that encrypts the streams.
@@ -31,15 +85,15 @@ func openKeyring(data string) (*keyring, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	k := new(keyring)
+	k := &keyring{data: data}
 	for _, f := range []struct {
 		name string
 		dst  *nkeys.KeyPair
 		make func() (nkeys.KeyPair, error)
 	}{
 		{"operator.nk", &k.operator, nkeys.CreateOperator},
-		{"account.nk", &k.account, nkeys.CreateAccount},
 		{"system.nk", &k.system, nkeys.CreateAccount},
+		{signingKey, &k.signing, nkeys.CreateAccount},
 	} {
 		seed, err := secret(filepath.Join(dir, f.name), func() (string, error) {
 			kp, err := f.make()
@@ -57,6 +111,9 @@ func openKeyring(data string) (*keyring, error) {
 		}
 	}
 	var err error
+	if k.account, err = openAccount(dir); err != nil {
+		return nil, err
+	}
 	k.storage, err = Secret(data, storageKey)
 	return k, err
 }

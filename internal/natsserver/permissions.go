@@ -166,14 +166,14 @@ func (r Role) permissions() (perms, error) {
 
 // Agent is what an agent's credential speaks for.
 type Agent struct {
-	Project string
-	Name    string
+	Project string `json:"project"`
+	Name    string `json:"name"`
 	// Origins are those whose content the host may publish. A front end holds
 	// user, a tool runner the external ones; a host that holds both is trusted
 	// to keep them apart.
-	Origins []beliefs.Origin
+	Origins []beliefs.Origin `json:"origins"`
 	// Kinds that the credential may publish besides; empty means all.
-	Kinds []streams.Kind
+	Kinds []streams.Kind `json:"kinds,omitempty"`
 }
 
 func (a Agent) permissions() (perms, error) {

@@ -14,6 +14,7 @@ package natsserver
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -67,6 +68,9 @@ type Server struct {
 	keys   *keyring
 	minter *Minter
 	lock   *os.File
+	ended  chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
 	url    string
 
 	life sync.Mutex // held while the server is stopped and started
@@ -102,13 +106,22 @@ func Start(cfg Config) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, keys: keys, lock: lock, minter: &Minter{data: cfg.Data, account: keys.account}}
+	listed, err := os.Stat(registerFile(cfg.Data))
+	if errors.Is(err, fs.ErrNotExist) {
+		listed, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, keys: keys, lock: lock, ended: make(chan struct{}),
+		minter: &Minter{data: cfg.Data, account: keys.account, signer: keys.signing}}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
 	if cfg.Listen != "" {
 		s.url = s.ns.ClientURL()
 	}
+	s.wg.Go(func() { s.followRegister(listed) })
 	return s, nil
 }
 
@@ -164,46 +177,6 @@ func (s *Server) run() error {
 	}
 	s.set(ns)
 	return nil
-}
-
-// accounts are the operator, the account that everything is in, and the
-// system's own, as signed claims.
-type accounts struct {
-	operator, account, system string // JWTs
-	accountKey, systemKey     string // public
-	claims                    *jwt.OperatorClaims
-}
-
-func (k *keyring) accounts() (*accounts, error) {
-	opPub, err := k.operator.PublicKey()
-	if err != nil {
-		return nil, err
-	}
-	a := new(accounts)
-	if a.accountKey, err = k.account.PublicKey(); err != nil {
-		return nil, err
-	}
-	if a.systemKey, err = k.system.PublicKey(); err != nil {
-		return nil, err
-	}
-	op := jwt.NewOperatorClaims(opPub)
-	op.Name, op.SystemAccount = "lazaret", a.systemKey
-	if a.operator, err = op.Encode(k.operator); err != nil {
-		return nil, err
-	}
-	if a.claims, err = jwt.DecodeOperatorClaims(a.operator); err != nil {
-		return nil, err
-	}
-	acc := jwt.NewAccountClaims(a.accountKey)
-	acc.Name = "LAZARET"
-	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	if a.account, err = acc.Encode(k.operator); err != nil {
-		return nil, err
-	}
-	sys := jwt.NewAccountClaims(a.systemKey)
-	sys.Name = "SYS"
-	a.system, err = sys.Encode(k.operator)
-	return a, err
 }
 
 func options(cfg Config, keys *keyring) (*server.Options, error) {
@@ -281,15 +254,18 @@ func (s *Server) URL() string { return s.url }
 func (s *Server) Minter() *Minter { return s.minter }
 
 // Connect opens an in-process connection with a role's credential.
+//
+// The credential never expires: it leaves this process as little as the key that
+// signed it, and ends with it.
 func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
-	creds, err := s.minter.Role(r)
+	creds, err := s.minter.mint(Grant{Role: r})
 	if err != nil {
 		return nil, err
 	}
 	opts = append([]nats.Option{
 		nats.InProcessServer(s), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
 		nats.Timeout(30 * time.Second), // on a busy machine; there is no network to fail
-		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
+		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			s.cfg.Log.Warn("nats", "role", string(r), "err", err)
 		}),
@@ -323,6 +299,8 @@ func (s *Server) stop() {
 
 // Shutdown stops the server and releases the data folder.
 func (s *Server) Shutdown() {
+	s.once.Do(func() { close(s.ended) })
+	s.wg.Wait()
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.stop()

@@ -359,7 +359,7 @@ func TestASecondStartFindsItsKeysAndData(t *testing.T) {
 	if ack.Sequence != 2 {
 		t.Errorf("the second start continues at %d, want 2", ack.Sequence)
 	}
-	for _, f := range []string{"operator.nk", "account.nk", "system.nk", "jetstream.key"} {
+	for _, f := range []string{"operator.nk", "signing.nk", "system.nk", "jetstream.key"} {
 		fi, err := os.Stat(filepath.Join(natsserver.KeysDir(data), f))
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/natsserver"
+)
+
+// lazaret runs a command and returns what it prints and its exit code.
+func lazaret(t *testing.T, args ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&out)
+	err := root.ExecuteContext(t.Context())
+	var x *cli.Exit
+	if errors.As(err, &x) {
+		return out.String() + x.Text, x.Code
+	}
+	if err != nil {
+		return out.String() + err.Error(), cli.ExitFailed
+	}
+	return out.String(), cli.ExitOK
+}
+
+func TestPromiseA12CredentialsOfAgentsAreListedRotatedAndRevoked(t *testing.T) {
+	data := t.TempDir()
+	s, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	op := natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}
+	if err := s.Minter().Install(op, s.URL(), true); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+		not  string
+	}{
+		{[]string{"agent", "add", "acme", "bot", "--origins", "tool,web"}, cli.ExitOK, "expires      20", ""},
+		{[]string{"agent", "add", "acme", "bot"}, cli.ExitFailed, "lazaret agent rotate acme.bot", ""},
+		{[]string{"agent", "add", "acme", "eternal", "--expires", "0"}, cli.ExitOK, "expires      never", ""},
+		{[]string{"agent", "ls"}, cli.ExitOK, "acme.bot", "operator"},
+		{[]string{"agent", "ls", "--all", "--where", `role == "operator"`}, cli.ExitOK, "operator", "acme.bot"},
+		{[]string{"agent", "rotate", "acme", "bot", "--keep-old"}, cli.ExitOK, "lazaret agent revoke acme bot --old", ""},
+		{[]string{"agent", "ls", "--json", "--where", `name == "acme.bot" && state == "valid"`}, cli.ExitOK, `"acme.bot"`, "eternal"},
+		{[]string{"agent", "revoke", "acme", "bot", "--old"}, cli.ExitOK, "revoked 1", ""},
+		{[]string{"agent", "rotate", "acme", "bot", "--expires", "240h"}, cli.ExitOK, "expires", "the old one is valid"},
+		{[]string{"agent", "revoke", "acme", "bot"}, cli.ExitOK, "refuses it", ""},
+		{[]string{"agent", "ls"}, cli.ExitOK, "acme.eternal", "acme.bot"},
+		{[]string{"agent", "ls", "--all"}, cli.ExitOK, "revoked", ""},
+		{[]string{"agent", "revoke", "acme", "nobody"}, cli.ExitFailed, "lazaret agent ls --all", ""},
+		{[]string{"agent", "rotate", "operator"}, cli.ExitOK, "operator.creds", ""},
+	} {
+		out, code := lazaret(t, append(c.args, "--data", data)...)
+		if code != c.code || !strings.Contains(out, c.want) || c.not != "" && strings.Contains(out, c.not) {
+			t.Errorf("%v: exit %d, want %d and %q, not %q:\n%s", c.args, code, c.code, c.want, c.not, out)
+		}
+	}
+	var cs checks
+	cs.credentials(data, time.Now())
+	if len(cs) != 1 || !cs[0].Good {
+		t.Errorf("%+v", cs)
+	}
+	cs = nil
+	cs.credentials(data, time.Now().Add(50*time.Minute)) // the operator's ends in ten minutes
+	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "operator") {
+		t.Errorf("%+v", cs)
+	}
+}

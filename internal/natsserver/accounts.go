@@ -1,0 +1,160 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+)
+
+// accounts are the operator, the account that everything is in, and the
+// system's own, as signed claims.
+type accounts struct {
+	operator, account, system string // JWTs
+	accountKey, systemKey     string // public
+	claims                    *jwt.OperatorClaims
+}
+
+// operatorFile keeps the operator's claims as they were signed first: a server that
+// reloads its configuration refuses other ones.
+const operatorFile = "operator.jwt"
+
+func (k *keyring) accounts() (*accounts, error) {
+	opPub, err := k.operator.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	a := new(accounts)
+	a.accountKey = k.account
+	if a.systemKey, err = k.system.PublicKey(); err != nil {
+		return nil, err
+	}
+	a.operator, err = secret(filepath.Join(KeysDir(k.data), operatorFile), func() (string, error) {
+		op := jwt.NewOperatorClaims(opPub)
+		op.Name, op.SystemAccount = "lazaret", a.systemKey
+		return op.Encode(k.operator)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.claims, err = jwt.DecodeOperatorClaims(a.operator); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(KeysDir(k.data), operatorFile), err)
+	}
+	if a.claims.Subject != opPub || a.claims.SystemAccount != a.systemKey {
+		return nil, fmt.Errorf("%s is of other keys than those beside it: remove it, it is made again", filepath.Join(KeysDir(k.data), operatorFile))
+	}
+	acc := jwt.NewAccountClaims(a.accountKey)
+	acc.Name = "LAZARET"
+	signer, err := k.signing.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	acc.SigningKeys.Add(signer)
+	r, err := readRegister(k.data)
+	if err != nil {
+		return nil, err
+	}
+	if rev := r.revocations(time.Now()); len(rev) > 0 {
+		acc.Revocations = rev
+	}
+	acc.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
+	if a.account, err = acc.Encode(k.operator); err != nil {
+		return nil, err
+	}
+	sys := jwt.NewAccountClaims(a.systemKey)
+	sys.Name = "SYS"
+	a.system, err = sys.Encode(k.operator)
+	return a, err
+}
+
+// AccountsFile is the part of a server's configuration with the accounts: which
+// operator and signing key are trusted, and which credentials are revoked. It holds
+// no secret.
+func AccountsFile(data string) string { return filepath.Join(KeysDir(data), "accounts.conf") }
+
+// writeAccounts writes AccountsFile.
+func (k *keyring) writeAccounts() error {
+	a, err := k.accounts()
+	if err != nil {
+		return err
+	}
+	return writeFile(AccountsFile(k.data), fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
+operator: %q
+system_account: %s
+resolver: MEMORY
+resolver_preload {
+  %s: %q
+  %s: %q
+}
+`, a.operator, a.systemKey, a.accountKey, a.account, a.systemKey, a.system), 0o600)
+}
+
+// refreshAccounts writes the accounts anew for servers of one's own, if there are any.
+func refreshAccounts(data string) error {
+	if _, err := os.Stat(AccountsFile(data)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	keys, err := openKeyring(data)
+	if err != nil {
+		return err
+	}
+	return keys.writeAccounts()
+}
+
+// registerEvery is how often the server looks whether a credential was revoked.
+const registerEvery = 250 * time.Millisecond
+
+// followRegister has the server take up what is revoked while it runs. seen is the
+// register that it started with, or nil.
+func (s *Server) followRegister(seen fs.FileInfo) {
+	t := time.NewTicker(registerEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-t.C:
+		}
+		fi, err := os.Stat(registerFile(s.cfg.Data))
+		if err != nil || seen != nil && os.SameFile(fi, seen) && fi.ModTime().Equal(seen.ModTime()) {
+			continue
+		}
+		if err := s.updateAccount(); err != nil {
+			s.cfg.Log.Error("the list of credentials was not taken up: revoked ones may still be accepted", "err", err)
+			continue
+		}
+		seen = fi
+	}
+}
+
+// updateAccount tells the server what the account is now. It disconnects clients
+// whose credential was revoked.
+func (s *Server) updateAccount() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	ns := s.current()
+	if ns == nil {
+		return nil // the next start reads the list
+	}
+	a, err := s.keys.accounts()
+	if err != nil {
+		return err
+	}
+	claims, err := jwt.DecodeAccountClaims(a.account)
+	if err != nil {
+		return err
+	}
+	if err := ns.AccountResolver().Store(a.accountKey, a.account); err != nil {
+		return err
+	}
+	acc, err := ns.LookupAccount(a.accountKey)
+	if err != nil {
+		return err
+	}
+	ns.UpdateAccountClaims(acc, claims)
+	return nil
+}

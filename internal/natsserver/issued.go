@@ -1,0 +1,417 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// How long credentials are valid.
+const (
+	// AgentExpires is for those that people make.
+	AgentExpires = 90 * 24 * time.Hour
+	// RoleExpires is for those that `lazaret up` makes, and renews.
+	RoleExpires = 30 * 24 * time.Hour
+	// InitExpires is for those of daemons apart, which `lazaret server init` renews.
+	InitExpires = 397 * 24 * time.Hour
+	// ExpiresSoon is how long before its end doctor names a credential.
+	ExpiresSoon = 14 * 24 * time.Hour
+)
+
+// Grant is what a credential in a file is for: a role or an agent.
+type Grant struct {
+	Name  string        `json:"name"` // of its file and context
+	Role  Role          `json:"role,omitempty"`
+	Agent *Agent        `json:"agent,omitempty"`
+	Lasts time.Duration `json:"-"` // 0: it never expires
+	// Description stands in the context.
+	Description string `json:"description,omitempty"`
+}
+
+// Issued is a credential that was left in a file.
+type Issued struct {
+	Grant
+	User    string    `json:"user"` // its public key
+	Issued  time.Time `json:"issued"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Revoked time.Time `json:"revoked,omitzero"`
+}
+
+// State is valid, expired or revoked.
+func (i *Issued) State(now time.Time) string {
+	switch {
+	case !i.Revoked.IsZero():
+		return "revoked"
+	case i.expired(now):
+		return "expired"
+	}
+	return "valid"
+}
+
+func (i *Issued) expired(now time.Time) bool { return !i.Expires.IsZero() && !now.Before(i.Expires) }
+
+// Inbox is the inbox prefix of the credential.
+func (g *Grant) Inbox() string {
+	if g.Agent != nil {
+		return AgentInbox(g.Agent.Project, g.Agent.Name)
+	}
+	return g.Role.InboxPrefix()
+}
+
+// claims are what the credential says, for a user.
+func (g *Grant) claims(user string) (*jwt.UserClaims, error) {
+	p, name, err := perms{}, string(g.Role), error(nil)
+	if g.Agent != nil {
+		name = g.Agent.Project + "/" + g.Agent.Name
+		p, err = g.Agent.permissions()
+	} else {
+		p, err = g.Role.permissions()
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := jwt.NewUserClaims(user)
+	c.Name, c.Permissions = name, p.jwt()
+	if g.Lasts > 0 {
+		c.Expires = time.Now().Add(g.Lasts).Unix()
+	}
+	return c, nil
+}
+
+// registerFile lists the credentials that were issued.
+func registerFile(data string) string { return filepath.Join(KeysDir(data), "credentials.json") }
+
+type register struct {
+	Credentials []*Issued `json:"credentials"`
+}
+
+func readRegister(data string) (*register, error) {
+	r := new(register)
+	b, err := os.ReadFile(registerFile(data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil {
+		err = streams.Unmarshal(b, r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the list of credentials: %s: %w", registerFile(data), err)
+	}
+	return r, nil
+}
+
+// changeRegister reads the register, changes it and writes it; one process at a time.
+func changeRegister(data string, change func(*register) error) error {
+	lock, err := os.OpenFile(registerFile(data)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	r, err := readRegister(data)
+	if err != nil {
+		return err
+	}
+	before, err := streams.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := change(r); err != nil {
+		return err
+	}
+	after, err := streams.Marshal(r)
+	if err != nil || string(after) == string(before) {
+		return err
+	}
+	return writeFile(registerFile(data), append(after, '\n'), 0o600)
+}
+
+func (r *register) of(user string) *Issued {
+	i := slices.IndexFunc(r.Credentials, func(c *Issued) bool { return c.User == user })
+	if i < 0 {
+		return nil
+	}
+	return r.Credentials[i]
+}
+
+// adopt adds what lies in creds/ and is not listed: an older version kept no list.
+func (r *register) adopt(data string) error {
+	files, err := filepath.Glob(CredsFile(data, "*"))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		c, _, err := readCreds(f)
+		if err != nil {
+			continue // not one of ours
+		}
+		if r.of(c.Subject) != nil {
+			continue
+		}
+		i := &Issued{Grant: Grant{Name: strings.TrimSuffix(filepath.Base(f), ".creds"), Role: Role(c.Name), Agent: agentOf(c)}, User: c.Subject, Issued: time.Unix(c.IssuedAt, 0).UTC()}
+		if i.Agent != nil {
+			i.Role = ""
+		}
+		if c.Expires > 0 {
+			i.Expires = time.Unix(c.Expires, 0).UTC()
+		}
+		r.Credentials = append(r.Credentials, i)
+	}
+	return nil
+}
+
+// agentOf reads off a credential's permissions which agent it is for; nil: a role.
+func agentOf(c *jwt.UserClaims) *Agent {
+	project, name, ok := strings.Cut(c.Name, "/")
+	if !ok {
+		return nil
+	}
+	a := &Agent{Project: project, Name: name}
+	kinds := make(map[streams.Kind]bool)
+	for _, s := range c.Pub.Allow {
+		rest, ok := strings.CutPrefix(s, "lz.in."+project+"."+name+".")
+		if !ok {
+			continue
+		}
+		kind, origin, _ := strings.Cut(rest, ".")
+		kinds[streams.Kind(kind)] = true
+		if o := beliefs.Origin(origin); origin != "" && !slices.Contains(a.Origins, o) {
+			a.Origins = append(a.Origins, o)
+		}
+	}
+	if len(kinds) < len(streams.Kinds) {
+		for _, k := range streams.Kinds {
+			if kinds[k] {
+				a.Kinds = append(a.Kinds, k)
+			}
+		}
+	}
+	return a
+}
+
+// readCreds reads a credential file.
+func readCreds(file string) (*jwt.UserClaims, nkeys.KeyPair, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	token, err1 := nkeys.ParseDecoratedJWT(b)
+	user, err2 := nkeys.ParseDecoratedUserNKey(b)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	c, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, user, nil
+}
+
+// Credentials lists what was issued, by name, the latest of a name last.
+func Credentials(data string) ([]*Issued, error) {
+	r, err := readRegister(data)
+	if err == nil {
+		err = r.adopt(data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(r.Credentials, func(a, b *Issued) int {
+		if n := strings.Compare(a.Name, b.Name); n != 0 {
+			return n
+		}
+		return a.Issued.Compare(b.Issued)
+	})
+	return r.Credentials, nil
+}
+
+// write signs a credential for a user, writes its file and lists it.
+func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error) {
+	pub, err := user.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	b, c, err := m.sign(&g, user)
+	if err != nil {
+		return nil, err
+	}
+	path := CredsFile(m.data, g.Name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	i := r.of(pub)
+	if i == nil {
+		i = &Issued{User: pub}
+		r.Credentials = append(r.Credentials, i)
+	}
+	i.Grant, i.Issued, i.Expires = g, time.Unix(c.IssuedAt, 0).UTC(), time.Time{}
+	if c.Expires > 0 {
+		i.Expires = time.Unix(c.Expires, 0).UTC()
+	}
+	return i, writeFile(path, b, 0o600)
+}
+
+// Install writes a credential and the context that uses it. One that is there stays;
+// with renew it is signed anew, for the same key, once half of its life is over, or
+// if an older version signed it or gave it other rights. A revoked one is never renewed.
+func (m *Minter) Install(g Grant, url string, renew bool) error {
+	path := CredsFile(m.data, g.Name)
+	err := changeRegister(m.data, func(r *register) error {
+		if err := r.adopt(m.data); err != nil {
+			return err
+		}
+		c, user, err := readCreds(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			if user, err = nkeys.CreateUser(); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case !renew || !m.due(c, &g) || !r.of(c.Subject).Revoked.IsZero():
+			return nil
+		}
+		_, err = m.write(r, g, user)
+		return err
+	})
+	if err != nil || url == "" {
+		return err
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	b, err := streams.Marshal(natsContext{g.Description, url, abs, g.Inbox()})
+	if err != nil {
+		return err
+	}
+	ctx := ContextFile(m.data, g.Name)
+	if err := os.MkdirAll(filepath.Dir(ctx), 0o700); err != nil {
+		return err
+	}
+	return writeFile(ctx, append(b, '\n'), 0o600)
+}
+
+// due reports whether a credential is to be signed anew.
+func (m *Minter) due(c *jwt.UserClaims, g *Grant) bool {
+	if signer, err := m.signer.PublicKey(); err != nil || c.Issuer != signer {
+		return true
+	}
+	now, err := g.claims(c.Subject)
+	if err != nil || !slices.Equal(c.Pub.Allow, now.Pub.Allow) || !slices.Equal(c.Sub.Allow, now.Sub.Allow) {
+		return true
+	}
+	return g.Lasts > 0 && (c.Expires == 0 || time.Until(time.Unix(c.Expires, 0)) < g.Lasts/2)
+}
+
+// Rotate makes a credential of the same rights with a new key, and revokes those of
+// that name unless keepOld is set. It is valid for as long as the one before was, or
+// for AgentExpires if that one never expired, unless lasts says otherwise.
+func (m *Minter) Rotate(name string, lasts *time.Duration, keepOld bool) (fresh *Issued, err error) {
+	err = changeRegister(m.data, func(r *register) error {
+		old, err := r.named(m.data, name)
+		if err != nil {
+			return err
+		}
+		last := old[len(old)-1]
+		g := last.Grant
+		switch {
+		case lasts != nil:
+			g.Lasts = *lasts
+		case !last.Expires.IsZero():
+			g.Lasts = last.Expires.Sub(last.Issued)
+		default:
+			g.Lasts = AgentExpires
+		}
+		user, err := nkeys.CreateUser()
+		if err != nil {
+			return err
+		}
+		if fresh, err = m.write(r, g, user); err == nil && !keepOld {
+			revoke(old)
+		}
+		return err
+	})
+	if err == nil && !keepOld {
+		err = refreshAccounts(m.data)
+	}
+	return fresh, err
+}
+
+// Revoke revokes the credentials of a name, or of a user's public key, which may be
+// one that is not listed. With older it leaves the latest.
+func (m *Minter) Revoke(name string, older bool) (n int, err error) {
+	err = changeRegister(m.data, func(r *register) error {
+		cs, err := r.named(m.data, name)
+		if err != nil && nkeys.IsValidPublicUserKey(name) {
+			cs, err = []*Issued{{Grant: Grant{Name: name}, User: name, Issued: time.Now().UTC().Truncate(time.Second)}}, nil
+			r.Credentials = append(r.Credentials, cs[0])
+		}
+		if err != nil {
+			return err
+		}
+		if older {
+			cs = cs[:len(cs)-1]
+		}
+		n = revoke(cs)
+		return nil
+	})
+	if err == nil {
+		err = refreshAccounts(m.data)
+	}
+	return n, err
+}
+
+// named are the credentials of a name or of a user, the latest last.
+func (r *register) named(data, name string) ([]*Issued, error) {
+	if err := r.adopt(data); err != nil {
+		return nil, err
+	}
+	var out []*Issued
+	for _, c := range r.Credentials {
+		if c.Name == name || c.User == name {
+			out = append(out, c)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no credential %q was made in %s: see lazaret agent ls --all", name, data)
+	}
+	return out, nil
+}
+
+func revoke(cs []*Issued) (n int) {
+	now := time.Now().UTC().Truncate(time.Second)
+	for _, c := range cs {
+		if c.Revoked.IsZero() {
+			c.Revoked = now
+			n++
+		}
+	}
+	return n
+}
+
+// revocations are the keys that the server is to refuse. Of each, all that was signed
+// for it until now is refused.
+func (r *register) revocations(now time.Time) jwt.RevocationList {
+	out := make(jwt.RevocationList)
+	for _, c := range r.Credentials {
+		if !c.Revoked.IsZero() && !c.expired(now) {
+			out[c.User] = max(c.Revoked.Unix(), c.Issued.Unix())
+		}
+	}
+	return out
+}

@@ -1,0 +1,332 @@
+package natsserver_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"lazaret/internal/natsserver"
+	"lazaret/internal/natstest"
+	"lazaret/pkg/beliefs"
+)
+
+// bot is a credential of one agent.
+func bot(name string, lasts time.Duration) natsserver.Grant {
+	return natsserver.Grant{Name: "acme." + name, Agent: &natsserver.Agent{Project: "acme", Name: name, Origins: []beliefs.Origin{beliefs.OriginTool}}, Lasts: lasts}
+}
+
+func install(t *testing.T, m *natsserver.Minter, g natsserver.Grant) {
+	t.Helper()
+	if err := m.Install(g, "", false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hold connects with a credential's file and stays connected as a daemon does.
+func hold(t *testing.T, url, file, inbox string) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.UserCredentials(file), nats.CustomInboxPrefix(inbox), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.IgnoreAuthErrorAbort())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+// accepts reports whether the server takes a credential.
+func accepts(t *testing.T, url string, creds []byte) bool {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.UserCredentialBytes(creds), nats.Timeout(5*time.Second), nats.IgnoreDiscoveredServers())
+	if err == nil {
+		nc.Close()
+		return true
+	}
+	if !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) && !errors.Is(err, nats.ErrAuthExpired) && !strings.Contains(err.Error(), "User Authentication") {
+		t.Fatal(err)
+	}
+	return false
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestPromiseA12ARevokedCredentialIsDisconnectedAndRefused(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	install(t, s.Minter(), bot("bad", time.Hour))
+	install(t, s.Minter(), bot("good", time.Hour))
+	badFile, goodFile := natsserver.CredsFile(data, "acme.bad"), natsserver.CredsFile(data, "acme.good")
+	bad, good := hold(t, s.URL(), badFile, "_INBOX.acme.bad"), hold(t, s.URL(), goodFile, "_INBOX.acme.good")
+	m, err := natsserver.OpenMinter(data) // as the command does, in another process
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if n, err := m.Revoke("acme.bad", false); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	natstest.Eventually(t, 10*time.Second, "the end of the revoked connection", func() bool { return !bad.IsConnected() })
+	t.Logf("disconnected after %v", time.Since(began))
+	if accepts(t, s.URL(), read(t, badFile)) {
+		t.Error("the revoked credential is accepted")
+	}
+	if err := good.Flush(); err != nil || good.Statistics.Reconnects != 0 {
+		t.Errorf("another agent's connection: %v, %d reconnects", err, good.Statistics.Reconnects)
+	}
+	// Renewal does not bring it back, and a restart does not forget it.
+	if err := m.Install(bot("bad", time.Hour), "", true); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	s = startServer(t, data)
+	if accepts(t, s.URL(), read(t, badFile)) || !accepts(t, s.URL(), read(t, goodFile)) {
+		t.Error("after a restart the wrong credential is accepted")
+	}
+	cs, err := natsserver.Credentials(data)
+	if err != nil || len(cs) != 2 || cs[0].State(time.Now()) != "revoked" || cs[1].State(time.Now()) != "valid" {
+		t.Errorf("%+v, %v", cs, err)
+	}
+	if _, err := m.Revoke("acme.nobody", false); err == nil {
+		t.Error("a credential that nobody made was revoked")
+	}
+}
+
+func TestPromiseA12ACredentialThatIsNotListedIsRevokedByItsKey(t *testing.T) {
+	s := startServer(t, t.TempDir())
+	creds, err := s.Minter().Agent(*bot("x", 0).Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !accepts(t, s.URL(), creds) {
+		t.Fatal("refused before it was revoked")
+	}
+	c, _ := decode(t, creds)
+	if _, err := s.Minter().Revoke(c.Subject, false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "refusal", func() bool { return !accepts(t, s.URL(), creds) })
+}
+
+func TestPromiseA12AnExpiredCredentialIsDisconnectedAndRefused(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	install(t, s.Minter(), bot("b", 2*time.Second))
+	file := natsserver.CredsFile(data, "acme.b")
+	nc := hold(t, s.URL(), file, "_INBOX.acme.b")
+	natstest.Eventually(t, 20*time.Second, "the end of the expired connection", func() bool { return !nc.IsConnected() })
+	natstest.Eventually(t, 10*time.Second, "refusal", func() bool { return !accepts(t, s.URL(), read(t, file)) }) // expiry is in whole seconds
+	for what, lasts := range map[string]time.Duration{"acme.never": 0, "acme.default": natsserver.AgentExpires} {
+		g := bot(strings.TrimPrefix(what, "acme."), lasts)
+		install(t, s.Minter(), g)
+		c, _ := decode(t, read(t, natsserver.CredsFile(data, what)))
+		if left := time.Until(time.Unix(c.Expires, 0)); (c.Expires == 0) != (lasts == 0) || lasts > 0 && (left > lasts || left < lasts-time.Minute) {
+			t.Errorf("%s expires at %d", what, c.Expires)
+		}
+	}
+}
+
+func TestPromiseA12ARotationGoesOnWithTheNewKeyAndRefusesTheOldOne(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	m := s.Minter()
+	install(t, m, bot("b", time.Hour))
+	file := natsserver.CredsFile(data, "acme.b")
+	nc := hold(t, s.URL(), file, "_INBOX.acme.b")
+	old := read(t, file)
+	if _, err := m.Rotate("acme.b", nil, true); err != nil {
+		t.Fatal(err)
+	}
+	second := read(t, file)
+	if !accepts(t, s.URL(), old) || !accepts(t, s.URL(), second) {
+		t.Error("with the old one kept, both are valid")
+	}
+	if n, err := m.Revoke("acme.b", true); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	natstest.Eventually(t, 10*time.Second, "refusal of the old one", func() bool { return !accepts(t, s.URL(), old) })
+	natstest.Eventually(t, 10*time.Second, "the host's return with the new file", func() bool { return nc.IsConnected() && nc.Statistics.Reconnects > 0 })
+	if _, err := m.Rotate("acme.b", nil, false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "refusal of the second", func() bool { return !accepts(t, s.URL(), second) })
+	third := read(t, file)
+	if !accepts(t, s.URL(), third) {
+		t.Error("the newest is refused")
+	}
+	a, key := decode(t, second)
+	b, key3 := decode(t, third)
+	if bytes.Equal(key, key3) || strings.Join(a.Pub.Allow, " ") != strings.Join(b.Pub.Allow, " ") {
+		t.Error("a rotation changes the key and keeps the rights")
+	}
+}
+
+func TestPromiseA12TheKeyThatSignsIsNotTheAccountsIdentity(t *testing.T) {
+	data := t.TempDir()
+	s := startServer(t, data)
+	creds, err := s.Minter().Role(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := decode(t, creds)
+	if c.Issuer == c.IssuerAccount || c.IssuerAccount == "" {
+		t.Errorf("issuer %s, account %s", c.Issuer, c.IssuerAccount)
+	}
+	// Nobody keeps the account's private key.
+	if _, err := os.Stat(filepath.Join(natsserver.KeysDir(data), "account.nk")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("account.nk is there:", err)
+	}
+}
+
+// An installation of an older version has the account's own key, which signed its
+// credentials for ever, and no list of them.
+func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *testing.T) {
+	data := t.TempDir()
+	keys := natsserver.KeysDir(data)
+	if err := os.MkdirAll(keys, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	account, err := nkeys.CreateAccount()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := account.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(keys, "account.nk"), append(seed, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Before the first start of the new version credentials are made as they were.
+	before, err := natsserver.OpenMinter(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := before.Agent(*bot("old", 0).Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := decode(t, old)
+	if pub, _ := account.PublicKey(); c.Issuer != pub {
+		t.Fatalf("issued by %s", c.Issuer)
+	}
+	if err := os.MkdirAll(filepath.Join(data, "creds"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	role, err := before.Role(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"acme.old": old, "operator": role} {
+		if err := os.WriteFile(natsserver.CredsFile(data, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startServer(t, data)
+	if !accepts(t, s.URL(), old) || !accepts(t, s.URL(), role) {
+		t.Fatal("the credentials of the older version are refused")
+	}
+	// The pipeline's own are signed anew, by the signing key; an agent's is left.
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "", true); err != nil {
+		t.Fatal(err)
+	}
+	now, key := decode(t, read(t, natsserver.CredsFile(data, "operator")))
+	was, oldKey := decode(t, role)
+	if now.IssuerAccount != was.Issuer || now.Expires == 0 || !bytes.Equal(key, oldKey) || !accepts(t, s.URL(), read(t, natsserver.CredsFile(data, "operator"))) {
+		t.Errorf("the operator's credential was not signed anew: %+v", now)
+	}
+	cs, err := natsserver.Credentials(data)
+	if err != nil || len(cs) != 2 || cs[0].Agent == nil || cs[0].Agent.Name != "old" || len(cs[0].Agent.Origins) != 1 || cs[0].Agent.Kinds != nil {
+		t.Fatalf("%+v, %v", cs[0], err)
+	}
+	// One that is as it should be is not signed again, so that its file stays.
+	was2 := read(t, natsserver.CredsFile(data, "operator"))
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "", true); err != nil || !bytes.Equal(was2, read(t, natsserver.CredsFile(data, "operator"))) {
+		t.Error("signed again without need:", err)
+	}
+	// The account's own key may go.
+	if err := os.Remove(filepath.Join(keys, "account.nk")); err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	s = startServer(t, data)
+	if !accepts(t, s.URL(), old) {
+		t.Error("without the account's own key an old credential is refused")
+	}
+	if _, err := s.Minter().Revoke("acme.old", false); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 10*time.Second, "refusal", func() bool { return !accepts(t, s.URL(), old) })
+}
+
+func TestPromiseA12AServerOfOnesOwnRefusesARevokedCredentialAfterAReload(t *testing.T) {
+	data := t.TempDir()
+	ms := startCluster(t, data)
+	m, err := natsserver.OpenMinter(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, m, bot("b", time.Hour))
+	install(t, m, bot("good", time.Hour))
+	file, good := natsserver.CredsFile(data, "acme.b"), natsserver.CredsFile(data, "acme.good")
+	for _, s := range ms { // every server of a pipeline has its clients
+		if !accepts(t, s.ClientURL(), read(t, file)) {
+			t.Fatal("refused before it was revoked")
+		}
+	}
+	nc := hold(t, ms[0].ClientURL(), file, "_INBOX.acme.b")
+	stays := hold(t, ms[0].ClientURL(), good, "_INBOX.acme.good")
+	if _, err := m.Revoke("acme.b", false); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range ms {
+		if err := s.Reload(); err != nil { // what SIGHUP does
+			t.Fatal(err)
+		}
+		if accepts(t, s.ClientURL(), read(t, file)) {
+			t.Errorf("%s accepts the revoked credential after the reload", s.Name())
+		}
+		if !accepts(t, s.ClientURL(), read(t, good)) {
+			t.Errorf("%s refuses another agent's credential after the reload", s.Name())
+		}
+	}
+	natstest.Eventually(t, 10*time.Second, "the end of the revoked connection", func() bool { return !nc.IsConnected() })
+	if err := stays.Flush(); err != nil || stays.Statistics.Reconnects != 0 {
+		t.Errorf("another agent's connection: %v, %d reconnects", err, stays.Statistics.Reconnects)
+	}
+}
+
+// decode reads a credential file.
+func decode(t *testing.T, creds []byte) (*jwt.UserClaims, []byte) {
+	t.Helper()
+	token, err := nkeys.ParseDecoratedJWT(creds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kp, err := nkeys.ParseDecoratedUserNKey(creds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := kp.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := jwt.DecodeUserClaims(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, seed
+}
