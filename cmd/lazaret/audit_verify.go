@@ -13,10 +13,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"lazaret/internal/auditor"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/statement"
@@ -33,6 +35,9 @@ type verifyReport struct {
 	// before, of a log that failed.
 	Remembered string `json:"remembered,omitempty"`
 
+	// Ledger is what comparing the leaves with the ledger found, if that was asked for.
+	Ledger *auditor.Comparison `json:"ledger,omitempty"`
+
 	RuleSets []string `json:"rule_sets"` // digests that entries put in force
 	Policies []string `json:"policies"`
 }
@@ -46,6 +51,7 @@ type verifyFlags struct {
 	keys     string
 	from, to int64
 	offline  bool
+	ledger   bool
 	json     bool
 }
 
@@ -115,6 +121,7 @@ read, or the key that decrypts them is not there. It never makes a key.`,
 	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
 	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
 	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")
+	fs.BoolVar(&f.ledger, "ledger", false, "also compare every leaf with the ledger, over NATS: what is missing there or altered")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
@@ -200,6 +207,9 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		if rep.Report, err = chain.VerifyDir(ctx, dir, opts, v); err == nil && rep.Handovers > 0 && rep.Status != chain.Failed {
 			handovers, err = handoversIn(dir, opts)
 		}
+		if err == nil && f.ledger && rep.Status != chain.Failed {
+			err = a.compareLedger(ctx, dir, opts, rep)
+		}
 		return err
 	}
 	err = run(dir)
@@ -246,6 +256,41 @@ func (r *verifyReport) complete(anchored bool) {
 		r.Status = chain.Incomplete
 	}
 }
+
+// compareLedger compares the leaves with the ledger.
+func (a *app) compareLedger(ctx context.Context, dir string, o chain.Options, rep *verifyReport) (err error) {
+	o.ReadOnly = true
+	l, err := chain.Open(dir, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return fmt.Errorf("the ledger cannot be asked: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	if rep.Ledger, err = auditor.CompareLedger(ctx, js, l); err != nil {
+		return err
+	}
+	for _, b := range rep.Ledger.Bad {
+		if rep.FirstBad < 0 || b.Index < rep.FirstBad {
+			rep.FirstBad = b.Index
+		}
+		if len(rep.Problems) < maxLedgerProblems {
+			rep.Problems = append(rep.Problems, b.Text)
+		}
+		rep.Status = chain.Failed
+	}
+	return nil
+}
+
+// maxLedgerProblems bounds how many findings in the ledger are spelled out; --json has all.
+const maxLedgerProblems = 20
 
 func handoversIn(dir string, o chain.Options) (_ [][]byte, err error) {
 	o.ReadOnly = true
@@ -426,6 +471,9 @@ func printReport(w io.Writer, r chain.Report) {
 }
 
 func printSeen(w io.Writer, r *verifyReport) {
+	if c := r.Ledger; c != nil {
+		fmt.Fprintf(w, "  %d leaves are what the ledger has; %d trimmed there, %d forgotten, %d wrong\n", c.Compared, c.Trimmed, c.Forgotten, len(c.Bad))
+	}
 	if r.Status == chain.Failed {
 		if r.Remembered != "" {
 			fmt.Fprintf(w, "  it was held against what this machine saw in this folder before. If another log belongs there, and only then, remove %s\n", r.Remembered)

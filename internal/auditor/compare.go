@@ -1,0 +1,128 @@
+package auditor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// Comparison is what comparing a log with the ledger found.
+type Comparison struct {
+	Compared  int64 `json:"compared"`  // leaves that are what the ledger has
+	Trimmed   int64 `json:"trimmed"`   // that the ledger does not have because they were trimmed
+	Forgotten int64 `json:"forgotten"` // that it does not have because they were forgotten
+	// Bad are leaves that the ledger does not have, or has otherwise, and entries that
+	// the log says were missing.
+	Bad []chain.Finding `json:"bad,omitempty"`
+}
+
+// comparer walks over the leaves of the present ledger beside its entries.
+type comparer struct {
+	Comparison
+	log     *chain.Log
+	at, end int64 // leaves
+	trimmed uint64
+}
+
+// CompareLedger compares every leaf of the present ledger with the entry that the ledger
+// has. An entry may be gone if it was trimmed, or if its payload is forgotten in the log too,
+// of which the log's verification says whether that was lawful. Entries that came after the
+// log's last leaf are passed over.
+func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*Comparison, error) {
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+	}
+	h := l.Head()
+	c := &comparer{log: l, end: h.Size}
+	if created := st.CachedInfo().Created; !h.Epoch.IsZero() && !created.Equal(h.Epoch) {
+		c.Bad = append(c.Bad, chain.Finding{Index: max(h.Size-1, 0), Text: fmt.Sprintf("the log is of a ledger that was created at %s, and this one was at %s", h.Epoch, created)})
+		return &c.Comparison, nil
+	}
+	if h.Resets > 0 {
+		err := l.Range(0, h.Size, func(i int64, leaf chain.Leaf) error {
+			if leaf.Kind == chain.KindReset {
+				c.at = i + 1
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c.trimmed, err = stage.Trimmed(ctx, js); err != nil {
+		return nil, err
+	}
+	if h.LastSeq > 0 {
+		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{"lz.ledger.>"}, To: h.LastSeq}
+		err = stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
+			e, _ := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at) // as the auditor takes it
+			return c.entry(&e)
+		})
+	}
+	if err == nil {
+		err = c.missing(h.LastSeq + 1)
+	}
+	return &c.Comparison, err
+}
+
+// entry compares an entry of the ledger.
+func (c *comparer) entry(e *streams.Entry) error {
+	if err := c.missing(e.Seq); err != nil || c.at == c.end {
+		return err
+	}
+	leaf, err := c.log.Leaf(c.at)
+	if err != nil {
+		return err
+	}
+	switch {
+	case leaf.Kind == chain.KindGap:
+		c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d says that ledger entry %d is missing, and the ledger has it", c.at, e.Seq)})
+		return nil
+	default:
+		if why := differs(&leaf, e); why != "" {
+			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is not ledger entry %d: %s", c.at, e.Seq, why)})
+		} else {
+			c.Compared++
+		}
+	}
+	c.at++
+	return nil
+}
+
+// missing looks at the leaves of the sequences before one that the ledger has.
+func (c *comparer) missing(seq uint64) error {
+	for ; c.at < c.end; c.at++ {
+		leaf, err := c.log.Leaf(c.at)
+		if err != nil {
+			return err
+		}
+		last := leaf.Seq
+		if leaf.Kind == chain.KindGap {
+			last += leaf.Length - 1
+		}
+		if last >= seq {
+			return nil
+		}
+		if leaf.Kind != chain.KindEntry {
+			continue
+		}
+		_, err = c.log.Payload(c.at)
+		switch {
+		case leaf.Seq <= c.trimmed:
+			c.Trimmed++
+		case errors.Is(err, chain.ErrForgotten):
+			c.Forgotten++
+		default:
+			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("the ledger has no entry %d, which leaf %d (%s, project %s) is of, and which was neither trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
+		}
+	}
+	return nil
+}
