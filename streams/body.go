@@ -90,7 +90,9 @@ type MemoryEntry struct {
 	// KeyHolder is who wrote the value that this write would replace.
 	KeyHolder beliefs.Origin `json:"key_holder,omitzero"`
 	Unseen    bool           `json:"unseen,omitzero"`
-	Restored  bool           `json:"restored,omitzero"`
+	// UnseenBy is the first rejected observation that the session is held for.
+	UnseenBy *Unseen `json:"unseen_by,omitzero"`
+	Restored bool    `json:"restored,omitzero"`
 	// Parents are what it derives from: those that it declares, then those that
 	// were found by what it shares with them.
 	Parents []Parent         `json:"parents,omitzero"`
@@ -161,9 +163,10 @@ type RecallEntry struct {
 	Omitted map[string]int `json:"omitted,omitzero"`
 	// More is set where something was cut or omitted because the entry has no
 	// room for it. With a smaller limit each text has more room.
-	More     bool `json:"more,omitzero"`
-	Unseen   bool `json:"unseen,omitzero"`
-	Restored bool `json:"restored,omitzero"`
+	More     bool    `json:"more,omitzero"`
+	Unseen   bool    `json:"unseen,omitzero"`
+	UnseenBy *Unseen `json:"unseen_by,omitzero"`
+	Restored bool    `json:"restored,omitzero"`
 }
 
 // DisclosureEntry is a privileged recall by somebody with a key that may, and
@@ -203,6 +206,16 @@ type DecisionEntry struct {
 	Uncited string `json:"uncited,omitzero"`
 }
 
+// Unseen is an observation that was rejected, so that no sentinel has judged what the
+// agent may have been shown.
+type Unseen struct {
+	ID     string         `json:"id,omitzero"` // as it was sent, as far as it could be read
+	Origin beliefs.Origin `json:"origin,omitzero"`
+	Intake uint64         `json:"intake"`
+	Code   Code           `json:"code"`
+	Reason string         `json:"reason"` // clipped
+}
+
 // ActionEntry is the body of a proposed action.
 type ActionEntry struct {
 	EntryHead
@@ -213,9 +226,10 @@ type ActionEntry struct {
 	Beliefs  []BeliefRef    `json:"beliefs,omitzero"` // cited by it or by its decision
 	Matched  string         `json:"matched,omitzero"` // policy entry that gave the level; empty: none
 	Host     *Verdict       `json:"host_verdict,omitzero"`
-	Replaces string         `json:"replaces,omitzero"` // id of a held proposal that this is an edit of
-	Unseen   bool           `json:"unseen,omitzero"`   // the session holds a rejected observation
-	Restored bool           `json:"restored,omitzero"` // names an intake sequence from the future
+	Replaces string         `json:"replaces,omitzero"`  // id of a held proposal that this is an edit of
+	Unseen   bool           `json:"unseen,omitzero"`    // the session holds a rejected observation
+	UnseenBy *Unseen        `json:"unseen_by,omitzero"` // the first of them
+	Restored bool           `json:"restored,omitzero"`  // names an intake sequence from the future
 	// Annotations are the hints of the tool's catalogue entries that raise it.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
 }
@@ -280,13 +294,14 @@ type AuditedBelief struct {
 // original bytes.
 type RejectedEntry struct {
 	EntryHead
-	Subject string `json:"subject"`
-	Kind    Kind   `json:"event_kind,omitzero"`
-	Code    Code   `json:"code"`
-	Reason  string `json:"reason"`
-	Unseen  bool   `json:"unseen"`           // its session now counts as unseen
-	Raw     []byte `json:"raw,omitzero"`     // base64
-	Headers string `json:"headers,omitzero"` // the message's headers, a line each
+	Subject string         `json:"subject"`
+	Kind    Kind           `json:"event_kind,omitzero"`
+	Origin  beliefs.Origin `json:"origin,omitzero"`
+	Code    Code           `json:"code"`
+	Reason  string         `json:"reason"`
+	Unseen  bool           `json:"unseen"`           // its session now counts as unseen
+	Raw     []byte         `json:"raw,omitzero"`     // base64
+	Headers string         `json:"headers,omitzero"` // the message's headers, a line each
 	// Size is that of the message's data, in bytes, where Raw is only its
 	// beginning; Digest is that of all of it.
 	Size   int    `json:"size,omitzero"`

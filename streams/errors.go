@@ -85,7 +85,7 @@ type CodeDoc struct {
 
 // Codes is every code in order.
 var Codes = []CodeDoc{
-	{CodeMalformed, "malformed body", "The body is not the JSON that its kind asks for.", "Fix the body; the message names the place. The session counts as unseen until it ends."},
+	{CodeMalformed, "malformed body", "The body is not the JSON that its kind asks for.", "Fix the body; the message names the place. Of an observation: the session is held (LZ306) until it is published again in valid form, or until a session starts."},
 	{CodeTooLarge, "event too large", "The body exceeds the size limit (1 MiB by default).", "Split the content over several observations that share a call."},
 	{CodeUnknownKind, "unknown kind", "The subject names no known event kind.", "Use one of obs, mem, recall, tools, session, dec, act, out."},
 	{CodeBadSubject, "bad subject", "The subject has the wrong number of tokens, an illegal name or an unknown origin.", "Build subjects as lz.in.<project>.<agent>.<kind>[.<origin>]."},
@@ -107,7 +107,7 @@ var Codes = []CodeDoc{
 	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.", "Wait for an approval, or choose another way."},
 	{CodeRule, "a sentinel rule fired", "A rule asks for hold or deny; the reason names it.", "Read the alert. Do not retry in other words."},
 	{CodeSilent, "a sentinel group was silent", "A required group had not answered at the deadline, or not under the digest that the policy wants; the reason says which.", "Wait for an approval; operators: lazaret doctor."},
-	{CodeUnseen, "session has unseen input", "An observation of this session was rejected, so the sentinels have not seen what the agent saw.", "Start a new session, or have a person approve."},
+	{CodeUnseen, "session has unseen input", "An observation of this session was rejected, so the sentinels have not seen what the agent saw.", "Publish the observation that the reason names again in valid form, under the same id and origin, or start a session (lazaret session start). What is held already waits for a person."},
 	{CodeHost, "the host's own verdict", "The host program asked for at least this.", "None."},
 	{CodeRestored, "intake older than its clients", "The proposal names an acknowledged sequence that this intake never gave out: the stream was recreated or restored.", "Operators: check the stream. A new session starts clean."},
 	{CodeBelief, "belief not usable", "The action cites a belief that is withheld, contradicted or unknown.", "Recall again and decide on what is admitted."},

@@ -21,6 +21,23 @@ type Reply struct {
 	Elapsed int64        `json:"elapsed_us,omitzero"`
 }
 
+// ObserveReply is the answer to a request to lz.svc.observe, read back from the
+// ledger.
+type ObserveReply struct {
+	// ID is the id under which the event stands in the ledger. Reuses is set where
+	// it was sent under one that another event had.
+	ID     string `json:"id,omitzero"`
+	Reuses string `json:"reuses,omitzero"`
+	// Repeat says that it is there already.
+	Repeat    bool   `json:"repeat,omitzero"`
+	IntakeSeq uint64 `json:"intake_seq,omitzero"`
+	// Seq is the ledger sequence of its entry, also of a rejection.
+	Seq uint64 `json:"ledger_seq,omitzero"`
+	// Unseen says that the session is held for it (LZ306).
+	Unseen bool        `json:"unseen,omitzero"`
+	Error  *ReplyError `json:"error,omitzero"`
+}
+
 // ResolveRequest is the body of a request to lz.svc.resolve.<project>.<hold>.
 type ResolveRequest struct {
 	Note string `json:"note"` // the signed resolution

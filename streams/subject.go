@@ -233,6 +233,7 @@ const (
 	SvcGate     Service = "gate"    // a recall with candidates
 	SvcResolve  Service = "resolve" // see ResolveSubject
 	SvcProve    Service = "prove"   // that an entry is in the audit log
+	SvcObserve  Service = "observe" // an observation, answered once it is in the ledger
 )
 
 // QuerySubject is where operators ask a daemon about one partition's state:
@@ -264,14 +265,14 @@ func ParseResolve(subject string) (project, hold string, err error) {
 }
 
 // ServiceSubject is where a client asks: lz.svc.<service>.<project>.<agent>,
-// with .<origin> for remember, because a credential is granted origins one by
-// one and a payload must not choose among them.
+// with .<origin> for remember and observe, because a credential is granted origins
+// one by one and a payload must not choose among them.
 func ServiceSubject(svc Service, project, agent string, origin beliefs.Origin) (string, error) {
 	if err := checkPrincipal(project, agent); err != nil {
 		return "", err
 	}
 	s := servicePrefix + string(svc) + "." + project + "." + agent
-	if svc != SvcRemember {
+	if !svc.hasOrigin() {
 		return s, nil
 	}
 	if !origin.Valid() {
@@ -280,9 +281,11 @@ func ServiceSubject(svc Service, project, agent string, origin beliefs.Origin) (
 	return s + "." + string(origin), nil
 }
 
+func (svc Service) hasOrigin() bool { return svc == SvcRemember || svc == SvcObserve }
+
 // ServiceFilter is the subject that answers every client's requests to svc.
 func ServiceFilter(svc Service) string {
-	if svc == SvcRemember {
+	if svc.hasOrigin() {
 		return servicePrefix + string(svc) + ".*.*.*"
 	}
 	return servicePrefix + string(svc) + ".*.*"
@@ -313,6 +316,9 @@ func ParseService(subject string) (Service, Address, error) {
 		a.Kind = KindRecall
 	case SvcRemember:
 		a.Kind = KindMem
+		want = 4
+	case SvcObserve:
+		a.Kind = KindObs
 		want = 4
 	case SvcProve: // no event
 	default:

@@ -107,14 +107,17 @@ func (a *app) observe() *cobra.Command {
 			defer done()
 			ctx, cancel := a.timeout(cmd.Context())
 			defer cancel()
-			seq, err := cl.Observe(ctx, org, &o)
+			rep, err := cl.Submit(ctx, org, &o)
+			if s.json && rep != nil {
+				return errors.Join(cli.JSON(cmd.OutOrStdout(), rep), err)
+			}
+			if rep != nil && rep.Unseen {
+				return fmt.Errorf("the observation was rejected: %w; the session is held (LZ306) until it is published again in valid form under the id %s, or `lazaret session start`", err, o.ID)
+			}
 			if err != nil {
 				return err
 			}
-			if s.json {
-				return cli.JSON(cmd.OutOrStdout(), map[string]any{"id": o.ID, "intake_seq": seq})
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "observed %s, intake message %d\n", o.ID, seq)
+			fmt.Fprintf(cmd.OutOrStdout(), "observed %s, intake message %d\n", rep.ID, rep.IntakeSeq)
 			return nil
 		},
 	}

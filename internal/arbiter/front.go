@@ -64,6 +64,8 @@ type Front struct {
 	mu      sync.Mutex
 	waiting map[caller][]*waiter
 	count   int
+
+	admitted admissions
 }
 
 // caller names a proposal the way its client does. Several proposals may have one
@@ -106,10 +108,16 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 		return nil, err
 	}
 	f := &Front{cfg: cfg, js: js, waiting: make(map[caller][]*waiter)}
-	stopTail, err := stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageArbiter, cfg.Log, f.deliver)
+	stopVerdicts, err := stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageArbiter, cfg.Log, f.deliver)
 	if err != nil {
 		return nil, err
 	}
+	stopAdmissions, err := f.admitted.tail(ctx, &f.cfg)
+	if err != nil {
+		stopVerdicts()
+		return nil, err
+	}
+	stopTail := func() { stopVerdicts(); stopAdmissions() }
 	version := cfg.Version
 	if version == "" {
 		version = "0.1.0"
@@ -129,6 +137,12 @@ func StartFront(ctx context.Context, cfg FrontConfig) (*Front, error) {
 			stopTail()
 			return nil, errors.Join(fmt.Errorf("serving %s: %w", v, err), svc.Stop())
 		}
+	}
+	err = svc.AddEndpoint(string(streams.SvcObserve), micro.HandlerFunc(func(r micro.Request) { go f.observe(r) }),
+		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcObserve)))
+	if err != nil {
+		stopTail()
+		return nil, errors.Join(fmt.Errorf("serving %s: %w", streams.SvcObserve, err), svc.Stop())
 	}
 	if err := f.addResolve(svc); err != nil {
 		stopTail()

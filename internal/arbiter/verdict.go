@@ -48,7 +48,7 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 	if a.Host != nil && *a.Host > streams.Allow {
 		p.reason(streams.CodeHost, *a.Host, "the host asks for %s", *a.Host)
 	}
-	openSession(p, a.Unseen, a.Restored)
+	openSession(p, a.Unseen, a.UnseenBy, a.Restored)
 	p.Weighty = max(a.Level, class.Level) > beliefs.L1
 	p.Class, p.Confidence = class.Entry, a.Confidence
 	if err := overConfident(st, p); err != nil {
@@ -98,7 +98,7 @@ func openMemory(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) (err er
 		p.Tool = "memory:" + m.Key
 	}
 	p.Belief, p.Body, p.From = &m.Belief, m.Content, m.DerivedFrom
-	openSession(p, m.Unseen, m.Restored)
+	openSession(p, m.Unseen, m.UnseenBy, m.Restored)
 	openStanding(p, m, pol)
 	p.Digest, err = approval.MemoryDigest(p.Project, m.Agent, m.Session, m.Sent(), m.Key, m.Content)
 	return err
@@ -111,12 +111,25 @@ func openRecall(p *proposal, r *streams.RecallEntry) {
 		p.Items = append(p.Items, it.ID)
 		p.rest(relFound, it.BeliefRef, "")
 	}
-	openSession(p, r.Unseen, r.Restored)
+	openSession(p, r.Unseen, r.UnseenBy, r.Restored)
 }
 
-func openSession(p *proposal, unseen, restored bool) {
-	if unseen {
-		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has judged what the agent saw")
+func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
+	switch {
+	case !unseen:
+	case by == nil || by.Intake == 0:
+		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has judged what the agent saw: start a new session")
+	default:
+		again := "start a new session"
+		if by.ID != "" {
+			again = fmt.Sprintf("publish %s again in valid form, or start a new session", by.ID)
+		}
+		name := by.ID
+		if name == "" {
+			name = "without a legible id"
+		}
+		p.reason(streams.CodeUnseen, streams.Hold, "observation %s (intake message %d) was rejected (%s: %s), so nobody has judged what the agent saw: %s",
+			name, by.Intake, by.Code, by.Reason, again)
 	}
 	if restored {
 		p.reason(streams.CodeRestored, streams.Hold, "it names an acknowledged intake sequence that this intake never gave out")

@@ -18,9 +18,10 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	e := &streams.ActionEntry{EntryHead: head, Args: ev.Args, Replaces: ev.Replaces, Action: beliefs.Action{Tool: ev.Tool, Decision: ev.Decision, Confidence: ev.Confidence,
 		Contract: beliefs.Contract{Blast: ev.Blast, Reversibility: ev.Reversibility, Sensitivity: ev.Sensitivity, Preconditions: ev.Preconditions}}}
 	var err error
-	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
+	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
 	}
+	e.Unseen = e.UnseenBy != nil
 	ids := append([]string(nil), ev.Beliefs...)
 	if ev.Decision != "" {
 		var cited []string

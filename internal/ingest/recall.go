@@ -44,9 +44,10 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 		e.Purpose = "planning"
 	}
 	var err error
-	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
+	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
 	}
+	e.Unseen = e.UnseenBy != nil
 	pol := beliefs.DefaultContext(e.Purpose)
 	if p, _, err := f.policies.Active(st, streams.DoActivatePolicy); err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	valid := func(s string) string { return streams.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxReason) }
 	e := &streams.RejectedEntry{
 		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now, Intake: m.Seq},
-		Subject:   valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Code: r.Code, Reason: valid(r.Reason),
+		Subject:   valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code, Reason: valid(r.Reason),
 		// Only an observation that the agent may have been shown leaves a hole
 		// in what the sentinels have seen. An acknowledgement of NATS was
 		// shown to nobody.
@@ -65,7 +65,12 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	// What nobody can be named for is noise; an operator waits to hear of a
 	// command.
 	if project != streams.SystemProject || a.Kind == streams.KindCtl {
-		live = stage.LiveCopy(&liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}, project, "rejected")
+		copied := &liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}
+		live = stage.LiveCopy(copied, project, "rejected")
+		if a.Kind != streams.KindCtl {
+			// An agent may hear of its own.
+			live = append(live, stage.LiveCopy(copied, project, "rejected", e.Agent)...)
+		}
 	}
 	return admission(streams.TypeRejected, project, e, live...)
 }
@@ -96,7 +101,11 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 		return nil
 	}
 	// Without a session the hole may be in any of the agent's sessions.
-	return f.setUnseen(st, project, e.Agent, e.Session)
+	u := streams.Unseen{ID: e.ID, Origin: e.Origin, Intake: e.Intake, Code: e.Code, Reason: streams.Clip(e.Reason, maxHoleReason)}
+	if !streams.ValidID(u.ID) {
+		u.ID = ""
+	}
+	return f.setUnseen(st, project, e.Agent, e.Session, u)
 }
 
 // control admits what came on a control subject: a chunk of a bundle, or a

@@ -19,9 +19,10 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	e := &streams.MemoryEntry{EntryHead: head, Origin: a.Origin, Key: m.Key, Content: m.Content, Category: m.Category, Channel: m.Channel,
 		DerivedFrom: m.DerivedFrom, Source: m.Source, ValidFrom: m.ValidFrom, ValidTo: m.ValidTo}
 	var err error
-	if e.Unseen, e.Restored, err = f.sessionState(st, a, head, m.After); err != nil {
+	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, m.After); err != nil {
 		return nil, err
 	}
+	e.Unseen = e.UnseenBy != nil
 	e.Features = text.Analyze(m.Content)
 	weakest, err := f.lineage(st, a, m, e)
 	if err != nil {

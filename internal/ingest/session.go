@@ -9,26 +9,90 @@ import (
 	"lazaret/streams"
 )
 
-// session flags.
-const flagUnseen = 1
+// A session with input that no sentinel has judged is held until the same observation
+// is admitted, under the same id and origin, or until the session starts anew.
+
+// holes are the rejected observations of a session, or without one of the agent.
+type holes struct {
+	All  []streams.Unseen `json:"all,omitzero"`
+	More bool             `json:"more,omitzero"` // beyond maxHoles, or of an earlier version
+}
+
+const (
+	maxHoles      = 16  // of a session, known by their ids
+	maxHoleReason = 300 // bytes
+)
+
+func sessionKey(project, agent, session string) []byte {
+	return stage.Key(keySession, project, agent, session)
+}
+
+func (f *Fold) holes(st *stage.State, project, agent, session string) (h holes, err error) {
+	v, ok, err := st.Get(sessionKey(project, agent, session))
+	if err != nil || !ok {
+		return h, err
+	}
+	if len(v) == 1 { // a mere flag, of an earlier version
+		h.More = v[0] != 0
+		return h, nil
+	}
+	return h, streams.Unmarshal(v, &h)
+}
 
 // setUnseen marks a session, or without one the agent as a whole, as holding
 // input that no sentinel has judged.
-func (f *Fold) setUnseen(st *stage.State, project, agent, session string) error {
-	return st.Set(stage.Key(keySession, project, agent, session), []byte{flagUnseen})
+func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u streams.Unseen) error {
+	h, err := f.holes(st, project, agent, session)
+	if err != nil {
+		return err
+	}
+	if len(h.All) < maxHoles {
+		h.All = append(h.All, u)
+	} else {
+		h.More = true
+	}
+	return st.Put(sessionKey(project, agent, session), &h)
+}
+
+// nowSeen takes note that an observation was admitted that may have been rejected
+// before.
+func (f *Fold) nowSeen(st *stage.State, project string, e *streams.ObservationEntry) error {
+	for _, s := range []string{e.Session, ""} {
+		h, err := f.holes(st, project, e.Agent, s)
+		if err != nil {
+			return err
+		}
+		n := len(h.All)
+		h.All = slices.DeleteFunc(h.All, func(u streams.Unseen) bool { return u.ID == e.Sent() && u.Origin == e.Origin })
+		switch {
+		case len(h.All) == n:
+			continue
+		case len(h.All) == 0 && !h.More:
+			err = st.Delete(sessionKey(project, e.Agent, s))
+		default:
+			err = st.Put(sessionKey(project, e.Agent, s), &h)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sessionState reports what taints a proposal of this session as a whole:
 // unseen input, and a claim to have been acknowledged a sequence that this
 // intake never gave out.
-func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead, after uint64) (unseen, restored bool, err error) {
+func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead, after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
-		v, ok, err := st.Get(stage.Key(keySession, a.Project, a.Agent, s))
-		if err != nil {
-			return false, false, err
-		}
-		if ok && len(v) == 1 && v[0]&flagUnseen != 0 {
-			unseen = true
+		h, err := f.holes(st, a.Project, a.Agent, s)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case unseen != nil:
+		case len(h.All) > 0:
+			unseen = &h.All[0]
+		case h.More:
+			unseen = new(streams.Unseen)
 		}
 	}
 	// Every acknowledged message has a lower sequence than this one.
@@ -39,7 +103,7 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 // session starts clean. Holes that could not be laid to one session last until
 // the agent starts any session.
 func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
-	if err := st.Delete(stage.Key(keySession, project, e.Agent, e.Session)); err != nil {
+	if err := st.Delete(sessionKey(project, e.Agent, e.Session)); err != nil {
 		return err
 	}
 	if err := st.DropPrefix(stage.Key(keySaid, project, e.Agent, e.Session, "")); err != nil {
@@ -51,7 +115,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if e.Phase != "start" {
 		return nil
 	}
-	return st.Delete(stage.Key(keySession, project, e.Agent, ""))
+	return st.Delete(sessionKey(project, e.Agent, ""))
 }
 
 // decide records what a decision rests on.

@@ -103,7 +103,7 @@ func (r Role) permissions() (perms, error) {
 		p.status()
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.incident.>", "lz.live.*.rollback.*",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.rejected.*", "lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.status()
@@ -141,7 +141,7 @@ func (r Role) permissions() (perms, error) {
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleReplay:
 		a := streams.ReplayAgent
-		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*"}
+		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*", "lz.svc.observe.*." + a + ".*"}
 	case RoleRetention:
 		p.read(streams.LedgerStream)
 		p.read(streams.LiveStream)
@@ -205,6 +205,13 @@ func (a Agent) permissions() (perms, error) {
 			return p, err
 		}
 	}
+	if slices.Contains(kinds, streams.KindObs) {
+		for _, o := range a.Origins {
+			if err := add(streams.ServiceSubject(streams.SvcObserve, a.Project, a.Name, o)); err != nil {
+				return p, err
+			}
+		}
+	}
 	if slices.Contains(kinds, streams.KindMem) {
 		for _, o := range a.Origins {
 			if err := add(streams.ServiceSubject(streams.SvcRemember, a.Project, a.Name, o)); err != nil {
@@ -229,7 +236,12 @@ func (a Agent) permissions() (perms, error) {
 	if err != nil {
 		return p, err
 	}
-	p.sub = append(p.sub, hold+".>")
+	// And hear which of its own events were rejected.
+	rejected, err := streams.LiveSubject(a.Project, "rejected", a.Name)
+	if err != nil {
+		return p, err
+	}
+	p.sub = append(p.sub, hold+".>", rejected)
 	for _, s := range append(slices.Clone(p.pub), p.sub...) {
 		if strings.ContainsAny(strings.TrimSuffix(s, ".>"), "*>") {
 			return p, fmt.Errorf("permission %q of agent %s holds a wildcard", s, a.Name)

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Submit is Observe that waits until the observation is in the ledger. One that was
+// rejected is an *Error with the code and the reason, and its session is held
+// (LZ306) until it is submitted again in valid form under the same id and origin, or
+// a session starts. The reply comes with such an error, too.
+func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.Observation) (*streams.ObserveReply, error) {
+	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.bodyOf(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	var rep *streams.ObserveReply
+	err = c.retry.do(ctx, func(ctx context.Context) error {
+		m, err := c.asked(ctx, subject, body)
+		if err != nil {
+			return err
+		}
+		rep = new(streams.ObserveReply)
+		if err := streams.Unmarshal(m.Data, rep); err != nil {
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+		}
+		if rep.Error == nil && rep.Seq == 0 {
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s names no ledger entry", subject)}
+		}
+		if rep.Error != nil {
+			return &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
+		}
+		return nil
+	})
+	if rep != nil && rep.IntakeSeq != 0 {
+		c.acknowledged(rep.IntakeSeq)
+	}
+	return rep, err
+}
+
+// Rejected is an event of this agent that ingest refused.
+type Rejected struct {
+	ID      string       `json:"id"`
+	Session string       `json:"session"`
+	Intake  uint64       `json:"intake"`
+	Subject string       `json:"subject"`
+	Code    streams.Code `json:"code"`
+	Reason  string       `json:"reason"`
+	Unseen  bool         `json:"unseen"` // its session is held
+}
+
+// Rejections calls fn for every event of this agent that is rejected from now on,
+// until stop is called. The live feed is a best-effort copy: Submit reads the ledger.
+func (c *Client) Rejections(fn func(Rejected)) (stop func() error, err error) {
+	subject, err := streams.LiveSubject(c.project, "rejected", c.agent)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		var r Rejected
+		if streams.Unmarshal(m.Data, &r) == nil {
+			fn(r)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to %s: %w", subject, err)
+	}
+	return sub.Unsubscribe, nil
+}
+
+// StartSession starts a session, which clears what it and the agent were held for
+// because of rejected observations; EndSession ends one.
+func (c *Client) StartSession(ctx context.Context, session string) (uint64, error) {
+	return c.Publish(ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: session}, Phase: "start"})
+}
+
+// EndSession ends a session.
+func (c *Client) EndSession(ctx context.Context, session string) (uint64, error) {
+	return c.Publish(ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: session}, Phase: "end"})
+}

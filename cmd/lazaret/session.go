@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/streams"
+)
+
+func (a *app) session() *cobra.Command {
+	c := &cobra.Command{Use: "session", Short: "Start or end a session of an agent"}
+	c.AddCommand(a.sessionPhase("start", "Start a session, and clear what rejected observations hold it for",
+		`Start a session. What was held against it, and against the agent as a whole, because of
+rejected observations (LZ306) is cleared: give the agent a context without what was
+rejected, or publish the observation again in valid form in its place.`))
+	c.AddCommand(a.sessionPhase("end", "End a session", ""))
+	return c
+}
+
+func (a *app) sessionPhase(phase, short, long string) *cobra.Command {
+	var s speaker
+	var prompt string
+	c := &cobra.Command{
+		Use: phase + " [SESSION]", Short: short, Long: long, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				s.session = args[0]
+			}
+			if err := streams.CheckID("session", s.session); err != nil {
+				return err
+			}
+			cl, done, err := a.client(&s)
+			if err != nil {
+				return err
+			}
+			defer done()
+			ctx, cancel := a.timeout(cmd.Context())
+			defer cancel()
+			ev := &streams.Session{Head: s.head(), Phase: phase, Prompt: prompt}
+			seq, err := cl.Publish(ctx, streams.KindSession, "", ev)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return cli.JSON(cmd.OutOrStdout(), map[string]any{"id": ev.ID, "session": s.session, "phase": phase, "intake_seq": seq})
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "session %s: %s, intake message %d\n", s.session, phase, seq)
+			return nil
+		},
+	}
+	s.bind(c)
+	c.Flags().StringVar(&prompt, "prompt", "", "`VERSION` of the system prompt in use")
+	return c
+}

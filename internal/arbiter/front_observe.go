@@ -1,0 +1,182 @@
+package arbiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// admissions is what ingest made of the messages that requests wait for, by their
+// sequence in the intake.
+type admissions struct {
+	mu      sync.Mutex
+	waiting int                                     // requests
+	heard   map[uint64]*streams.ObserveReply        // while somebody waits
+	order   []uint64                                // of heard
+	asked   map[uint64]chan<- *streams.ObserveReply // by those who know their sequence
+}
+
+// maxHeard bounds what is kept for those who do not know their sequence yet.
+const maxHeard = 2 * MaxWaiting
+
+// tail begins to listen.
+func (a *admissions) tail(ctx context.Context, cfg *FrontConfig) (stop func(), err error) {
+	a.heard, a.asked = make(map[uint64]*streams.ObserveReply), make(map[uint64]chan<- *streams.ObserveReply)
+	return stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageIngest, cfg.Log, a.take)
+}
+
+// take notes what ingest says. Called by the tail's goroutine, in ledger order.
+func (a *admissions) take(e streams.Entry) {
+	if e.Type != streams.TypeObservation && e.Type != streams.TypeRepeat && e.Type != streams.TypeRejected {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == 0 {
+		return
+	}
+	rep := admittedReply(&e)
+	if c, ok := a.asked[e.Src]; ok {
+		delete(a.asked, e.Src)
+		c <- rep
+		return
+	}
+	a.heard[e.Src], a.order = rep, append(a.order, e.Src)
+	if len(a.order) > maxHeard {
+		delete(a.heard, a.order[0])
+		a.order = a.order[1:]
+	}
+}
+
+// enter says that a message is about to be published; leave ends it.
+func (a *admissions) enter() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting >= MaxWaiting {
+		return false
+	}
+	a.waiting++
+	return true
+}
+
+func (a *admissions) leave(seq uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.asked, seq)
+	if a.waiting--; a.waiting == 0 {
+		clear(a.heard)
+		a.order = nil
+	}
+}
+
+// of waits for what ingest made of a message.
+func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply, error) {
+	c := make(chan *streams.ObserveReply, 1)
+	a.mu.Lock()
+	if rep, ok := a.heard[seq]; ok {
+		c <- rep
+	} else {
+		a.asked[seq] = c
+	}
+	a.mu.Unlock()
+	select {
+	case rep := <-c:
+		return rep, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// observe answers a request to publish an observation once its entry is in the
+// ledger, so that its sender hears whether it was rejected.
+func (f *Front) observe(r micro.Request) {
+	if !strings.HasPrefix(r.Reply(), "_INBOX") {
+		f.cfg.Log.Warn("request with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
+		return
+	}
+	rep := f.observed(r)
+	body, err := streams.Marshal(rep)
+	if err == nil && rep.Error != nil {
+		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
+	} else if err == nil {
+		err = r.Respond(body)
+	}
+	if err != nil {
+		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
+	}
+}
+
+func (f *Front) observed(r micro.Request) *streams.ObserveReply {
+	failed := func(code streams.Code, err error) *streams.ObserveReply {
+		return &streams.ObserveReply{Error: fail(code, err).Error}
+	}
+	_, a, err := streams.ParseService(r.Subject())
+	if err != nil {
+		return failed(streams.CodeBadSubject, err)
+	}
+	subject, err := streams.IntakeSubject(a.Project, a.Agent, a.Kind, a.Origin)
+	if err != nil {
+		return failed(streams.CodeBadSubject, err)
+	}
+	if !f.admitted.enter() {
+		return failed(streams.CodeShedding, fmt.Errorf("%d requests wait already", MaxWaiting))
+	}
+	var seq uint64
+	defer func() { f.admitted.leave(seq) }()
+	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
+	defer cancel()
+	m := &nats.Msg{Subject: subject, Data: r.Data()}
+	if id := r.Headers().Get(streams.HeaderCloudEventID); id != "" {
+		m.Header = nats.Header{streams.HeaderCloudEventID: {id}}
+	}
+	// What is malformed is published, too: it was perhaps shown, and the ledger says so.
+	ack, err := f.js.PublishMsg(ctx, m)
+	if err != nil {
+		var api *jetstream.APIError
+		if errors.As(err, &api) {
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s", api.Description))
+		}
+		return failed(streams.CodeUnavailable, fmt.Errorf("the observation may not be journaled: %w", err))
+	}
+	seq = ack.Sequence
+	rep, err := f.admitted.of(ctx, seq)
+	if err != nil {
+		rep = failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq, f.cfg.Timeout))
+		rep.IntakeSeq = seq
+	}
+	return rep
+}
+
+// admittedReply says what an entry of ingest says of its message.
+func admittedReply(e *streams.Entry) *streams.ObserveReply {
+	rep := &streams.ObserveReply{IntakeSeq: e.Src, Seq: e.Seq, Repeat: e.Type == streams.TypeRepeat}
+	if e.Type == streams.TypeRejected {
+		b, err := streams.Read[streams.RejectedEntry](e)
+		if err != nil {
+			rep.Error = fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err)).Error
+			return rep
+		}
+		rep.ID, rep.Unseen, rep.Error = b.ID, b.Unseen, fail(b.Code, errors.New(b.Reason)).Error
+		return rep
+	}
+	if o, ok := e.Decoded.(*streams.ObservationEntry); ok {
+		rep.ID, rep.Reuses = o.ID, o.Reuses
+		return rep
+	}
+	h := new(streams.EntryHead)
+	if err := streams.Unmarshal(e.Body, h); err != nil {
+		rep.Error = fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err)).Error
+		return rep
+	}
+	rep.ID, rep.Reuses = h.ID, h.Reuses
+	return rep
+}
