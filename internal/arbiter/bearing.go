@@ -405,6 +405,9 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 			if agent != "" && fd.Agent != "" && fd.Agent != agent {
 				continue // another agent's event of the same name
 			}
+			if r.Rel != relCited && strings.HasPrefix(fd.Reason.Rule, fellRule) {
+				continue // the context policy judges what a recall finds
+			}
 			out = append(out, p.because(r, fd.Reason, path, named))
 		}
 		return nil

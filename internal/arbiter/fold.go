@@ -200,10 +200,16 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 	case streams.TypeResolution:
 		return f.resolve(st, e, now)
 	case streams.TypeConfirmation:
+		if err := f.noteRevisions(st, e); err != nil {
+			return nil, err
+		}
 		return f.word(st, e, now)
 	case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return f.ordered(st, e, now)
 	case streams.TypeDecision, streams.TypeRevision:
+		if err := f.noteRevisions(st, e); err != nil {
+			return nil, err
+		}
 		return f.decisions(st, e, now)
 	case streams.TypeOutcome:
 		if err := f.used(st, e); err != nil {

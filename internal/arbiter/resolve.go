@@ -49,6 +49,11 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		return refuse(err)
 	}
 	in.signer = s.Signer
+	if s.Decision == approval.Approve && known {
+		if err := f.upToDate(st, in, pol); err != nil {
+			return nil, err
+		}
+	}
 	c := approval.Case{Project: e.Project, Agent: h.Agent, Hold: h.ID, Revision: h.Revision, Action: h.Entry.Digest, Now: now,
 		Open: h.State == streams.HoldOpen && h.Entry.Verdict == streams.Hold, State: h.State, Roles: approvers(pol, h)}
 	if c.Open && !now.Before(h.Expires) {
@@ -110,6 +115,21 @@ func approvers(pol *policy.Policy, h *hold) []keys.Role {
 		}
 	}
 	return []keys.Role{pol.Approver()}
+}
+
+// upToDate adds to an open hold what has come to speak against it. Its revision is
+// then the one that holds show gives.
+func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) error {
+	h := in.hold
+	if pol == nil || h.State != streams.HoldOpen {
+		return nil
+	}
+	fresh, err := f.recheck(st, h, pol)
+	if err != nil || len(fresh) == 0 || strictest(fresh) == streams.Deny {
+		return err
+	}
+	in.revised = true
+	return f.revise(st, h, fresh)
 }
 
 // recheck looks at what a hold rests on as it stands now, and returns what

@@ -424,3 +424,53 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	}
 	b.replayed()
 }
+
+// A belief that an action cites, or that one which it cites derives from, falls by a
+// signed word after the hold was opened. The approval of what was seen before does
+// not release it; one of what holds show says now does.
+func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
+	moves := map[string]beliefs.Move{
+		"quarantine": {Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()},
+		"reject":     {Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Malicious.String()},
+		"block":      {Axis: beliefs.AxisRetrieval, From: "normal", To: beliefs.Blocked.String()},
+		"contradict": {Axis: beliefs.AxisTruth, From: "supported", To: beliefs.Contradicted.String()},
+	}
+	for decision, move := range moves {
+		for _, fallen := range []string{"b1", "root"} {
+			t.Run(decision+" "+fallen, func(t *testing.T) {
+				who := newPeople(t)
+				b := newBench(t, who.trust)
+				b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: "m1", Agent: "agent"},
+					Content: "x", DerivedFrom: []string{"root"}, Belief: streams.BeliefRef{ID: "b1"}})
+				out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent",
+					Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}},
+					Beliefs: []streams.BeliefRef{{ID: "b1", Found: true, Scope: beliefs.ToolActionAllowed}}})
+				v := new(streams.VerdictEntry)
+				if err := streams.Unmarshal(out.Body, v); err != nil || v.Hold == nil {
+					t.Fatalf("%+v, %v", v, err)
+				}
+				old := b.sign(b.statement(v), who.alice)
+				b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: fallen,
+					Decision: decision, Signer: "alice", Revisions: []beliefs.Revision{{Belief: fallen, Who: "alice", Why: "it is false",
+						Moves: []beliefs.Move{move}}}})
+				shown, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","id":"`+v.Hold.ID+`"}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := shown.([]Hold)[0]
+				if h.Revision == v.Hold.Revision || !strings.Contains(fmt.Sprint(h.Verdict.Reasons), "it is false") {
+					t.Errorf("holds show says nothing of it: %+v", h)
+				}
+				out = b.resolve(v.Hold.ID, old)
+				if b.state(v.Hold.ID) != streams.HoldOpen || !strings.Contains(string(out.Body), "approval-revision") {
+					t.Fatalf("%s: %s", b.state(v.Hold.ID), out.Body)
+				}
+				b.resolve(v.Hold.ID, b.sign(b.statement(&h.Verdict), who.alice))
+				if b.state(v.Hold.ID) != streams.HoldApproved {
+					t.Error("who saw that it fell cannot release it")
+				}
+				b.replayed()
+			})
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
@@ -145,9 +146,29 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 			if pol != nil {
 				x.Approvers = approvers(pol, h)
 			}
+			if pol != nil && h.State == streams.HoldOpen {
+				if err := f.showFresh(st, &x, h, pol); err != nil {
+					return false, err
+				}
+			}
 		}
 		out = append(out, x)
 		return len(out) < maxHolds, nil
 	})
 	return out, err
+}
+
+// showFresh shows an open hold with what has come to speak against it, under the
+// revision that its release will want signed.
+func (f *Fold) showFresh(st *stage.State, x *Hold, h *hold, pol *policy.Policy) error {
+	fresh, err := f.recheck(st, h, pol)
+	if err != nil || len(fresh) == 0 || strictest(fresh) == streams.Deny {
+		return err
+	}
+	x.Verdict.Reasons = append(slices.Clip(x.Verdict.Reasons), fresh...)
+	x.Revision = revision(x.Verdict.Reasons)
+	ref := *x.Verdict.Hold
+	ref.Revision = x.Revision
+	x.Verdict.Hold = &ref
+	return nil
 }

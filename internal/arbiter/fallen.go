@@ -1,0 +1,69 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// fellRule begins the rules of the findings on beliefs that fell; the axis ends them.
+const fellRule = "belief-fell-"
+
+// noteRevisions keeps how the beliefs fell that an entry revises, by a signed word or
+// by a contradiction, and drops what was kept of an axis on which one stands well
+// again. The findings bear on whatever cites the belief or what derives from it, and
+// open holds are checked against them at release.
+func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry) error {
+	var b struct {
+		Check     string             `json:"check"`
+		Revisions []beliefs.Revision `json:"revisions"`
+	}
+	if err := streams.Unmarshal(e.Body, &b); err != nil || b.Check != "" {
+		return nil // its own fold says so
+	}
+	for _, rv := range b.Revisions {
+		for _, m := range rv.Moves {
+			rule, under := fellRule+m.Axis.String(), beliefSubject(rv.Belief)
+			if err := dropFinding(st, e.Project, under, rule); err != nil {
+				return err
+			}
+			if !fell(m) {
+				continue
+			}
+			fd := finding{Reason: streams.Reason{Code: streams.CodeRests, Verdict: streams.Hold, Rule: rule, Entry: e.Seq,
+				Text: streams.Clip(fmt.Sprintf("%s by %s: %s", m.To, rv.Who, rv.Why), maxReasonText)}}
+			if err := noteFinding(st, e.Project, under, fd); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fell reports whether an action that cites a belief is held for where a move led.
+func fell(m beliefs.Move) bool {
+	switch m.To {
+	case beliefs.Contradicted.String(), beliefs.Superseded.String(), beliefs.Blocked.String(), beliefs.Hidden.String(),
+		beliefs.Expired.String(), beliefs.Suspicious.String(), beliefs.Quarantined.String(), beliefs.Malicious.String():
+		return true
+	}
+	return false
+}
+
+// dropFinding removes a rule's finding.
+func dropFinding(st *stage.State, project, under, rule string) error {
+	var fs []finding
+	key := stage.Key(keyAlerted, project, under)
+	ok, err := st.Load(key, &fs)
+	if err != nil || !ok {
+		return err
+	}
+	left := slices.DeleteFunc(slices.Clone(fs), func(x finding) bool { return x.Reason.Rule == rule && x.Reason.Group == "" })
+	if len(left) == len(fs) {
+		return nil
+	}
+	return st.Put(key, left)
+}
