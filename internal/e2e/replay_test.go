@@ -155,7 +155,7 @@ func TestAnAfternoonWithTheCommands(t *testing.T) {
 		{[]string{"key", "gen", "alice", data + "/alice.key"}, 1, "alice.key"},
 		{[]string{"agent", "add", "acme", "bot", "--origins", "tool"}, 0, "_INBOX.acme.bot"},
 		{[]string{"observe", "--project", "acme", "--agent", "bot", "--tool", "t", "x"}, 0, "observed"},
-		{[]string{"observe", "--project", "acme", "--agent", "bot", "--origin", "user", "--timeout", "1s", "x"}, 1, "lz.in.acme.bot.obs.user"},
+		{[]string{"observe", "--project", "acme", "--agent", "bot", "--origin", "user", "--timeout", "1s", "x"}, 1, "lz.svc.observe.acme.bot.user"},
 		{[]string{"remember", "--project", "acme", "--agent", "bot", "--origin", "user", "--timeout", "1s", "x"}, 10, "may not publish to lz.svc.remember.acme.bot.user"},
 		{[]string{"audit", "head"}, 0, "lazaret-ledger"},
 		{[]string{"audit", "ls", "--json"}, 0, `"commitment"`},
