@@ -258,6 +258,8 @@ func (c *checks) stages(s *status.Snapshot) {
 			err = fmt.Errorf("%s is folding what the ledger held at its start, %d entries behind", p.Process, p.Lag)
 		case p.Lag > metrics.ReadyLag:
 			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag, where)
+		case p.Owed > metrics.ReadyOwed.Seconds():
+			err = fmt.Errorf("%s owes an entry for %.0f s: %s", p.Process, p.Owed, p.Why)
 		case p.Diverged > 0:
 			err = fmt.Errorf("%s: %d entries of another process of the stage are not what this one would have written: the two are not the same version", p.Process, p.Diverged)
 		}

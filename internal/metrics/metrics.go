@@ -10,6 +10,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -25,6 +26,9 @@ import (
 // ReadyLag is how many ledger entries a stage may be behind and still count as
 // ready: less than a second of work.
 const ReadyLag = 5000
+
+// ReadyOwed is how long a stage may owe an entry and still count as ready.
+const ReadyOwed = 10 * time.Second
 
 // askTimeout bounds how long the ledger's tail is asked for.
 const askTimeout = 2 * time.Second
@@ -62,11 +66,16 @@ func (p *Process) Stage(name string, tail Tail) *stage.Stats {
 	if p == nil {
 		return nil
 	}
-	s := &stageOf{name: name, stats: new(stage.Stats), tail: tail}
+	stats := new(stage.Stats)
+	p.Watch(name, tail, stats)
+	return stats
+}
+
+// Watch adds a stage that keeps stats up to date already.
+func (p *Process) Watch(name string, tail Tail, stats *stage.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stages = append(p.stages, s)
-	return s.stats
+	p.stages = append(p.stages, &stageOf{name: name, stats: stats, tail: tail})
 }
 
 // Complete says that every stage of the process has been added. Until then it
@@ -98,7 +107,11 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	}
 	for _, s := range stages {
 		lag, err := s.lag(ctx)
+		owed, why := s.stats.Owes()
 		switch {
+		case owed > ReadyOwed:
+			ready = false
+			fmt.Fprintf(w, "%s: owes an entry for %v: %s\n", s.name, owed.Round(time.Second), cmp.Or(why, "it does not say why"))
 		case err != nil:
 			ready = false
 			fmt.Fprintf(w, "%s: how far it is behind is unknown: %v\n", s.name, err)
@@ -146,12 +159,15 @@ var (
 	descFence     = stageDesc("fence_losses_total", "Partitions where another process of the stage had come first.")
 	descTaken     = stageDesc("takeovers_total", "Partitions where work had lain undone and this process began to do it.")
 	descAhead     = stageDesc("batches_ahead_total", "Batches of ingest that were decided while the one before was on its way to the ledger.")
+	descOwed      = stageDesc("owed_seconds", "How long it has owed an entry to the ledger: it has read what asks for one and has added none since. 0 if it owes none.")
+	descIgnored   = stageDesc("ignored_messages_total", "Messages in the ledger that no stage of ours wrote, or that say what cannot be true. They change nothing.")
+	descOversized = stageDesc("oversized_entries_total", "Entries that did not fit into the ledger; a rejection stands in their place.")
 	descDiverged  = stageDesc("diverged_entries_total", "Entries of another process of the stage that are not what this one would have written: the two are not the same version.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *stageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descAhead, descDiverged} {
+	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized} {
 		ch <- d
 	}
 }
@@ -174,6 +190,10 @@ func (c *stageCollector) Collect(ch chan<- prometheus.Metric) {
 		send(descTaken, prometheus.CounterValue, float64(s.stats.TakenOver.Load()))
 		send(descAhead, prometheus.CounterValue, float64(s.stats.Ahead.Load()))
 		send(descDiverged, prometheus.CounterValue, float64(s.stats.Diverged.Load()))
+		owed, _ := s.stats.Owes()
+		send(descOwed, prometheus.GaugeValue, owed.Seconds())
+		send(descIgnored, prometheus.CounterValue, float64(s.stats.Ignored.Load()))
+		send(descOversized, prometheus.CounterValue, float64(s.stats.Oversized.Load()))
 		if lag, err := s.lag(ctx); err == nil {
 			send(descLag, prometheus.GaugeValue, float64(lag))
 		}

@@ -174,7 +174,7 @@ func TestTheExampleAlertsNameMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if alerts != 7 {
+	if alerts != 11 {
 		t.Errorf("%d alerts", alerts)
 	}
 }

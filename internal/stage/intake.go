@@ -350,6 +350,7 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 		}
 		m, err := messageAt(ctx, s.js, streams.IntakeStream, q.msg.Seq)
 		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			s.stats.refused(err)
 			s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
 			return false
 		}
@@ -498,6 +499,7 @@ func (s *intakeStage) commitFolded() error {
 func (s *intakeStage) work(ctx context.Context) error {
 	now := time.Now()
 	active := false
+	var oldest time.Time
 	for _, p := range s.cfg.Partitions {
 		q := s.queue[p]
 		if !s.active[p] && len(q) > 0 && now.Sub(q[0].since) > s.cfg.Takeover && now.Sub(s.progress[p]) > s.cfg.Takeover {
@@ -506,7 +508,11 @@ func (s *intakeStage) work(ctx context.Context) error {
 			s.active[p] = true
 		}
 		active = active || s.active[p]
+		if s.active[p] && len(q) > 0 && (oldest.IsZero() || q[0].since.Before(oldest)) {
+			oldest = q[0].since
+		}
 	}
+	s.owing(oldest)
 	s.stats.Active.Store(active)
 	s.stats.Waiting.Store(int64(s.queued))
 	batch := s.next()
@@ -656,6 +662,7 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 		asked[p] = true
 		last, err := s.tail(ctx, p)
 		if err != nil {
+			s.stats.refused(err)
 			s.log.Warn("the ledger's tail is unknown, proposals wait", "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
@@ -995,6 +1002,7 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 		return nil
 	}
 	if !errors.Is(err, errFenced) {
+		s.stats.refused(err)
 		s.log.Warn("entries wait for the ledger", "waiting", len(entries)-n, "err", err)
 		if n == 0 {
 			return sleep(ctx, 200*time.Millisecond)

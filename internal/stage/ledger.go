@@ -334,6 +334,7 @@ func (s *ledgerStage) pop(partition int) error {
 func (s *ledgerStage) flush(ctx context.Context) error {
 	now := time.Now()
 	var batch []*streams.Entry
+	var oldest time.Time
 	active := false
 	for _, p := range s.cfg.Partitions {
 		if err := s.timer(p, now); err != nil {
@@ -347,12 +348,16 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 		}
 		if s.active[p] {
 			active = true
+			if len(box) > 0 && (oldest.IsZero() || box[0].since.Before(oldest)) {
+				oldest = box[0].since
+			}
 			for _, b := range box {
 				batch = append(batch, b.entry)
 			}
 		}
 	}
 	s.stats.Active.Store(active)
+	s.owing(oldest)
 	if len(batch) == 0 {
 		return nil
 	}
@@ -362,6 +367,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 			if _, trimmed := asTrimmed(err); trimmed {
 				return err
 			}
+			s.stats.refused(err)
 			s.log.Warn("entries wait for the ledger", "waiting", len(batch), "err", err)
 			return sleep(ctx, 200*time.Millisecond)
 		}
@@ -383,6 +389,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	s.stats.Published.Add(uint64(n))
 	switch {
 	case err == nil:
+		s.owing(time.Time{})
 		return nil
 	case errors.Is(err, errFenced):
 		return s.standBy(ctx, batch[n:], &fences)
@@ -391,6 +398,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	default:
 		// The server is away or the ledger is full. Nothing is lost: the
 		// outbox keeps what was decided, and the next flush tries again.
+		s.stats.refused(err)
 		s.log.Warn("entries wait for the ledger", "waiting", len(batch)-n, "err", err)
 		return sleep(ctx, 200*time.Millisecond)
 	}

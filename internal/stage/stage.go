@@ -81,6 +81,36 @@ type Stats struct {
 
 	mu     sync.Mutex
 	counts map[string]uint64 // guarded by mu
+	owes   time.Time         // guarded by mu; zero if it owes nothing
+	why    string            // guarded by mu
+}
+
+// Owes says for how long the stage has owed an entry: it has read what asks for one,
+// has added none to the ledger since, and is to add it. why is what came in its way,
+// if it knows.
+func (s *Stats) Owes() (since time.Duration, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owes.IsZero() {
+		return 0, ""
+	}
+	return time.Since(s.owes), s.why
+}
+
+// owed notes since when an input waits for its entry; zero if none does.
+func (s *Stats) owed(since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owes = since; since.IsZero() {
+		s.why = ""
+	}
+}
+
+// refused notes why an entry could not be added.
+func (s *Stats) refused(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.why = err.Error()
 }
 
 // A Counted note says as what its entry is counted besides its type.
@@ -203,6 +233,7 @@ type runtime struct {
 	whole   uint64
 	guarded time.Time
 	marks   marks
+	moved   time.Time // wall clock of the last entry that was added
 	stats   *Stats
 }
 
@@ -399,8 +430,18 @@ func (r *runtime) entry(a *arrival) (*streams.Entry, bool) {
 	return &a.entry, r.mine[a.entry.Partition]
 }
 
+// owing notes since when the oldest of what waits for its entry waits, zero if nothing
+// does, or since when no entry was added.
+func (r *runtime) owing(oldest time.Time) {
+	if !oldest.IsZero() && r.moved.After(oldest) {
+		oldest = r.moved
+	}
+	r.stats.owed(oldest)
+}
+
 // added tells of an entry that this process has added to the ledger.
 func (r *runtime) added(e *streams.Entry, live []Live, note any) {
+	r.moved = time.Now()
 	r.live(e.Seq, e, live)
 	r.stats.count(e, note)
 	if r.cfg.Published != nil {

@@ -45,7 +45,11 @@ type Process struct {
 	// (verdict.silent.core).
 	Counts map[string]uint64 `json:"counts,omitzero"`
 	Log    *Log              `json:"log,omitzero"`
-	Uptime float64           `json:"uptime_s"`
+	// Owed is for how long it has owed an entry to the ledger, in seconds, and Why
+	// what came in its way.
+	Owed   float64 `json:"owed_s,omitzero"`
+	Why    string  `json:"owed_why,omitzero"`
+	Uptime float64 `json:"uptime_s"`
 
 	// Lag is how many ledger entries it has not taken in, and Behind the
 	// partitions in which there are such. Collect sets them.
@@ -93,6 +97,8 @@ func of(nc *nats.Conn, name string, partitions []int, s *stage.Stats, began time
 	p := &Process{Stage: name, Process: connName(nc), Partitions: partitions, Active: s.Active.Load(), Ready: s.Ready.Load(),
 		Folded: s.Folded.Load(), Entries: s.Entries.Load(), Published: s.Published.Load(), Waiting: s.Waiting.Load(),
 		FenceLost: s.FenceLost.Load(), TakenOver: s.TakenOver.Load(), Diverged: s.Diverged.Load(), Counts: s.Counts(), Uptime: time.Since(began).Seconds()}
+	owed, why := s.Owes()
+	p.Owed, p.Why = owed.Seconds(), why
 	if name == StageAuditor {
 		p.Log = &Log{Leaves: s.Leaves.Load(), Gaps: s.Gaps.Load(), CheckpointAge: -1}
 		p.Log.Unsigned = max(p.Log.Leaves-s.Signed.Load(), 0)

@@ -1,0 +1,52 @@
+package stage_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/metrics"
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// A stage that has read an input and cannot add its entry is not ready, says why, and is ready again once it could.
+func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := func(bytes int64) {
+		st, err := js.Stream(t.Context(), streams.LedgerStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := st.CachedInfo().Config
+		cfg.MaxBytes = bytes
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := metrics.New()
+	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)
+	in.awaitReady()
+	p.Watch(streams.StageIngest, stage.Tail(nc, nil), in.Stats)
+	p.Complete()
+	publish(t, nc, "demo", 0, 3)
+	var b bytes.Buffer
+	natstest.Eventually(t, time.Minute, "a stage that is ready", func() bool { return len(srv.Ledger()) == 3 && p.Ready(t.Context(), &b) })
+	room(1)
+	publish(t, nc, "demo", 3, 3)
+	natstest.Eventually(t, time.Minute, "a stage that owes an entry", func() bool {
+		b.Reset()
+		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: owes an entry for") && strings.Contains(b.String(), "maximum bytes exceeded")
+	})
+	room(-1)
+	natstest.Eventually(t, time.Minute, "a stage that is ready again", func() bool { return len(srv.Ledger()) == 6 && p.Ready(t.Context(), &b) })
+}
