@@ -56,6 +56,9 @@ type Storage struct {
 	// IntakePerSubject bounds what waits on one stored subject. Zero means the
 	// constant of that name.
 	IntakePerSubject int64
+	// LiveBytes bounds the live feed; old copies go first. Zero means the constant of
+	// that name.
+	LiveBytes int64
 }
 
 // Definitions returns the three streams as Lazaret needs them.
@@ -68,6 +71,9 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 	}
 	if s.IntakeBytes == 0 {
 		s.IntakeBytes = IntakeBytes
+	}
+	if s.LiveBytes == 0 {
+		s.LiveBytes = LiveBytes
 	}
 	if s.IntakePerSubject == 0 {
 		s.IntakePerSubject = IntakePerSubject
@@ -118,7 +124,7 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			Retention:   jetstream.LimitsPolicy,
 			Discard:     jetstream.DiscardOld,
 			MaxAge:      LiveAge,
-			MaxBytes:    LiveBytes,
+			MaxBytes:    s.LiveBytes,
 			Storage:     jetstream.FileStorage,
 			Replicas:    s.Replicas,
 			AllowDirect: true,

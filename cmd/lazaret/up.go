@@ -77,6 +77,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
 	f.BoolVar(&cfg.NoSync, "no-sync", false, "acknowledge before data is on disk: faster, and the last two minutes can be lost with the machine")
 	f.StringSliceVar(&cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
+	f.Int64Var(&cfg.MaxDisk, "max-disk", 0, "most `BYTES` that the streams and the log are sized to on the first start (default what is free, less a reserve)")
 	f.BoolVar(&cfg.ServerOnly, "server-only", false, "start server, streams and credentials, and leave the stages to daemons")
 	f.StringVar(&addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as http://localhost:4318; see \"lazaret otel\" (default off)")

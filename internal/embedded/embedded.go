@@ -59,8 +59,10 @@ type Config struct {
 	// Policy and Rules replace what is activated on the first start.
 	Policy []byte
 	Rules  []byte
-	// Storage is how the streams are made on the first start.
+	// Storage is how the streams are made on the first start. What it leaves open is
+	// sized to what the disk has free, or to MaxDisk bytes, if that is less and not 0.
 	Storage streams.Storage
+	MaxDisk int64
 	// Expires is how long the credentials are valid that Start makes and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
@@ -95,6 +97,8 @@ type Pipeline struct {
 
 	mu  sync.Mutex
 	err error // guarded by mu
+	// noRoom is why the streams take nothing, or nil. Guarded by mu.
+	noRoom error
 }
 
 // StateDir is the folder of a stage's cache.
@@ -135,6 +139,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err := p.setup(ctx); err != nil {
 		return nil, err
 	}
+	p.wg.Go(func() { p.watchRoom(run) })
 	trust, err := Trust(cfg.Data)
 	if err != nil {
 		return nil, err
@@ -154,6 +159,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err := p.activateFirst(ctx); err != nil {
 		return nil, err
 	}
+	cfg.Metrics.Unless(p.NoRoom)
 	cfg.Metrics.Complete()
 	return p, nil
 }
@@ -181,7 +187,17 @@ func (p *Pipeline) setup(ctx context.Context) error {
 		// be replaced by an empty one: what it held may still be on disk.
 		return awaitStreams(ctx, js)
 	}
-	return streams.Ensure(ctx, js, p.cfg.Storage)
+	size, err := natsserver.Size(p.cfg.Storage, p.cfg.Data, p.cfg.MaxDisk)
+	if err != nil {
+		return err
+	}
+	// An interrupted first start has made streams of another size.
+	if _, err := js.Stream(ctx, streams.LedgerStream); err == nil {
+		if err := streams.Check(ctx, js); err == nil {
+			return nil
+		}
+	}
+	return streams.Ensure(ctx, js, size)
 }
 
 // recoveryTimeout is how long the server may take to recover its streams.
@@ -608,13 +624,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if !wait {
 		return nil
 	}
-	want := func(do string, bundle []byte) string {
-		if len(missing[do]) < streams.Partitions {
-			return "" // another one is in force in the others
-		}
-		return streams.Digest(bundle)
-	}
-	return AwaitActive(ctx, nc, want(streams.DoActivateRules, ruleBundle), want(streams.DoActivatePolicy, policyText))
+	return awaitFirst(ctx, nc)
 }
 
 // AwaitShipped waits until the shipped rules and policy are in force in every
@@ -642,10 +652,19 @@ func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 // compiles sixteen sets of rules before its partitions answer.
 const startTime = 2 * time.Minute
 
+// awaitFirst waits until rules and a policy are in force in every partition. Which ones is
+// not asked: somebody may have activated others meanwhile.
+func awaitFirst(ctx context.Context, nc *nats.Conn) error {
+	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
+}
+
+// anyDigest stands for whatever is in force.
+const anyDigest = "any"
+
 func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	is := func(want, have string) bool { return want == "" || want == have }
+	is := func(want, have string) bool { return want == "" || want == have || want == anyDigest && have != "" }
 	for p := range streams.Partitions {
 		for {
 			var a ingest.ActiveAnswer

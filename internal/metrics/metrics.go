@@ -42,8 +42,9 @@ type Process struct {
 	reg *prometheus.Registry
 
 	mu       sync.Mutex
-	stages   []*stageOf // guarded by mu
-	complete bool       // guarded by mu
+	stages   []*stageOf   // guarded by mu
+	complete bool         // guarded by mu
+	unless   func() error // guarded by mu
 	sentinel *sentinelVecs
 }
 
@@ -78,6 +79,16 @@ func (p *Process) Watch(name string, tail Tail, stats *stage.Stats) {
 	p.stages = append(p.stages, &stageOf{name: name, stats: stats, tail: tail})
 }
 
+// Unless sets what says why the process as a whole is not ready; it returns nil if it is.
+func (p *Process) Unless(why func() error) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unless = why
+}
+
 // Complete says that every stage of the process has been added. Until then it
 // is not ready.
 func (p *Process) Complete() {
@@ -87,6 +98,17 @@ func (p *Process) Complete() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.complete = true
+}
+
+// obstacle is why the process as a whole is not ready, or nil.
+func (p *Process) obstacle() error {
+	p.mu.Lock()
+	why := p.unless
+	p.mu.Unlock()
+	if why == nil {
+		return nil
+	}
+	return why()
 }
 
 func (p *Process) list() (stages []*stageOf, complete bool) {
@@ -104,6 +126,10 @@ func (p *Process) Ready(ctx context.Context, w io.Writer) bool {
 	stages, ready := p.list()
 	if !ready {
 		fmt.Fprintln(w, "the process is starting")
+	}
+	if err := p.obstacle(); err != nil {
+		ready = false
+		fmt.Fprintln(w, err)
 	}
 	for _, s := range stages {
 		lag, err := s.lag(ctx)
@@ -159,6 +185,7 @@ var (
 	descFence     = stageDesc("fence_losses_total", "Partitions where another process of the stage had come first.")
 	descTaken     = stageDesc("takeovers_total", "Partitions where work had lain undone and this process began to do it.")
 	descAhead     = stageDesc("batches_ahead_total", "Batches of ingest that were decided while the one before was on its way to the ledger.")
+	descNoRoom    = prometheus.NewDesc("lazaret_not_ready", "1 if something keeps the whole process from work, such as a full disk; /readyz says what.", nil, nil)
 	descOwed      = stageDesc("owed_seconds", "How long it has owed an entry to the ledger: it has read what asks for one and has added none since. 0 if it owes none.")
 	descIgnored   = stageDesc("ignored_messages_total", "Messages in the ledger that no stage of ours wrote, or that say what cannot be true. They change nothing.")
 	descOversized = stageDesc("oversized_entries_total", "Entries that did not fit into the ledger; a rejection stands in their place.")
@@ -167,7 +194,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c *stageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized} {
+	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized, descNoRoom} {
 		ch <- d
 	}
 }
@@ -177,6 +204,7 @@ func (c *stageCollector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	stages, _ := c.p.list()
+	ch <- prometheus.MustNewConstMetric(descNoRoom, prometheus.GaugeValue, truth(c.p.obstacle() != nil))
 	for _, s := range stages {
 		send := func(d *prometheus.Desc, t prometheus.ValueType, v float64) {
 			ch <- prometheus.MustNewConstMetric(d, t, v, s.name)

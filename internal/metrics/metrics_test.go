@@ -174,7 +174,7 @@ func TestTheExampleAlertsNameMetricsThatExist(t *testing.T) {
 			}
 		}
 	}
-	if alerts != 11 {
+	if alerts != 12 {
 		t.Errorf("%d alerts", alerts)
 	}
 }

@@ -195,14 +195,16 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		SystemAccount:    a.systemKey,
 		JetStream:        true,
 		StoreDir:         cfg.store(),
-		JetStreamKey:     keys.storage,
-		JetStreamCipher:  server.AES,
-		SyncAlways:       !cfg.NoSync,
-		MaxPayload:       MaxPayload,
-		MaxPending:       MaxPending,
-		MaxControlLine:   MaxControlLine,
-		NoSigs:           true,
-		DontListen:       cfg.Listen == "",
+		// The streams are bounded by themselves, and by what is free: see room.go.
+		JetStreamMaxStore: 1 << 50,
+		JetStreamKey:      keys.storage,
+		JetStreamCipher:   server.AES,
+		SyncAlways:        !cfg.NoSync,
+		MaxPayload:        MaxPayload,
+		MaxPending:        MaxPending,
+		MaxControlLine:    MaxControlLine,
+		NoSigs:            true,
+		DontListen:        cfg.Listen == "",
 	}
 	if cfg.Listen != "" {
 		host, port, err := net.SplitHostPort(cfg.Listen)

@@ -1,0 +1,55 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lazaret/internal/natsserver"
+)
+
+// roomEvery is how often it is looked how much room the disk has.
+const roomEvery = 250 * time.Millisecond
+
+// watchRoom has the streams take nothing while the disk is nearly full.
+func (p *Pipeline) watchRoom(ctx context.Context) {
+	t := time.NewTicker(roomEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		free, all, err := natsserver.Free(p.cfg.Data)
+		if err != nil {
+			p.cfg.Log.Warn("room on the disk is unknown", "err", err)
+			continue
+		}
+		full := p.NoRoom() != nil
+		reserve := natsserver.Reserve(all)
+		// A quarter more has to be free again, so that it does not flap.
+		if enough := free > reserve && (!full || free > reserve+reserve/4); enough != full {
+			continue
+		}
+		if err := p.Server.Admit(full); err != nil {
+			p.cfg.Log.Error("the streams cannot be told whether there is room", "room", full, "err", err)
+			continue
+		}
+		var why error
+		if !full {
+			why = fmt.Errorf("%w: %d MiB are free, %d MiB have to stay free: publishers are refused and verdicts hold until there is room", natsserver.ErrNoRoom, free>>20, reserve>>20)
+		}
+		p.cfg.Log.Error("room on the disk", "free", free, "reserve", reserve, "refusing", !full)
+		p.mu.Lock()
+		p.noRoom = why
+		p.mu.Unlock()
+	}
+}
+
+// NoRoom says that the streams take nothing because the disk is nearly full, or nil.
+func (p *Pipeline) NoRoom() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.noRoom
+}

@@ -1,0 +1,108 @@
+package embedded_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/metrics"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/natstest"
+	"lazaret/streams"
+)
+
+// smallDisk is a folder on a file system of its own with 256 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256m"); err != nil {
+		t.Fatalf("mounting a small file system, which takes root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// On a disk of 256 MiB the pipeline starts. When the disk is nearly full, publishers are refused, verdicts hold, readiness
+// says why, and nothing ends; when there is room again, verdicts come, and what was acknowledged is there after a restart.
+func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
+	disk := smallDisk(t)
+	data := filepath.Join(disk, "data")
+	m := metrics.New()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", AnswerTimeout: 3 * time.Second, Metrics: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := agent(t, p, data, "demo")
+	decide := func() error {
+		act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+		_, err := c.Decide(t.Context(), act)
+		return err
+	}
+	if err := decide(); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody else fills the disk, up to what is written in a moment.
+	filler := filepath.Join(disk, "filler")
+	free, _, err := natsserver.Free(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filler, make([]byte, free-40<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	body := strings.Repeat("The minutes of a long meeting about nothing. ", 4000)
+	refused := 0
+	for i := 0; refused < 20; i++ {
+		if i == 2000 {
+			t.Fatal("nothing is refused")
+		}
+		if _, err := c.Observe(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: fmt.Sprint(i, body)}); err != nil {
+			refused++
+		}
+	}
+	if err := decide(); err == nil {
+		t.Error("a verdict came though nothing can be journaled")
+	}
+	var b bytes.Buffer
+	natstest.Eventually(t, 2*time.Minute, "a process that is not ready", func() bool {
+		b.Reset()
+		return !m.Ready(t.Context(), &b) && strings.Contains(b.String(), natsserver.ErrNoRoom.Error())
+	})
+	select {
+	case <-p.Failed():
+		t.Fatal(p.Err())
+	default:
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, 3*time.Minute, "a verdict", func() bool { return decide() == nil })
+	natstest.Eventually(t, 2*time.Minute, "a process that is ready", func() bool { return m.Ready(t.Context(), &b) })
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(decideOn(t, again, data), again.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func decideOn(t *testing.T, p *embedded.Pipeline, data string) error {
+	act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+	_, err := agent(t, p, data, "demo").Decide(t.Context(), act)
+	return err
+}

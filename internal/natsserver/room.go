@@ -1,0 +1,80 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"lazaret/streams"
+)
+
+// nats-server disables JetStream for good when a write of it meets a full disk, and
+// Pebble ends the process. So the streams are sized to what is free when they are
+// made, and the server takes nothing any more while less than a reserve is left:
+// publishers are refused, the stages wait, and both go on when there is room.
+
+// Free says how much room a folder's file system has for us, and how large it is, in
+// bytes.
+func Free(dir string) (free, all int64, err error) {
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		return 0, 0, fmt.Errorf("asking how much room %s has: %w", dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+}
+
+// Reserve is what has to stay free on a disk of a size, for the state of the stages,
+// the log and what is under way, in bytes.
+func Reserve(all int64) int64 { return max(min(512<<20, all/8), 32<<20) }
+
+// leastRoom is what the streams need at least, in bytes.
+const leastRoom = 64 << 20
+
+// Size sizes streams to what is free, or to most, if that is less and not 0. What the
+// caller has set stays. The log takes about as much as the ledger, so that each may
+// have three eighths.
+func Size(s streams.Storage, dir string, most int64) (streams.Storage, error) {
+	free, all, err := Free(dir)
+	if err != nil {
+		return s, err
+	}
+	room := free - Reserve(all)
+	if most > 0 {
+		room = min(room, most)
+	}
+	if room < leastRoom {
+		return s, fmt.Errorf("%s has room for %d MiB, and a reserve of %d MiB has to stay free: the streams need %d MiB", dir, free>>20, Reserve(all)>>20, leastRoom>>20)
+	}
+	if s.LedgerBytes == 0 {
+		s.LedgerBytes = room / 8 * 3
+	}
+	if s.IntakeBytes == 0 {
+		s.IntakeBytes = min(room/8, streams.IntakeBytes)
+	}
+	if s.LiveBytes == 0 {
+		s.LiveBytes = min(room/16, streams.LiveBytes)
+	}
+	return s, nil
+}
+
+// ErrNoRoom says that the server takes nothing because the disk is nearly full.
+var ErrNoRoom = errors.New("the disk is nearly full")
+
+// Admit lets the streams take messages, or none.
+func (s *Server) Admit(on bool) error {
+	pub, err := s.minter.account.PublicKey()
+	if err != nil {
+		return err
+	}
+	acc, err := s.ns.LookupAccount(pub)
+	if err != nil {
+		return err
+	}
+	l := server.JetStreamAccountLimits{MaxMemory: -1, MaxStore: -1, MaxStreams: -1, MaxConsumers: -1, MaxAckPending: -1}
+	if !on {
+		l.MaxStore = 0
+	}
+	return acc.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": l})
+}
