@@ -64,11 +64,7 @@ var ErrNoRoom = errors.New("the disk is nearly full")
 
 // Admit lets the streams take messages, or none.
 func (s *Server) Admit(on bool) error {
-	pub, err := s.minter.account.PublicKey()
-	if err != nil {
-		return err
-	}
-	acc, err := s.ns.LookupAccount(pub)
+	acc, err := s.ns.LookupAccount(s.minter.account)
 	if err != nil {
 		return err
 	}
