@@ -8,6 +8,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/calibration"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 )
 
@@ -63,6 +64,8 @@ type ObservationEntry struct {
 	Args   jsontext.Value `json:"args,omitzero"`
 	Blocks []BlockEntry   `json:"blocks,omitzero"`
 	Claims []ClaimEntry   `json:"claims,omitzero"`
+	// UserNamed says that the user's words in the session name where it came from.
+	UserNamed bool `json:"user_named,omitzero"`
 	// Revisions are the beliefs that it corroborates or contradicts.
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 }
@@ -232,6 +235,9 @@ type ActionEntry struct {
 	Restored bool           `json:"restored,omitzero"`  // names an intake sequence from the future
 	// Annotations are the hints of the tool's catalogue entries that raise it.
 	Annotations jsontext.Value `json:"annotations,omitzero"`
+	// Intent is how it relates to what the user asked for in the session; nil where
+	// it does not.
+	Intent *intent.Relation `json:"intent,omitzero"`
 }
 
 // OutcomeEntry is the body of an outcome.

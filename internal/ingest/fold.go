@@ -309,6 +309,7 @@ const (
 	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
+	keyIntent   = 'A' // project, agent, session → words of the user; with a tool: the user named a value of its last call
 	keyNonce    = 'z' // project, nonce → when it may be forgotten
 	keyNonceEnd = 'Z' // time, nonce's key → nothing
 	keyStated   = 'T' // project, digest of scope, subject and predicate, or content → who states it

@@ -17,6 +17,12 @@ import (
 // block of content, which nobody vouches for but its author.
 func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead, o *streams.Observation) (*stage.Admission, error) {
 	e := &streams.ObservationEntry{EntryHead: head, Observation: beliefs.Observation{Origin: a.Origin, Tool: o.Tool, Call: o.Call, Source: o.Source}, Args: o.Args}
+	if a.Origin.External() {
+		var err error
+		if e.UserNamed, err = f.userNamed(st, a, head.Session, o); err != nil {
+			return nil, err
+		}
+	}
 	blocks := o.Blocks
 	if o.Content != "" {
 		blocks = []streams.Block{{Text: o.Content}}
@@ -117,6 +123,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		return err
 	}
 	if err := f.nowSeen(st, project, e); err != nil {
+		return err
+	}
+	if err := f.noteIntent(st, project, e); err != nil {
 		return err
 	}
 	texts := make([]string, len(e.Blocks))

@@ -90,11 +90,17 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	if e.Text != "" {
 		e.Features = text.Analyze(e.Text)
 	}
+	if err := f.relate(st, a.Project, e); err != nil {
+		return nil, err
+	}
 	return admission(streams.TypeAction, a.Project, e)
 }
 
-// applyAction notes what its beliefs influenced.
+// applyAction notes what its beliefs influenced, and what the user named of it.
 func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEntry) error {
+	if err := f.noteCall(st, project, e); err != nil {
+		return err
+	}
 	for _, b := range e.Beliefs {
 		if !b.Found {
 			continue

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+
+	"lazaret/pkg/intent"
 )
 
 // A book is what is looked up by hash of a project's signals: which content was
@@ -362,9 +364,9 @@ func (b *book) lengths(v string) uint64 {
 	if some == 0 {
 		return 0
 	}
-	out, h := uint64(0), uint32(fnvBasis)
+	out, h := uint64(0), uint32(intent.FNVBasis)
 	for i := range min(len(v), maxPiece) {
-		h = (h ^ uint32(v[i])) * fnvPrime
+		h = (h ^ uint32(v[i])) * intent.FNVPrime
 		if n := i + 1; n >= minPiece && some&pieceBit(n) != 0 && (p.youngSieve.may(h) || p.elderSieve.may(h)) {
 			out |= pieceBit(n)
 		}

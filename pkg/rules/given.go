@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/internal/strictyaml"
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -130,10 +131,13 @@ type timeline struct {
 	project string
 	seq     uint64
 	now     time.Time
+	said    map[string][]uint32 // words of the user, by agent and session
+	calls   map[string]bool     // the user named a value of a tool's last call, by agent, session and tool
 }
 
 func newTimeline(project string) *timeline {
-	return &timeline{project: orElse(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	return &timeline{project: orElse(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		said: make(map[string][]uint32), calls: make(map[string]bool)}
 }
 
 // add builds the ledger entry that ingest would have written.
@@ -151,9 +155,32 @@ func (tl *timeline) add(g *given) (*streams.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	tl.relate(&h, body)
 	e := &streams.Entry{Seq: tl.seq, Time: tl.now, Stage: streams.StageIngest, Project: tl.project, Type: typ}
 	e.Body, err = streams.Marshal(body)
 	return e, err
+}
+
+// relate fills in how an event relates to what the user said, as ingest does.
+func (tl *timeline) relate(h *streams.EntryHead, body any) {
+	at := h.Agent + "\x00" + h.Session
+	switch b := body.(type) {
+	case *streams.ObservationEntry:
+		if b.Origin == beliefs.OriginUser {
+			for _, x := range b.Blocks {
+				tl.said[at] = intent.Say(tl.said[at], x.Text)
+			}
+			return
+		}
+		b.UserNamed = intent.Named(tl.said[at], b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
+	case *streams.ActionEntry:
+		var args map[string]any
+		if streams.Unmarshal(b.Args, &args) != nil {
+			args = nil
+		}
+		b.Intent = intent.Relate(tl.said[at], b.Tool, args, b.Features.Carriers)
+		tl.calls[at+"\x00"+b.Tool] = b.Intent != nil && len(b.Intent.Values) > 0
+	}
 }
 
 // hear gives the evaluator its own verdict on an action, as the arbiter would.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -95,6 +96,7 @@ type Action struct {
 	Confidence    float64        `cel:"confidence" doc:"the agent's own; -1 when not stated"`
 	Decision      string         `cel:"decision"`
 	Beliefs       []*Belief      `cel:"beliefs" doc:"cited by it or by its decision"`
+	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
 	Unseen        bool           `cel:"unseen" doc:"the session holds input that nobody judged"`
 	BlastRadius   string         `cel:"blast_radius"`
 	Reversibility string         `cel:"reversibility"`
@@ -170,18 +172,19 @@ type Input struct {
 	directives directives
 
 	// What signals compare of the text; like views, it depends on nothing else.
-	names     []uint32 // identifiers, hashed
-	carried   []string // carriers, and proper names as name:a b
-	carriedBy []uint64 // their hashes
-	pieces    []string // unusual words
-	piecesBy  []uint64 // their hashes
-	values    []string // of an action: what may be put together from pieces
-	sample    []uint64 // of the phrases
-	pushes    []string // what a source may push
-	targetsBy []uint64 // hashes of it and the source
-	carriers  []uint32 // hashes of Content.Carriers, as words are
-	userSaid  []uint32 // of the user's own words: stems and acts
-	call      *call    // of an action
+	names     []uint32        // identifiers, hashed
+	carried   []string        // carriers, and proper names as name:a b
+	carriedBy []uint64        // their hashes
+	pieces    []string        // unusual words
+	piecesBy  []uint64        // their hashes
+	values    []string        // of an action: what may be put together from pieces
+	sample    []uint64        // of the phrases
+	pushes    []string        // what a source may push
+	targetsBy []uint64        // hashes of it and the source
+	carriers  []uint32        // hashes of Content.Carriers, as words are
+	call      *intent.Call    // of an action
+	intent    intent.Relation // of an action
+	userNamed bool            // of an observation: the user named where it came from
 
 	viewNames []string // of Content.Views, as pkg/text names them
 	large     bool     // beyond the sizes that costs are estimated for
@@ -215,7 +218,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		for i := range o.Blocks {
 			in := head(e, &o.EntryHead)
 			in.origin(o.Origin)
-			in.Event.Tool, in.Event.Source = o.Tool, o.Source
+			in.Event.Tool, in.Event.Source, in.userNamed = o.Tool, o.Source, o.UserNamed
 			in.content(o.Blocks[i].Text, o.Blocks[i].Features)
 			for j := range o.Claims {
 				if c := &o.Claims[j]; c.Block == i {
@@ -258,14 +261,17 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		in := head(e, &a.EntryHead)
 		in.Event.Tool = a.Tool
 		in.content(a.Text, a.Features)
+		if a.Intent != nil {
+			in.intent = *a.Intent
+		}
 		in.Action = Action{ID: a.ID, Tool: a.Tool, Level: int64(a.Level), Matched: a.Matched, Effects: a.Effects, Text: a.Text, Confidence: -1,
 			Decision: a.Decision, Beliefs: cited(a.Beliefs), Unseen: a.Unseen, BlastRadius: a.Blast.String(), Reversibility: a.Reversibility.String()}
-		in.Action.Acts = actsOf(a.Tool, a.Effects)
+		in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
 		args := ""
 		if len(in.Content.Views) > 0 {
 			args = in.Content.Views[0]
 		}
-		in.call, in.values = readCall(a.Tool, args), values(a.Text)
+		in.call, in.values = intent.ReadCall(a.Tool, args), values(a.Text)
 		if a.Confidence != nil {
 			in.Action.Confidence = *a.Confidence
 		}
@@ -275,7 +281,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 				in.Action.Args = nil
 			}
 		}
-		in.call.values = readValues(in.Action.Args)
+		in.call.Values = intent.ReadValues(in.Action.Args)
 		return []*Input{in}, nil
 	case streams.TypeRecall:
 		r, err := streams.Read[streams.RecallEntry](e)
@@ -405,8 +411,6 @@ func (in *Input) content(s string, f text.Features) {
 		}
 	case in.Event.Kind == string(streams.TypeObservation) && in.Event.External:
 		in.names, in.pieces = identifiers(s), pieces(s)
-	case in.Event.Origin == string(beliefs.OriginUser):
-		in.userSaid = sentenceHashes(strings.Fields(in.Content.Views[0]))
 	}
 	in.piecesBy = hashesOf(in.pieces)
 }

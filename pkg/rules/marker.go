@@ -4,6 +4,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 )
 
@@ -371,7 +372,7 @@ func (s *sentence) end() {
 		s.after = 2
 		hs := s.kept()
 		if s.found&(1<<mRequest|1<<mObey|1<<mOverride|1<<mAddress) != 0 {
-			hs = distinct(append(hs, requestHash))
+			hs = distinct(append(hs, intent.Request))
 		}
 		s.d.sentences = append(s.d.sentences, hs)
 		s.asksAt = s.at

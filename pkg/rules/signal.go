@@ -8,13 +8,13 @@ import (
 	"iter"
 	"math"
 	"math/bits"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"lazaret/pkg/intent"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -54,7 +54,8 @@ type Lineage struct {
 	Session     string  `cel:"session"`
 	Agent       string  `cel:"agent"`
 	Age         float64 `cel:"age" doc:"seconds since"`
-	User        bool    `cel:"user" doc:"the user has named it too, at any time"`
+	User        bool    `cel:"user" doc:"the user has named it too, at any time, or its owner in this session"`
+	SourceNamed bool    `cel:"source_named" doc:"the user named in the session where it came from: a file, an address, a sender"`
 	New         bool    `cel:"new" doc:"nobody named it before this entry"`
 	Target      bool    `cel:"target" doc:"of an action: it stands in an argument of few words, and is not only the host of a mail address"`
 }
@@ -68,7 +69,7 @@ type Served struct {
 	Source       string  `cel:"source"`
 	SameSession  bool    `cel:"same_session"`
 	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value"`
-	UserDocument bool    `cel:"user_document" doc:"the user's own words in this session name the document that carried it"`
+	UserDocument bool    `cel:"user_document" doc:"the user's own words name where it came from"`
 	Memory       bool    `cel:"memory" doc:"it stands in a memory that neither user nor operator wrote"`
 	Commands     bool    `cel:"commands" doc:"it carries more than a request: an override, a demand to obey, secrecy"`
 	Age          float64 `cel:"age" doc:"seconds since it was read"`
@@ -121,7 +122,7 @@ var builtinSignals = []signalDef{
 	{Signal{"action.lineage", "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project", "carrier", "all", "100000 carriers, 100000 phrases", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage, false},
 	{Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]*Lineage](), (*signals).lineage, false},
 	{Signal{"signal.echo", "instructions in untrusted content of the project that this action would carry out", "session, tool word, carrier", "all", "4000 instructions", "1 a word of the tool's name and a carrier"}, reflect.TypeFor[[]*Served](), func(s *signals) any { return s.echo() }, false},
-	{Signal{"signal.user_named", "the user's own words in this session name the tool's act and every carrier of the arguments", "session", "session", "4000 words", "1"}, reflect.TypeFor[bool](), func(s *signals) any { return s.userNamed() }, false},
+	{Signal{"signal.user_named", "the user's own words in this session ask for what the tool does and name everybody whom the action reaches, or else every carrier of the arguments", "session", "session", "4000 words", "0"}, reflect.TypeFor[bool](), func(s *signals) any { return s.userNamed() }, false},
 	{Signal{"signal.novel", "carriers of the arguments that nobody named before in the project, as kind:value", "carrier", "all", "as action.lineage", "1 a carrier"}, reflect.TypeFor[[]string](), (*signals).novel, false},
 	{Signal{"signal.cluster_size", "contents of the project that are almost the same as this one, it included", "fingerprint", "all", "20000 clusters", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return s.cluster().size }, false},
 	{Signal{"signal.cluster_sources", "different sources among them, at most 64", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[int64](), func(s *signals) any { return int64(len(s.cluster().sources)) }, false},
@@ -207,9 +208,6 @@ func (s *signals) note(only notes) {
 	switch in.Event.Kind {
 	case "observation":
 		s.noteContent(in.Event.External, only)
-		if in.Event.Origin == "user" && only&noteUsers != 0 {
-			s.noteUser()
-		}
 	case "memory":
 		s.noteContent(in.Memory.External, only)
 		if only&noteKeys != 0 {
@@ -252,7 +250,6 @@ const (
 	notePieces
 	notePushes
 	noteDirectives
-	noteUsers
 	noteKeys
 	noteBeliefs
 	noteRecalls
@@ -266,8 +263,7 @@ var notesOf = map[string]notes{
 	"signal.partial":           allNotes,
 	"action.lineage":           noteCarriers | notePhrases,
 	"memory.lineage":           noteCarriers | notePhrases,
-	"signal.echo":              noteDirectives | noteUsers,
-	"signal.user_named":        noteUsers,
+	"signal.echo":              noteDirectives | noteCarriers,
 	"signal.novel":             noteCarriers,
 	"signal.cluster_size":      noteClusters,
 	"signal.cluster_sources":   noteClusters,
@@ -331,6 +327,7 @@ func (s *signals) noteContent(external bool, only notes) {
 type headRec struct {
 	origin, event, src, session, agent, belief string
 	external                                   bool
+	userNamed                                  bool // the user named where it came from
 	at                                         time.Time
 	// What tells clusters' members apart, and the cluster that this founds.
 	source, in, by uint32
@@ -347,6 +344,9 @@ func (s *signals) ownGroup(b *book) uint32 {
 	flags := uint64(0)
 	if s.extern {
 		flags = 1
+	}
+	if in.userNamed {
+		flags |= 2
 	}
 	e.num(flags)
 	e.num(uint64(in.Event.Time.UnixNano()))
@@ -370,7 +370,8 @@ func (s *signals) member() (source, session, agent uint32) {
 
 func readHead(b []byte) *headRec {
 	d := dec(b)
-	h := &headRec{external: d.num()&1 != 0, at: time.Unix(0, int64(d.num())).UTC()}
+	flags := d.num()
+	h := &headRec{external: flags&1 != 0, userNamed: flags&2 != 0, at: time.Unix(0, int64(d.num())).UTC()}
 	for _, v := range [...]*string{&h.origin, &h.event, &h.src, &h.session, &h.agent, &h.belief} {
 		*v = d.str()
 	}
@@ -538,7 +539,7 @@ func (s *signals) lineage() any {
 		}
 		l := &all[i]
 		*l = Lineage{Carried: kind, Value: value, Origin: r.origin, FirstOrigin: r.origin, Observation: r.event, Source: r.src, Session: r.session, Agent: r.agent,
-			Age: s.since(r.at), User: m.ref&refNamed != 0, New: r.event == in.Event.ID, Target: in.isTarget(kind, value)}
+			Age: s.since(r.at), User: m.ref&refNamed != 0 || in.byUser(m.carrier), SourceNamed: r.userNamed, New: r.event == in.Event.ID, Target: in.isTarget(kind, value)}
 		if r.external {
 			l.FirstOrigin = "external"
 		}
@@ -592,36 +593,27 @@ func (s *signals) sessionKey(kind string) []byte {
 	return s.t.named(kind, s.in.Event.Agent, "\x00", s.in.Event.Session)
 }
 
-// noteUser keeps the words of the user in this session.
-func (s *signals) noteUser() {
-	d := dec(s.t.get(tableSessions, s.sessionKey("u")))
-	words := d.hashes()
-	words = append(words, s.in.userSaid...)
-	words = append(words, s.in.carriers...)
-	slices.Sort(words)
-	words = slices.Compact(words)
-	e := enc(s.t.take())
-	e.hashes(words[:min(len(words), maxUserWord)])
-	s.t.put(tableSessions, s.sessionKey("u"), s.t.give(e))
-}
-
-func (s *signals) userWords() []uint32 {
-	d := dec(s.t.get(tableSessions, s.sessionKey("u")))
-	return d.hashes()
-}
-
+// userNamed reports whether the user asked for what the tool does and named
+// everybody whom it reaches; where it reaches nobody, all carriers.
 func (s *signals) userNamed() bool {
-	words := s.userWords()
-	if len(words) == 0 || s.in.call == nil {
+	if !s.in.intent.Asked {
 		return false
 	}
-	for _, h := range s.in.carriers {
-		if !hasHash(words, h) {
+	some := false
+	s.in.targets(func(int) bool { some = true; return false })
+	if some {
+		return s.in.targetsNamed()
+	}
+	for _, c := range s.in.Content.Carriers {
+		if !s.in.byUser(c) {
 			return false
 		}
 	}
-	return s.in.call.named(words)
+	return true
 }
+
+// byUser reports whether the user named a carrier of the action in the session.
+func (in *Input) byUser(carrier string) bool { return slices.Contains(in.intent.Carriers, carrier) }
 
 // ---- instructions of untrusted content, and what would carry them out
 
@@ -632,6 +624,7 @@ type directive struct {
 	at                                 time.Time
 	memory                             bool // it was written to memory
 	commands                           bool // it carries more than a request
+	userNamed                          bool // the user named where it came from
 	carriers, names                    []uint32
 	sentences                          [][]uint32
 	named                              [][]uint32 // carriers, by sentence
@@ -650,6 +643,9 @@ func (n *directive) bytes(e enc) enc {
 	}
 	if n.commands {
 		flags |= 2
+	}
+	if n.userNamed {
+		flags |= 4
 	}
 	e.num(flags)
 	e.num(uint64(len(n.sentences)))
@@ -671,7 +667,7 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	n.carriers, buf = d.into(buf)
 	n.names, buf = d.into(buf)
 	flags := d.num()
-	n.memory, n.commands = flags&1 != 0, flags&2 != 0
+	n.memory, n.commands, n.userNamed = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	n.sentences = n.sentences[:0]
 	for range min(d.num(), maxSentences) {
 		var st []uint32
@@ -713,7 +709,7 @@ func (s *signals) noteDirective() {
 	sum := sha256.Sum256(buf[:kind+len(text)])
 	n := &directive{memory: in.Event.Kind == "memory", event: []byte(in.Event.ID), agent: []byte(in.Event.Agent), belief: []byte(in.belief), source: []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
 		at: in.Event.Time, sum: sum[:8], sentences: in.directives.sentences,
-		names: names, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
+		names: names, userNamed: in.userNamed, commands: in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0}
 	if n.commands {
 		n.text = text // what asks and commands nothing is compared by its words
 	}
@@ -807,14 +803,13 @@ func (s *signals) echo() []*Served {
 	for _, h := range in.carriers {
 		add(linkTargets, h)
 	}
-	for _, h := range c.things {
+	for _, h := range c.Things {
 		add(linkWords, h)
 	}
-	add(linkWords, c.whole)
+	add(linkWords, c.Whole)
 	if len(ids) == 0 {
 		return nil
 	}
-	user := s.userWords()
 	var n directive
 	var buf []uint32
 	for _, id := range ids {
@@ -824,12 +819,12 @@ func (s *signals) echo() []*Served {
 		}
 		buf = n.read(b, buf[:0])
 		same := slices.Contains(here, id)
-		sv := s.match(&n, same, user)
+		sv := s.match(&n, same)
 		if sv == nil {
 			continue
 		}
 		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = string(n.event), string(n.source), same, n.memory, n.commands, s.since(n.at)
-		sv.UserDocument = sv.Source != "" && count(user, sentenceHashes([]string{path.Base(sv.Source)})) > 0
+		sv.UserDocument = n.userNamed
 		s.servedBy = append(s.servedBy, sv)
 		s.servedOn = append(s.servedOn, streams.Rest{Agent: string(n.agent), Observation: sv.Observation, Belief: string(n.belief), Source: sv.Source, By: "instruction", Value: sv.Value})
 	}
@@ -838,18 +833,18 @@ func (s *signals) echo() []*Served {
 
 // match is how the action serves one of the note's sentences; of several the
 // one that the user accounts for least.
-func (s *signals) match(n *directive, same bool, user []uint32) (best *Served) {
+func (s *signals) match(n *directive, same bool) (best *Served) {
 	in, c := s.in, s.in.call
 	for i, words := range n.sentences {
-		if sv := s.serves(n.named[i], words, n.commands, same, user); sv != nil {
+		if sv := s.serves(n.named[i], words, n.commands, same); sv != nil {
 			if !sv.UserNamed {
 				return sv
 			}
 			best = cmp.Or(best, sv)
 		}
 	}
-	if hasHash(n.names, c.whole) {
-		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: c.named(user) && c.strength(user) >= 100}
+	if hasHash(n.names, c.Whole) {
+		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: in.intent.Asked && in.intent.Closeness >= 100}
 		if !sv.UserNamed {
 			return sv
 		}
@@ -860,8 +855,10 @@ func (s *signals) match(n *directive, same bool, user []uint32) (best *Served) {
 	}
 	for _, line := range strings.Split(in.Action.Text, "\n") {
 		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 && bytes.Contains(n.text, []byte(v)) {
-			words := sentenceHashes(strings.Fields(v))
-			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: 5*count(user, words) >= 4*len(words)}
+			named := slices.ContainsFunc(c.Values, func(x intent.Value) bool {
+				return slices.Contains(in.intent.Values, x.Path) && strings.Contains(x.Text, line)
+			})
+			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: named}
 		}
 	}
 	return nil
@@ -871,42 +868,42 @@ func (s *signals) match(n *directive, same bool, user []uint32) (best *Served) {
 // that are its own, words of the sentence, and the values of the action's
 // arguments. A value that the user named, or that somebody inside named first, is
 // no evidence.
-func (s *signals) serves(carriers, words []uint32, commands, same bool, user []uint32) *Served {
+func (s *signals) serves(carriers, words []uint32, commands, same bool) *Served {
 	in, c := s.in, s.in.call
 	for i, v := range in.Content.Carriers {
 		if !hasHash(carriers, in.carriers[i]) || !commands && !reaches(v) || in.hostOfAddress(v) || s.inside(i) {
 			continue
 		}
-		if !hasHash(user, in.carriers[i]) {
+		if !in.byUser(v) {
 			return &Served{By: "carrier", Value: v}
 		}
 	}
-	asks, act := c.asks(words, same), count(words, c.act) > 0
+	asks, act := c.Asks(words, same), count(words, c.Act) > 0
 	if !asks && !act || in.elsewhere(carriers) {
 		return nil
 	}
 	shared, foreign := 0, 0
-	var strong *value
-	for i := range c.values {
-		v := &c.values[i]
-		if !v.in(words) {
+	var strong *intent.Value
+	for i := range c.Values {
+		v := &c.Values[i]
+		if !v.In(words) {
 			continue
 		}
-		if shared++; v.in(user) || s.known(v) {
+		if shared++; slices.Contains(in.intent.Values, v.Path) || s.known(v) {
 			continue
 		}
 		foreign++
-		if strong == nil && (v.marks > 0 || len(v.tokens) > 1 && v.date == nil) {
+		if strong == nil && (v.Marks > 0 || len(v.Tokens) > 1 && v.Date == nil) {
 			strong = v
 		}
 	}
-	asked := c.named(user)
-	named := asked && in.targetsIn(user) // whom it reaches, too
+	asked := in.intent.Asked
+	named := asked && in.targetsNamed() // whom it reaches, too
 	switch {
 	case strong != nil:
-		return &Served{By: "value", Value: streams.Clip(strong.text, 120), UserNamed: named}
+		return &Served{By: "value", Value: streams.Clip(strong.Text, 120), UserNamed: named}
 	case same && foreign > 1:
-		return &Served{By: "value", Value: streams.Clip(c.values[0].text, 120), UserNamed: named}
+		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
 	case !asks:
 		return nil
 	}
@@ -914,7 +911,7 @@ func (s *signals) serves(carriers, words []uint32, commands, same bool, user []u
 	// sentence names nothing that they did not, or that their own words name as
 	// closely.
 	return &Served{By: "tool", Value: in.Action.Tool,
-		UserNamed: named || asked && (len(c.values) > 0 && foreign == 0 || c.strength(user) >= c.strength(words))}
+		UserNamed: named || asked && (len(c.Values) > 0 && foreign == 0 || in.intent.Closeness >= c.Strength(words))}
 }
 
 // isTarget reports whether a carrier of an action stands in an argument of few
@@ -924,8 +921,8 @@ func (in *Input) isTarget(kind, v string) bool {
 		return false
 	}
 	v = strings.ToLower(v)
-	return slices.ContainsFunc(in.call.values, func(x value) bool {
-		return !x.prose && (strings.Contains(strings.ToLower(x.text), v) || strings.Contains(wholeName(x.text), wholeName(v)))
+	return slices.ContainsFunc(in.call.Values, func(x intent.Value) bool {
+		return !x.Prose && (strings.Contains(strings.ToLower(x.Text), v) || strings.Contains(wholeName(x.Text), wholeName(v)))
 	})
 }
 
@@ -940,12 +937,12 @@ func (in *Input) targets(f func(i int) bool) {
 	}
 }
 
-// targetsIn reports whether words name everybody whom the action reaches, and
-// that it reaches somebody.
-func (in *Input) targetsIn(words []uint32) bool {
+// targetsNamed reports whether the user named everybody whom the action reaches,
+// and that it reaches somebody.
+func (in *Input) targetsNamed() bool {
 	some, all := false, true
 	in.targets(func(i int) bool {
-		some, all = true, hasHash(words, in.carriers[i])
+		some, all = true, in.byUser(in.Content.Carriers[i])
 		return all
 	})
 	return some && all
@@ -966,10 +963,10 @@ func (in *Input) elsewhere(carriers []uint32) bool {
 }
 
 // known reports whether a value is a carrier that somebody inside named first.
-func (s *signals) known(v *value) bool {
+func (s *signals) known(v *intent.Value) bool {
 	i := slices.IndexFunc(s.in.Content.Carriers, func(c string) bool {
 		_, x, _ := strings.Cut(c, ":")
-		return strings.EqualFold(x, v.text)
+		return strings.EqualFold(x, v.Text)
 	})
 	return i >= 0 && s.inside(i)
 }

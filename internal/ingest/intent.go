@@ -1,0 +1,101 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
+	"lazaret/streams"
+)
+
+// userWords are the words of a session's user, as pkg/intent has them.
+func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uint32, error) {
+	if session == "" {
+		return nil, nil
+	}
+	v, _, err := st.Get(stage.Key(keyIntent, project, agent, session, ""))
+	if err != nil {
+		return nil, err
+	}
+	words := make([]uint32, len(v)/4)
+	for i := range words {
+		words[i] = binary.BigEndian.Uint32(v[4*i:])
+	}
+	return words, nil
+}
+
+// noteIntent adds what the user said to the words of the session. What they pasted
+// from elsewhere is not theirs.
+func (f *Fold) noteIntent(st *stage.State, project string, e *streams.ObservationEntry) error {
+	if e.Origin != beliefs.OriginUser || e.Session == "" {
+		return nil
+	}
+	words, err := f.userWords(st, project, e.Agent, e.Session)
+	if err != nil {
+		return err
+	}
+	for i, b := range e.Blocks {
+		pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Block == i && c.Belief.Origin.External() })
+		if b.Text != "" && !pasted {
+			words = intent.Say(words, cut(b.Text, maxSaidText))
+		}
+	}
+	var v []byte
+	for _, h := range words {
+		v = binary.BigEndian.AppendUint32(v, h)
+	}
+	return st.Set(stage.Key(keyIntent, project, e.Agent, e.Session, ""), v)
+}
+
+// relate says how a proposal relates to the user's words.
+func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) error {
+	words, err := f.userWords(st, project, e.Agent, e.Session)
+	if err != nil || len(words) == 0 {
+		return err
+	}
+	e.Intent = intent.Relate(words, e.Tool, arguments(e.Args), e.Features.Carriers)
+	return nil
+}
+
+// noteCall keeps whether the user named a value of a tool's last call: that names
+// the source of what the tool returns.
+func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
+	if e.Session == "" {
+		return nil
+	}
+	key := stage.Key(keyIntent, project, e.Agent, e.Session, e.Tool)
+	if e.Intent != nil && len(e.Intent.Values) > 0 {
+		return st.Set(key, []byte{1})
+	}
+	if _, ok, err := st.Get(key); err != nil || !ok {
+		return err
+	}
+	return st.Delete(key)
+}
+
+// userNamed reports whether the user named where an observation comes from.
+func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (bool, error) {
+	words, err := f.userWords(st, a.Project, a.Agent, session)
+	if err != nil || len(words) == 0 {
+		return false, err
+	}
+	if intent.Named(words, o.Source, arguments(o.Args)) {
+		return true, nil
+	}
+	if o.Tool == "" {
+		return false, nil
+	}
+	_, ok, err := st.Get(stage.Key(keyIntent, a.Project, a.Agent, session, o.Tool))
+	return ok, err
+}
+
+// arguments are a call's arguments; what is no object has none.
+func arguments(raw []byte) map[string]any {
+	var args map[string]any
+	if len(raw) == 0 || streams.Unmarshal(raw, &args) != nil {
+		return nil
+	}
+	return args
+}

@@ -1,0 +1,145 @@
+// Package intent says how an action relates to what the user asked for in the
+// session: whether the user asked for the act, and which values of its arguments
+// and which sources the user named.
+//
+// It compares words: stems, and the acts that they stand for, with synonyms. It
+// guarantees that the same words and the same call give the same relation. It does
+// not understand the user. An attacker who guesses the user's words looks as if
+// the user had named them, so that rules take a relation for evidence and never
+// for permission.
+package intent
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+)
+
+// MaxWords is how many words of a session's user are kept.
+const MaxWords = 4000
+
+// Relation is how an action relates to the user's words. It travels in the
+// action's entry.
+type Relation struct {
+	// Asked says that the user's words name the tool's act, and half of the things
+	// in its name.
+	Asked bool `json:"asked,omitzero"`
+	// Closeness is how closely they name the tool, from 0; 100 and more is the tool
+	// itself, or its act with all of its things.
+	Closeness int `json:"closeness,omitzero"`
+	// Values are the paths of the arguments whose values the user's words hold,
+	// and Carriers the same of addresses and the like, as kind:value. An address
+	// counts as well if the user named its owner: all words before the @.
+	Values   []string `json:"values,omitzero"`
+	Carriers []string `json:"carriers,omitzero"`
+}
+
+// also are further acts of words that people use for several.
+var also = func() map[string][]string {
+	m := make(map[string][]string)
+	for word, classes := range map[string]string{
+		"add": "grant", "invite": "create", "cancel": "delete", "remove": "revoke", "delete": "revoke", "move": "update",
+		"reschedule": "update", "postpone": "update", "refund": "pay", "reimburse": "pay", "settle": "pay", "rent": "create",
+		"respond": "send", "answer": "send", "tell": "send", "inform": "send", "contact": "send", "upload": "send",
+		"append": "write update", "put": "write create", "save": "create", "write": "create", "share": "grant",
+	} {
+		for _, c := range strings.Fields(classes) {
+			m[Stem(word)] = append(m[Stem(word)], "act:"+c)
+		}
+	}
+	return m
+}()
+
+// Say adds what the user said to the words of the session, and returns them. Both
+// are sorted and distinct; at most MaxWords are kept.
+func Say(words []uint32, said string) []uint32 {
+	f := text.Analyze(said)
+	fields := strings.Fields(text.Normalize(said))
+	words = append(slices.Clone(words), Words(fields)...)
+	for _, w := range fields {
+		for _, part := range SplitName(w) {
+			for _, act := range also[Stem(part)] {
+				words = append(words, Hash(act))
+			}
+		}
+	}
+	for _, c := range f.Carriers {
+		words = append(words, Hash(string(c.Kind)+":"+c.Value))
+	}
+	words = Distinct(words)
+	return words[:min(len(words), MaxWords)]
+}
+
+// Relate compares a call with the user's words. args are the arguments, and
+// carriers those of their text.
+func Relate(words []uint32, tool string, args map[string]any, carriers []text.Carrier) *Relation {
+	if len(words) == 0 {
+		return nil
+	}
+	c := ReadCall(tool, "")
+	c.Values = ReadValues(args)
+	r := &Relation{Closeness: c.Strength(words)}
+	for i := range c.Values {
+		if v := &c.Values[i]; v.In(words) {
+			r.Values = append(r.Values, v.Path)
+		}
+	}
+	r.Asked = c.asked(words, len(r.Values) > 0 || len(c.Values) == 0)
+	for _, x := range carriers {
+		v := string(x.Kind) + ":" + x.Value
+		if Has(words, Hash(v)) || x.Kind == text.Email && owner(words, x.Value) {
+			r.Carriers = append(r.Carriers, v)
+		}
+	}
+	if !r.Asked && r.Closeness == 0 && r.Values == nil && r.Carriers == nil {
+		return nil
+	}
+	return r
+}
+
+// asked reports whether words name the call: the tool as a whole; its act and half
+// of the things in its name; all of the things, where it has no act; or the act
+// alone, where there are no things and the words name a value.
+func (c *Call) asked(words []uint32, value bool) bool {
+	things, act := Count(words, c.Things), Count(words, c.Act) > 0
+	switch {
+	case Has(words, c.Whole):
+		return true
+	case len(c.Act) == 0:
+		return len(c.Things) > 0 && things == len(c.Things)
+	case len(c.Things) == 0:
+		return act && value
+	}
+	return act && 2*things >= len(c.Things)
+}
+
+// owner reports whether words name whose mail address it is: all words of three
+// letters or more before the @, and at least one.
+func owner(words []uint32, address string) bool {
+	local, _, _ := strings.Cut(address, "@")
+	n := 0
+	for _, w := range SplitName(local) {
+		if len(w) < 3 {
+			continue
+		}
+		if n++; !Has(words, Hash(Stem(w))) {
+			return false
+		}
+	}
+	return n > 0
+}
+
+// Named reports whether the user's words name where a content came from: its
+// source, or a value that was passed to the call that returned it.
+func Named(words []uint32, source string, args map[string]any) bool {
+	if len(words) == 0 {
+		return false
+	}
+	values := ReadValues(args)
+	if source != "" {
+		values = append(values, readValue("", path.Base(source)))
+	}
+	return slices.ContainsFunc(values, func(v Value) bool { return !v.Prose && len(v.Tokens) > 0 && v.In(words) })
+}

@@ -1,0 +1,434 @@
+package intent
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kljensen/snowball/english"
+
+	"lazaret/pkg/text"
+)
+
+const (
+	FNVBasis = 2166136261
+	FNVPrime = 16777619
+)
+
+// Hash is FNV-1a.
+func Hash(s string) uint32 {
+	h := uint32(FNVBasis)
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * FNVPrime
+	}
+	return h
+}
+
+func NotWord(r rune) bool {
+	if r < utf8.RuneSelf {
+		return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9')
+	}
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+}
+
+// Stem is a word without its English ending, by Porter's second algorithm, so
+// that "allocation" meets "allocate".
+func Stem(w string) string {
+	if len(w) < 3 || len(w) > 40 {
+		return w
+	}
+	slot := &stems[Hash(w)%uint32(len(stems))]
+	if s := slot.Load(); s != nil && s.word == w {
+		return s.root
+	}
+	s := &stemmed{strings.Clone(w), english.Stem(w, true)}
+	slot.Store(s)
+	return s.root
+}
+
+// stems are the stems of the words that were met last. A Stem takes 5 µs, and
+// texts have few words.
+var stems [1 << 13]atomic.Pointer[stemmed]
+
+type stemmed struct{ word, root string }
+
+// SplitName cuts a name into lower-case words: sendEmail, send_email and
+// mail.SendEMail all hold send; FHIRManage holds fhir and manage.
+func SplitName(name string) []string {
+	if words, ok := splitPlain(name); ok {
+		return words
+	}
+	var words []string
+	rs := []rune(name)
+	start := 0
+	flush := func(end int) {
+		if end-start > 1 || end > start && unicode.IsDigit(rs[start]) {
+			words = append(words, strings.ToLower(string(rs[start:end])))
+		}
+		start = end
+	}
+	for i, r := range rs {
+		switch {
+		case NotWord(r):
+			flush(i)
+			start = i + 1
+		case i > start && unicode.IsUpper(r) && (unicode.IsLower(rs[i-1]) || i+1 < len(rs) && unicode.IsUpper(rs[i-1]) && unicode.IsLower(rs[i+1])):
+			flush(i)
+		}
+	}
+	flush(len(rs))
+	return words
+}
+
+// splitPlain is SplitName of a text without characters outside of ASCII.
+func splitPlain(name string) (words []string, ok bool) {
+	start, big := 0, false
+	flush := func(end int) {
+		if end-start > 1 || end > start && name[start] >= '0' && name[start] <= '9' {
+			w := name[start:end]
+			if big {
+				w = strings.ToLower(w)
+			}
+			words = append(words, w)
+		}
+		start, big = end, false
+	}
+	upper := func(i int) bool { return name[i] >= 'A' && name[i] <= 'Z' }
+	lower := func(i int) bool { return name[i] >= 'a' && name[i] <= 'z' }
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case c >= utf8.RuneSelf:
+			return nil, false
+		case !upper(i) && !lower(i) && (c < '0' || c > '9'):
+			flush(i)
+			start = i + 1
+			continue
+		case i > start && upper(i) && (lower(i-1) || i+1 < len(name) && upper(i-1) && lower(i+1)):
+			flush(i)
+		}
+		big = big || upper(i)
+	}
+	flush(len(name))
+	return words, true
+}
+
+// acts are what tools do, in the words that tools and people have for it. Two
+// words of one line are the same act.
+var acts = func() map[string]string {
+	m := make(map[string]string)
+	for _, line := range []string{
+		"send email mail forward message notify dispatch text sms post publish share tweet reply",
+		"delete remove erase wipe clear purge drop discard uninstall",
+		"pay transfer wire deposit withdraw purchase buy sell trade order donate tip checkout",
+		"grant give permit permission allow authorize authorise invite enroll privilege",
+		"revoke deny block ban disable deactivate suspend terminate cancel",
+		"update change modify edit set replace alter adjust rename reset configure overwrite tamper manipulate falsify",
+		"get retrieve fetch find search look show view read list check display access query obtain extract collect gather",
+		"create add book schedule register make generate new insert open subscribe append reserve arrange",
+		"unlock disarm open enter",
+		"execute run launch start invoke trigger deploy install activate",
+		"export download copy move upload backup transmit leak exfiltrate steal forward redirect reroute",
+		"write save store record log note remember",
+		"monitor track observe watch spy surveil record",
+		"approve accept confirm sign submit apply",
+		"recommend suggest promote rate review advertise",
+		"turn control switch operate go navigate guide steer drive start stop",
+		"allocate assign reallocate distribute prioritize prioritise optimize optimise",
+	} {
+		words := strings.Fields(line)
+		for _, w := range words {
+			if _, ok := m[Stem(w)]; !ok {
+				m[Stem(w)] = "act:" + words[0]
+			}
+		}
+	}
+	return m
+}()
+
+// ActsOf is what a tool does: by the words of its name, whatever verb it has
+// for it, and by the effects that the policy declares.
+func ActsOf(tool string, effects []string) []string {
+	out := slices.Clone(effects)
+	for _, w := range SplitName(tool) {
+		if a, ok := acts[Stem(w)]; ok {
+			if a = strings.TrimPrefix(a, "act:"); !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// dull words say nothing about which tool or value is meant.
+var dull = func() map[string]bool {
+	m := make(map[string]bool)
+	for _, w := range strings.Fields("the a an of to in on at for and or with by from is are be it this that as my your me you i we they them their our his her its " +
+		"tool manager api service system function handler agent client server app user data info information details detail by id name true false none null all any new please " +
+		"not no can will would should could has have had do does did was were been which who what when where how if then so than also just about into over under out up down") {
+		m[Stem(w)] = true
+		m[w] = true
+	}
+	return m
+}()
+
+// Call is what is compared of an action: the act of its tool, the things that
+// the tool's name and the arguments name.
+type Call struct {
+	Act    []uint32 // acts, hashed
+	Things []uint32 // other words of the tool's name
+	Whole  uint32   // the name as one word: a text that names the tool often holds it so
+	Args   []uint32 // words of the arguments
+	Values []Value  // the arguments one by one
+	Marks  []uint32 // those of them with a digit: names and numbers of single things
+}
+
+// maxArgs is how many words of the arguments are compared.
+const maxArgs = 64
+
+// ReadCall reads a tool's name, and its arguments in normal form.
+func ReadCall(tool, args string) *Call {
+	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
+	for _, w := range SplitName(tool) {
+		s := Stem(w)
+		// The first act is what the tool does; a later one names a thing: get log.
+		if a, ok := acts[s]; ok && len(c.Act) == 0 {
+			c.Act = append(c.Act, Hash(a))
+		} else if !dull[s] {
+			c.Things = append(c.Things, Hash(s))
+		}
+	}
+	for _, w := range strings.FieldsFunc(args[:min(len(args), 16<<10)], NotWord) {
+		s := Stem(w)
+		if len(s) < 3 || dull[s] || len(c.Args) == maxArgs {
+			continue
+		}
+		c.Args = append(c.Args, Hash(s))
+		if len(s) >= 4 && strings.ContainsAny(s, "0123456789") {
+			c.Marks = append(c.Marks, Hash(s))
+		}
+	}
+	c.Things, c.Args, c.Marks = Distinct(c.Things), Distinct(c.Args), Distinct(c.Marks)
+	return c
+}
+
+func Distinct(hs []uint32) []uint32 {
+	slices.Sort(hs)
+	return slices.Compact(hs)
+}
+
+// Words are the words of a sentence as calls are compared with them:
+// stems, and the acts that they name.
+func Words(words []string) []uint32 {
+	var hs []uint32
+	for _, w := range words {
+		for _, part := range SplitName(w) {
+			s := Stem(part)
+			hs = append(hs, Hash(s))
+			hs = appendDate(hs, s)
+			if a, ok := acts[s]; ok {
+				hs = append(hs, Hash(a))
+			}
+		}
+	}
+	return Distinct(hs)
+}
+
+// WholeName is a tool's name as one word.
+func WholeName(tool string) string {
+	return strings.Map(func(r rune) rune {
+		if NotWord(r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(tool))
+}
+
+func Has(words []uint32, h uint32) bool {
+	_, ok := slices.BinarySearch(words, h)
+	return ok
+}
+
+// Count is how many of some hashes are among the words.
+func Count(words, of []uint32) (n int) {
+	for _, h := range of {
+		if Has(words, h) {
+			n++
+		}
+	}
+	return n
+}
+
+// Request stands among the words of a sentence that asks for something in
+// so many words, and does not only begin with a verb.
+var Request = Hash("\x00request")
+
+// Asks reports whether a sentence asks for the call: it holds the tool's name
+// as one word; or the tool's act with half of the things that its name names, a
+// single mark of the arguments, or half of their words; or, without the act, at
+// least two of the things or most of the words. What was read in another
+// session has to name the act and all of the things.
+func (c *Call) Asks(sentence []uint32, same bool) bool {
+	if Has(sentence, c.Whole) {
+		return true
+	}
+	things, args := Count(sentence, c.Things), Count(sentence, c.Args)
+	act := Count(sentence, c.Act) > 0
+	if !same {
+		return act && things >= 2 && things == len(c.Things)
+	}
+	if act && Has(sentence, Request) && (things > 0 || args > 0 && args == len(c.Args)) {
+		return true
+	}
+	if act && (things > 0 && 2*things >= len(c.Things) || Count(sentence, c.Marks) > 0 || args >= 2 && 2*args >= len(c.Args)) {
+		return true
+	}
+	return things >= 2 && 2*things >= len(c.Things) || args >= 3 && 3*args >= 2*len(c.Args) && Has(sentence, Request)
+}
+
+// Strength is how closely words name the call. Somebody who names the tool
+// itself says more than any number of words.
+func (c *Call) Strength(words []uint32) int {
+	things, act := Count(words, c.Things), Count(words, c.Act) > 0
+	n := things + 2*Count(words, c.Marks)
+	if act {
+		n++
+	}
+	if Has(words, c.Whole) || act && things > 0 && things == len(c.Things) {
+		n += 100
+	}
+	return n
+}
+
+// Value is one string or number of a call's arguments.
+type Value struct {
+	Path   string
+	Text   string
+	Tokens []uint32 // stems that say something, Distinct
+	Date   []uint32 // of an ISO date: year, month by name, and day
+	Marks  int      // tokens with a digit that name a single thing
+	Prose  bool     // it is a text of its own, and no name of anything
+}
+
+const (
+	maxValues   = 64
+	maxNameLike = 12 // words up to which a value may be the name of something
+)
+
+// ReadValues are the leaves of a call's arguments, in the order of their paths.
+func ReadValues(args map[string]any) []Value {
+	var out []Value
+	var walk func(path string, v any, depth int)
+	walk = func(path string, v any, depth int) {
+		if len(out) == maxValues || depth > maxValueDepth {
+			return
+		}
+		switch v := v.(type) {
+		case string:
+			if x := readValue(path, v); len(x.Tokens) > 0 {
+				out = append(out, x)
+			}
+		case float64:
+			if x := readValue(path, strconv.FormatFloat(v, 'f', -1, 64)); len(x.Tokens) > 0 {
+				out = append(out, x)
+			}
+		case []any:
+			for i, x := range v {
+				walk(path+"."+strconv.Itoa(i), x, depth+1)
+			}
+		case map[string]any:
+			for _, k := range slices.Sorted(maps.Keys(v)) {
+				walk(path+"."+k, v[k], depth+1)
+			}
+		}
+	}
+	walk("", args, 0)
+	return out
+}
+
+const maxValueDepth = 8
+
+func readValue(path, s string) Value {
+	x := Value{Path: strings.TrimPrefix(path, "."), Text: s}
+	norm := text.Normalize(s[:min(len(s), 4<<10)])
+	words := strings.FieldsFunc(norm, NotWord)
+	x.Prose = len(words) > maxNameLike
+	for _, w := range words {
+		st := Stem(w)
+		digit := strings.ContainsAny(st, "0123456789")
+		if len(st) < 2 && !digit || dull[st] || len(x.Tokens) == maxArgs {
+			continue
+		}
+		x.Tokens = append(x.Tokens, Hash(st))
+		if digit && len(st) >= 4 {
+			x.Marks++
+		}
+	}
+	x.Tokens = Distinct(x.Tokens)
+	if len(norm) >= 10 && len(norm) <= 25 && isoDate(norm[:10]) {
+		m := int(norm[5]-'0')*10 + int(norm[6]-'0')
+		if m >= 1 && m <= 12 {
+			x.Marks = 0 // a date names no single thing
+			x.Date = []uint32{Hash(norm[:4]), Hash("\x00month" + monthNames[m-1]), Hash("\x00day" + strings.TrimLeft(norm[8:10], "0"))}
+		}
+	}
+	return x
+}
+
+func isoDate(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; (i == 4 || i == 7) != (c == '-') || i != 4 && i != 7 && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+var monthNames = [12]string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
+
+// appendDate adds what a word says of a date: the month that it names, or the
+// day that it counts.
+func appendDate(hs []uint32, w string) []uint32 {
+	if n := len(w); n == 0 {
+		return hs
+	}
+	if w[0] >= '0' && w[0] <= '9' {
+		day := strings.TrimRight(w, "stndrh")
+		if len(day) <= 2 && day != "" && day[len(day)-1] <= '9' && day[len(day)-1] >= '0' {
+			hs = append(hs, Hash("\x00day"+strings.TrimLeft(day, "0")))
+		}
+		return hs
+	}
+	if len(w) >= 3 {
+		for i, m := range monthNames {
+			if w[:3] == m && (len(w) == 3 || months[i] == w) {
+				return append(hs, Hash("\x00month"+m))
+			}
+		}
+	}
+	return hs
+}
+
+// months are the stems of the months' names.
+var months = func() (t [12]string) {
+	for i, m := range strings.Fields("january february march april may june july august september october november december") {
+		t[i] = Stem(m)
+	}
+	return t
+}()
+
+// In reports whether words hold the value: all of a name's, or the date.
+func (x *Value) In(words []uint32) bool {
+	n := Count(words, x.Tokens)
+	if n == len(x.Tokens) {
+		return true
+	}
+	if len(x.Date) > 0 && Count(words, x.Date) == len(x.Date) {
+		return true
+	}
+	return !x.Prose && len(x.Tokens) >= 4 && 4*n >= 3*len(x.Tokens)
+}
