@@ -1,0 +1,112 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+//go:generate go test -run TestTheManualIsCurrent -update .
+
+var update = flag.Bool("update", false, "write docs/cli.md anew")
+
+const manual = "../../docs/cli.md"
+
+func TestTheManualIsCurrent(t *testing.T) {
+	want := writeManual(newRoot())
+	if *update {
+		if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(manual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s differs from the commands: run go generate ./cmd/lazaret", manual)
+	}
+}
+
+// writeManual returns the manual of a command and all commands below it as one
+// page of Markdown.
+func writeManual(root *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# The lazaret command\n\n<!-- generated from the commands: go generate ./cmd/lazaret -->\n\n%s\n\n", root.Long)
+	b.WriteString("## Commands\n\n| command | purpose |\n|---|---|\n")
+	each(root, func(c *cobra.Command) {
+		if c.Runnable() && !c.HasSubCommands() {
+			fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
+		}
+	})
+	b.WriteString("\n## Flags of every command\n\n")
+	flags(&b, root.PersistentFlags())
+	each(root, func(c *cobra.Command) {
+		if !c.Runnable() || c.HasSubCommands() {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n", c.CommandPath())
+		if long := strings.TrimSpace(c.Long); long != "" {
+			b.WriteString(plainLines(long))
+		} else {
+			b.WriteString(c.Short + ".\n")
+		}
+		fmt.Fprintf(&b, "\n    %s\n", c.UseLine())
+		if c.Example != "" {
+			fmt.Fprintf(&b, "\n```\n%s\n```\n", strings.Trim(c.Example, "\n"))
+		}
+		if c.LocalNonPersistentFlags().HasAvailableFlags() {
+			b.WriteString("\n")
+			flags(&b, c.LocalNonPersistentFlags())
+		}
+	})
+	return b.String()
+}
+
+func each(c *cobra.Command, f func(*cobra.Command)) {
+	for _, sub := range c.Commands() {
+		if sub.Hidden || sub.Name() == "help" || sub.Name() == "completion" {
+			continue
+		}
+		f(sub)
+		each(sub, f)
+	}
+}
+
+func flags(b *strings.Builder, set *pflag.FlagSet) {
+	b.WriteString("| flag | meaning | default |\n|---|---|---|\n")
+	set.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" {
+			return
+		}
+		name, usage := pflag.UnquoteUsage(f)
+		flag := "`--" + f.Name
+		if f.Shorthand != "" {
+			flag = "`-" + f.Shorthand + ", --" + f.Name
+		}
+		if name != "" {
+			flag += " " + name
+		}
+		value := f.DefValue
+		if value == "[]" || value == "false" || value == "0s" && strings.Contains(usage, "0:") {
+			value = ""
+		}
+		fmt.Fprintf(b, "| %s` | %s | %s |\n", flag, cell(usage), cell(value))
+	})
+}
+
+// cell makes a text fit into a cell of a table.
+func cell(s string) string {
+	return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`)
+}
+
+// plainLines keeps Markdown from reading a help text's indented lines as prose
+// and its angle brackets as HTML.
+func plainLines(s string) string {
+	return strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(s) + "\n"
+}
