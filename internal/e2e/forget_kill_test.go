@@ -89,9 +89,6 @@ func newForgetting(t *testing.T) *forgetting {
 	personSays(t, h, h.c, "p-18", gone18)
 	personSays(t, h, bot, "p-19", stays)
 	awaitLog(t, x.data, `project == "`+x.other+`" && type == "verdict" && body.id == "rp-19"`)
-	for _, word := range []string{gone17, gone18} {
-		awaitState(t, x.data, word)
-	}
 	x.before["demo/p-17"] = x.beliefs("p-18") + x.beliefs("p-19")
 	x.before["demo"] = x.beliefs("p-19")
 	if !strings.Contains(x.before["demo"], stays) || !strings.Contains(x.before["demo/p-17"], gone18) {

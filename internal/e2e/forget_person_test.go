@@ -45,7 +45,6 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Fatal(err)
 	}
 	awaitLog(t, data, `type == "verdict" && body.id == "mboth"`)
-	awaitState(t, data, secret)
 	if err := os.MkdirAll(filepath.Join(data, "shards"), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -18,36 +17,42 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
+	"lazaret/internal/stage"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
 
-// awaitState waits until a state folder holds a text, and names all files that do. A
-// stage writes what it holds to its files within a second or so.
-func awaitState(t *testing.T, data, word string) (files string) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(files, "state/"); {
-		if time.Now().After(end) {
-			t.Fatalf("before: %s is in no state folder, so that its absence later shows nothing: %s", word, files)
-		}
-		files = strings.Join(plainFilesWith(t, data, word), " ")
-	}
-	return files
-}
-
 // filesWith lists the files of a data folder that hold a text for somebody who has its
-// keys: those of plainFilesWith, and blocks of streams, which it decrypts.
+// keys: those of plainFilesWith, and blocks of streams and tables of the stages' state,
+// which it decrypts.
 func filesWith(t *testing.T, data, needle string) []string {
 	t.Helper()
 	out := plainFilesWith(t, data, needle)
-	if err := natsserver.ReadBlocks(data, func(file string, content []byte) error {
+	add := func(file string, content []byte) {
 		if bytes.Contains(bytes.ToLower(content), bytes.ToLower([]byte(needle))) {
 			rel, _ := filepath.Rel(data, file)
 			out = append(out, rel)
 		}
+	}
+	if err := natsserver.ReadBlocks(data, func(file string, content []byte) error {
+		add(file, content)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+	states, err := os.ReadDir(filepath.Join(data, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range states {
+		stageName, _, _ := strings.Cut(d.Name(), ".") // ingest.snapshot
+		key, err := embedded.StateKey(embedded.StateKeyFile(data), stageName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stage.ReadSealed(filepath.Join(data, "state", d.Name()), key, add); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return out
 }
@@ -138,14 +143,8 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	say(bot, kept, "1")
 	awaitLog(t, data, `project == "`+other+`" && type == "verdict" && body.id == "r1"`)
 
-	// Where nothing is encrypted it can be found: this test can fail.
-	before := awaitState(t, data, secret)
-	// Which of them shows it depends on what is compressed by now.
-	t.Logf("before: %s", before)
-	for _, never := range []string{"jetstream/", "audit/"} {
-		if strings.Contains(before, never) {
-			t.Errorf("before: it stands unencrypted in %s: %s", never, before)
-		}
+	if before := plainFilesWith(t, data, secret); len(before) != 0 {
+		t.Errorf("before: it stands unencrypted in %s", before)
 	}
 	if err := os.MkdirAll(filepath.Join(data, "shards"), 0o700); err != nil {
 		t.Fatal(err)
@@ -253,6 +252,9 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	up.interrupt()
 	if f := filesWith(t, data, secret); len(f) != 0 {
 		t.Errorf("after all it is in %v", f)
+	}
+	if f := strings.Join(filesWith(t, data, kept), " "); !strings.Contains(f, "state/") {
+		t.Errorf("the decrypted state does not hold the other project's text, so that the absence of this one shows nothing: %s", f)
 	}
 
 	// Somebody with the disk and the keys makes what he does not like

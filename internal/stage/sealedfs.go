@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -301,6 +302,38 @@ func (w *sealedWriter) Close() error {
 		}
 	}
 	return errors.Join(w.err, w.File.Close())
+}
+
+// ReadSealed calls f with the name and plaintext of each table below a folder of a
+// stage's state or snapshots. Checks of forgetting use it. Files that go away
+// meanwhile are passed over.
+func ReadSealed(dir string, key []byte, f func(file string, content []byte)) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && sealedKindOf(path) != sealedTable {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		in, err := (&sealedFS{FS: vfs.Default, key: key}).Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		info, err := in.Stat()
+		if err != nil {
+			return err
+		}
+		content := make([]byte, info.Size())
+		if _, err := in.ReadAt(content, 0); err != nil && err != io.EOF {
+			return err
+		}
+		f(path, content)
+		return nil
+	})
 }
 
 // sealedReader reads a table. It is safe for concurrent use.
