@@ -18,11 +18,11 @@ import (
 	"lazaret/streams"
 )
 
-// smallDisk is a folder on a file system of its own with 256 MiB.
+// smallDisk is a folder on a file system of its own with 640 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=640m"); err != nil {
 		t.Fatalf("mounting a small file system, which takes root: %v", err)
 	}
 	t.Cleanup(func() {
@@ -33,7 +33,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// On a disk of 256 MiB the pipeline starts. When the disk is nearly full, publishers are refused, verdicts hold, readiness
+// On a disk of 640 MiB the pipeline starts. When the disk is nearly full, publishers are refused, verdicts hold, readiness
 // says why, and nothing ends; when there is room again, verdicts come, and what was acknowledged is there after a restart.
 func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	disk := smallDisk(t)
@@ -54,11 +54,11 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	}
 	// Somebody else fills the disk, up to what is written in a moment.
 	filler := filepath.Join(disk, "filler")
-	free, _, err := natsserver.Free(disk)
+	free, all, err := natsserver.Free(disk)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filler, make([]byte, free-40<<20), 0o600); err != nil {
+	if err := os.WriteFile(filler, make([]byte, free-natsserver.Reserve(all)-(8<<20)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	body := strings.Repeat("The minutes of a long meeting about nothing. ", 4000)
