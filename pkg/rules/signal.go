@@ -131,7 +131,7 @@ var builtinSignals = []signalDef{
 	{Signal{"signal.cluster_age", "seconds since the first of them", "fingerprint", "all", "as cluster_size", "10"}, reflect.TypeFor[float64](), func(s *signals) any { return s.since(s.cluster().first) }, false},
 	{Signal{"signal.pushes", "targets in this content that its source has brought up in three or more different contents", "source and target", "all", "50000", "1 a target"}, reflect.TypeFor[[]*Push](), (*signals).pushes, false},
 	{Signal{"signal.fragments", "values of the arguments that were put together from pieces of different observations", "piece", "all", "100000 pieces", "up to 2000 a value"}, reflect.TypeFor[[]*Fragment](), (*signals).fragments, false},
-	{Signal{"signal.sleepers", "memories that this action cites, or that were recalled in its session, and had slept for over a day in other sessions", "belief", "all", "50000 beliefs", "1 a belief"}, reflect.TypeFor[[]*Sleeper](), (*signals).sleepers, false},
+	{Signal{"signal.sleepers", "memories of other sessions, over a day old, that this action cites for the first time, or that were recalled in its session and hold an address or a value of it that the user did not name", "belief", "all", "50000 beliefs", "1 a belief"}, reflect.TypeFor[[]*Sleeper](), (*signals).sleepers, false},
 	{Signal{"signal.recalled_external", "memories of external origin that were recalled in this session", "session", "session", "32 a session", "1"}, reflect.TypeFor[[]string](), (*signals).recalledExternal, false},
 	{Signal{"signal.key_writes", "writes of this memory key, this one included", "key", "all", "20000 keys", "1"}, reflect.TypeFor[int64](), func(s *signals) any { return s.keyHistory().writes }, false},
 	{Signal{"signal.key_growth", "size of the value as a multiple of its first size", "key", "all", "20000 keys", "1"}, reflect.TypeFor[float64](), func(s *signals) any { return s.keyHistory().growth(s.in) }, false},
@@ -1457,7 +1457,10 @@ type beliefRec struct {
 	extern  bool
 	session string
 	used    time.Time // first recall or citation; zero when there was none
-	usedBy  string    // its event
+	usedBy  string    // its session
+	// words are those of the memory, carriers included; known says that they were kept.
+	words []uint32
+	known bool
 }
 
 func (r *beliefRec) bytes(e enc) enc {
@@ -1475,6 +1478,10 @@ func (r *beliefRec) bytes(e enc) enc {
 	e.str(r.origin)
 	e.str(r.session)
 	e.str(r.usedBy)
+	if r.known {
+		e.num(1)
+		e.hashes(r.words)
+	}
 	return e
 }
 
@@ -1486,6 +1493,9 @@ func readBelief(b []byte) *beliefRec {
 	}
 	r.extern = d.num() == 1
 	r.origin, r.session, r.usedBy = d.str(), d.str(), d.str()
+	if r.known = d.num() == 1; r.known {
+		r.words = d.hashes()
+	}
 	return r
 }
 
@@ -1495,7 +1505,10 @@ func (s *signals) noteBelief() {
 	if id == "" || s.t.get(tableBeliefs, s.t.named(id)) != nil {
 		return
 	}
-	r := beliefRec{written: in.Event.Time, origin: cmp.Or(in.Memory.Inherited, in.Memory.Origin), extern: in.Memory.External, session: in.Event.Session}
+	r := beliefRec{written: in.Event.Time, origin: cmp.Or(in.Memory.Inherited, in.Memory.Origin), extern: in.Memory.External, session: in.Event.Session, known: true}
+	if len(in.Content.Views) > 0 {
+		r.words = distinct(append(sentenceHashes(strings.Fields(streams.Clip(in.Content.Views[0], noteText))), in.carriers...))
+	}
 	s.t.put(tableBeliefs, s.t.named(id), s.t.give(r.bytes(s.t.take())))
 }
 
@@ -1538,10 +1551,51 @@ func (s *signals) firstUse(id string) *Sleeper {
 		r.used, r.usedBy = s.in.Event.Time, s.in.Event.Session
 		s.t.put(tableBeliefs, s.t.named(id), s.t.give(r.bytes(s.t.take())))
 	}
-	if r.usedBy != s.in.Event.Session || r.session == s.in.Event.Session || r.used.Sub(r.written) < sleepAfter {
+	if r.usedBy != s.in.Event.Session {
 		return nil
 	}
-	return &Sleeper{Belief: id, Dormant: r.used.Sub(r.written).Seconds(), Origin: r.origin, External: r.extern, Session: r.session}
+	return r.sleeper(id, s.in, r.used)
+}
+
+// sleeper is the memory if it comes from another session and was written more than
+// a day before.
+func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
+	if r.session == in.Event.Session || used.Sub(r.written) < sleepAfter {
+		return nil
+	}
+	return &Sleeper{Belief: id, Dormant: used.Sub(r.written).Seconds(), Origin: r.origin, External: r.extern, Session: r.session}
+}
+
+// recalledSleeper is a memory that was recalled in this session, however often
+// before, if the action shares something with it that is not the user's.
+func (s *signals) recalledSleeper(id string) *Sleeper {
+	b := s.t.get(tableBeliefs, s.t.named(id))
+	if b == nil {
+		return nil
+	}
+	r := readBelief(b)
+	if r.known && !s.in.shares(r.words) {
+		return nil
+	}
+	return r.sleeper(id, s.in, s.in.Event.Time)
+}
+
+// shares reports whether words hold an address or a value of the action that the
+// user did not name; where the action has neither, whether they hold a thing of the
+// tool's name and the user did not ask for it.
+func (in *Input) shares(words []uint32) bool {
+	c := in.call
+	for i, x := range in.Content.Carriers {
+		if hasHash(words, in.carriers[i]) && !in.byUser(x) {
+			return true
+		}
+	}
+	for i := range c.Values {
+		if v := &c.Values[i]; v.In(words) && !slices.Contains(in.intent.Values, v.Path) {
+			return true
+		}
+	}
+	return len(c.Values) == 0 && !in.intent.Asked && count(words, c.Things) > 0
 }
 
 func (s *signals) noteRecall() {
@@ -1591,19 +1645,21 @@ func (s *signals) recalledExternal() any {
 func (s *signals) sleepers() any {
 	var out []*Sleeper
 	seen := make(map[string]bool)
-	add := func(id string) {
-		if !seen[id] {
+	add := func(id string, sl *Sleeper) {
+		if sl != nil && !seen[id] {
 			seen[id] = true
-			if sl := s.use(id); sl != nil {
-				out = append(out, sl)
-			}
+			out = append(out, sl)
 		}
 	}
 	for _, b := range s.in.Action.Beliefs {
-		add(b.ID)
+		add(b.ID, s.use(b.ID))
+	}
+	if s.in.call == nil {
+		return out
 	}
 	for _, id := range s.recalled() {
-		add(strings.TrimPrefix(id, "!"))
+		id = strings.TrimPrefix(id, "!")
+		add(id, s.recalledSleeper(id))
 	}
 	return out
 }
