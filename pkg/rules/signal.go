@@ -1507,13 +1507,21 @@ func (s *signals) noteBelief() {
 	}
 	r := beliefRec{written: in.Event.Time, origin: cmp.Or(in.Memory.Inherited, in.Memory.Origin), extern: in.Memory.External, session: in.Event.Session, known: true}
 	if len(in.Content.Views) > 0 {
-		r.words = distinct(append(sentenceHashes(strings.Fields(streams.Clip(in.Content.Views[0], noteText))), in.carriers...))
+		words := append(s.t.words[:0], in.carriers...)
+		for w := range strings.FieldsFuncSeq(streams.Clip(in.Content.Views[0], sleepText), notWord) {
+			words = append(words, hash32(stem(w)))
+		}
+		s.t.words = words
+		r.words = distinct(words)
 	}
 	s.t.put(tableBeliefs, s.t.named(id), s.t.give(r.bytes(s.t.take())))
 }
 
 // sleepAfter is how long a memory has to have been unused to be a sleeper.
 const sleepAfter = 24 * time.Hour
+
+// sleepText is how much of a memory is compared with actions, in bytes.
+const sleepText = 512
 
 // use notes the first use of a belief, and reports it if it came late.
 func (s *signals) use(id string) *Sleeper {
