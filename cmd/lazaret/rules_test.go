@@ -106,7 +106,7 @@ func TestRulesExplainShowsTheLastEvent(t *testing.T) {
 	expect(t, out, code, cli.ExitOK, "FIRES  action-from-instruction", "true   signal.echo.exists(s, !s.user_named && !s.memory)", `because size(signal.read_egress_write) is 0, not 3`,
 		"verdict of the rules: hold")
 	out, code = command(t, "", "rules", "explain", "--event", file, "--json", "--rule", "action-from-instruction")
-	expect(t, out, code, cli.ExitOK, `"outcome": "fires"`, `"text": "action.level >= 1"`)
+	expect(t, out, code, cli.ExitOK, `"outcome": "fires"`, `"text": "action.level >= 3"`)
 	out, code = command(t, "", "rules", "explain", "--event", file, "--rule", "nothing")
 	expect(t, out, code, cli.ExitFailed, "no rule nothing")
 	out, code = command(t, "", "rules", "explain")

@@ -10,13 +10,13 @@ import (
 )
 
 func (a *app) session() *cobra.Command {
-	c := &cobra.Command{Use: "session", Short: "Start or end a session of an agent"}
-	c.AddCommand(a.sessionPhase("start", "Start a session, and clear what rejected observations hold it for",
-		`Start a session. What was held against it, and against the agent as a whole, because of
+	return group("session", "Start or end a session of an agent",
+		a.sessionPhase("start", "Start a session, and clear what rejected observations hold it for",
+			`Start a session. What was held against it, and against the agent as a whole, because of
 rejected observations (LZ306) is cleared: give the agent a context without what was
-rejected, or publish the observation again in valid form in its place.`))
-	c.AddCommand(a.sessionPhase("end", "End a session", ""))
-	return c
+rejected, or publish the observation again in valid form in its place.`),
+		a.sessionPhase("end", "End a session", ""),
+	)
 }
 
 func (a *app) sessionPhase(phase, short, long string) *cobra.Command {

@@ -237,15 +237,17 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	if err := a.compareLast(ctx, js, info.State.LastSeq, trimmed); err != nil {
-		return err
+	purged := h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 // all that is chained, and more
+	if !purged {
+		if err := a.compareLast(ctx, js, info.State.LastSeq, trimmed); err != nil {
+			return err
+		}
 	}
 	if h.Size == 0 && trimmed > 0 {
 		// Of what is missing only the last entry of each subject may be there.
 		return &stage.TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1}
 	}
-	if h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 {
-		// It was trimmed above what is chained: that is a gap like any other.
+	if purged { // a gap like any other, and an alarm
 		a.from = info.State.FirstSeq
 	} else if h.Imported > 0 && info.State.FirstSeq <= h.LastSeq {
 		// What the ledger still has of what was taken over is held against it.
@@ -261,6 +263,9 @@ type MismatchError struct {
 	Seq    uint64 // of the ledger
 	Reason string
 }
+
+// Unwrap makes it a chain.ErrDiffers.
+func (e *MismatchError) Unwrap() error { return chain.ErrDiffers }
 
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("leaf %d of the log is not ledger entry %d: %s: nothing is chained on top of it; keep the log's folder as evidence, "+
