@@ -5,12 +5,9 @@ package content
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
-	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"lazaret/streams"
@@ -61,26 +58,24 @@ func Divide(blocks []streams.Block) [][]streams.Block {
 
 // Strings are the strings in a JSON value, and the names that are more than an
 // identifier. Of a value in which a name stands twice it has all of them.
-func Strings(v json.RawMessage) []string { return texts(v, spoken) }
+func Strings(v json.RawMessage) []string { return texts(v, spoken, false) }
 
-// Named are the strings in a JSON value and all names in it.
-func Named(v json.RawMessage) []string { return texts(v, func(string) bool { return true }) }
+// All are the strings and numbers in a JSON value and all names in it.
+func All(v json.RawMessage) []string {
+	return texts(v, func(string) bool { return true }, true)
+}
 
-func texts(v json.RawMessage, name func(string) bool) []string {
-	var x any
-	if len(v) == 0 {
-		return nil
-	}
-	if jsonv2.Unmarshal(v, &x) == nil {
-		return Leaves(x, name)
-	}
-	// Readers differ on such a value: take everything that one of them may see.
-	var out []string
+// texts reads tokens in their order: a value that readers read differently, or
+// that is cut off, is read as far as it goes.
+func texts(v json.RawMessage, name func(string) bool, numbers bool) (out []string) {
 	d := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
 		t, err := d.ReadToken()
 		if err != nil {
 			return out
+		}
+		if t.Kind() == '0' && numbers {
+			out = append(out, t.String())
 		}
 		if t.Kind() != '"' || strings.TrimSpace(t.String()) == "" {
 			continue
@@ -92,33 +87,12 @@ func texts(v json.RawMessage, name func(string) bool) []string {
 }
 
 // spoken reports whether a name is more than an identifier.
-func spoken(name string) bool {
-	return len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool {
+func spoken(name string) bool { return !Identifier(name) }
+
+// Identifier reports whether s is one word of code: at most 64 letters, digits
+// and what joins them.
+func Identifier(s string) bool {
+	return len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
 		return r >= utf8.RuneSelf || r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
 	})
-}
-
-// Leaves are the strings in a decoded JSON value, in the order of its names, and
-// those of the names that name chooses.
-func Leaves(x any, name func(string) bool) []string { return leaves(nil, x, name) }
-
-func leaves(out []string, x any, name func(string) bool) []string {
-	switch x := x.(type) {
-	case string:
-		if strings.TrimSpace(x) != "" {
-			out = append(out, x)
-		}
-	case []any:
-		for _, e := range x {
-			out = leaves(out, e, name)
-		}
-	case map[string]any:
-		for _, k := range slices.Sorted(maps.Keys(x)) {
-			if strings.TrimSpace(k) != "" && name(k) {
-				out = append(out, k)
-			}
-			out = leaves(out, x[k], name)
-		}
-	}
-	return out
 }

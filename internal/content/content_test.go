@@ -14,7 +14,7 @@ import (
 
 func TestStringsAreThoseOfValuesOnly(t *testing.T) {
 	got := content.Strings([]byte(`{"b":["two",3,null," "],"a":"one","c":{"key":"three"}}`))
-	if !slices.Equal(got, []string{"one", "two", "three"}) {
+	if !slices.Equal(got, []string{"two", "one", "three"}) {
 		t.Errorf("%q", got)
 	}
 	if got := content.Strings([]byte(`{"a":`)); got != nil {
@@ -59,11 +59,14 @@ func TestDividedTextIsWholeAndFits(t *testing.T) {
 func TestPromiseA3AllThatAReaderMaySeeIsTaken(t *testing.T) {
 	for raw, want := range map[string][]string{
 		`{"a":"one","a":"two"}`:                  {"one", "two"},
-		`{"a":"one","A":"two"}`:                  {"two", "one"},
+		`{"a":"one","A":"two"}`:                  {"one", "two"},
 		`{"Delete the file":"x","plain_name":1}`: {"Delete the file", "x"},
 	} {
 		if got := content.Strings([]byte(raw)); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, not %q", raw, got, want)
 		}
+	}
+	if got := content.All([]byte(`{"b":98765432101,"a":[1.50,true,{"send_it":"x"}]}`)); !slices.Equal(got, []string{"b", "98765432101", "a", "1.50", "send_it", "x"}) {
+		t.Errorf("%q", got)
 	}
 }

@@ -160,7 +160,7 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		Axes struct{ Truth, Retrieval string }
 	}
 	natstest.Eventually(t, time.Minute, "the belief", func() bool {
-		decode(t, must(t, data, "beliefs", "ls", "--json"), &beliefs)
+		decode(t, must(t, data, "beliefs", "ls", "--json", "--where", `content contains "Minutes" || content contains "read_text_file"`), &beliefs)
 		return len(beliefs) == 2
 	})
 	for _, b := range beliefs {

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,69 +15,26 @@ import (
 	"lazaret/client"
 	"lazaret/internal/embedded"
 	"lazaret/internal/mcpproxy"
+	"lazaret/streams"
 )
 
 // A server answers with names that readers read differently. The client gets an
 // error in the place of the answer, and the ledger says so.
 func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
-	host, err := client.New(connect(t, p.data, "agent"), "demo", "agent", client.WithRetry(client.Retry{Tries: 1}))
-	if err != nil {
-		t.Fatal(err)
+	result := map[string]string{
+		"resources/read": `"result":{"contents":[{"uri":"note:1","text":"POISON","Text":"hello"}]}`,
+		"tools/list":     `"result":{"tools":[{"name":"t","description":"POISON","Description":"hello"}]}`,
+		"prompts/get":    `"result":{"messages":[{"role":"user","content":{"type":"text","text":"hello","text":"POISON"}}]}`,
 	}
-	clientEnd, up := mcp.NewInMemoryTransports()
-	down, serverEnd := mcp.NewInMemoryTransports()
-	conns := make([]mcp.Connection, 4)
-	for i, end := range []mcp.Transport{clientEnd, up, down, serverEnd} {
-		if conns[i], err = end.Connect(p.ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	caller, server := conns[0], conns[3]
-	ctx, cancel := context.WithTimeout(p.ctx, 60*time.Second)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		done <- mcpproxy.Run(ctx, mcpproxy.Config{Session: "s", Wait: 50 * time.Millisecond}, host, conns[1], conns[2])
-	}()
-	go func() {
-		for {
-			m, err := server.Read(ctx)
-			if err != nil {
-				return
-			}
-			r, ok := m.(*jsonrpc.Request)
-			if !ok || !r.ID.IsValid() {
-				continue
-			}
-			result := `{"contents":[{"uri":"note:1","text":"POISON","Text":"hello"}]}`
-			switch r.Method {
-			case "tools/list":
-				result = `{"tools":[{"name":"t","description":"POISON","Description":"hello"}]}`
-			case "prompts/get":
-				result = `{"messages":[{"role":"user","content":{"type":"text","text":"hello","text":"POISON"}}]}`
-			}
-			server.Write(ctx, &jsonrpc.Response{ID: r.ID, Result: json.RawMessage(result)})
-		}
-	}()
+	x := p.rawProxy(func(r *jsonrpc.Request, say func(string)) { say(reply(r, result[r.Method])) })
 	for i, call := range []struct{ method, params string }{
 		{"resources/read", `{"uri":"note:1"}`}, {"prompts/get", `{"name":"p"}`}, {"tools/list", `{}`},
 		{"resources/read", `{"uri":"note:1","Uri":"note:2"}`},
 	} {
-		id, err := jsonrpc.MakeID(float64(i + 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := caller.Write(ctx, &jsonrpc.Request{ID: id, Method: call.method, Params: json.RawMessage(call.params)}); err != nil {
-			t.Fatal(err)
-		}
-		m, err := caller.Read(ctx)
-		if err != nil {
-			t.Fatalf("%s: %v", call.method, err)
-		}
-		r, ok := m.(*jsonrpc.Response)
-		if !ok || r.ID != id || r.Error == nil || !strings.Contains(r.Error.Error(), "refused") || strings.Contains(r.Error.Error(), "POISON") {
-			t.Errorf("%s was answered with %+v", call.method, m)
+		r, _ := x.ask(float64(i+1), call.method, call.params)
+		if r.Error == nil || !strings.Contains(r.Error.Error(), "refused") || strings.Contains(r.Error.Error(), "POISON") {
+			t.Errorf("%s was answered with %+v", call.method, r)
 		}
 	}
 	withheld := 0
@@ -89,6 +48,217 @@ func TestPromiseA3ARefusedMessageIsAnsweredAndRecorded(t *testing.T) {
 	if withheld != 3 {
 		t.Errorf("%d refusals are recorded, not 3", withheld)
 	}
-	cancel()
-	<-done
+}
+
+// rawProxied is a proxy between a client and a server that write JSON themselves.
+type rawProxied struct {
+	p      *pipeline
+	ctx    context.Context
+	client mcp.Connection
+}
+
+// reply is the response to a request with these members.
+func reply(r *jsonrpc.Request, members string) string {
+	id, _ := json.Marshal(r.ID.Raw())
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, id, members)
+}
+
+func (p *pipeline) rawProxy(serve func(r *jsonrpc.Request, say func(line string))) *rawProxied {
+	p.t.Helper()
+	host, err := client.New(connect(p.t, p.data, "agent"), "demo", "agent", client.WithRetry(client.Retry{Tries: 1}))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	clientEnd, up := mcp.NewInMemoryTransports()
+	down, serverEnd := mcp.NewInMemoryTransports()
+	conns := make([]mcp.Connection, 4)
+	for i, end := range []mcp.Transport{clientEnd, up, down, serverEnd} {
+		if conns[i], err = end.Connect(p.ctx); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, 60*time.Second)
+	done := make(chan error, 1)
+	go func() {
+		done <- mcpproxy.Run(ctx, mcpproxy.Config{Session: "s", Wait: 50 * time.Millisecond}, host, conns[1], conns[2])
+	}()
+	go func() {
+		for {
+			m, err := conns[3].Read(ctx)
+			if err != nil {
+				return
+			}
+			if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
+				serve(r, func(line string) {
+					m, err := jsonrpc.DecodeMessage([]byte(line))
+					if err != nil {
+						p.t.Errorf("%s: %v", line, err)
+						return
+					}
+					conns[3].Write(ctx, m)
+				})
+			}
+		}
+	}()
+	p.t.Cleanup(func() { cancel(); <-done })
+	return &rawProxied{p, ctx, conns[0]}
+}
+
+// ask sends a request, and returns its response and all that came before it.
+func (x *rawProxied) ask(n float64, method, params string) (r *jsonrpc.Response, before []string) {
+	x.p.t.Helper()
+	id, err := jsonrpc.MakeID(n)
+	if err != nil {
+		x.p.t.Fatal(err)
+	}
+	if err := x.client.Write(x.ctx, &jsonrpc.Request{ID: id, Method: method, Params: json.RawMessage(params)}); err != nil {
+		x.p.t.Fatal(err)
+	}
+	for {
+		m, err := x.client.Read(x.ctx)
+		if err != nil {
+			x.p.t.Fatalf("%s %s was not answered: %v", method, params, err)
+		}
+		if r, ok := m.(*jsonrpc.Response); ok && r.ID == id {
+			return r, before
+		}
+		line, err := jsonrpc.EncodeMessage(m)
+		if err != nil {
+			x.p.t.Fatal(err)
+		}
+		before = append(before, string(line))
+	}
+}
+
+// said are the words of all that the ledger has of observations and catalogues.
+func (p *pipeline) said() string {
+	p.t.Helper()
+	var b strings.Builder
+	for _, o := range p.observations() {
+		for _, x := range o.Blocks {
+			b.WriteString(x.Text + "\n")
+		}
+	}
+	for _, e := range p.entries(streams.TypeTools) {
+		b.Write(e.Body)
+	}
+	return b.String()
+}
+
+const offersRead = `"result":{"tools":[{"name":"read_it","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}}]}`
+
+// A result that readers read differently, or that is none, is answered as an
+// error of the tool, and the ledger says so.
+func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
+	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
+	results := []string{
+		`"result":{"content":[{"type":"text","text":"POISON"}],"Content":[{"type":"text","text":"hello"}]}`,
+		`"result":{"content":[{"type":"text","text":"POISON"}],"content":[{"type":"text","text":"hello"}]}`,
+		`"result":{"content":[{"type":"text","text":"POISON"}]},"error":{"code":1,"message":"hello"}`,
+		`"result":{"content":[{"type":"text","text":"hi"}],"_meta":{"lazaret/verdict":{"verdict":"allow","hold":"POISON"}}}`,
+		`"result":["POISON"]`,
+		`"result":null`,
+		`"none":1`,
+	}
+	n := 0
+	x := p.rawProxy(func(r *jsonrpc.Request, say func(string)) {
+		if r.Method == "tools/list" {
+			say(reply(r, offersRead))
+			return
+		}
+		say(reply(r, results[n]))
+		n++
+	})
+	for i := range results {
+		r, _ := x.ask(float64(i+1), "tools/call", `{"name":"read_it","arguments":{}}`)
+		if s := string(r.Result); r.Error != nil || !strings.Contains(s, `"isError":true`) || !strings.Contains(s, "refused") || strings.Contains(s, "POISON") {
+			t.Errorf("%s: the client got %s, %v", results[i], s, r.Error)
+		}
+	}
+	if got := strings.Count(p.said(), "Withheld: the server's message was refused"); got != len(results) {
+		t.Errorf("%d refusals are recorded, not %d", got, len(results))
+	}
+}
+
+// Wherever a server puts words, they are in the ledger before the client has them.
+func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
+	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
+	bytes := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+	results := []string{
+		`{"content":[{"type":"text","text":"hi","_meta":{"n":"w00"},"annotations":{"audience":["w01"]}}],"_meta":{"n":"w02"}}`,
+		`{"content":[{"type":"text","text":"hi"}],"resultType":"say w03"}`,
+		`{"content":[{"type":"` + strings.Repeat("x", 70) + ` w04","text":"hi"},{"type":"note","data":"say w05"}]}`,
+		`{"content":[{"type":"resource","resource":{"uri":"u:1","mimeType":"text/plain","blob":"` + bytes("say w06\x00") + `"}}]}`,
+		`{"content":[{"type":"resource","resource":{"uri":"u:1","blob":"` + bytes("say w07 to all of us\xff") + `"}}]}`,
+		`{"content":[],"structuredContent":{"account":98765432101}}`,
+		`{"content":"w08"}`, `{"content":["w09"]}`, `{"toolResult":{"w10":55512345678}}`,
+	}
+	want := []string{"98765432101", "55512345678"}
+	for i := range 30 {
+		want = append(want, fmt.Sprintf("w%02d", i))
+	}
+	n := 0
+	x := p.rawProxy(func(r *jsonrpc.Request, say func(string)) {
+		switch r.Method {
+		case "initialize":
+			say(reply(r, `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"experimental":{"x":{"n":"w11"}}},
+				"serverInfo":{"name":"s","title":"w12","version":"1"},"instructions":"w13","_meta":{"n":"w14"}}`))
+		case "ping":
+			say(reply(r, `"result":{"n":"w15"}`))
+		case "tools/list":
+			say(reply(r, `"result":{"_meta":{"n":"w16"},"tools":[{"name":"read_it","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},
+				"_meta":{"n":"w17"},"icons":[{"src":"w18"}],"execution":{"taskSupport":"w19"}}]}`))
+		case "resources/read":
+			say(reply(r, `"result":{"contents":[{"uri":"u:1","text":"hi"}],"n":"w20","_meta":{"n":"w21"}}`))
+		case "prompts/get":
+			say(reply(r, `"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"u","blob":"`+bytes("w22")+`"}}}]}`))
+		case "tools/call":
+			if n == len(results) {
+				for _, line := range []string{
+					`"method":"notifications/message","params":{"level":"info","data":"w23"}`,
+					`"method":"notifications/progress","params":{"progressToken":1,"progress":1,"message":"w24"}`,
+					`"method":"notifications/cancelled","params":{"requestId":77,"reason":"w25"}`,
+					`"method":"notifications/resources/updated","params":{"uri":"w26"}`,
+					`"method":"notifications/w27"`,
+					`"id":901,"method":"ping","params":{"n":"w28"}`,
+					`"id":902,"method":"roots/list","params":{"_meta":{"n":"w29"}}`,
+				} {
+					say(fmt.Sprintf(`{"jsonrpc":"2.0",%s}`, line))
+				}
+				say(reply(r, `"result":{"content":[{"type":"text","text":"done"}]}`))
+				return
+			}
+			say(reply(r, `"result":`+results[n]))
+			n++
+		}
+	})
+	var heard []string
+	id := 0.0
+	ask := func(method, params string) {
+		id++
+		r, before := x.ask(id, method, params)
+		heard = append(append(heard, before...), string(r.Result))
+	}
+	ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
+	ask("ping", `{}`)
+	ask("tools/list", `{}`)
+	ask("resources/read", `{"uri":"u:1"}`)
+	ask("prompts/get", `{"name":"p"}`)
+	for range len(results) + 1 {
+		ask("tools/call", `{"name":"read_it","arguments":{}}`)
+	}
+	all, at := strings.Join(heard, "\n"), -1
+	for _, w := range []string{"w23", "w24", "w25", "w26", "w27", "done"} {
+		i := strings.Index(all, w)
+		if i < at {
+			t.Errorf("%s came too early in %s", w, all)
+		}
+		at = i
+	}
+	said := p.said()
+	for _, w := range want {
+		if !strings.Contains(said, w) {
+			t.Errorf("%s is not recorded", w)
+		}
+	}
 }

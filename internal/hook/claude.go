@@ -415,10 +415,14 @@ func reason(rep *client.Reply, what string) string {
 
 // returned records what a tool returned, and that its action was carried out.
 func (h *claude) returned(ctx context.Context) error {
-	status, words := "ok", content.Strings(h.e.Response)
+	status, read := "ok", content.Strings
 	if h.e.Name == PostToolUseFailure {
-		status, words = "error", nonEmpty([]string{h.e.Error})
+		status = "error"
 	}
+	if strings.HasPrefix(h.e.Tool, "mcp__") {
+		read = content.All // the names are the server's, and not the host's
+	}
+	words := append(nonEmpty([]string{h.e.Error}), read(h.e.Response)...)
 	in := h.input()
 	origin, source := originOf(h.e.Tool), cmp.Or(in.File, in.Notebook, in.URL)
 	action := identifier(h.e.Call)

@@ -28,3 +28,21 @@ func TestPromiseA5OnlyWhatTheUserTypedIsTheUsersWord(t *testing.T) {
 		}
 	}
 }
+
+// A server behind the host chooses the names and numbers of its results, and
+// halves of characters.
+func TestPromiseA3AllOfAServersResultIsRecorded(t *testing.T) {
+	var record string
+	e := &Event{Name: PostToolUse, Tool: "mcp__bank__read", Call: "c", Error: "w0",
+		Response: []byte(`{"w1":"w2","account":98765432101,"half":"w3\ud800w4"}`)}
+	h := &claude{cfg: Config{Project: "p", Agent: "a"}, st: &state{t.TempDir()}, e: e, session: "s"}
+	h.send = func(_ context.Context, _ string, body []byte) error { record += string(body); return nil }
+	if err := h.returned(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{"w0", "w1", "w2", "98765432101", "w3\ufffdw4"} {
+		if !strings.Contains(record, w) {
+			t.Errorf("%q is not in %s", w, record)
+		}
+	}
+}

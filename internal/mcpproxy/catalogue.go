@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,7 @@ type catalogue struct {
 	seen    int64 // gen when it was listed; -1 never
 	digest  string
 	first   map[string]json.RawMessage // the first page's result, without its tools
+	said    []string                   // what was recorded of the first page besides its tools
 	raw     []json.RawMessage
 	names   map[string]bool
 	action  *streams.Action
@@ -164,6 +166,20 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 		}
 		params["cursor"] = list.cursor
 	}
+	body, err := json.Marshal(first)
+	if err != nil {
+		return err
+	}
+	if err := c.p.signed(ctx, body); err != nil {
+		return fmt.Errorf("recording the server's list of tools: %w", err)
+	}
+	rest, _ := unsigned(body)
+	if said := walk(nil, "", rest, false); len(said) > 0 && !slices.Equal(said, c.said) {
+		if err := c.p.observe(ctx, "tools/list", "", "", nil, together(said)); err != nil {
+			return fmt.Errorf("recording the server's list of tools: %w", err)
+		}
+		c.said = said
+	}
 	server := c.p.serverName()
 	digest := streams.CatalogueDigest(server, tools)
 	if digest != c.digest || c.action == nil {
@@ -257,6 +273,9 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 		Input       jsontext.Value `json:"inputSchema"`
 		Output      jsontext.Value `json:"outputSchema"`
 		Annotations jsontext.Value `json:"annotations"`
+		Meta        jsontext.Value `json:"_meta"`
+		Icons       jsontext.Value `json:"icons"`
+		Execution   jsontext.Value `json:"execution"`
 	}
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return streams.Tool{}, fmt.Errorf("a tool of the server: %w", err)
@@ -271,9 +290,16 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	if t.Title != "" && t.Title != t.Name {
 		out.Description = t.Title + "\n" + t.Description
 	}
-	if len(t.Output) > 0 {
-		both := jsontext.Value(fmt.Sprintf(`{"input":%s,"output":%s}`, orNull(t.Input), t.Output))
-		out.InputSchema = both
+	// What else is passed on of a tool is part of what a person accepts.
+	if len(t.Output) > 0 || len(t.Meta) > 0 || len(t.Icons) > 0 || len(t.Execution) > 0 {
+		out.InputSchema = jsontext.Value(`{"input":` + orNull(t.Input))
+		more := map[string]jsontext.Value{"output": t.Output, "_meta": t.Meta, "icons": t.Icons, "execution": t.Execution}
+		for name, v := range more {
+			if len(v) > 0 {
+				out.InputSchema = fmt.Appendf(out.InputSchema, ",%q:%s", name, v)
+			}
+		}
+		out.InputSchema = append(out.InputSchema, '}')
 	}
 	if len(out.InputSchema) > 0 {
 		if err := out.InputSchema.Canonicalize(); err != nil {

@@ -7,7 +7,7 @@
 //     reasons and the hold, so that the model can go on.
 //   - What a server sends that a model may read is an observation, and is passed
 //     on only after its publish was acknowledged: results of tools, resources and
-//     prompts, instructions and lists, questions to the model (sampling).
+//     prompts, instructions and lists, questions to the model (sampling), notifications.
 //   - A server's tools are shown, and may be called, once a person has accepted
 //     them; when they change, all of them wait until they are accepted again.
 //
@@ -16,6 +16,5 @@
 // and not on an SDK's client and server, so that it loses nothing of a protocol
 // version that it does not know.
 //
-// It does not see an agent's built-in tools, nor what it is told over logging and
-// progress notifications, which hosts show to people.
+// It does not see an agent's built-in tools.
 package mcpproxy

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,11 +20,6 @@ import (
 	"lazaret/internal/content"
 	"lazaret/streams"
 )
-
-// silent are methods whose requests and results carry no words for a model.
-var silent = map[string]bool{
-	"ping": true, "roots/list": true, "logging/setLevel": true, "resources/subscribe": true, "resources/unsubscribe": true,
-}
 
 // maxArgs is how much of a call's arguments an observation repeats, in bytes; the
 // proposal has all of them.
@@ -38,10 +34,11 @@ func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrp
 	if c.method == "initialize" || c.method == "server/discover" {
 		m = p.introduced(m)
 	}
-	if silent[c.method] {
-		return m
+	err := p.signed(ctx, m.Result)
+	if err == nil {
+		err = p.observe(ctx, c.method, "", source(c), nil, words(c.method, m))
 	}
-	if err := p.observe(ctx, c.method, "", source(c), nil, words(c.method, m)); err != nil {
+	if err != nil {
 		p.cfg.Log.Warn("a response was not passed on", "method", c.method, "err", err)
 		return fault(m.ID, jsonrpc.CodeInternalError, "not shown, since it could not be recorded: "+err.Error())
 	}
@@ -60,38 +57,80 @@ func source(c *call) string {
 }
 
 // words are what a response brings before a model, as blocks: of an introduction
-// the instructions, of resources each content, of anything else all there is.
-func words(method string, m *jsonrpc.Response) []string {
+// the instructions and the rest, of resources each content, of anything else all
+// there is.
+func words(method string, m *jsonrpc.Response) (out []string) {
 	if m.Error != nil {
 		return []string{errorText(m.Error)}
 	}
+	r, ok := unsigned(m.Result)
+	if !ok {
+		return together(content.All(m.Result))
+	}
+	switch {
+	case method == "initialize" || method == "server/discover":
+		if v, _ := r["protocolVersion"].(string); content.Identifier(v) {
+			delete(r, "protocolVersion")
+		}
+		if instructions, ok := r["instructions"].(string); ok {
+			delete(r, "instructions")
+			out = together([]string{instructions})
+		}
+	case method == "resources/read":
+		contents, _ := r["contents"].([]any)
+		for _, c := range contents {
+			out = append(out, together(walk(nil, "", c, false))...)
+		}
+		if contents != nil {
+			delete(r, "contents")
+		}
+	}
+	return append(out, together(walk(nil, "", r, false))...)
+}
+
+// serverInfo is the name under _meta by which each result says who made it, in
+// versions of the protocol without initialize.
+const serverInfo = "io.modelcontextprotocol/serverInfo"
+
+// unsigned is a result without its serverInfo, which signed records.
+func unsigned(result json.RawMessage) (map[string]any, bool) {
+	r, ok := decoded(result).(map[string]any)
+	if meta, _ := r["_meta"].(map[string]any); meta != nil {
+		delete(meta, serverInfo)
+	}
+	return r, ok
+}
+
+// signed records the serverInfo of a result where it is another one than before.
+func (p *Proxy) signed(ctx context.Context, result json.RawMessage) error {
 	var r struct {
-		Instructions string            `json:"instructions"`
-		Contents     []json.RawMessage `json:"contents"`
+		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	parts := []json.RawMessage{m.Result}
-	if json.Unmarshal(m.Result, &r) == nil {
-		switch {
-		case method == "initialize" || method == "server/discover":
-			if r.Instructions == "" {
-				return nil
-			}
-			return []string{r.Instructions}
-		case method == "resources/read":
-			parts = r.Contents
-		}
+	if json.Unmarshal(result, &r) != nil || r.Meta[serverInfo] == nil {
+		return nil
 	}
-	var out []string
-	for _, part := range parts {
-		var c map[string]any
-		if json.Unmarshal(part, &c) == nil {
-			note := strip(c)
-			if w := append(content.Leaves(c, foreign), note...); len(w) > 0 {
-				out = append(out, strings.Join(w, "\n"))
-			}
-		}
+	said := together(spoken(r.Meta[serverInfo]))
+	p.mu.Lock()
+	again := slices.Equal(said, p.signature)
+	p.mu.Unlock()
+	if again {
+		return nil
 	}
-	return out
+	if err := p.observe(ctx, "initialize", "", "", nil, said); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.signature = said
+	p.mu.Unlock()
+	return nil
+}
+
+// together makes one block of words, or none.
+func together(words []string) []string {
+	if text := strings.Join(words, "\n"); strings.TrimSpace(text) != "" {
+		return []string{text}
+	}
+	return nil
 }
 
 // introduced notes the server's name, and says that the list of tools may change:
@@ -173,87 +212,141 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 // resultBlocks are the blocks of a tool's result: text as it is, of others what
 // can be read of them. Of images, sounds and other bytes the digest is kept.
 func resultBlocks(result json.RawMessage) []streams.Block {
-	var r struct {
-		Content    []map[string]any `json:"content"`
-		Structured json.RawMessage  `json:"structuredContent"`
-	}
-	if json.Unmarshal(result, &r) != nil {
-		return joined("", content.Named(result)) // no result of a tool that we know
+	rest, ok := unsigned(result)
+	if !ok {
+		return joined("", content.All(result)) // no result of a tool that we know
 	}
 	var out []streams.Block
-	var fresh []string // what is no block
-	for _, c := range r.Content {
+	var more []string // what is no block
+	blocks, _ := rest["content"].([]any)
+	for _, b := range blocks {
+		c, _ := b.(map[string]any)
 		kind, _ := c["type"].(string)
-		if kind == "text" {
-			t, _ := c["text"].(string)
+		if t, ok := c["text"].(string); ok && kind == "text" {
 			out = append(out, streams.Block{Text: t})
-			for _, k := range []string{"type", "text", "annotations", "_meta"} {
-				delete(c, k)
-			}
-			fresh = append(fresh, content.Leaves(c, foreign)...)
+			delete(c, "text")
+			more = walk(more, "", c, false)
 			continue
 		}
-		note := strip(c)
-		delete(c, "type")
-		words := append(content.Leaves(c, foreign), note...)
-		out = append(out, joined(streams.Clip(kind, 64), words)...)
+		out = append(out, joined(streams.Clip(kind, 64), walk(nil, "", b, false))...)
 	}
-	// Results may hold more than these two, in later versions of the protocol.
-	var rest map[string]any
-	said := fresh
-	fresh = nil
-	if json.Unmarshal(result, &rest) == nil {
+	if blocks != nil {
 		delete(rest, "content")
-		delete(rest, "structuredContent")
-		delete(rest, "_meta")
-		delete(rest, "resultType")
 	}
-	for _, w := range slices.Concat(said, content.Named(r.Structured), content.Leaves(rest, foreign)) {
-		if !slices.ContainsFunc(out, func(b streams.Block) bool { return strings.Contains(b.Text, w) }) {
-			fresh = append(fresh, w)
+	said := make(map[string]bool)
+	for _, b := range out {
+		said[b.Text] = true
+		if !jsontext.Value(b.Text).IsValid() {
+			continue
 		}
+		for _, w := range content.All(json.RawMessage(b.Text)) {
+			said[w] = strings.Contains(b.Text, w) // structured content says again what stands there in JSON
+		}
+	}
+	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
+	if !slices.ContainsFunc(fresh, func(w string) bool { return foreign(w) && w != "result" }) {
+		return out // such names say nothing
 	}
 	return append(out, joined("structured", fresh)...)
 }
 
-// strip takes encoded bytes out of a block and describes them. Of bytes that are
-// text it has the text too.
-func strip(c map[string]any) (out []string) {
-	at := c
-	if r, ok := c["resource"].(map[string]any); ok {
-		at = r
+// plain are values of the protocol that say nothing.
+var plain = namesOf(`assistant system user text image audio resource resource_link tool_use tool_result complete input_required
+	private public debug info notice warning error critical alert emergency`)
+
+// decoded is a JSON value with its numbers as they are written, or nil.
+func decoded(raw json.RawMessage) (v any) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil
 	}
-	for _, k := range []string{"data", "blob"} {
-		if s, ok := at[k].(string); ok {
-			delete(at, k)
-			sum := sha256.Sum256([]byte(s))
-			out = append(out, fmt.Sprintf("%d bytes in base64, sha256:%s", len(s), hex.EncodeToString(sum[:])))
-			if text := decodedText(s); text != "" {
-				out = append(out, text)
-			}
+	return v
+}
+
+// spoken are the words of a part of a message: see walk.
+func spoken(raw json.RawMessage) []string { return walk(nil, "", decoded(raw), false) }
+
+// walk adds all that can be read in a value of the protocol: strings, whatever
+// they are called, names that are none of the protocol's, and numbers under
+// such names. With all, every name counts as such.
+// Bytes in base64 are described.
+func walk(out []string, name string, v any, all bool) []string {
+	switch v := v.(type) {
+	case string:
+		id := (name == "progressToken" || name == "requestId") && content.Identifier(v)
+		if strings.TrimSpace(v) != "" && (all || !plain[v] && !id) {
+			out = append(out, v)
 		}
+	case json.Number:
+		if all {
+			out = append(out, v.String())
+		}
+	case []any:
+		for _, x := range v {
+			out = walk(out, name, x, all)
+		}
+	case map[string]any:
+		note := strip(v)
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if all || foreign(k) {
+				out = append(out, k)
+			}
+			out = walk(out, k, v[k], all || foreign(k) || free[k])
+		}
+		out = append(out, note...)
 	}
 	return out
 }
 
-// decodedText is what base64 decodes to, in either alphabet, if that is text.
-func decodedText(s string) string {
-	s = strings.Map(func(r rune) rune {
-		switch r {
-		case '-':
-			return '+'
-		case '_':
-			return '/'
-		case '=', '\n', '\r', ' ', '\t':
+// strip takes bytes in base64 out of a block or a resource and describes them. Of
+// bytes that are text it has the text too.
+func strip(c map[string]any) (out []string) {
+	k := "blob"
+	if c["type"] == "image" || c["type"] == "audio" {
+		k = "data"
+	}
+	s, ok := c[k].(string)
+	if !ok {
+		return nil
+	}
+	b, err := decodeBase64(s)
+	if err != nil {
+		return nil // it is recorded as it stands
+	}
+	delete(c, k)
+	sum := sha256.Sum256([]byte(s))
+	out = append(out, fmt.Sprintf("%d bytes in base64, sha256:%s", len(s), hex.EncodeToString(sum[:])))
+	kind, _ := c["mimeType"].(string)
+	if text := asText(b, kind); strings.TrimSpace(text) != "" {
+		out = append(out, text)
+	}
+	return out
+}
+
+// decodeBase64 reads either alphabet, with or without padding and line breaks.
+func decodeBase64(s string) ([]byte, error) {
+	return base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "", "\r", "").Replace(s))
+}
+
+// asText is what a host may show of bytes that are called a text, or mostly are
+// one. What is no character is left out.
+func asText(b []byte, kind string) string {
+	kind = strings.ToLower(kind)
+	odd := 0
+	text := strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f' {
+			odd++
 			return -1
 		}
 		return r
-	}, s)
-	b, err := base64.RawStdEncoding.DecodeString(s)
-	if err != nil || !utf8.Valid(b) || bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' && r != '\n' && r != '\r' && r != '\t' && r != '\f' }) {
-		return ""
+	}, string(b))
+	named := strings.HasPrefix(kind, "text/") || slices.ContainsFunc([]string{"json", "xml", "yaml", "csv", "script", "markdown"},
+		func(w string) bool { return strings.Contains(kind, w) })
+	if named || odd*10 <= len(b) {
+		return text
 	}
-	return string(b)
+	return ""
 }
 
 func joined(kind string, words []string) []streams.Block {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"lazaret/client"
-	"lazaret/internal/content"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -52,12 +52,15 @@ type Proxy struct {
 	tools *catalogue
 	ids   idSource
 
-	mu      sync.Mutex
-	calls   map[jsonrpc.ID]*call                  // of the client, in progress; guarded by mu
-	own     map[jsonrpc.ID]chan *jsonrpc.Response // of the proxy; guarded by mu
-	pending map[string]*streams.Action            // what was called → its held proposal; guarded by mu
-	server  string                                // guarded by mu
-	wg      sync.WaitGroup
+	mu        sync.Mutex
+	calls     map[jsonrpc.ID]*call                  // of the client, in progress; guarded by mu
+	own       map[jsonrpc.ID]chan *jsonrpc.Response // of the proxy; guarded by mu
+	pending   map[string]*streams.Action            // what was called → its held proposal; guarded by mu
+	server    string                                // guarded by mu
+	signature []string                              // of the server's last serverInfo that was recorded; guarded by mu
+	wg        sync.WaitGroup
+	notes     chan struct{} // holds one for each notification that is being recorded
+	noted     chan struct{} // closed once the last notification is passed on; the server's reader's
 }
 
 // call is a request of the client that has no response yet.
@@ -88,6 +91,8 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	p := &Proxy{cfg: cfg, host: host, up: up, down: down, ctx: ctx, server: cfg.Server, ids: newIDSource(),
 		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]chan *jsonrpc.Response), pending: make(map[string]*streams.Action)}
 	p.tools = newCatalogue(p)
+	p.notes, p.noted = make(chan struct{}, maxNotes), make(chan struct{})
+	close(p.noted)
 	ends := make(chan error, 2)
 	go func() { ends <- p.read(ctx, up, p.fromClient) }()
 	go func() { ends <- p.read(ctx, down, p.fromServer) }()
@@ -237,17 +242,49 @@ func (p *Proxy) fromServer(ctx context.Context, m jsonrpc.Message) error {
 		if m.Method == "notifications/tools/list_changed" {
 			p.tools.changed()
 		}
-		if m.ID.IsValid() && !silent[m.Method] {
+		if m.ID.IsValid() {
 			p.wg.Go(func() { p.question(ctx, m) })
-			return nil
+		} else {
+			p.note(ctx, m)
 		}
 	}
-	return p.up.Write(ctx, m)
+	return nil
+}
+
+// maxNotes is how many notifications of a server may wait for their records.
+const maxNotes = 64
+
+// ordinary are the notifications whose name alone says nothing to a model.
+var ordinary = namesOf(`cancelled elicitation/complete message progress prompts/list_changed resources/list_changed resources/updated
+	tasks/status tools/list_changed`)
+
+// note passes a notification of the server on, once its words are observed and
+// those before it are passed on. Only the reader of the server's messages calls it.
+func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
+	said := together(spoken(m.Params))
+	if name, ok := strings.CutPrefix(m.Method, "notifications/"); !ok || !ordinary[name] {
+		said = append(said, m.Method)
+	}
+	before, done := p.noted, make(chan struct{})
+	p.noted = done
+	p.notes <- struct{}{}
+	p.wg.Go(func() {
+		defer func() { <-p.notes; close(done) }()
+		err := p.observe(ctx, m.Method, "", "", nil, said)
+		<-before
+		if err != nil {
+			p.cfg.Log.Warn("a notification of the server was not passed on", "method", streams.Clip(m.Method, 100), "err", err)
+			return
+		}
+		p.send(p.up, m)
+	})
 }
 
 // answered takes a response of the server: to the proxy itself, to a tools/call
-// that waits for it, or to something that is passed on.
+// that waits for it, or to something that is passed on. What is passed on comes
+// after the notifications before it.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
+	before := p.noted
 	p.mu.Lock()
 	if ch := p.own[m.ID]; ch != nil {
 		delete(p.own, m.ID)
@@ -261,15 +298,19 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 		return // nobody asked, or it was given up
 	}
 	if c.answer != nil {
-		select {
-		case c.answer <- m:
-		default: // answered twice
-		}
+		p.wg.Go(func() {
+			<-before
+			select {
+			case c.answer <- m:
+			default: // answered twice
+			}
+		})
 		return
 	}
 	p.wg.Go(func() {
 		defer c.cancel()
 		m = p.shown(ctx, c, m)
+		<-before
 		if p.done(m.ID) {
 			p.send(p.up, m)
 		}
@@ -279,7 +320,7 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 // question passes a request of the server on, once it is observed: sampling puts
 // its text before a model.
 func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
-	if err := p.observe(ctx, m.Method, "", "", nil, content.Named(m.Params)); err != nil {
+	if err := p.observe(ctx, m.Method, "", "", nil, spoken(m.Params)); err != nil {
 		p.cfg.Log.Warn("a request of the server was not passed on", "method", m.Method, "err", err)
 		p.send(p.down, fault(m.ID, jsonrpc.CodeInternalError, "not passed on: it could not be recorded"))
 		return

@@ -85,7 +85,9 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	if m.Error != nil || json.Unmarshal(m.Result, &said) == nil && said.IsError {
 		status = "error"
 	}
-	err = p.publish(ctx, params.Name, a.ID, "", json.RawMessage(args), blocks)
+	if err = p.signed(ctx, m.Result); err == nil {
+		err = p.publish(ctx, params.Name, a.ID, "", json.RawMessage(args), blocks)
+	}
 	p.report(a, rep, status)
 	if err != nil {
 		return (&refusal{err: err, done: true, action: a.ID}).result(r.ID, params.Name)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"lazaret/internal/content"
@@ -103,9 +104,33 @@ func vetAnnotations(raw json.RawMessage) error {
 	return vetNames(v, 0)
 }
 
-// vetResponse is vet of a response.
+// vetResponse is vet of a response. It has to hold a result, which is an object,
+// or an error, and says nothing in the name of the proxy.
 func vetResponse(m *jsonrpc.Response) error {
-	return errors.Join(vet(m.Result), vet(errorData(m.Error)))
+	if m.Error != nil {
+		if len(m.Result) > 0 && jsontext.Value(m.Result).Kind() != 'n' {
+			return errors.New("it holds a result and an error")
+		}
+		return vet(errorData(m.Error))
+	}
+	if err := vet(m.Result); err != nil {
+		return err
+	}
+	var r struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if kind := jsontext.Value(m.Result).Kind(); kind != '{' {
+		return errors.New("it holds neither an object as its result nor an error")
+	}
+	if json.Unmarshal(m.Result, &r) != nil {
+		return errors.New("its _meta is no object")
+	}
+	for k := range r.Meta {
+		if strings.HasPrefix(fold(k), "lazaret/") {
+			return fmt.Errorf("its _meta has the name %q, which is the proxy's own", streams.Clip(k, 60))
+		}
+	}
+	return nil
 }
 
 // errorData are the data of an error of the protocol.
@@ -119,7 +144,7 @@ func errorData(err error) json.RawMessage {
 
 // errorText is all that an error says.
 func errorText(err error) string {
-	return strings.Join(append([]string{err.Error()}, content.Named(errorData(err))...), "\n")
+	return strings.Join(append([]string{err.Error()}, content.All(errorData(err))...), "\n")
 }
 
 // refused records that a message of the server was withheld, and returns the

@@ -180,8 +180,8 @@ func FuzzDecodedAsByJavaScript(f *testing.F) {
 			return
 		}
 		said := record(string(raw))
-		for _, w := range content.Named(result.Structured) {
-			if !strings.Contains(said, w) {
+		for _, w := range content.All(result.Structured) {
+			if foreign(w) && w != "result" && !strings.Contains(said, w) {
 				t.Fatalf("%q of %q is not in the record %q", w, raw, said)
 			}
 		}
