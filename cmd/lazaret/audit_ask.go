@@ -515,7 +515,8 @@ func (a *app) auditIrreversible() *cobra.Command {
 		Long: `Verify the whole log, then list every action that cannot be undone (declared or
 classified irreversible, or of level L4 and above) that was carried out, or
 released to be, without a signed approval or a standing permission of the signed
-policy before it.`,
+policy before it, or that was carried out more than once. An execution of something
+else than what was released or judged is listed too, whatever action it names.`,
 	}, func(ctx context.Context, l *inquiry.Log, project string) (*answer, error) {
 		r, err := l.IrreversibleActs(ctx, project)
 		if err != nil {
@@ -523,9 +524,10 @@ policy before it.`,
 		}
 		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
 			if len(r.Findings) == 0 {
-				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an approval\n", r.Proposed)
+				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an approval, or otherwise than approved\n", r.Proposed)
 			} else {
-				fmt.Fprintf(w, "%d of %d irreversible actions ran or were released without an approval\n", len(r.Findings), r.Proposed)
+				fmt.Fprintf(w, "%d findings, %d irreversible actions were proposed: they ran or were released without an approval, or otherwise than approved\n",
+					len(r.Findings), r.Proposed)
 			}
 			for _, x := range slices.Concat(r.Findings, r.Approved) {
 				fmt.Fprintf(w, "  %s %s of %s/%s, leaf %d: %s\n", x.Level, text.InertLine(x.Tool, 64), text.InertLine(x.Project, 64), text.InertLine(x.ID, 64), x.Proposed.Index, text.InertLine(x.Why, 200))

@@ -12,12 +12,14 @@ import (
 const (
 	ruleMismatch   = "outcome-mismatch"   // another action than the one that was released
 	ruleUnreleased = "outcome-unreleased" // an action that was not released
+	ruleRepeated   = "outcome-repeated"   // an action that was carried out before
 )
 
-// executed holds an executor's report against the verdict on the action that it
-// names. What was carried out without a release, or is not what was released,
-// is an incident: an alert in the ledger, and one on the incident subject.
-// Nothing is undone, and no verdict changes.
+// executed compares an executor's report with the verdict on the action that it
+// names. An execution without a release, of something other than what was
+// released, or a second one of the same release is an incident: an alert in the
+// ledger, and one on the incident subject. Nothing is undone, and no verdict
+// changes.
 func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -43,9 +45,30 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 	case o.Digest != "" && o.Digest != v.Digest:
 		return f.incident(e, o, v, ruleMismatch, "it carried out something else under the name of action %s", now)
 	case ran:
-		return f.forecast(st, e, o, v, now)
+		return f.ranOnce(st, e, o, v, now)
 	}
 	return nil, nil
+}
+
+// ranOnce notes that what was released ran. A release is good for one execution.
+func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, now time.Time) (*stage.Output, error) {
+	key := stage.Key(keyRan, e.Project, o.Agent, o.Action)
+	_, before, err := st.Get(key)
+	if err != nil {
+		return nil, err
+	}
+	if before {
+		return f.incident(e, o, v, ruleRepeated, "action %s was carried out again, and it was released once", now)
+	}
+	// The verdict is forgotten KeepVerdict after its hold's expiry, which is less
+	// than KeepVerdict away. The mark is kept for longer.
+	if err := f.forgetAt(st, now.Add(2*KeepVerdict), key); err != nil {
+		return nil, err
+	}
+	if err := st.Set(key, nil); err != nil {
+		return nil, err
+	}
+	return f.forecast(st, e, o, v, now)
 }
 
 // incident is an alert of the arbiter's own.

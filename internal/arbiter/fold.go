@@ -94,6 +94,8 @@ type proposal struct {
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the tool that is called.
 	Hints string `json:"hints,omitzero"`
+	// Catalogue is the ledger entry of the tools that are to be accepted.
+	Catalogue uint64 `json:"catalogue,omitzero"`
 	// Class is the policy entry that gave an action's level, and Confidence what
 	// the agent said of it.
 	Class      string   `json:"class,omitzero"`
@@ -128,6 +130,8 @@ type hold struct {
 	Body  string `json:"body,omitzero"`
 	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`
+	// Catalogue is the ledger entry of the tools that are to be accepted.
+	Catalogue uint64 `json:"catalogue,omitzero"`
 }
 
 // The keys of the state, by their first byte.
@@ -152,6 +156,8 @@ const (
 	keyCalib    = 'C' // project, agent, class → the last calibration entry
 	keySeal     = 'E' // project, belief → seal of a memory's identity, by its entry
 	keyReaudit  = 'r' // → when the next re-audit is due
+	keyRan      = 'X' // project, agent, id → nothing: a released action that was carried out
+	keyOffer    = 'T' // project, "s" and ledger sequence, or "d", agent, server and digest → offer
 )
 
 // Step implements stage.LedgerFold.
@@ -189,6 +195,8 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 	switch e.Type {
 	case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
 		return f.propose(st, e, now)
+	case streams.TypeTools:
+		return nil, f.noteOffer(st, e)
 	case streams.TypeRepeat:
 		return f.again(st, e, now)
 	case streams.TypeForgotten:
@@ -439,6 +447,9 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 		if err := streams.Unmarshal(e.Body, a); err != nil {
 			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
 			return nil, nil
+		}
+		if err := noteOfferAlerts(st, e, group, a.Alerts); err != nil {
+			return nil, err
 		}
 		return nil, f.note(st, e, group, a.Alerts, "", true)
 	case streams.TypeAssessment:

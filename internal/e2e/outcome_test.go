@@ -32,13 +32,13 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 		}
 	}
 	report("a1", "ok", released.Digest)
-	report("a1", "ok", "")      // an executor that knows of no digests
+	report("a1", "ok", "")      // once more, by an executor that knows of no digests
 	report("a2", "skipped", "") // not carried out
 	report("a1", "ok", held.Digest)
 	report("a2", "ok", held.Digest)
 	report("a3", "ok", held.Digest)
 	rules := map[string]int{}
-	natstest.Eventually(t, time.Minute, "three incidents", func() bool {
+	natstest.Eventually(t, time.Minute, "four incidents", func() bool {
 		clear(rules)
 		n := 0
 		for _, e := range p.entries(streams.TypeAlerts) {
@@ -49,12 +49,12 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 			rules[a.Alerts[0].Rule+" "+a.Alerts[0].Subject.ID]++
 			n++
 		}
-		return n == 3
+		return n == 4
 	})
-	if rules["outcome-mismatch a1"] != 1 || rules["outcome-unreleased a2"] != 1 || rules["outcome-unreleased a3"] != 1 {
+	if rules["outcome-repeated a1"] != 1 || rules["outcome-mismatch a1"] != 1 || rules["outcome-unreleased a2"] != 1 || rules["outcome-unreleased a3"] != 1 {
 		t.Errorf("%v", rules)
 	}
-	for range 3 {
+	for range 4 {
 		if _, err := heard.NextMsg(5 * time.Second); err != nil {
 			t.Fatal(err)
 		}

@@ -438,7 +438,9 @@ func (h *claude) returned(ctx context.Context) error {
 	if action == "" {
 		return err
 	}
-	return errors.Join(err, h.publish(ctx, streams.KindOut, "", &streams.Outcome{Head: h.head(""), Action: action, Status: status}))
+	// Two hooks that report one call report one execution.
+	out := &streams.Outcome{Head: h.head(identifier("out-" + action)), Action: action, Status: status}
+	return errors.Join(err, h.publish(ctx, streams.KindOut, "", out))
 }
 
 // originOf says where a tool's content comes from.

@@ -213,6 +213,62 @@ func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	}
 }
 
+// A release is good for one execution of what was approved. A second one, and one of
+// something else, are findings, also where the action that they name is harmless.
+func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) {
+	w := newWriter(t)
+	approve := func(id string) {
+		seq := w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(id),
+			Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: beliefs.L4}}})
+		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: id, Agent: "a",
+			Session: "s", Verdict: streams.Allow, Digest: "sha256:" + id, Resolved: &streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h"}})
+	}
+	n := 0
+	ran := func(id, digest string) {
+		n++
+		w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head(fmt.Sprint("o", n)),
+			Outcome: beliefs.Outcome{Action: id, Status: "ok", Digest: digest}})
+	}
+	alert := func(rule, id string, detail map[string]any) {
+		w.add(streams.StageArbiter, streams.TypeAlerts, 0, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{{
+			Rule: rule, Agent: "a", Subject: streams.AlertSubject{Kind: "action", ID: id}, Detail: detail}}})
+	}
+	for _, id := range []string{"once", "twice", "other", "replaced"} {
+		approve(id)
+	}
+	ran("once", "sha256:once")
+	ran("twice", "sha256:twice")
+	ran("twice", "")
+	ran("other", "sha256:other")
+	ran("other", "sha256:something")
+	ran("replaced", "sha256:something")
+	alert("outcome-mismatch", "replaced", nil) // listed once
+	alert("outcome-mismatch", "harmless", map[string]any{"released": "sha256:x", "reported": "sha256:y", "verdict": "allow"})
+	alert("outcome-unreleased", "unknown", map[string]any{"released": "", "reported": "sha256:y", "verdict": "allow"})
+	alert("outcome-unreleased", "read", map[string]any{"released": "sha256:x", "reported": "sha256:x", "verdict": "hold"})
+	r, err := w.open(true).IrreversibleActs(context.Background(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range r.Findings {
+		got = append(got, x.ID+": "+x.Why)
+	}
+	other := ": something else ran under its name"
+	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other, "unknown: it ran, and nobody judged it"}
+	if len(got) != len(want) {
+		t.Fatalf("found %q, want %q", got, want)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("found %q, want %q", got[i], want[i])
+		}
+	}
+	if len(r.Approved) != 1 || r.Approved[0].ID != "once" {
+		t.Errorf("approved: %+v", r.Approved)
+	}
+}
+
 func TestAnAlteredLogIsNotTold(t *testing.T) {
 	w := newWriter(t)
 	for i := range 20 {

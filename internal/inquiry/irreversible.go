@@ -26,6 +26,11 @@ type Act struct {
 	VerdictAt     *Cite                 `json:"verdict_entry,omitzero"`
 	// Ran is the outcome that says it was carried out.
 	Ran *Cite `json:"ran,omitzero"`
+	// Again are further outcomes that say so. A release is good for one execution.
+	Again []Cite `json:"again,omitzero"`
+	// Other is the outcome that says that something else ran under its name: its
+	// digest is not that of what was released.
+	Other *Cite `json:"other,omitzero"`
 	// Approval is what a person signed for it before it ran.
 	Approval *Promotion `json:"approval,omitzero"`
 	Why      string     `json:"why"`
@@ -40,11 +45,14 @@ type Cite struct {
 
 func cite(e *Entry) Cite { return Cite{e.Index, e.Seq, e.Time} }
 
+// maxAgain bounds the outcomes that are cited for one action.
+const maxAgain = 16
+
 // Irreversible is the answer to "did anything irreversible run without
 // approval".
 type Irreversible struct {
 	Proposed  int       `json:"proposed"` // irreversible actions that were proposed
-	Findings  []Act     `json:"findings"` // carried out, or released, without an approval
+	Findings  []Act     `json:"findings"` // carried out, or released, without an approval, or not as approved
 	Approved  []Act     `json:"approved"` // carried out or released with one
 	Integrity Integrity `json:"integrity"`
 }
@@ -53,7 +61,62 @@ type Irreversible struct {
 type act struct {
 	Act
 	verdict streams.Verdict
-	known   bool // it has a verdict
+	known   bool   // it has a verdict
+	digest  string // of what the verdict is on
+	again   int
+}
+
+// outcome takes in an executor's report.
+func (x *act) outcome(e *Entry, o *streams.OutcomeEntry) {
+	c := cite(e)
+	switch {
+	case o.Digest != "" && x.digest != "" && o.Digest != x.digest:
+		if x.Other == nil {
+			x.Other = &c
+		}
+	case x.Ran == nil:
+		x.Ran = &c
+	default:
+		if x.again++; len(x.Again) < maxAgain {
+			x.Again = append(x.Again, c)
+		}
+	}
+}
+
+// The arbiter's alerts about executions of something that nobody judged.
+const (
+	ruleMismatch   = "outcome-mismatch"
+	ruleUnreleased = "outcome-unreleased"
+)
+
+// unjudged are the executions that the arbiter found to be of something else than
+// the action that they name. Nobody judged what ran, so its level is not known.
+func unjudged(e *Entry, acts map[[3]string]*act) ([]Act, error) {
+	a := new(streams.AlertsEntry)
+	if err := e.decode(a); err != nil {
+		return nil, err
+	}
+	var out []Act
+	for _, al := range a.Alerts {
+		key := [3]string{e.Project, al.Agent, al.Subject.ID}
+		if al.Rule != ruleMismatch && al.Rule != ruleUnreleased || al.Subject.Kind != "action" || acts[key] != nil {
+			continue
+		}
+		verdict, _ := al.Detail["verdict"].(string)
+		why := "something else ran under its name, which nobody judged"
+		if al.Rule == ruleUnreleased {
+			reported, _ := al.Detail["reported"].(string)
+			released, _ := al.Detail["released"].(string)
+			if released != "" && (reported == "" || reported == released) {
+				continue // an action that was judged, and is not irreversible
+			}
+			why = "it ran, and nobody judged it"
+		}
+		c := cite(e)
+		out = append(out, Act{Project: e.Project, Agent: al.Agent, Session: al.Session, ID: al.Subject.ID, Proposed: c, Verdict: verdict,
+			Ran: &c, Why: why})
+	}
+	return out, nil
 }
 
 // IrreversibleActs looks through the whole log for irreversible actions that
@@ -62,9 +125,10 @@ type act struct {
 func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversible, error) {
 	acts := make(map[[3]string]*act)
 	var order []*act
+	var others []Act
 	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool {
 		switch streams.Type(e.Type) {
-		case streams.TypeAction, streams.TypeVerdict, streams.TypeOutcome:
+		case streams.TypeAction, streams.TypeVerdict, streams.TypeOutcome, streams.TypeAlerts:
 			return project == "" || e.Project == project
 		}
 		return false
@@ -95,6 +159,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 			}
 			c := cite(e)
 			x.verdict, x.known, x.Verdict, x.VerdictAt, x.Policy = v.Verdict, true, v.Verdict.String(), &c, v.Policy
+			x.digest = v.Digest
 			if v.Learn {
 				x.Verdict += " (learn mode: nothing is enforced)"
 				x.verdict = streams.Allow
@@ -112,11 +177,15 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 				return err
 			}
 			x := acts[[3]string{e.Project, o.Agent, o.Action}]
-			if x == nil || x.Ran != nil || o.Status != "ok" && o.Status != "error" {
-				return nil
+			if x != nil && o.Ran() {
+				x.outcome(e, o)
 			}
-			c := cite(e)
-			x.Ran = &c
+		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeAlerts:
+			more, err := unjudged(e, acts)
+			if err != nil {
+				return err
+			}
+			others = append(others, more...)
 		}
 		return nil
 	})
@@ -126,18 +195,22 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 	out := &Irreversible{Proposed: len(order), Findings: []Act{}, Approved: []Act{}}
 	for _, x := range order {
 		released := x.known && x.verdict == streams.Allow
-		if x.Ran == nil && !released {
+		if x.Ran == nil && x.Other == nil && !released {
 			continue
 		}
 		if err := l.proveLeaf(ctx, x.Proposed.Index); err != nil {
 			return nil, err
 		}
-		if released && x.Approval != nil {
+		if released && x.Approval != nil && x.again == 0 && x.Other == nil {
 			x.Why = x.Approval.How
 			out.Approved = append(out.Approved, x.Act)
 			continue
 		}
 		switch {
+		case x.Other != nil:
+			x.Why = "something else ran under its name: the digest that was reported is not that of what was released"
+		case x.Ran != nil && x.again > 0 && released:
+			x.Why = fmt.Sprintf("it ran %d times, and it was released once", 1+x.again)
 		case x.Ran != nil && !x.known:
 			x.Why = "it ran before any verdict was given on it"
 		case x.Ran != nil && !released:
@@ -149,6 +222,12 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 		}
 		out.Findings = append(out.Findings, x.Act)
 	}
+	for i := range others {
+		if err := l.proveLeaf(ctx, others[i].Proposed.Index); err != nil {
+			return nil, err
+		}
+	}
+	out.Findings = append(out.Findings, others...)
 	out.Integrity = l.told
 	return out, nil
 }

@@ -1,0 +1,49 @@
+package arbiter
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// One release is carried out once. Whoever reports that it ran again, or that
+// something else ran under its name, has reported an incident.
+func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
+	who := newPeople(t)
+	b := newBench(t, who.trust)
+	v := b.hold("a1")
+	b.resolve(v.Hold.ID, b.sign(b.statement(v), who.alice))
+	n := 0
+	report := func(action, status, digest string) string {
+		n++
+		out := b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", n), Agent: "agent",
+			Session: "s"}, Outcome: beliefs.Outcome{Action: action, Status: status, Digest: digest}})
+		if out == nil {
+			return ""
+		}
+		return string(out.Body)
+	}
+	for _, c := range []struct{ action, status, digest, rule string }{
+		{"a1", "skipped", v.Digest, ""},
+		{"a1", "ok", v.Digest, ""},
+		{"a1", "skipped", v.Digest, ""},
+		{"a1", "ok", v.Digest, "outcome-repeated"},
+		{"a1", "error", "", "outcome-repeated"},
+		{"a1", "ok", "sha256:other", "outcome-mismatch"},
+	} {
+		said := report(c.action, c.status, c.digest)
+		if (c.rule == "") != (said == "") || !strings.Contains(said, c.rule) {
+			t.Errorf("%s of %s with %q: %s", c.status, c.action, c.digest, said)
+		}
+	}
+	// A proposal that is released anew, under its own id, may run once more.
+	next := b.hold("a2")
+	b.resolve(next.Hold.ID, b.sign(b.statement(next), who.alice))
+	if said := report("a2", "ok", next.Digest); said != "" {
+		t.Errorf("the first execution of a2: %s", said)
+	}
+	b.replayed()
+}
