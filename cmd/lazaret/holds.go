@@ -30,15 +30,41 @@ import (
 // approverRole is the credential that holds are resolved with.
 const approverRole = "approver"
 
-// topReason is what a hold is most about: the first of its strictest reasons
-// that a rule gave, or else the first.
-func topReason(v *streams.VerdictEntry) (r streams.Reason) {
-	for i, x := range v.Reasons {
-		if i == 0 || r.Rule == "" && x.Rule != "" {
-			r = x
+// topReason is the reason that a hold is shown under: the most specific one of the
+// strictest that held it. Of equally specific ones it is the first in the canonical
+// order. A reason that asks for nothing and the end of a hold are no reasons for it.
+func topReason(v *streams.VerdictEntry) (top streams.Reason) {
+	first := true
+	for _, r := range v.Reasons {
+		switch r.Code {
+		case streams.CodeApproved, streams.CodeRejected, streams.CodeCancelled, streams.CodeExpired:
+			if len(v.Reasons) > 1 {
+				continue
+			}
+		}
+		if first || r.Verdict > top.Verdict || r.Verdict == top.Verdict && specificity(&r) > specificity(&top) {
+			top, first = r, false
 		}
 	}
-	return r
+	return top
+}
+
+// specificity ranks the reasons of one verdict: a rule that fired, something that the
+// proposal rests on, a fact about it, a group's silence, its level alone.
+func specificity(r *streams.Reason) int {
+	switch {
+	case r.Rule != "":
+		return 5
+	case r.Code == streams.CodeFloor && len(r.Path) == 0:
+		return 0
+	case r.Code == streams.CodeFloor: // a list of tools
+		return 1
+	case r.Code == streams.CodeSilent, r.Code == streams.CodeHoldBudget:
+		return 2
+	case len(r.Path) > 0:
+		return 4
+	}
+	return 3
 }
 
 // holdGroup is holds that are alike: one agent, one tool, one reason.
@@ -56,6 +82,9 @@ func likenessOf(h *arbiter.Hold) likeness {
 	k := likeness{h.State, h.Project, h.Agent, h.Verdict.Tool, h.Verdict.Level, string(r.Code) + r.Rule}
 	if r.Rule == "" {
 		k.why += r.Text
+	}
+	if h.Verdict.Tool == streams.ApproveTools {
+		k.why += h.Verdict.Digest // no two lists of tools are alike
 	}
 	return k
 }
@@ -139,6 +168,10 @@ func checkShown(h *arbiter.Hold) error {
 	if err != nil {
 		return err
 	}
+	if args := new(streams.ApproveToolsArgs); len(h.Tools) > 0 &&
+		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Tools) != args.Digest) {
+		return &cli.Exit{Code: cli.ExitNegative, Text: "the tools that the arbiter shows are not those of the list that is to be accepted: do not sign"}
+	}
 	if digest != v.Digest {
 		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the ledger entry %d", digest, v.Digest, v.Proposal)}
 	}
@@ -162,6 +195,7 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	} else {
 		fmt.Fprintf(w, "  %s\n", text.Inert(body))
 	}
+	printTools(w, h)
 	fmt.Fprintln(w, "\nbecause")
 	for _, r := range v.Reasons {
 		where := string(r.Code)
@@ -181,6 +215,32 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	}
 	if r := v.Resolved; r != nil {
 		fmt.Fprintf(w, "\n%s by %s at %s, ledger entry %d\n", r.State, text.InertLine(r.By, 128), r.Time.Format(time.RFC3339), r.Entry)
+	}
+}
+
+// printTools shows the tools that a held action asks to accept, as the server offered
+// them.
+func printTools(w io.Writer, h *arbiter.Hold) {
+	if h.Missing != "" {
+		fmt.Fprintf(w, "\nthe tools are in ledger entry %d and not shown: %s\n", h.Catalogue, text.InertLine(h.Missing, 300))
+	}
+	if len(h.Tools) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nthe %d tools, ledger entry %d\n", len(h.Tools), h.Catalogue)
+	for _, t := range h.Tools {
+		fmt.Fprintf(w, "\n  %s, %s\n", text.InertLine(t.Name, streams.MaxNameLen), t.Digest())
+		if t.Description != "" {
+			fmt.Fprintf(w, "    %s\n", strings.ReplaceAll(text.Inert(t.Description), "\n", "\n    "))
+		}
+		for _, part := range []struct {
+			name  string
+			value jsontext.Value
+		}{{"schema", t.InputSchema}, {"annotations", t.Annotations}} {
+			if js := part.value.Clone(); len(js) > 0 && js.Indent(jsontext.WithIndentPrefix("    "), jsontext.WithIndent("  ")) == nil {
+				fmt.Fprintf(w, "    %s %s\n", part.name, cli.EscapeJSON(strings.TrimSpace(string(js))))
+			}
+		}
 	}
 }
 

@@ -143,13 +143,18 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 			fresh = append(fresh, r)
 		}
 	}
-	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session, Rests: h.Rests}
+	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session, Tool: h.Entry.Tool,
+		Rests: h.Rests, Catalogue: h.Catalogue}
 	p.Weighty = h.Entry.Level != beliefs.L0.String() && h.Entry.Level != beliefs.L1.String()
 	rests, err := f.bearing(st, p)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range rests {
+	offered, err := p.offered(st)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range append(rests, offered...) {
 		if r.Verdict > streams.Allow {
 			add(r)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/internal/metrics"
@@ -45,6 +46,12 @@ type Hold struct {
 	// Approvers are the roles that a signer needs under the policy in force,
 	// where one hold is asked for.
 	Approvers []keys.Role `json:"approvers,omitzero"`
+	// Catalogue is the ledger entry of the tools that the held action asks to
+	// accept, Tools are they, where one hold is asked for, or Missing says why
+	// they are not shown.
+	Catalogue uint64         `json:"catalogue,omitzero"`
+	Tools     []streams.Tool `json:"tools,omitzero"`
+	Missing   string         `json:"missing,omitzero"`
 }
 
 // maxHolds bounds an answer.
@@ -71,8 +78,12 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 				return v, failed
 			}
 		}
+		js, err := jetstream.New(cfg.Conn)
+		if err != nil {
+			return err
+		}
 		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held, and how agents are calibrated", stage.PartitionList(cfg.Partitions),
-			map[string]query.Handler{AskHolds: ask(fold.listHolds), AskCalibration: ask(listCalibration)}, cfg.Log)
+			map[string]query.Handler{AskHolds: showing(js, ask(fold.listHolds)), AskCalibration: ask(listCalibration)}, cfg.Log)
 		if err != nil {
 			return err
 		}
@@ -108,6 +119,18 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 	return stage.RunLedger(ctx, cfg, fold, queries)
 }
 
+// showing adds to the answer about one hold what the ledger has of it and the state
+// has not.
+func showing(js jetstream.JetStream, list query.Handler) query.Handler {
+	return func(ctx context.Context, p int, req []byte) (any, error) {
+		v, err := list(ctx, p, req)
+		if holds, ok := v.([]Hold); ok && err == nil && len(holds) == 1 && holds[0].Body != "" {
+			err = showTools(ctx, js, &holds[0])
+		}
+		return v, err
+	}
+}
+
 // waitsUntil is how long the open proposal that came as an intake message, or was
 // repeated by it, waits for its groups.
 func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (until time.Time, ok bool, err error) {
@@ -136,7 +159,8 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 		if (q.State != "" && q.State != h.State) || (q.ID != "" && q.ID != h.ID) {
 			return true, nil
 		}
-		x := Hold{ID: h.ID, Revision: h.Revision, Project: h.Project, Agent: h.Agent, State: h.State, Opened: h.Opened, Expires: h.Expires, Verdict: h.Entry}
+		x := Hold{ID: h.ID, Revision: h.Revision, Project: h.Project, Agent: h.Agent, State: h.State, Opened: h.Opened, Expires: h.Expires, Verdict: h.Entry,
+			Catalogue: h.Catalogue}
 		if q.ID != "" {
 			x.Body = h.Body
 			pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)

@@ -51,6 +51,9 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 	openSession(p, a.Unseen, a.UnseenBy, a.Restored)
 	p.Weighty = max(a.Level, class.Level) > beliefs.L1
 	p.Class, p.Confidence = class.Entry, a.Confidence
+	if p.Catalogue, err = catalogueOf(st, p.Project, a); err != nil {
+		return class, err
+	}
 	if err := overConfident(st, p); err != nil {
 		return class, err
 	}
@@ -234,6 +237,14 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	p.Reasons = append(p.Reasons, rests...)
 	v.Verdict, v.Reasons = p.judge()
 	stands(p, pol, v, now)
+	if v.Verdict == streams.Hold {
+		offered, err := p.offered(st)
+		if err != nil {
+			return nil, err
+		}
+		p.Reasons = append(p.Reasons, offered...)
+		v.Verdict, v.Reasons = p.judge()
+	}
 	if pol != nil && pol.Learn() {
 		would := v.Verdict
 		v.Would, v.Learn, v.Verdict = &would, true, streams.Allow

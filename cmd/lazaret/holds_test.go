@@ -1,0 +1,44 @@
+package main
+
+import (
+	"testing"
+
+	"lazaret/streams"
+)
+
+// The list of holds gives the reason that held: not one that asked for nothing, and
+// not the level where something particular was found.
+func TestPromiseA11HoldsAreListedUnderTheStrictestAndMostSpecificReason(t *testing.T) {
+	var (
+		alert    = streams.Reason{Code: streams.CodeRule, Verdict: streams.Allow, Group: "core", Rule: "seen", Text: "only an alert"}
+		rule     = streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core", Rule: "injected", Text: "a rule"}
+		belief   = streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Path: []string{"action:a", "belief:b"}, Text: "a belief"}
+		floor    = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Text: "L4"}
+		list     = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Path: []string{"action:a", "tools"}, Text: "a list"}
+		silent   = streams.Reason{Code: streams.CodeSilent, Verdict: streams.Hold, Group: "core", Text: "silent"}
+		unseen   = streams.Reason{Code: streams.CodeUnseen, Verdict: streams.Hold, Text: "rejected observation"}
+		denied   = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Deny, Text: "denied"}
+		expired  = streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold, Text: "expired"}
+		rejected = streams.Reason{Code: streams.CodeRejected, Verdict: streams.Deny, Text: "rejected by alice"}
+	)
+	for _, c := range []struct {
+		want    string
+		reasons []streams.Reason
+	}{
+		{"L4", []streams.Reason{floor, alert}},
+		{"rejected observation", []streams.Reason{floor, unseen, alert}},
+		{"a rule", []streams.Reason{floor, rule, unseen, alert}},
+		{"a belief", []streams.Reason{floor, unseen, belief}},
+		{"silent", []streams.Reason{floor, silent}},
+		{"a list", []streams.Reason{floor, list}},
+		{"denied", []streams.Reason{denied, rule}},
+		{"rejected observation", []streams.Reason{floor, unseen, expired}},
+		{"a rule", []streams.Reason{floor, rule, rejected}},
+		{"expired", []streams.Reason{expired}},
+		{"", nil},
+	} {
+		if got := topReason(&streams.VerdictEntry{Reasons: c.reasons}); got.Text != c.want {
+			t.Errorf("listed under %q, want %q, of %v", got.Text, c.want, c.reasons)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package arbiter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// maxOffers bounds the keys of the catalogues of tools that are known of a project.
+const maxOffers = 2000
+
+// maxShownTools bounds the ledger entry of a catalogue that an answer repeats, in bytes.
+const maxShownTools = 512 << 10
+
+// offer is a catalogue of tools and the alerts on it.
+type offer struct {
+	Seq    uint64           `json:"seq"` // of its entry
+	Server string           `json:"server"`
+	Digest string           `json:"digest"`
+	Tools  int              `json:"tools"`
+	Alerts []streams.Reason `json:"alerts,omitzero"`
+}
+
+func offerKey(seq uint64) string { return fmt.Sprint("s", seq) }
+
+// offerPointer is the key of the latest entry of a catalogue.
+func offerPointer(agent, server, digest string) string {
+	return "d" + streams.Digest([]byte(agent+"\x00"+server+"\x00"+digest))
+}
+
+// noteOffer keeps which entry holds a catalogue of tools, so that whoever is asked
+// to accept it sees it whole.
+func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
+	t := new(streams.ToolsEntry)
+	if err := streams.Unmarshal(e.Body, t); err != nil {
+		f.log.Error("unreadable catalogue", "seq", e.Seq, "err", err)
+		return nil
+	}
+	o := offer{Seq: e.Seq, Server: t.Server, Digest: streams.CatalogueDigest(t.Server, t.Tools), Tools: len(t.Tools)}
+	if err := keep(st, keyOffer, e.Project, offerKey(e.Seq), false, maxOffers, o); err != nil {
+		return err
+	}
+	pointer := offerPointer(t.Agent, o.Server, o.Digest)
+	_, known, err := st.Get(stage.Key(keyOffer, e.Project, pointer))
+	if err != nil {
+		return err
+	}
+	return keep(st, keyOffer, e.Project, pointer, known, maxOffers, e.Seq)
+}
+
+// noteOfferAlerts keeps the alerts on a catalogue of tools.
+func noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert) error {
+	o := new(offer)
+	key := stage.Key(keyOffer, e.Project, offerKey(e.Src))
+	ok, err := st.Load(key, o)
+	if err != nil || !ok {
+		return err
+	}
+	var more []streams.Reason
+	for _, al := range alerts {
+		if _, named := alertVerdict(&al, streams.TypeAction); !named {
+			continue
+		}
+		v := streams.Hold // nobody accepts a list without having seen its alerts
+		if al.Exception != "" {
+			v = streams.Allow
+		}
+		r := alertReason(streams.CodeRests, v, group, al)
+		r.Entry = e.Seq
+		more = append(more, r)
+	}
+	o.Alerts = joinReasons(maxReasons, o.Alerts, more)
+	return st.Put(key, o)
+}
+
+// catalogueOf is the ledger entry of the catalogue that an action asks to accept; 0
+// where its agent recorded none such.
+func catalogueOf(st *stage.State, project string, a *streams.ActionEntry) (seq uint64, err error) {
+	var args streams.ApproveToolsArgs
+	if a.Tool != streams.ApproveTools || streams.Unmarshal(a.Args, &args) != nil {
+		return 0, nil
+	}
+	ok, err := st.Load(stage.Key(keyOffer, project, offerPointer(a.Agent, args.Server, args.Digest)), &seq)
+	if err != nil || !ok {
+		return 0, err
+	}
+	if _, ok, err = st.Get(stage.Key(keyOffer, project, offerKey(seq))); err != nil || !ok {
+		return 0, err // others have pushed it out
+	}
+	return seq, nil
+}
+
+// offered is what a person who is asked to accept a catalogue has to know of it. It
+// is not asked where a standing permission accepts the catalogue.
+func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
+	if p.Tool != streams.ApproveTools || p.Type != streams.TypeAction {
+		return nil, nil
+	}
+	why := streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Path: []string{"action:" + p.ID, "tools"}}
+	if p.Catalogue == 0 {
+		why.Text = "it asks to accept a list of tools that its agent has not recorded, so nobody can look at the tools"
+		return []streams.Reason{why}, nil
+	}
+	o := new(offer)
+	if ok, err := st.Load(stage.Key(keyOffer, p.Project, offerKey(p.Catalogue)), o); err != nil || !ok {
+		return nil, err // pushed out since, and its alerts are among the hold's reasons
+	}
+	why.Entry = o.Seq
+	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server, o.Tools), maxReasonText)
+	return append([]streams.Reason{why}, o.Alerts...), nil
+}
+
+// showTools adds to a hold of a catalogue the tools as the ledger has them.
+func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
+	if h.Catalogue == 0 {
+		return nil
+	}
+	e, err := stage.ReadEntry(ctx, js, h.Catalogue)
+	if err != nil {
+		h.Missing = err.Error()
+		return ctx.Err()
+	}
+	t, args := new(streams.ToolsEntry), new(streams.ApproveToolsArgs)
+	switch {
+	case len(e.Body) > maxShownTools:
+		h.Missing = fmt.Sprintf("they have %d bytes, more than an answer holds", len(e.Body))
+		return nil
+	case streams.Unmarshal(e.Body, t) != nil || streams.Unmarshal([]byte(h.Body), args) != nil:
+		h.Missing = "they cannot be decoded"
+		return nil
+	case streams.CatalogueDigest(t.Server, t.Tools) != args.Digest:
+		h.Missing = "they are not the list that is to be accepted"
+		return nil
+	}
+	h.Tools = slices.Clip(t.Tools)
+	return nil
+}
