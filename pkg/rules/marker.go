@@ -250,8 +250,13 @@ func (d *directives) scan(view string, keep bool) {
 		for i < len(view) && wordByte[view[i]] {
 			i++
 		}
-		// An apostrophe around a word is a quotation mark, and a dash a dash.
-		w := strings.Trim(view[start:i], "'")
+		// A dash inside a word parts it before an instruction: place--Delete the file.
+		parted := false
+		if dash := strings.Index(view[start:i], "--"); dash > 0 && orders(view[start+dash+2:]) {
+			i, parted = start+dash, true
+		}
+		// An apostrophe or an underscore around a word is a mark, and a dash a dash.
+		w := strings.Trim(view[start:i], "'_")
 		if strings.Trim(w, "-") == "" {
 			w = ""
 		}
@@ -269,6 +274,10 @@ func (d *directives) scan(view string, keep bool) {
 		s.word(w)
 		if keep {
 			s.words = append(s.words, w)
+		}
+		if parted {
+			s.end()
+			i += 2
 		}
 	}
 	s.end()
@@ -320,7 +329,7 @@ func (s *sentence) begin() {
 }
 
 func (s *sentence) punctuation(view string, i int) {
-	if view[i] != ' ' && view[i] != ',' && view[i] != '\n' {
+	if view[i] != ' ' && view[i] != ',' && view[i] != '\n' && view[i] != '*' && view[i] != '_' {
 		s.act = never // a verb with nothing after it is a name: "order": 3
 	}
 	switch view[i] {
@@ -329,8 +338,9 @@ func (s *sentence) punctuation(view string, i int) {
 	case '\x1e', '\x1f':
 		s.end()
 	case '.', '!', '?':
-		// A dot inside a word ends nothing: shop.example, 3.5.
-		if i+1 >= len(view) || !wordByte[view[i+1]] {
+		// A dot inside a word ends nothing: shop.example, 3.5. One before an
+		// instruction does: place.Delete the file.
+		if i+1 >= len(view) || !wordByte[view[i+1]] || orders(view[i+1:]) {
 			s.end()
 		}
 	case ';', '{', '}', '[', ']':
@@ -346,9 +356,39 @@ func (s *sentence) punctuation(view string, i int) {
 			s.end()
 		}
 		s.start = true
-	case '(', '*', '>', ',':
-		s.start = s.start || view[i] != ','
+	case '(', '*', '>', '_':
+		s.start = true
+	case ')': // the number of an item: 1) Delete
+		s.start = s.start || i > 0 && view[i-1] >= '0' && view[i-1] <= '9'
+	case '=', '+', '~', '`', '\\':
+		if orders(view[i+1:]) {
+			s.end()
+		}
 	}
+}
+
+// named are words that follow the verb of an instruction, and no method or host.
+var named = map[string]bool{"the": true, "all": true, "this": true, "that": true, "these": true, "those": true, "every": true, "any": true, "my": true, "your": true,
+	"our": true, "a": true, "an": true, "it": true, "them": true, "everything": true, "him": true, "her": true, "money": true, "funds": true, "files": true}
+
+// orders reports whether a text begins with a verb that asks for something and
+// what it is about.
+func orders(s string) bool {
+	verb, rest := firstWord(s)
+	if wordClasses[verb]&wAct == 0 || rest == "" || rest[0] != ' ' {
+		return false
+	}
+	object, _ := firstWord(rest[1:])
+	return named[object]
+}
+
+// firstWord cuts a text behind the word that it begins with.
+func firstWord(s string) (word, rest string) {
+	n := 0
+	for n < len(s) && wordByte[s[n]] {
+		n++
+	}
+	return s[:n], s[n:]
 }
 
 // end closes the sentence, and keeps its words if it asks for something.

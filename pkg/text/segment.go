@@ -627,9 +627,11 @@ func (sc *scratch) lines(s string) []byte {
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
-			if partsClauses(r) {
+			switch {
+			case r == utf8.RuneError: // half a character: whoever drops it reads one word
+			case partsClauses(r):
 				buf, changed = append(buf, recordBreak), true
-			} else {
+			default:
 				buf = append(buf, s[i:i+size]...)
 			}
 			i += size
