@@ -217,10 +217,10 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 				return err
 			}
 		case m := <-s.ledger.msgs:
-			if err := s.fromLedger(m); err != nil {
+			if err := s.fromLedger(ctx, m); err != nil {
 				return err
 			}
-			if err := s.drainLedger(); err != nil {
+			if err := s.drainLedger(ctx); err != nil {
 				return err
 			}
 			if err := s.commitFolded(); err != nil {
@@ -364,7 +364,10 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 }
 
 // fromLedger takes in one ledger message.
-func (s *intakeStage) fromLedger(a *arrival) error {
+func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
+	if err := s.follows(ctx, a); err != nil {
+		return err
+	}
 	e, ok := s.entry(a)
 	if e.Seq > s.read {
 		s.read = e.Seq
@@ -448,11 +451,11 @@ func (s *intakeStage) applyForeign(p int, at uint64) error {
 	return nil
 }
 
-func (s *intakeStage) drainLedger() error {
+func (s *intakeStage) drainLedger(ctx context.Context) error {
 	for {
 		select {
 		case m := <-s.ledger.msgs:
-			if err := s.fromLedger(m); err != nil {
+			if err := s.fromLedger(ctx, m); err != nil {
 				return err
 			}
 		default:
@@ -468,7 +471,7 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-s.ledger.msgs:
-			if err := s.fromLedger(m); err != nil {
+			if err := s.fromLedger(ctx, m); err != nil {
 				return err
 			}
 		}
@@ -626,7 +629,7 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	if err := s.foldTo(ctx, tail); err != nil {
 		return err
 	}
-	if err := s.drainLedger(); err != nil {
+	if err := s.drainLedger(ctx); err != nil {
 		return err
 	}
 	if err := s.again(); err != nil {

@@ -150,6 +150,9 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 		}
 		var read uint64
 		for _, m := range buf {
+			if err := s.follows(ctx, m); err != nil {
+				return errors.Join(ended(ctx, err), s.commit())
+			}
 			e, ok := s.entry(m)
 			read = max(read, e.Seq)
 			if !ok {
@@ -364,7 +367,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	if !s.spoke {
 		// Nothing is said over a hole that was made while this was folded.
 		if err := s.guard(ctx, s.oldest()); err != nil {
-			if _, trimmed := asTrimmed(err); trimmed {
+			if refusal(err) {
 				return err
 			}
 			s.stats.refused(err)

@@ -52,9 +52,14 @@ func runs(cfg Config, run func(cfg Config) error) error {
 		}
 	}
 	for {
-		if err := run(cfg); !errors.Is(err, errRefold) {
-			return err
+		err := run(cfg)
+		if errors.Is(err, errRefold) {
+			continue
 		}
+		if err != nil && cfg.Stats != nil {
+			cfg.Stats.Ready.Store(false)
+		}
+		return err
 	}
 }
 

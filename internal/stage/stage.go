@@ -234,6 +234,8 @@ type runtime struct {
 	guarded time.Time
 	marks   marks
 	moved   time.Time // wall clock of the last entry that was added
+	due     following
+	forgets forgettings
 	stats   *Stats
 }
 
@@ -322,10 +324,9 @@ func (r *runtime) openLedger(ctx context.Context) (*ledgerReader, uint64, error)
 	if err := r.guard(ctx, r.whole); err != nil {
 		return nil, 0, err
 	}
-	if !r.all() {
-		if last, err = lastOf(ctx, r.js, r.cfg.Partitions); err != nil {
-			return nil, 0, err
-		}
+	r.due = following{next: from}
+	if last, err = r.ending(ctx, from, last); err != nil {
+		return nil, 0, err
 	}
 	// All up to here is in the state already.
 	r.stats.Folded.Store(from - 1)

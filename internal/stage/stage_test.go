@@ -110,6 +110,7 @@ func (p *process) awaitReady() {
 	select {
 	case <-p.ready:
 	case err := <-p.done:
+		p.done = nil
 		p.t.Fatalf("the stage ended: %v", err)
 	case <-time.After(30 * time.Second):
 		p.t.Fatal("the stage did not get ready")

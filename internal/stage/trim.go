@@ -117,6 +117,11 @@ func (r *runtime) guard(ctx context.Context, read uint64) error {
 			return &TrimmedError{Stream: streams.LedgerStream, From: r.whole + 1, First: trimmed + 1, Stage: r.cfg.Name}
 		}
 	}
+	if !r.all() {
+		if err := r.holds(ctx, r.whole+1, read); err != nil {
+			return err
+		}
+	}
 	r.whole = max(r.whole, read)
 	r.guarded = time.Now()
 	return nil
@@ -134,7 +139,7 @@ func (r *runtime) guardDue(ctx context.Context, read uint64) error {
 		return nil
 	}
 	err := r.guard(ctx, read)
-	if _, trimmed := asTrimmed(err); err == nil || trimmed {
+	if err == nil || refusal(err) {
 		return err
 	}
 	r.guarded = time.Now()

@@ -1,0 +1,221 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/statement"
+	"lazaret/streams"
+)
+
+// allOfLedger matches every entry.
+const allOfLedger = "lz.ledger.>"
+
+// HoleError says that the ledger lacks entries, and that it does not say why. A stage
+// does not fold on over them: what it would decide is not what the ledger leads to.
+type HoleError struct {
+	From, To uint64 // sequences
+	Stage    string
+}
+
+func (e *HoleError) Error() string {
+	return fmt.Sprintf("%s lacks the entries %d to %d, which were neither trimmed nor forgotten: stage %s does not fold on "+
+		"over them: see what lazaret audit verify --ledger finds, and restore the ledger from a backup that has them, or the "+
+		"stage's state from a snapshot that lies behind them (lazaret state restore %[4]s)",
+		streams.LedgerStream, e.From, e.To, e.Stage)
+}
+
+// forgettings are what statements of the ledger say about entries that may be gone.
+// They are read from the ledger when a hole is met: a fold that begins anew meets the
+// hole before the statement.
+type forgettings struct {
+	read   uint64              // the last message of ingest's that was read
+	listed map[uint64]struct{} // sequences that erased entries list
+	last   uint64              // the last forgotten entry, 0 if there is none
+	late   time.Time           // until then entries that follow it may be gone
+}
+
+// follow reads what was said since.
+func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error {
+	if f.listed == nil {
+		f.listed = make(map[uint64]struct{})
+	}
+	filters := []string{streams.LedgerStageFilter(streams.StageIngest)}
+	span := Span{Stream: streams.LedgerStream, Filters: filters, From: f.read + 1, Headers: true}
+	err := Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
+		switch streams.Type(m.Headers().Get(streams.HeaderType)) {
+		case streams.TypeForgotten:
+			f.last, f.late = seq, at.Add(statement.LateFor)
+		case streams.TypeErased:
+			raw, err := messageAt(ctx, js, streams.LedgerStream, seq)
+			if err != nil {
+				return err
+			}
+			e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+			if err != nil {
+				break
+			}
+			if c := streams.Erasure(e.Body); c != nil {
+				for _, s := range c.Entries {
+					if s < seq {
+						f.listed[s] = struct{}{}
+					}
+				}
+			}
+		}
+		f.read = seq
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking for statements about missing entries: %w", err)
+	}
+	return nil
+}
+
+// explain is the first of the sequences from one to another that no statement speaks
+// of, or 0. before is when the entry before them was written.
+//
+// A forgotten entry lists no sequences: the project's entries before it go, and those
+// that other stages write soon after because of them. Which sequences were of the project
+// does not show any more, so that it explains all of them.
+func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
+	for seq := from; seq <= to; seq++ {
+		if seq < f.last || f.last > 0 && !before.After(f.late) {
+			continue
+		}
+		if _, ok := f.listed[seq]; !ok {
+			return seq
+		}
+	}
+	return 0
+}
+
+// following is how far a stage has read the ledger.
+type following struct {
+	next uint64    // sequence that is due
+	at   time.Time // stamp of the last message; zero if none was read
+}
+
+// follows makes sure that an arrival follows the one before it, or that what lies between
+// was forgotten. It waits while the server cannot be asked. A stage of some partitions does
+// not read the others', so that its guard counts instead.
+func (r *runtime) follows(ctx context.Context, a *arrival) error {
+	e := &a.entry
+	if r.all() && e.Seq > r.due.next {
+		for {
+			err := r.hole(ctx, r.due.next, e.Seq-1, r.due.at)
+			if err == nil {
+				break
+			}
+			if refusal(err) {
+				return err
+			}
+			r.log.Warn("whether the ledger lacks entries is unknown", "from", r.due.next, "to", e.Seq-1, "err", err)
+			if err := sleep(ctx, reopenEvery); err != nil {
+				return err
+			}
+		}
+	}
+	r.due = following{max(r.due.next, e.Seq+1), e.Time}
+	return nil
+}
+
+// errPassedOver says that the server left out an entry that it has.
+var errPassedOver = errors.New("the server passed over an entry of the ledger")
+
+// refusal reports whether an error says that what was read is not whole.
+func refusal(err error) bool {
+	var h *HoleError
+	_, trimmed := asTrimmed(err)
+	return trimmed || errors.As(err, &h) || errors.Is(err, errPassedOver)
+}
+
+// hole finds out why the ledger lacks entries, and refuses them if nothing says so.
+func (r *runtime) hole(ctx context.Context, from, to uint64, before time.Time) error {
+	if before.IsZero() && from > 1 {
+		m, err := messageAt(ctx, r.js, streams.LedgerStream, from-1)
+		if err == nil {
+			before = m.Time
+		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err
+		}
+	}
+	seq := r.forgets.explain(from, to, before)
+	if seq == 0 {
+		return nil
+	}
+	if err := r.forgets.follow(ctx, r.js); err != nil {
+		return err
+	}
+	if seq = r.forgets.explain(seq, to, before); seq == 0 {
+		return nil
+	}
+	if err := r.marks.read(ctx, r.js, r.ignore); err != nil {
+		return err
+	}
+	if r.marks.trimmed >= seq {
+		return &TrimmedError{Stream: streams.LedgerStream, From: seq, First: r.marks.trimmed + 1, Stage: r.cfg.Name}
+	}
+	if _, err := messageAt(ctx, r.js, streams.LedgerStream, seq); err == nil {
+		return fmt.Errorf("%w, %d: start stage %s again", errPassedOver, seq, r.cfg.Name)
+	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return err
+	}
+	return &HoleError{From: seq, To: to, Stage: r.cfg.Name}
+}
+
+// ending is the last sequence that the stage's partitions have, once it is sure that the
+// ledger, which says that it ends at last, lacks nothing there that a reader would not meet.
+func (r *runtime) ending(ctx context.Context, from, last uint64) (uint64, error) {
+	if !r.all() {
+		if err := r.holds(ctx, from, last); err != nil {
+			return 0, err
+		}
+		return lastOf(ctx, r.js, r.cfg.Partitions)
+	}
+	if from > last {
+		return last, nil
+	}
+	m, err := lastOn(ctx, r.js, allOfLedger)
+	if err != nil {
+		return 0, err
+	}
+	there, at := uint64(0), time.Time{}
+	if m != nil {
+		there, at = m.Sequence, m.Time
+	}
+	if there >= last {
+		return last, nil
+	}
+	return there, r.hole(ctx, max(from, there+1), last, at)
+}
+
+// holds makes sure that the ledger has all entries from one sequence up to another, but for
+// those that were forgotten. They are counted, and read only if some are missing.
+func (r *runtime) holds(ctx context.Context, from, to uint64) error {
+	if from > to {
+		return nil
+	}
+	if gone, err := missing(ctx, r.js, from, to); err != nil || !gone {
+		return err
+	}
+	due := following{next: from}
+	span := Span{Stream: streams.LedgerStream, Filters: []string{allOfLedger}, From: from, To: to, Headers: true}
+	err := Each(ctx, r.js, span, func(_ jetstream.Msg, seq uint64, at time.Time) error {
+		if seq > due.next {
+			if err := r.hole(ctx, due.next, min(seq-1, to), due.at); err != nil {
+				return err
+			}
+		}
+		due = following{seq + 1, at}
+		return nil
+	})
+	if err == nil && due.next <= to {
+		err = r.hole(ctx, due.next, to, due.at)
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package stage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// written fills a ledger as ingest does, one entry for each number from from on, and
+// returns its stream.
+func written(t *testing.T, srv *natstest.Server, p, from, n int) jetstream.Stream {
+	t.Helper()
+	js := must(jetstream.New(srv.Connect()))
+	for i := range n {
+		e := streams.Entry{Partition: p, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "acme",
+			Src: uint64(from + i), Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"n":%d}`, i)}
+		must(js.PublishMsg(t.Context(), e.Msg()))
+	}
+	return must(js.Stream(t.Context(), streams.LedgerStream))
+}
+
+// stated writes a statement as ingest does.
+func stated(t *testing.T, srv *natstest.Server, p int, typ streams.Type, c streams.Custody) {
+	t.Helper()
+	c.Do, c.Project, c.ID, c.Issued = streams.DoForget, "acme", "s", time.Now()
+	body := must(streams.Marshal(&streams.CustodyEntry{Do: c.Do, Note: c.Text() + "\n— nobody AAAA\n"}))
+	e := streams.Entry{Partition: p, Stage: streams.StageIngest, Type: typ, Project: "acme", Src: 59,
+		Salt: streams.NewSalt(), Body: body}
+	must(must(jetstream.New(srv.Connect())).PublishMsg(t.Context(), e.Msg()))
+}
+
+// refused waits until a process ends because of a hole, and that it is not ready.
+func refused(t *testing.T, p *process, from, to uint64) {
+	t.Helper()
+	var h *stage.HoleError
+	select {
+	case err := <-p.done:
+		p.done = nil
+		if !errors.As(err, &h) || h.From != from || h.To != to {
+			t.Errorf("it ended with %v, want the hole %d to %d", err, from, to)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("it goes on over the hole %d to %d; ready: %v", from, to, p.Stats.Ready.Load())
+		p.stop()
+	}
+	if p.Stats.Ready.Load() {
+		t.Error("it says that it is ready")
+	}
+}
+
+func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
+	p := streams.PartitionOf("acme")
+	ledgerStage := func(ctx context.Context, c stage.Config) error { return stage.RunLedger(ctx, c, &critic{}, nil) }
+	intakeStage := func(ctx context.Context, c stage.Config) error { return stage.RunIntake(ctx, c, &scribe{}, nil) }
+	for _, test := range []struct {
+		name       string
+		stage      string
+		partitions []int
+		run        func(context.Context, stage.Config) error
+	}{
+		{"sentinel", "sentinel-critic", nil, ledgerStage},
+		{"sentinel of one partition", "sentinel-critic", []int{p}, ledgerStage},
+		{"ingest", streams.StageIngest, nil, intakeStage},
+		{"ingest of one partition", streams.StageIngest, []int{p}, intakeStage},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			srv := natstest.Start(t)
+			config := func(name string) stage.Config {
+				return stage.Config{Name: test.stage, Conn: srv.Connect(), Dir: filepath.Join(t.TempDir(), name),
+					Partitions: test.partitions, Standby: true, Takeover: time.Hour}
+			}
+			publish(t, srv.Connect(), "acme", 0, 60) // ingest's inputs
+			st := written(t, srv, p, 1, 20)
+			begun := config("begun")
+			b := start(t, begun, test.run)
+			b.awaitReady()
+			b.stop()
+
+			// Sequence 7 is deleted: who has it behind itself goes on, who begins anew does not.
+			if err := st.DeleteMsg(t.Context(), 7); err != nil {
+				t.Fatal(err)
+			}
+			b = start(t, begun, test.run)
+			b.awaitReady()
+			refused(t, start(t, config("anew"), test.run), 7, 7)
+
+			// A hole that appears while it reads: sequences 22 and 23 are gone before the
+			// reader has them.
+			b.stop()
+			written(t, srv, p, 21, 5)
+			for _, seq := range []uint64{22, 23} {
+				if err := st.DeleteMsg(t.Context(), seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused(t, start(t, begun, test.run), 22, 23)
+
+			// The statements behind the holes explain them, for who meets the holes first, too.
+			// A deletion that none of them lists is not explained by the others'.
+			stated(t, srv, p, streams.TypeErased, streams.Custody{DataSubject: "p", Entries: []uint64{7, 22, 23}})
+			written(t, srv, p, 30, 3)
+			b = start(t, config("explained"), test.run)
+			b.awaitReady()
+			b.stop()
+			if err := st.DeleteMsg(t.Context(), 9); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, start(t, config("another"), test.run), 9, 9)
+
+			stated(t, srv, p, streams.TypeErased, streams.Custody{DataSubject: "p", Entries: []uint64{9}})
+
+			// The end of the ledger is a hole, too.
+			written(t, srv, p, 40, 2)
+			end := must(st.Info(t.Context())).State.LastSeq
+			if err := st.DeleteMsg(t.Context(), end); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, start(t, config("end"), test.run), end, end)
+
+			// A project's statement lists no sequences, and speaks for all that is before it.
+			stated(t, srv, p, streams.TypeForgotten, streams.Custody{})
+			b = start(t, config("forgotten"), test.run)
+			b.awaitReady()
+			b.stop()
+		})
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
