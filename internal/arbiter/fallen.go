@@ -3,6 +3,7 @@ package arbiter
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -41,6 +42,23 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry) error {
 		}
 	}
 	return nil
+}
+
+// fellSince are the reasons against a held memory that follow from the fall of what it
+// derives from, since it was proposed. What had fallen before is in its own entry.
+func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
+	var out []streams.Reason
+	for _, id := range h.From {
+		rs, err := p.findings(st, rest{Rel: relCited, Belief: id})
+		if err != nil {
+			return nil, err
+		}
+		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool {
+			return !strings.HasPrefix(r.Rule, fellRule) || r.Entry <= h.Proposal
+		})
+		out = joinReasons(maxBearing, out, rs)
+	}
+	return out, nil
 }
 
 // fell reports whether an action that cites a belief is held for where a move led.

@@ -130,6 +130,8 @@ type hold struct {
 	Body  string `json:"body,omitzero"`
 	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`
+	// From is what a held memory derives from.
+	From []string `json:"from,omitzero"`
 	// Catalogue is the ledger entry of the tools that are to be accepted.
 	Catalogue uint64 `json:"catalogue,omitzero"`
 }

@@ -15,7 +15,8 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	f.countHold(p.Project, 1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
-		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Rests: p.leans(), Catalogue: p.Catalogue}
+		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Rests: p.leans(), Catalogue: p.Catalogue,
+		From: p.From[:min(len(p.From), maxFrom)]}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 		return err
 	}
 	f.countHold(project, -1)
-	h.State, h.Body, h.Hints, h.Rests = state, "", "", nil
+	h.State, h.Body, h.Hints, h.Rests, h.From = state, "", "", nil, nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
 	}

@@ -154,7 +154,11 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range append(rests, offered...) {
+	from, err := p.fellSince(st, h)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Concat(rests, offered, from) {
 		if r.Verdict > streams.Allow {
 			add(r)
 		}

@@ -474,3 +474,51 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 		}
 	}
 }
+
+// A held memory derives from a belief that falls after the hold was opened: the approval
+// of what was seen before does not let it be remembered.
+func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *testing.T) {
+	who := newPeople(t)
+	b := newBench(t, who.trust)
+	b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: "m0", Agent: "agent"},
+		Content: "x", DerivedFrom: []string{"root"}, Belief: streams.BeliefRef{ID: "b0"}})
+	fall := func(why string) {
+		b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: "root",
+			Decision: "quarantine", Signer: "alice", Revisions: []beliefs.Revision{{Belief: "root", Who: "alice", Why: why,
+				Moves: []beliefs.Move{{Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()}}}}})
+	}
+	write := func(id string) *streams.VerdictEntry {
+		out := b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"},
+			Unseen: true, Content: "y", DerivedFrom: []string{"b0"}, Belief: streams.BeliefRef{ID: "b" + id}})
+		v := new(streams.VerdictEntry)
+		if err := streams.Unmarshal(out.Body, v); err != nil || v.Hold == nil {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		return v
+	}
+	v := write("m1")
+	old := b.sign(b.statement(v), who.alice)
+	fall("it is false")
+	if out := b.resolve(v.Hold.ID, old); b.state(v.Hold.ID) != streams.HoldOpen || !strings.Contains(string(out.Body), "approval-revision") {
+		t.Fatalf("%s: %s", b.state(v.Hold.ID), out.Body)
+	}
+	shown, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","id":"`+v.Hold.ID+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := shown.([]Hold)[0]
+	if !strings.Contains(fmt.Sprint(h.Verdict.Reasons), "it is false") {
+		t.Errorf("holds show says nothing of it: %+v", h)
+	}
+	b.resolve(v.Hold.ID, b.sign(b.statement(&h.Verdict), who.alice))
+	if b.state(v.Hold.ID) != streams.HoldApproved {
+		t.Error("who saw that it fell cannot release it")
+	}
+	// What fell before it was proposed does not take back what its entry says.
+	v = write("m2")
+	b.resolve(v.Hold.ID, b.sign(b.statement(v), who.alice))
+	if b.state(v.Hold.ID) != streams.HoldApproved {
+		t.Error("the revision of a hold that nothing came to has changed")
+	}
+	b.replayed()
+}
