@@ -180,6 +180,11 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 		return nil, err
 	}
 	cs.add("streams", streams.Check(ctx, js), "as defined")
+	room, err := js.AccountInfo(ctx)
+	if err == nil && room.Limits.MaxStore == 0 {
+		err = fmt.Errorf("%w: publishers are refused and verdicts hold until there is room: make some", natsserver.ErrNoRoom)
+	}
+	cs.add("room", err, "the streams take messages")
 	rules, pol, mixed := "", "", false
 	err = nil
 	active, stop := half(ctx)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
 	"lazaret/internal/status"
 )
 
@@ -55,5 +57,32 @@ func TestPromiseA1DoctorReportsAClusterPortThatLetsServersIn(t *testing.T) {
 	cs.outside(t.Context(), []string{s.ClusterAddr().String()})
 	if len(cs) != 1 || cs[0].Good || !strings.Contains(cs[0].Text, "may join and speak for every agent") {
 		t.Errorf("%+v", cs)
+	}
+}
+
+func TestPromiseC24DoctorSaysThatTheDiskIsNearlyFull(t *testing.T) {
+	data := t.TempDir()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for _, room := range []bool{true, false} {
+		if err := p.Server.Admit(room); err != nil {
+			t.Fatal(err)
+		}
+		cs, err := diagnose(t.Context(), nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(cs, func(c check) bool { return c.What == "room" })
+		if i < 0 || cs[i].Good != room {
+			t.Errorf("room %v: %+v", room, cs)
+		}
 	}
 }

@@ -32,7 +32,13 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 		if enough := free > reserve && (!full || free > reserve+reserve/4); enough != full {
 			continue
 		}
-		if err := p.Server.Admit(full); err != nil {
+		if full {
+			// A write may have failed meanwhile. A server that starts admits messages.
+			err = p.Server.Restart()
+		} else {
+			err = p.Server.Admit(false)
+		}
+		if err != nil {
 			p.cfg.Log.Error("the streams cannot be told whether there is room", "room", full, "err", err)
 			continue
 		}

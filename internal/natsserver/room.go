@@ -64,7 +64,11 @@ var ErrNoRoom = errors.New("the disk is nearly full")
 
 // Admit lets the streams take messages, or none.
 func (s *Server) Admit(on bool) error {
-	acc, err := s.ns.LookupAccount(s.minter.account)
+	ns := s.current()
+	if ns == nil {
+		return ErrStopped
+	}
+	acc, err := ns.LookupAccount(s.minter.account)
 	if err != nil {
 		return err
 	}
@@ -73,4 +77,19 @@ func (s *Server) Admit(on bool) error {
 		l.MaxStore = 0
 	}
 	return acc.UpdateJetStreamLimits(map[string]server.JetStreamAccountLimits{"": l})
+}
+
+// Restart stops the server and starts it again, at the same address. Connections in the
+// process and clients reconnect. A stream whose write met a full disk takes nothing before
+// that. After an error the server does not run, and Restart may be tried again.
+func (s *Server) Restart() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	select {
+	case <-s.ended:
+		return ErrStopped
+	default:
+	}
+	s.stop()
+	return s.run()
 }

@@ -1,0 +1,96 @@
+package embedded_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lazaret/internal/embedded"
+	"lazaret/internal/natstest"
+	"lazaret/streams"
+)
+
+// said holds what the pipeline logs.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) has(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), what)
+}
+
+// Somebody else takes the whole reserve at once, so that a write of nats-server fails. After such a write the server
+// refuses the stream for good. When there is room again, verdicts come without a restart of the process.
+func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *testing.T) {
+	disk := smallDisk(t)
+	data := filepath.Join(disk, "data")
+	// Pebble ends the process when its own disk is full: here it has another.
+	for _, name := range []string{"state", "audit"} {
+		if err := errors.Join(os.MkdirAll(data, 0o700), os.Symlink(t.TempDir(), filepath.Join(data, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log := &said{}
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", AnswerTimeout: 3 * time.Second,
+		Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := decideOn(t, p, data); err != nil {
+		t.Fatal(err)
+	}
+	c := agent(t, p, data, "demo")
+	// The intake is purged within two seconds of this, for which the server writes.
+	for i := range 8 {
+		obs := &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", i), Session: "s"}, Tool: "web.fetch", Content: "the page"}
+		if _, err := c.Observe(t.Context(), "web", obs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filler := fill(t, disk)
+	natstest.Eventually(t, 30*time.Second, "a write that fails", func() bool { return log.has("Critical write error") })
+	natstest.Eventually(t, 10*time.Second, "a pipeline that refuses", func() bool { return p.NoRoom() != nil })
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	natstest.Eventually(t, time.Minute, "a verdict", func() bool { return decideOn(t, p, data) == nil })
+}
+
+// fill leaves no byte of a file system free.
+func fill(t *testing.T, dir string) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 8<<20)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
