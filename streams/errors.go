@@ -107,7 +107,7 @@ var Codes = []CodeDoc{
 	{CodeFloor, "level requires a person", "The tool's level is held (L4) or prohibited (L5) by the ladder.", "Wait for an approval, or choose another way."},
 	{CodeRule, "a sentinel rule fired", "A rule asks for hold or deny; the reason names it.", "Read the alert. Do not retry in other words."},
 	{CodeSilent, "a sentinel group was silent", "A required group had not answered at the deadline, or not under the digest that the policy wants; the reason says which.", "Wait for an approval; operators: lazaret doctor."},
-	{CodeUnseen, "session has unseen input", "An observation of this session was rejected, so the sentinels have not seen what the agent saw.", "Publish the observation that the reason names again in valid form, under the same id and origin, or start a session (lazaret session start). What is held already waits for a person."},
+	{CodeUnseen, "session has unseen input", "An observation of this session was rejected, so the sentinels have not seen what the agent saw.", "Publish the observation that the reason names again in valid form, under the same id and origin, or start a session (lazaret session start). Open holds still wait for a person."},
 	{CodeHost, "the host's own verdict", "The host program asked for at least this.", "None."},
 	{CodeRestored, "intake older than its clients", "The proposal names an acknowledged sequence that this intake never gave out: the stream was recreated or restored.", "Operators: check the stream. A new session starts clean."},
 	{CodeBelief, "belief not usable", "The action cites a belief that is withheld, contradicted or unknown.", "Recall again and decide on what is admitted."},

@@ -12,8 +12,8 @@ import (
 func (a *app) session() *cobra.Command {
 	return group("session", "Start or end a session of an agent",
 		a.sessionPhase("start", "Start a session, and clear what rejected observations hold it for",
-			`Start a session. What was held against it, and against the agent as a whole, because of
-rejected observations (LZ306) is cleared: give the agent a context without what was
+			`Start a session. It clears the rejected observations (LZ306) that hold the session and
+the agent as a whole: give the agent a context without what was
 rejected, or publish the observation again in valid form in its place.`),
 		a.sessionPhase("end", "End a session", ""),
 	)

@@ -86,7 +86,7 @@ func main() {
 	fmt.Printf("VERIFIED  %s\n", told)
 }
 
-// What keys are obeyed in. Whoever runs the verifier gives each key for one or more.
+// The uses of a key. The user of the verifier gives each key for one or more of them.
 const (
 	roleLog      = "log"
 	roleOperator = "operator"

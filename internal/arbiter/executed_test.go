@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// One release is carried out once. Whoever reports that it ran again, or that
+// One release is carried out once. A report that it ran again, or that
 // something else ran under its name, has reported an incident.
 func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
 	who := newPeople(t)

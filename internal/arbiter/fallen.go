@@ -45,7 +45,7 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry) error {
 }
 
 // fellSince are the reasons against a held memory that follow from the fall of what it
-// derives from, since it was proposed. What had fallen before is in its own entry.
+// derives from, since it was proposed. Its own entry has the earlier falls.
 func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
 	var out []streams.Reason
 	for _, id := range h.From {

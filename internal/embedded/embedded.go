@@ -59,8 +59,8 @@ type Config struct {
 	// Policy and Rules replace what is activated on the first start.
 	Policy []byte
 	Rules  []byte
-	// Storage is how the streams are made on the first start. What it leaves open is
-	// sized to what the disk has free, or to MaxDisk bytes, if that is less and not 0.
+	// Storage is how the streams are made on the first start. Sizes that it leaves 0
+	// are taken from the free space of the disk, or from MaxDisk bytes, if that is less and not 0.
 	Storage streams.Storage
 	MaxDisk int64
 	// Expires is how long the credentials are valid that Start makes and renews; 0:
@@ -541,8 +541,8 @@ func activateFirst(ctx context.Context, nc *nats.Conn, cfg Config, stages bool) 
 
 // neverActivated are the partitions, by command, whose ledger has no activation. A
 // stage that runs has folded the ledger, and knows. Without one an installation
-// whose ledger has entries counts as activated. What a trimmed ledger had cannot be
-// known from it.
+// whose ledger has entries counts as activated. A trimmed ledger does not tell
+// what it had.
 func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string][]int, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestPromiseA7AnEditOfTheArbitersStateReleasesNothing(t *testing.T) {
 	}
 }
 
-// The folder of the stages' state is lost. What was activated stands in the ledger.
+// The folder of the stages' state is lost. The ledger has the activations.
 func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
 	data := t.TempDir()
 	up := func() *embedded.Pipeline {

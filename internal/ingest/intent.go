@@ -26,8 +26,8 @@ func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uin
 	return words, nil
 }
 
-// noteIntent adds what the user said to the words of the session. What they pasted
-// from elsewhere is not theirs.
+// noteIntent adds what the user said to the words of the session. Text that they pasted
+// from elsewhere does not count.
 func (f *Fold) noteIntent(st *stage.State, project string, e *streams.ObservationEntry) error {
 	if e.Origin != beliefs.OriginUser || e.Session == "" {
 		return nil

@@ -349,7 +349,7 @@ func trustOf(e *Entry, digest string, parts map[int]*Entry) (*trustInForce, erro
 }
 
 // approve finds, for each decision of a person among the entries, what shows that its key
-// was in force. What is not in the log is left out, and counted.
+// was in force. Entries that the log lacks are left out, and counted.
 func (g *gathered) approve() error {
 	bySeq := make(map[uint64]*Entry)
 	for _, e := range g.entries {

@@ -330,7 +330,7 @@ func decodeBase64(s string) ([]byte, error) {
 }
 
 // asText is what a host may show of bytes that are called a text, or mostly are
-// one. What is no character is left out.
+// one. Bytes that are no characters are left out.
 func asText(b []byte, kind string) string {
 	kind = strings.ToLower(kind)
 	odd := 0

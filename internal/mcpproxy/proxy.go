@@ -281,8 +281,8 @@ func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
 }
 
 // answered takes a response of the server: to the proxy itself, to a tools/call
-// that waits for it, or to something that is passed on. What is passed on comes
-// after the notifications before it.
+// that waits for it, or to something that is passed on. A response that is
+// passed on comes after the notifications before it.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	before := p.noted
 	p.mu.Lock()

@@ -32,8 +32,8 @@ func Reserve(all int64) int64 { return max(min(512<<20, all/8), 32<<20) }
 // leastRoom is what the streams need at least, in bytes.
 const leastRoom = 64 << 20
 
-// Size sizes streams to what is free, or to most, if that is less and not 0. What the
-// caller has set stays. The log takes about as much as the ledger, so that each may
+// Size sizes streams to what is free, or to most, if that is less and not 0. Sizes that
+// the caller has set stay. The log takes about as much as the ledger, so that each may
 // have three eighths.
 func Size(s streams.Storage, dir string, most int64) (streams.Storage, error) {
 	free, all, err := Free(dir)

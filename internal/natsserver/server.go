@@ -224,7 +224,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 	return o, nil
 }
 
-// ours are the files and folders of a data folder. Whatever else lies in it is left
+// ours are the files and folders of a data folder. Other files in it are left
 // alone: somebody may have named a folder that holds more.
 var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "nats", "shards", "state", "trust.yaml", "witnesses.policy"}
 

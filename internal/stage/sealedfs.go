@@ -263,7 +263,7 @@ func (w *sealedWriter) put() error {
 	return w.err
 }
 
-// Sync implements vfs.File. What does not fill a block yet is synced by Close.
+// Sync implements vfs.File. Close syncs the bytes that do not fill a block yet.
 func (w *sealedWriter) Sync() error {
 	if w.err != nil || len(w.buf) > 0 {
 		w.sync = true

@@ -270,7 +270,7 @@ var Request = Hash("\x00request")
 // Asks reports whether a sentence asks for the call: it holds the tool's name
 // as one word; or the tool's act with half of the things that its name names, a
 // single mark of the arguments, or half of their words; or, without the act, at
-// least two of the things or most of the words. What was read in another
+// least two of the things or most of the words. A sentence of another
 // session has to name the act and all of the things.
 func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if Has(sentence, c.Whole) {
