@@ -12,9 +12,10 @@ import (
 // that tried would not go on. Folds bound what they write; the check here is made
 // of every entry before it is published, so that no input can stop a partition.
 
-// checkPayload reports that a server does not take the ledger's largest message.
+// checkPayload reports that a server does not take the ledger's largest message. A
+// connection that no server has answered yet has no limit, and passes.
 func checkPayload(nc *nats.Conn) error {
-	if have := nc.MaxPayload(); have < streams.LedgerMsgSize {
+	if have := nc.MaxPayload(); have > 0 && have < streams.LedgerMsgSize {
 		return fmt.Errorf("the server takes messages of at most %d bytes, and ledger entries have up to %d: set max_payload to at least that", have, streams.LedgerMsgSize)
 	}
 	return nil
