@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,12 +15,19 @@ import (
 	"lazaret/streams"
 )
 
-// slowEcho takes time for each message of the flood.
-type slowEcho struct{ echo }
+// slowEcho takes time for each message of the flood until it has admitted another one, so
+// that the reader has all messages long before half of the flood is decided.
+type slowEcho struct {
+	echo
+	other atomic.Bool
+}
 
 func (s *slowEcho) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
-	if len(m.Data) > 1000 {
-		time.Sleep(60 * time.Millisecond)
+	switch {
+	case len(m.Data) < 1000:
+		s.other.Store(true)
+	case !s.other.Load():
+		time.Sleep(250 * time.Millisecond)
 	}
 	return s.echo.Admit(st, m)
 }
