@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
+	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/streams"
@@ -171,13 +172,7 @@ func (f *Front) serve(r micro.Request) {
 	rep := f.answer(r)
 	rep.Elapsed = time.Since(began).Microseconds()
 	rep, body := encode(rep, int(f.cfg.Service.MaxPayload()))
-	var err error
-	if rep.Error != nil {
-		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
-	} else {
-		err = r.Respond(body)
-	}
-	if err != nil {
+	if err := query.Reply(f.cfg.Service, r, body, rep.Error); err != nil {
 		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)
 	}
 }

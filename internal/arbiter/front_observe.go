@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
+	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/streams"
 )
@@ -105,10 +106,8 @@ func (f *Front) observe(r micro.Request) {
 	}
 	rep := f.observed(r)
 	body, err := streams.Marshal(rep)
-	if err == nil && rep.Error != nil {
-		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
-	} else if err == nil {
-		err = r.Respond(body)
+	if err == nil {
+		err = query.Reply(f.cfg.Service, r, body, rep.Error)
 	}
 	if err != nil {
 		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/nats-io/nuid"
 
+	"lazaret/internal/query"
 	"lazaret/streams"
 )
 
@@ -32,12 +33,8 @@ func (f *Front) serveResolve(r micro.Request) {
 	}
 	rep := f.resolve(r)
 	body, err := streams.Marshal(rep)
-	switch {
-	case err != nil:
-	case rep.Error != nil:
-		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
-	default:
-		err = r.Respond(body)
+	if err == nil {
+		err = query.Reply(f.cfg.Service, r, body, rep.Error)
 	}
 	if err != nil {
 		f.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"lazaret/internal/query"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
@@ -26,6 +27,7 @@ const (
 // prover answers requests for proofs.
 type prover struct {
 	a       *Auditor
+	svc     *nats.Conn
 	waiting chan struct{}
 	working chan struct{}
 }
@@ -33,7 +35,7 @@ type prover struct {
 // serveProofs answers lz.svc.prove.<project>.<agent>, over a connection that may
 // publish to inboxes only. Of several auditors one answers each request.
 func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
-	p := &prover{a, make(chan struct{}, provingMost), make(chan struct{}, provers)}
+	p := &prover{a, svc, make(chan struct{}, provingMost), make(chan struct{}, provers)}
 	s, err := micro.AddService(svc, micro.Config{Name: "lazaret-prove", Version: "0.1.0", Description: "Proofs that entries are in the audit log"})
 	if err != nil {
 		return nil, fmt.Errorf("starting the service of proofs: %w", err)
@@ -70,10 +72,8 @@ func (p *prover) serve(r micro.Request) {
 
 func (p *prover) respond(r micro.Request, rep *streams.ProveReply) {
 	body, err := streams.Marshal(rep)
-	if err == nil && rep.Error != nil {
-		err = r.Error(string(rep.Error.Code), rep.Error.Message, body)
-	} else if err == nil {
-		err = r.Respond(body)
+	if err == nil {
+		err = query.Reply(p.svc, r, body, rep.Error)
 	}
 	if err != nil {
 		p.a.cfg.Log.Warn("reply not sent", "subject", r.Subject(), "err", err)

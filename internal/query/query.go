@@ -38,7 +38,7 @@ func Serve(svc *nats.Conn, name, description string, partitions []int, handlers 
 	}
 	for what, h := range handlers {
 		for _, p := range partitions {
-			err := s.AddEndpoint(fmt.Sprintf("%s-%d", what, p), micro.HandlerFunc(func(r micro.Request) { go answer(r, h, log) }),
+			err := s.AddEndpoint(fmt.Sprintf("%s-%d", what, p), micro.HandlerFunc(func(r micro.Request) { go answer(svc, r, h, log) }),
 				micro.WithEndpointSubject(streams.QuerySubject(what, p)))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("serving %s: %w", what, err), s.Stop())
@@ -56,7 +56,7 @@ type envelope struct {
 	Answer any    `json:"answer,omitzero"`
 }
 
-func answer(r micro.Request, h Handler, log *slog.Logger) {
+func answer(svc *nats.Conn, r micro.Request, h Handler, log *slog.Logger) {
 	if !strings.HasPrefix(r.Reply(), "_INBOX") {
 		log.Warn("question with a foreign reply subject dropped", "subject", r.Subject(), "code", streams.CodeBadReply)
 		return
@@ -74,11 +74,23 @@ func answer(r micro.Request, h Handler, log *slog.Logger) {
 	}
 	body, err := streams.Marshal(env)
 	if err == nil {
-		err = r.Respond(body)
+		err = Reply(svc, r, body, nil)
 	}
 	if err != nil {
 		log.Warn("answer not sent", "subject", r.Subject(), "err", err)
 	}
+}
+
+// Reply sends body to the inbox of a request, with the headers of a service's
+// error if failed is set. A handler that works in a goroutine of its own calls
+// it in place of r.Respond and r.Error: both write a field of the request that
+// package micro reads, unlocked, once the handler has returned.
+func Reply(svc *nats.Conn, r micro.Request, body []byte, failed *streams.ReplyError) error {
+	m := &nats.Msg{Subject: r.Reply(), Data: body}
+	if failed != nil {
+		m.Header = nats.Header{micro.ErrorHeader: {failed.Message}, micro.ErrorCodeHeader: {string(failed.Code)}}
+	}
+	return svc.PublishMsg(m)
 }
 
 // Ask asks about one partition and decodes the answer into resp.

@@ -1,0 +1,44 @@
+package query_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/query"
+	"lazaret/streams"
+)
+
+// With r.Error in place of Reply the race detector reports a race between the
+// handler's goroutine and package micro.
+func TestARequestIsAnsweredFromAnotherGoroutine(t *testing.T) {
+	nc := natstest.Start(t).Connect()
+	s, err := micro.AddService(nc, micro.Config{Name: "test", Version: "0.1.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	refused := &streams.ReplyError{Code: streams.CodeInvalid, Message: "why"}
+	handler := micro.HandlerFunc(func(r micro.Request) {
+		go func() {
+			if err := query.Reply(nc, r, []byte("body"), refused); err != nil {
+				t.Error(err)
+			}
+		}()
+	})
+	if err := s.AddEndpoint("refuse", handler, micro.WithEndpointSubject("refuse")); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		m, err := nc.Request("refuse", nil, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, text := m.Header.Get(micro.ErrorCodeHeader), m.Header.Get(micro.ErrorHeader)
+		if string(m.Data) != "body" || code != string(refused.Code) || text != refused.Message {
+			t.Fatalf("heard %q, code %q, %q", m.Data, code, text)
+		}
+	}
+}
