@@ -195,7 +195,7 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 		return "", fmt.Errorf("checkpoint: %w", err)
 	}
 	lines := strings.Split(cp, "\n")
-	if len(lines) != 4 || lines[3] != "" {
+	if len(lines) < 4 {
 		return "", errors.New("checkpoint: it has no three lines")
 	}
 	origin := lines[0]

@@ -15,7 +15,7 @@ import (
 )
 
 // Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP
-// signed note over origin, size and root. A log that was opened without a signer
+// signed note over origin, size, root and the checkpoints kept before. A log that was opened without a signer
 // gives an error. Of a head that was signed before it is the same checkpoint, with
 // the cosignatures that it got since.
 func (l *Log) Checkpoint() ([]byte, error) {
@@ -28,7 +28,11 @@ func (l *Log) Checkpoint() ([]byte, error) {
 	if cp, err := ParseCheckpoint(h.Checkpoint); err == nil && cp.Size == h.Size && cp.Root == h.Root && cp.by(l.opts.Signer) {
 		return h.Checkpoint, nil // it may have cosignatures by now
 	}
-	cp, err := note.Sign(&note.Note{Text: checkpointText(l.opts.Origin, h.Size, h.Root)}, l.opts.Signer)
+	kept, err := readHistory(l.db)
+	if err != nil {
+		return nil, err
+	}
+	cp, err := note.Sign(&note.Note{Text: checkpointText(l.opts.Origin, h.Size, h.Root) + kept.line()}, l.opts.Signer)
 	if err != nil {
 		return nil, fmt.Errorf("signing a checkpoint of size %d: %w", h.Size, err)
 	}
@@ -54,52 +58,6 @@ func (l *Log) keep(size int64, cp []byte) error {
 	l.head.Checkpoint = cp
 	l.mu.Unlock()
 	return nil
-}
-
-// counts are how many checkpoints and handovers a log has.
-type counts struct{ checkpoints, handovers uint64 }
-
-func readCounts(r pebble.Reader) (n counts, err error) {
-	v, c, err := r.Get([]byte{spaceCounts})
-	if errors.Is(err, pebble.ErrNotFound) {
-		return n, nil
-	}
-	if err != nil {
-		return n, err
-	}
-	defer c.Close()
-	if len(v) != 16 {
-		return n, fmt.Errorf("the record of how many checkpoints there are has %d bytes, want 16", len(v))
-	}
-	return counts{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])}, nil
-}
-
-// record sets a checkpoint or handover and counts it if it is new; the caller
-// holds l.signing.
-func (l *Log) record(key, value []byte) error {
-	n, err := readCounts(l.db)
-	if err != nil {
-		return err
-	}
-	b := l.db.NewBatch()
-	defer b.Close()
-	switch _, c, err := l.db.Get(key); {
-	case err == nil:
-		if err := c.Close(); err != nil {
-			return err
-		}
-	case !errors.Is(err, pebble.ErrNotFound):
-		return err
-	case key[0] == spaceHandover:
-		n.handovers++
-	default:
-		n.checkpoints++
-	}
-	v := binary.BigEndian.AppendUint64(nil, n.checkpoints)
-	if err := errors.Join(b.Set(key, value, nil), b.Set([]byte{spaceCounts}, binary.BigEndian.AppendUint64(v, n.handovers), nil)); err != nil {
-		return err
-	}
-	return b.Commit(pebble.Sync)
 }
 
 // Cosigned keeps signatures that others put under one of this log's own

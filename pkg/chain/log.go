@@ -27,11 +27,12 @@ import (
 // rise, so that what is flushed lies beyond all that was flushed before, and
 // Pebble moves tables instead of rewriting them.
 const (
+	spaceKept       = 'C' // number → change of a checkpoint or handover
 	spaceHash       = 'H' // tile level (from 1), index → hash of a full tile one level below
 	spaceKey        = 'K' // subject, generation → wrapped key
 	spaceLeaves     = 'L' // index → entry bundle of the leaves from there on
 	spaceMeta       = 'M' // → head
-	spaceCounts     = 'N' // → how many checkpoints and handovers there are
+	spaceCounts     = 'N' // → history
 	spacePayload    = 'P' // index → payload record
 	spaceHandover   = 'R' // number → handover note
 	spaceCheckpoint = 'S' // size → signed note
@@ -210,7 +211,9 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 		return nil, fmt.Errorf("opening the log in %s: %w", dir, err)
 	}
 	if err = l.load(); err == nil && !o.ReadOnly {
-		err = l.whole()
+		if err = l.whole(); err == nil {
+			err = l.cover()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the log in %s: %w", dir, err), l.db.Close())

@@ -1,0 +1,315 @@
+package chain
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// A log numbers each change of its checkpoints and handovers: a new one, and one that got
+// cosignatures. A change is the record's key and the hash of its new value. Each checkpoint
+// is signed with an extension line that commits to all changes before it.
+
+// keptLine begins that extension line: <number of changes> SP <hash over them, base64>.
+const keptLine = "lazaret-kept "
+
+// history is how many checkpoints and handovers a log has, and which changes led to them.
+type history struct {
+	checkpoints, handovers uint64
+	changes                uint64
+	hash                   tlog.Hash
+	// uncovered: an earlier version wrote the log, and no changes are recorded.
+	uncovered bool
+}
+
+const (
+	countsSize  = 16
+	historySize = countsSize + 8 + tlog.HashSize
+	changeSize  = 9 + sha256.Size
+)
+
+func readHistory(r pebble.Reader) (h history, err error) {
+	v, c, err := r.Get([]byte{spaceCounts})
+	if errors.Is(err, pebble.ErrNotFound) {
+		return h, nil
+	}
+	if err != nil {
+		return h, err
+	}
+	defer c.Close()
+	if len(v) != countsSize && len(v) != historySize {
+		return h, fmt.Errorf("the record of how many checkpoints there are has %d bytes, want %d", len(v), historySize)
+	}
+	h.checkpoints, h.handovers = binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])
+	if h.uncovered = len(v) == countsSize; !h.uncovered {
+		h.changes, h.hash = binary.BigEndian.Uint64(v[countsSize:]), tlog.Hash(v[countsSize+8:])
+	}
+	return h, nil
+}
+
+func (h *history) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, h.checkpoints)
+	b = binary.BigEndian.AppendUint64(b, h.handovers)
+	if h.uncovered {
+		return b
+	}
+	return append(binary.BigEndian.AppendUint64(b, h.changes), h.hash[:]...)
+}
+
+func change(key, value []byte) []byte {
+	sum := sha256.Sum256(value)
+	return append(bytes.Clone(key), sum[:]...)
+}
+
+// add accounts for a change.
+func (h *history) add(change []byte) {
+	h.hash = sha256.Sum256(append(h.hash[:], change...))
+	h.changes++
+}
+
+// line is the extension line of a checkpoint that is signed now.
+func (h *history) line() string {
+	if h.uncovered {
+		return ""
+	}
+	return keptLine + strconv.FormatUint(h.changes, 10) + " " + base64.StdEncoding.EncodeToString(h.hash[:]) + "\n"
+}
+
+// kept is what a checkpoint commits to; false if it has no such line.
+func (c *Checkpoint) kept() (changes uint64, hash tlog.Hash, ok bool) {
+	rest, ok := strings.CutPrefix(c.Extension, keptLine)
+	if !ok {
+		return 0, hash, false
+	}
+	n, sum, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), " ")
+	b, err := base64.StdEncoding.Strict().DecodeString(sum)
+	if err != nil || len(b) != len(hash) {
+		return 0, hash, false
+	}
+	changes, err = strconv.ParseUint(n, 10, 64)
+	return changes, tlog.Hash(b), err == nil
+}
+
+// record sets a checkpoint or handover and counts it if it is new; the caller
+// holds l.signing.
+func (l *Log) record(key, value []byte) error {
+	h, err := readHistory(l.db)
+	if err != nil {
+		return err
+	}
+	b := l.db.NewBatch()
+	defer b.Close()
+	switch _, c, err := l.db.Get(key); {
+	case err == nil:
+		if err := c.Close(); err != nil {
+			return err
+		}
+	case !errors.Is(err, pebble.ErrNotFound):
+		return err
+	case key[0] == spaceHandover:
+		h.handovers++
+	default:
+		h.checkpoints++
+	}
+	if !h.uncovered {
+		at, c := key8(spaceKept, h.changes), change(key, value)
+		if err := b.Set(at, c, nil); err != nil {
+			return err
+		}
+		h.add(c)
+	}
+	if err := errors.Join(b.Set(key, value, nil), b.Set([]byte{spaceCounts}, h.encode(), nil)); err != nil {
+		return err
+	}
+	return b.Commit(pebble.Sync)
+}
+
+// cover records the changes of a log that an earlier version wrote. A log whose count does
+// not agree with what it keeps stays as it is, so that a verification finds it.
+func (l *Log) cover() error {
+	old, err := readHistory(l.db)
+	if err != nil || !old.uncovered {
+		return nil // a verification finds a record that cannot be read
+	}
+	const at = 1 << 16 // changes in a batch
+	var h history
+	b := l.db.NewBatch()
+	defer func() { b.Close() }()
+	for _, space := range []byte{spaceHandover, spaceCheckpoint} {
+		it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{space}, UpperBound: []byte{space + 1}})
+		if err != nil {
+			return err
+		}
+		for ok := it.First(); ok && err == nil; ok = it.Next() {
+			if len(it.Key()) != changeSize-sha256.Size {
+				break // a verification finds it; the counts differ now
+			}
+			c := change(it.Key(), it.Value())
+			err = b.Set(key8(spaceKept, h.changes), c, nil)
+			h.add(c)
+			if space == spaceHandover {
+				h.handovers++
+			} else {
+				h.checkpoints++
+			}
+			if h.changes%at == 0 && err == nil {
+				err = errors.Join(b.Commit(pebble.NoSync), b.Close())
+				b = l.db.NewBatch()
+			}
+		}
+		if err := errors.Join(err, it.Error(), it.Close()); err != nil {
+			return fmt.Errorf("recording which checkpoints the log keeps: %w", err)
+		}
+	}
+	if h.checkpoints != old.checkpoints || h.handovers != old.handovers {
+		return nil
+	}
+	if err := b.Set([]byte{spaceCounts}, h.encode(), nil); err != nil {
+		return err
+	}
+	return b.Commit(pebble.Sync)
+}
+
+// recordKey is the key of a checkpoint's or handover's record.
+type recordKey [changeSize - sha256.Size]byte
+
+func (k recordKey) String() string {
+	n := binary.BigEndian.Uint64(k[1:])
+	if k[0] == spaceHandover {
+		return fmt.Sprintf("handover %d", n)
+	}
+	return fmt.Sprintf("the checkpoint of size %d", n)
+}
+
+// counted checks that the checkpoints and handovers that are there are those that were kept,
+// with the cosignatures that they had when a later checkpoint was signed.
+func (v *verification) counted(cps []signed, good []bool) {
+	end := max(v.want.Size-1, 0)
+	h, err := readHistory(v.snap)
+	if err != nil {
+		v.bad(end, "%v", err)
+		return
+	}
+	have := history{handovers: uint64(v.rep.Handovers), uncovered: h.uncovered}
+	claims := make(map[uint64][]int)
+	last := -1 // the log's own last checkpoint
+	for i := range cps {
+		c := &cps[i]
+		if c.own {
+			have.checkpoints++
+		}
+		if !good[i] {
+			continue
+		}
+		if c.own && (last < 0 || c.Size > cps[last].Size) {
+			last = i
+		}
+		if n, _, ok := c.kept(); ok && (c.own || c.head || c.seen || v.ours(c, cps)) {
+			claims[n] = append(claims[n], i)
+		}
+	}
+	lastOf := v.changes(&have, cps, claims)
+	if h != have {
+		v.bad(end, "%d checkpoints and %d handovers are there after %d changes, %d and %d were kept after %d", have.checkpoints, have.handovers, have.changes,
+			h.checkpoints, h.handovers, h.changes)
+	}
+	for _, n := range slices.Sorted(maps.Keys(claims)) { // they tell of changes that are not there
+		for _, i := range claims[n] {
+			v.otherHistory(&cps[i], n)
+		}
+	}
+	if !h.uncovered {
+		v.unchanged(lastOf)
+	}
+	if last >= 0 {
+		if _, _, ok := cps[last].kept(); !ok || h.uncovered {
+			v.skip("how many checkpoints were kept, and the cosignatures of older ones: an earlier version of the log signed the last checkpoint, and " +
+				"the next one that the auditor signs covers them")
+		}
+	}
+}
+
+// ours reports whether a key signed a checkpoint that signed one which the log keeps.
+func (v *verification) ours(c *signed, cps []signed) bool {
+	return slices.ContainsFunc(c.by, func(id keyID) bool {
+		return slices.ContainsFunc(cps, func(o signed) bool { return o.own && slices.Contains(o.by, id) })
+	})
+}
+
+// changes reads the changes, takes those claims away that agree with them, and returns the
+// hash that each record had last.
+func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int) map[recordKey][sha256.Size]byte {
+	lastOf := make(map[recordKey][sha256.Size]byte)
+	agree := func() {
+		for _, i := range claims[h.changes] {
+			if _, hash, _ := cps[i].kept(); hash != h.hash {
+				v.otherHistory(&cps[i], h.changes)
+			}
+		}
+		delete(claims, h.changes)
+	}
+	agree()
+	if h.uncovered {
+		return lastOf // what is there is of an interrupted cover
+	}
+	v.each(spaceKept, func(k, b []byte) {
+		if len(b) != changeSize || !bytes.Equal(k, key8(spaceKept, h.changes)) {
+			v.bad(max(v.want.Size-1, 0), "change %d of the kept checkpoints is missing or is none: %x", h.changes, k)
+		}
+		h.add(b)
+		if len(b) == changeSize {
+			lastOf[recordKey(b)] = [sha256.Size]byte(b[len(recordKey{}):])
+		}
+		agree()
+	})
+	return lastOf
+}
+
+// otherHistory tells of a checkpoint that was signed after other changes than the log has.
+func (v *verification) otherHistory(c *signed, changes uint64) {
+	if c.own || c.head {
+		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the kept checkpoints, and the log has others: checkpoints, cosignatures or handovers "+
+			"were removed or changed", c.what, c.Size, changes)
+		return
+	}
+	v.skip("the checkpoints that the log kept up to size %d: %s tells of others; they were removed, or the log was restored or made anew", c.Size, c.what)
+}
+
+// unchanged checks that each checkpoint and handover is as it was last kept.
+func (v *verification) unchanged(lastOf map[recordKey][sha256.Size]byte) {
+	at := func(k recordKey) int64 {
+		if k[0] == spaceHandover {
+			return 0
+		}
+		return max(min(int64(binary.BigEndian.Uint64(k[1:])), v.want.Size)-1, 0)
+	}
+	for _, space := range []byte{spaceHandover, spaceCheckpoint} {
+		v.each(space, func(k, b []byte) {
+			if len(k) != len(recordKey{}) {
+				return // it was found
+			}
+			key := recordKey(k)
+			want, ok := lastOf[key]
+			delete(lastOf, key)
+			if !ok {
+				v.bad(at(key), "the log never kept %s that is there", key)
+			} else if want != sha256.Sum256(b) {
+				v.bad(at(key), "%s is not as it was kept: its signatures or cosignatures were changed", key)
+			}
+		})
+	}
+	gone := slices.SortedFunc(maps.Keys(lastOf), func(a, b recordKey) int { return bytes.Compare(a[:], b[:]) })
+	for _, k := range gone {
+		v.bad(at(k), "%s was kept, and is gone", k)
+	}
+}
