@@ -488,6 +488,10 @@ type DueEntry struct {
 	Proposal uint64    `json:"proposal,omitzero"` // a deadline
 	Hold     string    `json:"hold,omitzero"`     // an expiry
 	Reaudit  bool      `json:"reaudit,omitzero"`  // the live beliefs are to be judged again
+	// Recheck is something with a new finding: the next open hold that depends on it, in
+	// the order of their ids after After, is checked again.
+	Recheck string `json:"recheck,omitzero"`
+	After   string `json:"after,omitzero"`
 }
 
 // HoldStateEntry is a change of a hold's state.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"lazaret/internal/stage"
 	"lazaret/streams"
@@ -89,7 +90,7 @@ type finding struct {
 // belief is the candidate of the memory write that they are about; reading is
 // set when they are about what was read or written, and not about a proposal
 // that rests on it.
-func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string, reading bool) error {
+func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string, reading bool, now time.Time) error {
 	for _, al := range alerts {
 		v, named := alertVerdict(&al, "")
 		if !named {
@@ -114,7 +115,7 @@ func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []st
 		}
 		slices.Sort(under)
 		for _, s := range slices.Compact(under) {
-			if err := noteFinding(st, e.Project, s, fd); err != nil {
+			if err := f.noteFinding(st, e.Project, s, fd, now); err != nil {
 				return err
 			}
 		}
@@ -138,7 +139,9 @@ func eventSubject(id string) string  { return subject('e', id) }
 // A source is a URL or a sender, and in what the sentinels keep of it clipped.
 func sourceSubject(id string) string { return subject('s', streams.Clip(id, 120)) }
 
-func noteFinding(st *stage.State, project, under string, fd finding) error {
+// noteFinding keeps a finding under what it names. Open holds that depend on that are
+// checked again if the finding asks for something.
+func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, now time.Time) error {
 	var fs []finding
 	known, err := st.Load(stage.Key(keyAlerted, project, under), &fs)
 	if err != nil {
@@ -154,6 +157,11 @@ func noteFinding(st *stage.State, project, under string, fd finding) error {
 			}
 			fs = slices.Delete(fs, i, i+1)
 			break
+		}
+	}
+	if fd.Reason.Verdict > streams.Allow {
+		if err := f.touch(st, project, under, now); err != nil {
+			return err
 		}
 	}
 	fs = append(fs, fd)
@@ -326,12 +334,16 @@ type parents struct {
 }
 
 // derive notes what a memory write derives from, whatever becomes of it.
-func derive(st *stage.State, p *proposal) error {
+func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	if p.Belief == nil || len(p.From) == 0 {
 		return nil
 	}
 	known, err := st.Load(stage.Key(keyParents, p.Project, p.Belief.ID), new(parents))
 	if err != nil {
+		return err
+	}
+	// A hold that cites it depends on these now, too.
+	if err := f.touch(st, p.Project, beliefSubject(p.Belief.ID), now); err != nil {
 		return err
 	}
 	return keep(st, keyParents, p.Project, p.Belief.ID, known, maxParents, parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
@@ -412,61 +424,12 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 		}
 		return nil
 	}
-	base := p.pathTo(r)
-	if r.Belief != "" {
-		if err := look(beliefSubject(r.Belief), "", base, true); err != nil {
-			return nil, err
-		}
-	}
-	if r.Rel == relDecision {
-		err := look(eventSubject(r.Decision), p.Agent, base, false)
-		return out, err
-	}
-	if r.Observation != "" {
-		if err := look(eventSubject(r.Observation), r.Agent, base, false); err != nil {
-			return nil, err
-		}
-	}
-	if source := strings.TrimPrefix(r.Source, "tool:"); source != "" {
-		if err := look(sourceSubject(source), "", base, false); err != nil {
-			return nil, err
-		}
-	}
-	if r.Belief == "" {
-		return out, nil
-	}
-	seen := map[string]bool{r.Belief: true}
-	next := []step{{id: r.Belief, path: base}}
-	for n := 0; len(next) > 0 && n < maxSteps; n++ {
-		s := next[0]
-		next = next[1:]
-		var from parents
-		ok, err := st.Load(stage.Key(keyParents, p.Project, s.id), &from)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		for _, id := range from.From {
-			if seen[id] {
-				continue
-			}
-			seen[id] = true
-			path := append(slices.Clip(s.path), streams.Clip("from:"+id, maxStep))
-			if err := look(beliefSubject(id), "", path, false); err != nil {
-				return nil, err
-			}
-			if err := look(eventSubject(id), from.Agent, path, false); err != nil {
-				return nil, err
-			}
-			if len(path) < maxPath {
-				next = append(next, step{id, from.Agent, path})
-			}
-		}
-	}
-	return out, nil
+	err := walk(st, p.Project, p.Agent, r, p.pathTo(r), look)
+	return out, err
 }
+
+// sourceOf is the source of a rest by which findings are kept.
+func sourceOf(r rest) string { return strings.TrimPrefix(r.Source, "tool:") }
 
 // because turns a finding into a reason of this proposal.
 func (p *proposal) because(r rest, found streams.Reason, path []string, named bool) streams.Reason {

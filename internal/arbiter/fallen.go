@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
@@ -15,9 +16,9 @@ const fellRule = "belief-fell-"
 
 // noteRevisions keeps how the beliefs fell that an entry revises, by a signed word or
 // by a contradiction, and drops what was kept of an axis on which one stands well
-// again. The findings bear on whatever cites the belief or what derives from it, and
-// open holds are checked against them at release.
-func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry) error {
+// again. The findings bear on everything that cites the belief or what derives from it, open
+// holds included.
+func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) error {
 	var b struct {
 		Check     string             `json:"check"`
 		Revisions []beliefs.Revision `json:"revisions"`
@@ -36,7 +37,7 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry) error {
 			}
 			fd := finding{Reason: streams.Reason{Code: streams.CodeRests, Verdict: streams.Hold, Rule: rule, Entry: e.Seq,
 				Text: streams.Clip(fmt.Sprintf("%s by %s: %s", m.To, rv.Who, rv.Why), maxReasonText)}}
-			if err := noteFinding(st, e.Project, under, fd); err != nil {
+			if err := f.noteFinding(st, e.Project, under, fd, now); err != nil {
 				return err
 			}
 		}

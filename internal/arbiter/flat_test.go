@@ -199,9 +199,11 @@ func TestAFloodOfAlertsPushesOutNoneThatHolds(t *testing.T) {
 	}
 	defer off.Close()
 	st := off.State(0)
+	f := newArbiter(t)
 	note := func(id string, v streams.Verdict) {
 		t.Helper()
-		if err := noteFinding(st, "demo", beliefSubject(id), finding{Reason: streams.Reason{Code: streams.CodeRests, Verdict: v, Rule: "r" + v.String()}}); err != nil {
+		fd := finding{Reason: streams.Reason{Code: streams.CodeRests, Verdict: v, Rule: "r" + v.String()}}
+		if err := f.noteFinding(st, "demo", beliefSubject(id), fd, epoch); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -132,6 +132,8 @@ type hold struct {
 	Rests []rest `json:"rests,omitzero"`
 	// From is what a held memory derives from.
 	From []string `json:"from,omitzero"`
+	// Under are the subjects under which it is indexed, sorted.
+	Under []string `json:"under,omitzero"`
 	// Catalogue is the ledger entry of the tools that are to be accepted.
 	Catalogue uint64 `json:"catalogue,omitzero"`
 }
@@ -159,6 +161,8 @@ const (
 	keySeal     = 'E' // project, belief → seal of a memory's identity, by its entry
 	keyReaudit  = 'r' // → when the next re-audit is due
 	keyRan      = 'X' // project, agent, id → nothing: a released action that was carried out
+	keyLeaning  = 'L' // project, subject, hold → nothing: the open holds that depend on a subject
+	keyTouched  = 'U' // project, subject → touched: those are being checked again
 	keyOffer    = 'T' // project, "s" and ledger sequence, or "d", agent, server and digest → offer
 )
 
@@ -210,14 +214,14 @@ func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*st
 	case streams.TypeResolution:
 		return f.resolve(st, e, now)
 	case streams.TypeConfirmation:
-		if err := f.noteRevisions(st, e); err != nil {
+		if err := f.noteRevisions(st, e, now); err != nil {
 			return nil, err
 		}
 		return f.word(st, e, now)
 	case streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return f.ordered(st, e, now)
 	case streams.TypeDecision, streams.TypeRevision:
-		if err := f.noteRevisions(st, e); err != nil {
+		if err := f.noteRevisions(st, e, now); err != nil {
 			return nil, err
 		}
 		return f.decisions(st, e, now)
@@ -450,10 +454,10 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 			f.log.Error("unreadable alerts", "seq", e.Seq, "err", err)
 			return nil, nil
 		}
-		if err := noteOfferAlerts(st, e, group, a.Alerts); err != nil {
+		if err := f.noteOfferAlerts(st, e, group, a.Alerts, now); err != nil {
 			return nil, err
 		}
-		return nil, f.note(st, e, group, a.Alerts, "", true)
+		return nil, f.note(st, e, group, a.Alerts, "", true, now)
 	case streams.TypeAssessment:
 	default:
 		return nil, nil
@@ -472,7 +476,7 @@ func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now
 	if memory {
 		belief = p.Belief.ID
 	}
-	if err := f.note(st, e, group, a.Alerts, belief, memory); err != nil || !ok {
+	if err := f.note(st, e, group, a.Alerts, belief, memory, now); err != nil || !ok {
 		return nil, err
 	}
 	if a.Verdict == nil {

@@ -25,7 +25,18 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 			return err
 		}
 	}
-	return st.Put(stage.Key(keyHold, p.Project, h.ID), h)
+	if err := h.index(st); err != nil {
+		return err
+	}
+	if err := st.Put(stage.Key(keyHold, p.Project, h.ID), h); err != nil {
+		return err
+	}
+	// A memory's own entry does not say what fell since it was written.
+	fell, err := p.fellSince(st, h)
+	if err != nil || len(fell) == 0 {
+		return err
+	}
+	return f.touch(st, p.Project, holdSubject(h.ID), now)
 }
 
 // closeHold settles an open hold; closing a settled one does nothing.
@@ -40,6 +51,9 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 		return err
 	}
 	f.countHold(project, -1)
+	if err := h.unindex(st, nil); err != nil {
+		return err
+	}
 	h.State, h.Body, h.Hints, h.Rests, h.From = state, "", "", nil, nil
 	if err := f.dropTimer(st, h.Expires, timerExpiry, []byte(project+"\x00"+id)); err != nil {
 		return err
@@ -104,6 +118,9 @@ func (f *Fold) due(st *stage.State, e *streams.Entry, now time.Time) (*stage.Out
 	}
 	if d.Reaudit {
 		return nil, f.nextReaudit(st, now)
+	}
+	if d.Recheck != "" {
+		return f.rechecked(st, e.Project, d, now)
 	}
 	if d.Hold != "" {
 		return f.expire(st, e.Project, d, now)

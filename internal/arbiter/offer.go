@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -54,7 +55,7 @@ func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 }
 
 // noteOfferAlerts keeps the alerts on a catalogue of tools.
-func noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert) error {
+func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, now time.Time) error {
 	o := new(offer)
 	key := stage.Key(keyOffer, e.Project, offerKey(e.Src))
 	ok, err := st.Load(key, o)
@@ -73,6 +74,11 @@ func noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []s
 		r := alertReason(streams.CodeRests, v, group, al)
 		r.Entry = e.Seq
 		more = append(more, r)
+	}
+	if strictest(more) > streams.Allow {
+		if err := f.touch(st, e.Project, offerSubject(e.Src), now); err != nil {
+			return err
+		}
 	}
 	o.Alerts = joinReasons(maxReasons, o.Alerts, more)
 	return st.Put(key, o)

@@ -245,7 +245,8 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }
 
-// conclude keeps the verdict that a resolution led to, and gives it.
+// conclude keeps the verdict that a hold ended with, and gives it. in is nil where nobody
+// sent a resolution.
 func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.Live) (*stage.Output, error) {
 	v := &h.Entry
 	v.Again = false
@@ -282,7 +283,9 @@ func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.L
 		}
 	}
 	out := *v
-	out.Answers, out.Intake, out.Also = in.id, in.intake, nil
+	if in != nil {
+		out.Answers, out.Intake, out.Also = in.id, in.intake, nil
+	}
 	return stage.NewOutput(streams.TypeVerdict, h.Project, &out, append(verdictLive(h.Project, &out), live...)...)
 }
 

@@ -15,6 +15,7 @@ const (
 	timerDeadline = 'd' // a group is silent
 	timerExpiry   = 'e' // a hold expires
 	timerReaudit  = 'r' // the live beliefs are to be judged again
+	timerRecheck  = 's' // open holds depend on something with a new finding
 )
 
 // timers are a partition's, in memory, earliest first. The state has them too,
@@ -148,6 +149,13 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 				t.project, t.due.Hold, _ = cut(what)
 			case timerReaudit:
 				t.project, t.due.Reaudit = streams.SystemProject, true
+			case timerRecheck:
+				var under string
+				t.project, under, _ = cut(what)
+				if err := recheckDue(st, t.project, under, t.due); err != nil {
+					t.fresh = false
+					return time.Time{}, nil, false, err
+				}
 			}
 		}
 	}

@@ -177,7 +177,7 @@ func (f *Fold) decide(st *stage.State, p *proposal, pol *policy.Policy, now time
 	case p.Type == streams.TypeRecall && v.Verdict == streams.Allow:
 		err = served(st, p)
 	case p.Type == streams.TypeMemory:
-		err = derive(st, p)
+		err = f.derive(st, p, now)
 	}
 	if err != nil {
 		return nil, err

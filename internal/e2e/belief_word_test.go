@@ -1,12 +1,15 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/arbiter"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
@@ -103,5 +106,53 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	}
 	if r := again.Entry.Reasons[0]; r.Code != streams.CodeTombstone || !strings.Contains(r.Text, "m1") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A belief that open holds cite is quarantined by a person. The agent hears the new
+// revision, the list says it, and the approval of the old one releases nothing.
+func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
+	p := newApproving(t, embedded.Config{})
+	alice := p.key("alice", "", keys.RoleApprover)
+	p.activate()
+	id := p.remember("user", "m1", "The museum opens at ten on Sundays.")
+	var holds []*streams.VerdictEntry
+	for _, action := range []string{"a1", "a2"} {
+		v := p.decide(&streams.Action{Head: streams.Head{ID: action, Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"x@example.org"}`), Beliefs: []string{id}})
+		if v.Hold == nil {
+			t.Fatalf("%+v", v)
+		}
+		holds = append(holds, v)
+	}
+	old := signed(t, statementOn(holds[0]), alice)
+	heard := p.listen("lz.live.demo.hold.agent.*.open")
+	if rep := p.say(id, approval.Quarantine, alice); rep.Error != nil {
+		t.Fatalf("%+v", rep)
+	}
+	for range holds {
+		m, err := heard.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := new(streams.VerdictEntry)
+		if err := streams.Unmarshal(m.Data, v); err != nil || v.Hold == nil || !has(v, streams.CodeBelief) {
+			t.Errorf("%s, %v", m.Data, err)
+		}
+	}
+	var page []arbiter.Hold
+	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo", State: streams.HoldOpen}, &page); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range holds {
+		i := slices.IndexFunc(page, func(h arbiter.Hold) bool { return h.ID == v.Hold.ID })
+		if i < 0 || page[i].Revision == v.Hold.Revision || !has(&page[i].Verdict, streams.CodeBelief) {
+			t.Errorf("%s: the list says %+v", v.ID, page)
+		}
+	}
+	if rep := p.resolve(holds[0].Hold.ID, old); rep.Check != string(approval.CheckRevision) {
+		t.Errorf("%+v", rep)
+	}
+	if h := p.hold(holds[0].Hold.ID); h.State != streams.HoldOpen {
+		t.Errorf("%+v", h)
 	}
 }

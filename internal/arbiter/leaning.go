@@ -1,0 +1,255 @@
+package arbiter
+
+import (
+	"slices"
+	"time"
+
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// This file revises an open hold when something that it depends on falls.
+//
+// An index leads from beliefs and events to the open holds that depend on them. A new
+// finding on one of these sets a timer for the finding's subject, at once due. Each due
+// entry has the next hold of the subject checked again, so that no entry does the work
+// of many. A hold with new reasons gets another revision in an entry of the arbiter.
+//
+// Findings on sources, on what a session recalled, and beyond maxLeans subjects of one
+// hold are not followed here. A release is checked against them.
+
+// maxLeans bounds the subjects under which one hold is indexed.
+const maxLeans = 256
+
+// touched is a subject with a new finding whose holds are being checked.
+type touched struct {
+	At    time.Time `json:"at"`             // of the timer
+	After string    `json:"after,omitzero"` // the last hold that was checked
+}
+
+// walk visits the subjects whose findings bear on what depends on r, in order: what it
+// names itself, then what that derives from. agent, if not empty, is whose event a
+// subject names.
+func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string, named bool) error) error {
+	if r.Belief != "" {
+		if err := visit(beliefSubject(r.Belief), "", base, true); err != nil {
+			return err
+		}
+	}
+	if r.Rel == relDecision {
+		return visit(eventSubject(r.Decision), self, base, false)
+	}
+	if r.Observation != "" {
+		if err := visit(eventSubject(r.Observation), r.Agent, base, false); err != nil {
+			return err
+		}
+	}
+	if source := sourceOf(r); source != "" {
+		if err := visit(sourceSubject(source), "", base, false); err != nil {
+			return err
+		}
+	}
+	if r.Belief == "" {
+		return nil
+	}
+	seen := map[string]bool{r.Belief: true}
+	next := []step{{id: r.Belief, path: base}}
+	for n := 0; len(next) > 0 && n < maxSteps; n++ {
+		s := next[0]
+		next = next[1:]
+		var from parents
+		ok, err := st.Load(stage.Key(keyParents, project, s.id), &from)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		for _, id := range from.From {
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			path := append(slices.Clip(s.path), streams.Clip("from:"+id, maxStep))
+			if err := visit(beliefSubject(id), "", path, false); err != nil {
+				return err
+			}
+			if err := visit(eventSubject(id), from.Agent, path, false); err != nil {
+				return err
+			}
+			if len(path) < maxPath {
+				next = append(next, step{id, from.Agent, path})
+			}
+		}
+	}
+	return nil
+}
+
+// holdSubject is the subject of a hold itself.
+func holdSubject(id string) string { return subject('h', id) }
+
+// offerSubject is the subject of a catalogue of tools.
+func offerSubject(seq uint64) string { return subject('t', offerKey(seq)) }
+
+func leaningKey(project, under, hold string) []byte {
+	return stage.Key(keyLeaning, project, under, hold)
+}
+
+// index notes under which subjects an open hold is found, in place of those that were
+// noted before. The caller stores the hold.
+func (h *hold) index(st *stage.State) error {
+	now := []string{holdSubject(h.ID)}
+	if h.Catalogue != 0 {
+		now = append(now, offerSubject(h.Catalogue))
+	}
+	rests := slices.Clone(h.Rests)
+	for _, id := range h.From {
+		rests = append(rests, rest{Rel: relCited, Belief: id})
+	}
+	for _, r := range rests {
+		err := walk(st, h.Project, h.Agent, r, nil, func(under, _ string, _ []string, _ bool) error {
+			if under[0] != 's' {
+				now = append(now, under)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	now = now[:min(len(now), maxLeans)]
+	slices.Sort(now)
+	now = slices.Compact(now)
+	if err := h.unindex(st, now); err != nil {
+		return err
+	}
+	for _, under := range now {
+		if err := st.Set(leaningKey(h.Project, under, h.ID), nil); err != nil {
+			return err
+		}
+	}
+	h.Under = now
+	return nil
+}
+
+// unindex removes the hold from the index, but for the subjects in keep.
+func (h *hold) unindex(st *stage.State, keep []string) error {
+	for _, under := range h.Under {
+		if _, kept := slices.BinarySearch(keep, under); kept {
+			continue
+		}
+		if err := st.Delete(leaningKey(h.Project, under, h.ID)); err != nil {
+			return err
+		}
+	}
+	h.Under = nil
+	return nil
+}
+
+// leaning are the first holds of the index under a subject, at most two, after a hold.
+func leaning(st *stage.State, project, under, after string) (ids []string, err error) {
+	prefix := leaningKey(project, under, "")
+	err = st.ScanFrom(prefix, leaningKey(project, under, after), func(k, _ []byte) (bool, error) {
+		if id := string(k[len(prefix):]); id > after {
+			ids = append(ids, id)
+		}
+		return len(ids) < 2, nil
+	})
+	return ids, err
+}
+
+// touch has the open holds that depend on a subject checked again, at once and one
+// after the other.
+func (f *Fold) touch(st *stage.State, project, under string, now time.Time) error {
+	ids, err := leaning(st, project, under, "")
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	t, key := new(touched), stage.Key(keyTouched, project, under)
+	ok, err := st.Load(key, t)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		t.At = now
+	}
+	t.After = "" // those that were checked do not know of this finding
+	if err := f.addTimer(st, t.At, timerRecheck, []byte(project+"\x00"+under)); err != nil {
+		return err
+	}
+	f.timers[st.Partition()].fresh = false
+	return st.Put(key, t)
+}
+
+// recheckDue is the due entry of a touched subject.
+func recheckDue(st *stage.State, project, under string, due *streams.DueEntry) error {
+	t := new(touched)
+	_, err := st.Load(stage.Key(keyTouched, project, under), t)
+	due.Recheck, due.After = under, t.After
+	return err
+}
+
+// rechecked checks the next open hold that depends on a touched subject.
+func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, now time.Time) (*stage.Output, error) {
+	t, key := new(touched), stage.Key(keyTouched, project, d.Recheck)
+	ok, err := st.Load(key, t)
+	if err != nil || ok && (!t.At.Equal(d.Until) || t.After != d.After) {
+		return nil, err // written twice
+	}
+	ids, err := leaning(st, project, d.Recheck, d.After)
+	if err != nil {
+		return nil, err
+	}
+	if !ok || len(ids) < 2 {
+		if err := f.dropTimer(st, d.Until, timerRecheck, []byte(project+"\x00"+d.Recheck)); err != nil {
+			return nil, err
+		}
+		if err := st.Delete(key); err != nil {
+			return nil, err
+		}
+	} else {
+		t.After = ids[0]
+		f.timers[st.Partition()].fresh = false
+		if err := st.Put(key, t); err != nil {
+			return nil, err
+		}
+	}
+	if !ok || len(ids) == 0 {
+		return nil, nil
+	}
+	return f.reviseOpen(st, project, ids[0], now)
+}
+
+// reviseOpen gives an open hold the revision that what has come to speak against it
+// asks for. What the policy denies by now is denied.
+func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*stage.Output, error) {
+	h := new(hold)
+	ok, err := st.Load(stage.Key(keyHold, project, id), h)
+	if err != nil || !ok || h.State != streams.HoldOpen {
+		return nil, err
+	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil || pol == nil {
+		return nil, err
+	}
+	// What it depends on may derive from more than when it was indexed.
+	if err := h.index(st); err != nil {
+		return nil, err
+	}
+	if err := st.Put(stage.Key(keyHold, project, id), h); err != nil {
+		return nil, err
+	}
+	fresh, err := f.recheck(st, h, pol)
+	if err != nil || len(fresh) == 0 {
+		return nil, err
+	}
+	v := &h.Entry
+	v.Time, v.Late, v.Again, v.Alert = now, true, false, nil
+	if strictest(fresh) == streams.Deny {
+		return f.denyHeld(st, nil, h, fresh, now)
+	}
+	if err := f.revise(st, h, fresh); err != nil {
+		return nil, err
+	}
+	return stage.NewOutput(streams.TypeVerdict, project, v, append(verdictLive(project, v), holdLive(project, v, streams.HoldOpen)...)...)
+}
