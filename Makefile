@@ -6,7 +6,7 @@ GO      ?= go
 BIN     := bin
 DATA    ?= data
 LISTEN  ?= 127.0.0.1:4222
-CMDS    := lazaret lazaret-hook ingest sentinels arbiter auditor
+DAEMONS := ingest sentinels arbiter auditor
 
 # Packages where goroutines share memory; the rest is pure. The programs
 # themselves are raced by end-to-end tests that between them touch every stage.
@@ -18,9 +18,10 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 .PHONY: build
-build: ## build the binaries into bin/
+build: ## build the binaries into bin/; a daemon is lazaret under the daemon's name
 	@mkdir -p $(BIN)
-	$(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(CMDS))
+	$(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/ ./cmd/lazaret ./cmd/lazaret-hook
+	@for d in $(DAEMONS); do ln -sf lazaret $(BIN)/$$d; done
 
 .PHONY: run
 run: build ## build and start the whole pipeline, data under ./data

@@ -1,41 +1,6 @@
 // Command arbiter answers proposals: actions, memory writes and recalls.
 package main
 
-import (
-	"context"
+import "lazaret/internal/daemon"
 
-	"github.com/spf13/cobra"
-
-	"lazaret/internal/arbiter"
-	"lazaret/internal/daemon"
-	"lazaret/internal/natsserver"
-	"lazaret/pkg/keys"
-)
-
-func main() {
-	var front arbiter.FrontConfig
-	daemon.Daemon{
-		Name:  "arbiter",
-		Short: "Answer proposals once every sentinel has seen what the agent saw",
-		Flags: func(c *cobra.Command) {
-			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout, "how long a request waits for its verdict")
-		},
-		Run: func(ctx context.Context, e *daemon.Env) error {
-			trust, err := e.Trust()
-			if err != nil {
-				return err
-			}
-			sc, err := e.Stage(natsserver.RoleArbiter)
-			if err != nil {
-				return err
-			}
-			if front.Intake, err = e.Connect(natsserver.RoleFront); err != nil {
-				return err
-			}
-			if front.Service, err = e.Connect(natsserver.RoleService); err != nil {
-				return err
-			}
-			return arbiter.Run(ctx, sc, trust.Verifiers(keys.RoleOperator), front, e.Metrics())
-		},
-	}.Main()
-}
+func main() { daemon.Arbiter().Main() }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -15,11 +16,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
+	"lazaret/internal/daemon"
 	"lazaret/internal/hookcli"
 	"lazaret/internal/natsconn"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+// main runs a daemon if the program is started under the daemon's name.
+func main() {
+	if d, ok := daemon.Named(filepath.Base(os.Args[0])); ok {
+		d.Main()
+		return
+	}
+	os.Exit(run(os.Args[1:]))
+}
 
 func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

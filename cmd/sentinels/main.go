@@ -1,35 +1,6 @@
 // Command sentinels judges ledger entries by the rules of one sentinel group.
 package main
 
-import (
-	"context"
+import "lazaret/internal/daemon"
 
-	"github.com/spf13/cobra"
-
-	"lazaret/internal/daemon"
-	"lazaret/internal/natsserver"
-	"lazaret/internal/sentinel"
-	"lazaret/pkg/keys"
-)
-
-func main() {
-	group := "core"
-	daemon.Daemon{
-		Name:  "sentinels",
-		Short: "Judge what was read and proposed by the rules of one group",
-		Flags: func(c *cobra.Command) {
-			c.Flags().StringVar(&group, "group", group, "sentinel `GROUP`")
-		},
-		Run: func(ctx context.Context, e *daemon.Env) error {
-			trust, err := e.Trust()
-			if err != nil {
-				return err
-			}
-			sc, err := e.Stage(natsserver.SentinelRole(group))
-			if err != nil {
-				return err
-			}
-			return sentinel.Run(ctx, sc, group, trust.Verifiers(keys.RoleOperator), e.Metrics())
-		},
-	}.Main()
-}
+func main() { daemon.Sentinels().Main() }

@@ -1,5 +1,5 @@
-// Package daemon is the frame of the four daemons: flags, logger, connections,
-// signals. What a daemon does is its fold's package.
+// Package daemon holds the four daemons and their frame: flags, logger,
+// connections and signals. Each daemon's fold is in a package of its own.
 package daemon
 
 import (
@@ -54,6 +54,16 @@ type Env struct {
 	addr       string
 	metrics    *metrics.Process
 	conns      []*nats.Conn
+}
+
+// Named returns the daemon of that name, such as ingest.
+func Named(name string) (Daemon, bool) {
+	for _, d := range []Daemon{Ingest(), Sentinels(), Arbiter(), Auditor()} {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return Daemon{}, false
 }
 
 // Main runs a daemon and ends the process with its exit code.

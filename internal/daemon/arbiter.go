@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/keys"
+)
+
+// Arbiter is the daemon that answers proposals: actions, memory writes and recalls.
+func Arbiter() Daemon {
+	var front arbiter.FrontConfig
+	return Daemon{
+		Name:  "arbiter",
+		Short: "Answer proposals once every sentinel has seen what the agent saw",
+		Flags: func(c *cobra.Command) {
+			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout, "how long a request waits for its verdict")
+		},
+		Run: func(ctx context.Context, e *Env) error {
+			trust, err := e.Trust()
+			if err != nil {
+				return err
+			}
+			sc, err := e.Stage(natsserver.RoleArbiter)
+			if err != nil {
+				return err
+			}
+			if front.Intake, err = e.Connect(natsserver.RoleFront); err != nil {
+				return err
+			}
+			if front.Service, err = e.Connect(natsserver.RoleService); err != nil {
+				return err
+			}
+			return arbiter.Run(ctx, sc, trust.Verifiers(keys.RoleOperator), front, e.Metrics())
+		},
+	}
+}

@@ -1,0 +1,73 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+)
+
+// Auditor is the daemon that keeps the ledger in a tamper-evident log.
+func Auditor() Daemon {
+	var dir, key, from, policy string
+	return Daemon{
+		Name:  "auditor",
+		Short: "Keep the ledger in a hash-chained, Merkle-proven log",
+		Flags: func(c *cobra.Command) {
+			c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
+			c.Flags().StringVar(&key, "key", "", "`FILE` of the key that signs checkpoints (default DATA/keys/auditor.key)")
+			c.Flags().StringVar(&from, "from", "", "make a new log of the tiles that another auditor serves at this `URL`, when the ledger was trimmed")
+			c.Flags().StringVar(&policy, "witnesses", "", "`FILE` of the policy whose witnesses cosign (default DATA/witnesses.policy)")
+		},
+		Run: func(ctx context.Context, e *Env) error {
+			if dir == "" {
+				dir = embedded.AuditDir(e.Conn.Data)
+			}
+			if key == "" {
+				key = embedded.AuditorKey(e.Conn.Data)
+			}
+			if policy == "" {
+				policy = embedded.WitnessPolicy(e.Conn.Data)
+			}
+			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() { e.Log.Info("ready", "stage", "auditor") }}
+			trust, err := keys.LoadTrust(embedded.TrustFile(e.Conn.Data))
+			if err != nil {
+				return err
+			}
+			cfg.Operators, cfg.Pinned = trust.Verifiers(keys.RoleOperator), trust.Verifiers(keys.RoleAuditor)
+			if from != "" {
+				if cfg.From, err = chain.NewClient(from, nil); err != nil {
+					return err
+				}
+				cfg.Trusted = trust.Verifiers(keys.RoleAuditor)
+			}
+			signer, err := keys.LoadSigner(key)
+			if err != nil {
+				return err
+			}
+			master, err := embedded.MasterKey(e.Conn.Data)
+			if err != nil {
+				return err
+			}
+			nc, err := e.Connect(natsserver.RoleAuditor)
+			if err != nil {
+				return err
+			}
+			svc, err := e.Connect(natsserver.RoleService)
+			if err != nil {
+				return err
+			}
+			cfg.Conn, cfg.Signer, cfg.Origin, cfg.MasterKey = nc, signer, signer.Name(), master
+			if cfg.Stats, err = e.Watch(natsserver.RoleAuditor, nc, nil); err != nil {
+				return err
+			}
+			cfg.Metrics = e.Metrics().Auditor()
+			return auditor.Run(ctx, cfg, svc)
+		},
+	}
+}
