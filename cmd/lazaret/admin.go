@@ -92,7 +92,7 @@ func (a *app) agent() *cobra.Command {
 		Long: `Make a credential that speaks for one agent of one project and publishes content
 of the origins named, and nothing else. It belongs to the host program around the
 model, never to the model. A front end needs user; a tool runner needs tool, web,
-document or email. Whoever holds both is trusted to keep them apart.`,
+document or email. A program that holds both is trusted to keep them apart.`,
 		Example: "  lazaret agent add acme support --origins tool,web,agent",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

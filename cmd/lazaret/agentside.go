@@ -272,7 +272,7 @@ argument, each line of standard input is a candidate.`,
 	return c
 }
 
-// ask asks for a verdict, prints it and ends with its exit code. What is no
+// ask asks for a verdict, prints it and ends with its exit code. An answer that is no
 // verdict counts as hold.
 func (a *app) ask(cmd *cobra.Command, s *speaker, f func(context.Context, *client.Client) (*streams.Reply, error)) error {
 	return a.askAnd(cmd, s, false, f)

@@ -166,7 +166,7 @@ func (a *app) auditLs() *cobra.Command {
 		Short: "List the log's entries, from its files",
 		Long: `List entries of the log as its files have them: each payload is held against the
 commitment in its leaf, and each leaf proven to be in the tree of the last signed
-checkpoint. What was checked is said on standard error.
+checkpoint. The checks are listed on standard error.
 
 --tally evaluates an Expr expression over the list of those entries, with Expr's
 count, sum, mean, groupBy, sortBy and the like; counts(groupBy(entries, .type)) says
@@ -362,7 +362,7 @@ func (a *app) auditExport() *cobra.Command {
 		Long: `Export entries of the log. CSV cells that a spreadsheet would take for a formula
 begin with an apostrophe. A sealed bundle, with proofs, is made by "audit bundle".
 
-What is more sensitive than --ceiling is exported without its body: memories that their
+An entry that is more sensitive than --ceiling is exported without its body: memories that their
 writers marked so, and what quotes, carries or derives from them. Its place in the log
 and its commitment stay, so that the tree can be computed from a redacted export too.`,
 		Args: cobra.NoArgs,
@@ -549,7 +549,7 @@ func (a *app) report() *cobra.Command {
 		Long: `Verify the whole log, then tell one session: what was observed, what is believed
 and how it stands, what was decided on which beliefs, what was allowed by which
 policy, what happened, every alert, hold and approval with who and when, and what
-the verification came to. What is alike is folded, so that a report of any length
+the verification came to. Entries that are alike share a row, so that a report of any length
 is read in a minute.
 
 With -o it becomes a folder: report.html and report.md, pages with every entry

@@ -19,7 +19,7 @@ func (a *app) auditRotate() *cobra.Command {
 		Short: "Change the key that signs checkpoints, and record that in the log",
 		Long: `Make a new signing key, have the old one and the new one sign the handover, keep that in
 the log, pin the new public key, and put it in the place of the old one, whose file is
-kept beside it. Whoever trusts the old key can follow to the new one; from here on the
+kept beside it. A verifier that trusts the old key can follow to the new one; from here on the
 old key's word no longer counts.
 
 The auditor must not run. Witnesses and others who pinned the old key need the new one:

@@ -42,7 +42,7 @@ auditor), and that every stage and every required sentinel group has folded:
   3. a "trimmed" entry says up to where entries may be gone;
   4. they are removed, but for the last of each stage in each partition.
 
-The log keeps all of it. What reads the ledger's past (backtest, rules explain, verdict
+The log keeps all of it. Commands that read the ledger's past (backtest, rules explain, verdict
 show) sees what is left. A stage that loses its state after this cannot fold it from
 the ledger: it stays silent until it is restored (lazaret state restore).`,
 		Example: "  lazaret audit trim --dry-run\n  lazaret audit trim --older 2160h --every 24h",

@@ -39,7 +39,7 @@ func (a *app) beliefLessons() *cobra.Command {
 		Short: "Harvest the lessons that are believed, as advice for agents",
 		Long: `List the memories of a category (lesson, experience, insight, practice, or those of
 --category) that have become lessons: supported, clean, fresh and served to plans,
-without a conflict or a flag, and supported for --age. What was only read, inferred or
+without a conflict or a flag, and supported for --age. A belief that was only read, inferred or
 imported is none, however often it comes. --format md writes them as advice with where
 they come from, to be read over before it goes into a file such as AGENTS.md.`,
 		Args: cobra.NoArgs,
@@ -153,7 +153,7 @@ With --every it goes on, and prints each proposal once, as a line of JSON with -
 }
 
 // again does something now and every so often until the command is interrupted.
-// What fails is said and tried again: a service outlives a restart of what it
+// A failure is reported and tried again: a service outlives a restart of what it
 // asks.
 func (a *app) again(cmd *cobra.Command, every time.Duration, do func() error) error {
 	for {

@@ -64,7 +64,7 @@ func (a *app) beliefRestore() *cobra.Command {
 
 With --to, all beliefs of the project go back to how they stood at a restore point: what
 came in later is hidden, what changed since stands as it did, as far as the transition
-tables let a person do that; what was found suspicious since stays so. What a newer belief
+tables let a person do that; what was found suspicious since stays so. A belief that a newer one
 took the place of, which is final, is stated anew. Nothing is removed: each change is a
 revision in the ledger, and the rollback can be rolled back. --dry-run only shows.`
 	one.Example += "\n  lazaret beliefs restore --to migration --dry-run"

@@ -74,7 +74,7 @@ func (a *app) beliefWord(d approval.Decision, use, short string) *cobra.Command 
 	c := &cobra.Command{
 		Use:   use + " ID",
 		Short: short,
-		Long: short + `. What is signed: the digest of its content, how it stands
+		Long: short + `. The signature covers the digest of its content, how it stands
 (its revision), the decision, an expiry and a nonce. Exit 0 when it was obeyed, 2 when
 it was refused and the belief is as it was.`,
 		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n --key alice.key",
@@ -133,7 +133,7 @@ func (a *app) beliefQuarantine() *cobra.Command {
 		Short: "Take beliefs out of service: by id, source, session, agent, tool and time, with what derives from them",
 		Long: `Find beliefs by id or by where and when they came in, with --descendants also what was
 written on the strength of them, and sign for each that it is taken out of service. It
-stays in the ledger, for review; restore brings it back. What has support of its own, of
+stays in the ledger, for review; restore brings it back. A belief that has support of its own, of
 a class that may support a belief and from elsewhere, is spared unless --all is given.
 --dry-run signs nothing. Exit 2 when something was refused.`,
 		Example: "  lazaret beliefs quarantine --source https://shop.example --since 2026-11-20 --descendants --dry-run\n" +
@@ -193,7 +193,7 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 	}
 	counts, served := map[string]int{}, 0
 	done := []quarantined{}
-	// What derives from others first: it is flagged when they fall, and what is
+	// Beliefs that derive from others come first: it is flagged when they fall, and what is
 	// signed names how it stands.
 	slices.Reverse(found.Beliefs)
 	for i := range found.Beliefs {

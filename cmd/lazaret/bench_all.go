@@ -91,7 +91,7 @@ what the machine itself allows, taken in the same run: the publishes of a verdic
 nothing else, the messages of a pipeline through the bare server.
 
 --long runs also those that take an hour: a million beliefs, 100,000 actions in a
-project. What was not run is named. --quick makes runs too small to be figures, to see
+project. Benchmarks that were not run are named. --quick makes runs too small to be figures, to see
 that all of it works.`,
 		Example: "  lazaret bench all\n  lazaret bench all --long --json\n  lazaret bench all --run 'pipeline|decide'",
 		Args:    cobra.NoArgs,

@@ -56,7 +56,7 @@ earlier --csv and measures nothing.`,
 			}
 			defer os.RemoveAll(data)
 			runErr := soak(cmd.Context(), data, sync, every, &o)
-			// What was seen is kept also of a run that failed.
+			// The samples of a failed run are kept too.
 			if err := errors.Join(runErr, writeFile(csv, o.CSV)); err != nil {
 				return err
 			}

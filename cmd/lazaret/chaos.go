@@ -29,8 +29,8 @@ their clocks (Linux on amd64), and, as root on Linux, fill the disk. Then compar
 logs: nothing lost, nothing doubled, no allow without clearance, every answer that
 was heard in the ledger, both logs verified and identical.
 
-The same --seed makes the same events and faults in the same order. What could not be
-tried here, or is not tried at all, is said at the end.`,
+The same --seed makes the same events and faults in the same order. Faults that could not be
+tried here, or are not tried at all, are listed at the end.`,
 		Example: "  lazaret chaos --kills 200 --seed 1\n  lazaret chaos --kills 1000 --events 200000 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

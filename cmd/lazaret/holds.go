@@ -278,7 +278,7 @@ func (a *app) holdResolve(d approval.Decision) *cobra.Command {
 		Use:   string(d) + " HOLD...",
 		Short: map[approval.Decision]string{approval.Approve: "Sign that a hold is released, once", approval.Reject: "Sign that a hold is refused"}[d],
 		Long: `Show a hold, sign the decision on it with a pinned key, and wait for what the ledger
-says became of it. What is signed: the digest of the action, the hold and its
+says became of it. The signature covers the digest of the action, the hold and its
 revision, the decision, an expiry and a nonce. It counts once, for this hold as it
 is shown. Exit 0 when it was obeyed, 2 when it was refused and the hold is as it was,
 11 when the hold has become a deny.

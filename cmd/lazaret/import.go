@@ -34,7 +34,7 @@ func (a *app) importMemories() *cobra.Command {
 		Long: `Read what mem0, Letta or Zep (Graphiti) exported, and propose each memory as a write of
 origin document on the channel import. Imported memories are external content: they
 are not believed, may inform and not steer, and never promote themselves; a person
-can. What is held or denied is listed with its reason. A second import of a memory is
+can. Memories that are held or denied are listed with the reason. A second import of a memory is
 a repeat and changes nothing. Exit 0 when all were taken in, 10 when some are held,
 11 when some are denied.`,
 		Example: `  lazaret import --from mem0 memories.json

@@ -27,9 +27,9 @@ func (a *app) incident() *cobra.Command {
 	return group("incident", "Cases: from a finding over quarantine and repair to a report", a.incidentLs(), a.incidentShow(),
 		a.incidentOpen(), a.incidentEvidence(), a.incidentQuarantine(),
 		a.incidentOrder(approval.RepairIncident, "repair ID", "Sign that what stands without what was poisoned comes back",
-			`What derives from the quarantined beliefs and has support from elsewhere by now, of a class
+			`A belief that derives from the quarantined ones and has support from elsewhere by now, of a class
 that may support a belief, or is stated anew by a belief that is not touched, comes back to
-where it stood before. What was looked for stays out; beliefs restore ID is for that.`),
+where it stood before. The beliefs that were ordered out stay out; beliefs restore ID is for them.`),
 		a.incidentOrder(approval.CloseIncident, "close ID --reason REPORT", "Sign that an incident is closed, with a report", ""))
 }
 
@@ -244,8 +244,8 @@ func (a *app) incidentQuarantine() *cobra.Command {
 	var since, until string
 	var dry bool
 	c := &cobra.Command{Use: "quarantine ID", Short: "Sign that what an incident has touched is taken out of service, in one order", Args: cobra.ExactArgs(1),
-		Long: `Take out of service what fits: every condition that is given has to. What derives from it
-is stale, and with it context at most, or with --descendants out of service too. What has
+		Long: `Take out of service the beliefs that match all conditions. A belief that derives from one
+is stale, and with it context at most, or with --descendants out of service too. A belief that has
 support of its own, of a class that may support a belief and from elsewhere, is spared
 unless --all is given. It is in force at the order's ledger entry. --dry-run signs nothing.`,
 		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants --key alice.key",

@@ -46,7 +46,7 @@ AI: apply_guardrail for each verdict, with its findings as events, upsert_memory
 search_memory for memory writes and recalls, execute_tool for what was carried out. Ids
 follow from project, agent, session and request: the same ledger gives the same spans.
 
-It runs with the credential of a viewer, which can change nothing. What agents wrote is
+It runs with the credential of a viewer, which can change nothing. The text of agents is
 sent only with --content, and of entries above --ceiling never: their spans say
 lazaret.redacted, and lazaret.commitment leads to the audit log. Endpoint, headers,
 certificates and time-outs are those of OpenTelemetry's environment variables.`,

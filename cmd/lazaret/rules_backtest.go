@@ -59,7 +59,7 @@ here under the shipped policy, or lines that --export wrote.
 
 Only rules that changed are judged, with their lists, macros and signals; the others
 are asked about the projects in which a verdict may have changed. --full judges all.
-Signals start empty where the history starts. What is compared is the sentinels'
+Signals start empty where the history starts. The comparison is of the sentinels'
 verdict: the policy may hold what no rule does.`,
 		Example: "  lazaret rules backtest my-rules --since 7d\n  lazaret rules backtest my-rules --against old-rules sessions.jsonl",
 		Args:    cobra.MinimumNArgs(1),
@@ -194,7 +194,7 @@ func printBacktest(w io.Writer, r *backtest.Report) error {
 	return nil
 }
 
-// printFlip prints one entry that is judged differently. What of it is foreign
+// printFlip prints one entry that is judged differently. Foreign text of it
 // is inert already.
 func printFlip(w io.Writer, f *backtest.Flip) {
 	what := strings.ReplaceAll(string(f.Change), "_", " ")

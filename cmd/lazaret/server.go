@@ -211,7 +211,7 @@ func (a *app) serverInit() *cobra.Command {
 		Long: `Connect to servers that run with a configuration of "lazaret server config" and this
 data folder. Make the streams with --replicas, the keys of operators and auditor,
 and a credential and a NATS context for each daemon, and sign the first rules and
-policy into the intake, where ingest finds them. What is there already stays, so
+policy into the intake, where ingest finds them. Rules and policies that are there already stay, so
 that it may be run again.
 
 The data folder then holds every secret of the installation. Give each daemon the

@@ -93,8 +93,8 @@ are recorded as the user's words, results of tools as what was read, and each ca
 a tool is proposed first; a write into a file that the agent reads as its memory
 (CLAUDE.md, AGENTS.md, memory folders) is proposed as a memory write too.
 
-What is allowed is left to the host's own permissions (--allow skips its question);
-what is held or denied is refused with the reasons. What cannot be recorded or judged
+A call that is allowed is left to the host's own permissions (--allow skips its question);
+one that is held or denied is refused with the reasons. A call that cannot be recorded or judged
 exits with 2, the only code that blocks there; with --fail-open, with 1. docs/hooks.md`,
 		Example: `  lazaret hook claude --install --data ~/lazaret/data     # into .claude/settings.json
   lazaret hook claude --uninstall`,
@@ -172,7 +172,7 @@ func (c *command) answer(cmd *cobra.Command) error {
 	defer cancel()
 	cl, done, err := c.client()
 	if err != nil {
-		// What was to be recorded is kept, so that it is recorded before
+		// The observation is kept, so that it is recorded before
 		// anything else is proposed.
 		return errors.Join(err, hook.Keep(cfg, &e))
 	}
