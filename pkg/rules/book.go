@@ -3,7 +3,6 @@ package rules
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"lazaret/pkg/intent"
 )
@@ -350,7 +349,7 @@ func (p *posting) putPiece(young bool, s string, h uint64, ref uint32) {
 		gen, stems, sieve = &p.elder, &p.elderStems, &p.elderSieve
 	}
 	gen.put(h, ref)
-	sieve.add(hash32(s))
+	sieve.add(intent.Hash(s))
 	if *stems == nil {
 		*stems = make(map[uint32]uint64)
 	}
@@ -373,32 +372,6 @@ func (b *book) lengths(v string) uint64 {
 	}
 	return out
 }
-
-// sieve says which hashes may have been added to it. A text that hashes like a
-// piece costs a look-up and is none.
-type sieve struct {
-	bits []uint64 // sixteen or more for each
-	all  []uint32
-}
-
-func (s *sieve) add(h uint32) {
-	s.all = append(s.all, h)
-	if 16*len(s.all) > 64*len(s.bits) {
-		s.bits = make([]uint64, max(16, 2*len(s.bits)))
-		for _, h := range s.all {
-			s.set(h)
-		}
-	}
-	s.set(h)
-}
-
-func (s *sieve) set(h uint32) { s.bits[int(h>>6)&(len(s.bits)-1)] |= 1 << (h & 63) }
-
-func (s *sieve) may(h uint32) bool {
-	return len(s.bits) > 0 && s.bits[int(h>>6)&(len(s.bits)-1)]>>(h&63)&1 != 0
-}
-
-func (s *sieve) size() int { return 8*len(s.bits) + 4*cap(s.all) }
 
 // turn ends the younger generations that are full, between two records.
 func (b *book) turn() {
@@ -575,94 +548,5 @@ func (b *book) shelve(st Store) {
 	if len(b.heads) > maxRef || len(b.text) > 1<<30 {
 		sh.size -= b.counted
 		delete(sh.books, b.project) // and numbers begin anew
-	}
-}
-
-// hashes is a table from a hash to a ref: open addressing, a power of two of
-// slots.
-type hashes struct {
-	slots []hashed
-	n     int
-	seen  uint32 // by warm, and of no meaning
-}
-
-// hashed is a hash with its ref, together and in three parts, so that both lie in
-// twelve bytes. A hash of 0 is free.
-type hashed struct{ high, low, ref uint32 }
-
-func (e *hashed) used() bool { return e.high|e.low != 0 }
-
-func (e *hashed) hash() uint64 { return uint64(e.high)<<32 | uint64(e.low) }
-
-// warm reads the slots of some keys, one of them not waiting for another: a table
-// that lies in no cache near costs the wait for memory once and not for each.
-func (t *hashes) warm(hs []uint64) {
-	if t.n == 0 {
-		return
-	}
-	mask := len(t.slots) - 1
-	for _, h := range hs {
-		t.seen ^= t.slots[int(h*0x9e3779b97f4a7c15>>32)&mask].low
-	}
-}
-
-// slot is where a key stands or may be put.
-func (t *hashes) slot(h uint64) *hashed {
-	mask := len(t.slots) - 1
-	i := int(h*0x9e3779b97f4a7c15>>32) & mask
-	for {
-		e := &t.slots[i&mask]
-		if k := e.hash(); k == h || k == 0 {
-			return e
-		}
-		i++
-	}
-}
-
-func (t *hashes) get(h uint64) (uint32, bool) {
-	if t.n == 0 {
-		return 0, false
-	}
-	e := t.slot(max(h, 1))
-	return e.ref, e.used()
-}
-
-func (t *hashes) put(h uint64, ref uint32) {
-	at, _ := t.at(h)
-	*at = ref
-}
-
-// at is the place of a key's ref, which it makes where there is none.
-func (t *hashes) at(h uint64) (ref *uint32, known bool) {
-	if 8*(t.n+1) > 7*len(t.slots) {
-		t.grow()
-	}
-	h = max(h, 1)
-	e := t.slot(h)
-	if known = e.used(); !known {
-		e.high, e.low = uint32(h>>32), uint32(h)
-		t.n++
-	}
-	return &e.ref, known
-}
-
-func (t *hashes) sorted() []uint64 {
-	var out []uint64
-	for i := range t.slots {
-		if e := &t.slots[i]; e.used() {
-			out = append(out, e.hash())
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (t *hashes) grow() {
-	old := t.slots
-	t.slots = make([]hashed, max(64, 2*len(old)))
-	for i := range old {
-		if e := &old[i]; e.used() {
-			*t.slot(e.hash()) = *e
-		}
 	}
 }

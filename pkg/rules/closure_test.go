@@ -295,8 +295,8 @@ func TestShippedConditionsHaveClosures(t *testing.T) {
 	}
 	for _, d := range set.declared {
 		for i, st := range d.steps {
-			if st.when.code == nil {
-				got = append(got, fmt.Sprintf("%s, step %d", d.name, i+1))
+			if st.code == nil {
+				got = append(got, fmt.Sprintf("%s, step %d", d.Name, i+1))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,8 +45,8 @@ func (s *Set) Console(group string) (*Console, error) {
 			opts = append(opts, cel.Variable(v.name, v.typ))
 		}
 	}
-	for _, pack := range sortedKeys(s.scopes) {
-		for _, name := range sortedKeys(s.scopes[pack].defs) {
+	for _, pack := range slices.Sorted(maps.Keys(s.scopes)) {
+		for _, name := range slices.Sorted(maps.Keys(s.scopes[pack].defs)) {
 			if sc.defs[name] != nil {
 				continue
 			}
@@ -95,7 +96,7 @@ func (c *Console) Load(entries []*streams.Entry) error {
 	if last != nil {
 		sig.note(allNotes)
 		for _, d := range c.ev.declared {
-			d.note(act)
+			d.note(sig)
 		}
 	}
 	c.act, c.entry = act, last
@@ -212,7 +213,7 @@ func (c *Console) Rule(id string) (Explanation, error) {
 	x := &explainer{ev: c.ev, e: e}
 	n := x.begin(r)
 	if kind := c.act.in.Event.Kind; !slices.Contains(r.On, kind) {
-		n.WhyNot = []string{fmt.Sprintf("it looks at %s, and not at %s", strings.Join(r.On, ", "), orElse(kind, "nothing"))}
+		n.WhyNot = []string{fmt.Sprintf("it looks at %s, and not at %s", strings.Join(r.On, ", "), cmp.Or(kind, "nothing"))}
 	}
 	c.act.it = types.NullValue
 	n.Candidate = len(n.WhyNot) == 0

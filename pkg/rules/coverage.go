@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -84,7 +85,7 @@ type position struct{ line, column int }
 
 func newCoverage(src *Source, set *Set) (*coverage, error) {
 	c := &coverage{set: set, rules: make(map[*Rule]*ruleSeen), macros: make(map[*cel.Ast]*covered), defs: make(map[string]func(string) *traced)}
-	for _, pack := range sortedKeys(set.scopes) {
+	for _, pack := range slices.Sorted(maps.Keys(set.scopes)) {
 		if err := c.addMacros(src, pack); err != nil {
 			return nil, err
 		}
@@ -127,7 +128,7 @@ func (c *coverage) addMacros(src *Source, pack string) error {
 	if len(dec.bad) > 0 {
 		return dec.bad
 	}
-	for _, name := range sortedKeys(p.Macros) {
+	for _, name := range slices.Sorted(maps.Keys(p.Macros)) {
 		at := d.Errorf([]any{"macros", name}, "")
 		u, err := cover(c.set.scopes[pack], "macros."+name, p.Macros[name], src.files[file], file, position{at.Line, at.Column})
 		if err != nil {

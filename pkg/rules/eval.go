@@ -16,10 +16,12 @@ import (
 	"cel.dev/cel-go/common/ast"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/common/types/traits"
 
 	"lazaret/streams"
 )
+
+// tableAlerts counts repeated alerts.
+var tableAlerts = newTable(8, "alerts", 50_000)
 
 // Evaluator judges entries by the rules of one sentinel group. It is safe for
 // concurrent use with different stores.
@@ -30,7 +32,7 @@ type Evaluator struct {
 	declared []*declared
 	notedBy  map[string][]*declared // by kind of event
 	scopes   map[string]*scope
-	byKind   map[string]*index
+	byKind   map[string]*kindRules
 	trials   map[string]*sync.Pool // of *trial, by kind
 	only     notes                 // state that is kept
 	// exhaustive evaluates every rule, for tests of the index.
@@ -54,6 +56,13 @@ type Observer interface {
 // one, nothing is spent on it.
 func (ev *Evaluator) Observe(o Observer) { ev.observer = o }
 
+// kindRules is the rules for one kind of event, by id, and the index over their
+// conditions.
+type kindRules struct {
+	*index
+	rules []*Rule
+}
+
 func (ev *Evaluator) build(s *Set) {
 	ev.vars, ev.declared, ev.scopes, ev.only = s.vars, s.declared, s.scopes, allNotes
 	ev.index()
@@ -61,10 +70,10 @@ func (ev *Evaluator) build(s *Set) {
 
 func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
-	ev.byKind, ev.trials, ev.notedBy = make(map[string]*index), make(map[string]*sync.Pool), make(map[string][]*declared)
+	ev.byKind, ev.trials, ev.notedBy = make(map[string]*kindRules), make(map[string]*sync.Pool), make(map[string][]*declared)
 	for _, k := range kinds {
 		for _, d := range ev.declared {
-			if d.on[k] {
+			if d.On[k] {
 				ev.notedBy[k] = append(ev.notedBy[k], d)
 			}
 		}
@@ -74,10 +83,14 @@ func (ev *Evaluator) index() {
 				rs = append(rs, r)
 			}
 		}
-		x := newIndex(ev.vars, rs)
+		conds := make([]*condition, len(rs))
+		for i, r := range rs {
+			conds[i] = &r.condition
+		}
+		x := &kindRules{newIndex(ev.vars, conds), rs}
 		ev.byKind[k] = x
 		ev.trials[k] = &sync.Pool{New: func() any {
-			return &work{trial: newTrial(x), act: newActivation(ev.vars)}
+			return &work{trial: newTrial(x.index), act: newActivation(ev.vars)}
 		}}
 	}
 }
@@ -169,7 +182,7 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 		w.act.reset(in, sig)
 		sig.note(ev.only)
 		for _, d := range ev.notedBy[in.Event.Kind] {
-			d.note(w.act)
+			d.note(sig)
 		}
 		sig.noteSwaps()
 		found := ev.candidates(x, w)
@@ -199,7 +212,7 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 				if a.Path == nil && e.Type == streams.TypeAction {
 					a.Path = r.path(sig, &a)
 				}
-				if fold(t, &a) || proposal {
+				if countAlert(t, &a) || proposal {
 					res.Alerts = append(res.Alerts, a)
 				}
 			}
@@ -217,7 +230,7 @@ func (ev *Evaluator) idle(t streams.Type) bool {
 	return ev.only == 0 && len(ev.declared) == 0 && len(ev.byKind[string(t)].rules) == 0
 }
 
-func (ev *Evaluator) candidates(x *index, w *work) []int32 {
+func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {
 	if !ev.exhaustive {
 		return w.trial.candidates(w.act)
 	}
@@ -311,27 +324,6 @@ func (ev *Evaluator) fireEach(r *Rule, act *activation, e *streams.Entry, recs [
 	return out
 }
 
-// items is what a rule's condition is evaluated for: the elements of its
-// for_each, or one nothing.
-func (r *Rule) items(act *activation) ([]ref.Val, error) {
-	if r.forEach == nil {
-		return []ref.Val{types.NullValue}, nil
-	}
-	v, err := r.forEach.eval(act)
-	if err != nil {
-		return nil, err
-	}
-	l, ok := v.(traits.Lister)
-	if !ok {
-		return nil, fmt.Errorf("for_each gives no list")
-	}
-	var out []ref.Val
-	for it := l.Iterator(); it.HasNext() == types.True; {
-		out = append(out, it.Next())
-	}
-	return out, nil
-}
-
 func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.Alert {
 	a := ev.alert(r, act.in, e)
 	if r.subjectID != nil {
@@ -345,7 +337,7 @@ func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.A
 	} else {
 		a.Message = r.Title
 	}
-	if view := matchedView(ev, r, act.in); view != "" {
+	if view := ev.matchedView(r, act.in); view != "" {
 		if a.Detail == nil {
 			a.Detail = make(map[string]any)
 		}
@@ -363,7 +355,7 @@ func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.A
 
 // matchedView names the view in which a rule's text was found, when that is
 // not the content as it came.
-func matchedView(ev *Evaluator, r *Rule, in *Input) string {
+func (ev *Evaluator) matchedView(r *Rule, in *Input) string {
 	if len(in.viewNames) < 2 && in.markedIn == "" {
 		return ""
 	}
@@ -372,29 +364,7 @@ func matchedView(ev *Evaluator, r *Rule, in *Input) string {
 	if !ok {
 		return ""
 	}
-	found := ""
-	var walk func(n *need)
-	walk = func(n *need) {
-		if n.op == needAtom {
-			switch a := x.atoms[n.atom]; ev.vars.vars[a.f.v].name {
-			case "content.views":
-				for j, v := range in.Content.Views {
-					if a.holds && found == "" && strings.Contains(v, a.literal) {
-						found = in.viewNames[j]
-					}
-				}
-			case "content.markers":
-				if found == "" {
-					found = in.markedIn
-				}
-			}
-		}
-		for _, k := range n.kids {
-			walk(k)
-		}
-	}
-	walk(x.needs[i])
-	return found
+	return x.matchedView(ev.vars, i, in)
 }
 
 // failed is the alert of a rule that could not be evaluated: it counts as
@@ -465,10 +435,10 @@ func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 	return "a" + hex.EncodeToString(sum[:8])
 }
 
-// fold counts an alert with those of the same rule on the same subject, and
+// countAlert counts an alert with those of the same rule on the same subject, and
 // reports whether it is to be published: repeated ones at powers of two, so
 // that their number grows with the logarithm of their cause.
-func fold(t *tables, a *streams.Alert) (publish bool) {
+func countAlert(t *tables, a *streams.Alert) (publish bool) {
 	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
 	n := uint64(1)
 	k := sum[:16]
@@ -478,4 +448,9 @@ func fold(t *tables, a *streams.Alert) (publish bool) {
 	a.Count = n
 	t.put(tableAlerts, k, t.give(binary.BigEndian.AppendUint64(t.take(), n)))
 	return bits.OnesCount64(n) == 1
+}
+
+// Heard takes in the verdict on an action: see signals.Heard.
+func (ev *Evaluator) Heard(st Store, project string, v *streams.VerdictEntry) error {
+	return Heard(st, project, v)
 }

@@ -115,11 +115,10 @@ func (x *explainer) begin(r *Rule) Explanation {
 
 func (x *explainer) input(w *work, candidates []int32) {
 	x.block++
-	ix := w.trial.x
-	for i, r := range ix.rules {
+	for i, r := range x.ev.byKind[string(x.e.Type)].rules {
 		if !slices.Contains(candidates, int32(i)) {
 			n := x.begin(r)
-			n.WhyNot = ix.why(w.trial, ix.needs[i])
+			n.WhyNot = w.trial.why(i)
 			x.out = append(x.out, n)
 		}
 	}

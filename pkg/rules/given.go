@@ -1,7 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,7 +139,7 @@ type timeline struct {
 }
 
 func newTimeline(project string) *timeline {
-	return &timeline{project: orElse(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	return &timeline{project: cmp.Or(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		said: make(map[string][]uint32), calls: make(map[string]bool)}
 }
 
@@ -150,7 +153,7 @@ func (tl *timeline) add(g *given) (*streams.Entry, error) {
 		tl.now = tl.now.Add(d)
 	}
 	tl.seq++
-	h := streams.EntryHead{ID: orElse(g.ID, fmt.Sprintf("e%d", tl.seq)), Agent: orElse(g.Agent, "agent"), Session: orElse(g.Session, "s1"), Time: tl.now, Intake: tl.seq}
+	h := streams.EntryHead{ID: cmp.Or(g.ID, fmt.Sprintf("e%d", tl.seq)), Agent: cmp.Or(g.Agent, "agent"), Session: cmp.Or(g.Session, "s1"), Time: tl.now, Intake: tl.seq}
 	typ, body, err := g.body(h)
 	if err != nil {
 		return nil, err
@@ -252,7 +255,7 @@ func (g *given) body(h streams.EntryHead) (typ streams.Type, body any, err error
 		typ, body, err = t, b, e
 	}
 	if o := g.Observation; o != nil {
-		b := &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{Origin: beliefs.Origin(orElse(o.Origin, "tool")), Tool: o.Tool, Source: o.Source}}
+		b := &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{Origin: beliefs.Origin(cmp.Or(o.Origin, "tool")), Tool: o.Tool, Source: o.Source}}
 		blocks := o.Blocks
 		if o.Text != "" || len(blocks) == 0 {
 			blocks = append([]string{o.Text}, blocks...)
@@ -332,7 +335,7 @@ func (m *givenMemory) entry(h streams.EntryHead) (*streams.MemoryEntry, error) {
 		return nil, fmt.Errorf("a text of %d bytes %d times is more than an event holds, %d bytes", len(m.Text), m.Times, streams.DefaultMaxEvent)
 	}
 	content := strings.Repeat(m.Text, max(m.Times, 1))
-	b := &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(orElse(m.Origin, "agent")), Inherited: beliefs.Origin(m.Inherited), Key: m.Key,
+	b := &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(cmp.Or(m.Origin, "agent")), Inherited: beliefs.Origin(m.Inherited), Key: m.Key,
 		Category: m.Category, Channel: m.Channel, KeyHolder: beliefs.Origin(m.KeyHolder), Source: m.Source, DerivedFrom: m.Parents, Content: content,
 		Features: text.Analyze(content), Repeats: m.Repeats, Belief: streams.BeliefRef{ID: fmt.Sprintf("b%d", h.Intake), Found: true}}
 	if m.Belief != nil {
@@ -340,7 +343,7 @@ func (m *givenMemory) entry(h streams.EntryHead) (*streams.MemoryEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		ref.ID = orElse(ref.ID, b.Belief.ID)
+		ref.ID = cmp.Or(ref.ID, b.Belief.ID)
 		b.Belief = ref
 	}
 	if m.Age != "" {
@@ -366,7 +369,7 @@ func (a *givenAction) entry(h streams.EntryHead) (*streams.ActionEntry, error) {
 		}
 	}
 	var lines strings.Builder
-	for _, k := range sortedKeys(a.Args) {
+	for _, k := range slices.Sorted(maps.Keys(a.Args)) {
 		fmt.Fprintln(&lines, a.Args[k])
 	}
 	b.Text, b.Features = lines.String(), text.Analyze(lines.String())
@@ -390,7 +393,7 @@ func (b *givenBelief) ref() (streams.BeliefRef, error) {
 	if b.Confidence == 0 {
 		r.Confidence = 0.7
 	}
-	return r, firstError(word(orElse(b.Truth, "supported"), &r.Axes.Truth), word(orElse(b.Quality, "tool_result"), &r.Quality), word(b.Kind, &r.Kind),
+	return r, firstError(word(cmp.Or(b.Truth, "supported"), &r.Axes.Truth), word(cmp.Or(b.Quality, "tool_result"), &r.Quality), word(b.Kind, &r.Kind),
 		word(b.Retrieval, &r.Axes.Retrieval), word(b.Security, &r.Axes.Security), word(b.Freshness, &r.Axes.Freshness),
 		word(b.Sensitivity, &r.Sensitivity), word(b.Scope, &r.Scope))
 }
@@ -410,11 +413,4 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-func orElse(s, deflt string) string {
-	if s == "" {
-		return deflt
-	}
-	return s
 }

@@ -3,9 +3,8 @@ package rules
 import (
 	"slices"
 	"strconv"
+	"strings"
 
-	"cel.dev/cel-go/common/ast"
-	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 )
@@ -14,7 +13,7 @@ import (
 // meet. It is only ever an optimisation: what it leaves out would have been
 // false.
 type index struct {
-	rules  []*Rule
+	conds  []*condition
 	needs  []*need // by rule
 	nodes  []node  // the same, one after another
 	begins []int32 // of a rule's need, in nodes
@@ -48,18 +47,18 @@ type fieldIndex struct {
 // a rule by is chosen: it is evaluated for every event.
 const predCost = 1000
 
-func newIndex(vars *varTable, rules []*Rule) *index {
+func newIndex(vars *varTable, conds []*condition) *index {
 	r := newReader(vars)
-	x := &index{rules: rules, byPred: make(map[int32][]int32)}
-	for _, rule := range rules {
-		x.needs = append(x.needs, rule.need(r))
+	x := &index{conds: conds, byPred: make(map[int32][]int32)}
+	for _, c := range conds {
+		x.needs = append(x.needs, c.need(r))
 	}
 	x.atoms, x.preds = r.atoms, r.preds
 	for i := range x.preds {
 		x.asks = append(x.asks, x.preds[i].ask(vars))
 	}
-	for _, rule := range rules {
-		x.codes = append(x.codes, rule.remainder(r))
+	for _, c := range conds {
+		x.codes = append(x.codes, c.remainder(r))
 	}
 	for _, n := range x.needs {
 		x.begins = append(x.begins, int32(len(x.nodes)))
@@ -90,32 +89,6 @@ func newIndex(vars *varTable, rules []*Rule) *index {
 	slices.Sort(x.eager)
 	x.group(vars)
 	return x
-}
-
-// remainder is a closure of what is left of a rule's condition where its need
-// holds, or nil.
-func (r *Rule) remainder(rd *reader) flagFn {
-	if r.forEach != nil || r.when.code == nil || r.when.cost > CostLimit {
-		return nil
-	}
-	left := func(*activation) (bool, bool) { return true, true }
-	first := true
-	var walk func(e ast.Expr)
-	walk = func(e ast.Expr) {
-		switch {
-		case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd:
-			for _, x := range e.AsCall().Args() {
-				walk(x)
-			}
-		case rd.decides(e):
-		case first:
-			left, first = newClosure(rd.vars, e).flag, false
-		default:
-			left = both(left, newClosure(rd.vars, e).flag, false).flag
-		}
-	}
-	walk(r.when.ast.Expr())
-	return left
 }
 
 // group puts atoms under their fields.
@@ -215,7 +188,7 @@ type trial struct {
 }
 
 func newTrial(x *index) *trial {
-	return &trial{x: x, atoms: make([]uint32, len(x.atoms)), preds: make([]uint32, len(x.preds)), seen: make([]uint32, len(x.rules))}
+	return &trial{x: x, atoms: make([]uint32, len(x.atoms)), preds: make([]uint32, len(x.preds)), seen: make([]uint32, len(x.conds))}
 }
 
 // candidates lists the rules that may fire, in order.
@@ -436,4 +409,31 @@ func size(v ref.Val) (int64, bool) {
 		return int64(n), ok
 	}
 	return 0, false
+}
+
+// matchedView names the first view that holds a text which the condition of a
+// number looks for, or carries a marker which it asks for. It is "" when neither does.
+func (x *index) matchedView(vars *varTable, cond int, in *Input) (found string) {
+	var walk func(n *need)
+	walk = func(n *need) {
+		if n.op == needAtom {
+			switch a := x.atoms[n.atom]; vars.vars[a.f.v].name {
+			case "content.views":
+				for j, v := range in.Content.Views {
+					if a.holds && found == "" && strings.Contains(v, a.literal) {
+						found = in.viewNames[j]
+					}
+				}
+			case "content.markers":
+				if found == "" {
+					found = in.markedIn
+				}
+			}
+		}
+		for _, k := range n.kids {
+			walk(k)
+		}
+	}
+	walk(x.needs[cond])
+	return found
 }

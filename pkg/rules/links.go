@@ -2,6 +2,11 @@ package rules
 
 import "encoding/binary"
 
+const (
+	maxNotes = 32 // directives that one session, word or carrier leads to
+	maxSeen  = 64 // contents, sources, sessions or agents that are told apart
+)
+
 // Links lead from a hash to the numbers that were linked to it last: from the words
 // and carriers of instructions to the notes that hold them, from a source and what it
 // brings up to the contents in which it does. They are part of a book, because one

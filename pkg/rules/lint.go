@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"regexp/syntax"
@@ -13,7 +14,6 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
-	"cel.dev/cel-go/common/types"
 
 	"lazaret/pkg/internal/strictyaml"
 	"lazaret/streams"
@@ -189,7 +189,7 @@ func (r *remark) Within() (int, int) { return r.line, r.column }
 // named.
 func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
 	fired, named = make(map[string]bool), make(map[string][]spot)
-	for _, name := range sortedKeys(l.c.src.files) {
+	for _, name := range slices.Sorted(maps.Keys(l.c.src.files)) {
 		if !strings.HasSuffix(name, ".test.yaml") {
 			continue
 		}
@@ -201,7 +201,7 @@ func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
 		}
 		for i, tc := range td.Tests {
 			at := spot{d, []any{"tests", i}}
-			for _, r := range sortedKeys(tc.Fires) {
+			for _, r := range slices.Sorted(maps.Keys(tc.Fires)) {
 				for i := range tc.Fires[r] {
 					fired[r] = fired[r] || tc.Fires[r][i].count() > 0
 				}
@@ -216,19 +216,19 @@ func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
 }
 
 func (l *linter) unknownRules(named map[string][]spot) {
-	for _, r := range sortedKeys(named) {
+	for _, r := range slices.Sorted(maps.Keys(named)) {
 		if l.c.set.Rule(r) != nil {
 			continue
 		}
 		for _, s := range named[r] {
-			l.add("unknown-rule", s.errorf("the test names rule %q, which the set does not have%s", r, suggest(r, sortedKeys(l.c.seen))))
+			l.add("unknown-rule", s.errorf("the test names rule %q, which the set does not have%s", r, suggest(r, slices.Sorted(maps.Keys(l.c.seen)))))
 		}
 	}
 }
 
 // files finds files that nothing reads.
 func (l *linter) files() {
-	for _, name := range sortedKeys(l.c.src.files) {
+	for _, name := range slices.Sorted(maps.Keys(l.c.src.files)) {
 		dir, why := path.Dir(name), ""
 		switch {
 		case dir == ".":
@@ -249,7 +249,7 @@ func (l *linter) files() {
 func (l *linter) packs() {
 	var g groupsDoc
 	l.decode("groups.yaml", &g)
-	for _, pack := range sortedKeys(l.c.set.scopes) {
+	for _, pack := range slices.Sorted(maps.Keys(l.c.set.scopes)) {
 		in := false
 		for _, packs := range g.Groups {
 			in = in || slices.Contains(packs, pack)
@@ -264,7 +264,7 @@ func (l *linter) packs() {
 // names looks at lists, macros and the names of signals.
 func (l *linter) names() {
 	common := l.c.set.scopes[""]
-	for _, pack := range sortedKeys(l.c.set.scopes) {
+	for _, pack := range slices.Sorted(maps.Keys(l.c.set.scopes)) {
 		file, sc := path.Join(pack, "pack.yaml"), l.c.set.scopes[pack]
 		if pack == "" {
 			file = commonFile
@@ -290,10 +290,10 @@ func (l *linter) names() {
 			}
 			return def
 		}
-		for _, name := range sortedKeys(p.Lists) {
+		for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
 			look("lists", name)
 		}
-		for _, name := range sortedKeys(p.Macros) {
+		for _, name := range slices.Sorted(maps.Keys(p.Macros)) {
 			if def := look("macros", name); def != nil {
 				at, a := spot{d, []any{"macros", name}}, def.NativeRep()
 				l.loops(at, a)
@@ -314,9 +314,9 @@ func (l *linter) names() {
 func (l *linter) signals() {
 	byName := make(map[string]*declared)
 	for _, s := range l.c.set.declared {
-		byName[s.name] = s
+		byName[s.Name] = s
 	}
-	for _, pack := range sortedKeys(l.c.set.scopes) {
+	for _, pack := range slices.Sorted(maps.Keys(l.c.set.scopes)) {
 		file := path.Join(pack, "pack.yaml")
 		if pack == "" {
 			file = commonFile
@@ -339,16 +339,16 @@ func (l *linter) signals() {
 			case doc.Sequence != nil:
 				form = "sequence"
 			}
-			on := sortedKeys(s.on)
+			on := slices.Sorted(maps.Keys(s.On))
 			l.expr(at.under(form, "key"), s.key, on)
 			l.expr(at.under(form, "value"), s.value, on)
 			if l.expr(at.under(form, "when"), s.when, on); s.when != nil {
 				l.never(at.under(form, "when"), s.when, on, "the signal counts nothing")
 			}
-			for j, st := range s.steps {
+			for j, when := range s.steps {
 				at := at.under(form, "steps", j, "when")
-				l.expr(at, st.when, st.on)
-				l.never(at, st.when, st.on, "the sequence is never completed")
+				l.expr(at, when, s.Steps[j].On)
+				l.never(at, when, s.Steps[j].On, "the sequence is never completed")
 			}
 		}
 	}
@@ -386,7 +386,7 @@ func (l *linter) exceptions() {
 
 // rules looks at each rule.
 func (l *linter) rules(fired map[string]bool) {
-	for _, pack := range sortedKeys(l.c.set.scopes) {
+	for _, pack := range slices.Sorted(maps.Keys(l.c.set.scopes)) {
 		if pack == "" {
 			continue
 		}
@@ -587,17 +587,4 @@ func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
 		}
 	}))
 	return out
-}
-
-// constants are the texts that an expression stands for.
-func constants(e ast.Expr, vars map[string][]string) []string {
-	switch e.Kind() {
-	case ast.LiteralKind:
-		if s, ok := e.AsLiteral().(types.String); ok {
-			return []string{string(s)}
-		}
-	case ast.IdentKind:
-		return vars[e.AsIdent()]
-	}
-	return nil
 }

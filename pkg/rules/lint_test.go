@@ -334,7 +334,7 @@ func TestEveryNameHasItsKindsOfEvents(t *testing.T) {
 }
 
 func FuzzLint(f *testing.F) {
-	for _, name := range sortedKeys(clean) {
+	for _, name := range slices.Sorted(maps.Keys(clean)) {
 		f.Add(name, clean[name])
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {

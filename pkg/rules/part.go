@@ -29,7 +29,7 @@ func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 		}
 	}
 	for _, d := range ev.declared {
-		if names[d.name] {
+		if names[d.Name] {
 			p.declared = append(p.declared, d)
 			for _, x := range d.exprs() {
 				x.names(names)
@@ -37,7 +37,7 @@ func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 		}
 	}
 	for name := range names {
-		p.only |= notesOf[name]
+		p.only |= notesOf(name)
 	}
 	p.index()
 	return p
@@ -61,15 +61,15 @@ func (ev *Evaluator) Meaning(r *Rule) string {
 		fmt.Fprintf(&b, "\x00x %s %s ", x.id, x.expires.Format(time.RFC3339))
 	}
 	for _, d := range ev.declared {
-		if !names[d.name] {
+		if !names[d.Name] {
 			continue
 		}
-		fmt.Fprintf(&b, "\x00s %s %s %d %v ", d.name, d.window, d.max, d.distinct)
+		fmt.Fprintf(&b, "\x00s %s %s %d %v ", d.Name, d.Window, d.Max, d.Distinct)
 		for _, k := range kinds {
-			fmt.Fprint(&b, d.on[k])
+			fmt.Fprint(&b, d.On[k])
 		}
-		for _, st := range d.steps {
-			fmt.Fprint(&b, st.on)
+		for _, st := range d.Steps {
+			fmt.Fprint(&b, st.On)
 		}
 		for _, x := range d.exprs() {
 			render(&b, x.ast.Expr())
@@ -126,10 +126,7 @@ func (d *declared) exprs() []*expr {
 			out = append(out, x)
 		}
 	}
-	for _, st := range d.steps {
-		out = append(out, st.when)
-	}
-	return out
+	return append(out, d.steps...)
 }
 
 // names adds every qualified name in an expression.

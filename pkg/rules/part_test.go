@@ -75,11 +75,11 @@ func TestAPartFindsWhatTheWholeFinds(t *testing.T) {
 // Every signal says which state it reads.
 func TestSignalsNameTheStateThatTheyRead(t *testing.T) {
 	for _, s := range Signals() {
-		if notesOf[s.Name] == 0 && s.Name != "content.entropy" && s.Name != "signal.user_named" { // these read the entry alone
+		if notesOf(s.Name) == 0 && s.Name != "content.entropy" && s.Name != "signal.user_named" { // these read the entry alone
 			t.Errorf("%s reads no state", s.Name)
 		}
 	}
-	for name := range notesOf {
+	for name := range fieldNeeds {
 		if _, ok := baseVars().index[name]; !ok {
 			t.Errorf("there is no %s", name)
 		}

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"slices"
 	"strings"
 
 	"lazaret/streams"
@@ -36,35 +35,4 @@ func (s *signals) rests() []streams.Rest {
 		}
 	}
 	return out
-}
-
-// path leads from an action to what a rule's alert on it rests on, as far as
-// the rule asks for it.
-func (r *Rule) path(s *signals, a *streams.Alert) []string {
-	in := s.in
-	path := []string{"action:" + in.Event.ID}
-	add := func(kind, id string) {
-		if id != "" {
-			path = append(path, streams.Clip(kind+":"+id, 160))
-		}
-	}
-	if a.Subject.Kind == "belief" {
-		add("belief", a.Subject.ID)
-		if i := slices.IndexFunc(in.Action.Beliefs, func(b *Belief) bool { return b.ID == a.Subject.ID }); i >= 0 {
-			add("observation", in.Action.Beliefs[i].Observation)
-			add("source", in.Action.Beliefs[i].Source)
-		}
-		return path
-	}
-	asks := r.doc.When + r.doc.Message
-	echo, lineage := strings.Contains(asks, "signal.echo"), strings.Contains(asks, "action.lineage")
-	for _, x := range s.rests() {
-		if by := x.By == "instruction"; by && echo || !by && lineage {
-			add("belief", x.Belief)
-			add("observation", x.Observation)
-			add("source", x.Source)
-			break
-		}
-	}
-	return path
 }

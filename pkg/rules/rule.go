@@ -8,81 +8,11 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"time"
 
 	"cel.dev/cel-go/cel"
 
 	"lazaret/pkg/internal/strictyaml"
 	"lazaret/streams"
-)
-
-// ruleDoc is a rule as it is written.
-type ruleDoc struct {
-	ID          string   `yaml:"id" is:"id,required" doc:"Names the rule, in alerts and in exceptions."`
-	Title       string   `yaml:"title" is:"required" doc:"What has happened when it fires, in one line."`
-	Description string   `yaml:"description" doc:"Why that matters."`
-	Severity    string   `yaml:"severity" is:"severity,required" doc:"How bad it is when it is true."`
-	Status      string   `yaml:"status" is:"status" doc:"How far it has been tried; stable unless said."`
-	Tags        []string `yaml:"tags" is:"tag" doc:"Entries of public lists, such as owasp.asi06, atlas.aml-t0080, cwe-94 and arxiv.2402.07867."`
-	On          []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that it looks at."`
-	When        string   `yaml:"when" is:"required" doc:"Condition under which it fires: a boolean in CEL. lazaret rules fields lists what it may name."`
-	ForEach     string   `yaml:"for_each" doc:"A list in CEL: the condition is asked of each element, which it calls it."`
-	Effect      string   `yaml:"effect" is:"effect,required" doc:"What it asks for."`
-	Subject     string   `yaml:"subject" is:"subject,required" doc:"What the alert is about."`
-	SubjectID   string   `yaml:"subject_id" doc:"The id of what the alert is about, in CEL, where the event does not give it."`
-	OnError     string   `yaml:"on_error" is:"effect" doc:"What it asks for when it fails; needed with any effect but alert."`
-	Message     string   `yaml:"message" is:"required" doc:"What the alert says: a text in CEL."`
-	Mode        string   `yaml:"mode" is:"mode" doc:"enforce unless said; shadow is recorded and has no effect."`
-	FalsePos    string   `yaml:"false_positives" doc:"What it flags wrongly, for who sees the alert."`
-}
-
-// rulesDoc is a rule file.
-type rulesDoc struct {
-	Rules []ruleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
-}
-
-// packDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
-// signals, and its names are known to every pack.
-type packDoc struct {
-	Name        string              `yaml:"name" is:"required" doc:"The name of the pack's folder."`
-	Title       string              `yaml:"title" doc:"What the pack is about, in one line."`
-	Description string              `yaml:"description" doc:"The same at length."`
-	Lists       map[string][]string `yaml:"lists" is:"names" doc:"Lists of texts, which expressions call lists.<name>."`
-	Macros      map[string]string   `yaml:"macros" is:"names" doc:"Expressions in CEL, which others call macros.<name>."`
-	Signals     []signalDoc         `yaml:"signals" doc:"Counts and sequences of events, which expressions call signal.<name>."`
-}
-
-// groupsDoc is groups.yaml.
-type groupsDoc struct {
-	Groups map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
-}
-
-// exceptionsDoc is exceptions.yaml.
-type exceptionsDoc struct {
-	Exceptions []exceptionDoc `yaml:"exceptions" doc:"Where rules do not apply."`
-}
-
-// exceptionDoc says where rules do not apply, who says so, why and until when.
-type exceptionDoc struct {
-	ID      string   `yaml:"id" is:"id,required" doc:"Names the exception in alerts."`
-	Rules   []string `yaml:"rules" is:"id,required,some" doc:"The rules that it is for."`
-	When    string   `yaml:"when" is:"required" doc:"Condition under which it holds: a boolean in CEL."`
-	Owner   string   `yaml:"owner" is:"required" doc:"Who may be asked."`
-	Reason  string   `yaml:"reason" is:"required" doc:"Why it is there."`
-	Expires string   `yaml:"expires" is:"date,required" doc:"The day from which it no longer holds, such as 2027-01-31."`
-}
-
-// What rules may say.
-var (
-	severities = []string{"info", "low", "medium", "high", "critical"}
-	statuses   = []string{"stable", "test", "experimental", "deprecated"}
-	modes      = []string{"enforce", "shadow", "off"}
-	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
-	subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
-	// textKinds are those with a text that somebody hands out: the arbiter what
-	// is recalled, and the agent's host an answer.
-	textKinds = []string{"recall", "outcome"}
-	kinds     = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome", "belief"}
 )
 
 // Rule is a compiled rule.
@@ -102,19 +32,11 @@ type Rule struct {
 	File     string
 	FalsePos string
 
-	when, forEach, subjectID, message *expr
-	each                              *forEach // closures of forEach and when, where both have one
-	exceptions                        []*exception
-	doc                               ruleDoc
-	place                             func(field string, format string, args ...any) *strictyaml.Error
-}
-
-// exception is a compiled exception.
-type exception struct {
-	id, owner, reason string
-	rules             []string
-	when              *expr
-	expires           time.Time
+	condition
+	subjectID, message *expr
+	exceptions         []*exception
+	doc                ruleDoc
+	place              func(field string, format string, args ...any) *strictyaml.Error
 }
 
 // Set is a compiled rule set. It is safe for concurrent use.
@@ -145,7 +67,7 @@ func (s *Set) Rule(id string) *Rule {
 }
 
 // Groups lists the sentinel groups in order.
-func (s *Set) Groups() []string { return sortedKeys(s.groups) }
+func (s *Set) Groups() []string { return slices.Sorted(maps.Keys(s.groups)) }
 
 // Group is the evaluator of a sentinel group, or nil if the set knows none of
 // that name.
@@ -288,7 +210,7 @@ func (c *compiler) pack(pack string, sc *scope) (rules []*Rule) {
 // names adds lists, macros and signals to a scope. Macros may name others, in
 // any order but a circle.
 func (c *compiler) names(sc *scope, d *strictyaml.Document, file string, p *packDoc) {
-	for _, name := range sortedKeys(p.Lists) {
+	for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
 		if !validName(name) {
 			c.bad.note(file, d.Errorf([]any{"lists", name}, "the name %q of a list has other characters than a-z, 0-9 and _", name))
 			continue
@@ -301,7 +223,7 @@ func (c *compiler) names(sc *scope, d *strictyaml.Document, file string, p *pack
 			c.bad.note(file, d.Errorf([]any{"lists", name}, "%w", err))
 		}
 	}
-	todo := sortedKeys(p.Macros)
+	todo := slices.Sorted(maps.Keys(p.Macros))
 	for len(todo) > 0 {
 		var left []string
 		errs := make(map[string]error)
@@ -337,65 +259,11 @@ func validName(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' })
 }
 
-// exceptions compiles exceptions.yaml.
-func (c *compiler) exceptions(sc *scope) {
-	if _, ok := c.src.files[exceptionsFile]; !ok {
-		return
-	}
-	var ed exceptionsDoc
-	d := c.decode(exceptionsFile, &ed)
-	seen := make(map[string]bool)
-	for i, e := range ed.Exceptions {
-		n := len(c.bad)
-		at := func(path []any, format string, args ...any) {
-			c.bad.note(exceptionsFile, d.Errorf(append([]any{"exceptions", i}, path...), format, args...))
-		}
-		if !streams.ValidID(e.ID) {
-			at([]any{"id"}, "%v", streams.CheckID("exception id", e.ID))
-		}
-		if seen[e.ID] {
-			at([]any{"id"}, "there are two exceptions %q", e.ID)
-		}
-		seen[e.ID] = true
-		if e.Owner == "" || e.Reason == "" {
-			at([]any{"id"}, "exception %q needs owner and reason: who may be asked, and why", e.ID)
-		}
-		x := &exception{id: e.ID, owner: e.Owner, reason: e.Reason, rules: e.Rules}
-		var err error
-		if x.expires, err = time.Parse(time.RFC3339, e.Expires); err != nil {
-			if x.expires, err = time.Parse(time.DateOnly, e.Expires); err != nil {
-				at([]any{"expires"}, "exception %q needs expires: a date such as 2027-01-31", e.ID)
-			}
-		}
-		if len(e.Rules) == 0 {
-			at([]any{"rules"}, "exception %q needs rules: those that it is for", e.ID)
-		}
-		for j, id := range e.Rules {
-			if r := c.set.Rule(id); r != nil {
-				r.exceptions = append(r.exceptions, x)
-			} else if !c.written[id] {
-				at([]any{"rules", j}, "there is no rule %q%s", id, suggest(id, sortedKeys(c.seen)))
-			}
-		}
-		if e.When == "" {
-			at([]any{"when"}, "exception %q needs when: the condition under which it holds", e.ID)
-		} else if x.when, err = sc.compile(e.When, cel.BoolType); err != nil {
-			at([]any{"when"}, "%w", err)
-		}
-		if len(c.bad) == n {
-			c.set.excepted = append(c.set.excepted, x)
-			c.set.places[x.id] = func(format string, args ...any) *strictyaml.Error {
-				return d.Errorf([]any{"exceptions", i, "expires"}, format, args...)
-			}
-		}
-	}
-}
-
 // groups compiles groups.yaml.
 func (c *compiler) groups(packs []string, byPack map[string][]*Rule) {
 	var groups groupsDoc
 	doc := c.decode("groups.yaml", &groups)
-	for _, g := range sortedKeys(groups.Groups) {
+	for _, g := range slices.Sorted(maps.Keys(groups.Groups)) {
 		if !streams.ValidID(g) {
 			c.bad.note("groups.yaml", doc.Errorf([]any{"groups", g}, "%v", streams.CheckID("group", g)))
 			continue
@@ -475,13 +343,9 @@ func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *rule
 		}
 		return x
 	}
-	r.when = compile("when", rd.When, cel.BoolType, true)
-	r.forEach = compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false)
+	r.condition = newCondition(sc.vars, compile("when", rd.When, cel.BoolType, true), compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false))
 	r.subjectID = compile("subject_id", rd.SubjectID, cel.StringType, false)
 	r.message = compile("message", rd.Message, cel.StringType, true)
-	if r.when != nil && r.forEach != nil && r.forEach.cost <= CostLimit {
-		r.each = newForEach(sc.vars, r.forEach.ast.Expr(), r.when.ast.Expr())
-	}
 	raw, err := streams.Marshal(rd)
 	if err != nil {
 		at("id", "%v", err)
@@ -491,54 +355,4 @@ func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *rule
 		return nil
 	}
 	return r
-}
-
-// need is what has to hold for the rule to fire, or to fail.
-func (r *Rule) need(rd *reader) *need {
-	n := rd.of(r.when.ast.Expr(), nil)
-	if r.forEach == nil {
-		return n
-	}
-	if !rd.safe(r.forEach.ast.Expr(), nil) {
-		return nothing
-	}
-	if t := rd.term(r.forEach.ast.Expr(), nil); t.kind == termField {
-		return all(rd.pred(pred{v: t.f.v, size: true, op: ">", than: 0}), n)
-	}
-	return n
-}
-
-// suggest names the known word that a wrong one is nearest to.
-func suggest(s string, known []string) string {
-	best, at := "", 3
-	for _, k := range known {
-		if d := distance(s, k); d < at {
-			best, at = k, d
-		}
-	}
-	if best == "" || s == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// distance is the Levenshtein distance of two short words.
-func distance(a, b string) int {
-	prev := make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range len(a) {
-		cur := make([]int, len(b)+1)
-		cur[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			cur[j+1] = min(prev[j+1]+1, cur[j]+1, prev[j]+cost)
-		}
-		prev = cur
-	}
-	return prev[len(b)]
 }

@@ -166,7 +166,7 @@ func restrict(s *jsonschema.Schema, is string) {
 		s.MinItems = jsonschema.Ptr(1)
 		return
 	case "steps":
-		s.MinItems, s.MaxItems = jsonschema.Ptr(2), jsonschema.Ptr(maxSteps)
+		s.MinItems, s.MaxItems = jsonschema.Ptr(2), jsonschema.Ptr(MaxSteps)
 		return
 	case "names":
 		s.PropertyNames = &jsonschema.Schema{Pattern: namePattern}

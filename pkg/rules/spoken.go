@@ -57,6 +57,10 @@ func (p pred) wanted() string {
 	return op + strconv.FormatFloat(p.than, 'g', -1, 64)
 }
 
+// why says what keeps the condition of a number from being true: each of it is
+// enough.
+func (t *trial) why(cond int) []string { return t.x.why(t, t.x.needs[cond]) }
+
 // why says what of a need does not hold: facts of which each is enough.
 func (x *index) why(t *trial, n *need) []string {
 	switch n.op {

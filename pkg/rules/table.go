@@ -30,24 +30,28 @@ type Store interface {
 // recently used half, at the cost of one counter.
 type tableID byte
 
-const (
-	tableCounts tableID = iota // declared counts and distinct counts
-	tableSteps                 // declared sequences
-	tableClusters
-	tableNotes    // directives of untrusted content
-	tableSessions // session → its notes, recalls and the user's words
-	tableKeys     // memory keys
-	tableBeliefs
-	tableTools
-	tableAlerts
-	tableSwaps // sequences that an action went into, until its verdict is heard
-	numTables
-)
+// maxTables is how many tables there may be.
+const maxTables = 16
 
-var tableNames = [numTables]string{"counts", "sequences", "clusters", "directives", "sessions", "keys", "beliefs", "tools", "alerts", "swaps"}
+// tableOf are the registered tables, by their id.
+var tableOf [maxTables]struct {
+	name  string
+	bound uint32 // keys of one project
+}
 
-// tableBounds is how many keys of one project a table holds.
-var tableBounds = [numTables]uint32{20_000, 20_000, 20_000, 4_000, 10_000, 20_000, 50_000, 5_000, 50_000, 5_000}
+// numTables is the highest id of a table, plus one.
+var numTables int
+
+// newTable registers a table. The id is part of the keys in the store and stays
+// what it is; bound is how many keys of one project the table holds.
+func newTable(id tableID, name string, bound uint32) tableID {
+	if tableOf[id].name != "" {
+		panic("signals: two tables have the id of " + name)
+	}
+	tableOf[id].name, tableOf[id].bound = name, bound
+	numTables = max(numTables, int(id)+1)
+	return id
+}
 
 // tableMeta is the state of one table of one project.
 type tableMeta struct {
@@ -61,7 +65,7 @@ type tableMeta struct {
 type tables struct {
 	st      Store
 	project string
-	meta    [numTables]tableMeta
+	meta    [maxTables]tableMeta
 	opened  bool
 	dirty   bool
 	posts   *book // nil until something is looked up in it
@@ -111,7 +115,7 @@ func (t *tables) open() {
 		t.err = err
 		return
 	}
-	if len(b)%metaSize != 0 || len(b)/metaSize > int(numTables) {
+	if len(b)%metaSize != 0 || len(b)/metaSize > numTables {
 		t.err = fmt.Errorf("the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger", t.project)
 		return
 	}
@@ -163,7 +167,7 @@ func (t *tables) close() error {
 		return nil
 	}
 	b := t.take()
-	for _, m := range t.meta {
+	for _, m := range t.meta[:numTables] {
 		lost := byte(0)
 		if m.lost {
 			lost = 1
@@ -262,7 +266,7 @@ func (t *tables) set(id tableID, k, v []byte, known bool) {
 	t.last.some = false
 	m := &t.meta[id]
 	if !known {
-		if m.count >= tableBounds[id]/2 {
+		if m.count >= tableOf[id].bound/2 {
 			if t.err = t.st.DropPrefix(t.key(id, m.gen-1, nil)); t.err != nil {
 				return
 			}
@@ -283,7 +287,7 @@ func (t *tables) partial() []string {
 	var out []string
 	for i, m := range t.meta {
 		if m.lost {
-			out = append(out, tableNames[i])
+			out = append(out, tableOf[i].name)
 		}
 	}
 	if b := t.book(); b != nil {
@@ -299,99 +303,4 @@ func (t *tables) partial() []string {
 		}
 	}
 	return out
-}
-
-// enc and dec are the plain encoding of what tables hold.
-type enc []byte
-
-func (e *enc) num(n uint64) { *e = binary.AppendUvarint(*e, n) }
-
-func (e *enc) str(s string) {
-	e.num(uint64(len(s)))
-	*e = append(*e, s...)
-}
-
-func (e *enc) bytes(b []byte) {
-	e.num(uint64(len(b)))
-	*e = append(*e, b...)
-}
-
-func (e enc) longs(hs []uint64) enc {
-	e.num(uint64(8 * len(hs)))
-	for _, h := range hs {
-		e = binary.BigEndian.AppendUint64(e, h)
-	}
-	return e
-}
-
-func (e *enc) hashes(hs []uint32) {
-	e.num(uint64(len(hs)))
-	for _, h := range hs {
-		*e = binary.BigEndian.AppendUint32(*e, h)
-	}
-}
-
-// dec reads what enc wrote; what is missing reads as zero.
-type dec []byte
-
-func (d *dec) num() uint64 {
-	n, size := binary.Uvarint(*d)
-	if size <= 0 {
-		*d = nil
-		return 0
-	}
-	*d = (*d)[size:]
-	return n
-}
-
-func (d *dec) str() string {
-	n := d.num()
-	if n > uint64(len(*d)) {
-		*d = nil
-		return ""
-	}
-	s := string((*d)[:n])
-	*d = (*d)[n:]
-	return s
-}
-
-// raw is str without a copy.
-func (d *dec) raw() []byte {
-	n := d.num()
-	if n > uint64(len(*d)) {
-		*d = nil
-		return nil
-	}
-	b := (*d)[:n]
-	*d = (*d)[n:]
-	return b
-}
-
-// into is hashes at the end of a buffer.
-func (d *dec) into(buf []uint32) (hs, rest []uint32) {
-	n := d.num()
-	if n > uint64(len(*d)/4) {
-		*d = nil
-		return nil, buf
-	}
-	from := len(buf)
-	for i := range n {
-		buf = append(buf, binary.BigEndian.Uint32((*d)[4*i:]))
-	}
-	*d = (*d)[4*n:]
-	return buf[from:len(buf):len(buf)], buf
-}
-
-func (d *dec) hashes() []uint32 {
-	n := d.num()
-	if n > uint64(len(*d)/4) {
-		*d = nil
-		return nil
-	}
-	hs := make([]uint32, n)
-	for i := range hs {
-		hs[i] = binary.BigEndian.Uint32((*d)[4*i:])
-	}
-	*d = (*d)[4*n:]
-	return hs
 }

@@ -1,12 +1,13 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 
 	"lazaret/pkg/internal/strictyaml"
@@ -162,7 +163,7 @@ func TestWith(ctx context.Context, src *Source, o TestOptions) (TestReport, erro
 		}
 	}
 	var bad Problems
-	for _, name := range sortedKeys(src.files) {
+	for _, name := range slices.Sorted(maps.Keys(src.files)) {
 		if !strings.HasSuffix(name, ".test.yaml") {
 			continue
 		}
@@ -220,7 +221,7 @@ func (t *testRun) fail(path []any, format string, args ...any) {
 
 // run plays the events and compares. It returns the alerts by rule.
 func (t *testRun) run(ctx context.Context) map[string][]streams.Alert {
-	group := orElse(t.Group, t.set.Groups()[0])
+	group := cmp.Or(t.Group, t.set.Groups()[0])
 	ev := t.set.Group(group)
 	if ev == nil {
 		t.fail([]any{"group"}, "there is no group %q%s", group, suggest(group, t.set.Groups()))
@@ -284,7 +285,7 @@ func (t *testRun) checkNames(ev *Evaluator) {
 			t.fail(path, "rule %s is not in group %s", id, ev.group)
 		}
 	}
-	for _, id := range sortedKeys(t.Fires) {
+	for _, id := range slices.Sorted(maps.Keys(t.Fires)) {
 		check([]any{"fires", id}, id)
 	}
 	for i, id := range t.Silent {
@@ -293,7 +294,7 @@ func (t *testRun) checkNames(ev *Evaluator) {
 }
 
 func (t *testRun) compare(got map[string][]streams.Alert, gave, messages []string) {
-	for _, r := range sortedKeys(t.Fires) {
+	for _, r := range slices.Sorted(maps.Keys(t.Fires)) {
 		path := []any{"fires", r}
 		total, left := 0, slices.Clone(got[r])
 		for i := range t.Fires[r] {
@@ -367,13 +368,4 @@ func describeAlerts(as []streams.Alert) string {
 		out = append(out, fmt.Sprintf("and %d more", len(as)-len(out)))
 	}
 	return strings.Join(out, "; ")
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	sort.Strings(out)
-	return out
 }

@@ -1,0 +1,102 @@
+package rules
+
+// ruleDoc is a rule as it is written.
+type ruleDoc struct {
+	ID          string   `yaml:"id" is:"id,required" doc:"Names the rule, in alerts and in exceptions."`
+	Title       string   `yaml:"title" is:"required" doc:"What has happened when it fires, in one line."`
+	Description string   `yaml:"description" doc:"Why that matters."`
+	Severity    string   `yaml:"severity" is:"severity,required" doc:"How bad it is when it is true."`
+	Status      string   `yaml:"status" is:"status" doc:"How far it has been tried; stable unless said."`
+	Tags        []string `yaml:"tags" is:"tag" doc:"Entries of public lists, such as owasp.asi06, atlas.aml-t0080, cwe-94 and arxiv.2402.07867."`
+	On          []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that it looks at."`
+	When        string   `yaml:"when" is:"required" doc:"Condition under which it fires: a boolean in CEL. lazaret rules fields lists what it may name."`
+	ForEach     string   `yaml:"for_each" doc:"A list in CEL: the condition is asked of each element, which it calls it."`
+	Effect      string   `yaml:"effect" is:"effect,required" doc:"What it asks for."`
+	Subject     string   `yaml:"subject" is:"subject,required" doc:"What the alert is about."`
+	SubjectID   string   `yaml:"subject_id" doc:"The id of what the alert is about, in CEL, where the event does not give it."`
+	OnError     string   `yaml:"on_error" is:"effect" doc:"What it asks for when it fails; needed with any effect but alert."`
+	Message     string   `yaml:"message" is:"required" doc:"What the alert says: a text in CEL."`
+	Mode        string   `yaml:"mode" is:"mode" doc:"enforce unless said; shadow is recorded and has no effect."`
+	FalsePos    string   `yaml:"false_positives" doc:"What it flags wrongly, for who sees the alert."`
+}
+
+// rulesDoc is a rule file.
+type rulesDoc struct {
+	Rules []ruleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
+}
+
+// packDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
+// signals, and its names are known to every pack.
+type packDoc struct {
+	Name        string              `yaml:"name" is:"required" doc:"The name of the pack's folder."`
+	Title       string              `yaml:"title" doc:"What the pack is about, in one line."`
+	Description string              `yaml:"description" doc:"The same at length."`
+	Lists       map[string][]string `yaml:"lists" is:"names" doc:"Lists of texts, which expressions call lists.<name>."`
+	Macros      map[string]string   `yaml:"macros" is:"names" doc:"Expressions in CEL, which others call macros.<name>."`
+	Signals     []signalDoc         `yaml:"signals" doc:"Counts and sequences of events, which expressions call signal.<name>."`
+}
+
+// groupsDoc is groups.yaml.
+type groupsDoc struct {
+	Groups map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
+}
+
+// exceptionsDoc is exceptions.yaml.
+type exceptionsDoc struct {
+	Exceptions []exceptionDoc `yaml:"exceptions" doc:"Where rules do not apply."`
+}
+
+// exceptionDoc says where rules do not apply, who says so, why and until when.
+type exceptionDoc struct {
+	ID      string   `yaml:"id" is:"id,required" doc:"Names the exception in alerts."`
+	Rules   []string `yaml:"rules" is:"id,required,some" doc:"The rules that it is for."`
+	When    string   `yaml:"when" is:"required" doc:"Condition under which it holds: a boolean in CEL."`
+	Owner   string   `yaml:"owner" is:"required" doc:"Who may be asked."`
+	Reason  string   `yaml:"reason" is:"required" doc:"Why it is there."`
+	Expires string   `yaml:"expires" is:"date,required" doc:"The day from which it no longer holds, such as 2027-01-31."`
+}
+
+// What rules may say.
+var (
+	severities = []string{"info", "low", "medium", "high", "critical"}
+	statuses   = []string{"stable", "test", "experimental", "deprecated"}
+	modes      = []string{"enforce", "shadow", "off"}
+	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
+	subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
+	// textKinds are those with a text that somebody hands out: the arbiter what
+	// is recalled, and the agent's host an answer.
+	textKinds = []string{"recall", "outcome"}
+	kinds     = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome", "belief"}
+)
+
+// signalDoc is a signal as a pack declares it: one of count, distinct and
+// sequence.
+type signalDoc struct {
+	Name     string    `yaml:"name" is:"id,required" doc:"Expressions call it signal.<name>."`
+	Doc      string    `yaml:"doc" is:"required" doc:"What it means."`
+	Count    *countDoc `yaml:"count" doc:"Counts events."`
+	Distinct *countDoc `yaml:"distinct" doc:"Counts different values among events."`
+	Sequence *seqDoc   `yaml:"sequence" doc:"Finds steps in order, with anything in between; its value is the ids of the events."`
+}
+
+// countDoc counts events, or the different values among them.
+type countDoc struct {
+	On     []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that count."`
+	When   string   `yaml:"when" doc:"Condition under which an event counts: a boolean in CEL."`
+	Key    string   `yaml:"key" is:"required" doc:"What is counted apart: a text in CEL, such as event.agent."`
+	Value  string   `yaml:"value" doc:"Of distinct: what is to be different, a text in CEL."`
+	Window string   `yaml:"window" is:"duration,required" doc:"How far back it sees, such as 10m or 72h."`
+	Max    int      `yaml:"max" is:"count" doc:"How far it counts; 1024 unless said."`
+}
+
+// seqDoc finds steps in order, with anything in between.
+type seqDoc struct {
+	Key    string    `yaml:"key" is:"required" doc:"What sequences are kept apart by: a text in CEL, such as event.agent + '/' + event.session."`
+	Window string    `yaml:"window" is:"duration,required" doc:"Time from the first step to the last, such as 24h."`
+	Steps  []stepDoc `yaml:"steps" is:"required,steps" doc:"The steps, in order."`
+}
+
+type stepDoc struct {
+	On   []string `yaml:"on" is:"kind,required,some" doc:"Kinds of events that may be the step."`
+	When string   `yaml:"when" is:"required" doc:"Condition under which an event is the step: a boolean in CEL."`
+}

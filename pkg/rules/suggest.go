@@ -1,0 +1,40 @@
+package rules
+
+import (
+	"fmt"
+)
+
+// suggest names the known word that a wrong one is nearest to.
+func suggest(s string, known []string) string {
+	best, at := "", 3
+	for _, k := range known {
+		if d := distance(s, k); d < at {
+			best, at = k, d
+		}
+	}
+	if best == "" || s == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", best)
+}
+
+// distance is the Levenshtein distance of two short words.
+func distance(a, b string) int {
+	prev := make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		cur := make([]int, len(b)+1)
+		cur[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			cur[j+1] = min(prev[j+1]+1, cur[j]+1, prev[j]+cost)
+		}
+		prev = cur
+	}
+	return prev[len(b)]
+}
