@@ -184,6 +184,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		return f.applyDecision(st, e.Project, b)
 	case *streams.ActionEntry:
 		return f.applyAction(st, e.Project, b)
+	case *streams.OutcomeEntry:
+		return f.applyOutcome(st, e.Project, b)
 	case *streams.ToolsEntry:
 		return f.applyTools(st, e.Project, b)
 	case *streams.RejectedEntry:

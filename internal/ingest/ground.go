@@ -202,6 +202,18 @@ func readingSlot(project, agent string, n uint64) []byte {
 	return stage.Key(keyReadings, project, agent, string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
 }
 
+// applyOutcome keeps what an executor reports of a call as something that the agent
+// read.
+func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeEntry) error {
+	if !e.Ran() || e.Content == "" {
+		return nil
+	}
+	if err := f.noteHeard(st, project, &e.EntryHead, false, true); err != nil {
+		return err
+	}
+	return f.noteReading(st, project, &e.EntryHead, []string{e.Content})
+}
+
 // applyRecall keeps what a recall found as something that the agent read.
 func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	var texts []string
@@ -215,6 +227,9 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)
 			}
 		}
+	}
+	if err := f.hearRecall(st, project, e); err != nil {
+		return err
 	}
 	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil || len(foreign) == 0 {
 		return err

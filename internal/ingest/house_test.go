@@ -52,11 +52,17 @@ func offline(t testing.TB) *stage.State {
 // say publishes an event and returns what ingest made of it.
 func (h *house) say(kind streams.Kind, origin beliefs.Origin, ev any) any {
 	h.t.Helper()
+	return h.sayAs("agent", kind, origin, ev)
+}
+
+// sayAs is say with another agent's credential.
+func (h *house) sayAs(agent string, kind streams.Kind, origin beliefs.Origin, ev any) any {
+	h.t.Helper()
 	body, err := streams.Marshal(ev)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.put(&stage.Message{Address: streams.Address{Project: "demo", Agent: "agent", Kind: kind, Origin: origin}, Data: body})
+	return h.put(&stage.Message{Address: streams.Address{Project: "demo", Agent: agent, Kind: kind, Origin: origin}, Data: body})
 }
 
 func (h *house) put(m *stage.Message) any {

@@ -9,6 +9,7 @@ import (
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/text"
+	"lazaret/pkg/text/command"
 	"lazaret/streams"
 )
 
@@ -42,6 +43,11 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 				Quality: ad.Quality, Origin: a.Origin, Confidence: ad.Confidence, Source: "tool:" + o.Tool, Observation: head.ID,
 				Class: beliefs.Class(beliefs.Envelope, ad.Quality, "")}})
 	}
+	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
+	if err != nil {
+		return nil, err
+	}
+	record := pol != nil && a.Origin == beliefs.OriginTool && pol.Record(o.Tool)
 	quality := beliefs.QualityOf(a.Origin)
 	for i, b := range blocks {
 		be := streams.BlockEntry{Type: b.Type, Text: b.Text}
@@ -70,11 +76,10 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 			return nil, err
 		}
 		c.Parents = parents
+		if record && c.Belief.Observation == head.ID && command.Of(b.Text).Points < orderPoints {
+			c.Belief.Grade, c.Belief.Scope = beliefs.Record, beliefs.PlanningAllowed
+		}
 		e.Claims = append(e.Claims, c)
-	}
-	pol, _, err := f.policies.Active(st, streams.DoActivatePolicy)
-	if err != nil {
-		return nil, err
 	}
 	if e.Revisions, err = f.vouched(st, a, pol, e); err != nil {
 		return nil, err
@@ -126,6 +131,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 		return err
 	}
 	if err := f.noteIntent(st, project, e); err != nil {
+		return err
+	}
+	if err := f.hear(st, project, e); err != nil {
 		return err
 	}
 	texts := make([]string, len(e.Blocks))
@@ -215,7 +223,7 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 				return err
 			}
 		}
-		if e.Origin == beliefs.OriginUser {
+		if e.Origin == beliefs.OriginUser && !c.Belief.Origin.External() {
 			if err := f.noteSaid(st, project, &e.EntryHead, b.Text); err != nil {
 				return err
 			}

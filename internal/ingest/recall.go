@@ -81,7 +81,7 @@ type match struct {
 
 func (m *match) candidate() beliefs.Candidate {
 	return beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.last(), ValidFrom: m.From, ValidTo: m.To,
-		Read: !m.Memory, ID: m.Ref.ID, Key: m.Ref.Key, Category: m.Category, Source: m.Ref.Source, Agent: m.Agent, Session: m.Session,
+		Read: !m.Memory, Grade: m.Ref.Grade, ID: m.Ref.ID, Key: m.Ref.Key, Category: m.Category, Source: m.Ref.Source, Agent: m.Agent, Session: m.Session,
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 

@@ -36,7 +36,7 @@ func (r *record) adopt() {
 // on where an empty list or the zone of a time came from.
 func (r *record) plain() bool {
 	ref := &r.Ref
-	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Staged || ref.Procedure || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
+	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
 		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
 		return false
 	}

@@ -24,7 +24,7 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	}
 	e.Unseen = e.UnseenBy != nil
 	e.Features = text.Analyze(m.Content)
-	weakest, err := f.lineage(st, a, m, e)
+	weakest, shares, err := f.lineage(st, a, m, e)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +65,9 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	if e.Belief.Staged || e.Belief.Procedure {
 		e.Belief.Scope = beliefs.ContextOnly
 	}
+	if e.Belief.Grade, err = f.gradeNote(st, a, m, e, shares); err != nil {
+		return nil, err
+	}
 	seen, err := f.content(st, a.Project, sha256.Sum256([]byte(m.Content)))
 	if err != nil {
 		return nil, err
@@ -87,9 +90,11 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 // lineage finds what a write derives from, declared or not, and returns the
 // origin that it has by that: its writer's, or a weaker one that it inherits. An
 // agent that repeats word for word what the user said in the session speaks for
-// the user.
-func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry) (beliefs.Origin, error) {
-	weakest := a.Origin
+// the user. shares says that anything in the text is foreign, however little.
+func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry) (
+	weakest beliefs.Origin, shares bool, err error,
+) {
+	weakest = a.Origin
 	inherit := func(p streams.Parent) {
 		e.Parents = append(e.Parents, p)
 		if w := beliefs.Weakest(weakest, p.Origin); w != weakest {
@@ -99,12 +104,12 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 	for _, id := range m.DerivedFrom {
 		all, err := others(st, a.Project, a.Agent, id)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		for _, id := range append([]string{id}, all...) {
 			p, err := f.parent(st, a, id)
 			if err != nil {
-				return "", err
+				return "", false, err
 			}
 			inherit(p)
 		}
@@ -113,24 +118,24 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 		}
 	}
 	if a.Origin.External() {
-		return weakest, nil
+		return weakest, true, nil
 	}
 	d, err := f.derive(st, a.Project, a.Agent, &e.Features)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	switch {
 	case a.Origin == beliefs.OriginAgent:
 		if !d.any() && weakest == beliefs.OriginAgent {
 			if e.UserWord, err = f.saidByUser(st, a, e.Session, m.Content); err != nil || e.UserWord {
-				return beliefs.OriginUser, err
+				return beliefs.OriginUser, false, err
 			}
 		}
 		if !d.written(&e.Features) {
-			return weakest, nil
+			return weakest, d.any(), nil
 		}
 	case !d.pasted():
-		return weakest, nil
+		return weakest, d.any(), nil
 	}
 	for _, p := range d.parents {
 		if i := slices.IndexFunc(e.Parents, func(have streams.Parent) bool { return have.ID == p.ID }); i >= 0 {
@@ -139,7 +144,7 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 		}
 		inherit(p)
 	}
-	return weakest, nil
+	return weakest, true, nil
 }
 
 // staged says why a write is context at most until somebody vouches for it, or

@@ -118,6 +118,9 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if e.Phase != "start" {
 		return nil
 	}
+	if err := st.Delete(heardKey(project, e.Agent, "")); err != nil {
+		return err
+	}
 	return st.Delete(sessionKey(project, e.Agent, ""))
 }
 

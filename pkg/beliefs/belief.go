@@ -22,6 +22,8 @@ type Belief struct {
 	// Procedure is set of what would be carried out again by whoever finds it: a
 	// skill. It is served once a person has signed for exactly its bytes.
 	Procedure bool `json:"procedure,omitzero"`
+	// Grade lets it be planned with though nobody vouches for it.
+	Grade Grade `json:"grade,omitzero"`
 	// Home is where it was shared from, if it was.
 	Home Home `json:"home,omitzero"`
 	// Class is its calibration class.
@@ -46,7 +48,8 @@ func Class(kind ClaimKind, quality Quality, category string) string {
 
 // Seal commits to what never changes of a belief with a content.
 func (b *Belief) Seal(contentDigest string) string {
-	i := Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source, Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity}
+	i := Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source, Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity,
+		Grade: b.Grade}
 	return i.Seal()
 }
 

@@ -63,6 +63,8 @@ type Candidate struct {
 	// Read is set of what was read or said, and never asked to be remembered:
 	// it may inform and never be more, whoever said it.
 	Read bool
+	// Grade lets it be admitted for planning though it is unverified.
+	Grade Grade
 
 	// For conditions.
 	ID, Key, Category, Source string
@@ -121,7 +123,7 @@ func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []
 	external := 0
 	for i, c := range candidates {
 		r := p.conditions(Subject{c, p.Purpose, now, by.Agent, by.Session}, p.judge(now, c))
-		if r.Channel == Admitted && c.Origin.External() && !p.Privileged {
+		if r.Channel == Admitted && c.Origin.External() && c.Grade != Record && !p.Privileged {
 			if external++; external > p.MaxExternal {
 				r = Ruling{Refused, ReasonExternal, fmt.Sprintf("%d entries of external origin are admitted already", p.MaxExternal)}
 			}
@@ -168,6 +170,7 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 		return Ruling{Refused, reason, text}
 	}
 	switch {
+	case c.plannable(p.Purpose):
 	case c.Axes.Truth != Supported:
 		return aside(ReasonUnverified, "nobody stronger than its own source vouches for it")
 	case c.Axes.Retrieval == Restricted:

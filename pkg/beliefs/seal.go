@@ -16,6 +16,7 @@ type Identity struct {
 	Observation string // event that introduced it
 	Namespace   Namespace
 	Sensitivity Sensitivity
+	Grade       Grade
 }
 
 // Seal commits to a belief's identity: 16 bytes of a SHA-256, in hex. Whoever
@@ -25,7 +26,12 @@ type Identity struct {
 // How a belief stands is not in it: that changes, and every change is an entry.
 func (i *Identity) Seal() string {
 	d := sha256.New()
-	for _, s := range []string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation, i.Namespace.String(), i.Sensitivity.String()} {
+	parts := []string{i.Content, i.Kind.String(), i.Key, string(i.Origin), i.Source, i.Observation, i.Namespace.String(),
+		i.Sensitivity.String()}
+	if i.Grade != NoGrade {
+		parts = append(parts, i.Grade.String())
+	}
+	for _, s := range parts {
 		fmt.Fprintf(d, "%d:%s", len(s), s) // no two identities read the same
 	}
 	return hex.EncodeToString(d.Sum(nil)[:16])

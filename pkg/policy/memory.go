@@ -15,6 +15,7 @@ import (
 const (
 	MaxWritable   = 256
 	MaxPromotions = 64
+	MaxRecords    = 256
 	MinFreshness  = time.Second
 	MaxFreshness  = 100 * 366 * 24 * time.Hour
 	maxSources    = 16
@@ -28,6 +29,7 @@ type memoryText struct {
 	ExpireAfter string            `yaml:"expire_after"`
 	TTL         map[string]string `yaml:"ttl"`
 	Promote     []promoteText     `yaml:"promote"`
+	Records     []string          `yaml:"records"`
 }
 
 type writableText struct {
@@ -60,6 +62,7 @@ type memory struct {
 	ttl        map[string]time.Duration
 	promotions []Promotion
 	index      index // of the promotions' tools; only exact names and patterns are in it
+	records    index // of the systems of record, in the same way
 }
 
 // Promotion is a named way in which an unverified belief becomes supported
@@ -81,7 +84,7 @@ func (p *Promotion) For(category string) bool {
 
 func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 	m := &p.memory
-	m.index, m.compaction = newIndex(), CompactionStage
+	m.index, m.records, m.compaction = newIndex(), newIndex(), CompactionStage
 	if t == nil {
 		return nil
 	}
@@ -132,7 +135,40 @@ func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 		}
 		m.ttl[strings.ToLower(c)] = v
 	}
+	if err := m.compileRecords(y, t.Records); err != nil {
+		return err
+	}
 	return p.compilePromotions(y, t.Promote)
+}
+
+func (m *memory) compileRecords(y *strictyaml.Document, tools []string) error {
+	if len(tools) > MaxRecords {
+		return y.Errorf([]any{"memory", "records"}, "%d systems of record are too many, at most %d are possible", len(tools), MaxRecords)
+	}
+	for i, tool := range tools {
+		if strings.Trim(tool, "*?._-/: ") == "" {
+			return y.Errorf([]any{"memory", "records", i}, "records names every tool: say which")
+		}
+		if err := m.records.addPattern(tool, 0); err != nil {
+			return y.Errorf([]any{"memory", "records", i}, "records: %w", err)
+		}
+	}
+	return nil
+}
+
+// Record reports whether a tool is a system of record: what it returns may be planned
+// with as fact. It is never an instruction.
+func (p *Policy) Record(tool string) bool {
+	if len(tool) > MaxTool {
+		return false
+	}
+	name := parseName(tool, nil, nil)
+	if !name.plain {
+		return false // it may look like another tool's
+	}
+	var hit [1]seen
+	p.memory.records.mark(&name, hit[:])
+	return hit[0]&seenTool != 0
 }
 
 func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) error {

@@ -411,3 +411,18 @@ func BenchmarkClassify(b *testing.B) {
 		}
 	})
 }
+
+func TestAPolicyNamesSystemsOfRecord(t *testing.T) {
+	p, err := Compile("p.yaml", []byte(string(Default)+"  records: [\"crm.get*\", ledger_lookup]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tool, want := range map[string]bool{"crm.get_customer": true, "ledger_lookup": true, "crm.set": false, "web.fetch": false, "сrm.get": false} {
+		if p.Record(tool) != want {
+			t.Errorf("Record(%q) is %v", tool, !want)
+		}
+	}
+	if _, err := Compile("p.yaml", []byte(string(Default)+"  records: [\"*\"]\n")); err == nil {
+		t.Error("every tool is a system of record")
+	}
+}

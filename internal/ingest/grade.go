@@ -1,0 +1,491 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"unicode"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/lexical"
+	"lazaret/pkg/text"
+	"lazaret/pkg/text/command"
+	"lazaret/streams"
+)
+
+// This file decides which unverified content may be planned with: notes of an agent
+// that hold nothing foreign, and what systems of record return. Of a session the
+// state keeps whether its user or operator has spoken, and where the first foreign
+// content came into it. A grade never makes a belief supported.
+
+// Bounds of grading. A note beyond them has no grade.
+const (
+	maxGraded   = 4 << 10   // bytes of a note
+	maxWalked   = 512 << 10 // bytes of foreign content that a note is held against
+	nearWords   = 4         // content words between the two of a pair
+	negates     = 3         // content words that a negation reaches
+	orderPoints = 70        // command.Score from which a text is an order
+)
+
+// heard is what the state keeps of a session's context.
+type heard struct {
+	spoken  bool   // by the user or the operator
+	foreign bool   // something foreign came in
+	reading uint64 // number of the agent's reading that brought it
+}
+
+func heardKey(project, agent, session string) []byte {
+	return stage.Key(keySaid, project, agent, session, "~")
+}
+
+func (f *Fold) heard(st *stage.State, project, agent, session string) (h heard, err error) {
+	v, ok, err := st.Get(heardKey(project, agent, session))
+	if err != nil || !ok || len(v) != 9 {
+		return h, err
+	}
+	h.spoken, h.foreign = v[0]&1 != 0, v[0]&2 != 0
+	h.reading = binary.BigEndian.Uint64(v[1:])
+	return h, nil
+}
+
+func (h heard) bytes() []byte {
+	v := make([]byte, 1, 9)
+	if h.spoken {
+		v[0] |= 1
+	}
+	if h.foreign {
+		v[0] |= 2
+	}
+	return binary.BigEndian.AppendUint64(v, h.reading)
+}
+
+// noteHeard keeps what an event brought into its session. It comes before the event
+// itself is kept as a reading.
+func (f *Fold) noteHeard(st *stage.State, project string, e *streams.EntryHead, spoken, foreign bool) error {
+	if !spoken && !foreign {
+		return nil
+	}
+	h, err := f.heard(st, project, e.Agent, e.Session)
+	if err != nil || (h.spoken || !spoken) && (h.foreign || !foreign) {
+		return err
+	}
+	if foreign && !h.foreign {
+		h.foreign = true
+		if h.reading, err = count(st, stage.Key(keyReadings, project, e.Agent, "")); err != nil {
+			return err
+		}
+	}
+	h.spoken = h.spoken || spoken
+	return st.Set(heardKey(project, e.Agent, e.Session), h.bytes())
+}
+
+// count reads a counter of eight bytes.
+func count(st *stage.State, key []byte) (uint64, error) {
+	v, ok, err := st.Get(key)
+	if err != nil || !ok || len(v) != 8 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint64(v), nil
+}
+
+// hear notes whether an observation speaks for the user or the operator, and whether
+// it is foreign. What a system of record returns is foreign to notes as well. The
+// agent's own words are not, until the project has read something foreign that they
+// may repeat.
+func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry) error {
+	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Kind == beliefs.Content && c.Belief.Origin.External() })
+	foreign := e.Origin.External() || pasted
+	if e.Origin == beliefs.OriginAgent && !foreign {
+		_, ok, err := st.Get(stage.Key(keyBrought, project, ""))
+		if err != nil {
+			return err
+		}
+		foreign = ok
+	}
+	spoken := !pasted && (e.Origin == beliefs.OriginUser || e.Origin == beliefs.OriginSystem)
+	return f.noteHeard(st, project, &e.EntryHead, spoken, foreign)
+}
+
+// trusted reports whether a belief brings nothing foreign into a context.
+func trusted(b *streams.BeliefRef) bool {
+	return b.Origin == beliefs.OriginUser || b.Origin == beliefs.OriginSystem || b.Grade == beliefs.Own || b.Grade == beliefs.Derived
+}
+
+// hearRecall notes what a recall brought into a session.
+func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntry) error {
+	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
+		for i := range items {
+			if items[i].Unknown || !trusted(&items[i].BeliefRef) {
+				return f.noteHeard(st, project, &e.EntryHead, false, true)
+			}
+		}
+	}
+	return nil
+}
+
+// gradeNote is the grade of a memory write. shares says that it has a phrase or a
+// carrier in common with foreign content.
+func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry, shares bool) (beliefs.Grade, error) {
+	if a.Origin != beliefs.OriginAgent || e.Belief.Origin != beliefs.OriginAgent || e.UserWord || shares || e.Unseen || e.Restored ||
+		e.Belief.Staged || m.Channel != "" || m.Home != nil || e.Session == "" || len(m.Content) > maxGraded || e.Features.Hidden.Any() {
+		return beliefs.NoGrade, nil
+	}
+	for _, id := range m.DerivedFrom {
+		if ok, err := f.trustedParent(st, a, id); err != nil || !ok {
+			return beliefs.NoGrade, err
+		}
+	}
+	here, err := f.heard(st, a.Project, a.Agent, e.Session)
+	if err != nil || !here.spoken {
+		return beliefs.NoGrade, err // of what the agent saw nothing is known
+	}
+	anywhere, err := f.heard(st, a.Project, a.Agent, "")
+	if err != nil {
+		return beliefs.NoGrade, err
+	}
+	if anywhere.foreign && (!here.foreign || anywhere.reading < here.reading) {
+		here.foreign, here.reading = true, anywhere.reading
+	}
+	said, err := f.saidTexts(st, a.Project, a.Agent, e.Session)
+	if err != nil {
+		return beliefs.NoGrade, err
+	}
+	n := readNote(m.Content, &e.Features, said)
+	if n.grounded(said) {
+		ok := !here.foreign || n.extracts(said)
+		if !ok {
+			ok, err = f.apart(st, a.Project, a.Agent, here, n)
+		}
+		if err != nil || ok {
+			return grade(ok, beliefs.Derived), err
+		}
+	}
+	return grade(!here.foreign && n.reasons(m.Content), beliefs.Own), nil
+}
+
+func grade(ok bool, g beliefs.Grade) beliefs.Grade {
+	if ok {
+		return g
+	}
+	return beliefs.NoGrade
+}
+
+// trustedParent reports whether a declared parent holds nothing foreign, as far as
+// the state still has it.
+func (f *Fold) trustedParent(st *stage.State, a streams.Address, id string) (bool, error) {
+	all, err := others(st, a.Project, a.Agent, id)
+	if err != nil || len(all) > 0 {
+		return false, err
+	}
+	if r, err := f.belief(st, a.Project, id); err != nil || r != nil {
+		return err == nil && trusted(&r.Ref), err
+	}
+	o, ok, err := f.originOf(st, a.Project, a.Agent, id)
+	if err != nil || !ok || o != beliefs.OriginUser && o != beliefs.OriginSystem {
+		return false, err
+	}
+	return f.plainReading(st, a.Project, a.Agent, id)
+}
+
+// plainReading reports whether an event that the agent read is kept and holds no
+// foreign phrases.
+func (f *Fold) plainReading(st *stage.State, project, agent, id string) (bool, error) {
+	if _, ok, err := st.Get(stage.Key(keyReading, project, agent, id)); err != nil || !ok {
+		return false, err
+	}
+	_, foreign, err := st.Get(stage.Key(keyPhrases, project, agent, id))
+	return err == nil && !foreign, err
+}
+
+// saidTexts are the messages of a session's user that are kept, in order.
+func (f *Fold) saidTexts(st *stage.State, project, agent, session string) ([]string, error) {
+	n, err := count(st, stage.Key(keySaid, project, agent, session, ""))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i := n - min(n, maxSaid); i < n; i++ {
+		v, ok, err := st.Get(saidKey(project, agent, session, i))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			out = append(out, string(v))
+		}
+	}
+	return out, nil
+}
+
+// agentNote is an agent's note as it is held against what was said and read.
+type agentNote struct {
+	words    []text.Term // of its content, without words that only report
+	used     map[text.Term]bool
+	clauses  [][]text.Term
+	carriers []string
+	names    bool      // it holds a tool's or a program's name that nobody said
+	limits   []string  // limiting words that it has
+	said     []wordsOf // of the user's messages
+}
+
+// wordsOf says how another text has a note's words.
+type wordsOf struct {
+	plain map[text.Term]bool // without a negation before it
+	not   map[text.Term]bool // negated
+}
+
+var (
+	// reporting are words with which a note says that the user said something.
+	reporting = termSet(`user customer client person people guest human he she they want wants wanted prefer prefers preferred
+preference like likes liked ask asks asked asking request requests requested said say says told tell mention mentions mentioned
+state states stated note noted notes remember reminder need needs needed wish wishes would plan plans planned intend intends
+goal task summary session today currently according please also myself mine`)
+	negations = termSet(`no not never without dont doesnt didnt wont cant cannot shouldnt mustnt isnt arent wasnt nothing none
+neither nor except avoid stop refuse instead unless`)
+)
+
+// limiting are words that a sentence means something else without.
+var limiting = strings.Fields(`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none neither
+nor except avoid stop refuse instead unless if when until till only before after while once provided unless most least`)
+
+func termSet(words string) map[text.Term]bool {
+	set := make(map[text.Term]bool)
+	for _, t := range lexical.Words(words) {
+		set[t] = true
+	}
+	return set
+}
+
+// locate finds the words that are used in a text.
+func locate(s string, used map[text.Term]bool) wordsOf {
+	w := wordsOf{plain: make(map[text.Term]bool), not: make(map[text.Term]bool)}
+	last := -negates - 1
+	for i, t := range text.Terms(s, len(s)) {
+		if negations[t] {
+			last = i
+		}
+		if !used[t] {
+			continue
+		}
+		if i-last <= negates && i != last {
+			w.not[t] = true
+		} else {
+			w.plain[t] = true
+		}
+	}
+	return w
+}
+
+// sentencesOf splits a text where a thought may end. It splits numbers and addresses as
+// well, the same in every text.
+func sentencesOf(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(".!?;\n", r) })
+}
+
+// limitsOf are the limiting words of a text.
+func limitsOf(s string) []string {
+	var out []string
+	for _, w := range strings.FieldsFunc(text.Normalize(s), func(r rune) bool { return r != '\'' && !unicode.IsLetter(r) }) {
+		if slices.Contains(limiting, w) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func readNote(content string, ft *text.Features, said []string) *agentNote {
+	n := &agentNote{used: make(map[text.Term]bool), carriers: distinctive(ft), limits: limitsOf(content), names: unnamed(content, said)}
+	for _, c := range sentencesOf(content) {
+		var clause []text.Term
+		for _, t := range lexical.Words(c) {
+			if !reporting[t] {
+				clause = append(clause, t)
+				n.used[t] = true
+			}
+		}
+		if len(clause) > 0 {
+			n.clauses = append(n.clauses, clause)
+			n.words = append(n.words, clause...)
+		}
+	}
+	for _, s := range said {
+		n.said = append(n.said, locate(s, n.used))
+	}
+	return n
+}
+
+// grounded reports whether the user said all words of the note, negated where the
+// note negates them and else not, and all of its carriers.
+func (n *agentNote) grounded(said []string) bool {
+	if len(n.words) == 0 {
+		return false
+	}
+	last := -negates - 1
+	for i, t := range n.words {
+		if negations[t] {
+			last = i
+		}
+		negated := i-last <= negates && i != last
+		if !slices.ContainsFunc(n.said, func(w wordsOf) bool {
+			return negated && w.not[t] || !negated && w.plain[t]
+		}) {
+			return false
+		}
+	}
+	return n.addressed(said)
+}
+
+// addressed reports whether the user named all carriers of the note.
+func (n *agentNote) addressed(said []string) bool {
+	if len(n.carriers) == 0 {
+		return true
+	}
+	named := make(map[string]bool)
+	for _, s := range said {
+		ft := text.Analyze(s)
+		for _, c := range distinctive(&ft) {
+			named[c] = true
+		}
+	}
+	return !slices.ContainsFunc(n.carriers, func(c string) bool { return !named[c] })
+}
+
+// reasons reports whether a note states rather than directs: it reads like no order
+// and names no address and no tool that nobody said.
+func (n *agentNote) reasons(content string) bool {
+	return len(n.carriers) == 0 && !n.names && command.Of(content).Points < orderPoints
+}
+
+// unnamed reports whether a text holds an identifier, such as send_money or
+// SendMoney, that is in none of the others.
+func unnamed(s string, others []string) bool {
+	for _, w := range identifiers(s) {
+		if !slices.ContainsFunc(others, func(o string) bool { return text.VerbatimSpan(w, o) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func identifiers(s string) []string {
+	var out []string
+	for w := range wordsWith(s) {
+		inner, lower := false, false
+		for i, r := range w {
+			if i > 0 && i < len(w)-1 && (r == '_' || lower && unicode.IsUpper(r)) {
+				inner = true
+			}
+			lower = unicode.IsLower(r)
+		}
+		if inner {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// wordsWith yields the words of a text with underscores in them.
+func wordsWith(s string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		start := -1
+		for i, r := range s + " " {
+			in := r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
+			switch {
+			case in && start < 0:
+				start = i
+			case !in && start >= 0:
+				if !yield(s[start:i]) {
+					return
+				}
+				start = -1
+			}
+		}
+	}
+}
+
+// extracts reports whether each clause of the note is an extract of one sentence of
+// the user: its words in their order, with at most one left out between two, and with
+// all that limits the sentence.
+func (n *agentNote) extracts(said []string) bool {
+	type sentence struct {
+		words  []text.Term
+		limits []string
+	}
+	var all []sentence
+	for _, s := range said {
+		for _, x := range sentencesOf(s) {
+			all = append(all, sentence{lexical.Words(x), limitsOf(x)})
+		}
+	}
+	return !slices.ContainsFunc(n.clauses, func(c []text.Term) bool {
+		return !slices.ContainsFunc(all, func(x sentence) bool {
+			limited := slices.ContainsFunc(x.limits, func(w string) bool { return !slices.Contains(n.limits, w) })
+			return !limited && len(c) > 1 && extracted(c, x.words)
+		})
+	})
+}
+
+// extracted reports whether words stand in a sentence in their order, with at most one
+// word between two of them that is not a reporting one.
+func extracted(words, sentence []text.Term) bool {
+	sentence = slices.DeleteFunc(slices.Clone(sentence), func(t text.Term) bool { return reporting[t] })
+	for i := range sentence {
+		at, k := i, 0
+		for k < len(words) && at < len(sentence) {
+			switch {
+			case sentence[at] == words[k]:
+				at, k = at+1, k+1
+				continue
+			case k > 0 && at+1 < len(sentence) && sentence[at+1] == words[k]:
+				at, k = at+2, k+1
+				continue
+			}
+			break
+		}
+		if k == len(words) {
+			return true
+		}
+	}
+	return false
+}
+
+// apart reports whether none of the words of a note stands in the foreign content of
+// its session.
+func (f *Fold) apart(st *stage.State, project, agent string, h heard, n *agentNote) (bool, error) {
+	end, err := count(st, stage.Key(keyReadings, project, agent, ""))
+	if err != nil || end-h.reading > keptReadings {
+		return false, err
+	}
+	left := maxWalked
+	for i := h.reading; i < end; i++ {
+		id, ok, err := st.Get(readingSlot(project, agent, i))
+		if err != nil || !ok {
+			return false, err
+		}
+		rd, err := f.reading(st, project, agent, string(id))
+		if err != nil || rd == nil || rd.Cut {
+			return false, err
+		}
+		o, _, err := f.originOf(st, project, agent, string(id))
+		if err != nil {
+			return false, err
+		}
+		if o == beliefs.OriginSystem || o == beliefs.OriginUser {
+			if plain, err := f.plainReading(st, project, agent, string(id)); err != nil || plain {
+				if err != nil {
+					return false, err
+				}
+				continue
+			}
+		}
+		for _, t := range rd.Texts {
+			if left -= len(t); left < 0 {
+				return false, nil
+			}
+			if w := locate(t, n.used); len(w.plain)+len(w.not) > 0 {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
