@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,20 @@ import (
 //	issued: 2026-11-21T10:15:00Z
 //	reason: request 17 of the data protection officer
 //
+// An order to forget a project names what it covers: the project's entries up to a ledger
+// sequence, and where in the ledger they stand. So it cannot be used on what came later.
+//
+//	lazaret/custody/v3
+//	do: forget
+//	project: acme
+//	id: 20261121T101500Z-4f1c
+//	issued: 2026-11-21T10:15:00Z
+//	reason: request 17 of the data protection officer
+//	up-to: 4711
+//	entries: 12-15,19,4000-4711
+//
+// Earlier versions signed such orders without the last two lines.
+//
 // The same may be said of one data subject within a project. To forget one, the
 // statement lists the ledger entries that say something of them, and names the
 // others of whom those entries say something too:
@@ -34,11 +49,12 @@ import (
 //	others: p-18,p-19
 //	entries: 12-15,19
 
-// CustodyHeader and CustodyPersonHeader are the first lines of statements about a
-// project and about a data subject within one.
+// The first lines of statements: about a project, about a data subject within one, and of
+// orders to forget a project.
 const (
 	CustodyHeader       = "lazaret/custody/v1"
 	CustodyPersonHeader = "lazaret/custody/v2"
+	CustodyForgetHeader = "lazaret/custody/v3"
 )
 
 // What may be done with a project's data.
@@ -72,6 +88,11 @@ type Custody struct {
 	Others []string
 	// Entries are the ledger sequences that are to be forgotten, rising.
 	Entries []uint64
+	// UpTo is the last ledger sequence that an order to forget a project covers. It is 0 in
+	// orders of earlier versions, which cover all that stands before them.
+	UpTo uint64
+	// Ranges are where in the ledger those entries stand. They may hold others between them.
+	Ranges []SeqRange
 }
 
 // lines are the statement's lines by name, in their order.
@@ -83,6 +104,8 @@ func (c *Custody) lines() [][2]string {
 	out = append(out, [2]string{"id", c.ID}, [2]string{"issued", c.Issued.UTC().Format(time.RFC3339)}, [2]string{"reason", c.Reason})
 	if c.DataSubject != "" {
 		out = append(out, [2]string{"others", strings.Join(c.Others, ",")}, [2]string{"entries", FormatSeqs(c.Entries)})
+	} else if c.UpTo > 0 {
+		out = append(out, [2]string{"up-to", strconv.FormatUint(c.UpTo, 10)}, [2]string{"entries", FormatRanges(c.Ranges)})
 	}
 	return out
 }
@@ -90,10 +113,13 @@ func (c *Custody) lines() [][2]string {
 // Text is the text that is signed.
 func (c Custody) Text() string {
 	var b strings.Builder
-	b.WriteString(CustodyHeader)
-	if c.DataSubject != "" {
-		b.Reset()
+	switch {
+	case c.DataSubject != "":
 		b.WriteString(CustodyPersonHeader)
+	case c.UpTo > 0:
+		b.WriteString(CustodyForgetHeader)
+	default:
+		b.WriteString(CustodyHeader)
 	}
 	for _, l := range c.lines() {
 		fmt.Fprintf(&b, "\n%s: %s", l[0], l[1])
@@ -122,15 +148,16 @@ func OpenCustody(msg []byte, pinned note.Verifiers) (c Custody, signer string, e
 
 func parseCustody(text string) (c Custody, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	want := 6
-	if lines[0] == CustodyPersonHeader {
-		want = 9
-		c.DataSubject = "_"
-	} else if lines[0] != CustodyHeader {
-		want = 0
-	}
+	want := map[string]int{CustodyHeader: 6, CustodyPersonHeader: 9, CustodyForgetHeader: 8}[lines[0]]
 	if len(lines) != want {
-		return c, rejectf(CodeCommand, "it is no statement that begins with %q and has 6 lines, nor one that begins with %q and has 9", CustodyHeader, CustodyPersonHeader)
+		return c, rejectf(CodeCommand, "it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q and has 8",
+			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader)
+	}
+	switch lines[0] { // for lines
+	case CustodyPersonHeader:
+		c.DataSubject = "_"
+	case CustodyForgetHeader:
+		c.UpTo = 1
 	}
 	values := make(map[string]string)
 	for i, l := range c.lines() {
@@ -150,10 +177,14 @@ func parseCustody(text string) (c Custody, err error) {
 	if err := checkPrincipal(c.Project, c.ID); err != nil {
 		return c, rejectf(CodeCommand, "%v", err)
 	}
-	if want == 9 {
-		if err := c.parsePerson(values["others"], values["entries"]); err != nil {
-			return c, rejectf(CodeCommand, "%v", err)
-		}
+	switch lines[0] {
+	case CustodyPersonHeader:
+		err = c.parsePerson(values["others"], values["entries"])
+	case CustodyForgetHeader:
+		err = c.parseProject(values["up-to"], values["entries"])
+	}
+	if err != nil {
+		return c, rejectf(CodeCommand, "%v", err)
 	}
 	if c.Text() != text {
 		return c, rejectf(CodeCommand, "the statement is not in its canonical form")
@@ -191,10 +222,24 @@ func (c *Custody) parsePerson(others, entries string) (err error) {
 	return nil
 }
 
-// Erasure is what an erased entry's body asks for: the project's entries to be
-// forgotten, rising. It is nil of every other body. The signature is not checked:
-// ingest did, before it wrote the entry.
-func Erasure(body []byte) *Custody {
+// parseProject reads what only an order to forget a project has.
+func (c *Custody) parseProject(upTo, entries string) (err error) {
+	if c.UpTo, err = strconv.ParseUint(upTo, 10, 64); err != nil || c.UpTo == 0 {
+		return fmt.Errorf("up-to %q is no ledger sequence", clip(upTo))
+	}
+	if c.Do != DoForget {
+		return fmt.Errorf("only an order to forget names entries")
+	}
+	c.Ranges, err = ParseRanges(entries)
+	if n := len(c.Ranges); err == nil && n > 0 && c.Ranges[n-1].To > c.UpTo {
+		err = fmt.Errorf("entry %d is behind %d, up to which it covers the ledger", c.Ranges[n-1].To, c.UpTo)
+	}
+	return err
+}
+
+// Ordered is what a custody entry's body orders, nil if it cannot be read. The signature is
+// not checked: ingest did, before it wrote the entry.
+func Ordered(body []byte) *Custody {
 	b := new(CustodyEntry)
 	if Unmarshal(body, b) != nil {
 		return nil
@@ -204,10 +249,20 @@ func Erasure(body []byte) *Custody {
 		return nil
 	}
 	c, err := parseCustody(text + "\n")
-	if err != nil || c.DataSubject == "" || c.Do != DoForget {
+	if err != nil {
 		return nil
 	}
 	return &c
+}
+
+// Erasure is what an erased entry's body asks for: the project's entries to be
+// forgotten, rising. It is nil of every other body. The signature is not checked:
+// ingest did, before it wrote the entry.
+func Erasure(body []byte) *Custody {
+	if c := Ordered(body); c != nil && c.DataSubject != "" && c.Do == DoForget {
+		return c
+	}
+	return nil
 }
 
 // CustodyEntry is the ledger body of a statement that ingest accepted. From a

@@ -69,6 +69,7 @@ const (
 	CodeConfirmation Code = "LZ410"
 	CodeOrder        Code = "LZ411"
 	CodeTrimmed      Code = "LZ412"
+	CodeHole         Code = "LZ413"
 
 	CodeNoEntry   Code = "LZ501"
 	CodeUncovered Code = "LZ502"
@@ -139,6 +140,7 @@ var Codes = []CodeDoc{
 	{CodeLegalHold, "under legal hold", "The project's data, or that of a data subject who is in it, is under a legal hold and cannot be forgotten.", "Release the hold first: lazaret audit legal-hold release."},
 	{CodeConfirmation, "confirmation refused", "A signed word on a belief failed a check, which the text and an alert name; the belief is as it was.", "Look at the belief again (lazaret beliefs show) and sign anew, with a pinned key that has the role."},
 	{CodeOrder, "order refused", "A signed order, on an incident for instance, failed a check, which the text and an alert name; nothing changed.", "Look at what it is about again (lazaret incident show) and sign anew, with a pinned key that has the role."},
+	{CodeHole, "ledger lacks entries", "A stage met sequences that are not in the ledger, and no trimming or signed statement on forgetting names them. It does not fold on over them.", "Run lazaret audit verify --ledger to see what is missing. Restore the ledger from a backup that has the entries, or the stage's state from a snapshot that lies behind them (lazaret state restore STAGE)."},
 	{CodeTrimmed, "ledger was trimmed", "One data subject cannot be forgotten: every stage would have to fold the project anew without it, and entries that it would need are trimmed away.", "Forget the whole project (lazaret audit forget --subject PROJECT), or have what concerns the person forgotten before trimming next time."},
 	{CodeNoEntry, "no such entry", "The audit log has no entry of the project that was asked for, or none of the agent whose payload was asked for. Entries of other projects are answered the same.", "Check the id. An event is in the log within a second of its verdict; ask again then."},
 	{CodeUncovered, "not covered yet", "The entry is in the audit log, and no signed checkpoint covers it yet.", "Ask again in a second."},

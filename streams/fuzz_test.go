@@ -145,6 +145,9 @@ func FuzzOpenCustody(f *testing.F) {
 	pinned := note.VerifierList(v)
 	c := streams.Custody{Do: streams.DoForget, Project: "acme", ID: "c1", Issued: time.Unix(1_790_000_000, 0), Reason: "request 17"}
 	f.Add(c.Text())
+	whole := c
+	whole.UpTo, whole.Ranges = 4711, []streams.SeqRange{{From: 12, To: 15}, {From: 19, To: 19}}
+	f.Add(whole.Text())
 	p := c
 	p.DataSubject, p.Others, p.Entries = "p-17", []string{"p-18", "p-19"}, []uint64{12, 13, 14, 15, 19}
 	f.Add(p.Text())

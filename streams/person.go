@@ -3,6 +3,7 @@ package streams
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -26,40 +27,45 @@ func (p Person) Is(subject string) bool {
 // longer list takes several statements.
 const MaxSeqs = 512 << 10
 
-// FormatSeqs writes rising ledger sequences as a list of ranges, "12-15,19".
-func FormatSeqs(seqs []uint64) string {
-	var b []byte
-	for i := 0; i < len(seqs); {
-		j := i
-		for j+1 < len(seqs) && seqs[j+1] == seqs[j]+1 {
-			j++
+// SeqRange is the ledger sequences from one to another, both included.
+type SeqRange struct{ From, To uint64 }
+
+// Ranges are rising ledger sequences as ranges, of which no two touch.
+func Ranges(seqs []uint64) (out []SeqRange) {
+	for _, q := range seqs {
+		if n := len(out); n > 0 && out[n-1].To+1 == q {
+			out[n-1].To = q
+		} else {
+			out = append(out, SeqRange{q, q})
 		}
+	}
+	return out
+}
+
+// FormatRanges writes ranges as "12-15,19".
+func FormatRanges(rs []SeqRange) string {
+	var b []byte
+	for _, r := range rs {
 		if len(b) > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendUint(b, seqs[i], 10)
-		if j > i {
-			b = strconv.AppendUint(append(b, '-'), seqs[j], 10)
+		b = strconv.AppendUint(b, r.From, 10)
+		if r.To > r.From {
+			b = strconv.AppendUint(append(b, '-'), r.To, 10)
 		}
-		i = j + 1
 	}
 	return string(b)
 }
 
-// MaxListed bounds how many sequences a list may stand for: ranges are short, and
-// what they stand for is held in memory.
-const MaxListed = 1 << 20
-
-// ParseSeqs reads a list that FormatSeqs wrote, in that one form: rising, no two
+// ParseRanges reads a list that FormatRanges wrote, in that one form: rising, no two
 // ranges that touch.
-func ParseSeqs(s string) ([]uint64, error) {
+func ParseRanges(s string) (out []SeqRange, err error) {
 	if len(s) > MaxSeqs {
 		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are admitted: make several statements", len(s), MaxSeqs)
 	}
 	if s == "" {
 		return nil, nil
 	}
-	var out []uint64
 	for part := range strings.SplitSeq(s, ",") {
 		a, b, isRange := strings.Cut(part, "-")
 		lo, err := strconv.ParseUint(a, 10, 64)
@@ -67,19 +73,60 @@ func ParseSeqs(s string) ([]uint64, error) {
 		if err == nil && isRange {
 			hi, err = strconv.ParseUint(b, 10, 64)
 		}
-		switch n := len(out); {
-		case err != nil || lo == 0 || isRange && hi <= lo || n > 0 && lo <= out[n-1]+1:
+		if n := len(out); err != nil || lo == 0 || isRange && hi <= lo || n > 0 && lo-1 <= out[n-1].To {
 			return nil, fmt.Errorf("%q is no part of a list of rising ranges such as 12-15,19", clip(part))
-		case hi-lo >= MaxListed || uint64(n)+hi-lo >= MaxListed:
+		}
+		out = append(out, SeqRange{lo, hi})
+	}
+	if FormatRanges(out) != s {
+		return nil, fmt.Errorf("the list of entries is not in its canonical form")
+	}
+	return out, nil
+}
+
+// Widen joins ranges that lie closest together until their text has at most that many bytes.
+func Widen(rs []SeqRange, limit int) []SeqRange {
+	for gap := uint64(2); len(FormatRanges(rs)) > limit; gap *= 2 {
+		var out []SeqRange
+		for _, r := range rs {
+			if n := len(out); n > 0 && r.From-out[n-1].To <= gap {
+				out[n-1].To = r.To
+			} else {
+				out = append(out, r)
+			}
+		}
+		rs = out
+	}
+	return rs
+}
+
+// InRanges reports whether a sequence is in one of rising ranges.
+func InRanges(rs []SeqRange, seq uint64) bool {
+	i := sort.Search(len(rs), func(i int) bool { return rs[i].To >= seq })
+	return i < len(rs) && rs[i].From <= seq
+}
+
+// FormatSeqs writes rising ledger sequences as a list of ranges, "12-15,19".
+func FormatSeqs(seqs []uint64) string { return FormatRanges(Ranges(seqs)) }
+
+// MaxListed bounds how many sequences a list may stand for: ranges are short, and
+// what they stand for is held in memory.
+const MaxListed = 1 << 20
+
+// ParseSeqs reads a list that FormatSeqs wrote.
+func ParseSeqs(s string) (out []uint64, err error) {
+	rs, err := ParseRanges(s)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rs {
+		if n := r.To - r.From; n >= MaxListed || uint64(len(out))+n >= MaxListed {
 			return nil, fmt.Errorf("the list stands for more than %d entries: make several statements", MaxListed)
 		}
-		out = slices.Grow(out, int(hi-lo)+1)
-		for q := lo; q <= hi; q++ {
+		out = slices.Grow(out, int(r.To-r.From)+1)
+		for q := r.From; q <= r.To; q++ {
 			out = append(out, q)
 		}
-	}
-	if FormatSeqs(out) != s {
-		return nil, fmt.Errorf("the list of entries is not in its canonical form")
 	}
 	return out, nil
 }

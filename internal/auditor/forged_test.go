@@ -128,7 +128,10 @@ func (f *forger) activate(by author, trust *keys.Trust) {
 	}
 }
 
-// order is a statement, signed.
+// byEarlierVersion is the reason of an order that names no entries.
+const byEarlierVersion = "an earlier version"
+
+// order is a statement, signed. One on a project covers what the log holds now.
 func (f *forger) order(c streams.Custody, by ...note.Signer) string {
 	f.t.Helper()
 	if c.ID == "" {
@@ -136,6 +139,9 @@ func (f *forger) order(c streams.Custody, by ...note.Signer) string {
 	}
 	if c.Issued.IsZero() {
 		c.Issued = f.now
+	}
+	if c.Do == streams.DoForget && c.DataSubject == "" && c.Reason != byEarlierVersion {
+		c.UpTo = f.seq
 	}
 	b, err := c.Sign(by...)
 	if err != nil {
@@ -242,6 +248,20 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			next := newAuthor(f.t, "operator")
 			f.activate(f.operator, trustIn(f.t, keys.RoleOperator, next))
 			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, next.signer))
+			f.destroy("acme")
+		}, nil},
+		{"it is stretched to what came after it was signed", func(f *forger) {
+			signed := f.order(forgetAcme, f.operator.signer)
+			f.say(streams.TypeMemory, "acme", "acme", []byte(`{"id":"later"}`))
+			f.now = f.now.Add(time.Hour)
+			f.sayAs(streams.StageArbiter, streams.TypeVerdict, "acme", "acme", []byte(`{"verdict":"allow"}`))
+			f.forget(streams.TypeForgotten, "acme", signed)
+			f.destroy("acme")
+		}, []string{"leaf 64", "leaf 65"}},
+		{"verdicts that came while it was sent", func(f *forger) {
+			signed := f.order(forgetAcme, f.operator.signer)
+			f.sayAs(streams.StageArbiter, streams.TypeVerdict, "acme", "acme", []byte(`{"verdict":"allow"}`))
+			f.forget(streams.TypeForgotten, "acme", signed)
 			f.destroy("acme")
 		}, nil},
 		{"an approver's key", func(f *forger) {
@@ -377,7 +397,7 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 	w.write(30)
 	forget := func(id string, by author) {
 		t.Helper()
-		signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: id, Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.signer)
+		signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: id, UpTo: 31, Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.signer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -425,5 +445,95 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 		chain.VerifyOptions{Verifiers: note.VerifierList(k.verifier), Lawful: statement.Lawful(cfg.Operators)})
 	if err != nil || rep.Status != chain.Failed || rep.FirstBad != 30 || rep.Forgotten != 10 {
 		t.Errorf("the log that holds a forgery: %+v, %v", rep, err)
+	}
+}
+
+func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
+	f := newForger(t)
+	f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme", Reason: byEarlierVersion}, f.operator.signer))
+	f.destroy("acme")
+	rep := f.verify(f.checkpoint())
+	if rep.Status != chain.Incomplete || rep.Forgotten == 0 || !strings.Contains(strings.Join(rep.Skipped, "\n"), "leaf 64 (forgotten, project acme)") &&
+		!strings.Contains(strings.Join(rep.Skipped, "\n"), "names no ledger entries") {
+		t.Errorf("%+v", rep)
+	}
+}
+
+// What comes between the signing of an order and its entry stays.
+func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *testing.T) {
+	srv := natstest.Start(t)
+	w := newLedger(t, srv)
+	operator := newAuthor(t, "operator")
+	k := newKey(t, "a")
+	cfg := config(t, k, 1)
+	cfg.Operators = trustIn(t, keys.RoleOperator, operator).Verifiers(keys.RoleOperator)
+	a := start(t, srv, cfg)
+	publish := func(e streams.Entry) {
+		t.Helper()
+		if _, err := w.js.PublishMsg(context.Background(), e.Msg()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.write(30)
+	signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: "a", UpTo: 30, Ranges: []streams.SeqRange{{From: 1, To: 28}},
+		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(operator.signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write(6) // two of them are p1's
+	derived := func(src uint64) streams.Entry {
+		return streams.Entry{Partition: 3, Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "p1", Src: src, Salt: streams.NewSalt(), Body: []byte(`{}`)}
+	}
+	publish(derived(28)) // of what is forgotten
+	publish(derived(34)) // of what stays
+	body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "a"}, Do: streams.DoForget, Note: string(signed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99, Salt: streams.NewSalt(), Body: body})
+	publish(derived(31)) // of what stays
+	publish(derived(1))  // of what is forgotten
+	a.await("it has chained the order", reached(41))
+	check := func() {
+		t.Helper()
+		a.halt()
+		l, err := chain.Open(cfg.Dir, chain.Options{MasterKey: cfg.MasterKey, ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range l.Head().Size {
+			leaf, err := l.Leaf(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := leaf.Project == "p1" && leaf.Seq <= 30 || leaf.Seq == 37 || leaf.Seq == 41
+			if _, err := l.Payload(i); errors.Is(err, chain.ErrForgotten) != want {
+				t.Errorf("leaf %d, a %s of %s: %v", i, leaf.Type, leaf.Project, err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		rep, err := chain.VerifyDir(context.Background(), cfg.Dir, chain.Options{MasterKey: cfg.MasterKey},
+			chain.VerifyOptions{Verifiers: note.VerifierList(k.verifier), Lawful: statement.Lawful(cfg.Operators)})
+		if err != nil || rep.Status != chain.Verified || rep.Forgotten != 12 {
+			t.Errorf("%+v, %v", rep, err)
+		}
+	}
+	check()
+	a = start(t, srv, cfg)
+	publish(derived(4)) // the order is known after a restart
+	publish(derived(34))
+	a.await("it has chained what came later", reached(43))
+	a.halt()
+	l, err := chain.Open(cfg.Dir, chain.Options{MasterKey: cfg.MasterKey, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for i, gone := range map[int64]bool{41: true, 42: false} {
+		if _, err := l.Payload(i); errors.Is(err, chain.ErrForgotten) != gone {
+			t.Errorf("leaf %d: %v", i, err)
+		}
 	}
 }

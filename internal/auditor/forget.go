@@ -1,12 +1,14 @@
 package auditor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,8 +44,17 @@ func (a *Auditor) subject(e *streams.Entry) string {
 
 // forgetting is the last time that a project was forgotten.
 type forgetting struct {
-	seq uint64
+	seq uint64 // entries because of those before it are forgotten, too
 	at  time.Time
+}
+
+// forgettingOf is what an order says that became the entry of that sequence; the order may
+// be unknown.
+func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
+	if c != nil && c.UpTo > 0 && c.UpTo < seq {
+		seq = c.UpTo + 1
+	}
+	return forgetting{seq, at}
 }
 
 // entry is a ledger entry as the log takes it.
@@ -109,10 +120,10 @@ func (a *Auditor) obey(e *streams.Entry) error {
 	}
 	switch {
 	case e.Type == streams.TypeForgotten && e.Project != streams.SystemProject:
-		if err := a.forget(e.Project); err != nil {
+		if err := a.forget(e.Project, c); err != nil {
 			return err
 		}
-		a.forgotten[e.Project] = forgetting{e.Seq, e.Time}
+		a.forgotten[e.Project] = forgettingOf(e.Seq, e.Time, c)
 	case e.Type == streams.TypeErased:
 		return a.eraseListed(e, c)
 	}
@@ -156,9 +167,14 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, error) {
 	return j.Order(e.Type, e.Project, e.Time, e.Body)
 }
 
-// forget destroys a project's keys and whatever may hold a copy of them.
-func (a *Auditor) forget(project string) error {
-	n, err := a.log.DestroyKeys(project)
+// forget destroys a project's keys and whatever may hold a copy of them. Payloads that the
+// order does not cover, because they came after it was signed, are kept under another key.
+func (a *Auditor) forget(project string, c *streams.Custody) error {
+	stay, err := a.notCovered(project, c)
+	if err != nil {
+		return err
+	}
+	n, err := a.log.DestroyKeys(project, stay...)
 	if err != nil {
 		return err
 	}
@@ -170,6 +186,45 @@ func (a *Auditor) forget(project string) error {
 	}
 	a.cfg.Log.Info("keys destroyed", "project", project, "keys", n)
 	return nil
+}
+
+// notCovered are the leaves of a project's entries that came after an order was signed.
+func (a *Auditor) notCovered(project string, c *streams.Custody) (stay []int64, err error) {
+	h := a.log.Head()
+	if c.UpTo == 0 || c.UpTo >= h.LastSeq {
+		return nil, nil
+	}
+	from, err := a.log.FindSeq(c.UpTo + 1)
+	if err != nil {
+		return nil, err
+	}
+	err = a.log.Range(from, h.Size, func(i int64, leaf chain.Leaf) error {
+		typ := streams.Type(leaf.Type)
+		if leaf.Kind != chain.KindEntry || leaf.Project != project || typ.Statement() {
+			return nil
+		}
+		p, err := a.log.Payload(i)
+		if errors.Is(err, chain.ErrForgotten) || errors.Is(err, chain.ErrNotHeld) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		derived := statement.Derived(typ) && source(p) <= c.UpTo
+		if !statement.Covers(c, leaf.Seq, leaf.Time, derived) {
+			stay = append(stay, i)
+		}
+		return nil
+	})
+	return stay, err
+}
+
+// source is the ledger sequence of the input that a payload says.
+func source(payload []byte) (src uint64) {
+	if f := bytes.Fields(payload[:min(len(payload), 200)]); len(f) > 1 {
+		src, _ = strconv.ParseUint(string(f[1]), 10, 64)
+	}
+	return src
 }
 
 // eraseListed erases the payloads that a statement lists, and whatever may hold a
@@ -212,12 +267,17 @@ const lookBack = 100_000
 func (a *Auditor) loadForgotten() error {
 	a.forgotten = make(map[string]forgetting)
 	size := a.log.Head().Size
-	err := a.log.Range(max(0, size-lookBack), size, func(_ int64, l chain.Leaf) error {
+	err := a.log.Range(max(0, size-lookBack), size, func(i int64, l chain.Leaf) error {
 		switch {
 		case l.Kind == chain.KindReset:
 			clear(a.forgotten)
 		case l.Kind == chain.KindEntry && l.Type == string(streams.TypeForgotten):
-			a.forgotten[l.Project] = forgetting{l.Seq, l.Time}
+			p, err := a.log.Payload(i)
+			if err != nil && !errors.Is(err, chain.ErrNotHeld) && !errors.Is(err, chain.ErrForgotten) {
+				return err
+			}
+			_, body := statement.Split(p)
+			a.forgotten[l.Project] = forgettingOf(l.Seq, l.Time, streams.Ordered(body))
 		}
 		return nil
 	})

@@ -77,6 +77,9 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 			return refuse(streams.CodeLegalHold, "%s is under legal hold %s", by, held)
 		}
 		typ = streams.TypeForgotten
+		if s.DataSubject == "" && s.UpTo == 0 {
+			return refuse(streams.CodeCommand, "it does not name the ledger entries that it covers: sign it with this version of lazaret audit forget")
+		}
 		if s.DataSubject == "" {
 			break
 		}

@@ -30,6 +30,9 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 				c.Others = []string{others}
 			}
 		}
+		if subject == "" && do == streams.DoForget && others != "no entries" {
+			c.UpTo, c.Ranges = 2, []streams.SeqRange{{From: 1, To: 2}}
+		}
 		signed, err := c.Sign(signer)
 		if err != nil {
 			t.Fatal(err)
@@ -77,6 +80,7 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(streams.CodeTrimmed, streams.DoForget, "p-17", "")
+	refused(streams.CodeCommand, streams.DoForget, "", "no entries") // as earlier versions signed it
 	obeyed(streams.DoForget, "", "")
 }
 

@@ -49,6 +49,8 @@ type Record struct {
 	Also []AlsoForgotten `json:"also,omitzero"`
 	// File holds the record, signed.
 	File string `json:"file,omitzero"`
+
+	upTo uint64 // the ledger sequence up to which the order covers the project
 }
 
 // Whole reports whether nothing was left anywhere.
@@ -292,7 +294,12 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return nil, err
 	}
 	r := &Record{Project: project}
-	if r.Statement, r.Entry, err = c.State(ctx, signer, streams.DoForget, Subject{Project: project}, reason); err != nil {
+	order, err := orderOn(ctx, js, project)
+	if err != nil {
+		return nil, err
+	}
+	order.Reason, r.upTo = reason, order.UpTo
+	if r.Statement, r.Entry, err = c.state(ctx, signer, order); err != nil {
 		return nil, err
 	}
 	acks, last, err := c.awaitDropped(ctx, js, project, r, writers)
@@ -325,6 +332,34 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return nil, err
 	}
 	return r, c.sign(r, signer, records)
+}
+
+// maxRanges is how many bytes the ranges of an order may have. More are joined, with what
+// lies between them.
+const maxRanges = 64 << 10
+
+// orderOn is an order to forget what the ledger holds of a project now.
+func orderOn(ctx context.Context, js jetstream.JetStream, project string) (c streams.Custody, err error) {
+	c = streams.Custody{Do: streams.DoForget, Project: project}
+	var seqs []uint64
+	for range 2 { // reading takes long; the second time there is little
+		st, err := js.Stream(ctx, streams.LedgerStream)
+		if err != nil {
+			return c, err
+		}
+		from := c.UpTo + 1
+		c.UpTo = st.CachedInfo().State.LastSeq
+		if err := scan(ctx, js, streams.LedgerFilter(streams.PartitionOf(project)), from, func(h header) error {
+			if h.project == project && !kept(h.typ) && h.seq <= c.UpTo {
+				seqs = append(seqs, h.seq)
+			}
+			return nil
+		}); err != nil {
+			return c, err
+		}
+	}
+	c.Ranges = streams.Widen(streams.Ranges(seqs), maxRanges)
+	return c, nil
 }
 
 // sign leaves the record, signed.
@@ -386,8 +421,8 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 // dropTimeout is how long a stage may take to drop what it derived.
 const dropTimeout = 2 * time.Minute
 
-// deleteEntries deletes the project's entries in the ledger: those before the
-// forgotten entry, and those that other stages wrote because of them until they
+// deleteEntries deletes the project's entries in the ledger: those that the order
+// covers, and those that other stages wrote because of them until they
 // dropped it. The last entry of a stage that has not is its fence, and stays.
 func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *Record, acks map[string]uint64, writers []string) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
@@ -399,8 +434,8 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 	var gone []header
 	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
 		fences[h.stage] = h.seq
-		late := h.stage != streams.StageIngest && h.src < r.Entry && (acks[h.stage] == 0 || h.seq < acks[h.stage])
-		if h.project == r.Project && !kept(h.typ) && (h.seq < r.Entry || late) {
+		late := h.stage != streams.StageIngest && h.src <= r.upTo && (acks[h.stage] == 0 || h.seq < acks[h.stage])
+		if h.project == r.Project && !kept(h.typ) && (h.seq <= r.upTo || late) {
 			gone = append(gone, h)
 		}
 		return nil
@@ -498,7 +533,7 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 // unreadable. Sealed shards are made anew from what it can still say.
 func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
-		n, _, err := l.Holding(ctx, r.Project, r.Entry)
+		n, _, err := l.Holding(ctx, r.Project, r.upTo+1)
 		if err != nil {
 			return err
 		}

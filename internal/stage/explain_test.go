@@ -1,15 +1,17 @@
 package stage
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"lazaret/internal/statement"
+	"lazaret/streams"
 )
 
-func TestAStatementExplainsWhatItListsAndAProjectsWhatCouldBeOfIt(t *testing.T) {
+func TestAnOrderOfAnEarlierVersionExplainsAllThatIsBeforeIt(t *testing.T) {
 	at := time.Now()
-	f := forgettings{listed: map[uint64]struct{}{3: {}, 30: {}}, last: 20, late: at.Add(statement.LateFor)}
+	f := forgettings{listed: map[uint64]struct{}{3: {}, 30: {}}, ordered: []ordered{{at: 20, late: at.Add(statement.LateFor)}}}
 	for _, test := range []struct {
 		from, to uint64
 		before   time.Time
@@ -30,5 +32,40 @@ func TestAStatementExplainsWhatItListsAndAProjectsWhatCouldBeOfIt(t *testing.T) 
 	}
 	if got := new(forgettings).explain(1, 2, time.Time{}); got != 1 {
 		t.Errorf("without a statement %d is not explained, want 1", got)
+	}
+}
+
+func TestPromiseB18AnOrderOnAProjectExplainsTheHolesThatItNames(t *testing.T) {
+	at := time.Now()
+	c := streams.Custody{Do: streams.DoForget, Project: "acme", ID: "c1", Issued: at, Reason: "r", UpTo: 100,
+		Ranges: []streams.SeqRange{{From: 5, To: 9}, {From: 90, To: 99}}}
+	body, err := streams.Marshal(&streams.CustodyEntry{Do: c.Do, Note: c.Text() + "\n— nobody AAAA\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := new(forgettings)
+	f.add(&streams.Entry{Seq: 103, Time: at, Type: streams.TypeForgotten, Body: body})
+	for _, test := range []struct {
+		from, to uint64
+		before   time.Time
+		want     uint64
+	}{
+		{5, 9, at, 0},
+		{4, 9, at, 4},   // of another project, or deleted by somebody else
+		{7, 12, at, 10}, // behind a range
+		{50, 50, at, 50},
+		{90, 99, at.Add(time.Hour), 0},
+		{101, 102, at, 0}, // other stages' words that came meanwhile
+		{104, 106, at, 0}, // or soon after
+		{104, 106, at.Add(time.Hour), 104},
+		{100, 100, at, 100}, // what it covers, and does not name
+	} {
+		if got := f.explain(test.from, test.to, test.before); got != test.want {
+			t.Errorf("%d to %d: %d is not explained, want %d", test.from, test.to, got, test.want)
+		}
+	}
+	text := (&HoleError{From: 4, To: 4, Stage: "arbiter"}).Error()
+	if doc, ok := streams.CodeHole.Doc(); !ok || !strings.HasPrefix(text, string(streams.CodeHole)+": ") || !strings.Contains(text, "audit verify --ledger") || !strings.Contains(doc.Action, "audit verify --ledger") {
+		t.Errorf("%s %+v", text, doc)
 	}
 }

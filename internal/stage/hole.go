@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,20 +24,41 @@ type HoleError struct {
 }
 
 func (e *HoleError) Error() string {
-	return fmt.Sprintf("%s lacks the entries %d to %d, which were neither trimmed nor forgotten: stage %s does not fold on "+
+	return fmt.Sprintf("%[5]s: %[1]s lacks the entries %[2]d to %[3]d, which were neither trimmed nor forgotten: stage %[4]s does not fold on "+
 		"over them: see what lazaret audit verify --ledger finds, and restore the ledger from a backup that has them, or the "+
 		"stage's state from a snapshot that lies behind them (lazaret state restore %[4]s)",
-		streams.LedgerStream, e.From, e.To, e.Stage)
+		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }
 
 // forgettings are what statements of the ledger say about entries that may be gone.
 // They are read from the ledger when a hole is met: a fold that begins anew meets the
 // hole before the statement.
 type forgettings struct {
-	read   uint64              // the last message of ingest's that was read
-	listed map[uint64]struct{} // sequences that erased entries list
-	last   uint64              // the last forgotten entry, 0 if there is none
-	late   time.Time           // until then entries that follow it may be gone
+	read    uint64              // the last message of ingest's that was read
+	listed  map[uint64]struct{} // sequences that erased entries list
+	ordered []ordered           // forgotten projects
+}
+
+// ordered is an order to forget a project.
+type ordered struct {
+	at     uint64 // its entry
+	upTo   uint64 // 0 in an order of an earlier version, which names no sequences
+	ranges []streams.SeqRange
+	late   time.Time // until then other stages write because of what is forgotten
+}
+
+// explains reports whether the entry of a sequence may be gone because of an order. before is
+// when the entry before it was written.
+//
+// An order names where the project's entries stand. What other stages write because of them
+// goes, too; it stands behind what is named, and comes soon. An order of an earlier version
+// names nothing, and explains all that is missing before it.
+func (o *ordered) explains(seq uint64, before time.Time) bool {
+	late := !before.After(o.late)
+	if o.upTo == 0 {
+		return seq < o.at || late
+	}
+	return streams.InRanges(o.ranges, seq) || seq > o.upTo && late
 }
 
 // follow reads what was said since.
@@ -47,24 +69,15 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 	filters := []string{streams.LedgerStageFilter(streams.StageIngest)}
 	span := Span{Stream: streams.LedgerStream, Filters: filters, From: f.read + 1, Headers: true}
 	err := Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
-		switch streams.Type(m.Headers().Get(streams.HeaderType)) {
-		case streams.TypeForgotten:
-			f.last, f.late = seq, at.Add(statement.LateFor)
-		case streams.TypeErased:
+		typ := streams.Type(m.Headers().Get(streams.HeaderType))
+		if typ == streams.TypeForgotten || typ == streams.TypeErased {
 			raw, err := messageAt(ctx, js, streams.LedgerStream, seq)
 			if err != nil {
 				return err
 			}
 			e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
-			if err != nil {
-				break
-			}
-			if c := streams.Erasure(e.Body); c != nil {
-				for _, s := range c.Entries {
-					if s < seq {
-						f.listed[s] = struct{}{}
-					}
-				}
+			if err == nil {
+				f.add(&e)
 			}
 		}
 		f.read = seq
@@ -76,18 +89,31 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 	return nil
 }
 
+// add takes a statement.
+func (f *forgettings) add(e *streams.Entry) {
+	if e.Type == streams.TypeForgotten {
+		o := ordered{at: e.Seq, late: e.Time.Add(statement.LateFor)}
+		if c := streams.Ordered(e.Body); c != nil {
+			o.upTo, o.ranges = c.UpTo, c.Ranges
+		}
+		f.ordered = append(f.ordered, o)
+		return
+	}
+	if c := streams.Erasure(e.Body); c != nil {
+		for _, s := range c.Entries {
+			if s < e.Seq {
+				f.listed[s] = struct{}{}
+			}
+		}
+	}
+}
+
 // explain is the first of the sequences from one to another that no statement speaks
 // of, or 0. before is when the entry before them was written.
-//
-// A forgotten entry lists no sequences: the project's entries before it go, and those
-// that other stages write soon after because of them. Which sequences were of the project
-// does not show any more, so that it explains all of them.
 func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	for seq := from; seq <= to; seq++ {
-		if seq < f.last || f.last > 0 && !before.After(f.late) {
-			continue
-		}
-		if _, ok := f.listed[seq]; !ok {
+		_, ok := f.listed[seq]
+		if !ok && !slices.ContainsFunc(f.ordered, func(o ordered) bool { return o.explains(seq, before) }) {
 			return seq
 		}
 	}

@@ -126,7 +126,18 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			}
 			refused(t, start(t, config("end"), test.run), end, end)
 
-			// A project's statement lists no sequences, and speaks for all that is before it.
+			// A project's order that does not name the hole does not explain it.
+			stated(t, srv, p, streams.TypeForgotten, streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end - 1, To: end - 1}}})
+			refused(t, start(t, config("unnamed"), test.run), end, end)
+			stated(t, srv, p, streams.TypeForgotten, streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end, To: end}}})
+			b = start(t, config("named"), test.run)
+			b.awaitReady()
+			b.stop()
+
+			// One of an earlier version lists no sequences, and speaks for all that is before it.
+			if err := st.DeleteMsg(t.Context(), 3); err != nil {
+				t.Fatal(err)
+			}
 			stated(t, srv, p, streams.TypeForgotten, streams.Custody{})
 			b = start(t, config("forgotten"), test.run)
 			b.awaitReady()

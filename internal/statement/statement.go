@@ -88,6 +88,11 @@ func LateSubject(project string) string { return project + "~" }
 // earlier entries, may be gone too. Nothing lets statements be forgotten, nor what the
 // pipeline says for itself.
 //
+// An order to forget a project names the ledger sequence up to which it covers the
+// project's entries. What sentinels and the arbiter wrote behind it, up to LateFor after it
+// was issued, may be gone too. An order of an earlier version names none and covers all that
+// stands before it; that is reported.
+//
 // A statement that no operator signed is a finding. Without operators' keys signatures
 // are not checked, and the verification is incomplete.
 func Lawful(operators note.Verifiers) *chain.Lawful {
@@ -111,6 +116,24 @@ type order struct {
 	index, first int64
 	at           time.Time
 	seqs         map[uint64]bool
+	custody      *streams.Custody // nil if it is not known
+}
+
+// Derived reports whether entries of a type are made by other stages because of a project's
+// entries.
+func Derived(t streams.Type) bool {
+	switch t {
+	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict, streams.TypeDue, streams.TypeHoldState, streams.TypeCalibration:
+		return true
+	}
+	return false // ingest's
+}
+
+// Covers reports whether an order to forget a project covers an entry of the project in the
+// present ledger that stands before it. derived is whether another stage made the entry
+// because of what the order covers.
+func Covers(c *streams.Custody, seq uint64, at time.Time, derived bool) bool {
+	return c == nil || c.UpTo == 0 || seq <= c.UpTo || derived && !at.After(c.Issued.Add(LateFor))
 }
 
 // ruling is what statements let be forgotten, by project.
@@ -135,9 +158,13 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 		r.bad = append(r.bad, chain.Finding{Index: s.Index, Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is no operator's statement: %v", s.Index, s.Type, s.Seq, s.Project, err)})
 		return
 	}
-	o := order{index: s.Index, first: s.First, at: s.Time}
+	o := order{index: s.Index, first: s.First, at: s.Time, custody: c}
 	switch {
 	case typ == streams.TypeForgotten && s.Project != streams.SystemProject:
+		if c != nil && c.UpTo == 0 {
+			r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): an earlier version of lazaret had the order signed, which names no ledger entries: "+
+				"whether it was meant for all entries before it is unknown", s.Index, s.Type, s.Project))
+		}
 		r.whole[s.Project] = append(r.whole[s.Project], o)
 	case typ == streams.TypeErased && c != nil:
 		o.seqs = make(map[uint64]bool, len(c.Entries))
@@ -159,7 +186,7 @@ func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage str
 	case stage != streams.StageIngest:
 		return nil, fmt.Errorf("stage %s wrote it", stage)
 	case j == nil:
-		return streams.Erasure(body), nil
+		return streams.Ordered(body), nil
 	}
 	return j.Order(typ, s.Project, s.Time, body)
 }
@@ -181,13 +208,14 @@ func (r *ruling) may(subject string, erased bool, leaf *chain.Leaf) bool {
 	if subject != leaf.Project && !late {
 		return false
 	}
-	switch streams.Type(leaf.Type) {
-	case streams.TypeAlerts, streams.TypeAssessment, streams.TypeVerdict, streams.TypeDue, streams.TypeHoldState, streams.TypeCalibration:
-	default:
-		late = false // ingest's
-	}
+	derived := Derived(streams.Type(leaf.Type))
 	for _, o := range r.whole[leaf.Project] {
-		if o.index > leaf.Index || late && leaf.Index > o.index && !leaf.Time.After(o.at.Add(LateFor)) {
+		switch {
+		case o.index > leaf.Index:
+			if leaf.Index < o.first || Covers(o.custody, leaf.Seq, leaf.Time, derived) {
+				return true
+			}
+		case late && derived && leaf.Index > o.index && !leaf.Time.After(o.at.Add(LateFor)):
 			return true
 		}
 	}

@@ -122,21 +122,27 @@ func (v *vault) key(b *pebble.Batch, db *pebble.DB, subject string) (subjectKey,
 		return k, err
 	}
 	if k.aead == nil {
-		k.generation++
-		raw := make([]byte, 32)
-		rand.Read(raw)
-		nonce := make([]byte, v.master.NonceSize())
-		rand.Read(nonce)
-		record := subjectRecord(subject, k.generation)
-		if err := b.Set(record, v.master.Seal(nonce, nonce, raw, record), nil); err != nil {
-			return k, err
-		}
-		if k.aead, err = aead(raw); err != nil {
+		if k, err = v.create(b, subject, k.generation+1); err != nil {
 			return k, err
 		}
 	}
 	v.keys[subject] = k
 	return k, nil
+}
+
+// create makes a subject's key of a generation, and writes it with the batch.
+func (v *vault) create(b *pebble.Batch, subject string, generation uint32) (k subjectKey, err error) {
+	raw := make([]byte, 32)
+	rand.Read(raw)
+	nonce := make([]byte, v.master.NonceSize())
+	rand.Read(nonce)
+	record := subjectRecord(subject, generation)
+	if err := b.Set(record, v.master.Seal(nonce, nonce, raw, record), nil); err != nil {
+		return k, err
+	}
+	k.generation = generation
+	k.aead, err = aead(raw)
+	return k, err
 }
 
 // limit bounds the keys that are kept in memory. It is for between two batches: a
@@ -170,9 +176,11 @@ func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error
 // ErrForgotten from then on, and every proof still stands. The wrapped keys are
 // gone from what the log reads; Pebble's files hold them until Erase.
 //
+// The payloads of the leaves in stay are kept, under a key of their own.
+//
 // Why it was done is not in the log: append an entry that says so, before it or
 // behind it, and give Verify the rule by which it covers what is gone (Lawful).
-func (l *Log) DestroyKeys(subject string) (int, error) {
+func (l *Log) DestroyKeys(subject string, stay ...int64) (int, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
 	k, err := l.vault.newest(l.db, subject)
@@ -181,8 +189,15 @@ func (l *Log) DestroyKeys(subject string) (int, error) {
 	}
 	b := l.db.NewBatch()
 	defer b.Close()
+	alone, err := l.rekey(b, subject, k, stay)
+	if err != nil {
+		return 0, fmt.Errorf("keeping %d payloads of subject %q: %w", len(stay), subject, err)
+	}
 	n := 0
 	for g := uint32(1); g <= k.generation; g++ {
+		if alone && g == k.generation {
+			break // only what is kept is under it
+		}
 		record := subjectRecord(subject, g)
 		v, c, err := l.db.Get(record)
 		if err != nil {
@@ -202,6 +217,69 @@ func (l *Log) DestroyKeys(subject string) (int, error) {
 	}
 	delete(l.vault.keys, subject)
 	return n, nil
+}
+
+// rekey encrypts payloads of a subject anew, under the key that follows the newest. If the
+// newest has no others it changes nothing and returns true: DestroyKeys was interrupted
+// before the entry behind it was appended, and is called again.
+func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []int64) (alone bool, err error) {
+	if len(stay) == 0 || newest.aead == nil {
+		return false, nil
+	}
+	under := 0 // payloads under the newest key
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spacePayload}, UpperBound: []byte{spacePayload + 1}})
+	if err != nil {
+		return false, err
+	}
+	for ok := it.First(); ok && under <= len(stay); ok = it.Next() {
+		of, generation, box, err := splitRecord(it.Value())
+		if err == nil && string(of) == subject && generation == newest.generation && len(box) > 0 {
+			under++
+		}
+	}
+	if err := errors.Join(it.Error(), it.Close()); err != nil {
+		return false, err
+	}
+	type kept struct {
+		index   int64
+		salt    [16]byte
+		payload []byte
+	}
+	var all []kept
+	alone = under == len(stay)
+	for _, i := range stay {
+		k := indexKey(spacePayload, i)
+		rec, c, err := l.db.Get(k[:])
+		if err != nil {
+			return false, err
+		}
+		of, generation, _, err := splitRecord(rec)
+		alone = alone && generation == newest.generation
+		same := string(of) == subject
+		if err := errors.Join(err, c.Close()); err != nil || !same {
+			return false, errors.Join(err, fmt.Errorf("leaf %d is not under a key of it", i))
+		}
+		x := kept{index: i}
+		if x.salt, x.payload, err = l.Salted(i); err != nil {
+			return false, err
+		}
+		all = append(all, x)
+	}
+	if alone {
+		return true, nil
+	}
+	next, err := l.vault.create(b, subject, newest.generation+1)
+	if err != nil {
+		return false, err
+	}
+	for _, x := range all {
+		_, d := l.vault.draft(nil, next, subject, x.index, x.salt, x.payload)
+		k := indexKey(spacePayload, x.index)
+		if err := b.Set(k[:], d.seal(next), nil); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // A payload record is: length of the subject (2 bytes), subject, generation of
