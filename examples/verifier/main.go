@@ -57,6 +57,7 @@ type evidence struct {
 	Format     string     `json:"format"`
 	Statement  string     `json:"statement"`
 	Checkpoint string     `json:"checkpoint"`
+	Handovers  []string   `json:"handovers"`
 	Leaves     []*leaf    `json:"leaves"`
 	Approvals  []approval `json:"approvals"`
 }
@@ -97,6 +98,10 @@ type key struct {
 	algorithm byte
 	public    ed25519.PublicKey
 	roles     []string
+	// replaced is set once another key took the log's place from the tree of replacedAt
+	// leaves on.
+	replaced   bool
+	replacedAt int64
 }
 
 type verifier struct {
@@ -177,6 +182,56 @@ func signed(by []*key, role string) bool {
 	return slices.ContainsFunc(by, func(k *key) bool { return k.algorithm == 1 && slices.Contains(k.roles, role) })
 }
 
+// log reports whether a key of the log signed something about a tree of that size.
+func (v *verifier) log(by []*key, size int64) bool {
+	return signed(slices.DeleteFunc(slices.Clone(by), func(k *key) bool { return k.replaced && size > k.replacedAt }), roleLog)
+}
+
+// handover follows the log's key to the next one, if a key that is trusted signed for it.
+func (v *verifier) handover(msg, origin string) error {
+	text, _, _ := strings.Cut(msg, "\n\n")
+	lines := strings.Split(text, "\n")
+	if len(lines) != 4 || lines[0] != origin {
+		return fmt.Errorf("it has other lines than it should, or is of another log than %s", origin)
+	}
+	vkey, ok := strings.CutPrefix(lines[3], "lazaret-next-key ")
+	id, next, err := parseKey(vkey)
+	if !ok || err != nil || next.algorithm != 1 {
+		return errors.Join(errors.New("it names no next key"), err)
+	}
+	size, err := strconv.ParseInt(lines[1], 10, 64)
+	if err != nil || size < 0 {
+		return errors.New("its size is none")
+	}
+	known := map[string]*key{id: next}
+	for id, k := range v.keys {
+		if slices.Contains(k.roles, roleLog) {
+			known[id] = k
+		}
+	}
+	next = known[id]
+	_, by, _, err := note(msg, known)
+	if err != nil {
+		return err
+	}
+	old := slices.DeleteFunc(slices.Clone(by), func(k *key) bool { return k == next })
+	switch {
+	case len(old) == 0:
+		return nil // nobody who is trusted says so
+	case !slices.Contains(by, next):
+		return fmt.Errorf("%s has not signed it", id)
+	}
+	for _, k := range old {
+		if k.replaced && size >= k.replacedAt {
+			return errors.New("the key that signed it was itself replaced before")
+		}
+		k.replaced, k.replacedAt = true, size
+	}
+	next.roles = append(next.roles, roleLog)
+	v.keys[id] = next
+	return nil
+}
+
 func (v *verifier) verify(b []byte) (told string, err error) {
 	if err := strict(json.NewDecoder(bytes.NewReader(b))); err != nil {
 		return "", err
@@ -190,6 +245,12 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 	if ev.Format != format {
 		return "", fmt.Errorf("the format is %q, this program reads %q", ev.Format, format)
 	}
+	origin, _, _ := strings.Cut(ev.Checkpoint, "\n")
+	for i, h := range ev.Handovers {
+		if err := v.handover(h, origin); err != nil {
+			return "", fmt.Errorf("handover %d: %w", i, err)
+		}
+	}
 	cp, by, err := v.note(ev.Checkpoint)
 	if err != nil {
 		return "", fmt.Errorf("checkpoint: %w", err)
@@ -198,13 +259,12 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 	if len(lines) < 4 {
 		return "", errors.New("checkpoint: it has no three lines")
 	}
-	origin := lines[0]
-	if !signed(by, roleLog) {
-		return "", errors.New("checkpoint: the log has not signed it with a key that was given")
-	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil {
 		return "", fmt.Errorf("checkpoint: %w", err)
+	}
+	if !v.log(by, size) {
+		return "", errors.New("checkpoint: the log has not signed it with a key that was given, or that such a key handed over to")
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != 32 {
@@ -222,7 +282,7 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 			return "", fmt.Errorf("approval at leaf %d: %w", a.Outcome, err)
 		}
 	}
-	of, err := v.statement(ev, lines)
+	of, err := v.statement(ev, lines, size)
 	payloads := 0
 	for _, l := range ev.Leaves {
 		if l.Withheld == "" {
@@ -461,13 +521,13 @@ func pins(trust, key string) bool {
 }
 
 // statement holds the statement against the file, and returns what it is about.
-func (v *verifier) statement(ev *evidence, cp []string) (of string, err error) {
+func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, err error) {
 	text, by, err := v.note(ev.Statement)
 	if err != nil {
 		return "", fmt.Errorf("statement: %w", err)
 	}
-	if !signed(by, roleLog) {
-		return "", errors.New("statement: the log has not signed it with a key that was given")
+	if !v.log(by, size) {
+		return "", errors.New("statement: the log has not signed it with a key that was given, or that such a key handed over to")
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	names := []string{"of", "project", "origin", "size", "root", "leaves", "withheld", "approvals", "approvals not shown", "first", "last", "not covered yet",

@@ -30,11 +30,13 @@ const EvidenceFormat = "lazaret/evidence/v1"
 // Evidence is a file with what the log holds about a session or a verdict, and all that
 // proves it.
 type Evidence struct {
-	Format     string             `json:"format"`
-	Statement  string             `json:"statement"`  // signed note
-	Checkpoint string             `json:"checkpoint"` // signed note, with cosignatures
-	Leaves     []EvidenceLeaf     `json:"leaves"`
-	Approvals  []EvidenceApproval `json:"approvals"`
+	Format     string `json:"format"`
+	Statement  string `json:"statement"`  // signed note
+	Checkpoint string `json:"checkpoint"` // signed note, with cosignatures
+	// Handovers are the notes by which the log's key was replaced, oldest first.
+	Handovers []string           `json:"handovers,omitempty"`
+	Leaves    []EvidenceLeaf     `json:"leaves"`
+	Approvals []EvidenceApproval `json:"approvals"`
 }
 
 // EvidenceLeaf is a line of a bundle with what places it in the tree.
@@ -111,6 +113,13 @@ func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error
 		return nil, err
 	}
 	ev := &Evidence{Format: EvidenceFormat, Checkpoint: string(l.cp), Leaves: []EvidenceLeaf{}, Approvals: []EvidenceApproval{}}
+	hs, err := l.Handovers()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range hs {
+		ev.Handovers = append(ev.Handovers, string(h))
+	}
 	sum := sha256.New()
 	for _, i := range g.indexes() {
 		leaf, hash, err := l.evidenceLeaf(g.entries[i], redact)

@@ -1,12 +1,17 @@
 package inquiry
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
@@ -51,5 +56,125 @@ func TestPromiseB16TheStatementSaysWhatIsMissing(t *testing.T) {
 	}
 	if _, err := l.Evidence(t.Context(), EvidenceOptions{Of: "m9", Signer: signer, Now: w.at}); err == nil {
 		t.Error("evidence of a proposal that there is not")
+	}
+}
+
+// handover has the writer's log signed by a new key.
+func (w *writer) handover() (signer note.Signer, public string) {
+	w.t.Helper()
+	if _, err := w.log.Checkpoint(); err != nil {
+		w.t.Fatal(err)
+	}
+	private, public, err := keys.Generate("test-log")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if signer, err = note.NewSigner(private); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.log.Handover(signer, public); err != nil {
+		w.t.Fatal(err)
+	}
+	return signer, public
+}
+
+// Evidence of a session from before two changes of the log's key is checked by somebody who
+// has the first key alone, with a program that imports nothing of ours.
+func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
+	dir := t.TempDir()
+	verifier := filepath.Join(dir, "verifier")
+	if out, err := exec.Command("go", "build", "-o", verifier, "../../examples/verifier").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w := newWriter(t)
+	w.observation("o1", beliefs.OriginWeb, "kept", beliefs.Unverified)
+	middle, middlePublic := w.handover()
+	w.observation("o2", beliefs.OriginWeb, "kept, too", beliefs.Unverified)
+	last, lastPublic := w.handover()
+	w.observation("o3", beliefs.OriginWeb, "and this", beliefs.Unverified)
+
+	l := w.open(false)
+	if s := l.Integrity(); s.Status == chain.Failed {
+		t.Fatal(s.Problems)
+	}
+	signedBy := func(s note.Signer) Evidence {
+		t.Helper()
+		ev, err := l.Evidence(t.Context(), EvidenceOptions{Of: "s", Signer: s, Now: w.at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *ev
+	}
+	honest := signedBy(last)
+	if len(honest.Handovers) != 2 {
+		t.Fatalf("%d handovers", len(honest.Handovers))
+	}
+	with := func(hs ...string) Evidence {
+		ev := honest
+		ev.Handovers = hs
+		return ev
+	}
+	first, second := honest.Handovers[0], honest.Handovers[1]
+	other := newWriter(t)
+	other.observation("o1", beliefs.OriginWeb, "x", beliefs.Unverified)
+	other.handover()
+	foreign, err := other.log.Handovers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resigned := func(text string, by ...note.Signer) string {
+		t.Helper()
+		b, err := note.Sign(&note.Note{Text: text}, by...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	text, _, _ := strings.Cut(second, "\n\n")
+	for _, c := range []struct {
+		name string
+		ev   Evidence
+		keys []string
+		code int
+	}{
+		{"the first key", honest, []string{w.public}, 0},
+		{"the middle key", honest, []string{middlePublic}, 0},
+		{"the last key", honest, []string{lastPublic}, 0},
+		{"all of them", honest, []string{w.public, middlePublic, lastPublic}, 0},
+		{"another log's key", honest, []string{other.public}, 2},
+		{"without the handovers", with(), []string{w.public}, 2},
+		{"without the first handover", with(second), []string{w.public}, 2},
+		{"without the second handover", with(first), []string{w.public}, 2},
+		{"in another order", with(second, first), []string{w.public}, 2},
+		{"another log's handover before", with(string(foreign[0]), first, second), []string{w.public}, 0},
+		{"a statement by a replaced key", signedBy(middle), []string{w.public}, 2},
+		{"a handover that the new key did not sign", with(first, resigned(text+"\n", middle)), []string{w.public}, 2},
+		{"a handover that the old key did not sign", with(first, resigned(text+"\n", last)), []string{w.public}, 2},
+		{"a second handover by a replaced key", with(first, second, resigned(text+"\n", middle, last)), []string{w.public}, 2},
+		{"a changed size", with(first, strings.Replace(second, "\n2\n", "\n1\n", 1)), []string{w.public}, 2},
+	} {
+		file := filepath.Join(dir, "ev.json")
+		f, err := os.Create(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(c.ev.Write(f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var args []string
+		for _, k := range c.keys {
+			args = append(args, "-log", k)
+		}
+		out, err := exec.Command(verifier, append(args, file)...).CombinedOutput()
+		var exit *exec.ExitError
+		code := 0
+		if errors.As(err, &exit) {
+			code = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if code != c.code {
+			t.Errorf("%s: exit %d, want %d: %s", c.name, code, c.code, out)
+		}
 	}
 }
