@@ -15,11 +15,16 @@ import (
 // (LZ306) until it is submitted again in valid form under the same id and origin, or
 // a session starts. The reply comes with such an error, too.
 func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.Observation) (*streams.ObserveReply, error) {
-	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
+	body, err := c.bodyOf(o)
 	if err != nil {
 		return nil, err
 	}
-	body, err := c.bodyOf(o)
+	return c.SubmitRaw(ctx, origin, body)
+}
+
+// SubmitRaw is Submit for an observation that was encoded before.
+func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []byte) (*streams.ObserveReply, error) {
+	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
 	if err != nil {
 		return nil, err
 	}
@@ -47,6 +52,13 @@ func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.O
 		c.acknowledged(rep.IntakeSeq)
 	}
 	return rep, err
+}
+
+// Stored reports whether an answer to Submit says that the intake has the observation:
+// it is in the ledger, rejected or not, or on its way there. A proposal of its session
+// waits for it either way.
+func Stored(rep *streams.ObserveReply, err error) bool {
+	return rep != nil && rep.IntakeSeq != 0 && (err == nil || rep.Seq != 0 || rep.Error != nil && rep.Error.Code == streams.CodeTimeout)
 }
 
 // Rejected is an event of this agent that ingest refused.

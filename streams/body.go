@@ -217,7 +217,17 @@ type Unseen struct {
 	Intake uint64         `json:"intake"`
 	Code   Code           `json:"code"`
 	Reason string         `json:"reason"` // clipped
+	// Scope is what is held for it: UnseenSession or UnseenAgent. Entries of earlier
+	// versions do not say.
+	Scope string `json:"scope,omitzero"`
 }
+
+// The scopes of Unseen: the session that a rejected observation names, or all sessions
+// of its agent, where it names none that can be read.
+const (
+	UnseenSession = "session"
+	UnseenAgent   = "agent"
+)
 
 // ActionEntry is the body of a proposed action.
 type ActionEntry struct {

@@ -215,6 +215,7 @@ func (a *app) recall() *cobra.Command {
 	recallFlags(c, &r)
 	f := c.Flags()
 	f.StringVar(&r.Key, "key", "", "memory `KEY`")
+	f.IntVar(&r.Offset, "offset", 0, "skip this many `BYTES` of each content: the rest of one that was served in part")
 	f.StringVar(&r.Filter.Kind, "kind", "", "only what was remembered (memory) or what was read (content)")
 	f.StringVar((*string)(&r.Filter.Origin), "origin", "", "only of this `ORIGIN`")
 	f.StringVar(&r.Filter.Category, "category", "", "only of this `CATEGORY`")

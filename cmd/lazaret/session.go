@@ -12,9 +12,10 @@ import (
 func (a *app) session() *cobra.Command {
 	return group("session", "Start or end a session of an agent",
 		a.sessionPhase("start", "Start a session, and clear what rejected observations hold it for",
-			`Start a session. It clears the rejected observations (LZ306) that hold the session and
-the agent as a whole: give the agent a context without what was
-rejected, or publish the observation again in valid form in its place.`),
+			`Start a session. It clears the rejected observations (LZ306) that hold this session, and
+those that named no session and hold all sessions of the agent: give the agent a context
+without what was rejected first. Publishing the observation again in valid form, under its
+id, clears it too. Holds that are open stay open.`),
 		a.sessionPhase("end", "End a session", ""),
 	)
 }

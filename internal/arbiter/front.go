@@ -232,6 +232,9 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
+	var seq uint64
+	f.admitted.proposed()
+	defer func() { f.admitted.answered(seq) }()
 	m := &nats.Msg{Subject: subject, Data: r.Data()}
 	if ceID != "" {
 		m.Header = nats.Header{streams.HeaderCloudEventID: {ceID}}
@@ -244,17 +247,33 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 		}
 		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
 	}
-	f.acknowledged(w, ack.Sequence)
-	select {
-	case e := <-w.answer:
-		rep := f.reply(ctx, e, w, a, ev)
-		rep.IntakeSeq = ack.Sequence
-		return rep
-	case <-ctx.Done():
-		rep := f.unanswered(who, ack.Sequence)
-		rep.Error.Message += fmt.Sprintf("; the proposal is intake message %d", ack.Sequence)
-		rep.IntakeSeq = ack.Sequence
-		return rep
+	seq = ack.Sequence
+	f.acknowledged(w, seq)
+	rep := f.verdictOn(ctx, who, seq, w, a, ev)
+	rep.IntakeSeq = seq
+	return rep
+}
+
+// verdictOn waits for the verdict on a proposal, or for its rejection.
+func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address, ev streams.Event) *streams.Reply {
+	made := f.admitted.ask(seq)
+	for {
+		select {
+		case e := <-w.answer:
+			return f.reply(ctx, e, w, a, ev)
+		case r := <-made:
+			if r.Error == nil {
+				made = nil // a repeat, which the arbiter answers
+				continue
+			}
+			rep := fail(r.Error.Code, errors.New(r.Error.Message))
+			rep.Seq = r.Seq
+			return rep
+		case <-ctx.Done():
+			rep := f.unanswered(who, seq)
+			rep.Error.Message += fmt.Sprintf("; the proposal is intake message %d", seq)
+			return rep
+		}
 	}
 }
 

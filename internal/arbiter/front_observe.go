@@ -17,10 +17,12 @@ import (
 )
 
 // admissions is what ingest made of the messages that requests wait for, by their
-// sequence in the intake.
+// sequence in the intake. Requests to observe wait for any entry, proposals and
+// resolutions only for a rejection: else the arbiter answers them.
 type admissions struct {
 	mu      sync.Mutex
-	waiting int                                     // requests
+	waiting int                                     // requests to observe
+	others  int                                     // proposals and resolutions
 	heard   map[uint64]*streams.ObserveReply        // while somebody waits
 	order   []uint64                                // of heard
 	asked   map[uint64]chan<- *streams.ObserveReply // by those who know their sequence
@@ -42,7 +44,7 @@ func (a *admissions) take(e streams.Entry) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.waiting == 0 {
+	if a.waiting == 0 && (a.others == 0 || e.Type != streams.TypeRejected) {
 		return
 	}
 	rep := admittedReply(&e)
@@ -72,23 +74,51 @@ func (a *admissions) enter() bool {
 func (a *admissions) leave(seq uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.waiting--
+	a.left(seq)
+}
+
+// left forgets a request. The caller holds mu.
+func (a *admissions) left(seq uint64) {
 	delete(a.asked, seq)
-	if a.waiting--; a.waiting == 0 {
+	if a.waiting+a.others == 0 {
 		clear(a.heard)
 		a.order = nil
 	}
 }
 
-// of waits for what ingest made of a message.
-func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply, error) {
+// proposed says that a proposal or a resolution is about to be published. Their number
+// is bounded by Front.await.
+func (a *admissions) proposed() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.others++
+}
+
+func (a *admissions) answered(seq uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.others--
+	a.left(seq)
+}
+
+// ask returns the channel on which comes what ingest made of a message. Of what a
+// proposal or a resolution led to it brings perhaps nothing but a rejection.
+func (a *admissions) ask(seq uint64) <-chan *streams.ObserveReply {
 	c := make(chan *streams.ObserveReply, 1)
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if rep, ok := a.heard[seq]; ok {
 		c <- rep
 	} else {
 		a.asked[seq] = c
 	}
-	a.mu.Unlock()
+	return c
+}
+
+// of waits for what ingest made of a message.
+func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply, error) {
+	c := a.ask(seq)
 	select {
 	case rep := <-c:
 		return rep, nil

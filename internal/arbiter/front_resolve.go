@@ -78,6 +78,9 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
+	var seq uint64
+	f.admitted.proposed()
+	defer func() { f.admitted.answered(seq) }()
 	ack, err := f.js.Publish(ctx, streams.ControlSubject(streams.PartitionOf(project)), body)
 	if err != nil {
 		var api *jetstream.APIError
@@ -86,13 +89,20 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		}
 		return failed(streams.CodeUnavailable, fmt.Errorf("the resolution may not be journaled: %w", err))
 	}
-	f.acknowledged(w, ack.Sequence)
+	seq = ack.Sequence
+	f.acknowledged(w, seq)
 	select {
 	case e := <-w.answer:
 		if err := readOutcome(rep, e); err != nil {
 			return failed(streams.CodeUnavailable, err)
 		}
 		return rep
+	case r := <-f.admitted.ask(seq):
+		if r.Error == nil {
+			return failed(streams.CodeUnavailable, fmt.Errorf("intake message %d became ledger entry %d, which is no resolution", seq, r.Seq))
+		}
+		rep.Seq = r.Seq
+		return failed(r.Error.Code, errors.New(r.Error.Message))
 	case <-ctx.Done():
 		return failed(streams.CodeTimeout, fmt.Errorf("no outcome within %v; it is journaled, look at the hold before signing again", f.cfg.Timeout))
 	}

@@ -120,6 +120,9 @@ func openRecall(p *proposal, r *streams.RecallEntry) {
 func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	switch {
 	case !unseen:
+	case by != nil && by.Scope != "":
+		p.unseen(by)
+	// Entries of earlier versions: their reasons are part of revisions that were signed.
 	case by == nil || by.Intake == 0:
 		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has judged what the agent saw: start a new session")
 	default:
@@ -137,6 +140,26 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 	if restored {
 		p.reason(streams.CodeRestored, streams.Hold, "it names an acknowledged intake sequence that this intake never gave out")
 	}
+}
+
+// unseen is the reason for a rejected observation, with what ends it.
+func (p *proposal) unseen(by *streams.Unseen) {
+	what := "more observations were rejected than are kept"
+	var publish string
+	if by.Intake != 0 {
+		what = fmt.Sprintf("intake message %d, an observation without a legible id, was rejected (%s: %s)", by.Intake, by.Code, by.Reason)
+	}
+	if by.ID != "" {
+		what = fmt.Sprintf("observation %s (intake message %d) was rejected (%s: %s)", by.ID, by.Intake, by.Code, by.Reason)
+		publish = fmt.Sprintf("publish it again in valid form under the id %s and origin %s, or ", by.ID, by.Origin)
+	}
+	start := "give the agent a context without it and start its session anew: lazaret session start"
+	if by.Scope == streams.UnseenAgent {
+		start = "give the agent a context without it and start a session: lazaret session start; it names no session, so another session name alone does not help"
+	} else if streams.ValidID(p.Session) {
+		start += " " + p.Session
+	}
+	p.reason(streams.CodeUnseen, streams.Hold, "%s, so nobody has judged what the agent saw: %s%s", what, publish, start)
 }
 
 // decide joins all that was said of a proposal into its verdict.

@@ -262,3 +262,27 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A tool's result that ingest rejects is not shown, the host hears it in the same call,
+// and the session goes on.
+func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
+	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10})
+	s := newServer()
+	addTool(s, "read_book", "Reads a book.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("BOOK ", 20<<10)}}}, nil, nil
+	})
+	x := p.proxy(s, mcpproxy.Config{}, nil)
+	if said, _ := x.call("read_note", "hello"); said != "note: hello" {
+		t.Fatal(said)
+	}
+	said, meta := x.call("read_book", "x")
+	if strings.Contains(said, "BOOK") || !strings.Contains(said, "rejected") || !strings.Contains(said, string(streams.CodeTooLarge)) || meta == nil {
+		t.Errorf("of a rejected result the host hears %.300q, %v", said, meta)
+	}
+	if said, _ := x.call("read_note", "again"); said != "note: again" {
+		t.Errorf("the session does not go on: %s", said)
+	}
+	if n := strings.Count(p.said(), "Withheld: the observation was rejected"); n != 1 {
+		t.Errorf("%d records say that it was withheld", n)
+	}
+}

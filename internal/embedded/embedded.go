@@ -63,6 +63,9 @@ type Config struct {
 	// are taken from the free space of the disk, or from MaxDisk bytes, if that is less and not 0.
 	Storage streams.Storage
 	MaxDisk int64
+	// MaxEvent is the largest event that ingest admits, in bytes; 0:
+	// streams.DefaultMaxEvent.
+	MaxEvent int
 	// Expires is how long the credentials are valid that Start makes and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
@@ -451,7 +454,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return nil
 	}
 	if err := spawn(natsserver.RoleIngest, func(c stage.Config) error {
-		return ingest.Run(run, c, ingest.Config{Pinned: pinned, Metrics: m}, svc)
+		return ingest.Run(run, c, ingest.Config{Pinned: pinned, Metrics: m, MaxEvent: p.cfg.MaxEvent}, svc)
 	}); err != nil {
 		return err
 	}

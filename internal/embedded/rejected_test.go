@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/internal/hook"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
 	"lazaret/pkg/beliefs"
@@ -151,5 +153,139 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 				return false
 			}
 		})
+	}
+}
+
+// started is a pipeline whose ingest admits smaller events than its front lets pass.
+func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
+	t.Helper()
+	data := t.TempDir()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: maxEvent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, data
+}
+
+// Ingest rejects what the front let pass. The caller hears it at once, with the code and
+// the reason, and not a time-out.
+func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
+	p, data := started(t, 64<<10)
+	c := agent(t, p, data, "demo")
+	long := strings.Repeat("x", 100<<10)
+	for how, ask := range map[string]func() (*streams.Reply, error){
+		"decide": func() (*streams.Reply, error) {
+			return c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file", Args: fmt.Appendf(nil, `{"path":%q}`, long)})
+		},
+		"remember": func() (*streams.Reply, error) {
+			return c.Remember(t.Context(), beliefs.OriginUser, &streams.Memory{Head: streams.Head{Session: "s"}, Content: long})
+		},
+		"gate": func() (*streams.Reply, error) {
+			r := &streams.Recall{Head: streams.Head{Session: "s"}}
+			for range 4 {
+				r.Candidates = append(r.Candidates, streams.GateCandidate{Content: long[:20<<10]})
+			}
+			return c.Gate(t.Context(), r)
+		},
+	} {
+		rep, err := ask()
+		var e *client.Error
+		if !errors.As(err, &e) || e.Code != streams.CodeTooLarge || rep == nil || rep.Verdict != streams.Hold || rep.Seq == 0 || rep.IntakeSeq == 0 {
+			t.Errorf("%s: the answer is %+v, %v", how, rep, err)
+		}
+	}
+	// A proposal is no observation: its session goes on, and a repeat is answered.
+	for range 2 {
+		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: "twice", Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)})
+		if err != nil || rep.Verdict != streams.Allow {
+			t.Errorf("%+v, %v", rep, err)
+		}
+	}
+}
+
+// A hook says in the same call that what a tool returned was rejected, and how the
+// session goes on.
+func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
+	p, data := started(t, 64<<10)
+	c := agent(t, p, data, "demo")
+	cfg := hook.Config{Project: "demo", Agent: "agent", State: t.TempDir()}
+	call := "call1"
+	event := func(name, response string) (*hook.Answer, error) {
+		e := &hook.Event{Session: "s1", Name: name, Tool: "Read", Call: call, Input: []byte(`{"file_path":"notes.txt"}`), Prompt: "Read my notes."}
+		if response != "" {
+			e.Response = fmt.Appendf(nil, "%q", response)
+		}
+		return hook.Claude(t.Context(), cfg, c, e)
+	}
+	if _, err := event(hook.PostToolUse, "a short note"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := event(hook.PostToolUse, strings.Repeat("x", 100<<10))
+	if err == nil || !strings.Contains(err.Error(), string(streams.CodeTooLarge)) || !strings.Contains(err.Error(), "lazaret session start") {
+		t.Fatalf("of the rejected result the hook says: %v", err)
+	}
+	a, err := event(hook.PreToolUse, "")
+	if err != nil || a == nil || !strings.Contains(a.Specific.Reason, string(streams.CodeUnseen)) {
+		t.Errorf("a call of the session: %+v, %v", a, err)
+	}
+	if _, err := event(hook.SessionStart, ""); err != nil {
+		t.Fatal(err)
+	}
+	cfg.State, call = t.TempDir(), "call2" // the held call stays held
+	if a, err := event(hook.PreToolUse, ""); err != nil || a != nil && a.Specific.Decision == "deny" {
+		t.Errorf("after the session started: %+v, %v", a, err)
+	}
+}
+
+// An observation that names neither an id nor a session holds all sessions of its agent.
+// The reason says that another session name does not help, and what does.
+func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
+	p, data := started(t, 0)
+	c := agent(t, p, data, "demo")
+	subject, err := streams.IntakeSubject("demo", "agent", streams.KindObs, beliefs.OriginWeb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func(session string) *streams.Reply {
+		t.Helper()
+		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: session}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep
+	}
+	if _, err := c.PublishRaw(t.Context(), subject, []byte("no JSON")); err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []string{"s", "another"} {
+		v := decide(session)
+		if v.Verdict != streams.Hold || !strings.Contains(v.Entry.Reasons[0].Text, "another session name alone does not help") ||
+			!strings.Contains(v.Entry.Reasons[0].Text, "lazaret session start") {
+			t.Errorf("%s: %s %+v", session, v.Verdict, v.Entry.Reasons)
+		}
+	}
+	if _, err := c.StartSession(t.Context(), "third"); err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range []string{"s", "another", "third"} {
+		if v := decide(session); v.Verdict != streams.Allow {
+			t.Errorf("%s after a session started: %+v", session, v.Entry.Reasons)
+		}
+	}
+	// One that names its session holds that one alone, and the reason names it.
+	if _, err := c.PublishRaw(t.Context(), subject, []byte(`{"id":"o1","session":"s","content":"x","blocks":[{"text":"y"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	v := decide("s")
+	if why := v.Entry.Reasons[0].Text; v.Verdict != streams.Hold || !strings.Contains(why, "under the id o1 and origin web") || !strings.Contains(why, "lazaret session start s") {
+		t.Errorf("%s %s", v.Verdict, why)
+	}
+	if v := decide("another"); v.Verdict != streams.Allow {
+		t.Errorf("%+v", v.Entry.Reasons)
 	}
 }

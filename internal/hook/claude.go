@@ -87,11 +87,13 @@ func Claude(ctx context.Context, cfg Config, c *client.Client, e *Event) (*Answe
 		return nil, fmt.Errorf("opening the hook's state: %w", err)
 	}
 	h := &claude{cfg: cfg, c: c, st: st, e: e, session: session}
-	h.send = func(ctx context.Context, subject string, body []byte) error {
-		_, err := c.PublishRaw(ctx, subject, body)
-		return err
-	}
-	switch e.Name {
+	h.send = h.record
+	a, err := h.answerTo(ctx)
+	return a, errors.Join(err, h.rejected)
+}
+
+func (h *claude) answerTo(ctx context.Context) (*Answer, error) {
+	switch e := h.e; e.Name {
 	case SessionStart:
 		if e.Source == "resume" || e.Source == "compact" {
 			return nil, h.flush(ctx) // the same context goes on
@@ -116,6 +118,8 @@ type claude struct {
 	e       *Event
 	session string
 	send    func(ctx context.Context, subject string, body []byte) error
+	// rejected says which observations were rejected.
+	rejected error
 }
 
 func (h *claude) head(id string) streams.Head {
@@ -129,6 +133,33 @@ func identifier(s string) string {
 	}
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:16])
+}
+
+// record sends an event. An observation is sent as a request, so that its rejection is
+// heard: it is in the ledger then, and nothing is gained by sending it again.
+func (h *claude) record(ctx context.Context, subject string, body []byte) error {
+	origin, ok := observationOf(subject)
+	if !ok {
+		_, err := h.c.PublishRaw(ctx, subject, body)
+		return err
+	}
+	rep, err := h.c.SubmitRaw(ctx, origin, body)
+	if rep != nil && rep.Unseen {
+		h.rejected = errors.Join(h.rejected, fmt.Errorf("observation %s was rejected, so nobody has judged what the agent saw: %w; "+
+			"the session is held (%s) until it is published again in valid form under this id, or a session starts (/clear, or lazaret session start)",
+			rep.ID, err, streams.CodeUnseen))
+		return nil
+	}
+	if client.Stored(rep, err) {
+		return nil
+	}
+	return err
+}
+
+// observationOf is the origin of the observations that a subject of the intake is for.
+func observationOf(subject string) (beliefs.Origin, bool) {
+	_, origin, ok := strings.Cut(subject, "."+string(streams.KindObs)+".")
+	return beliefs.Origin(origin), ok && beliefs.Origin(origin).Valid()
 }
 
 // flush sends what was not acknowledged before.

@@ -94,6 +94,12 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 		case h.More:
 			unseen = new(streams.Unseen)
 		}
+		if unseen != nil && unseen.Scope == "" {
+			unseen.Scope = streams.UnseenSession
+			if s == "" {
+				unseen.Scope = streams.UnseenAgent
+			}
+		}
 	}
 	// Every acknowledged message has a lower sequence than this one.
 	return unseen, after >= head.Intake, nil

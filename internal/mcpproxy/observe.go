@@ -180,8 +180,8 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	return &out
 }
 
-// observe publishes words as observations and returns once all of them are
-// acknowledged. Nothing to say needs none.
+// observe records words as observations and returns once all of them are in the
+// ledger. Nothing to say needs none.
 func (p *Proxy) observe(ctx context.Context, tool, call, source string, args json.RawMessage, words []string) error {
 	blocks := make([]streams.Block, 0, len(words))
 	for _, w := range words {
@@ -202,11 +202,29 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 	for _, part := range content.Divide(blocks) {
 		o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: streams.Clip(tool, 500), Call: call,
 			Source: source, Args: jsontext.Value(args), Blocks: part}
-		if _, err := p.host.Observe(ctx, p.cfg.Origin, o); err != nil {
+		if err := p.submit(ctx, o); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// submit records one observation. Of one that was rejected nothing is shown, which is
+// recorded under its id and ends the hold of its session.
+func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
+	rep, err := p.host.Submit(ctx, p.cfg.Origin, o)
+	if err == nil || client.Stored(rep, err) && !rep.Unseen {
+		return nil
+	}
+	if rep == nil || !rep.Unseen {
+		return err
+	}
+	err = fmt.Errorf("the observation was rejected: %w", err)
+	instead := &streams.Observation{Head: o.Head, Call: o.Call, Blocks: []streams.Block{{Text: "Withheld: " + err.Error()}}}
+	if _, e := p.host.Submit(ctx, p.cfg.Origin, instead); e != nil {
+		return fmt.Errorf("%w; that it is withheld could not be recorded either, so the session is held (%s): %w", err, streams.CodeUnseen, e)
+	}
+	return err
 }
 
 // resultBlocks are the blocks of a tool's result: text as it is, of others what
