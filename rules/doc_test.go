@@ -2,14 +2,15 @@ package rules_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	shipped "lazaret/rules"
 
@@ -193,7 +194,7 @@ func TestThePageAboutRulesHasEveryKey(t *testing.T) {
 // The files of the example load beside the shipped packs, and pass their own
 // tests.
 func TestTheExampleOfThePageWorks(t *testing.T) {
-	fsys := copyFS(t)
+	files := make(map[string]string)
 	n := 0
 	for _, part := range strings.Split(readPage(t), "<!-- file: ")[1:] {
 		name, rest, _ := strings.Cut(part, " -->\n")
@@ -202,17 +203,31 @@ func TestTheExampleOfThePageWorks(t *testing.T) {
 		if !ok || !ok2 {
 			t.Fatalf("no block of YAML follows the mark of %s", name)
 		}
-		old := ""
-		if f := fsys[name]; f != nil && strings.HasSuffix(name, ".test.yaml") {
-			old = string(f.Data) // a second block goes on
+		if strings.HasSuffix(name, ".test.yaml") {
+			text = files[name] + text // a second block goes on
 		}
-		fsys[name] = &fstest.MapFile{Data: []byte(old + text)}
+		files[name] = text
 		n++
 	}
 	if n < 4 {
 		t.Fatalf("%s has %d files of an example", page, n)
 	}
-	rep, err := rules.Test(t.Context(), source(t, fsys))
+	dir := t.TempDir()
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := rules.PackDir(dir, shipped.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := rules.Open(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := rules.Test(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}

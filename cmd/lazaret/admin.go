@@ -12,9 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/sumdb/note"
 
+	"lazaret/internal/backtest"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
+	"lazaret/internal/ingest"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/query"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
@@ -76,7 +79,7 @@ folder's trust file, for the roles named.`,
 			return nil, err
 		}
 		return os.ReadFile(file)
-	}, nil)
+	})
 	return group("key", "Signing keys", gen, activate)
 }
 
@@ -167,12 +170,9 @@ func (a *app) install(cmd *cobra.Command, g natsserver.Grant) error {
 
 func (a *app) rules() *cobra.Command {
 	var f cli.ListFlags
-	ls := &cobra.Command{Use: "ls [DIR]", Short: "List rules", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		_, src, err := loadRules(args)
-		if err != nil {
-			return err
-		}
-		set, err := rules.Compile(src)
+	var ships bool
+	ls := &cobra.Command{Use: "ls [DIR]", Short: "List the rules in force, or those of a folder", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		set, err := a.listed(cmd, args, ships)
 		if err != nil {
 			return err
 		}
@@ -193,13 +193,23 @@ func (a *app) rules() *cobra.Command {
 		})
 	}}
 	f.Bind(ls.Flags())
-	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.activate("activate [DIR]", "Sign a rule set and put it in force", streams.DoActivateRules, func(args []string) ([]byte, error) {
-		b, src, err := loadRules(args)
-		if err == nil {
-			_, err = rules.Compile(src)
-		}
-		return b, err
-	}, watchRules))
+	ls.Flags().BoolVar(&ships, "shipped", false, "list the shipped rules")
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.rulesActivate())
+}
+
+// listed is the rule set of a folder, the shipped one, or the one in force.
+func (a *app) listed(cmd *cobra.Command, args []string, ships bool) (*rules.Set, error) {
+	if ships || len(args) > 0 {
+		return compileRules(args)
+	}
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return nil, fmt.Errorf("asking for the rules in force: %w; lazaret rules ls --shipped needs no pipeline", err)
+	}
+	defer nc.Close()
+	ctx, cancel := a.timeout(cmd.Context())
+	defer cancel()
+	return backtest.Active(ctx, nc)
 }
 
 func (a *app) policy() *cobra.Command {
@@ -218,47 +228,25 @@ func (a *app) policy() *cobra.Command {
 	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
 		cmd.OutOrStdout().Write(policy.Default)
 	}}
-	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.policySuggest(), a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load, nil))
+	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.policySuggest(), a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
 }
 
-// activate signs a bundle and puts it in force. follow, if not nil, is what
-// --watch does instead.
-func (a *app) activate(use, short, do string, load func(args []string) ([]byte, error), follow func(ctx context.Context, w io.Writer, dir string, o *operator) error) *cobra.Command {
+// activate signs a bundle and puts it in force.
+func (a *app) activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
 	var key string
-	var watch bool
 	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		var b []byte
-		var err error
-		if watch {
-			if len(args) == 0 {
-				return fmt.Errorf("--watch needs a folder to follow: lazaret rules activate DIR --watch")
-			}
-		} else if b, err = load(args); err != nil {
+		b, err := load(args)
+		if err != nil {
 			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 		}
-		o, err := a.openOperator(key, watch)
+		o, err := a.openOperator(key, false)
 		if err != nil {
 			return err
 		}
 		defer o.nc.Close()
-		if watch {
-			return follow(cmd.Context(), cmd.OutOrStdout(), args[0], o)
-		}
-		ctx, cancel := a.timeout(cmd.Context())
-		defer cancel()
-		if err := o.publish(ctx, do, b); err != nil {
-			return err
-		}
-		if err := o.await(ctx, do, b); err != nil {
-			return err
-		}
-		fmt.Fprintln(cmd.OutOrStdout(), "in force:", streams.Digest(b))
-		return nil
+		return o.putInForce(cmd, do, b)
 	}}
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
-	if follow != nil {
-		c.Flags().BoolVar(&watch, "watch", false, "follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
-	}
 	return c
 }
 
@@ -305,21 +293,54 @@ func (o *operator) publish(ctx context.Context, do string, bundle []byte) error 
 	return embedded.Activate(ctx, o.nc, o.signer, do, bundle)
 }
 
-// await waits until a bundle that was published is in force everywhere.
-func (o *operator) await(ctx context.Context, do string, bundle []byte) error {
-	rules, pol := streams.Digest(bundle), ""
-	if do == streams.DoActivatePolicy {
-		rules, pol = "", rules
+// putInForce publishes a bundle and waits until it is in force in every
+// partition. A wait that is interrupted is no failure of the activation.
+func (o *operator) putInForce(cmd *cobra.Command, do string, bundle []byte) error {
+	if err := o.publish(cmd.Context(), do, bundle); err != nil {
+		return err
 	}
-	await := func() error { return embedded.AwaitActive(ctx, o.nc, rules, pol) }
-	if do == streams.DoActivateTrust {
-		await = func() error { return embedded.AwaitTrust(ctx, o.nc, rules) }
+	if err := o.await(cmd.Context(), do, bundle, cmd.ErrOrStderr()); err != nil {
+		return err
 	}
-	if err := await(); err != nil {
-		if said := o.refusals(); said != "" {
-			return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + said}
+	fmt.Fprintln(cmd.OutOrStdout(), "in force:", streams.Digest(bundle))
+	return nil
+}
+
+// silent is how long a partition may not answer before await stops waiting for it.
+const silent = 30 * time.Second
+
+// await waits until a published bundle is in force in every partition, however
+// long that takes, and says on w how far it has come. Its error is a refusal, or
+// that a partition does not answer.
+func (o *operator) await(ctx context.Context, do string, bundle []byte, w io.Writer) error {
+	digest := streams.Digest(bundle)
+	said, heard := time.Now(), time.Now()
+	for p := 0; p < streams.Partitions; {
+		var now ingest.ActiveAnswer
+		err := query.Ask(ctx, o.nc, ingest.AskActive, p, struct{}{}, &now)
+		if err == nil {
+			heard = time.Now()
 		}
-		return fmt.Errorf("published, but not in force: %w: is the key pinned for operators? Refusals are on lz.live.%s.rejected", err, streams.SystemProject)
+		if is := map[string]string{streams.DoActivateRules: now.Rules, streams.DoActivatePolicy: now.Policy, streams.DoActivateTrust: now.Trust}[do]; is == digest {
+			p++
+			continue
+		}
+		if refused := o.refusals(); refused != "" {
+			return &cli.Exit{Code: cli.ExitNegative, Text: "refused: " + refused}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("published, and in force in %d of %d partitions; the others follow when ingest reaches it: lazaret doctor tells", p, streams.Partitions)}
+		case time.Since(heard) > silent:
+			return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("published, and in force in %d of %d partitions; ingest does not answer for partition %d (%v): it takes it up when it runs again", p, streams.Partitions, p, err)}
+		case time.Since(said) > 2*time.Second:
+			said = time.Now()
+			fmt.Fprintf(w, "in force in %d of %d partitions; ingest works on what came before it\n", p, streams.Partitions)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Millisecond):
+		}
 	}
 	return nil
 }

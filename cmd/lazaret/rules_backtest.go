@@ -18,17 +18,11 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
-
-	shipped "lazaret/rules"
 )
 
 // rulesIn compiles the rule set of a folder; the shipped one if it is empty.
 func rulesIn(dir string) (*rules.Set, error) {
-	fsys := shipped.FS()
-	if dir != "" {
-		fsys = os.DirFS(dir)
-	}
-	b, err := rules.Pack(fsys)
+	b, err := packRules(dir)
 	if err != nil {
 		return nil, err
 	}

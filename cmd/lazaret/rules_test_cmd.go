@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 
 	"github.com/spf13/cobra"
@@ -14,16 +13,21 @@ import (
 	shipped "lazaret/rules"
 )
 
+// packRules makes the bundle of a folder, or of the shipped rules if dir is empty.
+func packRules(dir string) ([]byte, error) {
+	if dir == "" {
+		return rules.Pack(shipped.FS())
+	}
+	return rules.PackDir(dir, shipped.FS())
+}
+
 // loadRules reads the rule packs of a folder, or the shipped ones.
 func loadRules(args []string) ([]byte, *rules.Source, error) {
-	fsys := shipped.FS()
+	dir := ""
 	if len(args) == 1 {
-		if _, err := os.ReadDir(args[0]); err != nil {
-			return nil, nil, err
-		}
-		fsys = os.DirFS(args[0])
+		dir = args[0]
 	}
-	b, err := rules.Pack(fsys)
+	b, err := packRules(dir)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -65,12 +65,7 @@ func watchRules(ctx context.Context, w io.Writer, dir string, o *operator) error
 // settled packs a folder once two reads of it agree, so that a file that is
 // being written is not taken for a broken one.
 func settled(ctx context.Context, dir string) ([]byte, error) {
-	read := func() ([]byte, error) {
-		if _, err := os.ReadDir(dir); err != nil {
-			return nil, err
-		}
-		return rules.Pack(os.DirFS(dir))
-	}
+	read := func() ([]byte, error) { return packRules(dir) }
 	b, err := read()
 	for range 20 {
 		select {
@@ -117,7 +112,7 @@ func (o *operator) try(ctx context.Context, w io.Writer, dir string, b []byte) (
 		fmt.Fprintf(w, "good, but not in force: %v; trying again\n", err)
 		return true
 	}
-	if err := o.await(ctx, streams.DoActivateRules, b); err != nil {
+	if err := o.await(ctx, streams.DoActivateRules, b, w); err != nil {
 		// It was refused, or will be in force late: the same again would
 		// not help.
 		fmt.Fprintln(w, err)

@@ -115,6 +115,12 @@ func Digest(st *stage.State, do string) (string, error) {
 	return string(v), nil
 }
 
+// Bundle is what is in force for a command; nil if nothing is.
+func Bundle(st *stage.State, do string) ([]byte, error) {
+	b, _, err := st.Get(bundleKey(do))
+	return b, err
+}
+
 // Cache compiles bundles and keeps the results by digest. Several partitions
 // share one compiled value, which must not change.
 //
@@ -140,7 +146,7 @@ func (c *Cache[T]) Active(st *stage.State, do string) (v T, digest string, err e
 	if v, ok := c.byDig[digest]; ok {
 		return v, digest, nil
 	}
-	b, _, err := st.Get(bundleKey(do))
+	b, err := Bundle(st, do)
 	if err != nil {
 		return v, "", err
 	}

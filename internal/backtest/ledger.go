@@ -13,8 +13,6 @@ import (
 	"lazaret/internal/query"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
-
-	shipped "lazaret/rules"
 )
 
 // Span is which part of a ledger is read.
@@ -86,60 +84,43 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 	}
 }
 
-// errFound ends a search.
-var errFound = errors.New("found")
-
 // Active is the rule set that is in force in a running pipeline.
 func Active(ctx context.Context, nc *nats.Conn) (*rules.Set, error) {
-	var ans ingest.ActiveAnswer
-	if err := query.Ask(ctx, nc, ingest.AskActive, 0, struct{}{}, &ans); err != nil {
-		return nil, err
-	}
-	if ans.Rules == "" {
-		return nil, fmt.Errorf("no rule set is in force: activate one, or name another with --against")
-	}
-	bundle, err := rules.Pack(shipped.FS())
+	bundle, err := InForce(ctx, nc, streams.DoActivateRules)
 	if err != nil {
 		return nil, err
 	}
-	if streams.Digest(bundle) != ans.Rules {
-		if bundle, err = chunks(ctx, nc, ans.Rules); err != nil {
-			return nil, err
-		}
+	if bundle == nil {
+		return nil, errors.New("no rule set is in force: activate one, or name another with --against")
 	}
 	return Compile(bundle)
 }
 
-// chunks joins the bundle of a digest from the ledger's first partition.
-func chunks(ctx context.Context, nc *nats.Conn, digest string) ([]byte, error) {
+// InForce is the bundle that is in force in the first partition of a running
+// pipeline for a command, such as streams.DoActivateRules; nil if none is.
+func InForce(ctx context.Context, nc *nats.Conn, do string) ([]byte, error) {
 	var bundle []byte
-	next := 0
-	err := Ledger(ctx, nc, Span{}, func(e *streams.Entry) error {
-		if e.Partition != 0 || e.Type != streams.TypeChunk {
-			return nil
+	for digest := ""; ; {
+		var part ingest.BundleAnswer
+		req := ingest.BundleRequest{Do: do, Offset: len(bundle)}
+		if err := query.Ask(ctx, nc, ingest.AskBundle, 0, req, &part); err != nil {
+			return nil, err
 		}
-		var c streams.ChunkEntry
-		if err := streams.Unmarshal(e.Body, &c); err != nil || c.Digest != digest {
-			return err
+		if part.Digest != digest {
+			// The first answer, or another bundle came in force meanwhile.
+			if bundle, digest = nil, part.Digest; req.Offset > 0 {
+				continue
+			}
 		}
-		if c.Index == 0 {
-			bundle, next = nil, 0
+		bundle = append(bundle, part.Part...)
+		if len(bundle) < part.Size && len(part.Part) > 0 {
+			continue
 		}
-		if c.Index == next {
-			bundle, next = append(bundle, c.Chunk...), next+1
+		if digest != "" && streams.Digest(bundle) != digest {
+			return nil, fmt.Errorf("ingest sent a bundle of %d bytes that is not %s: ask again", len(bundle), digest)
 		}
-		if streams.Digest(bundle) == digest {
-			return errFound
-		}
-		return nil
-	})
-	switch {
-	case errors.Is(err, errFound):
 		return bundle, nil
-	case err != nil:
-		return nil, err
 	}
-	return nil, fmt.Errorf("the ledger no longer holds the rule set in force, %s: name its folder with --against", digest)
 }
 
 // Compile compiles a bundle.

@@ -80,7 +80,7 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	if v, _ := verdict("a0"); v != streams.Allow {
 		t.Fatalf("by the shipped rules: %v", v)
 	}
-	w := start(t, "in force: sha256:", "lazaret", "rules", "activate", dir, "--watch", "--data", p.data)
+	w := start(t, "in force: sha256:", "lazaret", "rules", "activate", dir, "--watch", "--yes", "--data", p.data)
 	m, at := w.says(0, `in force: (sha256:[0-9a-f]{64}) \(2 tests passed\)\n`)
 	first := m[1]
 	if v, by := verdict("a1"); v != streams.Hold || by != first {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,6 +21,7 @@ import (
 const (
 	AskBeliefs = "beliefs"
 	AskActive  = "active"
+	AskBundle  = "bundle"
 )
 
 // BeliefsRequest asks for beliefs of one project, in the order of their ids.
@@ -76,6 +78,20 @@ type ActiveAnswer struct {
 	Trust  string `json:"trust"`
 }
 
+// BundleRequest asks for a part of the bundle that is in force for a command,
+// such as streams.DoActivateRules. A part has at most streams.ChunkSize bytes.
+type BundleRequest struct {
+	Do     string `json:"do"`
+	Offset int    `json:"offset"`
+}
+
+// BundleAnswer is a part of a bundle.
+type BundleAnswer struct {
+	Digest string `json:"digest"` // of the whole bundle; empty if nothing is in force
+	Size   int    `json:"size"`   // of the whole bundle, in bytes
+	Part   []byte `json:"part"`
+}
+
 // Run runs ingest until ctx ends. svc may be nil: then it answers no
 // questions.
 func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) error {
@@ -98,7 +114,7 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 			}
 		}
 		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskLineage: ask(askLineage), AskPinpoint: ask(askPinpoint),
+			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskBundle: ask(askBundle), AskLineage: ask(askLineage), AskPinpoint: ask(askPinpoint),
 			AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),
 			AskClasses: ask(listClasses),
 		}, cfg.Log)
@@ -124,6 +140,26 @@ func active(st *stage.State, _ []byte) (any, error) {
 	}
 	a.Policy, err = activation.Digest(st, streams.DoActivatePolicy)
 	return &a, err
+}
+
+func askBundle(st *stage.State, req []byte) (any, error) {
+	var q BundleRequest
+	if err := streams.Unmarshal(req, &q); err != nil {
+		return nil, err
+	}
+	digest, err := activation.Digest(st, q.Do)
+	if err != nil || digest == "" {
+		return &BundleAnswer{}, err
+	}
+	b, err := activation.Bundle(st, q.Do)
+	if err != nil {
+		return nil, err
+	}
+	if q.Offset < 0 || q.Offset > len(b) {
+		return nil, fmt.Errorf("offset %d is outside the bundle of %d bytes", q.Offset, len(b))
+	}
+	part := b[q.Offset:min(len(b), q.Offset+streams.ChunkSize)]
+	return &BundleAnswer{Digest: digest, Size: len(b), Part: slices.Clone(part)}, nil
 }
 
 func listBeliefs(st *stage.State, req []byte) (any, error) {

@@ -38,7 +38,8 @@ type packDoc struct {
 
 // groupsDoc is groups.yaml.
 type groupsDoc struct {
-	Groups map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
+	Extends string              `yaml:"extends" doc:"Set to shipped, it puts the set on top of the shipped packs and groups."`
+	Groups  map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
 }
 
 // exceptionsDoc is exceptions.yaml.

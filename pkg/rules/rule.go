@@ -143,6 +143,7 @@ func compile(src *Source) (*compiler, error) {
 const (
 	commonFile     = "common.yaml"
 	exceptionsFile = "exceptions.yaml"
+	groupsFile     = "groups.yaml"
 )
 
 func (c *compiler) decode(name string, v any) *strictyaml.Document {
@@ -262,7 +263,10 @@ func validName(s string) bool {
 // groups compiles groups.yaml.
 func (c *compiler) groups(packs []string, byPack map[string][]*Rule) {
 	var groups groupsDoc
-	doc := c.decode("groups.yaml", &groups)
+	doc := c.decode(groupsFile, &groups)
+	if groups.Extends != "" {
+		c.bad.note(groupsFile, doc.Errorf([]any{"extends"}, "a bundle extends nothing: the lazaret command resolves extends when it reads the folder"))
+	}
 	for _, g := range slices.Sorted(maps.Keys(groups.Groups)) {
 		if !streams.ValidID(g) {
 			c.bad.note("groups.yaml", doc.Errorf([]any{"groups", g}, "%v", streams.CheckID("group", g)))

@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/internal/strictyaml"
+)
+
+// Shipped is the value of extends in groups.yaml that puts a rule set on top
+// of the shipped one.
+const Shipped = "shipped"
+
+// PackDir is Pack of a folder. If its groups.yaml says extends: shipped, the
+// bundle holds the packs of shipped too, and each group judges by the packs
+// that either set names. The files common.yaml and packs of shipped cannot be
+// replaced; exceptions.yaml is the folder's.
+func PackDir(dir string, shipped fs.FS) ([]byte, error) {
+	if _, err := os.ReadDir(dir); err != nil {
+		return nil, err
+	}
+	over := os.DirFS(dir)
+	own, err := readGroups(over)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && own.Extends == "" {
+		return Pack(over)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if own.Extends != Shipped {
+		return nil, fmt.Errorf("groups.yaml: extends is %q: only %s can be extended", own.Extends, Shipped)
+	}
+	base, err := readGroups(shipped)
+	if err != nil {
+		return nil, err
+	}
+	replace := make(map[string]string)
+	err = fs.WalkDir(over, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".yaml" || name == groupsFile {
+			return err
+		}
+		top, _, _ := strings.Cut(name, "/")
+		if _, err := fs.Stat(shipped, top); err == nil && top == commonFile {
+			return fmt.Errorf("%s: the shipped set has this file: put lists, macros and signals into your pack's own files", name)
+		} else if err == nil {
+			return fmt.Errorf("%s: pack %s is shipped: give yours another name, and change a shipped rule by %s", name, top, exceptionsFile)
+		}
+		text, err := fs.ReadFile(over, name)
+		replace[name] = string(text)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var groups strings.Builder
+	groups.WriteString("groups:\n")
+	for _, g := range slices.Sorted(maps.Keys(own.Groups)) {
+		for _, pack := range own.Groups[g] {
+			if !slices.Contains(base.Groups[g], pack) {
+				base.Groups[g] = append(base.Groups[g], pack)
+			}
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(base.Groups)) {
+		fmt.Fprintf(&groups, "  %q:\n", g)
+		for _, pack := range base.Groups[g] {
+			fmt.Fprintf(&groups, "    - %q\n", pack)
+		}
+	}
+	replace[groupsFile] = groups.String()
+	return PackWith(shipped, replace)
+}
+
+func readGroups(fsys fs.FS) (*groupsDoc, error) {
+	text, err := fs.ReadFile(fsys, groupsFile)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := strictyaml.Parse(groupsFile, text)
+	if err != nil {
+		return nil, err
+	}
+	var g groupsDoc
+	return &g, doc.Decode(&g)
+}
