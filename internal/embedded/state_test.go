@@ -2,14 +2,22 @@ package embedded_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"lazaret/internal/auditor"
 	"lazaret/internal/embedded"
+	"lazaret/internal/inquiry"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/natstest"
+	"lazaret/internal/retain"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -110,4 +118,76 @@ func TestPromiseA8LosingTheStateResetsNoPolicy(t *testing.T) {
 	if err != nil || rep.Verdict == streams.Allow || rep.Entry.Policy != streams.Digest(strict) {
 		t.Errorf("%+v, %v: want the stricter policy's verdict", rep, err)
 	}
+}
+
+// The ledger was trimmed after the policy was activated, and then the state is lost: nothing
+// says any more what was in force.
+func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
+	data := t.TempDir()
+	cfg := embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true}
+	p, err := embedded.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := agent(t, p, data, "alpha").Decide(t.Context(), &streams.Action{Tool: "read_file"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trimAll(t, p, data)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{embedded.StateDir(data, streams.StageIngest), filepath.Join(data, "state")} {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		p, err = embedded.Start(t.Context(), cfg)
+		if err == nil {
+			p.Close()
+			t.Fatalf("without %s it started, with the shipped policy or with none", dir)
+		}
+		for _, want := range []string{streams.LedgerStream + " was trimmed", "lazaret state restore"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q is not in: %v", want, err)
+			}
+		}
+	}
+}
+
+// trimAll removes what may be removed from the ledger.
+func trimAll(t *testing.T, p *embedded.Pipeline, data string) {
+	t.Helper()
+	trust, err := embedded.Trust(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master, err := embedded.ReadMasterKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	op := operator(t, p)
+	c := &retain.Config{Conn: nc, Trust: trust, Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
+		ans, err := auditor.Remote{Conn: op}.Ask(ctx, auditor.Request{Do: "snapshot"})
+		if err != nil {
+			return err
+		}
+		l, err := inquiry.Open(ctx, ans.Dir, inquiry.Options{MasterKey: master, Verifiers: trust.Verifiers(keys.RoleAuditor)})
+		if err != nil {
+			return err
+		}
+		return errors.Join(ask(l), l.Close())
+	}}
+	natstest.Eventually(t, time.Minute, "the activations are trimmed", func() bool {
+		done, err := c.Trim(t.Context(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done.UpTo > 0
+	})
 }
