@@ -32,7 +32,15 @@ demo: build ## replay one poisoned session through a real pipeline and show what
 	@$(BIN)/lazaret demo
 
 .PHONY: test
-test: fmt-check vet staticcheck unit race ## all that CI runs
+test: fmt-check vet quick ## every package and the main ways end to end, in minutes
+
+.PHONY: ci
+ci: fmt-check vet staticcheck unit race ## all that CI runs, in half an hour
+
+# Tests of more than some seconds are shorter here or left out; unit runs them whole.
+.PHONY: quick
+quick:
+	$(GO) test -short -timeout 20m ./...
 
 .PHONY: fmt-check
 fmt-check:

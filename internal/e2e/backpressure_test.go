@@ -47,6 +47,7 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 // Whichever stage stands still: what was acknowledged is kept, who is not served
 // hears it, and once it goes on everything catches up by itself.
 func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
+	long(t)
 	const perSubject = 300
 	f := newSmallFleet(t, perSubject)
 	c, err := client.New(connect(t, f.data, "agent"), "demo", "agent", client.WithRetry(client.Retry{}))

@@ -11,6 +11,7 @@ import (
 // Figures are for machines that do nothing else; that they are there, from a
 // client of its own, is tried here.
 func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
+	long(t)
 	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate", "50"}, {"--flat", "--few", "20", "--many", "120", "--requests", "30", "--warm", "5"}} {
 		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "decide", "--json"}, args...)...).Output()
 		var exit *exec.ExitError

@@ -39,6 +39,7 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 }
 
 func TestASoakLeavesSamplesAndAGraph(t *testing.T) {
+	long(t)
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 15,000 observations")
 	}

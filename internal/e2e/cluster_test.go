@@ -135,6 +135,7 @@ const (
 // Killing any server or daemon of a cluster loses nothing, and verdicts come
 // again: within five seconds after a daemon, after an election after a server.
 func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
+	long(t)
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: three servers and eight daemons")
 	}

@@ -16,6 +16,7 @@ import (
 // TestTheExampleHostsWaitForAPersonAndActOnce runs each example host with what
 // its language has in stock, approves what it waits for and sees it act.
 func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
+	long(t)
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()

@@ -119,6 +119,7 @@ func (s *stockMCP) call(tool string, args map[string]any) (string, map[string]an
 // docs/mcp.md: nothing but lazaret's own commands, the stock server and a stock
 // client.
 func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
+	long(t)
 	dir := stockNode(t, "mcp", "client.mjs")
 	data, notes, addr := t.TempDir(), t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)

@@ -25,6 +25,7 @@ const forgetKills = 6
 // with the command killed at moments spread over the time that it takes, and each
 // process of the pipeline, too.
 func TestForgettingThatIsKilledAtAnyStepEndsAsIfItHadNotBeen(t *testing.T) {
+	long(t)
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: two pipelines and a dozen kills")
 	}

@@ -22,6 +22,7 @@ import (
 // said of them is in any file, what is believed of the other is served as before, and
 // the log says how many payloads are gone and by whose word.
 func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.T) {
+	long(t)
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	second := filepath.Join(data, "audit2")

@@ -17,6 +17,7 @@ import (
 // What cannot be journaled is answered with an error and hold, first as a
 // time-out while the intake takes it, then as a refusal.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
+	long(t)
 	p := newPipeline(t, embedded.Config{Storage: streams.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20}, AnswerTimeout: 3 * time.Second})
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)

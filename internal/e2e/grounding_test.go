@@ -36,6 +36,7 @@ func (p *pipeline) answer(o *streams.Outcome) *streams.OutcomeEntry {
 }
 
 func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
+	long(t)
 	p := newPipeline(t, embedded.Config{})
 	alerts, err := p.op.SubscribeSync("lz.live.demo.alert.medium.ungrounded-answer")
 	if err != nil {

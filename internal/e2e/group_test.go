@@ -120,6 +120,7 @@ func alert(effect, message string) string {
 }
 
 func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
+	long(t)
 	p, j := judged(t, `[core, {name: judge, digest: "external:judge-v1", deadline: 1500ms}]`)
 	for i, c := range []struct {
 		what, tool, body string

@@ -93,6 +93,7 @@ func call(id, tool string, input map[string]any) map[string]any {
 }
 
 func TestACodingAgentsHooks(t *testing.T) {
+	long(t)
 	h := newHooked(t, embedded.Config{})
 	alice := h.key("alice", "", keys.RoleApprover)
 	h.activate()
@@ -317,6 +318,7 @@ func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
 // TestAHookIsFast measures whole processes. Its bound is the budget's on a quiet
 // machine; elsewhere it only reports.
 func TestAHookIsFast(t *testing.T) {
+	long(t)
 	h := newHooked(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20", "max_open_holds: 10000", 1))})
 	n := 40
 	bound := os.Getenv("LAZARET_BENCH") != ""

@@ -102,6 +102,7 @@ func (a *asked) ask(t *testing.T, c *client.Client) {
 }
 
 func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) {
+	long(t)
 	n := inFlight(t)
 	rng := seeded(t)
 	f := newFleet(t, "ingest", "sentinels", "arbiter")

@@ -18,6 +18,7 @@ import (
 
 // What an auditor asks is asked of the log of a real pipeline, while it runs.
 func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
+	long(t)
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()

@@ -40,6 +40,7 @@ func stockNode(t *testing.T, from string, programs ...string) string {
 }
 
 func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
+	long(t)
 	dir := stockNode(t, "node", "client.mjs")
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)

@@ -16,6 +16,7 @@ import (
 // TestARunningPipelineSendsSpans starts lazaret up with a receiver, and sends the
 // rest with lazaret otel. What is in the spans is tested in internal/otel.
 func TestARunningPipelineSendsSpans(t *testing.T) {
+	long(t)
 	names := make(chan string, 100)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

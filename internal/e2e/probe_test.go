@@ -14,6 +14,7 @@ import (
 // TestProbesFromTheCommandLine runs single scenarios; internal/probe has a test
 // that runs them all.
 func TestProbesFromTheCommandLine(t *testing.T) {
+	long(t)
 	run := func(args ...string) (string, int) {
 		t.Helper()
 		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"probe", "run"}, args...)...).CombinedOutput()

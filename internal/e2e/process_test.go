@@ -56,6 +56,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// long skips a test of more than five seconds in a quick run (make test). make
+// ci runs all tests, and those that RACE_E2E names with the race detector.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() && !raced {
+		t.Skip("long: make ci runs it")
+	}
+}
+
 // process is a running program.
 type process struct {
 	t    *testing.T

@@ -200,6 +200,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 }
 
 func TestAReauditIsDueByLedgerTime(t *testing.T) {
+	long(t)
 	p := newPipeline(t, embedded.Config{Rules: bundle(t, harmless), Policy: []byte(strings.Replace(string(policy.Default), "reaudit: 24h", "reaudit: 1s", 1))})
 	id := p.remember("user", "m1", "The fair opens on Monday.")
 	var names []string
@@ -236,6 +237,7 @@ func TestAReauditIsDueByLedgerTime(t *testing.T) {
 // Stopped again and again in the middle of it, with and without its cache, and
 // begun anew by another activation.
 func TestAReauditSurvivesRestarts(t *testing.T) {
+	long(t)
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 900 memories of 30 kB, judged again over restarts")
 	}

@@ -48,6 +48,7 @@ const watched = `rules:
 `
 
 func TestAFolderOfRulesIsFollowed(t *testing.T) {
+	long(t)
 	p := newPipeline(t, embedded.Config{})
 	dir := filepath.Join(t.TempDir(), "packs")
 	put := func(name, text string) {

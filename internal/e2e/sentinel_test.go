@@ -10,6 +10,7 @@ import (
 )
 
 func TestASentinelGroupInAnotherLanguageKeepsTheProtocol(t *testing.T) {
+	long(t)
 	dir := stockNode(t, "../../examples/sentinel", "judge.mjs")
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()

@@ -31,6 +31,7 @@ func said(v *streams.VerdictEntry) string {
 // Two pipelines are told the same. The ledger of one is trimmed again and again,
 // the trimming killed, every stage restarted, a stage's disk lost and restored.
 func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
+	long(t)
 	type pipeline struct {
 		data, addr string
 		up         *process
@@ -200,6 +201,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 
 // What a snapshot holds is forgotten too, and the stage can still be restored.
 func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
+	long(t)
 	data, addr := t.TempDir(), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync")
 	must(t, data, "agent", "add", "other", "bot", "--origins", "user,web")
