@@ -135,10 +135,38 @@ func showing(js jetstream.JetStream, list query.Handler) query.Handler {
 // repeated by it, waits for its groups.
 func waitsUntil(st *stage.State, project, agent, id string, intake uint64) (until time.Time, ok bool, err error) {
 	p, err := waitingFor(st, project, agent, id)
-	if err != nil || p == nil || p.Intake != intake && !slices.Contains(p.Also, intake) {
+	if err != nil {
 		return until, false, err
 	}
+	if p == nil || !p.asked(intake) {
+		if p, err = waitingReused(st, project, agent, id, intake); err != nil || p == nil {
+			return until, false, err
+		}
+	}
 	return p.waits(), true, nil
+}
+
+// asked reports whether a proposal came as an intake message, or was repeated by it.
+func (p *proposal) asked(intake uint64) bool {
+	return p.Intake == intake || slices.Contains(p.Also, intake)
+}
+
+// maxWaitingLooked bounds the open proposals of an agent that one question looks at.
+const maxWaitingLooked = 1000
+
+// waitingReused is the open proposal that was sent under the id of another event, or nil.
+func waitingReused(st *stage.State, project, agent, id string, intake uint64) (found *proposal, err error) {
+	n := 0
+	prefix := stage.Key(keyWaiting, project, agent, "")
+	err = st.Scan(prefix, func(k, _ []byte) (bool, error) {
+		p, err := waitingFor(st, project, agent, string(k[len(prefix):]))
+		if err == nil && p != nil && p.Reuses == id && p.asked(intake) {
+			found = p
+		}
+		n++
+		return found == nil && n < maxWaitingLooked, err
+	})
+	return found, err
 }
 
 func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {

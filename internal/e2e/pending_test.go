@@ -11,9 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestAVerdictThatThePolicyWaitsForIsPending: the policy gives a group longer
+// The policy gives a group longer
 // than the front waits. The caller hears so, and the verdict when it is there.
-func TestAVerdictThatThePolicyWaitsForIsPending(t *testing.T) {
+func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testing.T) {
 	text := strings.Replace(string(policy.Default), "groups: [core]", `groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)
 	text = strings.Replace(text, "tools:\n", "tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)
 	p := newPipeline(t, embedded.Config{Policy: []byte(text), AnswerTimeout: 300 * time.Millisecond})
@@ -28,6 +28,13 @@ func TestAVerdictThatThePolicyWaitsForIsPending(t *testing.T) {
 	if rep.Error == nil || rep.Error.Code != streams.CodePending || rep.Verdict != streams.Hold || rep.IntakeSeq == 0 ||
 		!rep.Until.After(time.Now()) || rep.Until.After(time.Now().Add(3*time.Second)) {
 		t.Fatalf("%s", m.Data)
+	}
+	// Another one under its id is pending, too, and not timed out.
+	if m, err = p.agent.Request("lz.svc.decide.demo.agent", []byte(`{"id":"a1","session":"s","tool":"ledger.update_page"}`), 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if rep = (streams.Reply{}); streams.Unmarshal(m.Data, &rep) != nil || rep.Error == nil || rep.Error.Code != streams.CodePending {
+		t.Errorf("of a reused id: %s", m.Data)
 	}
 	// The client asks again until the verdict is there.
 	c, err := client.New(p.agent, "demo", "agent")

@@ -245,6 +245,8 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 	alert("outcome-mismatch", "replaced", nil) // listed once
 	alert("outcome-mismatch", "harmless", map[string]any{"released": "sha256:x", "reported": "sha256:y", "verdict": "allow"})
 	alert("outcome-unreleased", "unknown", map[string]any{"released": "", "reported": "sha256:y", "verdict": "allow"})
+	alert("outcome-repeated", "note", map[string]any{"released": "sha256:x", "reported": "sha256:x", "verdict": "allow"})
+	alert("outcome-repeated", "twice", nil) // listed once
 	alert("outcome-unreleased", "read", map[string]any{"released": "sha256:x", "reported": "sha256:x", "verdict": "hold"})
 	r, err := w.open(true).IrreversibleActs(context.Background(), "")
 	if err != nil {
@@ -255,7 +257,7 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 		got = append(got, x.ID+": "+x.Why)
 	}
 	other := ": something else ran under its name"
-	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other, "unknown: it ran, and nobody judged it"}
+	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other, "unknown: it ran, and nobody judged it", "note: it ran again"}
 	if len(got) != len(want) {
 		t.Fatalf("found %q, want %q", got, want)
 	}

@@ -87,11 +87,13 @@ func (x *act) outcome(e *Entry, o *streams.OutcomeEntry) {
 const (
 	ruleMismatch   = "outcome-mismatch"
 	ruleUnreleased = "outcome-unreleased"
+	ruleRepeated   = "outcome-repeated"
 )
 
-// unjudged are the executions that the arbiter found to be of something else than
-// the action that they name. Nobody judged what ran, so its level is not known.
-func unjudged(e *Entry, acts map[[3]string]*act) ([]Act, error) {
+// incidents are the executions that the arbiter found to be of something else than the
+// action that they name, which nobody judged, and second ones of one release, of actions
+// that are not irreversible by themselves.
+func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	a := new(streams.AlertsEntry)
 	if err := e.decode(a); err != nil {
 		return nil, err
@@ -99,11 +101,14 @@ func unjudged(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	var out []Act
 	for _, al := range a.Alerts {
 		key := [3]string{e.Project, al.Agent, al.Subject.ID}
-		if al.Rule != ruleMismatch && al.Rule != ruleUnreleased || al.Subject.Kind != "action" || acts[key] != nil {
+		if al.Rule != ruleMismatch && al.Rule != ruleUnreleased && al.Rule != ruleRepeated || al.Subject.Kind != "action" || acts[key] != nil {
 			continue
 		}
 		verdict, _ := al.Detail["verdict"].(string)
 		why := "something else ran under its name, which nobody judged"
+		if al.Rule == ruleRepeated {
+			why = "it ran again, and it was released once; by the policy it can be undone"
+		}
 		if al.Rule == ruleUnreleased {
 			reported, _ := al.Detail["reported"].(string)
 			released, _ := al.Detail["released"].(string)
@@ -181,7 +186,7 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 				x.outcome(e, o)
 			}
 		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeAlerts:
-			more, err := unjudged(e, acts)
+			more, err := incidents(e, acts)
 			if err != nil {
 				return err
 			}
