@@ -107,7 +107,7 @@ func (c *Client) PublishRaw(ctx context.Context, subject string, body []byte) (u
 	defer cancel()
 	var seq uint64
 	err := c.retry.do(ctx, func(ctx context.Context) error {
-		ack, err := c.js.Publish(ctx, subject, body)
+		ack, err := c.js.PublishMsg(ctx, message(ctx, subject, body))
 		if err != nil {
 			return refused(subject, err)
 		}
@@ -239,7 +239,7 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 
 // asked sends a request and turns what NATS says into an Error.
 func (c *Client) asked(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
-	m, err := c.nc.RequestWithContext(ctx, subject, body)
+	m, err := c.nc.RequestMsgWithContext(ctx, message(ctx, subject, body))
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the pipeline running, and may this credential ask there?", err: err}

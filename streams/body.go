@@ -33,6 +33,8 @@ type EntryHead struct {
 	// Print and Print2 tell a repeat of the event from another one under its id.
 	Print  uint64 `json:"print,omitzero"`
 	Print2 uint64 `json:"print2,omitzero"`
+	// Trace is the traceparent that the event was sent with.
+	Trace string `json:"traceparent,omitzero"`
 	// Reuses is the id that the event was sent under, where another event had it
 	// before; ID is ingest's then.
 	Reuses string `json:"reuses,omitzero"`

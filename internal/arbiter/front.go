@@ -235,10 +235,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	var seq uint64
 	f.admitted.proposed()
 	defer func() { f.admitted.answered(seq) }()
-	m := &nats.Msg{Subject: subject, Data: r.Data()}
-	if ceID != "" {
-		m.Header = nats.Header{streams.HeaderCloudEventID: {ceID}}
-	}
+	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
 		var api *jetstream.APIError
@@ -275,6 +272,18 @@ func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter
 			return rep
 		}
 	}
+}
+
+// forwarded are the headers of a request that go with its event.
+func forwarded(h micro.Headers) nats.Header {
+	out := make(nats.Header)
+	if id := h.Get(streams.HeaderCloudEventID); id != "" {
+		out.Set(streams.HeaderCloudEventID, id)
+	}
+	if t := streams.Traceparent(h.Get(streams.HeaderTraceparent)); t != "" {
+		out.Set(streams.HeaderTraceparent, t)
+	}
+	return out
 }
 
 // unanswered says why a proposal has no verdict yet: its groups have time left,

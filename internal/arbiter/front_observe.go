@@ -163,10 +163,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReply {
 	defer func() { f.admitted.leave(seq) }()
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
-	m := &nats.Msg{Subject: subject, Data: r.Data()}
-	if id := r.Headers().Get(streams.HeaderCloudEventID); id != "" {
-		m.Header = nats.Header{streams.HeaderCloudEventID: {id}}
-	}
+	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
 	// What is malformed is published, too: it was perhaps shown, and the ledger says so.
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {

@@ -41,6 +41,7 @@ type open struct {
 	Seq     uint64    `json:"seq"`   // of its entry
 	Since   time.Time `json:"since"` // when it was released, or refused
 	Session string    `json:"session,omitzero"`
+	Trace   string    `json:"trace,omitzero"`  // the traceparent that it was proposed with
 	Done    bool      `json:"done,omitzero"`   // its execution was told of
 	Result  uint64    `json:"result,omitzero"` // entry of its result, while its outcome is awaited
 	At      time.Time `json:"at,omitzero"`     // of that entry
@@ -158,7 +159,10 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	if p != nil {
 		start, as = p.start, stricter(as, p.as)
 	}
-	r := request{e.Project, v.Agent, v.Session, v.ID}
+	r := request{Project: e.Project, Agent: v.Agent, Session: v.Session, ID: v.ID}
+	if p != nil {
+		r.Parent = p.head.Trace
+	}
 	what, root := "verdict", "verdict"
 	switch {
 	case v.Resolved != nil:
@@ -227,7 +231,7 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	}
 	out = append(out, b.Span)
 	if v.Type == streams.TypeAction {
-		f.note(openKey(e.Project, v.Agent, v.ID), &open{Tool: f.name(e.Project, v.Tool), Seq: v.Proposal, Since: e.Time, Session: v.Session})
+		f.note(openKey(e.Project, v.Agent, v.ID), &open{Tool: f.name(e.Project, v.Tool), Seq: v.Proposal, Since: e.Time, Session: v.Session, Trace: r.Parent})
 	}
 	return out, nil
 }
@@ -376,7 +380,7 @@ func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
 	r := request{Project: e.Project, Agent: h.Agent, ID: h.ID}
 	start, parent := e.Time, "verdict"
 	if p != nil {
-		start, r.ID, r.Session = p.start, p.head.ID, p.head.Session
+		start, r.ID, r.Session, r.Parent = p.start, p.head.ID, p.head.Session, p.head.Trace
 		if p.entry.Type != streams.TypeAction {
 			parent = "memory"
 		}
@@ -421,10 +425,10 @@ func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 		return nil, nil
 	}
 	if o == nil {
-		o = &open{Tool: "unknown", Since: e.Time, Session: x.Session}
+		o = &open{Tool: "unknown", Since: e.Time, Session: x.Session, Trace: x.Trace}
 	}
 	o.Done, o.Result = true, 0
-	r := request{e.Project, x.Agent, o.Session, x.Action}
+	r := request{e.Project, x.Agent, o.Session, x.Action, o.Trace}
 	b := f.executed(e, r, o, o.Since, e.Time)
 	if x.Status == "error" {
 		b.fails("tool_error")
@@ -472,8 +476,9 @@ func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb
 	if id == "" {
 		id = x.ID
 	}
-	b := f.executed(e, request{e.Project, x.Agent, x.Session, id}, &open{Tool: f.name(e.Project, x.Tool)}, e.Time, e.Time)
-	b.ParentSpanId = nil
+	r := request{e.Project, x.Agent, x.Session, id, x.Trace}
+	b := f.executed(e, r, &open{Tool: f.name(e.Project, x.Tool)}, e.Time, e.Time)
+	_, b.ParentSpanId = streams.ParseTraceparent(x.Trace)
 	if !streams.IsSynthetic(e.Project) && x.Time.Before(e.Time) {
 		b.StartTimeUnixNano = uint64(x.Time.UnixNano())
 	}
@@ -521,7 +526,7 @@ func (f *Fold) Due(now time.Time) ([]*tracepb.Span, error) {
 		if err := streams.Unmarshal(e.Body, &x); err != nil {
 			return nil, err
 		}
-		b := f.executed(e, request{e.Project, x.Agent, o.Session, x.Call}, o, o.Since, e.Time)
+		b := f.executed(e, request{e.Project, x.Agent, o.Session, x.Call, o.Trace}, o, o.Since, e.Time)
 		b.flag(attrProposed, true)
 		f.result(b, &x, f.labels.Of(ceiling.FromLedger(e)))
 		out = append(out, b.Span)

@@ -365,3 +365,63 @@ func TestSpansGoOverGRPCToo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSpansJoinTheTraceOfTheSender sends a traceparent with a proposal, its outcome,
+// and an observation that nobody proposed.
+func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
+	data := t.TempDir()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentials(natsserver.CredsFile(data, "agent")), nats.CustomInboxPrefix(natsserver.AgentInbox("demo", "agent")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, err := client.New(nc, "demo", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	ctx := client.WithTraceparent(t.Context(), "00-"+trace+"-"+parent+"-01")
+	act := &streams.Action{Head: streams.Head{ID: "a1", Session: "s1"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+	rep, err := c.Decide(ctx, act)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Executed(t.Context(), act, rep, "ok"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Submit(ctx, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"}, Tool: "web.fetch", Call: "c1", Content: "a page"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Submit(client.WithTraceparent(t.Context(), "00-"+strings.ToUpper(trace)+"-"+parent+"-01"), beliefs.OriginWeb,
+		&streams.Observation{Head: streams.Head{ID: "o2", Session: "s1"}, Tool: "web.fetch", Call: "c2", Content: "another page"}); err != nil {
+		t.Fatal(err)
+	}
+	// The same event under another trace is still a repeat.
+	if rep, err := c.Submit(t.Context(), beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"}, Tool: "web.fetch", Call: "c1", Content: "a page"}); err != nil || !rep.Repeat {
+		t.Errorf("sent again: %+v, %v", rep, err)
+	}
+	r := newReceiver(t, 0)
+	send(t, p, r, Options{}, filepath.Join(t.TempDir(), "otel.json"))
+	verdict := r.one(t, "apply_guardrail lazaret", attrToolCall, "a1")
+	run := r.one(t, "execute_tool read_file", attrToolCall, "a1")
+	read := r.one(t, "execute_tool web.fetch", attrToolCall, "c1")
+	for what, got := range map[string]string{
+		"verdict":     fmt.Sprintf("%x<%x", verdict.TraceId, verdict.ParentSpanId),
+		"observation": fmt.Sprintf("%x<%x", read.TraceId, read.ParentSpanId),
+	} {
+		if got != trace+"<"+parent {
+			t.Errorf("the span of the %s is %s", what, got)
+		}
+	}
+	if fmt.Sprintf("%x", run.TraceId) != trace || !bytes.Equal(run.ParentSpanId, verdict.SpanId) {
+		t.Errorf("the execution is %s\nbelow %s", shape(run), shape(verdict))
+	}
+	if odd := r.one(t, "execute_tool web.fetch", attrToolCall, "c2"); fmt.Sprintf("%x", odd.TraceId) == trace || len(odd.ParentSpanId) != 0 {
+		t.Errorf("a traceparent that is not valid made %s", shape(odd))
+	}
+}

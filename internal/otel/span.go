@@ -80,11 +80,18 @@ type request struct {
 	Agent   string `json:"a"`
 	Session string `json:"s,omitzero"`
 	ID      string `json:"i"`
+	// Parent is the traceparent that it was sent with.
+	Parent string `json:"t,omitzero"`
 }
 
-// trace is the trace's id: the first 16 bytes of SHA-256 over what names the
-// request, each part behind a zero byte.
-func (r request) trace() []byte { return r.hash("")[:16] }
+// trace is the trace's id: that of the sender's traceparent, and without one the first
+// 16 bytes of SHA-256 over what names the request, each part behind a zero byte.
+func (r request) trace() []byte {
+	if trace, _ := streams.ParseTraceparent(r.Parent); trace != nil {
+		return trace
+	}
+	return r.hash("")[:16]
+}
 
 // span is the id of one of its spans, by what it is of the request.
 func (r request) span(what string) []byte { return r.hash(what)[:8] }
@@ -119,6 +126,8 @@ func newSpan(r request, what, parent, name string, kind tracepb.Span_SpanKind, s
 		StartTimeUnixNano: uint64(start.UnixNano()), EndTimeUnixNano: uint64(end.UnixNano())}
 	if parent != "" {
 		s.ParentSpanId = r.span(parent)
+	} else {
+		_, s.ParentSpanId = streams.ParseTraceparent(r.Parent)
 	}
 	b := builder{s}
 	b.str(attrProject, r.Project)
