@@ -78,8 +78,8 @@ func oddNames(data []byte) bool {
 	return false
 }
 
-// describeJSON turns a decoding error into one line that names the place.
-func describeJSON(err error) string {
+// DescribeJSON turns a decoding error into one line that names the place.
+func DescribeJSON(err error) string {
 	var sem *json.SemanticError
 	if errors.As(err, &sem) {
 		where := string(sem.JSONPointer)

@@ -6,7 +6,7 @@ package streams
 type Code string
 
 // The codes. 1xx: the event itself; 2xx: the pipeline could not answer;
-// 3xx: the verdict's own reasons; 4xx: operator commands; 5xx: proofs.
+// 3xx: the verdict's own reasons; 4xx: operator commands; 5xx: proofs; 6xx: HTTP.
 const (
 	CodeMalformed   Code = "LZ101"
 	CodeTooLarge    Code = "LZ102"
@@ -74,6 +74,11 @@ const (
 	CodeNoEntry   Code = "LZ501"
 	CodeUncovered Code = "LZ502"
 	CodeGone      Code = "LZ503"
+
+	CodeToken     Code = "LZ601"
+	CodeForbidden Code = "LZ602"
+	CodeNotHere   Code = "LZ603"
+	CodeRequest   Code = "LZ604"
 )
 
 // CodeDoc says what a code means and what the one who gets it should do.
@@ -145,6 +150,10 @@ var Codes = []CodeDoc{
 	{CodeNoEntry, "no such entry", "The audit log has no entry of the project that was asked for, or none of the agent whose payload was asked for. Entries of other projects are answered the same.", "Check the id. An event is in the log within a second of its verdict; ask again then."},
 	{CodeUncovered, "not covered yet", "The entry is in the audit log, and no signed checkpoint covers it yet.", "Ask again in a second."},
 	{CodeGone, "payload gone", "What the entry says was forgotten, or this auditor never had it.", "Ask without the payload: that the entry is in the log can be proven still."},
+	{CodeToken, "token refused", "The HTTP request has no bearer token, or one that is unknown, expired or revoked; or the NATS server refuses the credential that it stands for.", "Make a token: lazaret agent token new."},
+	{CodeForbidden, "not permitted", "The NATS server refuses this to the credential that the token stands for: another origin, kind or feed.", "Use a token of a credential that has the right, or have the operator make one."},
+	{CodeNotHere, "no such resource", "The HTTP path is unknown, or the gateway does not know the hold: it keeps those of the proposals that it passed on, until it restarts or they are too many.", "Ask again with the proposal itself and the same id: the same hold is answered."},
+	{CodeRequest, "HTTP request refused", "The method, the content type, a query parameter or a header is not one that the path takes.", "See /v1/openapi.json."},
 }
 
 // Doc returns the documentation of a code.

@@ -273,7 +273,7 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		return nil, rejectf(CodeUnknownKind, "unknown event kind %q", a.Kind)
 	}
 	if err := UnmarshalExact(body, e); err != nil {
-		r := rejectf(CodeMalformed, "the body is not a JSON %s event: %v", a.Kind, describeJSON(err))
+		r := rejectf(CodeMalformed, "the body is not a JSON %s event: %v", a.Kind, DescribeJSON(err))
 		r.ID, r.Session = peek(body)
 		if ceID != "" {
 			r.ID = clip(ceID)

@@ -2,13 +2,12 @@ package streams
 
 import (
 	"embed"
+	"encoding"
 	"fmt"
 	"reflect"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/jsonschema-go/jsonschema"
-
-	"lazaret/pkg/beliefs"
 )
 
 // schemaFiles are generated from the Go types by `go generate ./streams`; a
@@ -23,21 +22,48 @@ func SchemaJSON(k Kind) ([]byte, error) {
 	return schemaFiles.ReadFile("schemas/" + string(k) + ".json")
 }
 
-// names of enumerations whose values travel as text.
-func enumSchema[T interface {
-	~uint8
-	String() string
-	MarshalText() ([]byte, error)
-}]() (reflect.Type, *jsonschema.Schema) {
-	s := &jsonschema.Schema{Type: "string"}
-	for i := range 256 {
-		b, err := T(i).MarshalText()
-		if err != nil {
-			break
-		}
-		s.Enum = append(s.Enum, string(b))
+// SchemaOf builds the JSON Schema of a type of this package, or of one made of them.
+// Unknown fields are tolerated.
+func SchemaOf(t reflect.Type) (*jsonschema.Schema, error) {
+	types := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[jsontext.Value](): {}}
+	enums(t, types, make(map[reflect.Type]bool))
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: types})
+	if err != nil {
+		return nil, err
 	}
-	return reflect.TypeFor[T](), s
+	open(s)
+	return s, nil
+}
+
+// enums adds the schemas of enumerations, whose values travel as text, that t is made of.
+func enums(t reflect.Type, found map[reflect.Type]*jsonschema.Schema, seen map[reflect.Type]bool) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		enums(t.Elem(), found, seen)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			enums(t.Field(i).Type, found, seen)
+		}
+	case reflect.Uint8:
+		if !t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+			return
+		}
+		s := &jsonschema.Schema{Type: "string"}
+		for i := range 256 {
+			v := reflect.New(t).Elem()
+			v.SetUint(uint64(i))
+			b, err := v.Interface().(encoding.TextMarshaler).MarshalText()
+			if err != nil {
+				break
+			}
+			s.Enum = append(s.Enum, string(b))
+		}
+		found[t] = s
+	}
 }
 
 // Schema builds the JSON Schema of a kind's events from its Go type. Unknown
@@ -47,17 +73,10 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	if e == nil {
 		return nil, fmt.Errorf("unknown event kind %q", k)
 	}
-	types := map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[jsontext.Value](): {}}
-	for _, add := range []func() (reflect.Type, *jsonschema.Schema){enumSchema[beliefs.Level], enumSchema[beliefs.BlastRadius],
-		enumSchema[beliefs.Reversibility], enumSchema[beliefs.Sensitivity]} {
-		t, s := add()
-		types[t] = s
-	}
-	s, err := jsonschema.ForType(reflect.TypeOf(e).Elem(), &jsonschema.ForOptions{TypeSchemas: types})
+	s, err := SchemaOf(reflect.TypeOf(e).Elem())
 	if err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", k, err)
 	}
-	open(s)
 	// A body may leave its id to the header ce-id, so nothing but what each
 	// kind cannot do without is required.
 	s.Required = map[Kind][]string{KindMem: {"content"}, KindTools: {"tools"}, KindSession: {"session", "phase"}, KindAct: {"tool"}}[k]

@@ -114,7 +114,7 @@ document or email. A program that holds both is trusted to keep them apart.`,
 	}
 	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)}, "`ORIGINS` whose content it may publish")
 	bindExpires(add, &expires)
-	return group("agent", "Credentials of agents", add, a.agentLs(), a.agentRotate(), a.agentRevoke())
+	return group("agent", "Credentials of agents", add, a.agentLs(), a.agentRotate(), a.agentRevoke(), a.agentToken())
 }
 
 func (a *app) sentinel() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,9 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
 	"lazaret/internal/metrics"
+	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/token"
 )
 
 func (a *app) up() *cobra.Command {
@@ -23,6 +26,7 @@ func (a *app) up() *cobra.Command {
 	var verbose bool
 	var addr string
 	var spans otelFlags
+	var web httpFlags
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -54,7 +58,12 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			}
 			// Compiling the rules sixteen times leaves twice of what stays.
 			debug.FreeOSMemory()
-			printWelcome(cmd, p, cfg, addr)
+			gw, err := web.serve(cmd, p, cfg)
+			if err != nil {
+				return errors.Join(err, p.Close())
+			}
+			defer gw.Close()
+			printWelcome(cmd, p, cfg, addr, gw.URL())
 			stopSpans, err := a.spansOf(cmd, p, &spans, cfg.Log)
 			if err != nil {
 				return errors.Join(err, p.Close())
@@ -66,6 +75,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			case <-p.Failed():
 			}
 			stopSpans()
+			gw.Close()
 			err = p.Close()
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is in", cfg.Data)
@@ -81,6 +91,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.BoolVar(&cfg.ServerOnly, "server-only", false, "start server, streams and credentials, and leave the stages to daemons")
 	f.StringVar(&addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as http://localhost:4318; see \"lazaret otel\" (default off)")
+	web.bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is taken or --listen picks one)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
 }
@@ -106,7 +117,7 @@ func (a *app) spansOf(cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags, lo
 	return sync.OnceFunc(func() { cancel(); <-done; nc.Close() }), nil
 }
 
-func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config, addr string) {
+func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config, addr, web string) {
 	w := cmd.OutOrStdout()
 	data := ""
 	if cfg.Data != "data" {
@@ -116,10 +127,13 @@ func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config,
 	if addr != "" {
 		fmt.Fprintf(w, "metrics at http://%s/metrics, health at /healthz and /readyz\n\n", addr)
 	}
-	for _, l := range []string{cfg.Listen, addr} {
-		if _, _, err := net.SplitHostPort(l); err == nil && !metrics.Loopback(l) {
+	for _, l := range []string{cfg.Listen, addr, strings.TrimPrefix(web, "http://")} {
+		if _, _, err := net.SplitHostPort(l); err == nil && !strings.HasPrefix(l, "https:") && !metrics.Loopback(l) {
 			fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n\n", l)
 		}
+	}
+	if web != "" {
+		fmt.Fprintf(w, "HTTP at %s/v1, described by %s/v1/openapi.json, token in %s\n\n", web, web, token.File(cfg.Data, natsfiles.DefaultContext))
 	}
 	if cfg.ServerOnly {
 		stages := "--data " + cfg.Data

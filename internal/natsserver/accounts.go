@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+
+	"lazaret/internal/natsfiles"
 )
 
 // accounts are the operator, the account that everything is in, and the
@@ -82,7 +84,7 @@ func (k *keyring) writeAccounts() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(AccountsFile(k.data), fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
+	return natsfiles.WriteFile(AccountsFile(k.data), fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
 operator: %q
 system_account: %s
 resolver: MEMORY

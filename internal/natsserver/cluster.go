@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"lazaret/internal/natsfiles"
 )
 
 // The servers of a cluster trust what comes over a route: another server says for
@@ -142,7 +144,7 @@ func (a *authority) make(name string) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, writeFile(a.file(name), append(p.certPEM(), key...), 0o600)
+	return p, natsfiles.WriteFile(a.file(name), append(p.certPEM(), key...), 0o600)
 }
 
 // readPair reads a certificate and, if it is there, its key from one file.
@@ -215,7 +217,7 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 		name string
 		b    []byte
 	}{{caFile, a.trusted()}, {keyFile, key}, {certFile, p.certPEM()}} {
-		if err := writeFile(filepath.Join(dir, f.name), f.b, 0o600); err != nil {
+		if err := natsfiles.WriteFile(filepath.Join(dir, f.name), f.b, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -266,7 +268,7 @@ func secureCluster(data string, c ServerConfig) error {
 		fmt.Fprintf(&b, "  %q\n", r)
 	}
 	b.WriteString("]\n")
-	return writeFile(ClusterFile(data), b.Bytes(), 0o600)
+	return natsfiles.WriteFile(ClusterFile(data), b.Bytes(), 0o600)
 }
 
 // ClusterPorts are the HOST:PORT at which the servers of the data folder's cluster
@@ -373,7 +375,7 @@ func (a *authority) exchange() (Exchange, error) {
 	switch {
 	case a.next != nil:
 		a.old = &pair{cert: a.issuer.cert}
-		if err := writeFile(a.file("old"), a.old.certPEM(), 0o600); err != nil {
+		if err := natsfiles.WriteFile(a.file("old"), a.old.certPEM(), 0o600); err != nil {
 			return 0, err
 		}
 		a.issuer, a.next = a.next, nil

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"text/template"
+
+	"lazaret/internal/natsfiles"
 )
 
 // ServerConfig is a nats-server that somebody runs for Lazaret, alone or in a
@@ -114,7 +116,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(StorageKeyFile(data), fmt.Appendf(nil, "key: %q\n", keys.storage), 0o600); err != nil {
+	if err := natsfiles.WriteFile(StorageKeyFile(data), fmt.Appendf(nil, "key: %q\n", keys.storage), 0o600); err != nil {
 		return err
 	}
 	if c.KeyFile == "" {

@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
+	"lazaret/internal/natsfiles"
+	"lazaret/internal/token"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -114,30 +115,24 @@ func readRegister(data string) (*register, error) {
 
 // changeRegister reads the register, changes it and writes it; one process at a time.
 func changeRegister(data string, change func(*register) error) error {
-	lock, err := os.OpenFile(registerFile(data)+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return err
-	}
-	r, err := readRegister(data)
-	if err != nil {
-		return err
-	}
-	before, err := streams.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if err := change(r); err != nil {
-		return err
-	}
-	after, err := streams.Marshal(r)
-	if err != nil || string(after) == string(before) {
-		return err
-	}
-	return writeFile(registerFile(data), append(after, '\n'), 0o600)
+	return natsfiles.Locked(registerFile(data), func() error {
+		r, err := readRegister(data)
+		if err != nil {
+			return err
+		}
+		before, err := streams.Marshal(r)
+		if err != nil {
+			return err
+		}
+		if err := change(r); err != nil {
+			return err
+		}
+		after, err := streams.Marshal(r)
+		if err != nil || string(after) == string(before) {
+			return err
+		}
+		return natsfiles.WriteFile(registerFile(data), append(after, '\n'), 0o600)
+	})
 }
 
 func (r *register) of(user string) *Issued {
@@ -262,7 +257,7 @@ func (m *Minter) write(r *register, g Grant, user nkeys.KeyPair) (*Issued, error
 	if c.Expires > 0 {
 		i.Expires = time.Unix(c.Expires, 0).UTC()
 	}
-	return i, writeFile(path, b, 0o600)
+	return i, natsfiles.WriteFile(path, b, 0o600)
 }
 
 // Install writes a credential and the context that uses it. One that is there stays;
@@ -303,7 +298,7 @@ func (m *Minter) Install(g Grant, url string, renew bool) error {
 	if err := os.MkdirAll(filepath.Dir(ctx), 0o700); err != nil {
 		return err
 	}
-	return writeFile(ctx, append(b, '\n'), 0o600)
+	return natsfiles.WriteFile(ctx, append(b, '\n'), 0o600)
 }
 
 // due reports whether a credential is to be signed anew.
@@ -370,6 +365,10 @@ func (m *Minter) Revoke(name string, older bool) (n int, err error) {
 		n = revoke(cs)
 		return nil
 	})
+	if err == nil && !older {
+		// A credential made later under this name is not for the holders of its tokens.
+		_, err = token.Revoke(m.data, name)
+	}
 	if err == nil {
 		err = refreshAccounts(m.data)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nkeys"
+
+	"lazaret/internal/natsfiles"
 )
 
 // keyring holds the secrets of an installation. They are made once, on the
@@ -143,36 +145,5 @@ func secret(path string, make func() (string, error)) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s, writeFile(path, []byte(s+"\n"), 0o600)
-}
-
-// writeFile writes a file whole or not at all, and durably: losing a key
-// loses everything that it encrypts.
-func writeFile(path string, data []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err := f.Chmod(mode); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return s, natsfiles.WriteFile(path, []byte(s+"\n"), 0o600)
 }

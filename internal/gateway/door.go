@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"lazaret/client"
+	"lazaret/internal/natsfiles"
+	"lazaret/streams"
+)
+
+// again is how long a failed attempt to connect answers for the next ones.
+const again = time.Second
+
+// door is one credential and the connection that was opened with it.
+type door struct {
+	name string
+	cfg  *Config
+
+	mu     sync.Mutex
+	now    *session  // guarded by mu, like all below; nil: not connected
+	err    error     // of the last attempt to connect
+	tried  time.Time // when it was
+	holds  holds
+	denied map[string][]*watch // by subject
+}
+
+// session is a connection and whom it speaks for.
+type session struct {
+	nc             *nats.Conn
+	project, agent string         // empty of a role
+	client         *client.Client // nil of a role
+}
+
+// watch is a request that ends when the server refuses its subject.
+type watch struct{ cancel context.CancelCauseFunc }
+
+func newDoor(name string, cfg *Config) *door {
+	return &door{name: name, cfg: cfg, denied: make(map[string][]*watch)}
+}
+
+func (d *door) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now != nil {
+		d.now.nc.Close()
+		d.now = nil
+	}
+}
+
+// open returns the connection, and makes it if there is none.
+func (d *door) open() (*session, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.now != nil && !d.now.nc.IsClosed() {
+		return d.now, nil
+	}
+	if d.err != nil && time.Since(d.tried) < again {
+		return nil, d.err
+	}
+	d.now, d.err = d.dial()
+	d.tried = time.Now()
+	return d.now, d.err
+}
+
+// dial connects. Its errors are problems.
+func (d *door) dial() (*session, error) {
+	s := new(session)
+	var err error
+	if s.project, s.agent, err = speaker(natsfiles.Creds(d.cfg.Data, d.name)); err != nil {
+		return nil, problem(streams.CodeToken, "the credential %s: %v", d.name, err)
+	}
+	s.nc, err = d.cfg.Dial(d.name, nats.Name("lazaret gateway "+d.name), nats.Timeout(5*time.Second),
+		nats.MaxReconnects(-1), nats.ReconnectWait(200*time.Millisecond),
+		nats.ReconnectBufSize(-1), // what cannot be sent now is refused now
+		nats.PermissionErrOnSubscribe(true), nats.ErrorHandler(d.failed))
+	switch {
+	case refused(err):
+		return nil, problem(streams.CodeToken, "the NATS server refuses the credential %s: it was revoked or has expired", d.name)
+	case err != nil:
+		d.cfg.Log.Warn("the gateway cannot connect", "credential", d.name, "err", err)
+		return nil, problem(streams.CodeUnavailable, "the NATS server is not reached")
+	}
+	if s.agent != "" {
+		if s.client, err = client.New(s.nc, s.project, s.agent); err != nil {
+			s.nc.Close()
+			return nil, problem(streams.CodeToken, "the credential %s: %v", d.name, err)
+		}
+	}
+	return s, nil
+}
+
+func refused(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired)
+}
+
+// speaker reads off a credential which agent it speaks for; both are empty of a role.
+// Nothing is verified here: the server does.
+func speaker(file string) (project, agent string, err error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", err
+	}
+	text, err := nkeys.ParseDecoratedJWT(b)
+	if err != nil {
+		return "", "", err
+	}
+	c, err := jwt.DecodeUserClaims(text)
+	if err != nil {
+		return "", "", err
+	}
+	project, agent, ok := strings.Cut(c.Name, "/")
+	if !ok {
+		return "", "", nil
+	}
+	return project, agent, nil
+}
+
+var errDenied = errors.New("the NATS server refuses it")
+
+// failed hears what the server says beside answers. Called by the connection.
+func (d *door) failed(nc *nats.Conn, _ *nats.Subscription, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case errors.Is(err, nats.ErrPermissionViolation):
+		_, rest, _ := strings.Cut(err.Error(), `"`)
+		subject, _, _ := strings.Cut(rest, `"`)
+		for _, w := range d.denied[subject] {
+			w.cancel(fmt.Errorf("%w: %s", errDenied, subject))
+		}
+	case refused(err):
+		// The next request connects anew, with the credential as it is then.
+		if d.now != nil && d.now.nc == nc {
+			d.now = nil
+		}
+		go nc.Close()
+	default:
+		d.cfg.Log.Debug("nats", "credential", d.name, "err", err)
+	}
+}
+
+// asking calls f with a context that ends with errDenied when the server refuses the
+// subject: of a request it says so beside the answer, which never comes.
+func (d *door) asking(ctx context.Context, subject string, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &watch{cancel}
+	d.mu.Lock()
+	d.denied[subject] = append(d.denied[subject], w)
+	d.mu.Unlock()
+	err := f(ctx)
+	d.mu.Lock()
+	list := d.denied[subject]
+	for i, x := range list {
+		if x == w {
+			list = append(list[:i], list[i+1:]...)
+			break
+		}
+	}
+	if d.denied[subject] = list; len(list) == 0 {
+		delete(d.denied, subject)
+	}
+	d.mu.Unlock()
+	if cause := context.Cause(ctx); errors.Is(cause, errDenied) {
+		return problem(streams.CodeForbidden, "%v", cause)
+	}
+	return err
+}

@@ -1,0 +1,166 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// endpoint is a path. The mux and /v1/openapi.json are made from the same table.
+type endpoint struct {
+	Method, Path string
+	Summary      string
+	Query        []param
+	Request      reflect.Type // nil: none
+	Reply        reflect.Type
+
+	answer func(c *call) (any, error)
+	feed   func(s *session) string // the subject that is listened to, of a feed
+}
+
+type param struct{ Name, Text string }
+
+// takes reports whether a body of that media type is read.
+func (e *endpoint) takes(kind string, h http.Header) bool {
+	if kind == "application/json" {
+		return true
+	}
+	return e.Path == "/v1/observe" && (kind == typeEvent || kind == typeBatch || strings.HasPrefix(kind, "text/") && h.Get("ce-specversion") != "")
+}
+
+// ObserveRequest is an observation with the origin of its content, tool unless stated.
+type ObserveRequest struct {
+	Origin beliefs.Origin `json:"origin,omitzero"`
+	streams.Observation
+}
+
+// RememberRequest is a memory write with its origin, agent unless stated.
+type RememberRequest struct {
+	Origin beliefs.Origin `json:"origin,omitzero"`
+	streams.Memory
+}
+
+// Accepted is the answer to an event that waits for no verdict.
+type Accepted struct {
+	ID        string `json:"id"`
+	IntakeSeq uint64 `json:"intake_seq"`
+}
+
+var waits = []param{{"wait", "how long to wait while the verdict is a hold that a person may still release, such as 30s; at most 5m"}}
+
+var endpoints = []endpoint{
+	{Method: "POST", Path: "/v1/observe", Summary: "Record what the agent is about to be shown. Show it only after a 200.",
+		Request: reflect.TypeFor[ObserveRequest](), Reply: reflect.TypeFor[streams.ObserveReply](), answer: observe},
+	{Method: "POST", Path: "/v1/decide", Summary: "Ask for a verdict on an action. Act only on allow.", Query: waits,
+		Request: reflect.TypeFor[streams.Action](), Reply: reflect.TypeFor[streams.Reply](), answer: decide},
+	{Method: "POST", Path: "/v1/remember", Summary: "Ask for a verdict on a memory write.", Query: waits,
+		Request: reflect.TypeFor[RememberRequest](), Reply: reflect.TypeFor[streams.Reply](), answer: remember},
+	{Method: "POST", Path: "/v1/recall", Summary: "Ask what of memory may enter the context.",
+		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](), answer: recall(streams.SvcRecall, (*client.Client).Recall)},
+	{Method: "POST", Path: "/v1/gate", Summary: "Ask which candidates of another memory store may enter the context.",
+		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](), answer: recall(streams.SvcGate, (*client.Client).Gate)},
+	{Method: "POST", Path: "/v1/outcome", Summary: "Report what came of an action, give an answer, or withdraw a held proposal (status cancelled).",
+		Request: reflect.TypeFor[streams.Outcome](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Outcome](streams.KindOut)},
+	{Method: "POST", Path: "/v1/session", Summary: "Start or end a session. A start clears what was held for unseen input.",
+		Request: reflect.TypeFor[streams.Session](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Session](streams.KindSession)},
+	{Method: "POST", Path: "/v1/decision", Summary: "Record a decision and the beliefs that it rests on.",
+		Request: reflect.TypeFor[streams.Decision](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Decision](streams.KindDec)},
+	{Method: "POST", Path: "/v1/tools", Summary: "Record a tool catalogue. Annotations raise levels and never lower them.",
+		Request: reflect.TypeFor[streams.Tools](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Tools](streams.KindTools)},
+	{Method: "GET", Path: "/v1/holds/{id}", Summary: "Read back how a hold of this agent stands, or wait until it has ended.", Query: waits,
+		Reply: reflect.TypeFor[streams.Reply](), answer: hold},
+	{Method: "GET", Path: "/v1/holds", Summary: "Listen to the agent's own holds, as server-sent events.", feed: feedOf("hold")},
+	{Method: "GET", Path: "/v1/alerts", Summary: "Listen to alerts, as server-sent events (token of operator or viewer).", Query: projects, feed: feedOf("alert")},
+	{Method: "GET", Path: "/v1/verdicts", Summary: "Listen to verdicts, as server-sent events (token of operator or viewer).", Query: projects, feed: feedOf("verdict")},
+}
+
+// asks asks a service, for at most answerTime.
+func (c *call) asks(svc streams.Service, origin beliefs.Origin, f func(ctx context.Context) error) error {
+	subject, err := streams.ServiceSubject(svc, c.s.project, c.s.agent, origin)
+	if err != nil {
+		return problem(streams.CodeInvalid, "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, answerTime)
+	defer cancel()
+	return c.d.asking(ctx, subject, f)
+}
+
+func decide(c *call) (any, error) {
+	a := new(streams.Action)
+	if err := c.decode(a); err != nil {
+		return nil, err
+	}
+	return c.propose(&proposed{svc: streams.SvcDecide, event: a, size: len(c.body)})
+}
+
+func remember(c *call) (any, error) {
+	m := new(RememberRequest)
+	if err := c.decode(m); err != nil {
+		return nil, err
+	}
+	if m.Origin == "" {
+		m.Origin = beliefs.OriginAgent
+	}
+	return c.propose(&proposed{svc: streams.SvcRemember, origin: m.Origin, event: &m.Memory, size: len(c.body)})
+}
+
+func recall(svc streams.Service, ask func(*client.Client, context.Context, *streams.Recall) (*client.Reply, error)) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		r := new(streams.Recall)
+		if err := c.decode(r); err != nil {
+			return nil, err
+		}
+		var rep *client.Reply
+		err := c.asks(svc, "", func(ctx context.Context) (err error) {
+			rep, err = ask(c.s.client, ctx, r)
+			return err
+		})
+		return rep, err
+	}
+}
+
+// publish stores an event that waits for no verdict. It is checked before, because
+// nobody would hear that ingest rejected it.
+func publish[T any, E interface {
+	*T
+	streams.Event
+}](kind streams.Kind) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		e := E(new(T))
+		if err := c.decode(e); err != nil {
+			return nil, err
+		}
+		h := streams.HeadOf(e)
+		if h.ID == "" {
+			h.ID = client.NewID()
+		}
+		body, err := streams.Marshal(e)
+		if err != nil {
+			return nil, problem(streams.CodeMalformed, "%v", err)
+		}
+		a := streams.Address{Project: c.s.project, Agent: c.s.agent, Kind: kind}
+		if _, err := streams.ParseEvent(a, "", body, 0); err != nil {
+			return nil, err
+		}
+		subject, err := streams.IntakeSubject(c.s.project, c.s.agent, kind, "")
+		if err != nil {
+			return nil, problem(streams.CodeInvalid, "%v", err)
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, answerTime)
+		defer cancel()
+		var seq uint64
+		err = c.d.asking(ctx, subject, func(ctx context.Context) (err error) {
+			seq, err = c.s.client.PublishRaw(ctx, subject, body)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &Accepted{ID: h.ID, IntakeSeq: seq}, nil
+	}
+}

@@ -1,0 +1,218 @@
+// Package token keeps the bearer tokens of the HTTP door. A token stands for one
+// credential of a data folder and carries no rights of its own. The folder of the
+// credentials has a list with the SHA-256 of each token; a token has 256 random bits,
+// so its hash needs no salt. The token itself is printed once and kept nowhere,
+// except for the default agent's, which lies beside its credential.
+package token
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"lazaret/internal/natsfiles"
+	"lazaret/streams"
+)
+
+// Prefix starts every token, so that scanners for secrets find one.
+const Prefix = "lzt_"
+
+// Token is what the list says of a token.
+type Token struct {
+	ID         string    `json:"id"`
+	Credential string    `json:"credential"` // the name of the credential's file
+	Hash       string    `json:"hash"`       // SHA-256 of the token, hex
+	Issued     time.Time `json:"issued"`
+	Expires    time.Time `json:"expires,omitzero"` // zero: with its credential
+	Revoked    time.Time `json:"revoked,omitzero"`
+}
+
+// State is valid, expired or revoked.
+func (t *Token) State(now time.Time) string {
+	switch {
+	case !t.Revoked.IsZero():
+		return "revoked"
+	case !t.Expires.IsZero() && !now.Before(t.Expires):
+		return "expired"
+	}
+	return "valid"
+}
+
+// ListFile is where a data folder keeps the hashes.
+func ListFile(data string) string { return filepath.Join(data, "creds", "tokens.json") }
+
+// File is where the first start leaves the token of a credential.
+func File(data, credential string) string { return filepath.Join(data, "creds", credential+".token") }
+
+type list struct {
+	Tokens []*Token `json:"tokens"`
+}
+
+func read(data string) (*list, error) {
+	l := new(list)
+	b, err := os.ReadFile(ListFile(data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = streams.Unmarshal(b, l)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the list of tokens: %s: %w", ListFile(data), err)
+	}
+	return l, nil
+}
+
+// List returns the tokens of a data folder in the order in which they were made.
+func List(data string) ([]*Token, error) {
+	l, err := read(data)
+	if err != nil {
+		return nil, err
+	}
+	return l.Tokens, nil
+}
+
+// New makes a token for a credential whose file is in the data folder. With lasts 0 it
+// is valid as long as the credential is.
+func New(data, credential string, lasts time.Duration) (secret string, t *Token, err error) {
+	if _, err := os.Stat(natsfiles.Creds(data, credential)); err != nil {
+		return "", nil, fmt.Errorf("no credential %q in %s: %w: make one with lazaret agent add", credential, data, err)
+	}
+	err = natsfiles.Locked(ListFile(data), func() error {
+		secret, t, err = add(data, credential, lasts)
+		return err
+	})
+	return secret, t, err
+}
+
+// add appends a token to the list. The caller holds the lock.
+func add(data, credential string, lasts time.Duration) (string, *Token, error) {
+	l, err := read(data)
+	if err != nil {
+		return "", nil, err
+	}
+	b := make([]byte, 32)
+	rand.Read(b)
+	secret := Prefix + base64.RawURLEncoding.EncodeToString(b)
+	t := &Token{ID: "t" + nuid.Next()[12:], Credential: credential, Hash: hash(secret), Issued: time.Now().UTC().Truncate(time.Second)}
+	if lasts > 0 {
+		t.Expires = t.Issued.Add(lasts)
+	}
+	l.Tokens = append(l.Tokens, t)
+	return secret, t, write(data, l)
+}
+
+func write(data string, l *list) error {
+	b, err := streams.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return natsfiles.WriteFile(ListFile(data), append(b, '\n'), 0o600)
+}
+
+// Ensure leaves a token in File, unless the credential ever had one.
+func Ensure(data, credential string) error {
+	return natsfiles.Locked(ListFile(data), func() error {
+		l, err := read(data)
+		if err != nil || slices.ContainsFunc(l.Tokens, func(t *Token) bool { return t.Credential == credential }) {
+			return err
+		}
+		secret, _, err := add(data, credential, 0)
+		if err != nil {
+			return err
+		}
+		return natsfiles.WriteFile(File(data, credential), []byte(secret+"\n"), 0o600)
+	})
+}
+
+// Revoke revokes a token by its id, or all tokens of a credential by its name.
+func Revoke(data, name string) (n int, err error) {
+	if _, err := os.Stat(ListFile(data)); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	err = natsfiles.Locked(ListFile(data), func() error {
+		l, err := read(data)
+		if err != nil {
+			return err
+		}
+		for _, t := range l.Tokens {
+			if (t.ID == name || t.Credential == name) && t.Revoked.IsZero() {
+				t.Revoked = time.Now().UTC().Truncate(time.Second)
+				n++
+			}
+		}
+		if n == 0 {
+			return nil
+		}
+		return write(data, l)
+	})
+	return n, err
+}
+
+func hash(secret string) string {
+	h := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(h[:])
+}
+
+// Set answers for tokens, and reads the list again when the file has changed.
+type Set struct {
+	data string
+
+	mu     sync.Mutex
+	seen   os.FileInfo // guarded by mu, like those below; nil: there was no file
+	loaded bool
+	tokens map[string]*Token // by hash
+}
+
+// Open returns the tokens of a data folder.
+func Open(data string) *Set { return &Set{data: data} }
+
+// ErrUnknown says that a token is not one of the list, or not valid any more.
+var ErrUnknown = errors.New("the token is unknown, expired or revoked")
+
+// Find returns the token that a caller presents, or ErrUnknown.
+func (s *Set) Find(secret string) (*Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refresh(); err != nil {
+		return nil, err
+	}
+	t := s.tokens[hash(secret)]
+	if t == nil || t.State(time.Now()) != "valid" {
+		return nil, ErrUnknown
+	}
+	return t, nil
+}
+
+// refresh reads the list if its file is another one than before: it is always
+// replaced, never written in place. The caller holds mu.
+func (s *Set) refresh() error {
+	info, err := os.Stat(ListFile(s.data))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the list of tokens: %w", err)
+	}
+	if s.loaded && (info == nil) == (s.seen == nil) && (info == nil || os.SameFile(info, s.seen) && info.Size() == s.seen.Size() && info.ModTime().Equal(s.seen.ModTime())) {
+		return nil
+	}
+	l, err := read(s.data)
+	if err != nil {
+		return err
+	}
+	s.tokens = make(map[string]*Token, len(l.Tokens))
+	for _, t := range l.Tokens {
+		s.tokens[t.Hash] = t
+	}
+	s.seen, s.loaded = info, true
+	return nil
+}
