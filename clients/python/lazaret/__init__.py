@@ -1,0 +1,302 @@
+"""Client of Lazaret's HTTP door (docs/http.md). Standard library only.
+
+    lz = Lazaret(token=..., session="s1")
+    lz.observe(origin="web", tool="web.fetch", content=page)    # raises: do not show the page
+    answer = lz.decide("send_email", {"to": "bob@example.org"})  # never raises: a failure is a hold
+    answer = lz.wait(answer, timeout=600)
+    send = lz.guard(send_email, wait=600)                        # asks, runs, records the result
+
+AsyncLazaret has the same methods as coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import http.client
+import inspect
+import json
+import time
+import urllib.error
+import urllib.request
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Union
+
+__all__ = ["Answer", "AsyncLazaret", "Lazaret", "LazaretError", "Refused"]
+
+Json = Dict[str, Any]
+Candidate = Union[str, Mapping[str, Any]]
+
+_VERDICTS = ("allow", "hold", "deny")
+_AGAIN = (429, 502, 503, 504)
+
+
+class LazaretError(Exception):
+    """An observation or report that was not recorded: show nothing of it to the model."""
+
+    def __init__(self, code: str, message: str, problem: Optional[Json] = None, status: int = 0):
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.problem = problem or {}
+        self.status = status
+
+
+class Refused(Exception):
+    """A guarded tool did not run."""
+
+    def __init__(self, tool: str, answer: "Answer"):
+        why = "; ".join(str(r.get("text") or r.get("code")) for r in answer.reasons)
+        super().__init__(f"{tool}: {answer.verdict}" + (f": {why}" if why else ""))
+        self.verdict = answer.verdict
+        self.answer = answer
+
+
+@dataclass
+class Answer:
+    """What a question came to. Without a verdict of the pipeline it is a hold with an error."""
+
+    verdict: str  # allow, hold or deny
+    id: str
+    session: Optional[str] = None
+    reasons: List[Json] = field(default_factory=list)
+    hold: Optional[Json] = None  # set while a person may still release it
+    digest: Optional[str] = None  # of the action, to be reported with its outcome
+    belief: Optional[Json] = None
+    recall: Optional[Json] = None  # admitted, context_only, contradictions, refused
+    error: Optional[Exception] = None
+    reply: Optional[Json] = None
+    asked: tuple = ()  # path, body and type, to ask again
+
+    @property
+    def allowed(self) -> bool:
+        return self.verdict == "allow"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:  # the token stays where it was sent
+        return None
+
+
+class Lazaret:
+    """Speaks for the agent that the token stands for. Safe for use by several threads."""
+
+    def __init__(self, token: str, url: str = "http://127.0.0.1:4280", session: Optional[str] = None,
+                 timeout: float = 25.0, tries: int = 4):
+        if not token:
+            raise ValueError("a token is needed: lazaret agent token new PROJECT AGENT")
+        self.url, self.token, self.session = url.rstrip("/"), token, session
+        self.timeout, self.tries = timeout, tries
+        self._after = 0
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
+
+    def observe(self, content: Optional[str] = None, **fields: Any) -> Json:
+        """Records what the model is about to be shown. Show it only after this returned."""
+        return self._publish("/v1/observe", {"content": content, **fields})
+
+    def decide(self, tool: str, args: Optional[Mapping[str, Any]] = None, **fields: Any) -> Answer:
+        """Asks before the agent acts. Never raises: every failure is a hold."""
+        return self._ask("/v1/decide", {"tool": tool, "args": args, **fields}, "action")
+
+    def remember(self, content: str, **fields: Any) -> Answer:
+        """Asks before the agent writes to its memory."""
+        return self._ask("/v1/remember", {"content": content, **fields}, "memory")
+
+    def recall(self, query: Optional[str] = None, **fields: Any) -> Answer:
+        """Asks what of memory may enter the context."""
+        return self._ask("/v1/recall", {"query": query, **fields}, "recall")
+
+    def gate(self, candidates: Sequence[Candidate], **fields: Any) -> Answer:
+        """Asks which candidates of another memory store may enter the context."""
+        listed = [{"content": c} if isinstance(c, str) else dict(c) for c in candidates]
+        return self._ask("/v1/gate", {"candidates": listed, **fields}, "recall")
+
+    def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
+        """Reports what came of an action: ok, error, skipped, or cancelled to withdraw it."""
+        return self._publish("/v1/outcome", {"action": answer.id, "session": answer.session or self.session,
+                                             "status": status, "content": content, "digest": answer.digest})
+
+    def start_session(self, session: Optional[str] = None) -> Json:
+        """Starts a session, which clears what was held for unseen input."""
+        return self._publish("/v1/session", {"session": session or self.session, "phase": "start"})
+
+    def wait(self, answer: Answer, timeout: float = 600.0) -> Answer:
+        """Waits until a person has resolved a hold, it expired, or the time is over."""
+        end = time.monotonic() + timeout
+        while answer.verdict == "hold" and answer.hold and answer.asked:
+            left = min(60, int(end - time.monotonic() + 0.999))
+            if left <= 0:
+                break
+            path, body, kind = answer.asked
+            then = self._verdict(f"{path}?wait={left}s", body, kind, left + self.timeout)
+            if then.error is None:
+                answer = then
+            else:  # the hold goes on while nobody answers
+                time.sleep(max(0.0, min(1.0, end - time.monotonic())))
+        return answer
+
+    def guard(self, tool: Callable[..., Any], name: Optional[str] = None, origin: str = "tool",
+              source: Optional[str] = None, wait: float = 0.0) -> Callable[..., Any]:
+        """Wraps a tool: asks before it runs, and records its result before it is returned."""
+        name = name or tool.__name__
+
+        @functools.wraps(tool)
+        def guarded(*args: Any, **kwargs: Any) -> Any:
+            said = _arguments(tool, args, kwargs)
+            answer = self.decide(name, said)
+            if wait > 0:
+                answer = self.wait(answer, wait)
+            if not answer.allowed:
+                raise Refused(name, answer)
+            try:
+                result = tool(*args, **kwargs)
+            except Exception as err:
+                self._shown(name, origin, source, said, answer, str(err), "error")
+                raise
+            self._shown(name, origin, source, said, answer, _text(result), "ok")
+            return result
+
+        return guarded
+
+    def _shown(self, tool: str, origin: str, source: Optional[str], args: Json, answer: Answer, content: str, status: str) -> None:
+        self.outcome(answer, status)
+        self.observe(content, origin=origin, tool=tool, source=source, args=args, call=answer.id, session=answer.session)
+
+    def _event(self, fields: Mapping[str, Any]) -> Json:
+        event = {"id": uuid.uuid4().hex, "session": self.session, **{k: v for k, v in fields.items() if v is not None}}
+        return {k: v for k, v in event.items() if v is not None}
+
+    def _acknowledged(self, got: Json) -> None:
+        self._after = max(self._after, got.get("intake_seq") or 0)
+
+    def _publish(self, path: str, fields: Json) -> Json:
+        got = self._call(path, self._event(fields), self.timeout)
+        self._acknowledged(got)
+        return got
+
+    def _ask(self, path: str, fields: Json, kind: str) -> Answer:
+        try:
+            event = self._event({"after": self._after or None, **fields})
+        except Exception as err:
+            return Answer("hold", "", error=err)
+        return self._verdict(path, event, kind, self.timeout)
+
+    def _verdict(self, path: str, event: Json, kind: str, timeout: float) -> Answer:
+        answer = Answer("hold", event["id"], event.get("session"), asked=(path.partition("?")[0], event, kind))
+        try:
+            reply = self._call(path, event, timeout)
+            self._acknowledged(reply)
+            entry = reply.get("entry") or {}
+            if reply.get("verdict") not in _VERDICTS or entry.get("type") != kind or event["id"] not in (entry.get("id"), entry.get("reuses")):
+                raise LazaretError("LZ208", "the answer is not one to what was asked", reply)
+        except Exception as err:  # whatever is no verdict is a hold
+            answer.error = err
+            return answer
+        answer.verdict, answer.id, answer.reply = reply["verdict"], entry["id"], reply
+        answer.reasons, answer.hold, answer.digest = entry.get("reasons") or [], entry.get("hold"), entry.get("digest")
+        answer.belief, answer.recall = entry.get("belief"), reply.get("recall")
+        return answer
+
+    def _call(self, path: str, body: Json, timeout: float) -> Json:
+        """One request, sent again as it is while nobody can know whether it arrived."""
+        data = json.dumps(body, allow_nan=False).encode()
+        end, pause = time.monotonic() + timeout, 0.05
+        for attempt in range(1, self.tries + 1):
+            try:
+                return self._once(path, data, max(0.001, end - time.monotonic()))
+            except LazaretError as err:
+                failed = err
+            except (OSError, ValueError, http.client.HTTPException) as err:
+                failed = LazaretError("LZ203", str(err), status=503)
+            if failed.status not in _AGAIN or attempt == self.tries or time.monotonic() + pause >= end:
+                raise failed
+            time.sleep(pause)
+            pause *= 2
+        raise LazaretError("LZ203", "tries is less than 1")
+
+    def _once(self, path: str, data: bytes, timeout: float) -> Json:
+        request = urllib.request.Request(self.url + path, data, method="POST", headers={
+            "Content-Type": "application/json", "Authorization": f"Bearer {self.token}"})
+        try:
+            with self._opener.open(request, timeout=timeout) as response:
+                status, text = response.status, response.read()
+        except urllib.error.HTTPError as err:
+            with err:
+                status, text = err.code, err.read()
+        try:
+            got = json.loads(text)
+        except ValueError:
+            got = None
+        if not isinstance(got, dict):
+            raise LazaretError("LZ203", f"the answer of status {status} is no JSON object", status=status)
+        if status != 200:
+            raise LazaretError(got.get("code", "LZ203"), got.get("detail", f"status {status}"), got, status)
+        return got
+
+
+class AsyncLazaret:
+    """Lazaret with coroutines. Each call waits in a thread of the loop's executor."""
+
+    def __init__(self, token: str, **options: Any):
+        self.sync = Lazaret(token, **options)
+
+    async def observe(self, content: Optional[str] = None, **fields: Any) -> Json:
+        return await asyncio.to_thread(self.sync.observe, content, **fields)
+
+    async def decide(self, tool: str, args: Optional[Mapping[str, Any]] = None, **fields: Any) -> Answer:
+        return await asyncio.to_thread(self.sync.decide, tool, args, **fields)
+
+    async def remember(self, content: str, **fields: Any) -> Answer:
+        return await asyncio.to_thread(self.sync.remember, content, **fields)
+
+    async def recall(self, query: Optional[str] = None, **fields: Any) -> Answer:
+        return await asyncio.to_thread(self.sync.recall, query, **fields)
+
+    async def gate(self, candidates: Sequence[Candidate], **fields: Any) -> Answer:
+        return await asyncio.to_thread(self.sync.gate, candidates, **fields)
+
+    async def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
+        return await asyncio.to_thread(self.sync.outcome, answer, status, content)
+
+    async def start_session(self, session: Optional[str] = None) -> Json:
+        return await asyncio.to_thread(self.sync.start_session, session)
+
+    async def wait(self, answer: Answer, timeout: float = 600.0) -> Answer:
+        return await asyncio.to_thread(self.sync.wait, answer, timeout)
+
+    def guard(self, tool: Callable[..., Awaitable[Any]], name: Optional[str] = None, origin: str = "tool",
+              source: Optional[str] = None, wait: float = 0.0) -> Callable[..., Awaitable[Any]]:
+        """Wraps a coroutine function: asks before it runs, and records its result before it is returned."""
+        name = name or tool.__name__
+
+        @functools.wraps(tool)
+        async def guarded(*args: Any, **kwargs: Any) -> Any:
+            said = _arguments(tool, args, kwargs)
+            answer = await self.decide(name, said)
+            if wait > 0:
+                answer = await self.wait(answer, wait)
+            if not answer.allowed:
+                raise Refused(name, answer)
+            shown = functools.partial(asyncio.to_thread, self.sync._shown, name, origin, source, said, answer)
+            try:
+                result = await tool(*args, **kwargs)
+            except Exception as err:
+                await shown(str(err), "error")
+                raise
+            await shown(_text(result), "ok")
+            return result
+
+        return guarded
+
+
+def _arguments(tool: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Json:
+    """The arguments of a call by name. A value that JSON does not have becomes its text."""
+    bound = inspect.signature(tool).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return json.loads(json.dumps(bound.arguments, default=str))
+
+
+def _text(result: Any) -> str:
+    if isinstance(result, str):
+        return result
+    return json.dumps(result, default=str)

@@ -1,0 +1,145 @@
+export type Verdict = "allow" | "hold" | "deny";
+export type Origin = "user" | "system" | "agent" | "tool" | "document" | "email" | "web";
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** Fields that every event may have. `id` names it: the same id with the same body is the same event. */
+export interface Head { id?: string; session?: string; user?: string; data_subject?: string }
+
+export interface Observation extends Head {
+  /** Where the content comes from; "tool" unless stated. The token must be granted it. */
+  origin?: Origin;
+  content?: string;
+  blocks?: { type?: string; text: string }[];
+  tool?: string;
+  /** Id of the tool call that this answers. */
+  call?: string;
+  args?: object;
+  /** A URL, a path, a sender. */
+  source?: string;
+}
+
+export interface Action extends Head {
+  tool: string;
+  args?: object;
+  /** Ids of beliefs that it rests on. */
+  beliefs?: string[];
+  decision?: string;
+  /** 0 to 1. */
+  confidence?: number;
+  host_verdict?: Verdict;
+  /** Id of a held action that this is an edit of. */
+  replaces?: string;
+  /** Last acknowledged intake sequence; the client fills it in. */
+  after?: number;
+}
+
+export interface Memory extends Head {
+  /** "agent" unless stated. */
+  origin?: Origin;
+  content: string;
+  key?: string;
+  category?: string;
+  channel?: "write" | "compaction" | "skill" | "import";
+  derived_from?: string[];
+  source?: string;
+  sensitivity?: "public" | "internal" | "confidential" | "secret";
+  scope?: "project" | "user" | "session";
+  /** Seconds. */
+  ttl?: number;
+  after?: number;
+}
+
+export interface Recall extends Head {
+  query?: string;
+  key?: string;
+  filter?: { kind?: "memory" | "content"; agent?: string; session?: string; origin?: Origin; category?: string; tool?: string; source?: string; since?: string; until?: string };
+  purpose?: "extraction" | "planning" | "decision" | "explanation";
+  /** 1 to 100, default 10. */
+  limit?: number;
+  spotlight?: boolean;
+  after?: number;
+}
+
+export interface Candidate { id?: string; content?: string; source?: string; score?: number }
+export interface Item { id: string; content: string; score: number; origin?: Origin; reason?: string; partial?: boolean; effects?: string[] }
+export interface Recalled {
+  /** May enter a plan. */
+  admitted?: Item[];
+  /** To read and not to act on. */
+  context_only?: Item[];
+  contradictions?: Item[];
+  refused?: { id: string; reason: string; text?: string }[];
+}
+
+export interface Reason { code: string; verdict: Verdict; rule?: string; group?: string; text: string; path?: string[] }
+
+/** What a question came to. Without a verdict of the pipeline it is a hold with `error`. */
+export interface Answer {
+  verdict: Verdict;
+  id: string;
+  session?: string;
+  reasons: Reason[];
+  /** Set while a person may still release it. */
+  hold?: { id: string; revision: string; expires: string };
+  /** Of the action, to be reported with its outcome. */
+  digest?: string;
+  belief?: { id: string; [key: string]: unknown };
+  recall?: Recalled;
+  error?: Error;
+  /** The pipeline's reply as it came. */
+  reply?: unknown;
+  /** What was asked, so that await can ask again. */
+  asked: { path: string; body: object; type: string };
+}
+
+export interface Recorded { id: string; intake_seq: number; ledger_seq?: number; repeat?: boolean; reuses?: string }
+
+export interface Options {
+  /** http://127.0.0.1:4280 unless stated. */
+  url?: string;
+  /** lazaret agent token new PROJECT AGENT */
+  token: string;
+  /** Session of events that name none. */
+  session?: string;
+  /** Milliseconds for one call, with its retries (25,000). */
+  timeout?: number;
+  /** How often a request is sent at most (4). */
+  tries?: number;
+  fetch?: typeof fetch;
+}
+
+export interface GuardOptions<A extends unknown[]> {
+  /** The tool's name in the policy; the function's name unless stated. */
+  name?: string;
+  /** Origin of its result ("tool"). */
+  origin?: Origin;
+  source?: string;
+  /** Milliseconds to wait for a person when the call is held (0). */
+  wait?: number;
+  /** What the arguments are, for the policy and the rules; a single object unless stated. */
+  args?: (...input: A) => object;
+}
+
+export declare class LazaretError extends Error {
+  /** LZ… (docs/errors.md); LZ203 where nobody answered. */
+  code: string;
+  problem?: { status: number; [key: string]: unknown };
+}
+
+export declare class Refused extends Error {
+  verdict: Verdict;
+  answer: Answer;
+}
+
+export declare class Lazaret {
+  constructor(options: Options);
+  observe(event: Observation): Promise<Recorded>;
+  decide(action: Action): Promise<Answer>;
+  remember(memory: Memory): Promise<Answer>;
+  recall(query: string | Recall): Promise<Answer>;
+  gate(candidates: (string | Candidate)[], more?: Omit<Recall, "query" | "key" | "filter">): Promise<Answer>;
+  outcome(answer: Answer, status: "ok" | "error" | "skipped" | "cancelled", content?: string): Promise<Recorded>;
+  startSession(session?: string): Promise<Recorded>;
+  await(answer: Answer, options?: { timeout?: number; signal?: AbortSignal }): Promise<Answer>;
+  guard<A extends unknown[], R>(tool: (...input: A) => R | Promise<R>, options?: GuardOptions<A>): (...input: A) => Promise<R>;
+}

@@ -1,0 +1,199 @@
+// Client of Lazaret's HTTP door (docs/http.md). No dependencies; types are in index.d.ts.
+
+const VERDICTS = ["allow", "hold", "deny"];
+const AGAIN = [429, 502, 503, 504];
+
+/** An observation or report that was not recorded. Show nothing of it to the model. */
+export class LazaretError extends Error {
+  constructor(code, message, problem) {
+    super(`${code}: ${message}`);
+    this.name = "LazaretError";
+    this.code = code;
+    this.problem = problem;
+  }
+}
+
+/** A guarded tool did not run, or its result must not be shown. */
+export class Refused extends Error {
+  constructor(tool, answer) {
+    super(`${tool}: ${answer.verdict}${answer.reasons.length ? ": " + answer.reasons.map((r) => r.text ?? r.code).join("; ") : ""}`);
+    this.name = "Refused";
+    this.verdict = answer.verdict;
+    this.answer = answer;
+  }
+}
+
+/** Speaks for the agent that the token stands for. */
+export class Lazaret {
+  #after = 0;
+
+  constructor({ url = "http://127.0.0.1:4280", token, session, timeout = 25_000, tries = 4, fetch: f = globalThis.fetch } = {}) {
+    if (!token) throw new TypeError("a token is needed: lazaret agent token new PROJECT AGENT");
+    Object.assign(this, { url: url.replace(/\/+$/, ""), token, session, timeout, tries, fetch: f });
+  }
+
+  /** Records what the model is about to be shown. Show it only after this resolved. */
+  async observe(event) {
+    const got = await this.#call("POST", "/v1/observe", this.#event(event));
+    this.#acknowledged(got);
+    return got;
+  }
+
+  /** Asks before the agent acts. Never throws: every failure is a hold. */
+  decide(action) { return this.#ask("/v1/decide", action, "action"); }
+
+  /** Asks before the agent writes to its memory. */
+  remember(memory) { return this.#ask("/v1/remember", memory, "memory"); }
+
+  /** Asks what of memory may enter the context. */
+  recall(query) { return this.#ask("/v1/recall", typeof query === "string" ? { query } : query, "recall"); }
+
+  /** Asks which candidates of another memory store may enter the context. */
+  gate(candidates, more = {}) {
+    return this.#ask("/v1/gate", { ...more, candidates: candidates.map((c) => (typeof c === "string" ? { content: c } : c)) }, "recall");
+  }
+
+  /** Reports what came of an action: ok, error or skipped. */
+  async outcome(answer, status, content) {
+    const got = await this.#call("POST", "/v1/outcome", this.#event({ action: answer.id, session: answer.session, status, content, digest: answer.digest }));
+    this.#acknowledged(got);
+    return got;
+  }
+
+  /** Starts a session, which clears what was held for unseen input. */
+  async startSession(session = this.session) {
+    const got = await this.#call("POST", "/v1/session", this.#event({ session, phase: "start" }));
+    this.#acknowledged(got);
+    return got;
+  }
+
+  /** Waits until a person has resolved a hold, it expired, or the time is over. */
+  async await(answer, { timeout = 600_000, signal } = {}) {
+    const end = Date.now() + timeout;
+    while (answer.verdict === "hold" && answer.hold && answer.asked) {
+      const left = Math.min(60, Math.ceil((end - Date.now()) / 1000));
+      if (left <= 0 || signal?.aborted) break;
+      const { path, body, type } = answer.asked;
+      const next = await this.#verdict(`${path}?wait=${left}s`, body, type, left * 1000 + this.timeout, signal);
+      if (!next.error) answer = next; // the hold goes on while nobody answers
+      else if (Date.now() < end && !signal?.aborted) await sleep(Math.min(1000, end - Date.now()));
+    }
+    return answer;
+  }
+
+  /** Wraps a tool: asks before it runs, records its result before it is returned. */
+  guard(tool, { name = tool.name, origin = "tool", source, wait = 0, args: argsOf = objectOf } = {}) {
+    if (!name) throw new TypeError("a guarded tool needs a name");
+    return async (...input) => {
+      const args = argsOf(...input);
+      let answer = await this.decide({ tool: name, args });
+      if (wait > 0) answer = await this.await(answer, { timeout: wait });
+      if (answer.verdict !== "allow") throw new Refused(name, answer);
+      let result;
+      try {
+        result = await tool(...input);
+      } catch (err) {
+        await this.#shown(name, origin, source, args, answer, String(err?.message ?? err), "error");
+        throw err;
+      }
+      await this.#shown(name, origin, source, args, answer, textOf(result), "ok");
+      return result;
+    };
+  }
+
+  async #shown(tool, origin, source, args, answer, content, status) {
+    await this.outcome(answer, status);
+    await this.observe({ origin, tool, source, args, call: answer.id, session: answer.session, content });
+  }
+
+  #event(e) { return { id: newID(), session: this.session, ...clean(e) }; }
+
+  #acknowledged(got) { this.#after = Math.max(this.#after, got?.intake_seq ?? 0); }
+
+  async #ask(path, event, type) {
+    const body = this.#event({ after: this.#after || undefined, ...event });
+    return this.#verdict(path, body, type, this.timeout);
+  }
+
+  async #verdict(path, body, type, timeout, signal) {
+    const asked = { path: path.replace(/\?.*/, ""), body, type };
+    const base = { id: body.id, session: body.session, reasons: [], asked };
+    try {
+      const reply = await this.#call("POST", path, body, timeout, signal);
+      this.#acknowledged(reply);
+      const e = reply.entry;
+      if (!VERDICTS.includes(reply.verdict) || !e || e.type !== type || (e.id !== body.id && e.reuses !== body.id))
+        throw new LazaretError("LZ208", "the answer is not one to what was asked", reply);
+      return { ...base, id: e.id, verdict: reply.verdict, reasons: e.reasons ?? [], hold: e.hold, digest: e.digest, belief: e.belief, recall: reply.recall, reply };
+    } catch (error) {
+      return { ...base, verdict: "hold", error };
+    }
+  }
+
+  // One request, sent again as it is while nobody can know whether it arrived.
+  async #call(method, path, body, timeout = this.timeout, signal) {
+    const text = JSON.stringify(body);
+    const end = Date.now() + timeout;
+    for (let attempt = 1, pause = 50; ; attempt++, pause *= 2) {
+      let failed;
+      try {
+        return await this.#once(method, path, text, Math.max(1, end - Date.now()), signal);
+      } catch (err) {
+        failed = err;
+      }
+      const more = failed instanceof LazaretError ? AGAIN.includes(failed.problem?.status) : true;
+      if (!more || attempt >= this.tries || Date.now() + pause >= end || signal?.aborted)
+        throw failed instanceof LazaretError ? failed : new LazaretError("LZ203", String(failed?.message ?? failed));
+      await sleep(pause);
+    }
+  }
+
+  async #once(method, path, body, timeout, signal) {
+    const stop = AbortSignal.timeout(timeout);
+    const res = await this.fetch(this.url + path, {
+      method, body, redirect: "error", signal: signal ? either(signal, stop) : stop,
+      headers: { "content-type": "application/json", authorization: `Bearer ${this.token}` },
+    });
+    const text = await res.text();
+    let got;
+    try {
+      got = JSON.parse(text);
+    } catch {
+      throw new LazaretError("LZ203", `the answer of status ${res.status} is no JSON`, { status: res.status });
+    }
+    if (res.status !== 200) throw new LazaretError(got?.code ?? "LZ203", got?.detail ?? `status ${res.status}`, { ...got, status: res.status });
+    return got;
+  }
+}
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// AbortSignal.any, which Node 18 does not have.
+function either(a, b) {
+  const c = new AbortController();
+  for (const s of [a, b]) {
+    if (s.aborted) c.abort(s.reason);
+    s.addEventListener("abort", () => c.abort(s.reason), { once: true });
+  }
+  return c.signal;
+}
+
+function newID() { return globalThis.crypto?.randomUUID?.() ?? randomHex(); }
+
+function randomHex() { // Node 18 has no global crypto
+  let s = "";
+  while (s.length < 32) s += Math.random().toString(16).slice(2);
+  return s.slice(0, 32);
+}
+
+function clean(e) { return Object.fromEntries(Object.entries(e).filter(([, v]) => v !== undefined)); }
+
+function objectOf(...input) {
+  if (input.length === 1 && input[0] !== null && typeof input[0] === "object" && !Array.isArray(input[0])) return input[0];
+  return { args: input };
+}
+
+function textOf(result) {
+  if (typeof result === "string") return result;
+  return JSON.stringify(result) ?? "";
+}
