@@ -26,6 +26,7 @@ const (
 	pullLives      = 30 * time.Second       // a request for them
 	heartbeat      = time.Second            // of an idle consumer; when none comes for twice as long it is lost
 	quietFor       = 3 * time.Second        // after which an idle consumer is asked what it has sent, each time
+	startMost      = 10 * time.Second       // for a server whose API nobody serves yet
 	reopenFirst    = time.Second            // for the answer to the first try
 	reopenMost     = 10 * time.Second       // for the answer to any
 	reopenEvery    = 200 * time.Millisecond // between two tries
@@ -68,6 +69,16 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, filters
 func (c *consumption) start(ctx context.Context) error {
 	c.ended = make(chan struct{})
 	s, err := c.open(ctx)
+	// A server that starts, or takes up changed accounts, has nobody on the
+	// subjects of its API for a moment.
+	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < startMost; {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(reopenEvery):
+		}
+		s, err = c.open(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,11 +1,14 @@
 package stage
 
 import (
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -75,6 +78,38 @@ func TestAReaderOutlivesItsConsumer(t *testing.T) {
 		consumers(func(string) { n++ })
 		return n == 1
 	})
+}
+
+// A server whose JetStream starts later answers "no responders" until then.
+func TestAReaderWaitsForTheServersAPI(t *testing.T) {
+	srv := natstest.Start(t)
+	l := newLedger(t, srv)
+	l.add(3)
+	cfg := *srv.JetStreamConfig()
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	later := must(server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true}))
+	later.Start()
+	t.Cleanup(func() { later.Shutdown(); later.WaitForShutdown() })
+	if !later.ReadyForConnections(10 * time.Second) {
+		t.Fatal("nats-server did not start")
+	}
+	nc := must(nats.Connect(later.ClientURL()))
+	t.Cleanup(nc.Close)
+	if _, err := must(jetstream.New(nc)).Stream(t.Context(), streams.LedgerStream); !errors.Is(err, nats.ErrNoResponders) {
+		t.Fatalf("a server without JetStream answers %v", err)
+	}
+	enabled := make(chan error, 1)
+	go func() {
+		enabled <- later.EnableJetStream(&server.JetStreamConfig{StoreDir: filepath.Dir(cfg.StoreDir)})
+	}()
+	open := make(chan struct{})
+	close(open)
+	came := read(t, nc, open)
+	if err := <-enabled; err != nil {
+		t.Error(err)
+	}
+	natstest.Eventually(t, time.Minute, "all that was published", func() bool { return came.Load() == uint64(l.n) })
 }
 
 // A reader whose stage is slow has no more sent than it asked for, so that the
