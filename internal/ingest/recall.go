@@ -276,6 +276,7 @@ func omit(e *streams.RecallEntry, channel string, n int) {
 // order of trust and, within a class, of rank; and what was read and fits, by rank.
 func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) (found []match, read []reads, err error) {
 	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked), lookedLimit)}
+	q.Near = lexical.Near(q.Words)
 	if ev.Query != "" && len(q.Words) == 0 {
 		return nil, nil, nil // nothing but function words: they fit everything and nothing
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	spaceMeta   = 0x00 // cursors, outbox
 	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 10
+	stateFormat = 11
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.

@@ -43,6 +43,8 @@ const (
 	// MaxQuery is how many different terms a search looks for: those that the
 	// fewest documents have.
 	MaxQuery = 16
+	// MaxNear is the same of words that only mean something like them.
+	MaxNear = 16
 	// MaxPostings is how many documents count of those that have a term: the
 	// latest.
 	MaxPostings = 1 << 16
@@ -183,7 +185,7 @@ func rarity(n, all uint32) uint32 {
 	return max(r, 1)
 }
 
-// Words are the terms of a text, to be added or looked for.
+// Words are the terms of a text, to be added or looked for: the first readTerms.
 func Words(s string) []text.Term { return text.Terms(s, readTerms) }
 
 // Add adds a document. Its id is what a search returns; labels are properties

@@ -504,3 +504,36 @@ func BenchmarkAdd(b *testing.B) {
 		}
 	}
 }
+
+func TestASearchFindsWordsThatMeanTheSameBehindThoseThatAreTheSame(t *testing.T) {
+	x := Open(newKV(t), []byte("x"))
+	for _, s := range []string{"The physician visits on Mondays.", "Doctors are dear.", "Apples are ripe."} {
+		if err := x.Add(s, Words(s), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	words := Words("find a doctor")
+	hits, err := x.Search(Query{Words: words, Near: Near(words), Limit: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, h := range hits {
+		id, err := x.ID(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, id)
+	}
+	if want := []string{"Doctors are dear.", "The physician visits on Mondays."}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
+
+func TestWordsMeetTheirOtherForms(t *testing.T) {
+	for _, p := range [][2]string{{"cancellation", "cancelled"}, {"reserve", "reservations"}} {
+		if a, b := Words(p[0]), Words(p[1]); !slices.Equal(a, b) {
+			t.Errorf("%s and %s are different words", p[0], p[1])
+		}
+	}
+}

@@ -13,6 +13,9 @@ type Query struct {
 	// Words rank: a document that has more of them, and rarer ones, comes
 	// first. Without words the latest document comes first.
 	Words []text.Term
+	// Near are words that mean something like one of Words. They rank with a third of
+	// the weight, and at most MaxNear of them, those that the fewest documents have.
+	Near []text.Term
 	// Labels filter: a document has to have all of them.
 	Labels []text.Term
 	// Limit is how many hits there are at most.
@@ -41,11 +44,16 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	sc := scratches.Get().(*scratch)
 	defer scratches.Put(sc)
 	sc.data = sc.data[:0]
-	lists, err := x.lists(sc, count, slices.Concat(words, labels))
+	near := slices.DeleteFunc(distinct(q.Near), func(t text.Term) bool { return slices.Contains(words, t) })
+	near = near[:min(len(near), 16*MaxNear)]
+	lists, err := x.lists(sc, count, slices.Concat(words, labels, near))
 	if err != nil {
 		return nil, err
 	}
-	need, have := lists[len(words):], lists[:len(words)]
+	have, need, like := lists[:len(words)], lists[len(words):len(words)+len(labels)], lists[len(words)+len(labels):]
+	like = slices.DeleteFunc(like, func(l found) bool { return l.count == 0 })
+	slices.SortStableFunc(like, func(a, b found) int { return cmp.Compare(a.count, b.count) })
+	like = like[:min(len(like), MaxNear)]
 	slices.SortStableFunc(have, func(a, b found) int { return cmp.Compare(a.count, b.count) })
 	have = have[:min(len(have), MaxQuery)]
 	allowed, err := sc.filter(need)
@@ -58,6 +66,11 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 		w := rarity(l.count, count)
 		best += w * maxImpact
 		if err := sc.decode(w, &l); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range like {
+		if err := sc.decode(rarity(l.count, count)/3, &l); err != nil {
 			return nil, err
 		}
 	}

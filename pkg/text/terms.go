@@ -1,7 +1,7 @@
 package text
 
 // Term is a word as a search sees it: the hash, 48 bits wide, of its folded
-// form without the commonest English endings.
+// form's stem.
 type Term uint64
 
 // maxTermText is how much of a text [Terms] reads, in bytes.
@@ -27,8 +27,7 @@ func Terms(s string, limit int) []Term {
 			continue
 		}
 		if next-i > maxStopWord || !stopWords.has(full) {
-			h, _ := scanWord(withoutEnding(normal[i:next]), 0)
-			out = append(out, Term(h&mask48))
+			out = append(out, sc.stem(normal[i:next], full))
 		}
 		i = next
 	}

@@ -179,6 +179,7 @@ type scratch struct {
 	marked               []byte // of lines
 	carriers             carrierSet
 	phrases              phraseSet
+	stems                *[keptStems]keptStem
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
