@@ -15,6 +15,11 @@ import (
 	shipped "lazaret/rules"
 
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/pkg/rules/schema"
+	"lazaret/pkg/signals"
 )
 
 // The page about rules has parts that are written from the rules and the
@@ -131,11 +136,11 @@ func packTables(t *testing.T) string {
 
 func signalTable(*testing.T) string {
 	types := make(map[string]string)
-	for _, f := range rules.Fields() {
+	for _, f := range compiled.Fields() {
 		types[f.Name] = f.Type
 	}
 	var rows [][]string
-	for _, s := range rules.Signals() {
+	for _, s := range signals.Signals() {
 		rows = append(rows, []string{code(s.Name), types[s.Name], s.Doc, s.Key, s.Window, s.Bound, s.Cost})
 	}
 	return table([]string{"name", "type", "what it says", "kept by", "sees back", "keeps at most", "look-ups"}, rows)
@@ -143,7 +148,7 @@ func signalTable(*testing.T) string {
 
 func lintTable(*testing.T) string {
 	var rows [][]string
-	for _, l := range rules.Lints() {
+	for _, l := range lint.All() {
 		rows = append(rows, []string{code(l.ID), l.Level, l.Doc, l.Help})
 	}
 	return table([]string{"lint", "level", "what it finds", "what to do"}, rows)
@@ -151,7 +156,7 @@ func lintTable(*testing.T) string {
 
 func functionList(*testing.T) string {
 	var b strings.Builder
-	for _, f := range rules.Functions() {
+	for _, f := range compiled.Functions() {
 		if !strings.Contains(f, "@") {
 			fmt.Fprintf(&b, "`%s` ", f)
 		}
@@ -162,7 +167,7 @@ func functionList(*testing.T) string {
 // Every key that a file may have stands on the page.
 func TestThePageAboutRulesHasEveryKey(t *testing.T) {
 	text := readPage(t)
-	for name, s := range rules.Schemas() {
+	for name, s := range schema.Schemas() {
 		var v any
 		if err := json.Unmarshal(s, &v); err != nil {
 			t.Fatal(err)
@@ -227,7 +232,7 @@ func TestTheExampleOfThePageWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := rules.Test(t.Context(), src)
+	rep, err := ruletest.Run(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -109,7 +110,7 @@ func TestDisguisesChangeNoVerdict(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				res, err := ev.Eval(rules.NewMemStore(), &streams.Entry{Seq: 1, Type: streams.TypeMemory, Stage: streams.StageIngest, Project: "p", Body: body})
+				res, err := ev.Eval(index.NewMemStore(), &streams.Entry{Seq: 1, Type: streams.TypeMemory, Stage: streams.StageIngest, Project: "p", Body: body})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -11,6 +11,8 @@ import (
 	shipped "lazaret/rules"
 
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/rules/ruletest"
 )
 
 func source(t *testing.T, fsys fstest.MapFS) *rules.Source {
@@ -33,7 +35,7 @@ func source(t *testing.T, fsys fstest.MapFS) *rules.Source {
 }
 
 func TestTheShippedPacksPassTheirTests(t *testing.T) {
-	rep, err := rules.Test(context.Background(), source(t, nil))
+	rep, err := ruletest.Run(context.Background(), source(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +56,12 @@ func TestTheShippedPacksPassTheirTests(t *testing.T) {
 // What the lints find in the shipped packs is known: rules that search every
 // view of a content cost more than others.
 func TestTheShippedPacksAreLinted(t *testing.T) {
-	found, err := rules.Lint(source(t, nil), time.Now())
+	found, err := lint.Run(source(t, nil), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range found {
-		if f.Rule != "over-budget" && f.Level != rules.LevelNote {
+		if f.Rule != "over-budget" && f.Level != lint.LevelNote {
 			t.Errorf("%s:%d:%d: %s: %s", f.File, f.Line, f.Column, f.Rule, f.Message)
 		}
 	}
@@ -83,7 +85,7 @@ func TestEveryShippedRuleHasATestThatFailsWithoutIt(t *testing.T) {
 			t.Fatalf("rule %s is not found in %s", r.ID, r.File)
 		}
 		fsys[r.File] = &fstest.MapFile{Data: []byte(off)}
-		rep, err := rules.Test(context.Background(), source(t, fsys))
+		rep, err := ruletest.Run(context.Background(), source(t, fsys))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,10 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/rules/schema"
+	"lazaret/pkg/signals"
 	"lazaret/streams"
 )
 
@@ -44,7 +48,7 @@ The lints:
 			if err != nil {
 				return err
 			}
-			found, err := rules.Lint(src, time.Now())
+			found, err := lint.Run(src, time.Now())
 			if err != nil {
 				return err
 			}
@@ -55,24 +59,24 @@ The lints:
 			w := cmd.OutOrStdout()
 			switch format {
 			case "json":
-				err = cli.JSON(w, append([]rules.Finding{}, found...))
+				err = cli.JSON(w, append([]lint.Finding{}, found...))
 			case "sarif":
-				err = cli.JSON(w, rules.ToSARIF(base, found))
+				err = cli.JSON(w, lint.ToSARIF(base, found))
 			default:
-				if err = rules.WriteFindings(w, base, found); err != nil {
+				if err = lint.WriteFindings(w, base, found); err != nil {
 					return err
 				}
 				if set, bad := rules.Compile(src); bad == nil {
 					fmt.Fprintf(w, "%d rules load, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "), streams.Digest(b))
 				}
 				if len(found) > 0 {
-					fmt.Fprintf(w, "%s, %s, %s\n", count(found, rules.LevelError), count(found, rules.LevelWarning), count(found, rules.LevelNote))
+					fmt.Fprintf(w, "%s, %s, %s\n", count(found, lint.LevelError), count(found, lint.LevelWarning), count(found, lint.LevelNote))
 				}
 			}
 			if err != nil {
 				return err
 			}
-			if rules.Count(found, rules.LevelError) > 0 || strict && rules.Count(found, rules.LevelWarning) > 0 {
+			if lint.Count(found, lint.LevelError) > 0 || strict && lint.Count(found, lint.LevelWarning) > 0 {
 				return &cli.Exit{Code: cli.ExitNegative}
 			}
 			return nil
@@ -85,14 +89,14 @@ The lints:
 
 func lintTable() string {
 	var b strings.Builder
-	for _, l := range rules.Lints() {
+	for _, l := range lint.All() {
 		fmt.Fprintf(&b, "  %-22s %-8s %s\n", l.ID, l.Level, l.Doc)
 	}
 	return b.String()
 }
 
-func count(found []rules.Finding, level string) string {
-	n := rules.Count(found, level)
+func count(found []lint.Finding, level string) string {
+	n := lint.Count(found, level)
 	if n == 1 {
 		return "1 " + level
 	}
@@ -115,7 +119,7 @@ func folder(dir string) string {
 }
 
 func (a *app) rulesSchema() *cobra.Command {
-	names := slices.Sorted(maps.Keys(rules.Schemas()))
+	names := slices.Sorted(maps.Keys(schema.Schemas()))
 	return &cobra.Command{
 		Use:   "schema [NAME]",
 		Short: "Print the JSON Schema of a kind of file: " + strings.Join(names, ", "),
@@ -137,9 +141,9 @@ keys and shows what each is for when a file begins with
 			}
 			name := args[0]
 			if strings.HasSuffix(name, ".yaml") {
-				name = rules.SchemaFor(filepath.ToSlash(name))
+				name = schema.SchemaFor(filepath.ToSlash(name))
 			}
-			s, ok := rules.Schemas()[name]
+			s, ok := schema.Schemas()[name]
 			if !ok {
 				return fmt.Errorf("there is no schema %q: use one of %s", name, strings.Join(names, ", "))
 			}
@@ -172,19 +176,19 @@ look-ups reading it costs.`,
 		Example: "  lazaret rules fields --where 'kind == \"signal\"'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			signals := make(map[string]rules.Signal)
-			for _, s := range rules.Signals() {
-				signals[s.Name] = s
+			byName := make(map[string]signals.Signal)
+			for _, s := range signals.Signals() {
+				byName[s.Name] = s
 			}
 			var items []ruleField
-			for _, x := range rules.Fields() {
+			for _, x := range compiled.Fields() {
 				r := ruleField{Kind: "field", Name: x.Name, Type: x.Type, Doc: x.Doc}
-				if s, ok := signals[x.Name]; ok {
+				if s, ok := byName[x.Name]; ok {
 					r.Kind, r.Key, r.Window, r.Bound, r.Cost = "signal", s.Key, s.Window, s.Bound, s.Cost
 				}
 				items = append(items, r)
 			}
-			for _, fn := range rules.Functions() {
+			for _, fn := range compiled.Functions() {
 				items = append(items, ruleField{Kind: "function", Name: fn})
 			}
 			return cli.Print(cmd.OutOrStdout(), f, items, []string{"KIND", "NAME", "TYPE", "KEY", "WINDOW", "BOUND", "COST", "MEANING"}, func(r ruleField) []string {

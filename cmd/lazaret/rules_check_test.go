@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"lazaret/internal/cli"
-	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/signals"
 )
 
 func TestRulesCheckSaysWhatItFoundByItsExitCode(t *testing.T) {
@@ -51,7 +53,7 @@ func TestRulesCheckSaysWhatItFoundByItsExitCode(t *testing.T) {
 		t.Errorf("an error: exit %d\n%s", code, out)
 	}
 	out, code = command(t, "", "rules", "check", "packs", "--format", "json")
-	var found []rules.Finding
+	var found []lint.Finding
 	if err := json.Unmarshal([]byte(out), &found); err != nil || code != cli.ExitNegative || len(found) != 1 || found[0].Line != 3 {
 		t.Errorf("json: exit %d, %v\n%s", code, err, out)
 	}
@@ -89,7 +91,7 @@ func TestRulesFieldsListsFieldsSignalsAndFunctions(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	if count["signal"] != len(rules.Signals()) || count["function"] != len(rules.Functions()) || count["field"] < 50 {
+	if count["signal"] != len(signals.Signals()) || count["function"] != len(compiled.Functions()) || count["field"] < 50 {
 		t.Errorf("%v", count)
 	}
 	if out, _ := command(t, "", "rules", "fields", "--where", `name == "action.level"`); !strings.Contains(out, "action.level") || strings.Count(out, "\n") != 2 {

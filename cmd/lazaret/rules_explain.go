@@ -16,6 +16,8 @@ import (
 	"lazaret/internal/replay"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/pkg/signals/index"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -110,16 +112,16 @@ func (x *explained) print(w io.Writer) error {
 // explainer plays entries to every group of a rule set.
 type explainer struct {
 	set    *rules.Set
-	stores map[string]*rules.MemStore // by group
+	stores map[string]*index.MemStore // by group
 }
 
 func newExplainer(set *rules.Set) *explainer {
-	return &explainer{set: set, stores: make(map[string]*rules.MemStore)}
+	return &explainer{set: set, stores: make(map[string]*index.MemStore)}
 }
 
-func (x *explainer) store(group string) *rules.MemStore {
+func (x *explainer) store(group string) *index.MemStore {
 	if x.stores[group] == nil {
-		x.stores[group] = rules.NewMemStore()
+		x.stores[group] = index.NewMemStore()
 	}
 	return x.stores[group]
 }
@@ -154,7 +156,7 @@ func explainFile(name string, dir []string) (*explained, error) {
 	if err != nil {
 		return nil, err
 	}
-	es, err := rules.Events(name, b)
+	es, err := ruletest.Events(name, b)
 	if err != nil {
 		return nil, err
 	}

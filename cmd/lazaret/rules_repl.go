@@ -11,6 +11,8 @@ import (
 	"golang.org/x/term"
 
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/rules/ruletest"
 	"lazaret/pkg/text"
 )
 
@@ -132,7 +134,7 @@ func (r *repl) load(file string) error {
 	if err != nil {
 		return err
 	}
-	es, err := rules.Events(file, b)
+	es, err := ruletest.Events(file, b)
 	if err != nil {
 		return err
 	}
@@ -174,8 +176,8 @@ func (r *repl) command(cmd, arg string) error {
 			return err
 		}
 		over := ""
-		if highest > rules.CostLimit {
-			over = fmt.Sprintf(", over the limit of %d", rules.CostLimit)
+		if highest > compiled.CostLimit {
+			over = fmt.Sprintf(", over the limit of %d", compiled.CostLimit)
 		}
 		fmt.Fprintf(r.w, "at most %d%s; %d here\n", highest, over, here)
 	case ":need":

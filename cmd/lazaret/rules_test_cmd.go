@@ -9,6 +9,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/ruletest"
 
 	shipped "lazaret/rules"
 )
@@ -67,7 +68,7 @@ below a percentage of these.`,
 		Example: "  lazaret rules test ./rules --coverage --threshold 90\n  lazaret rules test --run 'write-path/.*canary'",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := rules.TestOptions{Coverage: coverage || threshold > 0}
+			o := ruletest.Options{Coverage: coverage || threshold > 0}
 			if format != "text" && format != "json" {
 				return fmt.Errorf("--format %s is unknown: use text or json", format)
 			}
@@ -84,7 +85,7 @@ below a percentage of these.`,
 			if err != nil {
 				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 			}
-			rep, err := rules.TestWith(cmd.Context(), src, o)
+			rep, err := ruletest.RunWith(cmd.Context(), src, o)
 			if err != nil {
 				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 			}
@@ -111,7 +112,7 @@ below a percentage of these.`,
 	return c
 }
 
-func printTests(w io.Writer, rep *rules.TestReport) error {
+func printTests(w io.Writer, rep *ruletest.Report) error {
 	if _, err := fmt.Fprint(w, rep); err != nil || rep.Coverage == nil {
 		return err
 	}

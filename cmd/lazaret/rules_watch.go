@@ -13,6 +13,8 @@ import (
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/rules/ruletest"
 	"lazaret/streams"
 )
 
@@ -130,20 +132,20 @@ func vet(ctx context.Context, w io.Writer, dir string, b []byte) (tests string, 
 		fmt.Fprintln(w, err)
 		return "", false
 	}
-	found, err := rules.Lint(src, time.Now())
+	found, err := lint.Run(src, time.Now())
 	if err != nil {
 		fmt.Fprintln(w, err)
 		return "", false
 	}
-	found = slices.DeleteFunc(found, func(f rules.Finding) bool { return f.Level == rules.LevelNote })
-	if err := rules.WriteFindings(w, folder(dir), found); err != nil {
+	found = slices.DeleteFunc(found, func(f lint.Finding) bool { return f.Level == lint.LevelNote })
+	if err := lint.WriteFindings(w, folder(dir), found); err != nil {
 		return "", false
 	}
-	if n := rules.Count(found, rules.LevelError); n > 0 {
-		fmt.Fprintf(w, "%s, ", count(found, rules.LevelError))
+	if n := lint.Count(found, lint.LevelError); n > 0 {
+		fmt.Fprintf(w, "%s, ", count(found, lint.LevelError))
 		return "", false
 	}
-	rep, err := rules.Test(ctx, src)
+	rep, err := ruletest.Run(ctx, src)
 	if err != nil {
 		fmt.Fprintln(w, err)
 		return "", false

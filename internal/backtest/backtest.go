@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -125,14 +126,14 @@ type Options struct {
 // side is one set's evaluators, one for each group, in one project.
 type side struct {
 	evs    []*rules.Evaluator
-	stores []rules.Store
+	stores []index.Store
 	meter  *rules.Meter
 }
 
 func newSide(evs []*rules.Evaluator, meter *rules.Meter) *side {
 	s := &side{evs: evs, meter: meter}
 	for range evs {
-		s.stores = append(s.stores, rules.NewMemStore())
+		s.stores = append(s.stores, index.NewMemStore())
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 
 	"lazaret/internal/backtest"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
@@ -35,12 +36,12 @@ func BenchmarkShipped(b *testing.B) {
 			}
 		}
 		b.Run(name, func(b *testing.B) {
-			var st rules.Store
+			var st index.Store
 			b.ReportAllocs()
 			used := cpuTime()
 			for i := range b.N {
 				if i%len(ps) == 0 {
-					st = rules.NewMemStore()
+					st = index.NewMemStore()
 				}
 				if _, err := s.ev.EvalPrepared(st, ps[i%len(ps)]); err != nil {
 					b.Fatal(err)

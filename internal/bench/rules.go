@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 
 	shipped "lazaret/rules"
@@ -168,7 +169,7 @@ func (v *variant) run() error {
 	if v.ns == nil {
 		v.ns = make([][]float64, len(v.events))
 	}
-	st := rules.NewMemStore()
+	st := index.NewMemStore()
 	runtime.GC()
 	for i, p := range v.events {
 		start := time.Now()
@@ -285,7 +286,7 @@ func Rules(ctx context.Context, o Options) (*RulesReport, error) {
 func (rep *RulesReport) candidates(small, large *rules.Evaluator, events []*rules.Prepared) error {
 	rep.CandidatesLeast = -1
 	for i, ev := range []*rules.Evaluator{small, large} {
-		st, sum, m := rules.NewMemStore(), 0, rules.NewMeter()
+		st, sum, m := index.NewMemStore(), 0, rules.NewMeter()
 		for _, p := range events {
 			before := m.Evaluations()
 			if _, _, err := m.Eval(ev, st, p); err != nil {
@@ -334,7 +335,7 @@ func newShippedRun(n int) (*shippedRun, error) {
 func (s *shippedRun) reset() { clear(s.us) }
 
 func (s *shippedRun) run() error {
-	st := rules.NewMemStore()
+	st := index.NewMemStore()
 	runtime.GC()
 	for _, e := range s.events {
 		p, err := rules.Prepare(e)

@@ -17,6 +17,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/query"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 
 	shipped "lazaret/rules"
@@ -131,7 +132,7 @@ func mixed(i int) (subject, body string) {
 // was killed has raised the alerts of one that never was, under the same ids.
 type rejudge struct {
 	ev     *rules.Evaluator
-	states [streams.Partitions]*rules.MemStore
+	states [streams.Partitions]*index.MemStore
 	want   map[uint64][]streams.Alert // by the entry that was judged
 	got    map[uint64][]streams.Alert
 	doubly int
@@ -158,7 +159,7 @@ func (r *rejudge) take(t *testing.T, e *streams.Entry) {
 	switch {
 	case e.Stage == streams.StageIngest && e.Type != streams.TypeChunk && e.Type != streams.TypeActivation:
 		if r.states[e.Partition] == nil {
-			r.states[e.Partition] = rules.NewMemStore()
+			r.states[e.Partition] = index.NewMemStore()
 		}
 		res, err := r.ev.Eval(r.states[e.Partition], e)
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
@@ -228,7 +229,7 @@ func judge(t testing.TB, ev *rules.Evaluator, project string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ev.Eval(rules.NewMemStore(), &streams.Entry{Seq: 1, Project: project, Stage: streams.StageIngest, Type: streams.TypeAction, Body: body}); err != nil {
+	if _, err := ev.Eval(index.NewMemStore(), &streams.Entry{Seq: 1, Project: project, Stage: streams.StageIngest, Type: streams.TypeAction, Body: body}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -67,7 +67,15 @@ func Send(ctx context.Context, nc *nats.Conn, signer note.Signer, o *approval.Or
 // is open, the findings are added to that one, and its id is returned. The
 // signer's key needs the role approver, operator, auditor or probe. found may be
 // nil; more than approval.MaxOrderEvidence findings are refused.
-func OpenIncident(ctx context.Context, nc *nats.Conn, signer note.Signer, project, key string, severity beliefs.Severity, title string, found ...beliefs.IncidentFinding) (string, error) {
+func OpenIncident(
+	ctx context.Context,
+	nc *nats.Conn,
+	signer note.Signer,
+	project, key string,
+	severity beliefs.Severity,
+	title string,
+	found ...beliefs.IncidentFinding,
+) (string, error) {
 	o := approval.NewOrder(approval.OpenIncident, project, time.Now(), Life)
 	o.Incident = approval.IncidentID(o.Nonce)
 	o.Key, o.Severity, o.Title, o.Finding = key, severity.String(), title, found

@@ -160,7 +160,7 @@ func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
 
 func (f *Fold) assess(e *streams.Entry, digest string, res rules.Result) (*stage.Output, error) {
 	return output(streams.TypeAssessment, e.Project,
-		&streams.AssessmentEntry{Group: f.group, Digest: digest, Verdict: res.Verdict, Alerts: res.Alerts, Rests: res.Rests}, res.Alerts)
+		&streams.AssessmentEntry{Group: f.group, Digest: digest, Verdict: res.Verdict, Alerts: res.Alerts, Rests: res.Dependencies}, res.Alerts)
 }
 
 func output(t streams.Type, project string, body any, alerts []streams.Alert) (*stage.Output, error) {

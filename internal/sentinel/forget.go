@@ -2,7 +2,7 @@ package sentinel
 
 import (
 	"lazaret/internal/stage"
-	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
@@ -14,7 +14,7 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 		f.log.Error("unreadable forgotten entry", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	if _, err := st.Drop(func(k, _ []byte) (bool, error) { return rules.KeyOf(k, e.Project), nil }); err != nil {
+	if _, err := st.Drop(func(k, _ []byte) (bool, error) { return index.KeyOf(k, e.Project), nil }); err != nil {
 		return nil, err
 	}
 	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})

@@ -116,7 +116,15 @@ func Judge(fs []Forecast) Report {
 			continue
 		}
 		ece += abs(b.conf - b.hits*Unit)
-		r.Bins = append(r.Bins, Bin{Low: ratio(int64(i), Bins), N: int(b.n), Confidence: ratio(b.conf, b.n*Unit), Success: ratio(b.hits, b.n)})
+		r.Bins = append(
+			r.Bins,
+			Bin{
+				Low:        ratio(int64(i), Bins),
+				N:          int(b.n),
+				Confidence: ratio(b.conf, b.n*Unit),
+				Success:    ratio(b.hits, b.n),
+			},
+		)
 	}
 	r.ECE = ratio(ece, all.n*Unit)
 	r.Over = all.n >= MinForecasts && over >= MaxGap*all.n && significant(uint64(over), uint64(spread))

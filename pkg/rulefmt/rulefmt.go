@@ -88,7 +88,10 @@ func format(name string, src []byte) ([]byte, error) {
 	if root != nil {
 		walk(root, nil, func(path []any, e *entry) {
 			if err := formatField(decoded, path, e); err != nil {
-				bad = append(bad, doc.Errorf(path, "%s is no CEL expression and is left as it is: %w", path[len(path)-1], err))
+				bad = append(
+					bad,
+					doc.Errorf(path, "%s is no CEL expression and is left as it is: %w", path[len(path)-1], err),
+				)
 			}
 		})
 		tidy(root, nil)
@@ -238,7 +241,8 @@ func scalar(lines []string, comment string) *value {
 func reads(written, text string) bool {
 	if c := written[0]; c != '"' && c != '\'' {
 		if _, _, key := splitKey(written); key || isDash(written) || strings.ContainsRune("[]{}|>#&*!%@`,?", rune(c)) ||
-			strings.Contains(written, ": ") || strings.Contains(written, " #") {
+			strings.Contains(written, ": ") ||
+			strings.Contains(written, " #") {
 			return false
 		}
 	}

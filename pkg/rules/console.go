@@ -10,6 +10,9 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/signals"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
@@ -18,8 +21,8 @@ import (
 type Console struct {
 	set   *Set
 	ev    *Evaluator
-	scope *scope
-	act   *activation
+	scope *compiled.Scope
+	act   *compiled.Activation
 	entry *streams.Entry // nil: no event is loaded
 }
 
@@ -32,33 +35,33 @@ func (s *Set) Console(group string) (*Console, error) {
 	}
 	ev := s.Group(group)
 	if ev == nil {
-		return nil, fmt.Errorf("there is no group %q%s", group, suggest(group, s.Groups()))
+		return nil, fmt.Errorf("there is no group %q%s", group, Suggest(group, s.Groups()))
 	}
-	sc := s.scopes[""].clone()
+	sc := s.Scopes[""].Clone()
 	known := make(map[string]bool)
-	for _, v := range sc.env.Variables() {
+	for _, v := range sc.Env.Variables() {
 		known[v.Name()] = true
 	}
 	var opts []cel.EnvOption
-	for _, v := range s.vars.vars {
-		if !known[v.name] {
-			opts = append(opts, cel.Variable(v.name, v.typ))
+	for _, v := range s.Vars.List {
+		if !known[v.Name] {
+			opts = append(opts, cel.Variable(v.Name, v.Type))
 		}
 	}
-	for _, pack := range slices.Sorted(maps.Keys(s.scopes)) {
-		for _, name := range slices.Sorted(maps.Keys(s.scopes[pack].defs)) {
-			if sc.defs[name] != nil {
+	for _, pack := range slices.Sorted(maps.Keys(s.Scopes)) {
+		for _, name := range slices.Sorted(maps.Keys(s.Scopes[pack].Defs)) {
+			if sc.Defs[name] != nil {
 				continue
 			}
-			sc.defs[name] = s.scopes[pack].defs[name]
-			opts = append(opts, cel.Variable(name, sc.defs[name].OutputType()))
+			sc.Defs[name] = s.Scopes[pack].Defs[name]
+			opts = append(opts, cel.Variable(name, sc.Defs[name].OutputType()))
 		}
 	}
-	env, err := sc.env.Extend(opts...)
+	env, err := sc.Env.Extend(opts...)
 	if err != nil {
 		return nil, err
 	}
-	sc.env = env
+	sc.Env = env
 	c := &Console{set: s, ev: ev, scope: sc}
 	return c, c.Load(nil)
 }
@@ -66,8 +69,8 @@ func (s *Set) Console(group string) (*Console, error) {
 // Load plays entries; expressions are then evaluated on the last one, of an
 // observation on its last block.
 func (c *Console) Load(entries []*streams.Entry) error {
-	st := NewMemStore()
-	act, in := newActivation(c.set.vars), emptyInput()
+	st := index.NewMemStore()
+	act, in := compiled.NewActivation(c.set.Vars), signals.NewInput()
 	var last *streams.Entry
 	project := ""
 	if n := len(entries); n > 0 {
@@ -77,7 +80,7 @@ func (c *Console) Load(entries []*streams.Entry) error {
 				return err
 			}
 		}
-		inputs, err := read(last)
+		inputs, err := signals.Read(last)
 		if err != nil {
 			return err
 		}
@@ -90,13 +93,13 @@ func (c *Console) Load(entries []*streams.Entry) error {
 		}
 		in, project = inputs[len(inputs)-1], last.Project
 	}
-	t := openTables(st, project)
-	sig := &signals{t: t, in: in}
-	act.reset(in, sig)
+	t := index.Open(st, project)
+	sig := signals.NewState(t, in)
+	act.Reset(in, &sig)
 	if last != nil {
-		sig.note(allNotes)
+		sig.Note(signals.AllParts)
 		for _, d := range c.ev.declared {
-			d.note(sig)
+			d.Note(&sig)
 		}
 	}
 	c.act, c.entry = act, last
@@ -108,41 +111,44 @@ func (c *Console) Event() string {
 	if c.entry == nil {
 		return "no event"
 	}
-	ev := c.act.in.Event
-	return clipInert(fmt.Sprintf("%s %s of agent %s, session %s", ev.Kind, ev.ID, ev.Agent, ev.Session), showBytes)
+	ev := c.act.In.Event
+	return compiled.ClipInert(
+		fmt.Sprintf("%s %s of agent %s, session %s", ev.Kind, ev.ID, ev.Agent, ev.Session),
+		compiled.ShowBytes,
+	)
 }
 
 // Eval evaluates an expression. Its type and value are safe to print.
 func (c *Console) Eval(src string) (typ, value string, err error) {
-	a, err := c.scope.check(src, nil)
+	a, err := c.scope.Check(src, nil)
 	if err != nil {
 		return "", "", err
 	}
-	x, err := c.scope.compile(src, nil)
+	x, err := c.scope.Compile(src, nil)
 	if err != nil {
 		return "", "", err
 	}
-	v, err := x.eval(c.act)
+	v, err := x.Eval(c.act)
 	if err != nil {
 		return "", "", err
 	}
-	s := &shower{max: 4 << 10}
-	s.val(v)
+	s := &compiled.Printer{Max: 4 << 10}
+	s.Val(v)
 	return a.OutputType().String(), s.String(), nil
 }
 
 // Cost is the highest cost of an expression within the bounds that inputs are
 // estimated by, and what it costs on the loaded event.
 func (c *Console) Cost(src string) (highest, here uint64, err error) {
-	a, err := c.scope.check(src, nil)
+	a, err := c.scope.Check(src, nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	est, err := c.scope.env.EstimateCost(a, sizes{})
+	est, err := c.scope.Env.EstimateCost(a, compiled.Sizes{})
 	if err != nil {
 		return 0, 0, err
 	}
-	p, err := c.scope.env.Program(a, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost))
+	p, err := c.scope.Env.Program(a, cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -156,40 +162,41 @@ func (c *Console) Cost(src string) (highest, here uint64, err error) {
 // Need says what the index reads off a condition: what has to hold for it to be
 // evaluated.
 func (c *Console) Need(src string) (string, error) {
-	x, err := c.scope.compile(src, cel.BoolType)
+	x, err := c.scope.Compile(src, cel.BoolType)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	r := newReader(c.set.vars)
-	r.words(&b, r.of(x.ast.Expr(), nil), 0)
+	r := compiled.NewPrefilterReader(c.set.Vars)
+	r.Words(&b, r.Of(x.AST.Expr(), nil), 0)
 	return b.String(), nil
 }
 
 // Fields lists the names that begin with a prefix, those of packs included.
-func (c *Console) Fields(prefix string) []Field {
-	var out []Field
-	for _, f := range Fields() {
-		if _, known := c.set.vars.index[f.Name]; known || strings.HasPrefix(f.Name, "<") {
+func (c *Console) Fields(prefix string) []compiled.Field {
+	var out []compiled.Field
+	for _, f := range compiled.Fields() {
+		if _, known := c.set.Vars.Number[f.Name]; known || strings.HasPrefix(f.Name, "<") {
 			out = append(out, f)
 		}
 	}
-	for _, v := range c.set.vars.vars[len(baseVars().vars):] {
-		out = append(out, Field{v.name, typeName(v.goTyp), v.doc})
+	for _, v := range c.set.Vars.List[len(compiled.BaseVars().List):] {
+		out = append(out, compiled.Field{Name: v.Name, Type: compiled.TypeName(v.GoType), Doc: v.Doc})
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.scope.defs)) {
-		a := c.scope.defs[name]
-		out = append(out, Field{name, a.OutputType().String(), clipInert(a.Source().Content(), showBytes)})
+	for _, name := range slices.Sorted(maps.Keys(c.scope.Defs)) {
+		a := c.scope.Defs[name]
+		out = append(out, compiled.Field{Name: name, Type: a.OutputType().String(),
+			Doc: compiled.ClipInert(a.Source().Content(), compiled.ShowBytes)})
 	}
-	return slices.DeleteFunc(out, func(f Field) bool { return !strings.HasPrefix(f.Name, prefix) })
+	return slices.DeleteFunc(out, func(f compiled.Field) bool { return !strings.HasPrefix(f.Name, prefix) })
 }
 
 // Signals lists the signals with their values on the loaded event.
 func (c *Console) Signals() []Named {
 	var out []Named
-	for i, v := range c.set.vars.vars {
-		if v.sig != nil {
-			out = append(out, Named{v.name, show(c.act.value(i))})
+	for i, v := range c.set.Vars.List {
+		if v.Signal != nil {
+			out = append(out, Named{v.Name, compiled.Show(c.act.Value(i))})
 		}
 	}
 	return out
@@ -204,7 +211,7 @@ func (c *Console) Rule(id string) (Explanation, error) {
 		for _, r := range c.set.rules {
 			known = append(known, r.ID)
 		}
-		return Explanation{}, fmt.Errorf("there is no rule %q%s", id, suggest(id, known))
+		return Explanation{}, fmt.Errorf("there is no rule %q%s", id, Suggest(id, known))
 	}
 	e := c.entry
 	if e == nil {
@@ -212,10 +219,12 @@ func (c *Console) Rule(id string) (Explanation, error) {
 	}
 	x := &explainer{ev: c.ev, e: e}
 	n := x.begin(r)
-	if kind := c.act.in.Event.Kind; !slices.Contains(r.On, kind) {
-		n.WhyNot = []string{fmt.Sprintf("it looks at %s, and not at %s", strings.Join(r.On, ", "), cmp.Or(kind, "nothing"))}
+	if kind := c.act.In.Event.Kind; !slices.Contains(r.On, kind) {
+		n.WhyNot = []string{
+			fmt.Sprintf("it looks at %s, and not at %s", strings.Join(r.On, ", "), cmp.Or(kind, "nothing")),
+		}
 	}
-	c.act.it = types.NullValue
+	c.act.It = types.NullValue
 	n.Candidate = len(n.WhyNot) == 0
 	n.evaluate(c.ev, c.act, r, c.ev.fire(r, nil, c.act, e), e.Type)
 	n.settle()

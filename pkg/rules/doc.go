@@ -9,4 +9,10 @@
 // Evaluation is deterministic: the same entries in the same order give the same
 // alerts, with the same ids, on every machine. Time is the entry's. The package
 // knows nothing of NATS; its state lives in a Store that the caller supplies.
+//
+// The engine is layered: signals/index keeps state, signals reads entries and
+// answers signals, compiled evaluates expressions, and this package has rule sets,
+// evaluation and explanations. On top of it stand ruletest, lint and schema. It may
+// import the layers below it, pkg/beliefs, pkg/text and streams. Begin reading with
+// document.go for the files, then rule.go and eval.go.
 package rules

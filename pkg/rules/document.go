@@ -1,7 +1,7 @@
 package rules
 
-// ruleDoc is a rule as it is written.
-type ruleDoc struct {
+// RuleDoc is a rule as it is written.
+type RuleDoc struct {
 	ID          string   `yaml:"id" is:"id,required" doc:"Names the rule, in alerts and in exceptions."`
 	Title       string   `yaml:"title" is:"required" doc:"What has happened when it fires, in one line."`
 	Description string   `yaml:"description" doc:"Why that matters."`
@@ -20,30 +20,30 @@ type ruleDoc struct {
 	FalsePos    string   `yaml:"false_positives" doc:"What it flags wrongly, for who sees the alert."`
 }
 
-// rulesDoc is a rule file.
-type rulesDoc struct {
-	Rules []ruleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
+// RulesDoc is a rule file.
+type RulesDoc struct {
+	Rules []RuleDoc `yaml:"rules" doc:"Rules, in any order: all are evaluated."`
 }
 
-// packDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
+// PackDoc is a pack's pack.yaml. common.yaml has the same lists, macros and
 // signals, and its names are known to every pack.
-type packDoc struct {
+type PackDoc struct {
 	Name        string              `yaml:"name" is:"required" doc:"The name of the pack's folder."`
 	Title       string              `yaml:"title" doc:"What the pack is about, in one line."`
 	Description string              `yaml:"description" doc:"The same at length."`
 	Lists       map[string][]string `yaml:"lists" is:"names" doc:"Lists of texts, which expressions call lists.<name>."`
 	Macros      map[string]string   `yaml:"macros" is:"names" doc:"Expressions in CEL, which others call macros.<name>."`
-	Signals     []signalDoc         `yaml:"signals" doc:"Counts and sequences of events, which expressions call signal.<name>."`
+	Signals     []SignalDoc         `yaml:"signals" doc:"Counts and sequences of events, which expressions call signal.<name>."`
 }
 
-// groupsDoc is groups.yaml.
-type groupsDoc struct {
+// GroupsDoc is groups.yaml.
+type GroupsDoc struct {
 	Extends string              `yaml:"extends" doc:"Set to shipped, it puts the set on top of the shipped packs and groups."`
 	Groups  map[string][]string `yaml:"groups" is:"required,ids" doc:"The packs that each sentinel group judges by."`
 }
 
-// exceptionsDoc is exceptions.yaml.
-type exceptionsDoc struct {
+// ExceptionsDoc is exceptions.yaml.
+type ExceptionsDoc struct {
 	Exceptions []exceptionDoc `yaml:"exceptions" doc:"Where rules do not apply."`
 }
 
@@ -59,20 +59,30 @@ type exceptionDoc struct {
 
 // What rules may say.
 var (
-	severities = []string{"info", "low", "medium", "high", "critical"}
-	statuses   = []string{"stable", "test", "experimental", "deprecated"}
-	modes      = []string{"enforce", "shadow", "off"}
-	effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
-	subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
+	Severities = []string{"info", "low", "medium", "high", "critical"}
+	Statuses   = []string{"stable", "test", "experimental", "deprecated"}
+	Modes      = []string{"enforce", "shadow", "off"}
+	Effects    = []string{"alert", "hold", "deny", "restrict", "quarantine", "mask", "annotate", "spotlight"}
+	Subjects   = []string{"action", "belief", "decision", "session", "source", "memory", "observation", "tool"}
 	// textKinds are those with a text that somebody hands out: the arbiter what
 	// is recalled, and the agent's host an answer.
 	textKinds = []string{"recall", "outcome"}
-	kinds     = []string{"observation", "memory", "recall", "tools", "session", "decision", "action", "outcome", "belief"}
+	Kinds     = []string{
+		"observation",
+		"memory",
+		"recall",
+		"tools",
+		"session",
+		"decision",
+		"action",
+		"outcome",
+		"belief",
+	}
 )
 
-// signalDoc is a signal as a pack declares it: one of count, distinct and
+// SignalDoc is a signal as a pack declares it: one of count, distinct and
 // sequence.
-type signalDoc struct {
+type SignalDoc struct {
 	Name     string    `yaml:"name" is:"id,required" doc:"Expressions call it signal.<name>."`
 	Doc      string    `yaml:"doc" is:"required" doc:"What it means."`
 	Count    *countDoc `yaml:"count" doc:"Counts events."`

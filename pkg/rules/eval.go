@@ -17,24 +17,27 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/signals"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
 // tableAlerts counts repeated alerts.
-var tableAlerts = newTable(8, "alerts", 50_000)
+var tableAlerts = index.NewTable(8, "alerts", 50_000)
 
 // Evaluator judges entries by the rules of one sentinel group. It is safe for
 // concurrent use with different stores.
 type Evaluator struct {
-	group    string
+	Group    string
 	rules    []*Rule
-	vars     *varTable
-	declared []*declared
-	notedBy  map[string][]*declared // by kind of event
-	scopes   map[string]*scope
+	vars     *compiled.Vars
+	declared []*DeclaredSignal
+	notedBy  map[string][]*DeclaredSignal // by kind of event
+	scopes   map[string]*compiled.Scope
 	byKind   map[string]*kindRules
-	trials   map[string]*sync.Pool // of *trial, by kind
-	only     notes                 // state that is kept
+	trials   map[string]*sync.Pool // of *lookup, by kind
+	only     signals.Parts         // state that is kept
 	// exhaustive evaluates every rule, for tests of the index.
 	exhaustive bool
 	observer   Observer
@@ -59,19 +62,25 @@ func (ev *Evaluator) Observe(o Observer) { ev.observer = o }
 // kindRules is the rules for one kind of event, by id, and the index over their
 // conditions.
 type kindRules struct {
-	*index
+	*compiled.Index
 	rules []*Rule
 }
 
 func (ev *Evaluator) build(s *Set) {
-	ev.vars, ev.declared, ev.scopes, ev.only = s.vars, s.declared, s.scopes, allNotes
+	ev.vars, ev.declared, ev.scopes, ev.only = s.Vars, s.Declared, s.Scopes, signals.AllParts
 	ev.index()
 }
 
 func (ev *Evaluator) index() {
 	slices.SortFunc(ev.rules, func(a, b *Rule) int { return cmp.Compare(a.ID, b.ID) })
-	ev.byKind, ev.trials, ev.notedBy = make(map[string]*kindRules), make(map[string]*sync.Pool), make(map[string][]*declared)
-	for _, k := range kinds {
+	ev.byKind, ev.trials, ev.notedBy = make(
+		map[string]*kindRules,
+	), make(
+		map[string]*sync.Pool,
+	), make(
+		map[string][]*DeclaredSignal,
+	)
+	for _, k := range Kinds {
 		for _, d := range ev.declared {
 			if d.On[k] {
 				ev.notedBy[k] = append(ev.notedBy[k], d)
@@ -83,14 +92,14 @@ func (ev *Evaluator) index() {
 				rs = append(rs, r)
 			}
 		}
-		conds := make([]*condition, len(rs))
+		conds := make([]*compiled.Condition, len(rs))
 		for i, r := range rs {
-			conds[i] = &r.condition
+			conds[i] = &r.Condition
 		}
-		x := &kindRules{newIndex(ev.vars, conds), rs}
+		x := &kindRules{compiled.NewIndex(ev.vars, conds), rs}
 		ev.byKind[k] = x
 		ev.trials[k] = &sync.Pool{New: func() any {
-			return &work{trial: newTrial(x.index), act: newActivation(ev.vars)}
+			return &work{trial: compiled.NewLookup(x.Index), act: compiled.NewActivation(ev.vars)}
 		}}
 	}
 }
@@ -107,11 +116,11 @@ func (r *Rule) again() bool {
 		return false
 	}
 	content, signal := false, false
-	for _, x := range []*expr{r.forEach, r.when} {
+	for _, x := range []*compiled.Expr{r.ForEach, r.When} {
 		if x == nil {
 			continue
 		}
-		ast.PostOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		ast.PostOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 			if e.Kind() == ast.IdentKind {
 				name, _, _ := strings.Cut(e.AsIdent(), ".")
 				content, signal = content || name == "content", signal || name == "signal"
@@ -123,45 +132,56 @@ func (r *Rule) again() bool {
 
 // work is the scratch of one evaluation.
 type work struct {
-	trial  *trial
-	act    *activation
-	tables tables
-	sig    signals
+	trial  *compiled.Lookup
+	act    *compiled.Activation
+	tables index.Tables
+	sig    signals.State
 }
 
-// Result is what a group makes of one entry.
+// Result is the judgement of a group on one entry.
 type Result struct {
 	// Alerts are what is to be published: of repeated ones those whose count
 	// is a power of two; on a proposal all.
 	Alerts []streams.Alert
 	// Verdict is what the enforced rules ask for; it matters on proposals.
 	Verdict streams.Verdict
-	// Rests are the untrusted contents that an action leans on by evidence.
-	Rests []streams.Rest
+	// Dependencies are the untrusted contents that an action depends on by evidence.
+	Dependencies []streams.Rest
 }
 
 // Eval folds one entry into the signals and judges it. It fails only if the
 // store does, or if the entry is not what its type says.
-func (ev *Evaluator) Eval(st Store, e *streams.Entry) (Result, error) {
-	inputs, err := read(e)
+func (ev *Evaluator) Eval(st index.Store, e *streams.Entry) (Result, error) {
+	return ev.Watch(st, e, nil)
+}
+
+// Watcher is shown every evaluation of a rule, for coverage, meters and
+// explanations. It must not change what it is shown.
+type Watcher interface {
+	// Before is called before a rule is evaluated on one input.
+	Before(*Rule)
+	// After is called after it, with the values that the rule saw and the alerts
+	// that it raised.
+	After(*compiled.Activation, *Rule, []streams.Alert)
+}
+
+// inputWatcher is a Watcher that is also shown each input, before its rules, with
+// the rules that will be evaluated.
+type inputWatcher interface {
+	input(w *work, candidates []int32)
+}
+
+// Watch is [Evaluator.Eval] with a watcher.
+func (ev *Evaluator) Watch(st index.Store, e *streams.Entry, w Watcher) (Result, error) {
+	inputs, err := signals.Read(e)
 	if err != nil {
 		return Result{}, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 	}
-	return ev.judge(st, e, inputs, nil)
-}
-
-// watcher is shown what judge does, for tests and explanations.
-type watcher interface {
-	// input comes before the rules of each input, with those that are
-	// evaluated.
-	input(w *work, candidates []int32)
-	// before and rule come around the evaluation of a rule.
-	before(*Rule)
-	rule(*activation, *Rule, []streams.Alert)
+	return ev.judge(st, e, inputs, w)
 }
 
 // judge is Eval of an entry that is read. watch may be nil.
-func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch watcher) (Result, error) {
+func (ev *Evaluator) judge(st index.Store, e *streams.Entry, inputs []*signals.Input, watch Watcher) (Result, error) {
 	var res Result
 	pool := ev.trials[string(e.Type)]
 	if pool == nil || len(inputs) == 0 || ev.idle(e.Type) {
@@ -169,41 +189,42 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 	}
 	w := pool.Get().(*work)
 	defer func() {
-		w.act.reset(nil, nil)
-		w.tables.st, w.sig = nil, signals{}
+		w.act.Reset(nil, nil)
+		w.tables.St, w.sig = nil, signals.State{}
 		pool.Put(w)
 	}()
 	t := &w.tables
-	t.reset(st, e.Project)
+	t.Reset(st, e.Project)
 	x, proposal := ev.byKind[string(e.Type)], e.Type.Proposal()
 	for _, in := range inputs {
-		w.sig = signals{t: t, in: in}
+		w.sig = signals.NewState(t, in)
 		sig := &w.sig
-		w.act.reset(in, sig)
-		sig.note(ev.only)
+		w.act.Reset(in, sig)
+		sig.Note(ev.only)
 		for _, d := range ev.notedBy[in.Event.Kind] {
-			d.note(sig)
+			d.Note(sig)
 		}
-		sig.noteSwaps()
+		sig.NoteSequences()
 		found := ev.candidates(x, w)
-		if watch != nil {
-			watch.input(w, found)
+		if iw, ok := watch.(inputWatcher); ok {
+			iw.input(w, found)
 		}
 		for _, i := range found {
 			r := x.rules[i]
-			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" && !slices.Contains(r.On, kindBelief) {
+			if in.Event.Kind == kindBelief && in.Memory.Belief.Kind != "memory" &&
+				!slices.Contains(r.On, kindBelief) {
 				continue // a rule on memory writes, and this was read and not written
 			}
 			if watch != nil {
-				watch.before(r)
+				watch.Before(r)
 			}
-			var code flagFn
+			var code compiled.FlagFunc
 			if !ev.exhaustive {
-				code = x.codes[i]
+				code = x.Remainders[i]
 			}
 			alerts := ev.try(r, code, w.act, e)
 			if watch != nil {
-				watch.rule(w.act, r, alerts)
+				watch.After(w.act, r, alerts)
 			}
 			for _, a := range alerts {
 				if v, binding := a.Asks(e.Type); binding {
@@ -218,10 +239,10 @@ func (ev *Evaluator) judge(st Store, e *streams.Entry, inputs []*Input, watch wa
 			}
 		}
 		if e.Type == streams.TypeAction {
-			res.Rests = append(res.Rests, sig.rests()...)
+			res.Dependencies = append(res.Dependencies, sig.Dependencies()...)
 		}
 	}
-	return res, t.close()
+	return res, t.Close()
 }
 
 // idle reports whether nothing is judged by entries of a type and nothing kept of
@@ -232,7 +253,7 @@ func (ev *Evaluator) idle(t streams.Type) bool {
 
 func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {
 	if !ev.exhaustive {
-		return w.trial.candidates(w.act)
+		return w.trial.Candidates(w.act)
 	}
 	out := make([]int32, len(x.rules))
 	for i := range out {
@@ -242,7 +263,12 @@ func (ev *Evaluator) candidates(x *kindRules, w *work) []int32 {
 }
 
 // try is fire, with the observer watching.
-func (ev *Evaluator) try(r *Rule, code flagFn, act *activation, e *streams.Entry) []streams.Alert {
+func (ev *Evaluator) try(
+	r *Rule,
+	code compiled.FlagFunc,
+	act *compiled.Activation,
+	e *streams.Entry,
+) []streams.Alert {
 	if ev.observer == nil {
 		return ev.fire(r, code, act, e)
 	}
@@ -254,8 +280,13 @@ func (ev *Evaluator) try(r *Rule, code flagFn, act *activation, e *streams.Entry
 
 // fire evaluates one rule on one input. code is what is left of its condition
 // where the index found it; it may be nil.
-func (ev *Evaluator) fire(r *Rule, code flagFn, act *activation, e *streams.Entry) []streams.Alert {
-	if code != nil && !act.limit {
+func (ev *Evaluator) fire(
+	r *Rule,
+	code compiled.FlagFunc,
+	act *compiled.Activation,
+	e *streams.Entry,
+) []streams.Alert {
+	if code != nil && !act.Large {
 		switch v, ok := code(act); {
 		case ok && v:
 			return []streams.Alert{ev.fired(r, act, e)}
@@ -263,89 +294,99 @@ func (ev *Evaluator) fire(r *Rule, code flagFn, act *activation, e *streams.Entr
 			return nil
 		}
 	}
-	if r.forEach == nil {
+	if r.ForEach == nil {
 		return ev.decide(r, act, e, nil)
 	}
-	if r.each != nil && !act.limit {
-		if recs, ok := r.each.list.recs(act); ok {
+	if r.Each != nil && !act.Large {
+		if recs, ok := r.Each.List.Recs(act); ok {
 			return ev.fireEach(r, act, e, recs)
 		}
 	}
-	items, err := r.items(act)
+	items, err := r.Items(act)
 	if err != nil {
-		return []streams.Alert{ev.failed(r, act.in, e, err)}
+		return []streams.Alert{ev.failed(r, act.In, e, err)}
 	}
 	var out []streams.Alert
 	for _, it := range items {
-		act.it = it
+		act.It = it
 		out = ev.decide(r, act, e, out)
 	}
-	act.it = types.NullValue
+	act.It = types.NullValue
 	return out
 }
 
 // decide evaluates a rule's condition and adds the alert, if there is one.
-func (ev *Evaluator) decide(r *Rule, act *activation, e *streams.Entry, out []streams.Alert) []streams.Alert {
-	v, err := r.when.eval(act)
+func (ev *Evaluator) decide(
+	r *Rule,
+	act *compiled.Activation,
+	e *streams.Entry,
+	out []streams.Alert,
+) []streams.Alert {
+	v, err := r.When.Eval(act)
 	switch {
 	case err != nil:
-		return append(out, ev.failed(r, act.in, e, err))
+		return append(out, ev.failed(r, act.In, e, err))
 	case v == types.True:
 		return append(out, ev.fired(r, act, e))
 	}
 	return out
 }
 
-// fireEach is fire of a rule whose list and condition have closures. What they
-// do not decide, and what an alert says, is CEL's.
-func (ev *Evaluator) fireEach(r *Rule, act *activation, e *streams.Entry, recs []unsafe.Pointer) []streams.Alert {
+// fireEach is fire for a rule whose list and condition are compiled to Go functions.
+// CEL evaluates the elements that these do not decide, and the texts of alerts.
+func (ev *Evaluator) fireEach(
+	r *Rule,
+	act *compiled.Activation,
+	e *streams.Entry,
+	recs []unsafe.Pointer,
+) []streams.Alert {
 	var out []streams.Alert
 	var items []ref.Val
 	for i, rec := range recs {
-		act.loops[0].rec = rec
-		v, ok := r.each.when.flag(act)
+		act.Loops[0].Rec = rec
+		v, ok := r.Each.When.Flag(act)
 		if ok && !v {
 			continue
 		}
 		if items == nil {
 			var err error
-			if items, err = r.items(act); err != nil {
-				return []streams.Alert{ev.failed(r, act.in, e, err)}
+			if items, err = r.Items(act); err != nil {
+				return []streams.Alert{ev.failed(r, act.In, e, err)}
 			}
 		}
-		act.it = items[i]
+		act.It = items[i]
 		if ok {
 			out = append(out, ev.fired(r, act, e))
 		} else {
 			out = ev.decide(r, act, e, out)
 		}
 	}
-	act.it = types.NullValue
+	act.It = types.NullValue
 	return out
 }
 
-func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.Alert {
-	a := ev.alert(r, act.in, e)
-	if r.subjectID != nil {
-		if v, err := r.subjectID.eval(act); err == nil {
+func (ev *Evaluator) fired(r *Rule, act *compiled.Activation, e *streams.Entry) streams.Alert {
+	a := ev.alert(r, act.In, e)
+	if r.SubjectID != nil {
+		if v, err := r.SubjectID.Eval(act); err == nil {
 			s, _ := v.Value().(string)
 			a.Subject.ID = streams.Clip(s, 200)
 		}
 	}
-	if s, ok := r.message.text(act); ok {
+	if s, ok := r.Message.Text(act); ok {
 		a.Message = streams.Clip(s, 1000)
 	} else {
 		a.Message = r.Title
 	}
-	if view := ev.matchedView(r, act.in); view != "" {
+	if view := ev.matchedView(r, act.In); view != "" {
 		if a.Detail == nil {
 			a.Detail = make(map[string]any)
 		}
 		a.Detail["view"] = view
 	}
 	for _, x := range r.exceptions {
-		if act.in.Event.Time.Before(x.expires) && x.when.isTrue(act) {
-			a.Exception = x.id
+		if act.In.Event.Time.Before(x.Expires) && x.When.IsTrue(act) {
+			a.Exception = x.Id
 			break
 		}
 	}
@@ -355,8 +396,8 @@ func (ev *Evaluator) fired(r *Rule, act *activation, e *streams.Entry) streams.A
 
 // matchedView names the view in which a rule's text was found, when that is
 // not the content as it came.
-func (ev *Evaluator) matchedView(r *Rule, in *Input) string {
-	if len(in.viewNames) < 2 && in.markedIn == "" {
+func (ev *Evaluator) matchedView(r *Rule, in *signals.Input) string {
+	if len(in.ViewNames) < 2 && in.MarkedIn == "" {
 		return ""
 	}
 	x := ev.byKind[in.Event.Kind]
@@ -364,12 +405,12 @@ func (ev *Evaluator) matchedView(r *Rule, in *Input) string {
 	if !ok {
 		return ""
 	}
-	return x.matchedView(ev.vars, i, in)
+	return x.MatchedView(ev.vars, i, in)
 }
 
 // failed is the alert of a rule that could not be evaluated: it counts as
 // firing.
-func (ev *Evaluator) failed(r *Rule, in *Input, e *streams.Entry, err error) streams.Alert {
+func (ev *Evaluator) failed(r *Rule, in *signals.Input, e *streams.Entry, err error) streams.Alert {
 	a := ev.alert(r, in, e)
 	a.Effect = r.OnError
 	a.Error = streams.Clip(err.Error(), 300)
@@ -378,14 +419,27 @@ func (ev *Evaluator) failed(r *Rule, in *Input, e *streams.Entry, err error) str
 	return a
 }
 
-func (ev *Evaluator) alert(r *Rule, in *Input, e *streams.Entry) streams.Alert {
-	return streams.Alert{Rule: r.ID, RuleDigest: r.Digest, Group: ev.group, Severity: r.Severity, Subject: subject(r, in),
-		Project: e.Project, Agent: in.Event.Agent, Session: in.Event.Session, Events: []string{in.Event.ID}, Effect: r.Effect, Mode: r.Mode,
-		Count: 1, Time: in.Event.Time, Detail: detail(in)}
+func (ev *Evaluator) alert(r *Rule, in *signals.Input, e *streams.Entry) streams.Alert {
+	return streams.Alert{
+		Rule:       r.ID,
+		RuleDigest: r.Digest,
+		Group:      ev.Group,
+		Severity:   r.Severity,
+		Subject:    subject(r, in),
+		Project:    e.Project,
+		Agent:      in.Event.Agent,
+		Session:    in.Event.Session,
+		Events:     []string{in.Event.ID},
+		Effect:     r.Effect,
+		Mode:       r.Mode,
+		Count:      1,
+		Time:       in.Event.Time,
+		Detail:     detail(in),
+	}
 }
 
 // detail is what of the input explains an alert, in few words.
-func detail(in *Input) map[string]any {
+func detail(in *signals.Input) map[string]any {
 	d := make(map[string]any)
 	if len(in.Content.Markers) > 0 {
 		d["markers"] = in.Content.Markers
@@ -406,7 +460,7 @@ func detail(in *Input) map[string]any {
 }
 
 // subject is what an alert names, unless the rule's subject_id says more.
-func subject(r *Rule, in *Input) streams.AlertSubject {
+func subject(r *Rule, in *signals.Input) streams.AlertSubject {
 	s := streams.AlertSubject{Kind: r.Subject, ID: in.Event.ID}
 	if in.Event.Kind == kindBelief && (r.Subject == "memory" || r.Subject == "observation") {
 		// The write was answered long ago; what can still be acted on is the belief.
@@ -438,19 +492,28 @@ func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
 // countAlert counts an alert with those of the same rule on the same subject, and
 // reports whether it is to be published: repeated ones at powers of two, so
 // that their number grows with the logarithm of their cause.
-func countAlert(t *tables, a *streams.Alert) (publish bool) {
+func countAlert(t *index.Tables, a *streams.Alert) (publish bool) {
 	sum := sha256.Sum256([]byte(a.Rule + "\x00" + a.Subject.Kind + "\x00" + a.Subject.ID))
 	n := uint64(1)
 	k := sum[:16]
-	if b := t.get(tableAlerts, k); len(b) == 8 {
+	if b := t.Get(tableAlerts, k); len(b) == 8 {
 		n = binary.BigEndian.Uint64(b) + 1
 	}
 	a.Count = n
-	t.put(tableAlerts, k, t.give(binary.BigEndian.AppendUint64(t.take(), n)))
+	t.Put(tableAlerts, k, t.Give(binary.BigEndian.AppendUint64(t.Take(), n)))
 	return bits.OnesCount64(n) == 1
 }
 
 // Heard takes in the verdict on an action: see signals.Heard.
-func (ev *Evaluator) Heard(st Store, project string, v *streams.VerdictEntry) error {
-	return Heard(st, project, v)
+func (ev *Evaluator) Heard(st index.Store, project string, v *streams.VerdictEntry) error {
+	return signals.Heard(st, project, v)
+}
+
+// Accept folds in that an action of tool streams.ApproveTools was allowed: see
+// signals.Accept.
+func (ev *Evaluator) Accept(st index.Store, project, agent, id string) error {
+	if ev.only&signals.PartTools == 0 {
+		return nil
+	}
+	return signals.Accept(st, project, agent, id)
 }

@@ -8,29 +8,30 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/rules/compiled"
 	"lazaret/streams"
 )
 
-// exception is a compiled exception.
-type exception struct {
-	id, owner, reason string
-	rules             []string
-	when              *expr
-	expires           time.Time
+// Exception is a compiled exception.
+type Exception struct {
+	Id, Owner, reason string
+	Rules             []string
+	When              *compiled.Expr
+	Expires           time.Time
 }
 
 // exceptions compiles exceptions.yaml.
-func (c *compiler) exceptions(sc *scope) {
-	if _, ok := c.src.files[exceptionsFile]; !ok {
+func (c *Draft) exceptions(sc *compiled.Scope) {
+	if _, ok := c.Source.Files[ExceptionsFile]; !ok {
 		return
 	}
-	var ed exceptionsDoc
-	d := c.decode(exceptionsFile, &ed)
+	var ed ExceptionsDoc
+	d := c.Decode(ExceptionsFile, &ed)
 	seen := make(map[string]bool)
 	for i, e := range ed.Exceptions {
-		n := len(c.bad)
+		n := len(c.Problems)
 		at := func(path []any, format string, args ...any) {
-			c.bad.note(exceptionsFile, d.Errorf(append([]any{"exceptions", i}, path...), format, args...))
+			c.Problems.note(ExceptionsFile, d.Errorf(append([]any{"exceptions", i}, path...), format, args...))
 		}
 		if !streams.ValidID(e.ID) {
 			at([]any{"id"}, "%v", streams.CheckID("exception id", e.ID))
@@ -42,10 +43,10 @@ func (c *compiler) exceptions(sc *scope) {
 		if e.Owner == "" || e.Reason == "" {
 			at([]any{"id"}, "exception %q needs owner and reason: who may be asked, and why", e.ID)
 		}
-		x := &exception{id: e.ID, owner: e.Owner, reason: e.Reason, rules: e.Rules}
+		x := &Exception{Id: e.ID, Owner: e.Owner, reason: e.Reason, Rules: e.Rules}
 		var err error
-		if x.expires, err = time.Parse(time.RFC3339, e.Expires); err != nil {
-			if x.expires, err = time.Parse(time.DateOnly, e.Expires); err != nil {
+		if x.Expires, err = time.Parse(time.RFC3339, e.Expires); err != nil {
+			if x.Expires, err = time.Parse(time.DateOnly, e.Expires); err != nil {
 				at([]any{"expires"}, "exception %q needs expires: a date such as 2027-01-31", e.ID)
 			}
 		}
@@ -53,20 +54,20 @@ func (c *compiler) exceptions(sc *scope) {
 			at([]any{"rules"}, "exception %q needs rules: those that it is for", e.ID)
 		}
 		for j, id := range e.Rules {
-			if r := c.set.Rule(id); r != nil {
+			if r := c.Set.Rule(id); r != nil {
 				r.exceptions = append(r.exceptions, x)
 			} else if !c.written[id] {
-				at([]any{"rules", j}, "there is no rule %q%s", id, suggest(id, slices.Sorted(maps.Keys(c.seen))))
+				at([]any{"rules", j}, "there is no rule %q%s", id, Suggest(id, slices.Sorted(maps.Keys(c.FileOf))))
 			}
 		}
 		if e.When == "" {
 			at([]any{"when"}, "exception %q needs when: the condition under which it holds", e.ID)
-		} else if x.when, err = sc.compile(e.When, cel.BoolType); err != nil {
+		} else if x.When, err = sc.Compile(e.When, cel.BoolType); err != nil {
 			at([]any{"when"}, "%w", err)
 		}
-		if len(c.bad) == n {
-			c.set.excepted = append(c.set.excepted, x)
-			c.set.places[x.id] = func(format string, args ...any) *strictyaml.Error {
+		if len(c.Problems) == n {
+			c.Set.Exceptions = append(c.Set.Exceptions, x)
+			c.Set.places[x.Id] = func(format string, args ...any) *strictyaml.Error {
 				return d.Errorf([]any{"exceptions", i, "expires"}, format, args...)
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/signals/index"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -86,21 +88,20 @@ type ExceptionOutcome struct {
 
 // Explain is [Evaluator.Eval], and says of each rule on that kind of event what
 // became of it and why.
-func (ev *Evaluator) Explain(st Store, e *streams.Entry) ([]Explanation, Result, error) {
-	inputs, err := read(e)
-	if err != nil {
-		return nil, Result{}, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
-	}
+func (ev *Evaluator) Explain(st index.Store, e *streams.Entry) ([]Explanation, Result, error) {
 	x := &explainer{ev: ev, e: e, block: -1}
-	res, err := ev.judge(st, e, inputs, x)
+	res, err := ev.Watch(st, e, x)
 	for i := range x.out {
 		x.out[i].settle()
 	}
-	slices.SortStableFunc(x.out, func(a, b Explanation) int { return cmp.Or(a.Block-b.Block, strings.Compare(a.Rule, b.Rule)) })
+	slices.SortStableFunc(
+		x.out,
+		func(a, b Explanation) int { return cmp.Or(a.Block-b.Block, strings.Compare(a.Rule, b.Rule)) },
+	)
 	return x.out, res, err
 }
 
-// explainer is a watcher.
+// explainer is a Watcher.
 type explainer struct {
 	ev    *Evaluator
 	e     *streams.Entry
@@ -109,21 +110,30 @@ type explainer struct {
 }
 
 func (x *explainer) begin(r *Rule) Explanation {
-	at := r.place("id", "")
-	return Explanation{Rule: r.ID, Title: r.Title, File: r.File, Line: at.Line, Group: x.ev.group, Mode: r.Mode, Block: x.block}
+	at := r.Place("id", "")
+	return Explanation{
+		Rule:  r.ID,
+		Title: r.Title,
+		File:  r.File,
+		Line:  at.Line,
+		Group: x.ev.Group,
+		Mode:  r.Mode,
+		Block: x.block,
+	}
 }
 
+// input implements inputWatcher.
 func (x *explainer) input(w *work, candidates []int32) {
 	x.block++
 	for i, r := range x.ev.byKind[string(x.e.Type)].rules {
 		if !slices.Contains(candidates, int32(i)) {
 			n := x.begin(r)
-			n.WhyNot = w.trial.why(i)
+			n.WhyNot = w.trial.Why(i)
 			x.out = append(x.out, n)
 		}
 	}
 	for _, r := range x.ev.rules {
-		if r.Mode == "off" && slices.Contains(r.On, w.act.in.Event.Kind) {
+		if r.Mode == "off" && slices.Contains(r.On, w.act.In.Event.Kind) {
 			n := x.begin(r)
 			n.WhyNot = []string{"its mode is off"}
 			x.out = append(x.out, n)
@@ -131,9 +141,11 @@ func (x *explainer) input(w *work, candidates []int32) {
 	}
 }
 
-func (*explainer) before(*Rule) {}
+// Before implements Watcher.
+func (*explainer) Before(*Rule) {}
 
-func (x *explainer) rule(act *activation, r *Rule, alerts []streams.Alert) {
+// After implements Watcher.
+func (x *explainer) After(act *compiled.Activation, r *Rule, alerts []streams.Alert) {
 	n := x.begin(r)
 	n.Candidate = true
 	n.evaluate(x.ev, act, r, alerts, x.e.Type)
@@ -142,26 +154,32 @@ func (x *explainer) rule(act *activation, r *Rule, alerts []streams.Alert) {
 
 // evaluate explains the evaluations of a rule. alerts are what they raised, in
 // their order.
-func (n *Explanation) evaluate(ev *Evaluator, act *activation, r *Rule, alerts []streams.Alert, typ streams.Type) {
-	items, err := r.items(act)
+func (n *Explanation) evaluate(
+	ev *Evaluator,
+	act *compiled.Activation,
+	r *Rule,
+	alerts []streams.Alert,
+	typ streams.Type,
+) {
+	items, err := r.Items(act)
 	if err != nil {
-		n.Error = clipInert(err.Error(), 2*showBytes)
+		n.Error = compiled.ClipInert(err.Error(), 2*compiled.ShowBytes)
 		return
 	}
 	sc := ev.scopes[r.Pack]
-	t, err := sc.trace(r.when.src, cel.EvalOptions(cel.OptExhaustiveEval))
+	t, err := sc.Trace(r.When.Source, cel.EvalOptions(cel.OptExhaustiveEval))
 	if err != nil { // it compiled before
-		n.Error = clipInert(err.Error(), 2*showBytes)
+		n.Error = compiled.ClipInert(err.Error(), 2*compiled.ShowBytes)
 		return
 	}
-	defer func() { act.it = types.NullValue }()
-	ta := &tracedAct{act, sc.tracer()}
+	defer func() { act.It = types.NullValue }()
+	ta := &compiled.TracedActivation{Activation: act, Defs: sc.Tracer()}
 	for _, it := range items {
-		act.it = it
-		v, err := r.when.eval(act)
-		o := Evaluation{Value: outcome(v, err), When: t.explain(ta, sc)}
-		if r.forEach != nil {
-			o.Item = show(it)
+		act.It = it
+		v, err := r.When.Eval(act)
+		o := Evaluation{Value: compiled.OutcomeText(v, err), When: explain(t, ta, sc)}
+		if r.ForEach != nil {
+			o.Item = compiled.Show(it)
 		}
 		if (err != nil || v == types.True) && len(alerts) > 0 {
 			a := alerts[0]
@@ -176,31 +194,43 @@ func (n *Explanation) evaluate(ev *Evaluator, act *activation, r *Rule, alerts [
 }
 
 func raised(a *streams.Alert, typ streams.Type) *RaisedAlert {
-	out := &RaisedAlert{Severity: a.Severity, Effect: a.Effect, Subject: clipInert(a.Subject.Kind+" "+a.Subject.ID, showBytes), Message: text.InertLine(a.Message, 0),
-		Exception: a.Exception, Error: text.InertLine(a.Error, 0), Verdict: streams.Allow.String()}
+	out := &RaisedAlert{
+		Severity:  a.Severity,
+		Effect:    a.Effect,
+		Subject:   compiled.ClipInert(a.Subject.Kind+" "+a.Subject.ID, compiled.ShowBytes),
+		Message:   text.InertLine(a.Message, 0),
+		Exception: a.Exception,
+		Error:     text.InertLine(a.Error, 0),
+		Verdict:   streams.Allow.String(),
+	}
 	if v, binding := a.Asks(typ); binding {
 		out.Verdict = v.String()
 	}
 	if v, ok := a.Detail["view"].(string); ok {
-		out.View = clipInert(v, showBytes)
+		out.View = compiled.ClipInert(v, compiled.ShowBytes)
 	}
 	return out
 }
 
-func exceptionOutcomes(act *activation, r *Rule, applied string) []ExceptionOutcome {
+func exceptionOutcomes(act *compiled.Activation, r *Rule, applied string) []ExceptionOutcome {
 	var out []ExceptionOutcome
 	for _, x := range r.exceptions {
-		o := ExceptionOutcome{ID: x.id, Owner: clipInert(x.owner, showBytes), Reason: clipInert(x.reason, 2*showBytes), Applies: x.id == applied}
-		v, err := x.when.eval(act)
+		o := ExceptionOutcome{
+			ID:      x.Id,
+			Owner:   compiled.ClipInert(x.Owner, compiled.ShowBytes),
+			Reason:  compiled.ClipInert(x.reason, 2*compiled.ShowBytes),
+			Applies: x.Id == applied,
+		}
+		v, err := x.When.Eval(act)
 		switch {
 		case o.Applies:
 			o.Why = "its condition is true"
-		case !act.in.Event.Time.Before(x.expires):
-			o.Why = "it expired on " + x.expires.Format("2006-01-02")
+		case !act.In.Event.Time.Before(x.Expires):
+			o.Why = "it expired on " + x.Expires.Format("2006-01-02")
 		case err == nil && v == types.True:
 			o.Why = "exception " + applied + " applies already"
 		default:
-			o.Why = "its condition is " + outcome(v, err)
+			o.Why = "its condition is " + compiled.OutcomeText(v, err)
 		}
 		out = append(out, o)
 	}
@@ -209,63 +239,63 @@ func exceptionOutcomes(act *activation, r *Rule, applied string) []ExceptionOutc
 
 // explain evaluates all of a condition, what && and || would leave out
 // included, and splits it at them.
-func (t *traced) explain(act *tracedAct, sc *scope) Part {
-	v, det, err := t.prog.Eval(act)
+func explain(t *compiled.Traced, act *compiled.TracedActivation, sc *compiled.Scope) Part {
+	v, det, err := t.Program.Eval(act)
 	state := det.State()
 	var split func(e ast.Expr) Part
 	split = func(e ast.Expr) Part {
-		p := Part{Text: clipInert(t.text(e), 2*showBytes)}
+		p := Part{Text: compiled.ClipInert(t.Text(e), 2*compiled.ShowBytes)}
 		if v, ok := state.Value(e.ID()); ok {
-			p.Value = show(v)
+			p.Value = compiled.Show(v)
 		} else {
 			p.Value = "not evaluated"
 		}
 		for _, op := range []string{operators.LogicalAnd, operators.LogicalOr} {
-			if isCall(e, op) {
+			if compiled.IsCall(e, op) {
 				p.Op = strings.Trim(op, "_")
-				for _, k := range operands(e, op) {
+				for _, k := range compiled.Operands(e, op) {
 					p.Parts = append(p.Parts, split(k))
 				}
 				return p
 			}
 		}
-		p.Vars = t.named(e, act, sc)
+		p.Vars = named(e, act, sc)
 		return p
 	}
-	root := t.ast.Expr()
+	root := t.AST.Expr()
 	p := split(root)
-	p.Value = outcome(v, err)
+	p.Value = compiled.OutcomeText(v, err)
 	return p
 }
 
 // named lists the variables that an expression names, and those that its
 // macros do.
-func (t *traced) named(e ast.Expr, act *tracedAct, sc *scope) []Named {
+func named(e ast.Expr, act *compiled.TracedActivation, sc *compiled.Scope) []Named {
 	var out []Named
 	seen := make(map[string]bool)
 	var walk func(e ast.Expr)
 	walk = func(e ast.Expr) {
 		ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
-			q := qualified(e)
+			q := compiled.QualifiedName(e)
 			if q == "" || seen[q] {
 				return
 			}
 			seen[q] = true
 			var v ref.Val
-			if i, ok := act.table.index[q]; ok {
-				v = act.value(i)
+			if i, ok := act.Vars.Number[q]; ok {
+				v = act.Value(i)
 			} else if q == "it" {
-				v = act.it
-			} else if strings.HasPrefix(q, "macros.") && sc.defs[q] != nil {
+				v = act.It
+			} else if strings.HasPrefix(q, "macros.") && sc.Defs[q] != nil {
 				x, _ := act.ResolveName(q)
 				v, _ = x.(ref.Val)
-				out = append(out, Named{q, show(v)})
-				walk(sc.defs[q].NativeRep().Expr())
+				out = append(out, Named{q, compiled.Show(v)})
+				walk(sc.Defs[q].NativeRep().Expr())
 				return
 			} else {
 				return
 			}
-			out = append(out, Named{q, show(v)})
+			out = append(out, Named{q, compiled.Show(v)})
 		}))
 	}
 	walk(e)
@@ -320,7 +350,15 @@ func (n Explanation) String() string {
 		}
 		e.When.write(&b, 2)
 		if a := e.Alert; a != nil {
-			fmt.Fprintf(&b, "    alert: %s, effect %s, verdict %s, on %s: %s\n", a.Severity, a.Effect, a.Verdict, a.Subject, a.Message)
+			fmt.Fprintf(
+				&b,
+				"    alert: %s, effect %s, verdict %s, on %s: %s\n",
+				a.Severity,
+				a.Effect,
+				a.Verdict,
+				a.Subject,
+				a.Message,
+			)
 			if a.View != "" {
 				fmt.Fprintf(&b, "      found in the view %s\n", a.View)
 			}

@@ -46,10 +46,12 @@ func PackDir(dir string, shipped fs.FS) ([]byte, error) {
 			return err
 		}
 		top, _, _ := strings.Cut(name, "/")
-		if _, err := fs.Stat(shipped, top); err == nil && top == commonFile {
-			return fmt.Errorf("%s: the shipped set has this file: put lists, macros and signals into your pack's own files", name)
+		if _, err := fs.Stat(shipped, top); err == nil && top == CommonFile {
+			return fmt.Errorf("%s: the shipped set has this file: put lists, macros and signals into your pack's own files",
+				name)
 		} else if err == nil {
-			return fmt.Errorf("%s: pack %s is shipped: give yours another name, and change a shipped rule by %s", name, top, exceptionsFile)
+			return fmt.Errorf("%s: pack %s is shipped: give yours another name, and change a shipped rule by %s",
+				name, top, ExceptionsFile)
 		}
 		text, err := fs.ReadFile(over, name)
 		replace[name] = string(text)
@@ -77,7 +79,7 @@ func PackDir(dir string, shipped fs.FS) ([]byte, error) {
 	return PackWith(shipped, replace)
 }
 
-func readGroups(fsys fs.FS) (*groupsDoc, error) {
+func readGroups(fsys fs.FS) (*GroupsDoc, error) {
 	text, err := fs.ReadFile(fsys, groupsFile)
 	if err != nil {
 		return nil, err
@@ -86,6 +88,6 @@ func readGroups(fsys fs.FS) (*groupsDoc, error) {
 	if err != nil {
 		return nil, err
 	}
-	var g groupsDoc
+	var g GroupsDoc
 	return &g, doc.Decode(&g)
 }

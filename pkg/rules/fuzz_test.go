@@ -10,6 +10,9 @@ import (
 	"lazaret/internal/fuzztest"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/lint"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/pkg/signals/index"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -36,7 +39,7 @@ func FuzzOpen(f *testing.F) {
 			if set, err := rules.Compile(src); (set == nil) == (err == nil) {
 				t.Fatalf("%v, %v", set, err)
 			}
-			if _, err := rules.Lint(src, time.Unix(1_790_000_000, 0)); err != nil {
+			if _, err := lint.Run(src, time.Unix(1_790_000_000, 0)); err != nil {
 				t.Fatalf("a fault of the linter's: %v", err)
 			}
 		})
@@ -59,7 +62,7 @@ func FuzzTests(f *testing.F) {
 			// Many repetitions take their time; who runs them may end them.
 			ctx, cancel := context.WithTimeout(context.Background(), fuzztest.Patience/5)
 			defer cancel()
-			_, _ = rules.TestWith(ctx, src, rules.TestOptions{Coverage: true})
+			_, _ = ruletest.RunWith(ctx, src, ruletest.Options{Coverage: true})
 		})
 	})
 }
@@ -76,7 +79,7 @@ func FuzzEval(f *testing.F) {
 			return // refused before
 		}
 		fuzztest.Bounded(t, len(content)+len(source)+len(args), func() {
-			st := rules.NewMemStore()
+			st := index.NewMemStore()
 			for i, e := range []*streams.Entry{
 				entry(t, 1, streams.TypeObservation, &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"}, Observation: beliefs.Observation{Origin: beliefs.Origin(origin), Source: source},
 					Blocks: []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}}}),

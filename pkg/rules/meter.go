@@ -3,6 +3,8 @@ package rules
 import (
 	"time"
 
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
@@ -45,7 +47,7 @@ func NewMeter() *Meter { return &Meter{Costs: make(map[*Rule]*RuleCost)} }
 // Eval judges a prepared entry and returns the sentinels' verdict and every
 // alert, repeated ones too, which Evaluator.Eval would have folded. They are
 // good until the next call.
-func (m *Meter) Eval(ev *Evaluator, st Store, p *Prepared) (streams.Verdict, []streams.Alert, error) {
+func (m *Meter) Eval(ev *Evaluator, st index.Store, p *Prepared) (streams.Verdict, []streams.Alert, error) {
 	m.alerts = m.alerts[:0]
 	res, err := ev.judge(st, p.Entry, p.inputs, m)
 	return res.Verdict, m.alerts, err
@@ -59,7 +61,8 @@ func (m *Meter) Evaluations() (n uint64) {
 	return n
 }
 
-func (m *Meter) before(r *Rule) {
+// Before implements Watcher.
+func (m *Meter) Before(r *Rule) {
 	c := m.Costs[r]
 	if c == nil {
 		c = new(RuleCost)
@@ -71,10 +74,8 @@ func (m *Meter) before(r *Rule) {
 	}
 }
 
-// input implements watcher.
-func (m *Meter) input(*work, []int32) {}
-
-func (m *Meter) rule(_ *activation, _ *Rule, alerts []streams.Alert) {
+// After implements Watcher.
+func (m *Meter) After(_ *compiled.Activation, _ *Rule, alerts []streams.Alert) {
 	c := m.cost
 	if c.Evaluated%sampleEvery == 0 {
 		c.spent += time.Since(m.start)

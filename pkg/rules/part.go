@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"cel.dev/cel-go/common/ast"
-
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/signals"
 	"lazaret/streams"
 )
 
@@ -18,13 +18,13 @@ func (ev *Evaluator) Rules() []*Rule { return ev.rules }
 // read, and finds with them what the whole finds. (Reading a key keeps it from
 // falling out of a full table; there the two may differ.)
 func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
-	p := &Evaluator{group: ev.group, vars: ev.vars, scopes: ev.scopes, exhaustive: ev.exhaustive}
+	p := &Evaluator{Group: ev.Group, vars: ev.vars, scopes: ev.scopes, exhaustive: ev.exhaustive}
 	names := make(map[string]bool)
 	for _, r := range ev.rules {
 		if keep(r) && r.Mode != "off" {
 			p.rules = append(p.rules, r)
 			for _, x := range r.exprs() {
-				x.names(names)
+				x.Names(names)
 			}
 		}
 	}
@@ -32,12 +32,12 @@ func (ev *Evaluator) Part(keep func(*Rule) bool) *Evaluator {
 		if names[d.Name] {
 			p.declared = append(p.declared, d)
 			for _, x := range d.exprs() {
-				x.names(names)
+				x.Names(names)
 			}
 		}
 	}
 	for name := range names {
-		p.only |= notesOf(name)
+		p.only |= signals.PartsOf(name)
 	}
 	p.index()
 	return p
@@ -54,25 +54,25 @@ func (ev *Evaluator) Meaning(r *Rule) string {
 	b.WriteString(r.Digest)
 	names := make(map[string]bool)
 	for _, x := range r.exprs() {
-		render(&b, x.ast.Expr())
-		x.names(names)
+		compiled.Render(&b, x.AST.Expr())
+		x.Names(names)
 	}
 	for _, x := range r.exceptions {
-		fmt.Fprintf(&b, "\x00x %s %s ", x.id, x.expires.Format(time.RFC3339))
+		fmt.Fprintf(&b, "\x00x %s %s ", x.Id, x.Expires.Format(time.RFC3339))
 	}
 	for _, d := range ev.declared {
 		if !names[d.Name] {
 			continue
 		}
 		fmt.Fprintf(&b, "\x00s %s %s %d %v ", d.Name, d.Window, d.Max, d.Distinct)
-		for _, k := range kinds {
+		for _, k := range Kinds {
 			fmt.Fprint(&b, d.On[k])
 		}
 		for _, st := range d.Steps {
 			fmt.Fprint(&b, st.On)
 		}
 		for _, x := range d.exprs() {
-			render(&b, x.ast.Expr())
+			compiled.Render(&b, x.AST.Expr())
 		}
 	}
 	return streams.Digest([]byte(b.String()))
@@ -106,79 +106,25 @@ func Changed(a, b *Evaluator) []string {
 	return out
 }
 
-func (r *Rule) exprs() []*expr {
-	out := []*expr{r.when, r.message}
-	for _, x := range []*expr{r.forEach, r.subjectID} {
+func (r *Rule) exprs() []*compiled.Expr {
+	out := []*compiled.Expr{r.When, r.Message}
+	for _, x := range []*compiled.Expr{r.ForEach, r.SubjectID} {
 		if x != nil {
 			out = append(out, x)
 		}
 	}
 	for _, x := range r.exceptions {
-		out = append(out, x.when)
+		out = append(out, x.When)
 	}
 	return out
 }
 
-func (d *declared) exprs() []*expr {
-	var out []*expr
-	for _, x := range []*expr{d.key, d.when, d.value} {
+func (d *DeclaredSignal) exprs() []*compiled.Expr {
+	var out []*compiled.Expr
+	for _, x := range []*compiled.Expr{d.KeyExpr, d.WhenExpr, d.ValueExpr} {
 		if x != nil {
 			out = append(out, x)
 		}
 	}
-	return append(out, d.steps...)
-}
-
-// names adds every qualified name in an expression.
-func (x *expr) names(to map[string]bool) {
-	ast.PreOrderVisit(x.ast.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if q := qualified(e); q != "" {
-			to[q] = true
-		}
-	}))
-}
-
-// render writes an expression in a form that is the same for the same
-// expression, and for no other.
-func render(b *strings.Builder, e ast.Expr) {
-	list := func(name string, es ...ast.Expr) {
-		fmt.Fprintf(b, "%s(", name)
-		for _, e := range es {
-			render(b, e)
-			b.WriteByte(',')
-		}
-		b.WriteByte(')')
-	}
-	switch e.Kind() {
-	case ast.LiteralKind:
-		v := e.AsLiteral()
-		fmt.Fprintf(b, "%s %q", v.Type().TypeName(), fmt.Sprint(v.Value()))
-	case ast.IdentKind:
-		fmt.Fprintf(b, "$%s", e.AsIdent())
-	case ast.SelectKind:
-		s := e.AsSelect()
-		list(fmt.Sprintf("select %v %s", s.IsTestOnly(), s.FieldName()), s.Operand())
-	case ast.CallKind:
-		c := e.AsCall()
-		if c.IsMemberFunction() {
-			list("of", c.Target())
-		}
-		list(fmt.Sprintf("%q", c.FunctionName()), c.Args()...)
-	case ast.ListKind:
-		list("list", e.AsList().Elements()...)
-	case ast.MapKind:
-		for _, en := range e.AsMap().Entries() {
-			m := en.AsMapEntry()
-			list("entry", m.Key(), m.Value())
-		}
-	case ast.StructKind:
-		b.WriteString(e.AsStruct().TypeName())
-		for _, en := range e.AsStruct().Fields() {
-			f := en.AsStructField()
-			list(f.Name(), f.Value())
-		}
-	case ast.ComprehensionKind:
-		c := e.AsComprehension()
-		list(fmt.Sprintf("loop %s %s %s", c.IterVar(), c.IterVar2(), c.AccuVar()), c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result())
-	}
+	return append(out, d.StepExprs...)
 }

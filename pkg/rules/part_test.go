@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lazaret/pkg/internal/randomrules"
+	"lazaret/pkg/signals/index"
 )
 
 // Some of the rules find on their own what they find among the others, though
@@ -21,7 +24,7 @@ func TestAPartFindsWhatTheWholeFinds(t *testing.T) {
 		for i := range 40 {
 			when := signals[i%len(signals)]
 			if r.IntN(2) == 0 {
-				when = "(" + when + ") && (" + randomExpr(r, 1) + ")"
+				when = "(" + when + ") && (" + randomrules.Expr(r, 1) + ")"
 			}
 			fmt.Fprintf(&b, "  - {id: r%02d, title: T, severity: low, subject: action, message: \"'m'\", on: [action, memory, observation], effect: alert, when: %q}\n", i, when)
 		}
@@ -34,9 +37,9 @@ func TestAPartFindsWhatTheWholeFinds(t *testing.T) {
 		if part.Empty() || len(part.rules) == len(whole.rules) {
 			t.Fatal("the part is not one")
 		}
-		st1, st2, m1, m2 := NewMemStore(), NewMemStore(), NewMeter(), NewMeter()
+		st1, st2, m1, m2 := index.NewMemStore(), index.NewMemStore(), NewMeter(), NewMeter()
 		for i := range 200 {
-			p, err := Prepare(randomEntry(r, i+1))
+			p, err := Prepare(randomrules.Entry(r, i+1))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,20 +75,6 @@ func TestAPartFindsWhatTheWholeFinds(t *testing.T) {
 	}
 }
 
-// Every signal says which state it reads.
-func TestSignalsNameTheStateThatTheyRead(t *testing.T) {
-	for _, s := range Signals() {
-		if notesOf(s.Name) == 0 && s.Name != "content.entropy" && s.Name != "signal.user_named" { // these read the entry alone
-			t.Errorf("%s reads no state", s.Name)
-		}
-	}
-	for name := range fieldNeeds {
-		if _, ok := baseVars().index[name]; !ok {
-			t.Errorf("there is no %s", name)
-		}
-	}
-}
-
 func TestChangedRules(t *testing.T) {
 	rule := func(id, when string) string {
 		return fmt.Sprintf("  - {id: %s, title: T, severity: low, subject: action, message: \"'m'\", on: [action], effect: alert, when: %q}\n", id, when)
@@ -110,27 +99,6 @@ func TestChangedRules(t *testing.T) {
 	} {
 		if got := Changed(base, c.ev); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-// The short ways through plain text find what the long ones do.
-func TestPlainWordsAndPieces(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 3))
-	letters := []rune("aabBzZ09 ._-/:@\n\t\"'(ü")
-	for range 20_000 {
-		var b strings.Builder
-		for range r.IntN(40) {
-			b.WriteRune(letters[r.IntN(len(letters)-r.IntN(2))])
-		}
-		s := b.String()
-		// A letter outside of ASCII at the end sends all of it the long way.
-		long := splitName(s + " ü")
-		if short := splitName(s); !slices.Equal(short, long) && !slices.Equal(append(slices.Clone(short), "ü"), long) {
-			t.Fatalf("words of %q: %q, want %q", s, short, long)
-		}
-		if short, long := pieces(s), pieces(s+" ü"); !slices.Equal(short, long) {
-			t.Fatalf("pieces of %q: %q, want %q", s, short, long)
 		}
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"slices"
 	"strings"
 
+	"lazaret/pkg/signals"
 	"lazaret/streams"
 )
 
-// path leads from an action to what a rule's alert on it rests on, as far as
+// path leads from an action to what a rule's alert on it depends on, as far as
 // the rule asks for it.
-func (r *Rule) path(s *signals, a *streams.Alert) []string {
-	in := s.in
+func (r *Rule) path(s *signals.State, a *streams.Alert) []string {
+	in := s.In
 	path := []string{"action:" + in.Event.ID}
 	add := func(kind, id string) {
 		if id != "" {
@@ -19,7 +20,7 @@ func (r *Rule) path(s *signals, a *streams.Alert) []string {
 	}
 	if a.Subject.Kind == "belief" {
 		add("belief", a.Subject.ID)
-		if i := slices.IndexFunc(in.Action.Beliefs, func(b *Belief) bool { return b.ID == a.Subject.ID }); i >= 0 {
+		if i := slices.IndexFunc(in.Action.Beliefs, func(b *signals.Belief) bool { return b.ID == a.Subject.ID }); i >= 0 {
 			add("observation", in.Action.Beliefs[i].Observation)
 			add("source", in.Action.Beliefs[i].Source)
 		}
@@ -27,7 +28,7 @@ func (r *Rule) path(s *signals, a *streams.Alert) []string {
 	}
 	asks := r.doc.When + r.doc.Message
 	echo, lineage := strings.Contains(asks, "signal.echo"), strings.Contains(asks, "action.lineage")
-	for _, x := range s.rests() {
+	for _, x := range s.Dependencies() {
 		if by := x.By == "instruction"; by && echo || !by && lineage {
 			add("belief", x.Belief)
 			add("observation", x.Observation)

@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 
+	"lazaret/pkg/signals"
+	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
 
@@ -11,12 +13,12 @@ import (
 // time may judge it.
 type Prepared struct {
 	Entry  *streams.Entry
-	inputs []*Input
+	inputs []*signals.Input
 }
 
 // Prepare reads an entry. What rules do not see becomes an empty Prepared.
 func Prepare(e *streams.Entry) (*Prepared, error) {
-	inputs, err := read(e)
+	inputs, err := signals.Read(e)
 	if err != nil {
 		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 	}
@@ -27,7 +29,7 @@ func Prepare(e *streams.Entry) (*Prepared, error) {
 func (p *Prepared) Empty() bool { return len(p.inputs) == 0 }
 
 // EvalPrepared is Eval of an entry that is read.
-func (ev *Evaluator) EvalPrepared(st Store, p *Prepared) (Result, error) {
+func (ev *Evaluator) EvalPrepared(st index.Store, p *Prepared) (Result, error) {
 	return ev.judge(st, p.Entry, p.inputs, nil)
 }
 

@@ -12,6 +12,7 @@ import (
 	"cel.dev/cel-go/cel"
 
 	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/rules/compiled"
 	"lazaret/streams"
 )
 
@@ -32,23 +33,23 @@ type Rule struct {
 	File     string
 	FalsePos string
 
-	condition
-	subjectID, message *expr
-	exceptions         []*exception
-	doc                ruleDoc
-	place              func(field string, format string, args ...any) *strictyaml.Error
+	compiled.Condition
+	SubjectID, Message *compiled.Expr
+	exceptions         []*Exception
+	doc                RuleDoc
+	Place              func(field string, format string, args ...any) *strictyaml.Error
 }
 
 // Set is a compiled rule set. It is safe for concurrent use.
 type Set struct {
-	digest   string
-	rules    []*Rule
-	groups   map[string]*Evaluator
-	vars     *varTable
-	declared []*declared
-	scopes   map[string]*scope // by pack; "" is what all know
-	excepted []*exception
-	places   map[string]func(format string, args ...any) *strictyaml.Error // of exceptions
+	digest     string
+	rules      []*Rule
+	groups     map[string]*Evaluator
+	Vars       *compiled.Vars
+	Declared   []*DeclaredSignal
+	Scopes     map[string]*compiled.Scope // by pack; "" is what all know
+	Exceptions []*Exception
+	places     map[string]func(format string, args ...any) *strictyaml.Error // of exceptions
 }
 
 // Digest names the rule set.
@@ -73,12 +74,12 @@ func (s *Set) Groups() []string { return slices.Sorted(maps.Keys(s.groups)) }
 // that name.
 func (s *Set) Group(name string) *Evaluator { return s.groups[name] }
 
-// compiler gathers a rule set.
-type compiler struct {
-	src  *Source
-	set  *Set
-	bad  Problems
-	seen map[string]string // rule → file
+// Draft gathers a rule set.
+type Draft struct {
+	Source   *Source
+	Set      *Set
+	Problems Problems
+	FileOf   map[string]string // rule → file
 	// written is the rules that there are, those that do not compile included.
 	written map[string]bool
 }
@@ -86,70 +87,80 @@ type compiler struct {
 // Compile checks a rule set as a whole. Its error is Problems: everything that
 // is wrong, each with its place.
 func Compile(src *Source) (*Set, error) {
-	c, err := compile(src)
+	c, err := Check(src)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.bad) > 0 {
-		return nil, c.bad
+	if len(c.Problems) > 0 {
+		return nil, c.Problems
 	}
-	for _, sc := range c.set.scopes {
-		sc.used = nil
+	for _, sc := range c.Set.Scopes {
+		sc.Used = nil
 	}
-	for _, ev := range c.set.groups {
-		ev.build(c.set)
+	for _, ev := range c.Set.groups {
+		ev.build(c.Set)
 	}
-	return c.set, nil
+	return c.Set, nil
 }
 
-// compile is what can be compiled of a rule set, and what cannot.
-func compile(src *Source) (*compiler, error) {
-	env, err := baseEnv()
+// Check is what can be compiled of a rule set, and what cannot.
+func Check(src *Source) (*Draft, error) {
+	env, err := compiled.BaseEnv()
 	if err != nil {
 		return nil, err
 	}
-	vars := &varTable{vars: slices.Clone(baseVars().vars), index: maps.Clone(baseVars().index)}
-	c := &compiler{src: src, seen: make(map[string]string), written: make(map[string]bool), set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), vars: vars,
-		scopes: make(map[string]*scope), places: make(map[string]func(string, ...any) *strictyaml.Error)}}
-	common := &scope{env: env, vars: vars, defs: make(map[string]*cel.Ast), used: &usage{make(map[*cel.Ast]bool), make(map[string]bool)}}
-	c.set.scopes[""] = common
-	if _, ok := src.files[commonFile]; ok {
-		var p packDoc
-		d := c.decode(commonFile, &p)
+	vars := compiled.NewVars()
+	c := &Draft{
+		Source:  src,
+		FileOf:  make(map[string]string),
+		written: make(map[string]bool),
+		Set: &Set{digest: src.digest, groups: make(map[string]*Evaluator), Vars: vars,
+			Scopes: make(
+				map[string]*compiled.Scope,
+			), places: make(map[string]func(string, ...any) *strictyaml.Error)},
+	}
+	common := compiled.NewScope(env, vars)
+	c.Set.Scopes[""] = common
+	if _, ok := src.Files[CommonFile]; ok {
+		var p PackDoc
+		d := c.Decode(CommonFile, &p)
 		if p.Name != "" || p.Title != "" {
-			c.bad.note(commonFile, d.Errorf([]any{"name"}, "%s is no pack: it has lists, macros and signals only", commonFile))
+			c.Problems.note(
+				CommonFile,
+				d.Errorf([]any{"name"}, "%s is no pack: it has lists, macros and signals only", CommonFile),
+			)
 		}
-		c.names(common, d, commonFile, &p)
+		c.names(common, d, CommonFile, &p)
 	}
 	byPack := make(map[string][]*Rule)
 	var packs []string
-	for name := range src.files {
+	for name := range src.Files {
 		if path.Base(name) == "pack.yaml" && strings.Count(name, "/") == 1 {
 			packs = append(packs, path.Dir(name))
 		}
 	}
 	sort.Strings(packs)
 	for _, pack := range packs {
-		byPack[pack] = c.pack(pack, common.clone())
+		byPack[pack] = c.pack(pack, common.Clone())
 	}
-	sort.Slice(c.set.rules, func(i, j int) bool { return c.set.rules[i].ID < c.set.rules[j].ID })
+	sort.Slice(c.Set.rules, func(i, j int) bool { return c.Set.rules[i].ID < c.Set.rules[j].ID })
 	c.exceptions(common)
 	c.groups(packs, byPack)
 	return c, nil
 }
 
-// commonFile holds the names that every pack knows, and exceptionsFile the
+// CommonFile holds the names that every pack knows, and exceptionsFile the
 // exceptions.
 const (
-	commonFile     = "common.yaml"
-	exceptionsFile = "exceptions.yaml"
+	CommonFile     = "common.yaml"
+	ExceptionsFile = "exceptions.yaml"
 	groupsFile     = "groups.yaml"
 )
 
-func (c *compiler) decode(name string, v any) *strictyaml.Document {
-	text, ok := c.src.files[name]
+func (c *Draft) Decode(name string, v any) *strictyaml.Document {
+	text, ok := c.Source.Files[name]
 	if !ok {
-		c.bad.note(name, fmt.Errorf("the file is missing"))
+		c.Problems.note(name, fmt.Errorf("the file is missing"))
 		return nil
 	}
 	d, err := strictyaml.Parse(name, []byte(text))
@@ -158,51 +169,54 @@ func (c *compiler) decode(name string, v any) *strictyaml.Document {
 			for _, e := range unknown {
 				var u *strictyaml.UnknownField
 				if errors.As(e, &u) {
-					e.Msg += suggest(u.Name, u.Known)
+					e.Msg += Suggest(u.Name, u.Known)
 				}
-				c.bad.note(name, e)
+				c.Problems.note(name, e)
 			}
 			return nil
 		}
 		err = d.Decode(v)
 	}
 	if err != nil {
-		c.bad.note(name, err)
+		c.Problems.note(name, err)
 		return nil
 	}
 	return d
 }
 
 // pack compiles the rules of one pack.
-func (c *compiler) pack(pack string, sc *scope) (rules []*Rule) {
+func (c *Draft) pack(pack string, sc *compiled.Scope) (rules []*Rule) {
 	file := pack + "/pack.yaml"
-	var p packDoc
-	if d := c.decode(file, &p); d != nil {
+	var p PackDoc
+	if d := c.Decode(file, &p); d != nil {
 		if p.Name != pack {
-			c.bad.note(file, d.Errorf([]any{"name"}, "the pack is named %q, its folder %q", p.Name, pack))
+			c.Problems.note(file, d.Errorf([]any{"name"}, "the pack is named %q, its folder %q", p.Name, pack))
 		}
 		c.names(sc, d, file, &p)
 	}
-	c.set.scopes[pack] = sc
-	for _, name := range c.src.names(pack, ".yaml") {
+	c.Set.Scopes[pack] = sc
+	for _, name := range c.Source.Names(pack, ".yaml") {
 		if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
 			continue
 		}
-		var rd rulesDoc
-		d := c.decode(name, &rd)
+		var rd RulesDoc
+		d := c.Decode(name, &rd)
 		for i := range rd.Rules {
 			c.written[rd.Rules[i].ID] = true
-			r := compileRule(sc, d, name, i, &rd.Rules[i], &c.bad)
+			r := compileRule(sc, d, name, i, &rd.Rules[i], &c.Problems)
 			if r == nil {
 				continue
 			}
-			if first, ok := c.seen[r.ID]; ok {
-				c.bad.note(name, d.Errorf([]any{"rules", i, "id"}, "rule %q is defined in %s already", r.ID, first))
+			if first, ok := c.FileOf[r.ID]; ok {
+				c.Problems.note(
+					name,
+					d.Errorf([]any{"rules", i, "id"}, "rule %q is defined in %s already", r.ID, first),
+				)
 			}
-			c.seen[r.ID] = name
+			c.FileOf[r.ID] = name
 			r.Pack = pack
 			rules = append(rules, r)
-			c.set.rules = append(c.set.rules, r)
+			c.Set.rules = append(c.Set.rules, r)
 		}
 	}
 	return rules
@@ -210,18 +224,25 @@ func (c *compiler) pack(pack string, sc *scope) (rules []*Rule) {
 
 // names adds lists, macros and signals to a scope. Macros may name others, in
 // any order but a circle.
-func (c *compiler) names(sc *scope, d *strictyaml.Document, file string, p *packDoc) {
+func (c *Draft) names(sc *compiled.Scope, d *strictyaml.Document, file string, p *PackDoc) {
 	for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
 		if !validName(name) {
-			c.bad.note(file, d.Errorf([]any{"lists", name}, "the name %q of a list has other characters than a-z, 0-9 and _", name))
+			c.Problems.note(
+				file,
+				d.Errorf(
+					[]any{"lists", name},
+					"the name %q of a list has other characters than a-z, 0-9 and _",
+					name,
+				),
+			)
 			continue
 		}
 		lit, err := streams.Marshal(append([]string{}, p.Lists[name]...))
 		if err == nil {
-			err = sc.define("lists."+name, string(lit), cel.ListType(cel.StringType))
+			err = sc.Define("lists."+name, string(lit), cel.ListType(cel.StringType))
 		}
 		if err != nil {
-			c.bad.note(file, d.Errorf([]any{"lists", name}, "%w", err))
+			c.Problems.note(file, d.Errorf([]any{"lists", name}, "%w", err))
 		}
 	}
 	todo := slices.Sorted(maps.Keys(p.Macros))
@@ -230,25 +251,32 @@ func (c *compiler) names(sc *scope, d *strictyaml.Document, file string, p *pack
 		errs := make(map[string]error)
 		for _, name := range todo {
 			if !validName(name) {
-				c.bad.note(file, d.Errorf([]any{"macros", name}, "the name %q of a macro has other characters than a-z, 0-9 and _", name))
+				c.Problems.note(
+					file,
+					d.Errorf(
+						[]any{"macros", name},
+						"the name %q of a macro has other characters than a-z, 0-9 and _",
+						name,
+					),
+				)
 				continue
 			}
-			if err := sc.define("macros."+name, p.Macros[name], nil); err != nil {
+			if err := sc.Define("macros."+name, p.Macros[name], nil); err != nil {
 				left = append(left, name)
 				errs[name] = err
 			}
 		}
 		if len(left) == len(todo) {
 			for _, name := range left {
-				c.bad.note(file, d.Errorf([]any{"macros", name}, "%w", errs[name]))
+				c.Problems.note(file, d.Errorf([]any{"macros", name}, "%w", errs[name]))
 			}
 			break
 		}
 		todo = left
 	}
 	for i := range p.Signals {
-		if s := sc.compileSignal(d, file, i, &p.Signals[i], &c.bad); s != nil {
-			c.set.declared = append(c.set.declared, s)
+		if s := compileSignal(sc, d, file, i, &p.Signals[i], &c.Problems); s != nil {
+			c.Set.Declared = append(c.Set.Declared, s)
 		}
 	}
 }
@@ -257,35 +285,42 @@ func validName(s string) bool {
 	if s == "" || len(s) > 64 || s[0] >= '0' && s[0] <= '9' {
 		return false
 	}
-	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' })
+	return !strings.ContainsFunc(
+		s,
+		func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' },
+	)
 }
 
 // groups compiles groups.yaml.
-func (c *compiler) groups(packs []string, byPack map[string][]*Rule) {
-	var groups groupsDoc
-	doc := c.decode(groupsFile, &groups)
+func (c *Draft) groups(packs []string, byPack map[string][]*Rule) {
+	var groups GroupsDoc
+	doc := c.Decode(groupsFile, &groups)
 	if groups.Extends != "" {
-		c.bad.note(groupsFile, doc.Errorf([]any{"extends"}, "a bundle extends nothing: the lazaret command resolves extends when it reads the folder"))
+		c.Problems.note(groupsFile, doc.Errorf([]any{"extends"},
+			"a bundle extends nothing: the lazaret command resolves extends when it reads the folder"))
 	}
 	for _, g := range slices.Sorted(maps.Keys(groups.Groups)) {
 		if !streams.ValidID(g) {
-			c.bad.note("groups.yaml", doc.Errorf([]any{"groups", g}, "%v", streams.CheckID("group", g)))
+			c.Problems.note("groups.yaml", doc.Errorf([]any{"groups", g}, "%v", streams.CheckID("group", g)))
 			continue
 		}
-		ev := &Evaluator{group: g}
+		ev := &Evaluator{Group: g}
 		for i, pack := range groups.Groups[g] {
 			if !slices.Contains(packs, pack) {
-				c.bad.note("groups.yaml", doc.Errorf([]any{"groups", g, i}, "there is no pack %q%s", pack, suggest(pack, packs)))
+				c.Problems.note(
+					"groups.yaml",
+					doc.Errorf([]any{"groups", g, i}, "there is no pack %q%s", pack, Suggest(pack, packs)),
+				)
 				continue
 			}
 			ev.rules = append(ev.rules, byPack[pack]...)
 		}
-		c.set.groups[g] = ev
+		c.Set.groups[g] = ev
 	}
 }
 
 // compileRule checks one rule. It returns nil if anything is wrong with it.
-func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *ruleDoc, bad *Problems) *Rule {
+func compileRule(sc *compiled.Scope, d *strictyaml.Document, name string, i int, rd *RuleDoc, bad *Problems) *Rule {
 	n := len(*bad)
 	place := func(field, format string, args ...any) *strictyaml.Error {
 		return d.Errorf([]any{"rules", i, field}, format, args...)
@@ -296,7 +331,7 @@ func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *rule
 			return deflt
 		}
 		if !slices.Contains(known, v) {
-			at(field, "%s %q is unknown: use one of %s%s", field, v, strings.Join(known, ", "), suggest(v, known))
+			at(field, "%s %q is unknown: use one of %s%s", field, v, strings.Join(known, ", "), Suggest(v, known))
 		}
 		return v
 	}
@@ -306,50 +341,80 @@ func compileRule(sc *scope, d *strictyaml.Document, name string, i int, rd *rule
 	if rd.Title == "" {
 		at("title", "rule %q needs a title", rd.ID)
 	}
-	r := &Rule{ID: rd.ID, Title: rd.Title, Tags: rd.Tags, On: rd.On, File: name, FalsePos: rd.FalsePos, doc: *rd, place: place,
-		Severity: oneOf("severity", rd.Severity, severities, ""),
-		Status:   oneOf("status", rd.Status, statuses, "stable"),
-		Mode:     oneOf("mode", rd.Mode, modes, "enforce"),
-		Effect:   oneOf("effect", rd.Effect, effects, ""),
-		Subject:  oneOf("subject", rd.Subject, subjects, ""),
-		OnError:  rd.OnError}
-	if r.Effect != "alert" && rd.OnError == "" && slices.Contains(effects, r.Effect) {
+	r := &Rule{
+		ID:       rd.ID,
+		Title:    rd.Title,
+		Tags:     rd.Tags,
+		On:       rd.On,
+		File:     name,
+		FalsePos: rd.FalsePos,
+		doc:      *rd,
+		Place:    place,
+		Severity: oneOf("severity", rd.Severity, Severities, ""),
+		Status:   oneOf("status", rd.Status, Statuses, "stable"),
+		Mode:     oneOf("mode", rd.Mode, Modes, "enforce"),
+		Effect:   oneOf("effect", rd.Effect, Effects, ""),
+		Subject:  oneOf("subject", rd.Subject, Subjects, ""),
+		OnError:  rd.OnError,
+	}
+	if r.Effect != "alert" && rd.OnError == "" && slices.Contains(Effects, r.Effect) {
 		at("effect", "rule %q has the effect %s and so needs on_error: what it does when it fails", rd.ID, r.Effect)
 	}
 	if rd.OnError == "" {
 		r.OnError = "alert"
 	}
-	oneOf("on_error", r.OnError, effects, "")
+	oneOf("on_error", r.OnError, Effects, "")
 	for field, effect := range map[string]string{"effect": r.Effect, "on_error": r.OnError} {
-		if k := slices.IndexFunc(rd.On, func(k string) bool { return !slices.Contains(textKinds, k) }); k >= 0 && streams.IsTextEffect(effect) {
-			at(field, "%s %s changes a text that is handed out, and %s has none: it goes with on: [%s] only", field, effect, rd.On[k], strings.Join(textKinds, ", "))
+		if k := slices.IndexFunc(rd.On, func(k string) bool { return !slices.Contains(textKinds, k) }); k >= 0 &&
+			streams.IsTextEffect(effect) {
+			at(
+				field,
+				"%s %s changes a text that is handed out, and %s has none: it goes with on: [%s] only",
+				field,
+				effect,
+				rd.On[k],
+				strings.Join(textKinds, ", "),
+			)
 		}
 	}
 	if len(rd.On) == 0 {
 		at("on", "rule %q needs on: the kinds of events that it looks at", rd.ID)
 	}
 	for j, k := range rd.On {
-		if !slices.Contains(kinds, k) {
-			bad.note(name, d.Errorf([]any{"rules", i, "on", j}, "event kind %q is unknown: use one of %s%s", k, strings.Join(kinds, ", "), suggest(k, kinds)))
+		if !slices.Contains(Kinds, k) {
+			bad.note(
+				name,
+				d.Errorf(
+					[]any{"rules", i, "on", j},
+					"event kind %q is unknown: use one of %s%s",
+					k,
+					strings.Join(Kinds, ", "),
+					Suggest(k, Kinds),
+				),
+			)
 		}
 	}
-	compile := func(field, src string, want *cel.Type, required bool) *expr {
+	compile := func(field, src string, want *cel.Type, required bool) *compiled.Expr {
 		if src == "" {
 			if required {
 				at(field, "rule %q needs %s", rd.ID, field)
 			}
 			return nil
 		}
-		x, err := sc.compile(src, want)
+		x, err := sc.Compile(src, want)
 		if err != nil {
 			at(field, "%s of rule %q: %w", field, rd.ID, err)
 			return nil
 		}
 		return x
 	}
-	r.condition = newCondition(sc.vars, compile("when", rd.When, cel.BoolType, true), compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false))
-	r.subjectID = compile("subject_id", rd.SubjectID, cel.StringType, false)
-	r.message = compile("message", rd.Message, cel.StringType, true)
+	r.Condition = compiled.NewCondition(
+		sc.Vars,
+		compile("when", rd.When, cel.BoolType, true),
+		compile("for_each", rd.ForEach, cel.ListType(cel.DynType), false),
+	)
+	r.SubjectID = compile("subject_id", rd.SubjectID, cel.StringType, false)
+	r.Message = compile("message", rd.Message, cel.StringType, true)
 	raw, err := streams.Marshal(rd)
 	if err != nil {
 		at("id", "%v", err)

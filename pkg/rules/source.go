@@ -15,7 +15,7 @@ import (
 // Source is the text of a rule set: groups.yaml, and a folder for each pack
 // with pack.yaml, rule files and tests.
 type Source struct {
-	files  map[string]string
+	Files  map[string]string
 	digest string
 }
 
@@ -88,20 +88,20 @@ func Open(data []byte) (*Source, error) {
 	if b.Format != bundleFormat {
 		return nil, fmt.Errorf("the bundle's format is %q, this program reads %q", b.Format, bundleFormat)
 	}
-	s := &Source{files: make(map[string]string, len(b.Files)), digest: streams.Digest(data)}
+	s := &Source{Files: make(map[string]string, len(b.Files)), digest: streams.Digest(data)}
 	for _, f := range b.Files {
-		if _, ok := s.files[f.Name]; ok {
+		if _, ok := s.Files[f.Name]; ok {
 			return nil, fmt.Errorf("the bundle holds %s twice", f.Name)
 		}
-		s.files[f.Name] = f.Text
+		s.Files[f.Name] = f.Text
 	}
 	return s, nil
 }
 
-// names lists the files of a pack, or of the root, in order.
-func (s *Source) names(dir, suffix string) []string {
+// Names lists the files of a pack, or of the root, in order.
+func (s *Source) Names(dir, suffix string) []string {
 	var out []string
-	for name := range s.files {
+	for name := range s.Files {
 		if d := path.Dir(name); (d == dir || dir == "" && d == ".") && strings.HasSuffix(name, suffix) {
 			out = append(out, name)
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// suggest names the known word that a wrong one is nearest to.
-func suggest(s string, known []string) string {
+// Suggest names the known word that a wrong one is nearest to.
+func Suggest(s string, known []string) string {
 	best, at := "", 3
 	for _, k := range known {
 		if d := distance(s, k); d < at {

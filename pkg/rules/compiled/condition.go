@@ -1,0 +1,98 @@
+package compiled
+
+import (
+	"fmt"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// Condition is when a rule fires: for the event, or for each element of a list.
+type Condition struct {
+	When    *Expr
+	ForEach *Expr      // the list; nil: for the event
+	Each    *goForEach // both as Go functions, where both can be
+}
+
+// NewCondition returns the condition of checked expressions. Either may be nil.
+func NewCondition(vars *Vars, when, forEach *Expr) Condition {
+	c := Condition{When: when, ForEach: forEach}
+	if when != nil && forEach != nil && forEach.Cost <= CostLimit {
+		c.Each = compileForEach(vars, forEach.AST.Expr(), when.AST.Expr())
+	}
+	return c
+}
+
+// Prefilter is what has to hold for the condition to be true, or to fail.
+func (c *Condition) Prefilter(rd *PrefilterReader) *prefilter {
+	n := rd.Of(c.When.AST.Expr(), nil)
+	if c.ForEach == nil {
+		return n
+	}
+	if !rd.safe(c.ForEach.AST.Expr(), nil) {
+		return unknown
+	}
+	if t := rd.term(c.ForEach.AST.Expr(), nil); t.kind == termField {
+		return all(rd.pred(pred{v: t.f.v, size: true, op: ">", than: 0}), n)
+	}
+	return n
+}
+
+// Items is what the condition is evaluated for: the elements of its
+// for_each, or one null.
+func (c *Condition) Items(act *Activation) ([]ref.Val, error) {
+	if c.ForEach == nil {
+		return []ref.Val{types.NullValue}, nil
+	}
+	v, err := c.ForEach.Eval(act)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := v.(traits.Lister)
+	if !ok {
+		return nil, fmt.Errorf("for_each gives no list")
+	}
+	var out []ref.Val
+	for it := l.Iterator(); it.HasNext() == types.True; {
+		out = append(out, it.Next())
+	}
+	return out, nil
+}
+
+// remainder compiles the part of a condition that is undecided where its prefilter
+// holds, or nil.
+func (c *Condition) remainder(rd *PrefilterReader) FlagFunc {
+	if c.ForEach != nil || c.When.goFlag == nil || c.When.Cost > CostLimit {
+		return nil
+	}
+	left := func(*Activation) (bool, bool) { return true, true }
+	first := true
+	var walk func(e ast.Expr)
+	walk = func(e ast.Expr) {
+		switch {
+		case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd:
+			for _, x := range e.AsCall().Args() {
+				walk(x)
+			}
+		case rd.decides(e):
+		case first:
+			left, first = compileGo(rd.vars, e).Flag, false
+		default:
+			left = both(left, compileGo(rd.vars, e).Flag, false).Flag
+		}
+	}
+	walk(c.When.AST.Expr())
+	return left
+}
+
+// Interpret leaves the condition to CEL, which tests compare with Go functions.
+func (c *Condition) Interpret() { c.Each, c.When.goFlag = nil, nil }
+
+// EachHasGo reports whether the condition is asked of each element by Go functions.
+func (c *Condition) EachHasGo() bool { return c.Each != nil }
+
+// HasGo reports whether a condition is evaluated by Go functions.
+func (x *Expr) HasGo() bool { return x.goFlag != nil }

@@ -1,0 +1,59 @@
+package compiled
+
+import (
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/cost"
+	"cel.dev/cel-go/common/types"
+
+	"lazaret/pkg/signals"
+	"lazaret/streams"
+)
+
+const (
+	// CostLimit is what one expression may cost, in CEL's units: about one per
+	// operation, and one per ten bytes of text looked at.
+	CostLimit = 25_000_000
+	// maxSource is the longest text that the parser takes: an expression may have
+	// whole lists and macros written into it.
+	maxSource = streams.MaxChunks * streams.ChunkSize
+	// maxExpr is the longest expression, in bytes.
+	maxExpr = 8 << 10
+)
+
+// Dynamic reports whether an expression reads values whose size nothing
+// bounds, so that only counting can tell its cost.
+func Dynamic(a *ast.AST) (found bool) {
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch QualifiedName(e) {
+		case "action.args", "it":
+			found = true
+		}
+	}))
+	return found
+}
+
+// Sizes bounds the values of expressions for the estimate.
+type Sizes struct{}
+
+// EstimateSize implements cost.Estimator.
+func (Sizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
+	p := n.Path()
+	if len(p) == 0 {
+		return nil
+	}
+	limit := uint64(signals.BoundValue)
+	switch k := n.Type().Kind(); {
+	case k == types.ListKind && p[0] == "content.views":
+		limit = signals.BoundViews
+	case k == types.ListKind, k == types.MapKind:
+		limit = signals.BoundList
+	case p[0] == "content.text", p[0] == "content.views", p[0] == "action.text":
+		limit = signals.BoundText
+	}
+	return &cost.SizeEstimate{Min: 0, Max: limit}
+}
+
+// EstimateCallCost implements cost.Estimator.
+func (Sizes) EstimateCallCost(string, string, *cost.AstNode, []cost.AstNode) *cost.CallEstimate {
+	return nil
+}

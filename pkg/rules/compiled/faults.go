@@ -1,0 +1,115 @@
+package compiled
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+)
+
+// costError puts the caret under the loop that costs most.
+func costError(src string, a *cel.Ast, c uint64) error {
+	rep := a.NativeRep()
+	var place int64
+	ast.PostOrderVisit(rep.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.ComprehensionKind {
+			place = e.AsComprehension().IterRange().ID()
+		}
+	}))
+	loc := rep.SourceInfo().GetStartLocation(place)
+	n := fmt.Sprint(c)
+	if c > 1<<50 {
+		n = "without bound"
+	}
+	return &Faults{
+		src,
+		[]Fault{
+			{
+				fmt.Sprintf("the expression may cost %s, and at most %d are allowed: nest fewer loops", n, CostLimit),
+				loc.Line(),
+				loc.Column(),
+			},
+		},
+	}
+}
+
+// planError finds the regular expression that an expression cannot be planned
+// for.
+func planError(src string, a *cel.Ast, err error) error {
+	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
+			return
+		}
+		args := e.AsCall().Args()
+		for _, re := range Constants(args[len(args)-1], nil) {
+			if _, bad := regexp.Compile(re); bad != nil && bad.Error() == err.Error() {
+				loc := a.NativeRep().SourceInfo().GetStartLocation(e.ID())
+				err = &Faults{src, []Fault{{bad.Error(), loc.Line(), loc.Column()}}}
+			}
+		}
+	}))
+	return err
+}
+
+// Fault is something wrong at a place in an expression.
+type Fault struct {
+	Msg          string
+	Line, Column int // from 1, and from 0
+}
+
+// Faults is what is wrong with an expression. Its text shows each place with a
+// caret.
+type Faults struct {
+	source string
+	All    []Fault
+}
+
+func (e *Faults) Error() string {
+	var b strings.Builder
+	for i, f := range e.All {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(f.Msg)
+		b.WriteString(caret(e.source, f.Line, f.Column))
+	}
+	return b.String()
+}
+
+// Within is the place of the first, so that the whole is laid there.
+func (e *Faults) Within() (line, column int) { return e.All[0].Line, e.All[0].Column }
+
+func celError(src string, iss *cel.Issues) error {
+	e := &Faults{source: src}
+	for _, x := range iss.Errors() {
+		e.All = append(e.All, Fault{x.Message, x.Location.Line(), x.Location.Column()})
+	}
+	if e.All == nil {
+		return iss.Err()
+	}
+	return e
+}
+
+func caret(src string, line, col int) string {
+	lines := strings.Split(src, "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	return fmt.Sprintf("\n    %s\n    %s^", lines[line-1], strings.Repeat(" ", max(col, 0)))
+}
+
+// Constants are the texts that an expression stands for.
+func Constants(e ast.Expr, vars map[string][]string) []string {
+	switch e.Kind() {
+	case ast.LiteralKind:
+		if s, ok := e.AsLiteral().(types.String); ok {
+			return []string{string(s)}
+		}
+	case ast.IdentKind:
+		return vars[e.AsIdent()]
+	}
+	return nil
+}

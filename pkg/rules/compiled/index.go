@@ -1,0 +1,456 @@
+package compiled
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"lazaret/pkg/signals"
+
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+)
+
+// Index finds the rules of one kind of event whose conditions an event can
+// meet. It is only ever an optimisation: what it leaves out would have been
+// false.
+type Index struct {
+	conds      []*Condition
+	prefilters []*prefilter // by rule
+	nodes      []node       // the same, one after another
+	begins     []int32      // of a rule's prefilter, in nodes
+	always     []int32      // rules without a condition to go by
+	// Remainders are the conditions as Go functions, without what the prefilters decide. They are
+	// made one after another, so that those of a rule lie together in memory.
+	Remainders []FlagFunc
+	// A rule is looked at when one of its atoms or predicates holds.
+	byAtom [][]int32
+	byPred map[int32][]int32
+	eager  []int32 // predicates that rules are looked at by
+
+	atoms   []atom
+	preds   []pred
+	asks    []func(*Activation) bool // by predicate
+	fields  []*fieldIndex
+	content *contentIndex // nil when no literal is looked for there
+}
+
+// fieldIndex is the atoms of one field.
+type fieldIndex struct {
+	f       field
+	value   *goExpr
+	isNum   map[int64]int32
+	isFlag  map[bool]int32
+	isText  map[string]int32
+	literal *literals // nil when no literal is looked for
+}
+
+// predCost is what a predicate counts, in atoms, when the condition to look at
+// a rule by is chosen: it is evaluated for every event.
+const predCost = 1000
+
+func NewIndex(vars *Vars, conds []*Condition) *Index {
+	r := NewPrefilterReader(vars)
+	x := &Index{conds: conds, byPred: make(map[int32][]int32)}
+	for _, c := range conds {
+		x.prefilters = append(x.prefilters, c.Prefilter(r))
+	}
+	x.atoms, x.preds = r.Atoms, r.preds
+	for i := range x.preds {
+		x.asks = append(x.asks, x.preds[i].ask(vars))
+	}
+	for _, c := range conds {
+		x.Remainders = append(x.Remainders, c.remainder(r))
+	}
+	for _, n := range x.prefilters {
+		x.begins = append(x.begins, int32(len(x.nodes)))
+		x.nodes = flatten(x.nodes, n)
+	}
+	x.byAtom = make([][]int32, len(x.atoms))
+	use := make([]int, len(x.atoms))
+	for _, n := range x.prefilters {
+		countUse(n, use)
+	}
+	for i, n := range x.prefilters {
+		keys, cost := Access(n, use)
+		if cost < 0 {
+			x.always = append(x.always, int32(i))
+			continue
+		}
+		for _, k := range keys {
+			if k.Op == opAtom {
+				x.byAtom[k.atom] = append(x.byAtom[k.atom], int32(i))
+			} else {
+				x.byPred[k.atom] = append(x.byPred[k.atom], int32(i))
+			}
+		}
+	}
+	for p := range x.byPred {
+		x.eager = append(x.eager, p)
+	}
+	slices.Sort(x.eager)
+	x.group(vars)
+	return x
+}
+
+// group puts atoms under their fields.
+func (x *Index) group(vars *Vars) {
+	byField := make(map[field]*fieldIndex)
+	lits := make(map[*fieldIndex][]literal)
+	content := &contentIndex{byText: make(map[string]int)}
+	for i, a := range x.atoms {
+		if a.holds && content.add(vars.List[a.f.v].Name, a.literal, int32(i)) {
+			continue
+		}
+		fi := byField[a.f]
+		if fi == nil {
+			fi = &fieldIndex{
+				f:      a.f,
+				value:  input(vars.List[a.f.v]),
+				isNum:  make(map[int64]int32),
+				isFlag: make(map[bool]int32),
+				isText: make(map[string]int32),
+			}
+			byField[a.f] = fi
+			x.fields = append(x.fields, fi)
+		}
+		switch {
+		case a.holds:
+			lits[fi] = append(lits[fi], literal{a.literal, [contentFields]int32{int32(i)}})
+		case a.value[0] == 's':
+			fi.isText[a.value[1:]] = int32(i)
+		case a.value[0] == 'n':
+			if n, err := strconv.ParseInt(a.value[1:], 10, 64); err == nil {
+				fi.isNum[n] = int32(i)
+			}
+		default:
+			fi.isFlag[a.value == "t"] = int32(i)
+		}
+	}
+	for _, fi := range x.fields {
+		if l := lits[fi]; len(l) > 0 {
+			fi.literal = newLiterals(l)
+		}
+	}
+	if len(content.lits) > 0 {
+		content.literals = newLiterals(content.lits)
+		x.content = content
+	}
+}
+
+func countUse(n *prefilter, use []int) {
+	if n.Op == opAtom {
+		use[n.atom]++
+	}
+	for _, k := range n.kids {
+		countUse(k, use)
+	}
+}
+
+// Access chooses atoms or predicates of which one holds whenever the prefilter
+// does: the rarest ones. A negative cost says that there are none.
+func Access(n *prefilter, use []int) ([]*prefilter, int) {
+	switch n.Op {
+	case OpNever:
+		return nil, 0
+	case opAtom:
+		return []*prefilter{n}, use[n.atom]
+	case opPred:
+		return []*prefilter{n}, predCost
+	case opAll:
+		var best []*prefilter
+		cost := -1
+		for _, k := range n.kids {
+			if ks, c := Access(k, use); c >= 0 && (cost < 0 || c < cost) {
+				best, cost = ks, c
+			}
+		}
+		return best, cost
+	case opAny:
+		var keys []*prefilter
+		cost := 0
+		for _, k := range n.kids {
+			ks, c := Access(k, use)
+			if c < 0 {
+				return nil, -1
+			}
+			keys, cost = append(keys, ks...), cost+c
+		}
+		return keys, cost
+	}
+	return nil, -1
+}
+
+// Lookup is the scratch of one look-up. It is reused.
+type Lookup struct {
+	x     *Index
+	act   *Activation
+	gen   uint32
+	atoms []uint32 // the lookup in which an atom was found to hold
+	preds []uint32 // twice the lookup, plus one if it holds
+	seen  []uint32 // the lookup in which a rule was looked at
+	found []int32  // atoms that hold
+	out   []int32
+
+	breaks []int32 // of the content, see alike
+}
+
+func NewLookup(x *Index) *Lookup {
+	return &Lookup{
+		x:     x,
+		atoms: make([]uint32, len(x.atoms)),
+		preds: make([]uint32, len(x.preds)),
+		seen:  make([]uint32, len(x.conds)),
+	}
+}
+
+// Candidates lists the rules that may fire, in order.
+func (t *Lookup) Candidates(act *Activation) []int32 {
+	if t.gen++; t.gen >= 1<<30 {
+		clear(t.atoms)
+		clear(t.preds)
+		clear(t.seen)
+		t.gen = 1
+	}
+	t.act, t.out = act, append(t.out[:0], t.x.always...)
+	x := t.x
+	t.found = t.found[:0]
+	for _, fi := range x.fields {
+		fi.match(act, t)
+	}
+	if x.content != nil {
+		x.content.match(act.In, t)
+	}
+	for _, a := range t.found {
+		t.look(x.byAtom[a])
+	}
+	for _, p := range x.eager {
+		if t.pred(p) {
+			t.look(x.byPred[p])
+		}
+	}
+	slices.Sort(t.out)
+	return t.out
+}
+
+// met reports whether an atom is known to hold.
+func (t *Lookup) met(a int32) bool { return t.atoms[a] == t.gen }
+
+func (t *Lookup) hit(a int32) {
+	if !t.met(a) {
+		t.atoms[a] = t.gen
+		t.found = append(t.found, a)
+	}
+}
+
+func (t *Lookup) look(rules []int32) {
+	for _, r := range rules {
+		if t.seen[r] != t.gen {
+			t.seen[r] = t.gen
+			if t.holds(t.x.nodes, t.x.begins[r]) {
+				t.out = append(t.out, r)
+			}
+		}
+	}
+}
+
+// node is a prefilter in one array, in which its kids follow it.
+type node struct {
+	op   prefilterOp
+	atom int32
+	end  int32 // behind its last kid
+}
+
+func flatten(out []node, n *prefilter) []node {
+	i := len(out)
+	out = append(out, node{op: n.Op, atom: n.atom})
+	for _, k := range n.kids {
+		out = flatten(out, k)
+	}
+	out[i].end = int32(len(out))
+	return out
+}
+
+// holds reports whether an event meets a prefilter.
+func (t *Lookup) holds(nodes []node, i int32) bool {
+	switch n := &nodes[i]; n.op {
+	case opAtom:
+		return t.met(n.atom)
+	case opPred:
+		return t.pred(n.atom)
+	case OpNever:
+		return false
+	case opAll:
+		for k := i + 1; k < n.end; k = nodes[k].end {
+			if !t.holds(nodes, k) {
+				return false
+			}
+		}
+	case opAny:
+		for k := i + 1; k < n.end; k = nodes[k].end {
+			if t.holds(nodes, k) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func (t *Lookup) pred(n int32) bool {
+	if v := t.preds[n]; v>>1 == t.gen {
+		return v&1 == 1
+	}
+	v := t.gen << 1
+	ok := t.x.asks[n](t.act)
+	if ok {
+		v |= 1
+	}
+	t.preds[n] = v
+	return ok
+}
+
+// match finds the atoms of a field that an event meets.
+func (fi *fieldIndex) match(act *Activation, t *Lookup) {
+	c := fi.value
+	switch {
+	case c == nil:
+	case c.text != nil:
+		if s, ok := c.text(act); ok && !fi.f.elem {
+			fi.text(s, t)
+		}
+	case c.texts != nil:
+		if list, ok := c.texts(act); ok && fi.f.elem {
+			for _, s := range list {
+				fi.text(s, t)
+			}
+		}
+	case c.num != nil:
+		if n, ok := c.num(act); ok {
+			if a, ok := fi.isNum[n]; ok {
+				t.hit(a)
+			}
+		}
+	case c.Flag != nil:
+		if v, ok := c.Flag(act); ok {
+			if a, ok := fi.isFlag[v]; ok {
+				t.hit(a)
+			}
+		}
+	}
+}
+
+func (fi *fieldIndex) text(s string, t *Lookup) {
+	if len(fi.isText) > 0 {
+		if fi.f.lower {
+			s = lowerASCII(s)
+		}
+		if a, ok := fi.isText[s]; ok {
+			t.hit(a)
+		}
+	}
+	if fi.literal != nil {
+		fi.literal.scan(
+			s,
+			func(l *literal) bool { return t.met(l.atoms[0]) },
+			func(l *literal, _ int) { t.hit(l.atoms[0]) },
+		)
+	}
+}
+
+// ask is the predicate as a function. Where that cannot decide, it holds, and
+// the expression itself shows what is wrong.
+func (p pred) ask(vars *Vars) func(*Activation) bool {
+	v := vars.List[p.v]
+	c := input
+	if v.Signal != nil {
+		c = func(v *variable) *goExpr { return signal(p.v, v.GoType) }
+	}
+	is, op, than := c(v), p.op, p.than
+	compare := func(x float64) bool {
+		switch op {
+		case "<":
+			return x < than
+		case "<=":
+			return x <= than
+		case ">":
+			return x > than
+		case ">=":
+			return x >= than
+		case "==":
+			return x == than
+		}
+		return true
+	}
+	size := func(n func(*Activation) (int, bool)) func(*Activation) bool {
+		return func(a *Activation) bool {
+			x, ok := n(a)
+			return !ok || compare(float64(x))
+		}
+	}
+	switch {
+	case is == nil && v.Signal == nil && p.size: // a map
+		return func(a *Activation) bool { return compare(float64(a.native(p.v).Len())) }
+	case is == nil:
+	case p.size && is.text != nil && op == ">" && than == 0: // runes are no fewer then
+		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return len(s), ok })
+	case p.size && is.text != nil:
+		return size(func(a *Activation) (int, bool) { s, ok := is.text(a); return int(a.runes(s)), ok })
+	case p.size && is.texts != nil:
+		return size(func(a *Activation) (int, bool) { l, ok := is.texts(a); return len(l), ok })
+	case p.size && is.Recs != nil:
+		return size(func(a *Activation) (int, bool) { l, ok := is.Recs(a); return len(l), ok })
+	case p.size:
+	case p.flag && is.Flag != nil:
+		return func(a *Activation) bool {
+			x, ok := is.Flag(a)
+			return !ok || x == p.want
+		}
+	case is.num != nil:
+		return func(a *Activation) bool {
+			x, ok := is.num(a)
+			return !ok || compare(float64(x))
+		}
+	case is.real != nil:
+		return func(a *Activation) bool {
+			x, ok := is.real(a)
+			return !ok || compare(x)
+		}
+	}
+	return func(*Activation) bool { return true }
+}
+
+func size(v ref.Val) (int64, bool) {
+	if s, ok := v.(interface{ Size() ref.Val }); ok {
+		n, ok := s.Size().(types.Int)
+		return int64(n), ok
+	}
+	return 0, false
+}
+
+// MatchedView names the first view that holds a text which the condition of a
+// number looks for, or carries a marker which it asks for. It is "" when neither does.
+func (x *Index) MatchedView(vars *Vars, cond int, in *signals.Input) (found string) {
+	var walk func(n *prefilter)
+	walk = func(n *prefilter) {
+		if n.Op == opAtom {
+			switch a := x.atoms[n.atom]; vars.List[a.f.v].Name {
+			case "content.views":
+				for j, v := range in.Content.Views {
+					if a.holds && found == "" && strings.Contains(v, a.literal) {
+						found = in.ViewNames[j]
+					}
+				}
+			case "content.markers":
+				if found == "" {
+					found = in.MarkedIn
+				}
+			}
+		}
+		for _, k := range n.kids {
+			walk(k)
+		}
+	}
+	walk(x.prefilters[cond])
+	return found
+}

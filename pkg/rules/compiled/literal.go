@@ -1,0 +1,471 @@
+package compiled
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"lazaret/pkg/intent"
+)
+
+// literals finds which of many literals stand in a text, ignoring ASCII case,
+// in one pass. A filter of a few KiB, which stays in the cache however many
+// literals there are, says of nearly every position that no literal is there, and
+// what is left is looked up and compared.
+//
+// Wherever a literal of eleven bytes or more stands, one of four neighbouring
+// windows of it, each of eight bytes, begins at a multiple of four: long knows
+// those windows and looks at every fourth position only. What is shorter has
+// windows of three to five bytes, at as many positions as its shortest literal
+// asks for.
+//
+// An Aho–Corasick automaton of ten thousand literals has some 200,000 states
+// and misses the cache at every byte; see docs/decisions/0009.
+type literals struct {
+	long, short, three grams
+	lits               []literal
+	marks              []mark // of each, where there are few
+}
+
+// mark is a byte of a literal that texts seldom hold, and where in it that stands.
+type mark struct {
+	b  byte
+	at int
+}
+
+// literal is a text that fields are searched for.
+type literal struct {
+	text  string               // lower case
+	atoms [contentFields]int32 // by field of the content; elsewhere the first
+}
+
+// grams is an index of windows of one size.
+type grams struct {
+	n      int
+	size   int  // of a window, in bytes
+	stride int  // windows that begin at its multiples are looked at
+	cut    uint // what shifts a window out of eight bytes
+	shift  uint // of a hash, to a slot
+	filter filter
+	// beside knows windows with the two bytes of their literals that stand before or
+	// behind them: of the windows that texts hold, words mostly, few stand in what is
+	// looked for. It is empty where a window has no two such bytes.
+	beside filter
+	// slots is open addressing over known, in little memory, which stays in the
+	// caches near: the lowest bits number a window, from one, the others are of its
+	// hash. 0: free.
+	slots  []uint32
+	number uint // bits of the number
+	known  []window
+	places []place
+}
+
+// window is half a cache line: most are of one literal only.
+type window struct {
+	gram uint64
+	place
+}
+
+// place is where in a literal its window stands.
+type place struct {
+	tail           uint64 // the literal's last bytes, up to eight
+	lit, off, size int32  // size 0: none
+	next           int32  // in places, plus one: another literal with the window
+}
+
+const gramHash = 0x9E3779B97F4A7C15
+
+// filter says of most hashes that were not added to it that they were not: three
+// bits of one word stand for each, chosen by bits of the hash that do not choose
+// the word.
+type filter struct {
+	words []uint64
+	shift uint // of a hash, to a word
+}
+
+// newFilter has eleven to twenty-one bits for each of n hashes, no less than 1 KiB.
+func newFilter(n int) filter {
+	width := uint(7)
+	for 64<<width < 11*n {
+		width++
+	}
+	return filter{make([]uint64, 1<<width), 64 - width}
+}
+
+func (f *filter) add(h uint64) { f.words[h>>f.shift] |= 1<<(h>>20&63) | 1<<(h>>28&63) | 1<<(h>>36&63) }
+
+func (f *filter) passes(h uint64) bool {
+	word := f.words[h>>(f.shift&63)]
+	return word>>(h>>20&63)&(word>>(h>>28&63))&(word>>(h>>36&63))&1 != 0
+}
+
+// besideHash is the hash of a window with two bytes, those behind it or those
+// before.
+func besideHash(h uint64, a, b byte, behind bool) uint64 {
+	x := uint64(a)<<8 | uint64(b)
+	if behind {
+		x |= 1 << 16
+	}
+	return (h ^ h>>32 ^ x<<40) * gramHash
+}
+
+var lowerByte = func() (t [256]byte) {
+	for c := range t {
+		t[c] = byte(c)
+		if c >= 'A' && c <= 'Z' {
+			t[c] = byte(c) + 'a' - 'A'
+		}
+	}
+	return t
+}()
+
+func gramAt(s string, i, size int) (g uint64) {
+	for _, c := range []byte(s[i : i+size]) {
+		g = g<<8 | uint64(c)
+	}
+	return g
+}
+
+// newLiterals indexes literals of minLiteral bytes or more, in lower case.
+func newLiterals(lits []literal) *literals {
+	l := &literals{lits: lits}
+	if len(lits) <= fewLiterals {
+		for _, lit := range lits {
+			if m, ok := markOf(lit.text); ok {
+				l.marks = append(l.marks, m)
+			}
+		}
+	}
+	var long, short, three []int
+	least := 10
+	for n, lit := range lits {
+		switch size := len(lit.text); {
+		case size >= 11:
+			long = append(long, n)
+		case size >= 4:
+			short = append(short, n)
+			least = min(least, size)
+		default:
+			three = append(three, n)
+		}
+	}
+	l.long, l.three = newGrams(lits, long, 8, 4), newGrams(lits, three, 3, 1)
+	size, stride := 4, 4
+	switch {
+	case least >= 8:
+		size = 5
+	case least == 4:
+		stride = 1
+	case least < 7:
+		stride = 2
+	}
+	l.short = newGrams(lits, short, size, stride)
+	return l
+}
+
+// fewLiterals is up to how many literals are looked for one by one.
+const fewLiterals = 2
+
+// markOf is a literal's mark: punctuation, or else a digit. They have no case.
+func markOf(text string) (m mark, ok bool) {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case strings.IndexByte(`-_@#$%&*+=<>[]{}|~^/\`, c) >= 0:
+			return mark{c, i}, true
+		case c >= '0' && c <= '9' && !ok:
+			m, ok = mark{c, i}, true
+		}
+	}
+	return m, ok
+}
+
+// newGrams indexes some literals by windows of a size. Each has as many
+// neighbouring windows as the stride is long: those that the fewest others share,
+// and among such ones those that join two words, which texts hold less often than
+// either.
+func newGrams(lits []literal, some []int, size, stride int) grams {
+	g := grams{size: size, stride: stride, cut: uint(64 - 8*size)}
+	use, m := make(map[uint64]int), make(map[uint64][]place)
+	for _, n := range some {
+		for i := 0; i+size <= len(lits[n].text); i++ {
+			use[gramAt(lits[n].text, i, size)]++
+		}
+	}
+	for _, n := range some {
+		text := lits[n].text
+		best, least, most := 0, -1, 0
+		for i := 0; i+size+stride-1 <= len(text); i++ {
+			sum, joins := 0, 0
+			for j := range stride {
+				sum += use[gramAt(text, i+j, size)]
+				joins += joined(text[i+j : i+j+size])
+			}
+			if least < 0 || sum < least || sum == least && joins > most {
+				best, least, most = i, sum, joins
+			}
+		}
+		last := min(len(text), 8)
+		for j := range stride {
+			w := gramAt(text, best+j, size)
+			m[w] = append(
+				m[w],
+				place{
+					lit:  int32(n),
+					off:  int32(best + j),
+					size: int32(len(text)),
+					tail: gramAt(text, len(text)-last, last),
+				},
+			)
+		}
+	}
+	g.n = len(m)
+	if g.n == 0 {
+		return g
+	}
+	width := uint(6)
+	for 2<<width < 3*len(m) {
+		width++
+	}
+	g.shift, g.number = 64-width, uint(bits.Len(uint(len(m))))
+	g.slots, g.filter, g.beside = make([]uint32, 1<<width), newFilter(len(m)), newFilter(stride*len(some))
+	var keys []uint64
+	bare := false
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		h := k * gramHash
+		i := h >> g.shift
+		for g.slots[i] > 0 {
+			i = (i + 1) & uint64(len(g.slots)-1)
+		}
+		next := int32(0)
+		for _, p := range m[k][1:] {
+			p.next = next
+			g.places = append(g.places, p)
+			next = int32(len(g.places))
+		}
+		g.known = append(g.known, window{k, m[k][0]})
+		g.known[len(g.known)-1].next = next
+		g.slots[i] = uint32(h)<<g.number | uint32(len(g.known))
+		g.filter.add(h)
+		for _, p := range m[k] {
+			text, end := lits[p.lit].text, int(p.off)+size
+			switch {
+			case end+2 <= len(text):
+				g.beside.add(besideHash(h, text[end], text[end+1], true))
+			case p.off >= 2:
+				g.beside.add(besideHash(h, text[p.off-2], text[p.off-1], false))
+			default:
+				bare = true
+			}
+		}
+	}
+	if bare {
+		g.beside = filter{}
+	}
+	return g
+}
+
+// joined is how many bytes a window has at least of both words that it joins.
+func joined(w string) (n int) {
+	for i := range len(w) {
+		if c := w[i]; c < utf8.RuneSelf && intent.NotWord(rune(c)) {
+			n = max(n, min(i, len(w)-1-i))
+		}
+	}
+	return n
+}
+
+// inside reports whether what stands beside a window in a text lets a literal of
+// which it is a window stand there.
+func (g *grams) inside(s string, at int, h uint64) bool {
+	end := at + g.size
+	switch {
+	case at < 0 || end > len(s):
+		return false
+	case g.beside.words == nil:
+		return true
+	}
+	return end+2 <= len(s) && g.beside.passes(besideHash(h, lowerByte[s[end]], lowerByte[s[end+1]], true)) ||
+		at >= 2 && g.beside.passes(besideHash(h, lowerByte[s[at-2]], lowerByte[s[at-1]], false))
+}
+
+// find looks up a window that the filter let through.
+func (g *grams) find(gram, h uint64) *place {
+	for i := h >> (g.shift & 63); ; i++ {
+		s := g.slots[i&uint64(len(g.slots)-1)]
+		if s == 0 {
+			return nil
+		}
+		if (s^uint32(h)<<g.number)>>g.number == 0 {
+			if w := &g.known[s&(1<<g.number-1)-1]; w.gram == gram {
+				return &w.place
+			}
+		}
+	}
+}
+
+// scan calls hit for each literal in the text with where it begins, perhaps
+// repeatedly. skip says which need no second look.
+//
+// The text is read eight bytes at a time, and windows are taken out of those and
+// the eight before by shifting: those that begin in the last four of the latter or
+// the first four of the former. Beyond both ends of the text stand zeros.
+func (l *literals) scan(s string, skip func(*literal) bool, hit func(*literal, int)) {
+	if len(l.marks) == len(l.lits) && l.scanMarks(s, skip, hit) {
+		return
+	}
+	var before uint64
+	for i := 0; i < len(s)+4; i += 8 {
+		var next uint64
+		if i+8 <= len(s) {
+			next = lowerEight(s[i : i+8])
+		} else {
+			for j := range 8 {
+				next <<= 8
+				if i+j < len(s) {
+					next |= uint64(lowerByte[s[i+j]])
+				}
+			}
+		}
+		half := before<<32 | next>>32
+		if g := &l.long; g.n > 0 {
+			if h := half * gramHash; g.filter.passes(h) {
+				l.look(g, s, i-4, half, h, skip, hit)
+			}
+			if h := next * gramHash; g.filter.passes(h) {
+				l.look(g, s, i, next, h, skip, hit)
+			}
+		}
+		if l.short.n > 0 {
+			l.every(&l.short, s, i, half, next, skip, hit)
+		}
+		if l.three.n > 0 {
+			l.every(&l.three, s, i, half, next, skip, hit)
+		}
+		before = next
+	}
+}
+
+// scanMarks is scan for few literals. It gives up, and reports false, on a text
+// that holds more marks than texts do.
+func (l *literals) scanMarks(s string, skip func(*literal) bool, hit func(*literal, int)) bool {
+	left := 16 + len(s)/64
+	for i, m := range l.marks {
+		lit := &l.lits[i]
+		for from := 0; ; {
+			n := strings.IndexByte(s[from:], m.b)
+			if n < 0 {
+				break
+			}
+			if left--; left < 0 {
+				return false
+			}
+			start := from + n - m.at
+			if end := start + len(lit.text); start >= 0 && end <= len(s) && lowerIs(s[start:end], lit.text) {
+				if hit(lit, start); skip(lit) {
+					break
+				}
+			}
+			from += n + 1
+		}
+	}
+	return true
+}
+
+// every looks at the windows, of five bytes at most, that begin at the eight
+// bytes from i-4 on.
+func (l *literals) every(
+	g *grams,
+	s string,
+	i int,
+	half, next uint64,
+	skip func(*literal) bool,
+	hit func(*literal, int),
+) {
+	cut := g.cut & 63
+	for j := 0; j < 4; j += g.stride {
+		v, w := half<<(8*j&63)>>cut, next<<(8*j&63)>>cut
+		if h := v * gramHash; g.filter.passes(h) {
+			l.look(g, s, i-4+j, v, h, skip, hit)
+		}
+		if h := w * gramHash; g.filter.passes(h) {
+			l.look(g, s, i+j, w, h, skip, hit)
+		}
+	}
+}
+
+// lowerEight is eight bytes as gramAt reads them, in lower case.
+func lowerEight(s string) uint64 {
+	x := eight(s)
+	const ones = 0x0101010101010101
+	low := x & (0x7f * ones)
+	// The high bit of each byte from A on, and of each after Z.
+	capital := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) &^ x & (0x80 * ones)
+	return x | capital>>2
+}
+
+// eight is eight bytes as gramAt reads them.
+func eight(s string) uint64 {
+	_ = s[7]
+	return uint64(
+		s[7],
+	) | uint64(
+		s[6],
+	)<<8 | uint64(
+		s[5],
+	)<<16 | uint64(
+		s[4],
+	)<<24 | uint64(
+		s[3],
+	)<<32 | uint64(
+		s[2],
+	)<<40 | uint64(
+		s[1],
+	)<<48 | uint64(
+		s[0],
+	)<<56
+}
+
+// look compares the literals that have a window which begins at a position.
+func (l *literals) look(g *grams, s string, at int, w, h uint64, skip func(*literal) bool, hit func(*literal, int)) {
+	if !g.inside(s, at, h) {
+		return
+	}
+	for p := g.find(w, h); p != nil; p = g.after(p) {
+		start := at - int(p.off)
+		end := start + int(p.size)
+		if start < 0 || end > len(s) {
+			continue
+		}
+		// The literal's last bytes are at hand, the others in memory that nobody
+		// looked at for long.
+		if end >= 8 && (lowerEight(s[end-8:end])^p.tail)<<(64-8*min(p.size, 8)) != 0 {
+			continue
+		}
+		lit := &l.lits[p.lit]
+		if !skip(lit) && lowerIs(s[start:end], lit.text) {
+			hit(lit, start)
+		}
+	}
+}
+
+func (g *grams) after(p *place) *place {
+	if p.next == 0 {
+		return nil
+	}
+	return &g.places[p.next-1]
+}
+
+// lowerIs reports whether a text in lower case is another one as long.
+func lowerIs(s, lower string) bool {
+	for i := range len(s) {
+		if lowerByte[s[i]] != lower[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,316 @@
+package compiled
+
+import (
+	"math"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+const (
+	// maxAlternatives is how many literals may stand for one expression.
+	maxAlternatives = 64
+	// MinLiteral is the shortest literal that is looked for, in bytes.
+	MinLiteral = 3
+	// minJoined is the shortest literal that is looked for beside others.
+	minJoined = 4
+	// maxClass is how many characters of a class are tried one by one.
+	maxClass = 8
+)
+
+// requirement is what a text holds that a regular expression matches: one of
+// some literals, or what all of several requirements say, or one of several.
+// Exactly one of its fields is set.
+type requirement struct {
+	one  []string
+	all  []*requirement
+	some []*requirement
+}
+
+// requires reads off a regular expression what its matches hold, in lower case;
+// nil when that is nothing that helps.
+func requires(expr string) *requirement {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return nil
+	}
+	return required(re.Simplify())
+}
+
+// RequiredLiterals returns literals one of which stands in every text that a
+// regular expression matches, in lower case; nil when there are none that help.
+func RequiredLiterals(expr string) []string { return requires(expr).rarest() }
+
+// rarest is the set of literals, of those that a requirement knows, that the
+// fewest texts hold one of.
+func (q *requirement) rarest() []string {
+	if q == nil {
+		return nil
+	}
+	var best []string
+	for _, k := range q.all {
+		if set := k.rarest(); set != nil && better(set, best) {
+			best = set
+		}
+	}
+	if q.all != nil {
+		return best
+	}
+	if q.some != nil {
+		for _, k := range q.some {
+			set := k.rarest()
+			if set == nil {
+				return nil
+			}
+			best = append(best, set...)
+		}
+		return useful(best)
+	}
+	return q.one
+}
+
+func requireOne(set []string) *requirement {
+	if set = useful(set); set == nil {
+		return nil
+	}
+	return &requirement{one: set}
+}
+
+// useful is a set of literals that the index can look for, or nil.
+func useful(set []string) []string {
+	if len(set) == 0 || len(set) > maxAlternatives {
+		return nil
+	}
+	for _, s := range set {
+		if len(s) < MinLiteral {
+			return nil
+		}
+	}
+	slices.Sort(set)
+	return slices.Compact(set)
+}
+
+// required finds what each match of an expression holds.
+func required(re *syntax.Regexp) *requirement {
+	if q := requireOne(exact(re)); q != nil {
+		return q
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		// Of one that has too many spellings as a whole, its parts.
+		if len(re.Rune) > 1 {
+			return requiredOfConcat(letters(re))
+		}
+	case syntax.OpCapture, syntax.OpPlus:
+		return required(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return required(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		out := new(requirement)
+		for _, sub := range re.Sub {
+			q := required(sub)
+			if q == nil {
+				return nil
+			}
+			out.some = append(out.some, q)
+		}
+		return out
+	case syntax.OpConcat:
+		return requiredOfConcat(re.Sub)
+	}
+	return nil
+}
+
+// requiredOfConcat is what all of the parts that stand one after another
+// require. Neighbours that match a few texts only are joined, because the parser
+// cuts common beginnings off alternatives.
+func requiredOfConcat(subs []*syntax.Regexp) *requirement {
+	var found []*requirement
+	var best, run []string // of the neighbours that are being joined
+	end := func() {
+		if q := requireOne(best); q != nil {
+			found = append(found, q)
+		}
+		best, run = nil, nil
+	}
+	try := func(set []string) {
+		if set = useful(slices.Clone(set)); set != nil && better(set, best) {
+			best = set
+		}
+	}
+	for _, sub := range subs {
+		if isEmptyWidth(sub.Op) {
+			continue
+		}
+		set := exact(sub)
+		if joined := cross(run, set); joined != nil {
+			run = joined
+			try(run)
+			continue
+		}
+		end()
+		if set == nil {
+			if q := required(sub); q != nil {
+				found = append(found, q)
+			}
+			continue
+		}
+		run = set
+		try(set)
+	}
+	end()
+	switch len(found) {
+	case 0:
+		return nil
+	case 1:
+		return found[0]
+	}
+	return &requirement{all: found}
+}
+
+func isEmptyWidth(op syntax.Op) bool {
+	switch op {
+	case syntax.OpBeginLine,
+		syntax.OpEndLine,
+		syntax.OpBeginText,
+		syntax.OpEndText,
+		syntax.OpWordBoundary,
+		syntax.OpNoWordBoundary,
+		syntax.OpEmptyMatch:
+		return true
+	}
+	return false
+}
+
+// better prefers the set that fewer texts hold one of: a byte more makes a
+// literal about half as frequent, and twice as many literals are met twice as
+// often.
+func better(a, b []string) bool { return b == nil || rarity(a) > rarity(b) }
+
+func rarity(set []string) float64 {
+	return float64(min(shortest(set), 40)) - math.Log2(float64(len(set)))
+}
+
+func shortest(set []string) int {
+	n := len(set[0])
+	for _, s := range set {
+		n = min(n, len(s))
+	}
+	return n
+}
+
+// cross joins each of a with each of b; nil if one is missing or they become
+// too many.
+func cross(a, b []string) []string {
+	if a == nil || b == nil || len(a)*len(b) > maxAlternatives {
+		return nil
+	}
+	var out []string
+	for _, x := range a {
+		for _, y := range b {
+			out = append(out, x+y)
+		}
+	}
+	return out
+}
+
+// exact is the whole language of a small expression in lower case, or nil.
+func exact(re *syntax.Regexp) []string {
+	switch re.Op {
+	case syntax.OpLiteral:
+		if slices.Contains(re.Rune, unicode.ReplacementChar) {
+			return nil // also matches bytes that are no UTF-8
+		}
+		if re.Flags&syntax.FoldCase == 0 {
+			return []string{lowerASCII(string(re.Rune))}
+		}
+		out := []string{""}
+		for _, r := range re.Rune {
+			if out = cross(out, spellings(r)); out == nil {
+				return nil
+			}
+		}
+		return out
+	case syntax.OpCharClass:
+		var out []string
+		for i := 0; i+1 < len(re.Rune); i += 2 {
+			if re.Rune[i+1]-re.Rune[i] >= maxClass {
+				return nil
+			}
+			for r := re.Rune[i]; r <= re.Rune[i+1]; r++ {
+				if s := lowerASCII(string(r)); !slices.Contains(out, s) {
+					out = append(out, s)
+				}
+			}
+		}
+		if len(out) == 0 || len(out) > maxClass {
+			return nil
+		}
+		return out
+	case syntax.OpQuest:
+		if set := exact(re.Sub[0]); set != nil && len(set) < maxAlternatives {
+			return append([]string{""}, set...)
+		}
+	case syntax.OpCapture:
+		return exact(re.Sub[0])
+	case syntax.OpEmptyMatch:
+		return []string{""}
+	case syntax.OpAlternate:
+		var out []string
+		for _, sub := range re.Sub {
+			set := exact(sub)
+			if set == nil || len(out)+len(set) > maxAlternatives {
+				return nil
+			}
+			out = append(out, set...)
+		}
+		return out
+	case syntax.OpConcat:
+		out := []string{""}
+		for _, sub := range re.Sub {
+			if isEmptyWidth(sub.Op) {
+				continue
+			}
+			if out = cross(out, exact(sub)); out == nil {
+				return nil
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// spellings are the forms that a letter has where case is ignored, in lower
+// case. Some have partners outside of ASCII: K and the Kelvin sign, s and the
+// long s.
+func spellings(r rune) []string {
+	out := []string{lowerASCII(string(r))}
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		if s := lowerASCII(string(f)); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// letters are the runes of a literal, one expression each.
+func letters(re *syntax.Regexp) []*syntax.Regexp {
+	out := make([]*syntax.Regexp, len(re.Rune))
+	for i := range re.Rune {
+		out[i] = &syntax.Regexp{Op: syntax.OpLiteral, Flags: re.Flags, Rune: re.Rune[i : i+1]}
+	}
+	return out
+}
+
+// lowerASCII folds the letters A to Z and leaves every other byte alone.
+func lowerASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, s)
+}

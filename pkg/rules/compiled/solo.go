@@ -1,0 +1,107 @@
+package compiled
+
+import (
+	"reflect"
+
+	"lazaret/pkg/signals"
+)
+
+// soloPrefilter is a condition's prefilter, decided for one event without an index.
+type soloPrefilter struct {
+	prefilter *prefilter
+	atoms     []atom
+	asks      []func(*Activation) bool // predicates
+}
+
+func newSoloPrefilter(vars *Vars, x *Expr) *soloPrefilter {
+	if x == nil {
+		return nil
+	}
+	r := NewPrefilterReader(vars)
+	n := r.Of(x.AST.Expr(), nil)
+	t := &soloPrefilter{prefilter: n, atoms: r.Atoms}
+	for _, p := range r.preds {
+		t.asks = append(t.asks, p.ask(vars))
+	}
+	return t
+}
+
+// meets reports whether the event may meet the condition.
+func (t *soloPrefilter) meets(act *Activation) bool { return t.met(t.prefilter, act) }
+
+func (t *soloPrefilter) met(n *prefilter, act *Activation) bool {
+	switch n.Op {
+	case opAtom:
+		return t.atoms[n.atom].met(act)
+	case opPred:
+		return t.asks[n.atom](act)
+	case OpNever:
+		return false
+	case opAll:
+		for _, k := range n.kids {
+			if !t.met(k, act) {
+				return false
+			}
+		}
+	case opAny:
+		for _, k := range n.kids {
+			if t.met(k, act) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+// met decides an atom that is a value; of a literal it says that it may be there.
+func (a *atom) met(act *Activation) bool {
+	if a.holds {
+		return true
+	}
+	is := func(s string) bool {
+		if a.f.lower {
+			s = lowerASCII(s)
+		}
+		return a.value[0] == 's' && s == a.value[1:]
+	}
+	v := act.native(a.f.v)
+	switch v.Kind() {
+	case reflect.String:
+		return is(v.String())
+	case reflect.Slice:
+		for i := range v.Len() {
+			if e := v.Index(i); e.Kind() != reflect.String || is(e.String()) {
+				return true
+			}
+		}
+		return false
+	}
+	c, ok := canonical(toVal(v))
+	return !ok || c == a.value
+}
+
+// signalExpr is an expression as signals evaluate it.
+type signalExpr struct {
+	*Expr
+	solo *soloPrefilter // decides most events without the expression; nil: there is none
+}
+
+// IsTrue implements Expr.
+func (x signalExpr) IsTrue(a signals.Activation) bool {
+	act := a.(*Activation)
+	return (x.solo == nil || x.goFlag != nil || x.solo.meets(act)) && x.Expr.IsTrue(act)
+}
+
+// AppendText implements Expr.
+func (x signalExpr) AppendText(a signals.Activation, buf []byte) ([]byte, bool) {
+	act := a.(*Activation)
+	if x.joined != nil {
+		for _, p := range x.joined {
+			buf = append(buf, p.of(act)...)
+		}
+		return buf, true
+	}
+	s, ok := x.Text(act)
+	return append(buf, s...), ok
+}

@@ -1,0 +1,653 @@
+package lint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/rules"
+	"lazaret/pkg/rules/compiled"
+	"lazaret/pkg/rules/ruletest"
+	"lazaret/streams"
+)
+
+// Levels of findings. An error is a fault: the set does not load, or a rule in
+// it guards nothing.
+const (
+	LevelError   = "error"
+	LevelWarning = "warning"
+	LevelNote    = "note"
+)
+
+// Finding is something that a lint found.
+type Finding struct {
+	Rule    string `json:"rule"` // id of the lint
+	Level   string `json:"level"`
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`   // from 1; 0 when it is about the file as a whole
+	Column  int    `json:"column,omitempty"` // from 1, in characters
+	Message string `json:"message"`
+	Source  string `json:"source,omitempty"` // the line
+}
+
+// All lists the lints.
+func All() []Info { return slices.Clone(lints) }
+
+const (
+	maxRegexProgram = 2000                // instructions
+	soon            = 30 * 24 * time.Hour // before an exception expires
+	lintCost        = compiled.CostLimit / 2
+)
+
+// tagForm is how a tag names a list that others know.
+var tagForm = regexp.MustCompile(`^(?:(?:owasp|atlas|arxiv)\.[a-z0-9]+(?:[.-][a-z0-9]+)*|cwe-[0-9]+)$`)
+
+// kindsOfRoot says which kinds of events fill the fields under a name. Those
+// that are not here are for all.
+var kindsOfRoot = map[string][]string{
+	"content":  {"observation", "memory", "action", "outcome"},
+	"memory":   {"memory"},
+	"decision": {"decision"},
+	"action":   {"action"},
+	"recall":   {"recall"},
+	"outcome":  {"outcome"},
+	"tools":    {"tools"},
+}
+
+// linter gathers findings.
+type linter struct {
+	c       *rules.Draft
+	now     time.Time
+	out     []Finding
+	regexes map[string]bool // that were found in macros
+	untold  bool            // some tests are not readable
+}
+
+// Run looks a rule set over. What keeps it from loading are findings too; an
+// error is a fault of this program.
+func Run(src *rules.Source, now time.Time) ([]Finding, error) {
+	c, err := rules.Check(src)
+	if err != nil {
+		return nil, err
+	}
+	l := &linter{c: c, now: now, regexes: make(map[string]bool)}
+	fired, named := l.tests()
+	for _, p := range c.Problems {
+		l.problem(p)
+	}
+	l.files()
+	l.names()
+	l.signals()
+	l.exceptions()
+	l.rules(fired)
+	if len(c.Problems) == 0 { // else what is missing may be what does not compile
+		l.unknownRules(named)
+		l.packs()
+	}
+	slices.SortStableFunc(l.out, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Rule, b.Rule),
+		)
+	})
+	return slices.Compact(l.out), nil
+}
+
+// problem turns a problem of Compile into findings, one for each fault of an
+// expression.
+func (l *linter) problem(p *strictyaml.Error) {
+	var fs *compiled.Faults
+	if !errors.As(p, &fs) {
+		l.add("compile", p)
+		return
+	}
+	before := strings.TrimSuffix(p.Msg, fs.Error())
+	for _, f := range fs.All {
+		e := p.Within(f.Line, f.Column)
+		e.Msg = before + f.Msg
+		l.add("compile", e)
+	}
+}
+
+func (l *linter) add(id string, e *strictyaml.Error) {
+	i := slices.IndexFunc(lints, func(x Info) bool { return x.ID == id })
+	l.out = append(
+		l.out,
+		Finding{
+			Rule:    id,
+			Level:   lints[i].Level,
+			File:    e.File,
+			Line:    e.Line,
+			Column:  e.Column,
+			Message: e.Msg,
+			Source:  e.Source,
+		},
+	)
+}
+
+// note is add at the lowest level.
+func (l *linter) note(id string, e *strictyaml.Error) {
+	l.add(id, e)
+	l.out[len(l.out)-1].Level = LevelNote
+}
+
+// decode reads a file anew. What is wrong with it is known already.
+func (l *linter) decode(name string, v any) *strictyaml.Document {
+	c := rules.Draft{Source: l.c.Source}
+	return c.Decode(name, v)
+}
+
+// spot is a value of a file.
+type spot struct {
+	d    *strictyaml.Document
+	path []any
+}
+
+func (s spot) under(path ...any) spot { return spot{s.d, append(slices.Clone(s.path), path...)} }
+
+func (s spot) errorf(format string, args ...any) *strictyaml.Error {
+	return s.d.Errorf(s.path, format, args...)
+}
+
+// at is a message about a part of the expression at a spot.
+func (s spot) at(a *ast.AST, id int64, msg string) *strictyaml.Error {
+	loc := a.SourceInfo().GetStartLocation(id)
+	return s.errorf("%w", &remark{msg, loc.Line(), loc.Column()})
+}
+
+// remark is a message about a place in an expression.
+type remark compiled.Fault
+
+func (r *remark) Error() string      { return r.Msg }
+func (r *remark) Within() (int, int) { return r.Line, r.Column }
+
+// tests reads the tests: how many want a rule to fire, and where rules are
+// named.
+func (l *linter) tests() (fired map[string]bool, named map[string][]spot) {
+	fired, named = make(map[string]bool), make(map[string][]spot)
+	for _, name := range slices.Sorted(maps.Keys(l.c.Source.Files)) {
+		if !strings.HasSuffix(name, ".test.yaml") {
+			continue
+		}
+		var td ruletest.TestDoc
+		d := l.c.Decode(name, &td)
+		if d == nil {
+			l.untold = true
+			continue
+		}
+		for i, tc := range td.Tests {
+			at := spot{d, []any{"tests", i}}
+			for _, r := range slices.Sorted(maps.Keys(tc.Fires)) {
+				for i := range tc.Fires[r] {
+					fired[r] = fired[r] || tc.Fires[r][i].Wanted() > 0
+				}
+				named[r] = append(named[r], at.under("fires", r))
+			}
+			for j, r := range tc.Silent {
+				named[r] = append(named[r], at.under("silent", j))
+			}
+		}
+	}
+	return fired, named
+}
+
+func (l *linter) unknownRules(named map[string][]spot) {
+	for _, r := range slices.Sorted(maps.Keys(named)) {
+		if l.c.Set.Rule(r) != nil {
+			continue
+		}
+		for _, s := range named[r] {
+			l.add(
+				"unknown-rule",
+				s.errorf(
+					"the test names rule %q, which the set does not have%s",
+					r,
+					rules.Suggest(r, slices.Sorted(maps.Keys(l.c.FileOf))),
+				),
+			)
+		}
+	}
+}
+
+// files finds files that nothing reads.
+func (l *linter) files() {
+	for _, name := range slices.Sorted(maps.Keys(l.c.Source.Files)) {
+		dir, why := path.Dir(name), ""
+		switch {
+		case dir == ".":
+			if known := []string{"groups.yaml", rules.CommonFile, rules.ExceptionsFile}; !slices.Contains(
+				known,
+				name,
+			) &&
+				!strings.HasSuffix(name, ".test.yaml") {
+				why = "beside the packs only groups.yaml, common.yaml and exceptions.yaml are read" + rules.Suggest(
+					name,
+					known,
+				)
+			}
+		case strings.HasSuffix(name, ".test.yaml"):
+		case l.c.Set.Scopes[dir] == nil:
+			why = "its folder is no pack: it has no pack.yaml, or lies deeper than one level"
+		}
+		if why != "" {
+			l.add("unread-file", &strictyaml.Error{File: name, Msg: why})
+		}
+	}
+}
+
+// packs finds packs that no group judges by.
+func (l *linter) packs() {
+	var g rules.GroupsDoc
+	l.decode("groups.yaml", &g)
+	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {
+		in := false
+		for _, packs := range g.Groups {
+			in = in || slices.Contains(packs, pack)
+		}
+		if file := pack + "/pack.yaml"; pack != "" && !in {
+			var p rules.PackDoc
+			l.add("ungrouped-pack", spot{l.decode(file, &p), []any{"name"}}.errorf("pack %q is in no group", pack))
+		}
+	}
+}
+
+// names looks at lists, macros and the names of signals.
+func (l *linter) names() {
+	common := l.c.Set.Scopes[""]
+	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {
+		file, sc := path.Join(pack, "pack.yaml"), l.c.Set.Scopes[pack]
+		if pack == "" {
+			file = rules.CommonFile
+		}
+		if _, ok := l.c.Source.Files[file]; !ok {
+			continue
+		}
+		var p rules.PackDoc
+		d := l.decode(file, &p)
+		if d == nil {
+			continue
+		}
+		look := func(kind, name string) *cel.Ast {
+			def, at := sc.Defs[kind+"."+name], spot{d, []any{kind, name}}
+			if def == nil {
+				return nil
+			}
+			if !sc.Used.Defs[def] && len(l.c.Problems) == 0 {
+				l.add("unused", at.errorf("nothing mentions %s.%s", kind, name))
+			}
+			if pack != "" && common.Defs[kind+"."+name] != nil {
+				l.add("shadowed-name", at.errorf("%s.%s hides that of %s", kind, name, rules.CommonFile))
+			}
+			return def
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Lists)) {
+			look("lists", name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Macros)) {
+			if def := look("macros", name); def != nil {
+				at, a := spot{d, []any{"macros", name}}, def.NativeRep()
+				l.loops(at, a)
+				for _, re := range l.regexesOf(at, a, false) {
+					l.regexes[re] = true
+				}
+			}
+		}
+		for i, s := range p.Signals {
+			if !sc.Used.Vars["signal."+s.Name] && len(l.c.Problems) == 0 {
+				l.add("unused", d.Errorf([]any{"signals", i, "name"}, "nothing mentions signal.%s", s.Name))
+			}
+		}
+	}
+}
+
+// signals looks at the expressions of signals.
+func (l *linter) signals() {
+	byName := make(map[string]*rules.DeclaredSignal)
+	for _, s := range l.c.Set.Declared {
+		byName[s.Name] = s
+	}
+	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {
+		file := path.Join(pack, "pack.yaml")
+		if pack == "" {
+			file = rules.CommonFile
+		}
+		if _, ok := l.c.Source.Files[file]; !ok {
+			continue
+		}
+		var p rules.PackDoc
+		d := l.decode(file, &p)
+		for i, doc := range p.Signals {
+			s := byName["signal."+doc.Name]
+			if s == nil {
+				continue
+			}
+			at := spot{d, []any{"signals", i}}
+			form := "count"
+			switch {
+			case doc.Distinct != nil:
+				form = "distinct"
+			case doc.Sequence != nil:
+				form = "sequence"
+			}
+			on := slices.Sorted(maps.Keys(s.On))
+			l.expr(at.under(form, "key"), s.KeyExpr, on)
+			l.expr(at.under(form, "value"), s.ValueExpr, on)
+			if l.expr(at.under(form, "when"), s.WhenExpr, on); s.WhenExpr != nil {
+				l.never(at.under(form, "when"), s.WhenExpr, on, "the signal counts nothing")
+			}
+			for j, when := range s.StepExprs {
+				at := at.under(form, "steps", j, "when")
+				l.expr(at, when, s.Steps[j].On)
+				l.never(at, when, s.Steps[j].On, "the sequence is never completed")
+			}
+		}
+	}
+}
+
+// exceptions looks at exceptions and their dates.
+func (l *linter) exceptions() {
+	if len(l.c.Set.Exceptions) == 0 {
+		return
+	}
+	var ed rules.ExceptionsDoc
+	d := l.decode(rules.ExceptionsFile, &ed)
+	for i, doc := range ed.Exceptions {
+		j := slices.IndexFunc(l.c.Set.Exceptions, func(x *rules.Exception) bool { return x.Id == doc.ID })
+		if j < 0 {
+			continue
+		}
+		x, at := l.c.Set.Exceptions[j], spot{d, []any{"exceptions", i}}
+		switch left := x.Expires.Sub(l.now); {
+		case left <= 0:
+			l.add(
+				"expired-exception",
+				at.under("expires").errorf("exception %q has expired: its rules apply again; ask %s", x.Id, x.Owner),
+			)
+		case left <= soon:
+			l.add(
+				"exception-soon",
+				at.under(
+					"expires",
+				).errorf(
+					"exception %q expires in %d days: ask %s whether it is still needed",
+					x.Id,
+					int(left.Hours()/24),
+					x.Owner,
+				),
+			)
+		}
+		var on []string
+		for _, id := range x.Rules {
+			if r := l.c.Set.Rule(id); r != nil {
+				on = append(on, r.On...)
+			}
+		}
+		l.expr(at.under("when"), x.When, on)
+		l.never(at.under("when"), x.When, on, "the exception is for nothing")
+	}
+}
+
+// rules looks at each rule.
+func (l *linter) rules(fired map[string]bool) {
+	for _, pack := range slices.Sorted(maps.Keys(l.c.Set.Scopes)) {
+		if pack == "" {
+			continue
+		}
+		for _, name := range l.c.Source.Names(pack, ".yaml") {
+			if path.Base(name) == "pack.yaml" || strings.HasSuffix(name, ".test.yaml") {
+				continue
+			}
+			var rd rules.RulesDoc
+			d := l.decode(name, &rd)
+			for i := range rd.Rules {
+				if r := l.c.Set.Rule(rd.Rules[i].ID); r != nil && r.File == name {
+					l.rule(spot{d, []any{"rules", i}}, r, fired[r.ID])
+				}
+			}
+		}
+	}
+}
+
+func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
+	id, when := at.under("id"), at.under("when")
+	if !tested && !l.untold && r.Mode != "off" {
+		l.add("missing-test", id.errorf("no test says that rule %q fires", r.ID))
+	}
+	if r.FalsePos == "" {
+		l.add("no-false-positives", id.errorf("rule %q does not say what it flags wrongly", r.ID))
+	}
+	if r.Status == "deprecated" && r.Mode == "enforce" {
+		l.add("deprecated-enforced", at.under("status").errorf("rule %q is deprecated and in mode enforce", r.ID))
+	}
+	if r.Status == "experimental" && r.Mode == "enforce" && slices.ContainsFunc(r.On, func(k string) bool {
+		v, _ := (&streams.Alert{Effect: r.Effect}).Asks(streams.Type(k))
+		return v != streams.Allow
+	}) {
+		l.add(
+			"experimental-enforced",
+			at.under("status").errorf("rule %q is experimental, and its effect %s is enforced", r.ID, r.Effect),
+		)
+	}
+	for i, tag := range r.Tags {
+		if !tagForm.MatchString(tag) {
+			l.add(
+				"tag-form",
+				at.under("tags", i).errorf("the tag %q is none of owasp.*, atlas.*, cwe-* and arxiv.*", tag),
+			)
+		}
+	}
+	l.expr(at.under("for_each"), r.ForEach, r.On)
+	l.expr(at.under("subject_id"), r.SubjectID, r.On)
+	l.expr(at.under("message"), r.Message, r.On)
+	l.common(when, r.When, r.On)
+	rd := compiled.NewPrefilterReader(l.c.Set.Vars)
+	n := r.Prefilter(rd)
+	_, cost := compiled.Access(n, make([]int, len(rd.Atoms)))
+	l.regexesOf(when, r.When.AST, cost >= 0)
+	never := l.never(when, r.When, r.On, "the rule never fires")
+	if _, canFail := compiled.Outcomes(l.c.Set.Vars, r.When.AST, r.On); !canFail && !never {
+		l.add(
+			"always-matches",
+			when.errorf("the condition always holds: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")),
+		)
+	} else if cost < 0 {
+		l.add("unindexed", when.errorf("rule %q has no condition that the index can look it up by: it is evaluated for every %s", r.ID, strings.Join(r.On, " and ")))
+	}
+}
+
+// expr looks at an expression of any kind.
+func (l *linter) expr(at spot, x *compiled.Expr, on []string) {
+	if x != nil {
+		l.common(at, x, on)
+		l.regexesOf(at, x.AST, false)
+	}
+}
+
+// common is what is looked for in every expression.
+func (l *linter) common(at spot, x *compiled.Expr, on []string) {
+	if x.Cost > lintCost && !compiled.Dynamic(x.AST) {
+		l.add("over-budget", at.errorf("the expression may cost %d, and half of the limit is %d", x.Cost, lintCost))
+	}
+	l.loops(at, x.AST)
+	l.foreign(at, x, on)
+}
+
+// never reports a condition that never holds.
+func (l *linter) never(at spot, x *compiled.Expr, on []string, so string) bool {
+	can, _ := compiled.Outcomes(l.c.Set.Vars, x.AST, on)
+	if can && compiled.NewPrefilterReader(l.c.Set.Vars).Of(x.AST.Expr(), nil).Op != compiled.OpNever {
+		return false
+	}
+	l.add("never-matches", at.errorf("the condition can never hold: %s", so))
+	return true
+}
+
+// foreign reports fields that no event of some kinds has.
+func (l *linter) foreign(at spot, x *compiled.Expr, on []string) {
+	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		q := compiled.QualifiedName(e)
+		v, ok := l.c.Set.Vars.Number[q]
+		if !ok || l.c.Set.Vars.List[v].Signal != nil && strings.HasPrefix(q, "signal.") {
+			return
+		}
+		root, _, _ := strings.Cut(q, ".")
+		if ks, ok := kindsOfRoot[root]; ok &&
+			!slices.ContainsFunc(on, func(k string) bool { return slices.Contains(ks, k) }) {
+			l.add(
+				"foreign-field",
+				at.at(
+					x.AST,
+					e.ID(),
+					fmt.Sprintf(
+						"%s is always empty here: only events of kind %s have it, and this is for %s",
+						q,
+						strings.Join(ks, ", "),
+						strings.Join(on, ", "),
+					),
+				),
+			)
+		}
+	}))
+}
+
+// loops reports variables of loops that hide other names. What a macro writes
+// into an expression is reported where the macro stands.
+func (l *linter) loops(at spot, a *ast.AST) {
+	roots := map[string]bool{"it": true, "lists": true, "macros": true}
+	for name := range l.c.Set.Vars.Number {
+		root, _, _ := strings.Cut(name, ".")
+		roots[root] = true
+	}
+	var walk func(e ast.Expr, outer []string)
+	walk = func(e ast.Expr, outer []string) {
+		if e.Kind() == ast.ComprehensionKind {
+			c := e.AsComprehension()
+			walk(c.IterRange(), outer)
+			names := []string{c.IterVar()}
+			if c.HasIterVar2() {
+				names = append(names, c.IterVar2())
+			}
+			for _, n := range names {
+				if (roots[n] || slices.Contains(outer, n)) && a.SourceInfo().GetStartLocation(e.ID()).Line() > 0 {
+					l.add(
+						"shadowed-name",
+						at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another of that name", n)),
+					)
+				}
+			}
+			inner := append(slices.Clone(outer), names...)
+			walk(c.LoopStep(), inner)
+			walk(c.Result(), inner)
+			return
+		}
+		for _, k := range children(e) {
+			walk(k, outer)
+		}
+	}
+	walk(a.Expr(), nil)
+}
+
+// children are the direct parts of an expression that is no loop.
+func children(e ast.Expr) (out []ast.Expr) {
+	switch e.Kind() {
+	case ast.CallKind:
+		if e.AsCall().IsMemberFunction() {
+			out = append(out, e.AsCall().Target())
+		}
+		out = append(out, e.AsCall().Args()...)
+	case ast.SelectKind:
+		out = append(out, e.AsSelect().Operand())
+	case ast.ListKind:
+		out = e.AsList().Elements()
+	case ast.MapKind:
+		for _, x := range e.AsMap().Entries() {
+			out = append(out, x.AsMapEntry().Key(), x.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, x := range e.AsStruct().Fields() {
+			out = append(out, x.AsStructField().Value())
+		}
+	}
+	return out
+}
+
+// regexesOf lists the regular expressions of an expression, and reports the
+// large ones and those that every text is searched for. Where something else
+// keeps the expression from being evaluated, the latter are notes.
+func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
+	lists := make(map[string][]string) // variable of a loop → constants
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.ComprehensionKind && e.AsComprehension().IterRange().Kind() == ast.ListKind {
+			c := e.AsComprehension()
+			for _, x := range c.IterRange().AsList().Elements() {
+				lists[c.IterVar()] = append(lists[c.IterVar()], compiled.Constants(x, nil)...)
+			}
+		}
+	}))
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
+			return
+		}
+		args := e.AsCall().Args()
+		for _, re := range compiled.Constants(args[len(args)-1], lists) {
+			out = append(out, re)
+			if l.regexes[re] {
+				continue
+			}
+			p, err := syntax.Parse(re, syntax.Perl)
+			if err != nil {
+				continue
+			}
+			prog, err := syntax.Compile(p.Simplify())
+			if err != nil {
+				continue
+			}
+			switch n := len(prog.Inst); {
+			case n > maxRegexProgram:
+				l.add(
+					"giant-regex",
+					at.at(
+						a,
+						e.ID(),
+						fmt.Sprintf(
+							"a regular expression of %d instructions: more than %d are slow on every text",
+							n,
+							maxRegexProgram,
+						),
+					),
+				)
+			case compiled.RequiredLiterals(re) == nil && prog.StartCond()&syntax.EmptyBeginText == 0:
+				add := l.add
+				if indexed {
+					add = l.note
+				}
+				add(
+					"giant-regex",
+					at.at(
+						a,
+						e.ID(),
+						fmt.Sprintf(
+							"the regular expression %q has neither a literal of %d letters that every match holds nor ^ at its start: it is tried at every place of every text",
+							re,
+							compiled.MinLiteral,
+						),
+					),
+				)
+			}
+		}
+	}))
+	return out
+}

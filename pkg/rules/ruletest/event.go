@@ -1,0 +1,503 @@
+package ruletest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/pkg/rules"
+	"lazaret/pkg/signals/index"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// TestEvent is one event, in the words of ledger entries, with what a test leaves
+// out filled in.
+type TestEvent struct {
+	After   string `yaml:"after" is:"duration" doc:"Time since the event before, such as 4m."`
+	ID      string `yaml:"id" is:"id" doc:"e and its number unless said."`
+	Session string `yaml:"session" doc:"s1 unless said."`
+	Agent   string `yaml:"agent" doc:"agent unless said."`
+
+	Observation *observationDoc `yaml:"observation" doc:"Content that was read."`
+	Memory      *memoryDoc      `yaml:"memory" doc:"A memory write."`
+	Recall      *recallDoc      `yaml:"recall" doc:"A retrieval from memory."`
+	Tools       *toolsDoc       `yaml:"tools" doc:"A tool catalogue."`
+	Phase       string          `yaml:"phase" is:"phase" doc:"Start or end of the session."`
+	Decision    *decisionDoc    `yaml:"decision" doc:"A decision."`
+	Action      *actionDoc      `yaml:"action" doc:"A proposed action."`
+	Outcome     *outcomeDoc     `yaml:"outcome" doc:"What came of an action; without one, an answer of the agent."`
+}
+
+type observationDoc struct {
+	Origin string   `yaml:"origin" is:"origin" doc:"tool unless said."`
+	Tool   string   `yaml:"tool"`
+	Source string   `yaml:"source"`
+	Text   string   `yaml:"text"`
+	Blocks []string `yaml:"blocks" doc:"Further content blocks."`
+}
+
+type memoryDoc struct {
+	Origin    string     `yaml:"origin" is:"origin" doc:"agent unless said."`
+	Inherited string     `yaml:"inherited" is:"origin" doc:"Weakest origin that it derives from."`
+	Key       string     `yaml:"key"`
+	Category  string     `yaml:"category"`
+	Channel   string     `yaml:"channel"`
+	KeyHolder string     `yaml:"key_holder" is:"origin" doc:"Origin of the value that the key holds now."`
+	Source    string     `yaml:"source"`
+	Parents   []string   `yaml:"parents"`
+	Text      string     `yaml:"text"`
+	Times     int        `yaml:"times" is:"natural" doc:"The text so often, for size."`
+	Age       string     `yaml:"age" is:"duration" doc:"Time since the same content was first met."`
+	Repeats   uint64     `yaml:"repeats" is:"natural" doc:"How often the same content was met before."`
+	Belief    *beliefDoc `yaml:"belief"`
+}
+
+type recallDoc struct {
+	Query          string          `yaml:"query"`
+	Key            string          `yaml:"key"`
+	Purpose        string          `yaml:"purpose"`
+	Items          []recallItemDoc `yaml:"items" doc:"What the context policy admits."`
+	ContextOnly    []recallItemDoc `yaml:"context_only"`
+	Contradictions []recallItemDoc `yaml:"contradictions"`
+}
+
+type recallItemDoc struct {
+	Belief beliefDoc `yaml:",inline"`
+	Text   string    `yaml:"text"`
+	Score  *float64  `yaml:"score" doc:"The store's score, if it gave one."`
+}
+
+type toolsDoc struct {
+	Server string    `yaml:"server"`
+	Items  []toolDoc `yaml:"items"`
+}
+
+type toolDoc struct {
+	Name        string         `yaml:"name"`
+	Description string         `yaml:"description"`
+	Schema      map[string]any `yaml:"schema"`
+}
+
+type decisionDoc struct {
+	Summary string      `yaml:"summary"`
+	Beliefs []beliefDoc `yaml:"beliefs"`
+}
+
+// beliefDoc is a cited belief: supported by a tool's result, at 0.7, unless
+// it says otherwise.
+type beliefDoc struct {
+	ID          string  `yaml:"id"`
+	Missing     bool    `yaml:"missing" doc:"The belief was not found."`
+	Kind        string  `yaml:"kind"`
+	Key         string  `yaml:"key"`
+	Truth       string  `yaml:"truth" is:"truth" doc:"supported unless said."`
+	Retrieval   string  `yaml:"retrieval"`
+	Security    string  `yaml:"security"`
+	Freshness   string  `yaml:"freshness"`
+	Sensitivity string  `yaml:"sensitivity"`
+	Scope       string  `yaml:"scope"`
+	Quality     string  `yaml:"quality" is:"quality" doc:"tool_result unless said."`
+	Origin      string  `yaml:"origin" is:"origin"`
+	Confidence  float64 `yaml:"confidence" is:"share" doc:"0.7 unless said."`
+	Source      string  `yaml:"source"`
+	Observation string  `yaml:"observation"`
+}
+
+type actionDoc struct {
+	Tool          string         `yaml:"tool"`
+	Level         int            `yaml:"level" is:"level" doc:"What the policy makes of the tool, 0 to 5."`
+	Effects       []string       `yaml:"effects"`
+	Args          map[string]any `yaml:"args"`
+	Confidence    *float64       `yaml:"confidence" is:"share" doc:"The agent's own."`
+	Decision      string         `yaml:"decision"`
+	Beliefs       []beliefDoc    `yaml:"beliefs"`
+	Unseen        bool           `yaml:"unseen" doc:"The session holds input that nobody judged."`
+	Blast         string         `yaml:"blast_radius"`
+	Reversibility string         `yaml:"reversibility"`
+}
+
+// outcomeDoc is what came of an action, or an answer of the agent.
+type outcomeDoc struct {
+	Action    string   `yaml:"action"`
+	Status    string   `yaml:"status"` // answer for one of the agent
+	Text      string   `yaml:"text"`
+	Grounding *float64 `yaml:"grounding"` // default: it names no sources
+}
+
+// timeline turns test events into ledger entries, one after the other.
+type timeline struct {
+	project string
+	seq     uint64
+	now     time.Time
+	said    map[string][]uint32 // words of the user, by agent and session
+	calls   map[string]bool     // the user named a value of a tool's last call, by agent, session and tool
+}
+
+func newTimeline(project string) *timeline {
+	return &timeline{project: cmp.Or(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		said: make(map[string][]uint32), calls: make(map[string]bool)}
+}
+
+// add builds the ledger entry that ingest would have written.
+func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
+	if g.After != "" {
+		d, err := time.ParseDuration(g.After)
+		if err != nil {
+			return nil, fmt.Errorf("after: %w", err)
+		}
+		tl.now = tl.now.Add(d)
+	}
+	tl.seq++
+	h := streams.EntryHead{
+		ID:      cmp.Or(g.ID, fmt.Sprintf("e%d", tl.seq)),
+		Agent:   cmp.Or(g.Agent, "agent"),
+		Session: cmp.Or(g.Session, "s1"),
+		Time:    tl.now,
+		Intake:  tl.seq,
+	}
+	typ, body, err := g.body(h)
+	if err != nil {
+		return nil, err
+	}
+	tl.relate(&h, body)
+	e := &streams.Entry{Seq: tl.seq, Time: tl.now, Stage: streams.StageIngest, Project: tl.project, Type: typ}
+	e.Body, err = streams.Marshal(body)
+	return e, err
+}
+
+// relate fills in how an event relates to what the user said, as ingest does.
+func (tl *timeline) relate(h *streams.EntryHead, body any) {
+	at := h.Agent + "\x00" + h.Session
+	switch b := body.(type) {
+	case *streams.ObservationEntry:
+		if b.Origin == beliefs.OriginUser {
+			for _, x := range b.Blocks {
+				tl.said[at] = intent.Say(tl.said[at], x.Text)
+			}
+			return
+		}
+		b.UserNamed = intent.Named(tl.said[at], b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
+	case *streams.ActionEntry:
+		var args map[string]any
+		if streams.Unmarshal(b.Args, &args) != nil {
+			args = nil
+		}
+		b.Intent = intent.Relate(tl.said[at], b.Tool, args, b.Features.Carriers)
+		tl.calls[at+"\x00"+b.Tool] = b.Intent != nil && len(b.Intent.Values) > 0
+	}
+}
+
+// hear gives the evaluator its own verdict on an action, as the arbiter would.
+func (tl *timeline) hear(ev *rules.Evaluator, st index.Store, e *streams.Entry, verdict streams.Verdict) error {
+	if e.Type != streams.TypeAction || verdict == streams.Allow {
+		return nil
+	}
+	a, err := streams.Read[streams.ActionEntry](e)
+	if err != nil {
+		return err
+	}
+	return ev.Heard(
+		st,
+		tl.project,
+		&streams.VerdictEntry{
+			Type:    e.Type,
+			ID:      a.ID,
+			Agent:   a.Agent,
+			Session: a.Session,
+			Tool:    a.Tool,
+			Verdict: verdict,
+		},
+	)
+}
+
+// Events reads a file of test events, in the words of tests: a list, or a
+// document with the key given.
+func Events(name string, data []byte) ([]*streams.Entry, error) {
+	d, err := strictyaml.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	var doc eventsDoc
+	if err := d.Decode(&doc); err != nil {
+		return nil, err
+	}
+	if len(doc.Given) == 0 {
+		return nil, fmt.Errorf("%s holds no events: write them as the given of a test", name)
+	}
+	tl := newTimeline(doc.Project)
+	var out []*streams.Entry
+	for i := range doc.Given {
+		e, err := tl.add(&doc.Given[i])
+		if err != nil {
+			path := []any{"given", i}
+			if doc.bare {
+				path = path[1:]
+			}
+			return nil, d.Errorf(path, "%w", err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+type eventsDoc struct {
+	Project string      `yaml:"project"`
+	Given   []TestEvent `yaml:"given"`
+	bare    bool
+}
+
+// UnmarshalYAML implements yaml.InterfaceUnmarshaler.
+func (d *eventsDoc) UnmarshalYAML(decode func(any) error) error {
+	var v any
+	if err := decode(&v); err != nil {
+		return err
+	}
+	if _, ok := v.([]any); ok {
+		d.bare = true
+		return decode(&d.Given)
+	}
+	type plain eventsDoc
+	return decode((*plain)(d))
+}
+
+func (g *TestEvent) body(h streams.EntryHead) (typ streams.Type, body any, err error) {
+	n := 0
+	set := func(t streams.Type, b any, e error) {
+		n++
+		typ, body, err = t, b, e
+	}
+	if o := g.Observation; o != nil {
+		b := &streams.ObservationEntry{
+			EntryHead: h,
+			Observation: beliefs.Observation{
+				Origin: beliefs.Origin(cmp.Or(o.Origin, "tool")),
+				Tool:   o.Tool,
+				Source: o.Source,
+			},
+		}
+		blocks := o.Blocks
+		if o.Text != "" || len(blocks) == 0 {
+			blocks = append([]string{o.Text}, blocks...)
+		}
+		for _, s := range blocks {
+			b.Blocks = append(b.Blocks, streams.BlockEntry{Text: s, Features: text.Analyze(s)})
+		}
+		set(streams.TypeObservation, b, nil)
+	}
+	if g.Memory != nil {
+		b, err := g.Memory.entry(h)
+		set(streams.TypeMemory, b, err)
+	}
+	if r := g.Recall; r != nil {
+		b := &streams.RecallEntry{EntryHead: h, Query: r.Query, Key: r.Key, Purpose: r.Purpose, Limit: len(r.Items)}
+		var err error
+		for _, part := range []struct {
+			from []recallItemDoc
+			to   *[]streams.RecallItem
+		}{{r.Items, &b.Admitted}, {r.ContextOnly, &b.ContextOnly}, {r.Contradictions, &b.Contradictions}} {
+			for i := range part.from {
+				it := &part.from[i]
+				ref, e := it.Belief.ref()
+				if e != nil {
+					err = e
+				}
+				score := -1.0
+				if it.Score != nil {
+					score = *it.Score
+				}
+				*part.to = append(*part.to, streams.RecallItem{BeliefRef: ref, Content: it.Text, Score: score})
+			}
+		}
+		set(streams.TypeRecall, b, err)
+	}
+	if t := g.Tools; t != nil {
+		b := &streams.ToolsEntry{EntryHead: h, Server: t.Server}
+		var err error
+		for _, it := range t.Items {
+			tool := streams.Tool{Name: it.Name, Description: it.Description}
+			if it.Schema != nil {
+				schema, e := streams.Marshal(it.Schema)
+				if tool.InputSchema = schema; e != nil {
+					err = e
+				}
+			}
+			b.Tools = append(b.Tools, tool)
+		}
+		set(streams.TypeTools, b, err)
+	}
+	if g.Phase != "" {
+		var err error
+		if g.Phase != "start" && g.Phase != "end" {
+			err = fmt.Errorf("the phase of a session is start or end, not %q", g.Phase)
+		}
+		set(streams.TypeSession, &streams.SessionEntry{EntryHead: h, Phase: g.Phase}, err)
+	}
+	if g.Decision != nil {
+		bs, err := refs(g.Decision.Beliefs)
+		set(streams.TypeDecision, &streams.DecisionEntry{EntryHead: h, Summary: g.Decision.Summary, Beliefs: bs}, err)
+	}
+	if g.Action != nil {
+		b, err := g.Action.entry(h)
+		set(streams.TypeAction, b, err)
+	}
+	if o := g.Outcome; o != nil {
+		set(
+			streams.TypeOutcome,
+			&streams.OutcomeEntry{
+				EntryHead: h,
+				Outcome:   beliefs.Outcome{Action: o.Action, Status: o.Status},
+				Content:   o.Text,
+				Features:  text.Analyze(o.Text),
+				Grounding: o.Grounding,
+			},
+			nil,
+		)
+	}
+	if n != 1 {
+		return "", nil, fmt.Errorf(
+			"a given event is one of observation, memory, recall, tools, phase, decision, action and outcome; this one is %d",
+			n,
+		)
+	}
+	return typ, body, err
+}
+
+func (m *memoryDoc) entry(h streams.EntryHead) (*streams.MemoryEntry, error) {
+	if m.Times > 1 && len(m.Text) > streams.DefaultMaxEvent/m.Times {
+		return nil, fmt.Errorf(
+			"a text of %d bytes %d times is more than an event holds, %d bytes",
+			len(m.Text),
+			m.Times,
+			streams.DefaultMaxEvent,
+		)
+	}
+	content := strings.Repeat(m.Text, max(m.Times, 1))
+	b := &streams.MemoryEntry{
+		EntryHead:   h,
+		Origin:      beliefs.Origin(cmp.Or(m.Origin, "agent")),
+		Inherited:   beliefs.Origin(m.Inherited),
+		Key:         m.Key,
+		Category:    m.Category,
+		Channel:     m.Channel,
+		KeyHolder:   beliefs.Origin(m.KeyHolder),
+		Source:      m.Source,
+		DerivedFrom: m.Parents,
+		Content:     content,
+		Features: text.Analyze(
+			content,
+		),
+		Repeats: m.Repeats,
+		Belief:  streams.BeliefRef{ID: fmt.Sprintf("b%d", h.Intake), Found: true},
+	}
+	if m.Belief != nil {
+		ref, err := m.Belief.ref()
+		if err != nil {
+			return nil, err
+		}
+		ref.ID = cmp.Or(ref.ID, b.Belief.ID)
+		b.Belief = ref
+	}
+	if m.Age != "" {
+		d, err := time.ParseDuration(m.Age)
+		if err != nil {
+			return nil, fmt.Errorf("age: %w", err)
+		}
+		b.FirstSeen, b.Repeats = h.Time.Add(-d), max(m.Repeats, 1)
+	}
+	return b, nil
+}
+
+func (a *actionDoc) entry(h streams.EntryHead) (*streams.ActionEntry, error) {
+	bs, err := refs(a.Beliefs)
+	if err != nil {
+		return nil, err
+	}
+	b := &streams.ActionEntry{
+		EntryHead: h,
+		Action: beliefs.Action{
+			Tool:       a.Tool,
+			Effects:    a.Effects,
+			Confidence: a.Confidence,
+			Decision:   a.Decision,
+			Contract:   beliefs.Contract{Level: beliefs.Level(a.Level)},
+		},
+		Beliefs: bs,
+		Unseen:  a.Unseen,
+		Matched: "test",
+	}
+	if a.Args != nil {
+		if b.Args, err = streams.Marshal(a.Args); err != nil {
+			return nil, err
+		}
+	}
+	var lines strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(a.Args)) {
+		fmt.Fprintln(&lines, a.Args[k])
+	}
+	b.Text, b.Features = lines.String(), text.Analyze(lines.String())
+	return b, firstError(word(a.Blast, &b.Blast), word(a.Reversibility, &b.Reversibility))
+}
+
+func refs(bs []beliefDoc) ([]streams.BeliefRef, error) {
+	var out []streams.BeliefRef
+	for i := range bs {
+		r, err := bs[i].ref()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (b *beliefDoc) ref() (streams.BeliefRef, error) {
+	r := streams.BeliefRef{
+		ID:          b.ID,
+		Found:       !b.Missing,
+		Key:         b.Key,
+		Origin:      beliefs.Origin(b.Origin),
+		Confidence:  b.Confidence,
+		Source:      b.Source,
+		Observation: b.Observation,
+	}
+	if b.Confidence == 0 {
+		r.Confidence = 0.7
+	}
+	return r, firstError(
+		word(cmp.Or(b.Truth, "supported"), &r.Axes.Truth),
+		word(cmp.Or(b.Quality, "tool_result"), &r.Quality),
+		word(b.Kind, &r.Kind),
+		word(
+			b.Retrieval,
+			&r.Axes.Retrieval,
+		),
+		word(b.Security, &r.Axes.Security),
+		word(b.Freshness, &r.Axes.Freshness),
+		word(b.Sensitivity, &r.Sensitivity),
+		word(b.Scope, &r.Scope),
+	)
+}
+
+// word reads a word that a test may leave out.
+func word(s string, v interface{ UnmarshalText([]byte) error }) error {
+	if s == "" {
+		return nil
+	}
+	return v.UnmarshalText([]byte(s))
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package signals
+
+// trimmed are what stands around a word and is none of it, and unusual what
+// only unusual words hold.
+var (
+	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
+	edges   = byteSet(`.,;:!?"'()[]`)
+	unusual = byteSet("0123456789@./:_-=+")
+	// namesEnd is what may follow a proper name.
+	namesEnd = byteSet(`.,;:!?"'()[]{}`)
+)
+
+type bytes256 [256]bool
+
+func byteSet(s string) *bytes256 {
+	t := new(bytes256)
+	for _, c := range []byte(s) {
+		t[c] = true
+	}
+	return t
+}
+
+// trim cuts bytes of a set off both ends.
+func (t *bytes256) trim(w string) string {
+	for len(w) > 0 && t[w[0]] {
+		w = w[1:]
+	}
+	for len(w) > 0 && t[w[len(w)-1]] {
+		w = w[:len(w)-1]
+	}
+	return w
+}
+
+func (t *bytes256) in(w string) bool {
+	for i := range len(w) {
+		if t[w[i]] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package signals
+
+import (
+	"slices"
+	"time"
+
+	"lazaret/pkg/signals/index"
+)
+
+var partClusters = keep(orderClusters, (*State).noteCluster)
+
+func init() {
+	add := func(name, doc, bound string, read func(*State) int64) {
+		register(partClusters, Signal{name, doc, "fingerprint", "all", bound, "10"}, read)
+	}
+	const as = "as cluster_size"
+	add(
+		"signal.cluster_size",
+		"contents of the project that are almost the same as this one, it included",
+		"20000 clusters",
+		func(s *State) int64 { return s.cluster().size },
+	)
+	add("signal.cluster_sources", "different sources among them, at most 64", as,
+		func(s *State) int64 { return int64(len(s.cluster().sources)) })
+	add("signal.cluster_sessions", "different sessions among them, at most 64", as,
+		func(s *State) int64 { return int64(len(s.cluster().sessions)) })
+	add("signal.cluster_agents", "different agents among them, at most 64", as,
+		func(s *State) int64 { return int64(len(s.cluster().agents)) })
+	register(
+		partClusters,
+		Signal{"signal.cluster_age", "seconds since the first of them", "fingerprint", "all", as, "10"},
+		func(s *State) float64 { return s.since(s.cluster().first) },
+	)
+}
+
+// tableClusters holds clusters of two contents or more.
+var tableClusters = index.NewTable(2, "clusters", 20_000)
+
+type cluster struct {
+	first                     time.Time
+	size                      int64
+	sources, sessions, agents []uint32
+}
+
+func (c *cluster) bytes(e index.Encoder) index.Encoder {
+	e.Num(uint64(c.first.UnixNano()))
+	e.Num(uint64(c.size))
+	e.Hashes(c.sources)
+	e.Hashes(c.sessions)
+	e.Hashes(c.agents)
+	return e
+}
+
+func readCluster(b []byte) *cluster {
+	d := index.Decoder(b)
+	return &cluster{
+		first:    time.Unix(0, int64(d.Num())).UTC(),
+		size:     int64(d.Num()),
+		sources:  d.Hashes(),
+		sessions: d.Hashes(),
+		agents:   d.Hashes(),
+	}
+}
+
+// noteCluster puts the content into the cluster of the first fingerprint band
+// that is known, and makes all of its bands known. Of a content with few words
+// only the same one counts. A cluster of one is its origin and nothing else.
+func (s *State) noteCluster() {
+	if !s.hasContent() {
+		return
+	}
+	in := s.In
+	if len(in.features.Prints) == 0 || in.features.Words < 4 {
+		s.clusterRec = new(cluster)
+		return
+	}
+	b := s.t.Index()
+	if b == nil {
+		return
+	}
+	bands := in.features.Prints[0].Bands()
+	b.Prefetch(index.PostBands, bands)
+	var first uint32
+	known := -1
+	for i, h := range bands {
+		if ref, ok := b.Get(index.PostBands, h); ok {
+			known, first = i, ref
+			break
+		}
+	}
+	c := &cluster{first: in.Event.Time}
+	if known < 0 {
+		s.founds = bands[0]
+		first = s.ownOrigin(b)
+	} else {
+		h := readOrigin(b.Origin(first))
+		id := h.cluster
+		if v := s.t.Get(tableClusters, s.t.HashKey(id)); v != nil {
+			c = readCluster(v)
+		} else {
+			c = &cluster{first: h.at, size: 1, sources: []uint32{h.source}, sessions: []uint32{h.in}, agents: []uint32{h.by}}
+		}
+		defer func() { s.t.Put(tableClusters, s.t.HashKey(id), s.t.Give(c.bytes(s.t.Take()))) }()
+	}
+	c.size++
+	source, session, agent := s.member()
+	for _, add := range [...]struct {
+		set *[]uint32
+		h   uint32
+	}{{&c.sources, source}, {&c.sessions, session}, {&c.agents, agent}} {
+		if len(*add.set) < index.MaxDistinct && !slices.Contains(*add.set, add.h) {
+			*add.set = append(*add.set, add.h)
+		}
+	}
+	for i, h := range bands {
+		if i > known && known >= 0 {
+			if _, ok := b.Get(index.PostBands, h); ok {
+				continue
+			}
+		}
+		if i != known {
+			first = b.Put(index.PostBands, h, first)
+		}
+	}
+	s.clusterRec = c
+}
+
+func (s *State) cluster() *cluster {
+	if s.clusterRec == nil {
+		return new(cluster)
+	}
+	return s.clusterRec
+}

@@ -1,0 +1,281 @@
+package signals
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+// tableCounts holds declared counts and distinct counts, and tableSteps declared
+// sequences. tableSwaps holds the sequences that an action went into, until its
+// verdict is heard.
+var (
+	tableCounts = index.NewTable(0, "counts", 20_000)
+	tableSteps  = index.NewTable(1, "sequences", 20_000)
+	tableSwaps  = index.NewTable(9, "swaps", 5_000)
+)
+
+// Activation gives an expression the values of its names.
+type Activation interface {
+	ResolveName(name string) (value any, ok bool)
+}
+
+// Expr is a compiled expression. It is evaluated with the activation of the State
+// that reads the signal.
+type Expr interface {
+	// IsTrue reports whether a condition holds. One that fails does not.
+	IsTrue(Activation) bool
+	// AppendText appends the value of a text; ok is false when it fails.
+	AppendText(act Activation, buf []byte) (out []byte, ok bool)
+}
+
+// MaxSteps is how many steps a sequence has at most.
+const MaxSteps = 8
+
+// Declared is a signal that a pack declares: a count of events, a count of
+// distinct values among them, or a sequence of steps.
+type Declared struct {
+	Name     string
+	On       map[string]bool // kinds of events that it looks at
+	Key      Expr            // what is counted apart, a text
+	When     Expr            // of a count; nil: every event counts
+	Value    Expr            // of distinct values, a text
+	Window   time.Duration   // how far back it sees
+	Max      int             // how far it counts
+	Distinct bool
+	Steps    []Step // of a sequence
+}
+
+// Step is a step of a sequence.
+type Step struct {
+	On   []string // kinds of events that may be the step
+	When Expr
+}
+
+// counted is the value of a declared signal that this input counted.
+type counted struct {
+	by *Declared
+	n  int64
+}
+
+// tableKey is the key of the signal's counts or steps, valid until the next key
+// is made.
+func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
+	t := s.t
+	// The expression may read signals, which make keys of their own.
+	t.Text, ok = d.Key.AppendText(s.act, t.Text[:0])
+	t.Name = append(append(append(t.Name[:0], d.Name...), 0), t.Text...)
+	return t.Name, ok
+}
+
+// Note counts an event, or takes it as a step. What cannot be evaluated counts
+// nothing: the rules that read the signal have conditions of their own.
+func (d *Declared) Note(s *State) {
+	if !d.On[s.In.Event.Kind] {
+		return
+	}
+	if d.Steps != nil {
+		d.noteStep(s)
+		return
+	}
+	if d.When != nil && !d.When.IsTrue(s.act) {
+		return
+	}
+	k, ok := d.tableKey(s)
+	if !ok {
+		return
+	}
+	var h uint32
+	if d.Distinct {
+		v, ok := d.Value.AppendText(s.act, s.t.Text[:0])
+		if s.t.Text = v; !ok {
+			return
+		}
+		h = hash32(string(v))
+	}
+	now := s.In.Event.Time.UnixNano()
+	kept := s.t.Take()
+	for b := s.t.Get(tableCounts, k); len(b) >= 12; b = b[12:] {
+		if old := int64(binary.BigEndian.Uint64(b)); now-old < int64(d.Window) &&
+			!(d.Distinct && binary.BigEndian.Uint32(b[8:]) == h) {
+			kept = append(kept, b[:12]...)
+		}
+	}
+	kept = binary.BigEndian.AppendUint64(kept, uint64(now))
+	kept = binary.BigEndian.AppendUint32(kept, h)
+	kept = kept[max(0, len(kept)-12*d.Max):]
+	if s.counts < len(s.counted) {
+		s.counted[s.counts] = counted{d, int64(len(kept) / 12)}
+		s.counts++
+	}
+	s.t.Put(tableCounts, k, s.t.Give(kept))
+}
+
+// chain is how far a sequence has come: the events of its first steps, and
+// when the first of them was.
+type chain struct {
+	since  int64
+	n      int
+	events [MaxSteps][]byte
+}
+
+func (c *chain) has(event string) bool {
+	for _, e := range c.events[:c.n] {
+		if string(e) == event {
+			return true
+		}
+	}
+	return false
+}
+
+// noteStep takes an event as a step of a sequence. Each step remembers the
+// latest chain that led to it, so that no number of other events in between
+// makes a sequence forgotten.
+func (d *Declared) noteStep(s *State) {
+	var matched [MaxSteps]bool
+	some := false
+	for i, st := range d.Steps {
+		if slices.Contains(st.On, s.In.Event.Kind) && st.When.IsTrue(s.act) {
+			matched[i], some = true, true
+		}
+	}
+	if !some {
+		return
+	}
+	k, ok := d.tableKey(s)
+	if !ok {
+		return
+	}
+	// What is read points into the old value; the new one is made elsewhere.
+	var memory [MaxSteps]chain
+	chains := memory[:len(d.Steps)]
+	dc := index.Decoder(s.t.Get(tableSteps, k))
+	for i := range chains {
+		c := &chains[i]
+		c.since, c.n = int64(dc.Num()), int(min(dc.Num(), MaxSteps))
+		for j := range c.n {
+			c.events[j] = dc.Raw()
+		}
+	}
+	now, id := s.In.Event.Time.UnixNano(), s.In.Event.ID
+	// The last step first, so that one event is one step of a chain.
+	for i := len(d.Steps) - 1; i >= 0; i-- {
+		if !matched[i] {
+			continue
+		}
+		c := chain{since: now}
+		if i > 0 {
+			if c = chains[i-1]; c.n == 0 || c.n == MaxSteps || now-c.since >= int64(d.Window) || c.has(id) {
+				continue
+			}
+		}
+		c.events[c.n] = []byte(id)
+		c.n++
+		chains[i] = c
+		if i == len(d.Steps)-1 {
+			if s.done == nil {
+				s.done = make(map[string][]string)
+			}
+			var events []string
+			for _, e := range c.events[:c.n] {
+				events = append(events, string(e))
+			}
+			s.done[d.Name] = events
+		}
+	}
+	e := index.Encoder(s.t.Take())
+	for i := range chains {
+		c := &chains[i]
+		e.Num(uint64(c.since))
+		e.Num(uint64(c.n))
+		for _, ev := range c.events[:c.n] {
+			e.Bytes(ev)
+		}
+	}
+	if s.In.Event.Kind == string(streams.TypeAction) {
+		s.noteSequence(k, e)
+	}
+	s.t.Put(tableSteps, k, s.t.Give(e))
+}
+
+// noteSequence keeps a sequence as it was before the action and as it is with it.
+func (s *State) noteSequence(key, value []byte) {
+	e := index.Encoder(slices.Clone(s.swaps))
+	e.Bytes(key)
+	e.Bytes(s.t.Get(tableSteps, key))
+	e.Bytes(value)
+	s.swaps = e
+}
+
+// swapKey is the key of the sequences that an action went into.
+func swapKey(t *index.Tables, agent, session, id string) []byte {
+	return t.NameKey(agent, "\x00", session, "\x00", id)
+}
+
+// NoteSequences keeps the sequences that the action went into.
+func (s *State) NoteSequences() {
+	if len(s.swaps) == 0 {
+		return
+	}
+	e := index.Encoder(s.t.Take())
+	e.Num(1) // the steps count
+	e = append(e, s.swaps...)
+	s.t.Put(tableSwaps, swapKey(s.t, s.In.Event.Agent, s.In.Event.Session, s.In.Event.ID), s.t.Give(e))
+}
+
+func (d *Declared) Read(s *State) any {
+	if d.Steps != nil {
+		return s.done[d.Name]
+	}
+	for _, c := range s.counted[:s.counts] {
+		if c.by == d {
+			return c.n
+		}
+	}
+	k, ok := d.tableKey(s)
+	if !ok {
+		return fmt.Errorf("the key of %s cannot be evaluated", d.Name)
+	}
+	now, n := s.In.Event.Time.UnixNano(), int64(0)
+	for b := s.t.Get(tableCounts, k); len(b) >= 12; b = b[12:] {
+		if now-int64(binary.BigEndian.Uint64(b)) < int64(d.Window) {
+			n++
+		}
+	}
+	return n
+}
+
+// Heard takes in the verdict on an action. An action that is held was not carried
+// out, and is no step: the sequences that it went into are put back, unless
+// something else has gone into them since. When its hold is approved they are put
+// forward again.
+func Heard(st index.Store, project string, v *streams.VerdictEntry) error {
+	t := index.Open(st, project)
+	at := slices.Clone(swapKey(t, v.Agent, v.Session, v.ID))
+	d := index.Decoder(slices.Clone(t.Get(tableSwaps, at)))
+	counts := d.Num() == 1
+	if len(d) == 0 || counts == (v.Verdict == streams.Allow) {
+		return t.Err
+	}
+	var e index.Encoder
+	if e.Num(0); !counts {
+		e = index.Encoder{}
+		e.Num(1)
+	}
+	for len(d) > 0 {
+		key, was, is := d.Raw(), d.Raw(), d.Raw()
+		if bytes.Equal(t.Get(tableSteps, key), is) {
+			t.Put(tableSteps, key, was)
+		}
+		e.Bytes(key)
+		e.Bytes(is)
+		e.Bytes(was)
+	}
+	t.Put(tableSwaps, at, e)
+	return t.Close()
+}

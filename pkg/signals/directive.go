@@ -1,0 +1,191 @@
+package signals
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+	"unicode/utf8"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+const (
+	noteText  = 2 << 10 // bytes of a directive's text that are kept
+	planNames = 16      // identifiers up to which a document may be a plan
+)
+
+var partDirectives = keep(orderDirectives, (*State).noteDirectives)
+
+// noteDirectives keeps untrusted content, and what the model wrote, because that
+// steers it again.
+func (s *State) noteDirectives() {
+	if s.hasForeignContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" {
+		s.noteDirective()
+	}
+}
+
+// tableNotes holds the directives of untrusted content.
+var tableNotes = index.NewTable(3, "directives", 4_000)
+
+// directive is what is kept of an instruction.
+type directive struct {
+	sum                                []byte // of kind and text
+	event, source, text, agent, belief []byte
+	at                                 time.Time
+	memory                             bool // it was written to memory
+	commands                           bool // it carries more than a request
+	userNamed                          bool // the user named where it came from
+	carriers, names                    []uint32
+	sentences                          [][]uint32
+	named                              [][]uint32 // carriers, by sentence
+}
+
+func (n *directive) bytes(e index.Encoder) index.Encoder {
+	for _, v := range [...][]byte{n.sum, n.event, n.source, n.text, n.agent, n.belief} {
+		e.Bytes(v)
+	}
+	e.Num(uint64(n.at.UnixNano()))
+	e.Hashes(n.carriers)
+	e.Hashes(n.names)
+	flags := uint64(0)
+	if n.memory {
+		flags |= 1
+	}
+	if n.commands {
+		flags |= 2
+	}
+	if n.userNamed {
+		flags |= 4
+	}
+	e.Num(flags)
+	e.Num(uint64(len(n.sentences)))
+	for _, st := range n.sentences {
+		e.Hashes(st)
+	}
+	for _, cs := range n.named {
+		e.Hashes(cs)
+	}
+	return e
+}
+
+// readDirective reads a record into n. It points into b, and its hashes into
+// the buffer, so that looking through many of them allocates nothing.
+func (n *directive) read(b []byte, buf []uint32) []uint32 {
+	d := index.Decoder(b)
+	n.sum, n.event, n.source, n.text, n.agent, n.belief = d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw(), d.Raw()
+	n.at = time.Unix(0, int64(d.Num())).UTC()
+	n.carriers, buf = d.Into(buf)
+	n.names, buf = d.Into(buf)
+	flags := d.Num()
+	n.memory, n.commands, n.userNamed = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	n.sentences = n.sentences[:0]
+	for range min(d.Num(), maxSentences) {
+		var st []uint32
+		st, buf = d.Into(buf)
+		n.sentences = append(n.sentences, st)
+	}
+	n.named = n.named[:0]
+	for range n.sentences {
+		var cs []uint32
+		cs, buf = d.Into(buf)
+		n.named = append(n.named, cs)
+	}
+	return buf
+}
+
+// noteDirective keeps untrusted content that carries an instruction, under its
+// session, the words of its sentences and its carriers.
+func (s *State) noteDirective() {
+	in := s.In
+	names := in.names
+	if len(in.Content.Markers) == 0 && len(in.directives.sentences) == 0 {
+		// A note that names a few tools is a plan, if it asks or not.
+		if in.Event.Origin != "document" && in.Event.Kind != "memory" || len(names) == 0 ||
+			len(names) > planNames && in.Event.Kind != "memory" {
+			return
+		}
+	}
+	buf := append(append(s.t.Text[:0], in.Event.Kind...), 0)
+	kind := len(buf)
+	for i, v := range in.Content.Views {
+		if i > 0 {
+			buf = append(buf, '\n')
+		}
+		if buf = append(buf, v...); len(buf) > kind+noteText {
+			break
+		}
+	}
+	text := clipBytes(buf[kind:], noteText)
+	s.t.Text = buf
+	sum := sha256.Sum256(buf[:kind+len(text)])
+	n := &directive{
+		memory:    in.Event.Kind == "memory",
+		event:     []byte(in.Event.ID),
+		agent:     []byte(in.Event.Agent),
+		belief:    []byte(in.belief),
+		source:    []byte(streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120)),
+		at:        in.Event.Time,
+		sum:       sum[:8],
+		sentences: in.directives.sentences,
+		names:     names,
+		userNamed: in.userNamed,
+		commands:  in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0,
+	}
+	if n.commands {
+		n.text = text // what asks and commands nothing is compared by its words
+	}
+	n.named = in.directives.carriers(in)
+	for _, cs := range n.named {
+		n.carriers = append(n.carriers, cs...)
+	}
+	n.carriers = distinct(n.carriers)
+	// The same text is one note, however often it is read, and never another
+	// one's: a number that another text has is taken for neither.
+	id := binary.BigEndian.Uint32(sum[8:])
+	for b := s.t.Get(tableNotes, s.t.NumberKey(id)); b != nil; b = s.t.Get(tableNotes, s.t.NumberKey(id)) {
+		if d := index.Decoder(b); string(d.Raw()) == string(n.sum) {
+			s.noteHere(id)
+			return
+		}
+		id++
+	}
+	s.t.Put(tableNotes, s.t.NumberKey(id), s.t.Give(n.bytes(s.t.Take())))
+	s.noteHere(id)
+	b := s.t.Index()
+	if b == nil {
+		return
+	}
+	b.LinkAll(index.LinkTargets, n.carriers, id)
+	words := append(s.t.Words[:0], n.names...)
+	for _, st := range n.sentences {
+		words = append(words, st...)
+	}
+	s.t.Words = words
+	b.LinkAll(index.LinkWords, distinct(words), id)
+}
+
+// clipBytes cuts a text before the rune that goes beyond n bytes.
+func clipBytes(b []byte, n int) []byte {
+	if len(b) <= n {
+		return b
+	}
+	for n > 0 && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	return b[:n]
+}
+
+// noteHere adds a note to those of the session; the oldest falls out.
+func (s *State) noteHere(id uint32) {
+	k := s.sessionKey("n")
+	ids := s.t.Get(tableSessions, k)
+	for b := ids; len(b) >= 4; b = b[4:] {
+		if binary.BigEndian.Uint32(b) == id {
+			return
+		}
+	}
+	e := append(s.t.Take(), ids[max(0, len(ids)-4*(index.MaxDirectives-1)):]...)
+	s.t.Put(tableSessions, k, s.t.Give(binary.BigEndian.AppendUint32(e, id)))
+}

@@ -1,0 +1,223 @@
+package signals
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/intent"
+	"lazaret/pkg/signals/index"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// minValue is the length from which an argument is distinctive, in bytes.
+const minValue = 12
+
+func init() {
+	register(partDirectives|partCarriers, Signal{
+		Name:   "signal.echo",
+		Doc:    "instructions in untrusted content of the project that this action would carry out",
+		Key:    "session, tool word, carrier",
+		Window: "all",
+		Bound:  "4000 instructions",
+		Cost:   "1 a word of the tool's name and a carrier",
+	}, (*State).echo)
+}
+
+// Served is an instruction in untrusted content that a pending action would
+// carry out.
+type Served struct {
+	Observation  string  `cel:"observation" doc:"event that carried the instruction"`
+	By           string  `cel:"by" doc:"tool, carrier or value: what both name"`
+	Value        string  `cel:"value"`
+	Source       string  `cel:"source"`
+	SameSession  bool    `cel:"same_session"`
+	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value"`
+	UserDocument bool    `cel:"user_document" doc:"the user's own words name where it came from"`
+	Memory       bool    `cel:"memory" doc:"it stands in a memory that neither user nor operator wrote"`
+	Commands     bool    `cel:"commands" doc:"it carries more than a request: an override, a demand to obey, secrecy"`
+	Age          float64 `cel:"age" doc:"seconds since it was read"`
+}
+
+// echo finds the instructions that the action would carry out: dependence by
+// evidence, not by everything that was seen.
+func (s *State) echo() []*Served {
+	if s.servedRead {
+		return s.servedBy
+	}
+	s.servedRead = true
+	in := s.In
+	if in.call == nil {
+		return nil // no action
+	}
+	c := s.In.call
+	book := s.t.Index()
+	if book == nil {
+		return nil
+	}
+	var memory [2 * index.MaxDirectives]uint32
+	ids := memory[:0]
+	add := func(id index.LinkID, h uint32) {
+		n := len(ids)
+		ids = book.Linked(id, index.LinkKey(h), ids)
+		more := ids[n:]
+		ids = ids[:n]
+		for _, id := range more {
+			if !slices.Contains(ids, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	for b := s.t.Get(tableSessions, s.sessionKey("n")); len(b) >= 4; b = b[:len(b)-4] { // the latest first
+		ids = append(ids, binary.BigEndian.Uint32(b[len(b)-4:]))
+	}
+	here := ids[:len(ids):len(ids)]
+	for _, h := range in.carriers {
+		add(index.LinkTargets, h)
+	}
+	for _, h := range c.Things {
+		add(index.LinkWords, h)
+	}
+	add(index.LinkWords, c.Whole)
+	if len(ids) == 0 {
+		return nil
+	}
+	var n directive
+	var buf []uint32
+	for _, id := range ids {
+		b := s.t.Get(tableNotes, s.t.NumberKey(id))
+		if b == nil {
+			continue
+		}
+		buf = n.read(b, buf[:0])
+		same := slices.Contains(here, id)
+		sv := s.match(&n, same)
+		if sv == nil {
+			continue
+		}
+		sv.Observation, sv.Source, sv.SameSession, sv.Memory, sv.Commands, sv.Age = string(
+			n.event,
+		), string(
+			n.source,
+		), same, n.memory, n.commands, s.since(
+			n.at,
+		)
+		sv.UserDocument = n.userNamed
+		s.servedBy = append(s.servedBy, sv)
+		s.servedOn = append(
+			s.servedOn,
+			streams.Rest{
+				Agent:       string(n.agent),
+				Observation: sv.Observation,
+				Belief:      string(n.belief),
+				Source:      sv.Source,
+				By:          "instruction",
+				Value:       sv.Value,
+			},
+		)
+	}
+	return s.servedBy
+}
+
+// match is how the action serves one of the note's sentences; of several the
+// one that the user accounts for least.
+func (s *State) match(n *directive, same bool) (best *Served) {
+	in, c := s.In, s.In.call
+	for i, words := range n.sentences {
+		if sv := s.serves(n.named[i], words, n.commands, same); sv != nil {
+			if !sv.UserNamed {
+				return sv
+			}
+			best = cmp.Or(best, sv)
+		}
+	}
+	if hasHash(n.names, c.Whole) {
+		sv := &Served{By: "tool", Value: in.Action.Tool, UserNamed: in.intent.Asked && in.intent.Closeness >= 100}
+		if !sv.UserNamed {
+			return sv
+		}
+		best = cmp.Or(best, sv)
+	}
+	if best != nil || !n.commands {
+		return best
+	}
+	for _, line := range strings.Split(in.Action.Text, "\n") {
+		if v := text.Normalize(line); len(v) >= minValue && strings.Count(v, " ") >= 1 &&
+			bytes.Contains(n.text, []byte(v)) {
+			named := slices.ContainsFunc(c.Values, func(x intent.Value) bool {
+				return slices.Contains(in.intent.Values, x.Path) && strings.Contains(x.Text, line)
+			})
+			return &Served{By: "value", Value: streams.Clip(line, 120), UserNamed: named}
+		}
+	}
+	return nil
+}
+
+// serves compares the action with one sentence that asks for something: carriers
+// that are its own, words of the sentence, and the values of the action's
+// arguments. A value that the user named, or that somebody inside named first, is
+// no evidence.
+func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
+	in, c := s.In, s.In.call
+	for i, v := range in.Content.Carriers {
+		if !hasHash(carriers, in.carriers[i]) || !commands && !reaches(v) || in.hostOfAddress(v) || s.inside(i) {
+			continue
+		}
+		if !in.byUser(v) {
+			return &Served{By: "carrier", Value: v}
+		}
+	}
+	asks, act := c.Asks(words, same), count(words, c.Act) > 0
+	if !asks && !act || in.elsewhere(carriers) {
+		return nil
+	}
+	shared, foreign := 0, 0
+	var strong *intent.Value
+	for i := range c.Values {
+		v := &c.Values[i]
+		if !v.In(words) {
+			continue
+		}
+		if shared++; slices.Contains(in.intent.Values, v.Path) || s.known(v) {
+			continue
+		}
+		foreign++
+		if strong == nil && (v.Marks > 0 || len(v.Tokens) > 1 && v.Date == nil) {
+			strong = v
+		}
+	}
+	asked := in.intent.Asked
+	named := asked && in.targetsNamed() // whom it reaches, too
+	switch {
+	case strong != nil:
+		return &Served{By: "value", Value: streams.Clip(strong.Text, 120), UserNamed: named}
+	case same && foreign > 1:
+		return &Served{By: "value", Value: streams.Clip(c.Values[0].Text, 120), UserNamed: named}
+	case !asks:
+		return nil
+	}
+	// The user accounts for an action whose receivers they named, or of which the
+	// sentence names nothing that they did not, or that their own words name as
+	// closely.
+	return &Served{By: "tool", Value: in.Action.Tool,
+		UserNamed: named || asked && (len(c.Values) > 0 && foreign == 0 || in.intent.Closeness >= c.Strength(words))}
+}
+
+// known reports whether a value is a carrier that somebody inside named first.
+func (s *State) known(v *intent.Value) bool {
+	i := slices.IndexFunc(s.In.Content.Carriers, func(c string) bool {
+		_, x, _ := strings.Cut(c, ":")
+		return strings.EqualFold(x, v.Text)
+	})
+	return i >= 0 && s.inside(i)
+}
+
+// inside reports whether the user, the operator or the agent named a carrier of
+// the action before anything from outside did.
+func (s *State) inside(i int) bool {
+	m := &s.met()[i]
+	return m.ok && !(s.noted && m.ref&^index.NamedByUser == s.ownRef) && !s.originOfMet(m).external
+}

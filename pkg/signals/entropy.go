@@ -1,0 +1,61 @@
+package signals
+
+import (
+	"math"
+)
+
+func init() {
+	register(
+		0,
+		Signal{"content.entropy", "Shannon entropy of the content, bits a byte, 0 to 8", "", "", "", "0"},
+		(*State).entropy,
+	)
+}
+
+// entropy is the Shannon entropy of a text's bytes, over its first 64 KiB:
+// log2 n less the mean of log2 c over the n bytes, c being how often each is there.
+func entropy(s string) float64 {
+	// Two counts of each byte: one need not wait for what the other has written.
+	var n [2][256]int32
+	s = s[:min(len(s), BoundText)]
+	i := 0
+	for ; i+1 < len(s); i += 2 {
+		n[0][s[i]]++
+		n[1][s[i+1]]++
+	}
+	if i < len(s) {
+		n[0][s[i]]++
+	}
+	sum := 0.0
+	for b := range n[0] {
+		if c := int(n[0][b] + n[1][b]); c > 1 {
+			sum += timesLog(c)
+		}
+	}
+	if len(s) == 0 {
+		return 0
+	}
+	return max(0, math.Log2(float64(len(s)))-sum/float64(len(s)))
+}
+
+// timesLog is n log2 n.
+func timesLog(n int) float64 {
+	if n < len(timesLogs) {
+		return timesLogs[n]
+	}
+	return float64(float64(n) * math.Log2(float64(n))) // not fused with what it is added to
+}
+
+var timesLogs = func() (t [1024]float64) {
+	for n := 1; n < len(t); n++ {
+		t[n] = float64(n) * math.Log2(float64(n))
+	}
+	return t
+}()
+
+func (s *State) entropy() float64 {
+	if !s.measured {
+		s.bits, s.measured = entropy(s.In.Content.Text), true
+	}
+	return s.bits
+}

@@ -1,0 +1,221 @@
+package signals
+
+import (
+	"iter"
+	"math/bits"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+const (
+	maxJoined = 96 // length of a value that is put together, in bytes
+	maxPieces = 64 // of one content
+)
+
+var partPieces = keep(orderPieces, (*State).notePieces)
+
+func init() {
+	register(partPieces, Signal{
+		Name:   "signal.fragments",
+		Doc:    "values of the arguments that were put together from pieces of different observations",
+		Key:    "piece",
+		Window: "all",
+		Bound:  "100000 pieces",
+		Cost:   "up to 2000 a value",
+	}, (*State).fragments)
+}
+
+// Fragment is a value that was put together from pieces which came separately.
+type Fragment struct {
+	Value  string   `cel:"value"`
+	Pieces []string `cel:"pieces"`
+	Events []string `cel:"events" doc:"observations that brought the pieces"`
+}
+
+// oddFields are the words that may be unusual ones: all of a text that is not
+// ASCII.
+func oddFields(s string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		start, odd := 0, false
+		for i := 0; i <= len(s); i++ {
+			if i == len(s) || s[i] == ' ' || s[i] >= '\t' && s[i] <= '\r' {
+				if odd && !yield(s[start:i]) {
+					return
+				}
+				start, odd = i+1, false
+				continue
+			}
+			if s[i] >= utf8.RuneSelf {
+				for w := range strings.FieldsSeq(s[start:]) { // other spaces may follow
+					if !yield(w) {
+						return
+					}
+				}
+				return
+			}
+			odd = odd || unusual[s[i]]
+		}
+	}
+}
+
+// pieces are the unusual words of a content: what a value might be cut into.
+func pieces(s string) []string {
+	s = streams.Clip(s, 16<<10)
+	var out []string
+	add := func(w string) (more bool) {
+		if w = trimmed.trim(w); len(w) >= index.MinPiece && len(w) <= index.MaxPiece && unusual.in(w) {
+			// Lower case may take more bytes, or fewer.
+			if w = strings.ToLower(w); len(w) >= index.MinPiece && len(w) <= index.MaxPiece {
+				out = append(out, w)
+			}
+		}
+		return len(out) < maxPieces
+	}
+	// Words are cut at ASCII spaces here, and only those with something
+	// unusual in them are looked at again.
+	start, odd := 0, false
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= utf8.RuneSelf:
+			// Other spaces may follow: begin again.
+			out = nil
+			for w := range strings.FieldsSeq(s) {
+				if !add(w) {
+					break
+				}
+			}
+			return out
+		case c == ' ' || c >= '\t' && c <= '\r':
+			if odd && !add(s[start:i]) {
+				return out
+			}
+			start, odd = i+1, false
+		default:
+			odd = odd || unusual[c]
+		}
+	}
+	if odd {
+		add(s[start:])
+	}
+	return out
+}
+
+// notePieces keeps the pieces. The index knows how long those may be that a value
+// begins with: where no piece is known that is found out by one look-up instead of
+// one for each of its prefixes.
+func (s *State) notePieces() {
+	if !s.hasForeignContent() {
+		return
+	}
+	b := s.t.Index()
+	if b == nil {
+		return
+	}
+	b.Prefetch(index.PostPieces, s.In.piecesBy)
+	for i, p := range s.In.pieces {
+		if h := s.In.piecesBy[i]; !b.HasPiece(p, h) {
+			b.PutPiece(p, h, s.ownOrigin(b))
+		}
+	}
+}
+
+// pieceLengths says which lengths the pieces have that begin as v does.
+func (s *State) pieceLengths(v string) uint64 {
+	if b := s.t.Index(); b != nil {
+		return b.Lengths(v)
+	}
+	return 0
+}
+
+// pieceFrom is the event that brought a piece.
+func (s *State) pieceFrom(v string) (event string, ok bool) {
+	b := s.t.Index()
+	if b == nil {
+		return "", false
+	}
+	ref, ok := b.Piece(v, index.Hash(v))
+	if !ok {
+		return "", false
+	}
+	return readOrigin(b.Origin(ref)).event, true
+}
+
+// values are the words of an action's arguments that may have been put together.
+func values(s string) []string {
+	var out []string
+	for v := range oddFields(s) {
+		if v = trimmed.trim(v); len(v) < minValue || len(v) > maxJoined || !unusual.in(v) {
+			continue
+		}
+		if v = strings.ToLower(v); len(v) >= minValue && len(v) <= maxJoined {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (s *State) fragments() []*Fragment {
+	var out []*Fragment
+	b := s.t.Index()
+	if b == nil || !b.HasPieces() {
+		return out
+	}
+	for _, v := range s.In.values {
+		lengths := s.pieceLengths(v)
+		if lengths == 0 {
+			continue
+		}
+		if len(v) <= index.MaxPiece && lengths&index.PieceBit(len(v)) != 0 {
+			if _, whole := s.pieceFrom(v); whole {
+				continue
+			}
+		}
+		if f := s.assemble(v); f != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// assemble cuts a value into pieces that are known, two to four of them, from
+// two observations at least.
+func (s *State) assemble(v string) *Fragment {
+	type way struct {
+		pieces, events []string
+	}
+	ways := make([]*way, len(v)+1)
+	ways[0] = new(way)
+	for i := range v {
+		if ways[i] == nil || len(ways[i].pieces) == 4 {
+			continue
+		}
+		if len(v)-i < index.MinPiece {
+			break
+		}
+		for lengths := s.pieceLengths(v[i:]); lengths != 0; {
+			n := 63 - bits.LeadingZeros64(lengths)
+			lengths &^= 1 << n
+			j := i + index.MinPiece + n
+			if j > len(v) || ways[j] != nil || i == 0 && j == len(v) {
+				continue
+			}
+			if ev, ok := s.pieceFrom(v[i:j]); ok {
+				ways[j] = &way{append(slices.Clone(ways[i].pieces), v[i:j]), append(slices.Clone(ways[i].events), ev)}
+			}
+		}
+	}
+	w := ways[len(v)]
+	if w == nil || len(w.pieces) < 2 {
+		return nil
+	}
+	evs := slices.Clone(w.events)
+	slices.Sort(evs)
+	if len(slices.Compact(evs)) < 2 {
+		return nil
+	}
+	return &Fragment{Value: v, Pieces: w.pieces, Events: w.events}
+}

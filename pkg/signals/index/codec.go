@@ -1,0 +1,100 @@
+package index
+
+import (
+	"encoding/binary"
+)
+
+// Encoder and dec are the plain encoding of what tables hold.
+type Encoder []byte
+
+func (e *Encoder) Num(n uint64) { *e = binary.AppendUvarint(*e, n) }
+
+func (e *Encoder) Str(s string) {
+	e.Num(uint64(len(s)))
+	*e = append(*e, s...)
+}
+
+func (e *Encoder) Bytes(b []byte) {
+	e.Num(uint64(len(b)))
+	*e = append(*e, b...)
+}
+
+func (e Encoder) longs(hs []uint64) Encoder {
+	e.Num(uint64(8 * len(hs)))
+	for _, h := range hs {
+		e = binary.BigEndian.AppendUint64(e, h)
+	}
+	return e
+}
+
+func (e *Encoder) Hashes(hs []uint32) {
+	e.Num(uint64(len(hs)))
+	for _, h := range hs {
+		*e = binary.BigEndian.AppendUint32(*e, h)
+	}
+}
+
+// Decoder reads what enc wrote; what is missing reads as zero.
+type Decoder []byte
+
+func (d *Decoder) Num() uint64 {
+	n, size := binary.Uvarint(*d)
+	if size <= 0 {
+		*d = nil
+		return 0
+	}
+	*d = (*d)[size:]
+	return n
+}
+
+func (d *Decoder) Str() string {
+	n := d.Num()
+	if n > uint64(len(*d)) {
+		*d = nil
+		return ""
+	}
+	s := string((*d)[:n])
+	*d = (*d)[n:]
+	return s
+}
+
+// Raw is str without a copy.
+func (d *Decoder) Raw() []byte {
+	n := d.Num()
+	if n > uint64(len(*d)) {
+		*d = nil
+		return nil
+	}
+	b := (*d)[:n]
+	*d = (*d)[n:]
+	return b
+}
+
+// Into is hashes at the end of a buffer.
+func (d *Decoder) Into(buf []uint32) (hs, rest []uint32) {
+	n := d.Num()
+	if n > uint64(len(*d)/4) {
+		*d = nil
+		return nil, buf
+	}
+	from := len(buf)
+	for i := range n {
+		buf = append(buf, binary.BigEndian.Uint32((*d)[4*i:]))
+	}
+	*d = (*d)[4*n:]
+	return buf[from:len(buf):len(buf)], buf
+}
+
+func (d *Decoder) Hashes() []uint32 {
+	n := d.Num()
+	if n > uint64(len(*d)/4) {
+		*d = nil
+		return nil
+	}
+	hs := make([]uint32, n)
+	for i := range hs {
+		hs[i] = binary.BigEndian.Uint32((*d)[4*i:])
+	}
+	*d = (*d)[4*n:]
+	return hs
+}

@@ -1,0 +1,94 @@
+package index
+
+import (
+	"slices"
+)
+
+// hashTable is a table from a hash to a ref: open addressing, a power of two of
+// slots.
+type hashTable struct {
+	slots []hashSlot
+	count int
+	seen  uint32 // by warm, and of no meaning
+}
+
+// hashSlot is a hash with its ref, together and in three parts, so that both lie in
+// twelve bytes. A hash of 0 is free.
+type hashSlot struct{ high, low, ref uint32 }
+
+func (e *hashSlot) used() bool { return e.high|e.low != 0 }
+
+func (e *hashSlot) hash() uint64 { return uint64(e.high)<<32 | uint64(e.low) }
+
+// prefetch reads the slots of some keys, one of them not waiting for another: a table
+// that lies in no cache near costs the wait for memory once and not for each.
+func (t *hashTable) prefetch(hs []uint64) {
+	if t.count == 0 {
+		return
+	}
+	mask := len(t.slots) - 1
+	for _, h := range hs {
+		t.seen ^= t.slots[int(h*0x9e3779b97f4a7c15>>32)&mask].low
+	}
+}
+
+// slot is where a key stands or may be put.
+func (t *hashTable) slot(h uint64) *hashSlot {
+	mask := len(t.slots) - 1
+	i := int(h*0x9e3779b97f4a7c15>>32) & mask
+	for {
+		e := &t.slots[i&mask]
+		if k := e.hash(); k == h || k == 0 {
+			return e
+		}
+		i++
+	}
+}
+
+func (t *hashTable) get(h uint64) (uint32, bool) {
+	if t.count == 0 {
+		return 0, false
+	}
+	e := t.slot(max(h, 1))
+	return e.ref, e.used()
+}
+
+func (t *hashTable) put(h uint64, ref uint32) {
+	at, _ := t.at(h)
+	*at = ref
+}
+
+// at is the place of a key's ref, which it makes where there is none.
+func (t *hashTable) at(h uint64) (ref *uint32, known bool) {
+	if 8*(t.count+1) > 7*len(t.slots) {
+		t.grow()
+	}
+	h = max(h, 1)
+	e := t.slot(h)
+	if known = e.used(); !known {
+		e.high, e.low = uint32(h>>32), uint32(h)
+		t.count++
+	}
+	return &e.ref, known
+}
+
+func (t *hashTable) sorted() []uint64 {
+	var out []uint64
+	for i := range t.slots {
+		if e := &t.slots[i]; e.used() {
+			out = append(out, e.hash())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (t *hashTable) grow() {
+	old := t.slots
+	t.slots = make([]hashSlot, max(64, 2*len(old)))
+	for i := range old {
+		if e := &old[i]; e.used() {
+			*t.slot(e.hash()) = *e
+		}
+	}
+}

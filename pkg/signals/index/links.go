@@ -1,0 +1,207 @@
+package index
+
+import "encoding/binary"
+
+const (
+	MaxDirectives = 32 // directives that one session, word or carrier leads to
+	MaxDistinct   = 64 // contents, sources, sessions or agents that are told apart
+)
+
+// Links map a hash to the numbers that were linked to it last: the words and carriers
+// of instructions to the directives that hold them, and a source with a target to the
+// contents in which the source names it. They are part of the Index, because one
+// content brings dozens.
+
+// LinkID names a table of links.
+type LinkID byte
+
+const (
+	LinkWords   LinkID = iota // words of directives → notes
+	LinkTargets               // carriers of directives → notes
+	LinkPushes                // source and target → contents
+	numLinks
+)
+
+var linkNames = [numLinks]string{"directive_words", "directive_targets", "pushes"}
+
+// linkMost is how many numbers of one hash count.
+var linkMost = [numLinks]int{MaxDirectives, MaxDirectives, MaxDistinct}
+
+// links is one table, in two generations as a posting table is.
+type links struct {
+	young, elder chains
+	generations
+}
+
+// chains lead from a hash to the last of its links, and from each to the one
+// before.
+type chains struct {
+	last  hashTable
+	links []link
+}
+
+type link struct {
+	to     uint32
+	before uint32 // number of the link before, plus one
+}
+
+func (c *chains) add(h uint64, to uint32) {
+	n := uint32(len(c.links))
+	last, known := c.last.at(h)
+	l := link{to: to}
+	if known {
+		l.before = *last + 1
+	}
+	*last = n
+	c.links = append(c.links, l)
+}
+
+// of appends what a hash leads to, up to most and the last first.
+func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
+	i, ok := c.last.get(h)
+	if !ok {
+		return buf
+	}
+	for range most {
+		l := c.links[i]
+		buf = append(buf, l.to)
+		if l.before == 0 {
+			break
+		}
+		i = l.before - 1
+	}
+	return buf
+}
+
+func (c *chains) size() int { return 12*len(c.last.slots) + 8*cap(c.links) }
+
+// run is hashes of a record that are linked to one number.
+type run struct {
+	id LinkID
+	to uint32
+	hs []uint64
+}
+
+// LinkKey is the hash of a word or carrier as links have it.
+func LinkKey(h uint32) uint64 { return 1<<32 | uint64(h) }
+
+// Link links a hash to a number.
+func (b *Index) Link(id LinkID, h uint64, to uint32) {
+	b.moved(id, h)
+	b.addLink(id, h, to)
+}
+
+// LinkAll links some words or carriers to a number that is new to them.
+func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
+	b.keys = b.keys[:0]
+	for _, h := range of {
+		b.keys = append(b.keys, LinkKey(h))
+	}
+	b.links[id].young.last.prefetch(b.keys)
+	for _, h := range b.keys {
+		b.Link(id, h, to)
+	}
+}
+
+// Linked appends what a hash is linked to, the last first.
+func (b *Index) Linked(id LinkID, h uint64, buf []uint32) []uint32 {
+	b.moved(id, h)
+	return b.links[id].young.of(h, linkMost[id], buf)
+}
+
+// moved takes a hash that is used out of the elder generation.
+func (b *Index) moved(id LinkID, h uint64) {
+	p := &b.links[id]
+	if p.elder.last.count == 0 {
+		return
+	}
+	if _, ok := p.young.last.get(h); ok {
+		return
+	}
+	b.copyLinks(id, &p.elder, h)
+}
+
+func (b *Index) copyLinks(id LinkID, from *chains, h uint64) {
+	b.moving = from.of(h, linkMost[id], b.moving[:0])
+	for i := len(b.moving) - 1; i >= 0; i-- {
+		b.addLink(id, h, b.moving[i])
+	}
+}
+
+// turnLinks ends the younger generations that are full, between two records.
+func (b *Index) turnLinks() (turned bool) {
+	for i := range b.links {
+		switch p := &b.links[i]; {
+		case p.young.last.count >= limits.Links[i]/2 || len(p.young.links) >= limits.AllLinks/2:
+			p.lost = p.lost || p.elder.last.count > 0
+			p.elder, p.young = p.young, chains{}
+			p.from, p.since = p.since, b.next
+		case p.young.last.count+p.elder.last.count > 0 && b.next-p.from >= limits.Lag:
+			old := [...]chains{p.elder, p.young}
+			p.elder, p.young, p.from, p.since = chains{}, chains{}, b.next, b.next
+			for j := range old {
+				for _, h := range old[j].last.sorted() {
+					if _, again := old[1].last.get(h); j == 1 || !again {
+						b.copyLinks(LinkID(i), &old[j], h)
+					}
+				}
+			}
+		default:
+			continue
+		}
+		turned = true
+	}
+	return turned
+}
+
+func (b *Index) addLink(id LinkID, h uint64, to uint32) {
+	b.links[id].young.add(h, to)
+	// Only the last run is added to: the order of a hash's links is that of runs.
+	if n := len(b.runs); n > 0 && b.runs[n-1].id == id && b.runs[n-1].to == to {
+		r := &b.runs[n-1]
+		r.hs = append(r.hs, h)
+		return
+	}
+	if n := len(b.runs); n < cap(b.runs) {
+		b.runs = b.runs[:n+1]
+		r := &b.runs[n]
+		r.id, r.to, r.hs = id, to, append(r.hs[:0], h)
+		return
+	}
+	b.runs = append(b.runs, run{id, to, []uint64{h}})
+}
+
+// writeRuns is the links of a record, and loadRuns takes them in.
+func (b *Index) writeRuns(e Encoder) Encoder {
+	e.Num(uint64(len(b.runs)))
+	for i := range b.runs {
+		r := &b.runs[i]
+		e.Num(uint64(r.id))
+		e.Num(uint64(r.to))
+		e = e.longs(r.hs)
+	}
+	b.runs = b.runs[:0]
+	return e
+}
+
+func (b *Index) loadRuns(n uint32, d *Decoder, bad error) error {
+	for range min(d.Num(), recordSize) {
+		id, to := d.Num(), uint32(d.Num())
+		hs := d.Raw()
+		if id >= uint64(numLinks) {
+			return bad
+		}
+		p := &b.links[id]
+		if n < p.from {
+			continue
+		}
+		gen := &p.young
+		if n < p.since {
+			gen = &p.elder
+		}
+		for ; len(hs) >= 8; hs = hs[8:] {
+			gen.add(binary.BigEndian.Uint64(hs), to)
+		}
+	}
+	return nil
+}

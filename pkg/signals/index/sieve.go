@@ -1,0 +1,27 @@
+package index
+
+// sieve says which hashes may have been added to it. A text that hashes like a
+// piece costs a look-up and is none.
+type sieve struct {
+	bits []uint64 // sixteen or more for each
+	all  []uint32
+}
+
+func (s *sieve) add(h uint32) {
+	s.all = append(s.all, h)
+	if 16*len(s.all) > 64*len(s.bits) {
+		s.bits = make([]uint64, max(16, 2*len(s.bits)))
+		for _, h := range s.all {
+			s.set(h)
+		}
+	}
+	s.set(h)
+}
+
+func (s *sieve) set(h uint32) { s.bits[int(h>>6)&(len(s.bits)-1)] |= 1 << (h & 63) }
+
+func (s *sieve) may(h uint32) bool {
+	return len(s.bits) > 0 && s.bits[int(h>>6)&(len(s.bits)-1)]>>(h&63)&1 != 0
+}
+
+func (s *sieve) size() int { return 8*len(s.bits) + 4*cap(s.all) }

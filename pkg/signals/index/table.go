@@ -1,0 +1,325 @@
+package index
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+)
+
+// Store is where signals are kept: a part of the caller's fold, one for each
+// partition. *stage.State is one.
+type Store interface {
+	Get(key []byte) (value []byte, ok bool, err error)
+	Set(key, value []byte) error
+	// DropPrefix removes every key that begins with prefix, and DropRange those
+	// from from to before to.
+	DropPrefix(prefix []byte) error
+	DropRange(from, to []byte) error
+	// Scan calls fn for every key that begins with prefix, in order.
+	Scan(prefix []byte, fn func(key, value []byte) (more bool, err error)) error
+	// Memo holds data derived from the values. It may be dropped and rebuilt at any
+	// time, and is empty after others changed keys or changes were rolled back.
+	Memo() *any
+}
+
+// tableID names a table of signals. A table is bounded for each project: its
+// keys live in two generations, and when the younger one has grown to half of
+// the bound the elder one is dropped and the younger one takes its place. A key
+// that is used moves into the younger one. Keys that fall out are thus among the
+// least recently used half, at the cost of one counter.
+type tableID byte
+
+// maxTables is how many tables there may be.
+const maxTables = 16
+
+// tableOf are the registered tables, by their id.
+var tableOf [maxTables]struct {
+	name  string
+	bound uint32 // keys of one project
+}
+
+// numTables is the highest id of a table, plus one.
+var numTables int
+
+// NewTable registers a table. The id is part of the keys in the store and stays
+// what it is; bound is how many keys of one project the table holds.
+func NewTable(id tableID, name string, bound uint32) tableID {
+	if tableOf[id].name != "" {
+		panic("signals: two tables have the id of " + name)
+	}
+	tableOf[id].name, tableOf[id].bound = name, bound
+	numTables = max(numTables, int(id)+1)
+	return id
+}
+
+// tableMeta is the state of one table of one project.
+type tableMeta struct {
+	gen   byte
+	lost  bool // keys have fallen out
+	count uint32
+	elder uint32 // keys of the elder generation
+}
+
+// Tables is the state of one project's signals during one evaluation.
+type Tables struct {
+	St      Store
+	project string
+	meta    [maxTables]tableMeta
+	opened  bool
+	dirty   bool
+	index   *Index // nil until something is looked up in it
+	Err     error  // the store's first; it ends the evaluation
+	buf     []byte
+	scratch []byte // memory for buf
+	Name    []byte // memory for a key of a table
+	apart   []byte // and for one of none
+	value   []byte // memory for values, see take
+	Text    []byte // memory for a text
+	Words   []uint32
+	last    lookup
+}
+
+// lookup remembers the last Get, so that a Put after it does not look again.
+type lookup struct {
+	id    tableID
+	some  bool // there was one, and its key is in buf still
+	young bool // the key is in the younger generation
+}
+
+const metaSize = 10
+
+// metaKey is valid until the next key of the like is made.
+func (t *Tables) metaKey() []byte {
+	t.apart = append(append(t.apart[:0], 'm'), t.project...)
+	return t.apart
+}
+
+// Open reads nothing yet: the first look-up does.
+func Open(st Store, project string) *Tables { return &Tables{St: st, project: project} }
+
+// Reset is Open in memory that was used before.
+func (t *Tables) Reset(st Store, project string) {
+	*t = Tables{
+		St:      st,
+		project: project,
+		scratch: t.scratch,
+		Name:    t.Name,
+		apart:   t.apart,
+		value:   t.value,
+		Text:    t.Text,
+		Words:   t.Words,
+	}
+}
+
+// open reads how far the tables are filled.
+func (t *Tables) open() {
+	t.opened = true
+	if t.Err != nil {
+		return
+	}
+	b, ok, err := t.St.Get(t.metaKey())
+	if err != nil || !ok {
+		t.Err = err
+		return
+	}
+	if len(b)%metaSize != 0 || len(b)/metaSize > numTables {
+		t.Err = fmt.Errorf(
+			"the signals of project %s are unreadable: remove the state folder, it is rebuilt from the ledger",
+			t.project,
+		)
+		return
+	}
+	for i := range t.meta[:len(b)/metaSize] {
+		m := b[i*metaSize:]
+		t.meta[i] = tableMeta{
+			gen:   m[0],
+			lost:  m[1] != 0,
+			count: binary.BigEndian.Uint32(m[2:]),
+			elder: binary.BigEndian.Uint32(m[6:]),
+		}
+	}
+}
+
+// Take is memory to make a value in, and give says where it has grown to. Stores
+// copy what they are given.
+func (t *Tables) Take() []byte { return t.value[:0] }
+
+func (t *Tables) Give(v []byte) []byte {
+	t.value = v
+	return v
+}
+
+// Index is nil once the store has failed.
+func (t *Tables) Index() *Index {
+	if t.index == nil && t.Err == nil {
+		t.index, t.Err = openIndex(t.St, t.project)
+	}
+	if t.Err != nil {
+		return nil
+	}
+	return t.index
+}
+
+// Find looks a hash up in a posting table.
+func (t *Tables) Find(id postID, h uint64) (ref uint32, ok bool) {
+	if b := t.Index(); b != nil {
+		return b.Get(id, h)
+	}
+	return 0, false
+}
+
+func (t *Tables) Close() error {
+	if t.Err == nil && t.index != nil {
+		if t.Err = t.index.close(t); t.Err == nil {
+			t.index.account(t.St)
+		}
+	}
+	if t.Err != nil {
+		forgetIndex(t.St, t.project) // it may say what the store does not
+		return t.Err
+	}
+	if !t.dirty {
+		return nil
+	}
+	b := t.Take()
+	for _, m := range t.meta[:numTables] {
+		lost := byte(0)
+		if m.lost {
+			lost = 1
+		}
+		b = append(b, m.gen, lost)
+		b = binary.BigEndian.AppendUint32(b, m.count)
+		b = binary.BigEndian.AppendUint32(b, m.elder)
+	}
+	return t.St.Set(t.metaKey(), t.Give(b))
+}
+
+// key is valid until the next call. All keys of a project begin alike, but for
+// table and generation.
+func (t *Tables) key(id tableID, gen byte, k []byte) []byte {
+	if t.buf == nil {
+		t.buf = append(append(append(t.scratch[:0], 's', 0, 0), t.project...), 0)
+	}
+	t.buf = append(t.buf[:len(t.project)+4], k...)
+	t.scratch = t.buf
+	t.buf[1], t.buf[2] = byte(id), gen
+	return t.buf
+}
+
+// NameKey is the key of a text, hashed and numbered those of numbers, valid until the
+// next of them is made.
+func (t *Tables) NameKey(parts ...string) []byte {
+	t.Name = t.Name[:0]
+	for _, p := range parts {
+		t.Name = append(t.Name, p...)
+	}
+	return t.Name
+}
+
+func (t *Tables) HashKey(h uint64) []byte {
+	t.Name = binary.BigEndian.AppendUint64(t.Name[:0], h)
+	return t.Name
+}
+
+func (t *Tables) NumberKey(h uint32) []byte {
+	t.Name = binary.BigEndian.AppendUint32(t.Name[:0], h)
+	return t.Name
+}
+
+// Get returns a value, or nil. What it finds among the elder keys it moves.
+func (t *Tables) Get(id tableID, k []byte) []byte {
+	if !t.opened {
+		t.open()
+	}
+	if t.Err != nil {
+		return nil
+	}
+	m := &t.meta[id]
+	b, ok, err := t.St.Get(t.key(id, m.gen, k))
+	young := ok
+	if err == nil && !ok && m.elder > 0 {
+		if b, ok, err = t.St.Get(t.key(id, m.gen-1, k)); ok && err == nil {
+			t.set(id, k, b, false)
+			young = true
+		}
+	}
+	t.last = lookup{id, true, young}
+	if t.Err == nil {
+		t.Err = err
+	}
+	if !ok {
+		return nil
+	}
+	return b
+}
+
+func (t *Tables) Put(id tableID, k, v []byte) {
+	if !t.opened {
+		t.open()
+	}
+	if t.Err != nil {
+		return
+	}
+	if l := &t.last; l.some && l.id == id && bytes.Equal(t.buf[len(t.project)+4:], k) {
+		t.set(id, k, v, l.young)
+		return
+	}
+	_, ok, err := t.St.Get(t.key(id, t.meta[id].gen, k))
+	if err != nil {
+		t.Err = err
+		return
+	}
+	t.set(id, k, v, ok)
+}
+
+// set is put of a key of which it is known whether the younger generation has
+// it.
+func (t *Tables) set(id tableID, k, v []byte, known bool) {
+	if t.Err != nil {
+		return
+	}
+	t.last.some = false
+	m := &t.meta[id]
+	if !known {
+		if m.count >= tableOf[id].bound/2 {
+			if t.Err = t.St.DropPrefix(t.key(id, m.gen-1, nil)); t.Err != nil {
+				return
+			}
+			m.lost = m.lost || m.elder > 0
+			m.gen, m.elder, m.count = m.gen+1, m.count, 0
+		}
+		m.count++
+		t.dirty = true
+	}
+	t.Err = t.St.Set(t.key(id, m.gen, k), v)
+}
+
+// Partial names the tables out of which keys have fallen.
+func (t *Tables) Partial() []string {
+	if !t.opened {
+		t.open()
+	}
+	var out []string
+	for i, m := range t.meta {
+		if m.lost {
+			out = append(out, tableOf[i].name)
+		}
+	}
+	if b := t.Index(); b != nil {
+		for i := range b.tabs {
+			if b.tabs[i].lost {
+				out = append(out, postNames[i])
+			}
+		}
+		for i := range b.links {
+			if b.links[i].lost {
+				out = append(out, linkNames[i])
+			}
+		}
+	}
+	return out
+}
+
+// Origin returns the record that a ref leads to. The ref comes from the index of
+// these tables.
+func (t *Tables) Origin(ref uint32) []byte { return t.index.Origin(ref) }

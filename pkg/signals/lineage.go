@@ -1,0 +1,261 @@
+package signals
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+const (
+	sampleOf  = 4  // one phrase in so many is kept
+	maxSample = 32 // of one content
+)
+
+var (
+	partCarriers = keep(orderCarriers, (*State).noteCarriers)
+	partPhrases  = keep(orderPhrases, (*State).notePhrases)
+)
+
+func init() {
+	register(partCarriers|partPhrases, Signal{
+		Name:   "action.lineage",
+		Doc:    "where the addresses, hosts, accounts, paths and phrases of the arguments were first met in the project",
+		Key:    "carrier",
+		Window: "all",
+		Bound:  "100000 carriers, 100000 phrases",
+		Cost:   "1 a carrier",
+	}, (*State).lineage)
+	register(
+		partCarriers|partPhrases,
+		Signal{"memory.lineage", "the same of a memory write", "carrier", "all", "as action.lineage", "1 a carrier"},
+		(*State).lineage,
+	)
+}
+
+// Lineage says where a value of an action or memory was first met in the
+// project.
+type Lineage struct {
+	Carried     string  `cel:"carried" doc:"email, host, url, path, iban and the like, or phrase"`
+	Value       string  `cel:"value"`
+	FirstOrigin string  `cel:"first_origin" doc:"user, system, external or agent: who named it first"`
+	Origin      string  `cel:"origin" doc:"the same as the credential's origin"`
+	Observation string  `cel:"observation" doc:"event that named it first"`
+	Source      string  `cel:"source"`
+	Session     string  `cel:"session"`
+	Agent       string  `cel:"agent"`
+	Age         float64 `cel:"age" doc:"seconds since"`
+	User        bool    `cel:"user" doc:"the user has named it too, at any time, or its owner in this session"`
+	SourceNamed bool    `cel:"source_named" doc:"the user named in the session where it came from: a file, an address, a sender"`
+	New         bool    `cel:"new" doc:"nobody named it before this entry"`
+	Target      bool    `cel:"target" doc:"of an action: it stands in an argument of few words, and is not only the host of a mail address"`
+}
+
+// met is a carrier of the input that somebody named before or names now.
+type met struct {
+	carrier string
+	ref     uint32
+	ok      bool
+	head    *origin // nil until asked for
+}
+
+// originOfMet is whose it is.
+func (s *State) originOfMet(m *met) *origin {
+	if m.head == nil {
+		m.head = s.originOf(m.ref)
+	}
+	return m.head
+}
+
+// noteCarriers keeps who named a carrier first.
+func (s *State) noteCarriers() {
+	in := s.In
+	if !s.hasContent() && in.Event.Kind != "action" {
+		return
+	}
+	b := s.t.Index()
+	if b == nil {
+		return
+	}
+	user := in.Event.Origin == "user" && !s.extern && in.Event.Kind == "observation"
+	s.metBy = make([]met, len(in.carried))
+	b.Prefetch(index.PostCarriers, in.carriedBy)
+	for i, c := range in.carried {
+		h := in.carriedBy[i]
+		ref, ok := b.Get(index.PostCarriers, h)
+		switch {
+		case !ok:
+			ref = s.ownOrigin(b)
+			if user {
+				ref |= index.NamedByUser
+			}
+			ref = b.Put(index.PostCarriers, h, ref)
+		case user && ref&index.NamedByUser == 0:
+			ref = b.Put(index.PostCarriers, h, ref|index.NamedByUser)
+		}
+		s.metBy[i] = met{carrier: c, ref: ref, ok: true}
+	}
+}
+
+// met are the carriers of the input, with whose they are.
+func (s *State) met() []met {
+	if s.metBy == nil {
+		for i, c := range s.In.carried {
+			ref, ok := s.t.Find(index.PostCarriers, s.In.carriedBy[i])
+			s.metBy = append(s.metBy, met{carrier: c, ref: ref, ok: ok})
+		}
+	}
+	return s.metBy
+}
+
+// maxProper is how many proper names of a content are kept.
+const maxProper = 24
+
+// properNames are runs of two to four words with capitals, as name:a b.
+func properNames(text string) []string {
+	var out, run []string
+	add := func(words []string) {
+		if n := len(words); n >= 2 && n <= 4 && len(out) < maxProper {
+			if v := "name:" + strings.ToLower(strings.Join(words, " ")); !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+	}
+	flush := func() {
+		add(run)
+		if len(run) > 2 {
+			add(run[1:]) // the first word may only begin a sentence
+		}
+		run = run[:0]
+	}
+	for line := range strings.Lines(streams.Clip(text, 4<<10)) {
+		for w := range strings.FieldsSeq(line) {
+			if w[0] >= 'a' && w[0] <= 'z' { // most words
+				if len(run) > 0 {
+					flush()
+				}
+				continue
+			}
+			bare := namesEnd.trim(w)
+			capital := len(bare) > 1 && bare[0] >= 'A' && bare[0] <= 'Z'
+			if !capital || w[0] != bare[0] {
+				flush()
+			}
+			if capital {
+				run = append(run, bare)
+			}
+			if len(bare) == 0 || w[len(w)-1] != bare[len(bare)-1] {
+				flush()
+			}
+		}
+		flush()
+	}
+	return out
+}
+
+// sampled are the phrases that both sides keep: chosen by their own value, so
+// that an extract has the same ones.
+func sampled(p text.Phrases) []uint64 {
+	var out []uint64
+	for _, h := range p.Hashes {
+		if h%sampleOf == 0 && len(out) < maxSample {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// notePhrases keeps which foreign content brought a phrase first.
+func (s *State) notePhrases() {
+	if !s.hasForeignContent() {
+		return
+	}
+	b := s.t.Index()
+	if b == nil {
+		return
+	}
+	b.Prefetch(index.PostPhrases, s.In.sample)
+	for _, h := range s.In.sample {
+		if _, ok := b.Get(index.PostPhrases, h); !ok {
+			b.Put(index.PostPhrases, h, s.ownOrigin(b))
+		}
+	}
+}
+
+func (s *State) lineage() []*Lineage {
+	in := s.In
+	var out []*Lineage
+	var all []Lineage
+	for i := range s.met() {
+		m := &s.metBy[i]
+		if !m.ok {
+			continue
+		}
+		kind, value, _ := strings.Cut(m.carrier, ":")
+		r := s.originOfMet(m)
+		if out == nil {
+			out, all = make([]*Lineage, 0, len(s.metBy)), make([]Lineage, len(s.metBy))
+		}
+		l := &all[i]
+		*l = Lineage{
+			Carried:     kind,
+			Value:       value,
+			Origin:      r.origin,
+			FirstOrigin: r.origin,
+			Observation: r.event,
+			Source:      r.src,
+			Session:     r.session,
+			Agent:       r.agent,
+			Age: s.since(
+				r.at,
+			),
+			User:        m.ref&index.NamedByUser != 0 || in.byUser(m.carrier),
+			SourceNamed: r.userNamed,
+			New:         r.event == in.Event.ID,
+			Target:      in.isTarget(kind, value),
+		}
+		if r.external {
+			l.FirstOrigin = "external"
+		}
+		out = append(out, l)
+	}
+	// A phrase counts when one external content holds a third of what is said.
+	var hits map[string]int
+	var first map[string]*Lineage
+	mine := in.sample
+	for _, h := range mine {
+		ref, ok := s.t.Find(index.PostPhrases, h)
+		if !ok || s.noted && ref == s.ownRef {
+			continue
+		}
+		r := s.originOf(ref)
+		if r.event == in.Event.ID {
+			continue
+		}
+		if hits == nil {
+			hits, first = make(map[string]int), make(map[string]*Lineage)
+		}
+		if hits[r.event]++; first[r.event] == nil {
+			first[r.event] = &Lineage{
+				Carried:     "phrase",
+				FirstOrigin: "external",
+				Origin:      "external",
+				Observation: r.event,
+				Source:      r.src,
+				Session:     r.session,
+				Age:         s.since(r.at),
+			}
+		}
+	}
+	for _, ev := range slices.Sorted(maps.Keys(hits)) {
+		if hits[ev] >= 2 && 3*hits[ev] >= len(mine) {
+			l := first[ev]
+			l.Value = streams.Clip(in.Content.Text, 80)
+			out = append(out, l)
+		}
+	}
+	return out
+}

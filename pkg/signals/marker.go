@@ -1,0 +1,319 @@
+package signals
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"lazaret/pkg/text"
+)
+
+// Markers are classes of instruction that a text carries for whoever reads it.
+// They are reasoned from what an instruction to a model has to say (put aside
+// what you were told, be somebody else, do this, tell nobody, keep it), over
+// normalised and decoded views, and not from any collection of attacks. Alone
+// each of them is common in harmless text; rules decide what to make of them.
+//
+// They are found in one pass over the words of a view: a pattern is a few
+// classes of words that follow one another in a sentence, so that its cost is
+// the text's length, whatever the text is.
+
+// classes of words, as bits.
+const (
+	wOverride uint32 = 1 << iota // puts aside
+	wRule                        // what is put aside
+	wPrior                       // which of it
+	wModel                       // the reader
+	wModal                       // must, should
+	wGreet                       // opens a message to somebody
+	wLead                        // comes before a request
+	wFill                        // may stand between lead and verb
+	wAct                         // what a request asks for
+	wLeak                        // gives away
+	wSecret                      // what is given away
+	wNot                         // do not, never, without
+	wTell                        // tell, mention
+	wPerson                      // user, anyone
+	wHush                        // secretly
+	wCall                        // call, invoke
+	wTool                        // tool, function
+	wKeep                        // remember, store
+	wForever                     // always, permanently
+	wConsent                     // knowledge, permission
+	wMode                        // developer, admin: before "mode"
+	wFuture                      // future: before "sessions"
+	wSession                     // sessions, conversations
+	wSelf                        // who speaks
+	wAnswer                      // what the reader says
+	wShape                       // gives it a form
+	wFollow                      // does as it is told
+	wStrict                      // without exception
+	wMachine                     // a reader that is a program
+	wAsk
+	wReply
+)
+
+var wordClasses = func() map[string]uint32 {
+	m := make(map[string]uint32)
+	for bits, words := range map[uint32]string{
+		wOverride: "ignore ignoring ignored disregard disregarding forget forgetting override overriding overrides bypass bypassing supersede supersedes overrule neglect discard",
+		wRule:     "instruction instructions prompt prompts rule rules guideline guidelines direction directions directive directives command commands message messages context task tasks policy policies restriction restrictions constraint constraints safety orders",
+		wPrior:    "previous prior earlier above preceding former original existing initial all any every your other system before foregoing old past",
+		wModel:    "ai assistant assistants agent agents llm llms chatbot chatbots model models bot",
+		wModal:    "must should shall need needs have has please required instructed asked supposed",
+		wMachine:  "software automated parser reviewer evaluator grader",
+		wAsk:      "ask asks asked asking",
+		wReply:    "reply respond answer say output print return",
+		wGreet:    "dear hey hello attention note notice instruction instructions message reminder",
+		wLead:     "please kindly must should need to immediately lets let's",
+		wFill:     "also now then first immediately directly just next additionally",
+		wAct: "send transfer email e-mail forward upload post publish share delete remove erase wipe pay buy purchase order grant revoke give download execute run call invoke use change update modify set reset unlock open lock disable enable " +
+			"add create book schedule cancel withdraw deposit redeem reveal export copy move fetch retrieve access search find check show read get submit register subscribe install write append replace store save remember recommend approve deny reject visit navigate click " +
+			"arrange make turn print reply respond answer include say output translate",
+		wLeak:    "send forward email mail upload post transmit leak exfiltrate share reveal include append copy submit export disclose",
+		wSecret:  "password passwords credential credentials apikey api_key secret secrets token tokens key keys conversation prompt confidential pin",
+		wNot:     "don't dont not never without avoid",
+		wTell:    "tell telling inform informing mention mentioning reveal revealing notify notifying disclose disclosing alert alerting ask asking warn",
+		wPerson:  "user human anyone anybody operator owner them him her this it confirmation users customer",
+		wHush:    "secretly silently quietly covertly discreetly",
+		wCall:    "call invoke use run execute trigger utilize utilise employ using calling",
+		wTool:    "tool tools function functions api command commands plugin plugins",
+		wKeep:    "remember memorize memorise store save keep retain note",
+		wForever: "always permanently permanent forever future memory every",
+		wConsent: "knowledge consent permission confirmation approval confirming asking",
+		wMode:    "developer admin root god maintenance debug unrestricted",
+		wSelf:    "my me i mine our us we im id",
+		wAnswer:  "answer answers response responses reply replies output outputs completion summary",
+		wShape:   "in with only end begin start include must should respond reply answer solely exclusively print add append insert write use replace to of format",
+		wFollow:  "follow following adhere obey comply execute perform complete fulfill fulfil heed",
+		wStrict:  "strictly exactly must immediately without fully carefully task instead",
+		wFuture:  "future",
+		wSession: "sessions session conversations conversation tasks chats interactions requests",
+	} {
+		for _, w := range strings.Fields(words) {
+			m[w] |= bits
+		}
+	}
+	return m
+}()
+
+// classLengths are how long words with classes are, as bits, by their first byte:
+// most words need not be looked up.
+var classLengths = func() (t [256]uint32) {
+	for w := range wordClasses {
+		t[w[0]] |= 1 << len(w)
+	}
+	return t
+}()
+
+// The markers, in the order in which they are listed.
+const (
+	mOverride = iota
+	mRole
+	mAddress
+	mRequest
+	mExfiltrate
+	mSecrecy
+	mTool
+	mPersist
+	mPlea
+	mAnswer
+	mObey
+	mHidden
+)
+
+var markerNames = []string{
+	"override",
+	"role",
+	"address",
+	"request",
+	"exfiltrate",
+	"secrecy",
+	"tool",
+	"persist",
+	"plea",
+	"answer",
+	"obey",
+	"hidden",
+}
+
+// frames are pieces of chat templates: no document needs them, and a model
+// may take them for the end of a document.
+var frames = []string{
+	"<|im_start",
+	"<|im_end",
+	"<|system",
+	"<|user",
+	"<|assistant",
+	"<|endoftext",
+	"[inst]",
+	"[/inst]",
+	"[system]",
+	"### instruction",
+	"### system",
+	"<system>",
+	"</system>",
+	"<<sys>>",
+}
+
+const (
+	// maxMarked is how much of a view is searched for markers, in bytes from
+	// its start and as much from its end.
+	maxMarked = 64 << 10
+	// maxSentences is how many sentences of a text are kept, and sentenceWords
+	// how many words of each.
+	maxSentences  = 24
+	sentenceWords = 48
+)
+
+// directives is what a text tells its reader to do.
+type directives struct {
+	found     uint16     // markers, as bits
+	sentences [][]uint32 // hashed stems of the sentences that ask for something
+	said      []string   // the same sentences, in normal form, with what says more of them
+}
+
+// markers lists the classes that any view carries, in a fixed order.
+func markers(views []text.View, hidden bool) []string {
+	var d directives
+	d.read(views, false)
+	return d.names(hidden)
+}
+
+// read adds what the views of a content say. Sentences are looked for in the
+// lines of a view. A document is also read as one text, across its segments, so
+// that notation hides nothing; sentences of that reading are not kept. read
+// returns the first decoded view that carries a marker that no view before it had.
+func (d *directives) read(views []text.View, keep bool) (markedIn string) {
+	for i, v := range views {
+		before := d.found
+		if strings.ContainsAny(v.Lines, "\x1e\x1f") {
+			d.scan(v.Text, false)
+		}
+		if i == 0 {
+			before = d.found
+		}
+		d.scan(v.Lines, keep)
+		switch {
+		case markedIn != "" || d.found == before:
+		case i > 0:
+			markedIn = v.Name
+		case len(views) > 1 && views[1].Lines == "":
+			markedIn = views[1].Name // its lines are in this one
+		}
+	}
+	return markedIn
+}
+
+// carriers are those of the content's that stand in each of its sentences.
+func (d *directives) carriers(in *Input) [][]uint32 {
+	out := make([][]uint32, len(d.said))
+	for i, said := range d.said {
+		packed := ""
+		for j, c := range in.Content.Carriers {
+			kind, v, _ := strings.Cut(c, ":")
+			v = strings.ToLower(v)
+			has := strings.Contains(said, v)
+			if !has && (kind == string(text.IBAN) || kind == string(text.Card) || kind == string(text.Phone)) {
+				if packed == "" {
+					packed = wholeName(said)
+				}
+				has = strings.Contains(packed, wholeName(v))
+			}
+			if has {
+				out[i] = append(out[i], in.carriers[j])
+			}
+		}
+		out[i] = distinct(out[i])
+	}
+	return out
+}
+
+func (d *directives) names(hidden bool) []string {
+	if hidden {
+		d.found |= 1 << mHidden
+	}
+	if d.found == 0 {
+		return nil
+	}
+	var out []string
+	for i, name := range markerNames {
+		if d.found&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// scan adds what one view says. With keep it also keeps the words of sentences
+// that ask for something.
+func (d *directives) scan(view string, keep bool) {
+	if len(view) > 2*maxMarked {
+		d.scan(view[:maxMarked], keep)
+		view = view[len(view)-maxMarked:]
+	}
+	if strings.ContainsAny(view, "<[#") {
+		for _, f := range frames {
+			if strings.Contains(view, f) {
+				d.found |= 1 << mRole
+				break
+			}
+		}
+	}
+	s := sentence{d: d, view: view}
+	if keep {
+		s.words = make([]string, 0, min(len(view)/4, sentenceWords))
+	}
+	for i := 0; i < len(view); {
+		if view[i] == ' ' {
+			i++ // says nothing
+			continue
+		}
+		if !wordByte[view[i]] {
+			s.punctuation(view, i)
+			i++
+			continue
+		}
+		start := i
+		for i < len(view) && wordByte[view[i]] {
+			i++
+		}
+		// A dash inside a word parts it before an instruction: place--Delete the file.
+		parted := false
+		if dash := strings.Index(view[start:i], "--"); dash > 0 && orders(view[start+dash+2:]) {
+			i, parted = start+dash, true
+		}
+		// An apostrophe or an underscore around a word is a mark, and a dash a dash.
+		w := strings.Trim(view[start:i], "'_")
+		if strings.Trim(w, "-") == "" {
+			w = ""
+		}
+		if w == "" || w[0] != view[start] {
+			s.punctuation(view, start)
+		}
+		if w == "" {
+			s.n++
+			continue
+		}
+		if !s.open {
+			s.at = start
+		}
+		s.till = i
+		s.word(w)
+		if keep {
+			s.words = append(s.words, w)
+		}
+		if parted {
+			s.end()
+			i += 2
+		}
+	}
+	s.end()
+}
+
+// wordByte is what words are made of: letters, digits and what joins them.
+var wordByte = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= utf8.RuneSelf || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '\'' || c == '_' || c == '-'
+	}
+	return t
+}()

@@ -1,0 +1,91 @@
+package signals
+
+import (
+	"cmp"
+	"encoding/binary"
+	"time"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+// origin says whose content it was that brought something into the project.
+type origin struct {
+	origin, event, src, session, agent, belief string
+	external                                   bool
+	userNamed                                  bool // the user named where it came from
+	at                                         time.Time
+	// What tells clusters' members apart, and the cluster that this founds.
+	source, in, by uint32
+	cluster        uint64
+}
+
+// ownOrigin returns the ref of the input's own origin, which it records at first use.
+func (s *State) ownOrigin(b *index.Index) uint32 {
+	if s.noted {
+		return s.ownRef
+	}
+	in := s.In
+	e := index.Encoder(s.t.Take())
+	flags := uint64(0)
+	if s.extern {
+		flags = 1
+	}
+	if in.userNamed {
+		flags |= 2
+	}
+	e.Num(flags)
+	e.Num(uint64(in.Event.Time.UnixNano()))
+	for _, v := range [...]string{s.origin, in.Event.ID, streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), in.Event.Session, in.Event.Agent, in.belief} {
+		e.Str(v)
+	}
+	source, session, agent := s.member()
+	for _, h := range [...]uint32{source, session, agent} {
+		e = binary.BigEndian.AppendUint32(e, h)
+	}
+	e = binary.BigEndian.AppendUint64(e, s.founds)
+	s.ownRef, s.noted = b.NewPosting(s.t.Give(e), index.MaxRef).Ref, true
+	return s.ownRef
+}
+
+// member is what tells the input apart from others of its cluster.
+func (s *State) member() (source, session, agent uint32) {
+	in := s.In
+	return hash32(
+			cmp.Or(in.Event.Source, in.Event.Tool, in.Event.Origin),
+		), hash32(
+			in.Event.Agent + "\x00" + in.Event.Session,
+		), hash32(
+			in.Event.Agent,
+		)
+}
+
+func readOrigin(b []byte) *origin {
+	d := index.Decoder(b)
+	flags := d.Num()
+	h := &origin{external: flags&1 != 0, userNamed: flags&2 != 0, at: time.Unix(0, int64(d.Num())).UTC()}
+	for _, v := range [...]*string{&h.origin, &h.event, &h.src, &h.session, &h.agent, &h.belief} {
+		*v = d.Str()
+	}
+	if len(d) == 20 {
+		h.source, h.in, h.by, h.cluster = binary.BigEndian.Uint32(
+			d,
+		), binary.BigEndian.Uint32(
+			d[4:],
+		), binary.BigEndian.Uint32(
+			d[8:],
+		), binary.BigEndian.Uint64(
+			d[12:],
+		)
+	}
+	return h
+}
+
+// originOf returns the origin that a ref leads to.
+func (s *State) originOf(ref uint32) *origin {
+	ref &^= index.NamedByUser
+	if s.lastOrigin == nil || s.lastRef != ref {
+		s.lastOrigin, s.lastRef = readOrigin(s.t.Origin(ref)), ref
+	}
+	return s.lastOrigin
+}

@@ -1,0 +1,53 @@
+package signals
+
+import (
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+)
+
+// asked are the stems of a query's words.
+type asked struct {
+	stems []string // a query has few words, and a content has many
+	first [26]bool // letters that they begin with
+}
+
+func askedFor(query string) (a asked) {
+	for w := range strings.FieldsFuncSeq(text.Normalize(query), notWord) {
+		if len(w) < 3 {
+			continue
+		}
+		a.stems = append(a.stems, stem(w))
+		if i := w[0] - 'a'; i < 26 {
+			a.first[i] = true
+		}
+	}
+	return a
+}
+
+// may reports whether a word may have one of the stems: each begins like its word.
+func (a *asked) may(w string) bool {
+	i := w[0] - 'a'
+	return i >= 26 || a.first[i]
+}
+
+// overlap is the share of a query's words that a content holds.
+func (a *asked) overlap(content string) float64 {
+	n := len(a.stems)
+	if n == 0 {
+		return 0
+	}
+	wanted := slices.Clone(a.stems)
+	for w := range strings.FieldsFuncSeq(text.Normalize(content), notWord) {
+		if !a.may(w) {
+			continue
+		}
+		s := stem(w)
+		wanted = slices.DeleteFunc(wanted, func(q string) bool { return q == s })
+		if len(wanted) == 0 {
+			break
+		}
+	}
+	return float64(n-len(wanted)) / float64(n)
+}

@@ -1,0 +1,117 @@
+package signals
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+var partPushes = keep(orderPushes, (*State).notePushes)
+
+func init() {
+	register(partPushes, Signal{
+		Name:   "signal.pushes",
+		Doc:    "targets in this content that its source has brought up in three or more different contents",
+		Key:    "source and target",
+		Window: "all",
+		Bound:  "50000",
+		Cost:   "1 a target",
+	}, (*State).pushes)
+}
+
+// Push is a target that one source brings up again and again.
+type Push struct {
+	Source string `cel:"source"`
+	Target string `cel:"target" doc:"a host, address, handle or name, as kind:value"`
+	Count  int64  `cel:"count" doc:"different contents in which it does"`
+}
+
+// targets are what a source may push: hosts, addresses and handles, and names
+// in the text, by their capitals.
+func (in *Input) findTargets() []string {
+	var out []string
+	for _, c := range in.Content.Carriers {
+		switch kind, _, _ := strings.Cut(c, ":"); kind {
+		case "host", "email", "handle", "iban", "crypto", "command":
+			out = append(out, c)
+		}
+	}
+	prev := "."
+	for w := range strings.FieldsSeq(streams.Clip(in.Content.Text, 4<<10)) {
+		name := edges.trim(w)
+		// A capital at the beginning of a sentence says nothing.
+		if len(name) > 2 && name[0] >= 'A' && name[0] <= 'Z' && !strings.ContainsAny(prev[len(prev)-1:], ".:!?") &&
+			len(out) < 24 {
+			out = append(out, "name:"+strings.ToLower(name))
+		}
+		prev = w
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (in *Input) sourceOf() string {
+	if s := cmp.Or(in.Event.Source, in.Event.Tool); s != "" {
+		return streams.Clip(s, 120)
+	}
+	return streams.Clip(in.Event.Origin+":"+in.Event.Agent, 120)
+}
+
+func (s *State) notePushes() {
+	if !s.hasForeignContent() || s.In.Event.Kind != "memory" || len(s.In.pushes) == 0 {
+		return
+	}
+	s.pushesRead = true
+	var h uint32
+	if ps := s.In.features.Prints; len(ps) > 0 {
+		h = binary.BigEndian.Uint32(ps[0].Exact[:]) // of the normal form
+	} else {
+		h = hash32(text.Normalize(s.In.Content.Text))
+	}
+	b := s.t.Index()
+	if b == nil {
+		return
+	}
+	for i, k := range s.In.targetsBy {
+		s.contents = b.Linked(index.LinkPushes, k, s.contents[:0])
+		n := len(s.contents)
+		if n < index.MaxDistinct && !slices.Contains(s.contents, h) {
+			b.Link(index.LinkPushes, k, h)
+			n++
+		}
+		s.push(i, n)
+	}
+}
+
+func (s *State) push(target, contents int) {
+	if contents >= minPushes {
+		s.pushed = append(
+			s.pushed,
+			&Push{Source: s.In.sourceOf(), Target: s.In.pushes[target], Count: int64(contents)},
+		)
+	}
+}
+
+// minPushes is in how many contents a source brings a target up that it pushes.
+const minPushes = 3
+
+func (s *State) pushes() []*Push {
+	if s.pushesRead {
+		return s.pushed // noted with the event itself
+	}
+	s.pushesRead = true
+	b := s.t.Index()
+	if b == nil {
+		return s.pushed
+	}
+	for i, k := range s.In.targetsBy {
+		s.contents = b.Linked(index.LinkPushes, k, s.contents[:0])
+		s.push(i, len(s.contents))
+	}
+	return s.pushed
+}

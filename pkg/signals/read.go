@@ -1,0 +1,351 @@
+package signals
+
+import (
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/intent"
+	"lazaret/pkg/signals/index"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+func NewInput() *Input {
+	in := new(Input)
+	in.Memory.Age, in.Memory.Belief, in.Action.Confidence, in.Outcome.Grounding = -1, new(Belief), -1, -1
+	return in
+}
+
+// Read turns an entry into inputs: one for each content block of an
+// observation, one for any other entry, none for entries that rules do not see.
+func Read(e *streams.Entry) ([]*Input, error) {
+	ins, err := readBody(e)
+	for _, in := range ins {
+		in.Large = !in.bounded()
+	}
+	return ins, err
+}
+
+func readBody(e *streams.Entry) ([]*Input, error) {
+	switch e.Type {
+	case streams.TypeObservation:
+		o, err := streams.Read[streams.ObservationEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		var out []*Input
+		for i := range o.Blocks {
+			in := head(e, &o.EntryHead)
+			in.origin(o.Origin)
+			in.Event.Tool, in.Event.Source, in.userNamed = o.Tool, o.Source, o.UserNamed
+			in.content(o.Blocks[i].Text, o.Blocks[i].Features)
+			for j := range o.Claims {
+				if c := &o.Claims[j]; c.Block == i {
+					in.belief = c.Belief.ID
+				}
+			}
+			out = append(out, in)
+		}
+		return out, nil
+	case streams.TypeMemory:
+		m, err := streams.Read[streams.MemoryEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		in := head(e, &m.EntryHead)
+		in.origin(m.Origin)
+		in.Event.Source, in.belief = m.Source, m.Belief.ID
+		in.content(m.Content, m.Features)
+		age := -1.0
+		if !m.FirstSeen.IsZero() {
+			age = m.Time.Sub(m.FirstSeen).Seconds()
+		}
+		in.Memory = Memory{
+			Key:       m.Key,
+			Category:  m.Category,
+			Channel:   m.Channel,
+			Origin:    string(m.Origin),
+			Inherited: string(m.Inherited),
+			External: m.Origin.External() ||
+				m.Inherited.External() && m.Inherited != "",
+			KeyHolder: string(m.KeyHolder),
+			Parents:   m.DerivedFrom,
+			Repeats:   int64(m.Repeats),
+			Age:       age,
+			Belief:    belief(&m.Belief),
+		}
+		return []*Input{in}, nil
+	case streams.TypeDecision:
+		d, err := streams.Read[streams.DecisionEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		in := head(e, &d.EntryHead)
+		in.Decision = Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
+		return []*Input{in}, nil
+	case streams.TypeAction:
+		a, err := streams.Read[streams.ActionEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		in := head(e, &a.EntryHead)
+		in.Event.Tool = a.Tool
+		in.content(a.Text, a.Features)
+		if a.Intent != nil {
+			in.intent = *a.Intent
+		}
+		in.Action = Action{
+			ID:            a.ID,
+			Tool:          a.Tool,
+			Level:         int64(a.Level),
+			Matched:       a.Matched,
+			Effects:       a.Effects,
+			Text:          a.Text,
+			Confidence:    -1,
+			Decision:      a.Decision,
+			Beliefs:       cited(a.Beliefs),
+			Unseen:        a.Unseen,
+			BlastRadius:   a.Blast.String(),
+			Reversibility: a.Reversibility.String(),
+		}
+		in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
+		args := ""
+		if len(in.Content.Views) > 0 {
+			args = in.Content.Views[0]
+		}
+		in.call, in.values = intent.ReadCall(a.Tool, args), values(a.Text)
+		if a.Confidence != nil {
+			in.Action.Confidence = *a.Confidence
+		}
+		if len(a.Args) > 0 {
+			// Arguments are the agent's; what is no object is seen as text only.
+			if streams.Unmarshal(a.Args, &in.Action.Args) != nil {
+				in.Action.Args = nil
+			}
+		}
+		in.call.Values = intent.ReadValues(in.Action.Args)
+		return []*Input{in}, nil
+	case streams.TypeRecall:
+		r, err := streams.Read[streams.RecallEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		in := head(e, &r.EntryHead)
+		in.Recall = Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
+		wanted := askedFor(r.Query)
+		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
+			for i := range items {
+				in.Recall.Items = append(in.Recall.Items, recalled(wanted, &items[i]))
+			}
+		}
+		return []*Input{in}, nil
+	case streams.TypeOutcome:
+		o, err := streams.Read[streams.OutcomeEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		in := head(e, &o.EntryHead)
+		in.origin(beliefs.OriginAgent)
+		in.content(o.Content, o.Features)
+		in.Outcome.Action, in.Outcome.Status = o.Action, o.Status
+		if o.Status == streams.StatusAnswer {
+			in.Outcome.Kind = o.Status
+		}
+		if o.Grounding != nil {
+			in.Outcome.Grounding = *o.Grounding
+		}
+		return []*Input{in}, nil
+	case streams.TypeBelief:
+		b, err := streams.Read[streams.BeliefsEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		var out []*Input
+		for i := range b.Beliefs {
+			out = append(out, audited(e, b, &b.Beliefs[i]))
+		}
+		return out, nil
+	case streams.TypeSession:
+		s, err := streams.Read[streams.SessionEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		return []*Input{head(e, &s.EntryHead)}, nil
+	case streams.TypeTools:
+		t, err := streams.Read[streams.ToolsEntry](e)
+		if err != nil {
+			return nil, err
+		}
+		in := head(e, &t.EntryHead)
+		in.Tools.Server, in.Tools.digest = t.Server, streams.CatalogueDigest(t.Server, t.Tools)
+		for i := range t.Tools {
+			in.Tools.Items = append(in.Tools.Items, toolInfo(&t.Tools[i]))
+		}
+		return []*Input{in}, nil
+	}
+	return nil, nil
+}
+
+// audited is a belief that is judged again. What a memory write says of the
+// moment of writing is not there.
+func audited(e *streams.Entry, b *streams.BeliefsEntry, a *streams.AuditedBelief) *Input {
+	in := head(e, &streams.EntryHead{ID: a.Observation, Agent: a.Agent, Session: a.Session, Time: b.Time})
+	writer := a.Writer
+	if writer == "" {
+		writer = a.Origin
+	}
+	in.origin(writer)
+	in.Event.Tool, in.Event.Source = a.Tool, a.Source
+	in.content(a.Content, a.Features)
+	in.Memory = Memory{
+		Key:       a.Key,
+		Category:  a.Category,
+		Channel:   a.Channel,
+		Origin:    string(writer),
+		Inherited: string(a.Inherited),
+		External: writer.External() ||
+			a.Inherited.External() && a.Inherited != "",
+		Age:    -1,
+		Belief: belief(&a.BeliefRef),
+	}
+	return in
+}
+
+func head(e *streams.Entry, h *streams.EntryHead) *Input {
+	in := NewInput()
+	in.Event = Event{
+		Kind:      string(e.Type),
+		ID:        h.ID,
+		Project:   e.Project,
+		Agent:     h.Agent,
+		Session:   h.Session,
+		Time:      h.Time,
+		Synthetic: streams.IsSynthetic(e.Project),
+	}
+	return in
+}
+
+func (in *Input) origin(o beliefs.Origin) {
+	in.Event.Origin, in.Event.External = string(o), o.External()
+}
+
+func (in *Input) content(s string, f text.Features) {
+	in.features = f
+	in.Event.Size = int64(len(s))
+	in.Content.Text = s
+	if s == "" {
+		return
+	}
+	views := f.Views(s)
+	for _, v := range views {
+		in.Content.Views = append(in.Content.Views, v.Text)
+		in.ViewNames = append(in.ViewNames, v.Name)
+	}
+	in.Content.HasHidden = f.HasHidden()
+	in.Content.Score, in.Content.Commands = int64(f.Command.Points), f.Command.Words
+	for _, c := range f.Carriers {
+		in.Content.Carriers = append(in.Content.Carriers, string(c.Kind)+":"+c.Value)
+		if !slices.Contains(in.Content.Kinds, string(c.Kind)) {
+			in.Content.Kinds = append(in.Content.Kinds, string(c.Kind))
+		}
+	}
+	keep := in.Event.External || in.Event.Kind == string(streams.TypeMemory)
+	in.MarkedIn = in.directives.read(views, keep)
+	in.Content.Markers = in.directives.names(in.Content.HasHidden)
+	in.sample = sampled(f.Phrases)
+	if len(views) > 1 && views[1].Lines == "" {
+		s = decoded(s) + "\n" + s // names and unusual words stand in its strings
+	}
+	in.carried = append(slices.Clip(in.Content.Carriers), properNames(s)...)
+	in.carriedBy = index.Hashes(in.carried)
+	for _, c := range in.Content.Carriers {
+		in.carriers = append(in.carriers, hash32(c))
+	}
+	switch {
+	case in.Event.Kind == string(streams.TypeMemory):
+		in.names, in.pieces, in.pushes = identifiers(s), pieces(s), in.findTargets()
+		source := in.sourceOf() + "\x00"
+		for _, target := range in.pushes {
+			in.targetsBy = append(in.targetsBy, index.Hash(source+target))
+		}
+	case in.Event.Kind == string(streams.TypeObservation) && in.Event.External:
+		in.names, in.pieces = identifiers(s), pieces(s)
+	}
+	in.piecesBy = index.Hashes(in.pieces)
+}
+
+// decoded is the text of a content's segments.
+func decoded(s string) string {
+	var b strings.Builder
+	for _, seg := range text.Segments(s) {
+		b.WriteString(seg.Text)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func cited(bs []streams.BeliefRef) []*Belief {
+	out := make([]*Belief, len(bs))
+	for i := range bs {
+		out[i] = belief(&bs[i])
+	}
+	return out
+}
+
+func belief(b *streams.BeliefRef) *Belief {
+	return &Belief{
+		ID:          b.ID,
+		Found:       b.Found,
+		Kind:        b.Kind.String(),
+		Key:         b.Key,
+		Truth:       b.Axes.Truth.String(),
+		Retrieval:   b.Axes.Retrieval.String(),
+		Security:    b.Axes.Security.String(),
+		Freshness:   b.Axes.Freshness.String(),
+		Sensitivity: b.Sensitivity.String(),
+		Scope:       b.Scope.String(),
+		Quality:     b.Quality.String(),
+		Origin:      string(b.Origin),
+		Confidence:  b.Confidence,
+		Source:      b.Source,
+		Observation: b.Observation,
+	}
+}
+
+func recalled(wanted asked, r *streams.RecallItem) *Recalled {
+	f := text.Analyze(r.Content)
+	out := &Recalled{
+		ID:         r.ID,
+		Key:        r.Key,
+		Similarity: r.Score,
+		Overlap:    wanted.overlap(r.Content),
+		Origin:     string(r.Origin),
+		External:   r.Origin.External(),
+		Quality:    r.Quality.String(),
+		Source:     r.Source,
+		Hidden:     f.HasHidden(),
+		Score:      int64(f.Command.Points),
+		Commands:   f.Command.Words,
+	}
+	out.Markers = markers(f.Views(r.Content), out.Hidden)
+	for _, c := range f.Carriers {
+		if !slices.Contains(out.Kinds, string(c.Kind)) {
+			out.Kinds = append(out.Kinds, string(c.Kind))
+		}
+	}
+	return out
+}
+
+func toolInfo(t *streams.Tool) *ToolInfo {
+	words := t.Description + "\n" + string(t.InputSchema)
+	f := text.Analyze(words)
+	out := &ToolInfo{
+		Name:        t.Name,
+		Description: t.Description,
+		Hidden:      f.HasHidden(),
+		print:       streams.Digest([]byte(words)),
+	}
+	out.Markers = markers(f.Views(words), out.Hidden)
+	return out
+}

@@ -1,0 +1,233 @@
+package signals
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+var partBeliefs = keep(orderBeliefs, (*State).noteBeliefs)
+
+func init() {
+	register(partBeliefs|partRecalls, Signal{
+		Name: "signal.sleepers",
+		Doc: "memories of other sessions, over a day old, that this action cites for the first time, " +
+			"or that were recalled in its session and hold an address or a value of it that the user did not name",
+		Key:    "belief",
+		Window: "all",
+		Bound:  "50000 beliefs",
+		Cost:   "1 a belief",
+	}, (*State).sleepers)
+}
+
+// noteBeliefs keeps when memories were written and when actions cited them.
+func (s *State) noteBeliefs() {
+	switch s.In.Event.Kind {
+	case "memory":
+		s.noteBelief()
+	case "action":
+		for _, b := range s.In.Action.Beliefs {
+			s.use(b.ID)
+		}
+	}
+}
+
+// tableBeliefs holds when memories were written and first used.
+var tableBeliefs = index.NewTable(6, "beliefs", 50_000)
+
+// Sleeper is a memory that comes to use for the first time long after it was
+// written.
+type Sleeper struct {
+	Belief   string  `cel:"belief"`
+	Dormant  float64 `cel:"dormant" doc:"seconds between its writing and its first use"`
+	Origin   string  `cel:"origin"`
+	External bool    `cel:"external"`
+	Session  string  `cel:"session" doc:"in which it was written"`
+}
+
+type beliefRec struct {
+	written time.Time
+	origin  string
+	extern  bool
+	session string
+	used    time.Time // first recall or citation; zero when there was none
+	usedBy  string    // its session
+	// words are those of the memory, carriers included; known says that they were kept.
+	words []uint32
+	known bool
+}
+
+func (r *beliefRec) bytes(e index.Encoder) index.Encoder {
+	e.Num(uint64(r.written.UnixNano()))
+	if r.used.IsZero() {
+		e.Num(0)
+	} else {
+		e.Num(uint64(r.used.UnixNano()))
+	}
+	if r.extern {
+		e.Num(1)
+	} else {
+		e.Num(0)
+	}
+	e.Str(r.origin)
+	e.Str(r.session)
+	e.Str(r.usedBy)
+	if r.known {
+		e.Num(1)
+		e.Hashes(r.words)
+	}
+	return e
+}
+
+func readBelief(b []byte) *beliefRec {
+	d := index.Decoder(b)
+	r := &beliefRec{written: time.Unix(0, int64(d.Num())).UTC()}
+	if n := d.Num(); n > 0 {
+		r.used = time.Unix(0, int64(n)).UTC()
+	}
+	r.extern = d.Num() == 1
+	r.origin, r.session, r.usedBy = d.Str(), d.Str(), d.Str()
+	if r.known = d.Num() == 1; r.known {
+		r.words = d.Hashes()
+	}
+	return r
+}
+
+func (s *State) noteBelief() {
+	in := s.In
+	id := in.Memory.Belief.ID
+	if id == "" || s.t.Get(tableBeliefs, s.t.NameKey(id)) != nil {
+		return
+	}
+	r := beliefRec{
+		written: in.Event.Time,
+		origin:  cmp.Or(in.Memory.Inherited, in.Memory.Origin),
+		extern:  in.Memory.External,
+		session: in.Event.Session,
+		known:   true,
+	}
+	if len(in.Content.Views) > 0 {
+		words := append(s.t.Words[:0], in.carriers...)
+		for w := range strings.FieldsFuncSeq(streams.Clip(in.Content.Views[0], sleepText), notWord) {
+			words = append(words, hash32(stem(w)))
+		}
+		s.t.Words = words
+		r.words = distinct(words)
+	}
+	s.t.Put(tableBeliefs, s.t.NameKey(id), s.t.Give(r.bytes(s.t.Take())))
+}
+
+// sleepAfter is how long a memory has to have been unused to be a sleeper.
+const sleepAfter = 24 * time.Hour
+
+// sleepText is how much of a memory is compared with actions, in bytes.
+const sleepText = 512
+
+// use notes the first use of a belief, and reports it if it came late.
+func (s *State) use(id string) *Sleeper {
+	for i := range s.usedBy {
+		if u := &s.usedBy[i]; u.id == id {
+			return u.sleeper
+		}
+	}
+	u := used{id, s.firstUse(id)}
+	if len(s.usedBy) < index.MaxDistinct {
+		s.usedBy = append(s.usedBy, u)
+	}
+	return u.sleeper
+}
+
+// used is a belief that this input uses.
+type used struct {
+	id      string
+	sleeper *Sleeper
+}
+
+func (s *State) firstUse(id string) *Sleeper {
+	b := s.t.Get(tableBeliefs, s.t.NameKey(id))
+	if b == nil {
+		return nil
+	}
+	r := readBelief(b)
+	if r.used.IsZero() {
+		r.used, r.usedBy = s.In.Event.Time, s.In.Event.Session
+		s.t.Put(tableBeliefs, s.t.NameKey(id), s.t.Give(r.bytes(s.t.Take())))
+	}
+	if r.usedBy != s.In.Event.Session {
+		return nil
+	}
+	return r.sleeper(id, s.In, r.used)
+}
+
+// sleeper is the memory if it comes from another session and was written more than
+// a day before.
+func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
+	if r.session == in.Event.Session || used.Sub(r.written) < sleepAfter {
+		return nil
+	}
+	return &Sleeper{
+		Belief:   id,
+		Dormant:  used.Sub(r.written).Seconds(),
+		Origin:   r.origin,
+		External: r.extern,
+		Session:  r.session,
+	}
+}
+
+// recalledSleeper is a memory that was recalled in this session, however often
+// before, if the action shares something with it that is not the user's.
+func (s *State) recalledSleeper(id string) *Sleeper {
+	b := s.t.Get(tableBeliefs, s.t.NameKey(id))
+	if b == nil {
+		return nil
+	}
+	r := readBelief(b)
+	if r.known && !s.In.shares(r.words) {
+		return nil
+	}
+	return r.sleeper(id, s.In, s.In.Event.Time)
+}
+
+// shares reports whether words hold an address or a value of the action that the
+// user did not name; where the action has neither, whether they hold a thing of the
+// tool's name and the user did not ask for it.
+func (in *Input) shares(words []uint32) bool {
+	c := in.call
+	for i, x := range in.Content.Carriers {
+		if hasHash(words, in.carriers[i]) && !in.byUser(x) {
+			return true
+		}
+	}
+	for i := range c.Values {
+		if v := &c.Values[i]; v.In(words) && !slices.Contains(in.intent.Values, v.Path) {
+			return true
+		}
+	}
+	return len(c.Values) == 0 && !in.intent.Asked && count(words, c.Things) > 0
+}
+
+func (s *State) sleepers() []*Sleeper {
+	var out []*Sleeper
+	seen := make(map[string]bool)
+	add := func(id string, sl *Sleeper) {
+		if sl != nil && !seen[id] {
+			seen[id] = true
+			out = append(out, sl)
+		}
+	}
+	for _, b := range s.In.Action.Beliefs {
+		add(b.ID, s.use(b.ID))
+	}
+	if s.In.call == nil {
+		return out
+	}
+	for _, id := range s.recalled() {
+		id = strings.TrimPrefix(id, "!")
+		add(id, s.recalledSleeper(id))
+	}
+	return out
+}

@@ -1,0 +1,98 @@
+package signals
+
+import (
+	"cmp"
+	"time"
+
+	"lazaret/pkg/signals/index"
+	"lazaret/streams"
+)
+
+// State is the state of one project while one input is judged.
+type State struct {
+	t   *index.Tables
+	In  *Input
+	act Activation // of declared signals
+	// done holds the sequences that this input completes.
+	done map[string][]string
+	// swaps are the sequences that it goes into, see noteSwaps.
+	swaps index.Encoder
+
+	// The input's own origin: whose content it is, the cluster that it founds, and
+	// the ref of its record once it has one.
+	origin string
+	extern bool
+	noted  bool
+	founds uint64
+	ownRef uint32
+
+	clusterRec *cluster
+	metBy      []met
+	lastOrigin *origin
+	lastRef    uint32
+	servedBy   []*Served
+	servedOn   []streams.Rest // the contents behind servedBy
+	servedRead bool
+	pushed     []*Push
+	pushesRead bool
+	contents   []uint32 // scratch
+	usedBy     []used
+	counted    [4]counted // what declared signals made of this input
+	counts     int
+	keyRec     keyRec
+	keyRead    bool
+	bits       float64 // the content's entropy, when measured
+	measured   bool
+}
+
+func (s *State) since(t time.Time) float64 {
+	if t.IsZero() {
+		return -1
+	}
+	return s.In.Event.Time.Sub(t).Seconds()
+}
+
+// begin says whose content the input is.
+func (s *State) begin() {
+	in := s.In
+	switch in.Event.Kind {
+	case "action":
+		s.origin = "agent"
+		return
+	case "memory":
+		s.extern = in.Memory.External
+	default:
+		s.extern = in.Event.External
+	}
+	s.origin = in.Event.Origin
+	if s.extern {
+		s.origin = cmp.Or(in.Memory.Inherited, "external")
+	}
+}
+
+// hasContent reports whether the input brings content into the project.
+func (s *State) hasContent() bool {
+	kind := s.In.Event.Kind
+	return (kind == "observation" || kind == "memory") && s.In.Content.Text != ""
+}
+
+// hasForeignContent reports whether it brings content from outside.
+func (s *State) hasForeignContent() bool { return s.hasContent() && s.extern }
+
+// Note folds the input into the state. A group of sentinels keeps all state,
+// whether a rule reads it or not, so that a rule that is switched on later finds
+// it; only says which parts are kept.
+func (s *State) Note(only Parts) {
+	s.begin()
+	for i := range folds {
+		if f := &folds[i]; only&f.bit != 0 {
+			f.note(s)
+		}
+	}
+}
+
+// NewState returns the state of a project for one input.
+func NewState(t *index.Tables, in *Input) State { return State{t: t, In: in} }
+
+// SetActivation sets the activation that declared signals are evaluated with.
+func (s *State) SetActivation(act Activation) { s.act = act }

@@ -1,0 +1,80 @@
+package signals
+
+import (
+	"slices"
+	"strings"
+
+	"lazaret/pkg/intent"
+	"lazaret/pkg/text"
+)
+
+// byUser reports whether the user named a carrier of the action in the session.
+func (in *Input) byUser(carrier string) bool { return slices.Contains(in.intent.Carriers, carrier) }
+
+// isTarget reports whether a carrier of an action stands in an argument of few
+// words. The host of a mail address does not.
+func (in *Input) isTarget(kind, v string) bool {
+	if in.call == nil || kind == "host" && in.hostOfAddress("host:"+v) {
+		return false
+	}
+	v = strings.ToLower(v)
+	return slices.ContainsFunc(in.call.Values, func(x intent.Value) bool {
+		return !x.Prose &&
+			(strings.Contains(strings.ToLower(x.Text), v) || strings.Contains(wholeName(x.Text), wholeName(v)))
+	})
+}
+
+// targets calls f with the place of each carrier that leads from the arguments to
+// somebody.
+func (in *Input) targets(f func(i int) bool) {
+	for i, c := range in.Content.Carriers {
+		kind, v, _ := strings.Cut(c, ":")
+		if reaches(c) && in.isTarget(kind, v) && !f(i) {
+			return
+		}
+	}
+}
+
+// targetsNamed reports whether the user named everybody whom the action reaches,
+// and that it reaches somebody.
+func (in *Input) targetsNamed() bool {
+	some, all := false, true
+	in.targets(func(i int) bool {
+		some, all = true, in.byUser(in.Content.Carriers[i])
+		return all
+	})
+	return some && all
+}
+
+// elsewhere reports whether a sentence names receivers, and the action has others:
+// it is then not what the sentence asks for.
+func (in *Input) elsewhere(carriers []uint32) bool {
+	if len(carriers) == 0 {
+		return false
+	}
+	some, shared := false, false
+	in.targets(func(i int) bool {
+		some, shared = true, hasHash(carriers, in.carriers[i])
+		return !shared
+	})
+	return some && !shared
+}
+
+// hostOfAddress reports whether a carrier is but the host of a mail address that
+// the content holds.
+func (in *Input) hostOfAddress(carrier string) bool {
+	host, ok := strings.CutPrefix(carrier, "host:")
+	return ok && slices.ContainsFunc(in.Content.Carriers, func(c string) bool {
+		return strings.HasPrefix(c, "email:") && strings.HasSuffix(c, "@"+host)
+	})
+}
+
+// reaches reports whether a carrier leads out of the project to somebody: an
+// address, and not the number or path of a record that many requests name.
+func reaches(carrier string) bool {
+	switch kind, _, _ := strings.Cut(carrier, ":"); text.Kind(kind) {
+	case text.Email, text.URL, text.Host, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,32 @@
+package signals
+
+func init() {
+	register(0, Signal{
+		Name: "signal.user_named",
+		Doc: "the user's own words in this session ask for what the tool does and name everybody whom the action reaches, " +
+			"or else every carrier of the arguments",
+		Key:    "session",
+		Window: "session",
+		Bound:  "4000 words",
+		Cost:   "0",
+	}, (*State).userNamed)
+}
+
+// userNamed reports whether the user asked for what the tool does and named
+// everybody whom it reaches; where it reaches nobody, all carriers.
+func (s *State) userNamed() bool {
+	if !s.In.intent.Asked {
+		return false
+	}
+	some := false
+	s.In.targets(func(int) bool { some = true; return false })
+	if some {
+		return s.In.targetsNamed()
+	}
+	for _, c := range s.In.Content.Carriers {
+		if !s.In.byUser(c) {
+			return false
+		}
+	}
+	return true
+}

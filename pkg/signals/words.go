@@ -1,0 +1,89 @@
+package signals
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"lazaret/pkg/intent"
+)
+
+// Words and calls are compared as pkg/intent has them.
+
+func hash32(s string) uint32                { return intent.Hash(s) }
+func notWord(r rune) bool                   { return intent.NotWord(r) }
+func stem(w string) string                  { return intent.Stem(w) }
+func splitName(name string) []string        { return intent.SplitName(name) }
+func distinct(hs []uint32) []uint32         { return intent.Distinct(hs) }
+func sentenceHashes(ws []string) []uint32   { return intent.Words(ws) }
+func wholeName(tool string) string          { return intent.WholeName(tool) }
+func hasHash(words []uint32, h uint32) bool { return intent.Has(words, h) }
+func count(words, of []uint32) int          { return intent.Count(words, of) }
+
+// maxNames is how many identifiers of a text are kept.
+const maxNames = 64
+
+// identifiers are the words of a text that look like the names of tools: with
+// a capital or an underscore inside, as one word each.
+func identifiers(s string) []uint32 {
+	s = s[:min(len(s), 64<<10)]
+	var out []uint32
+	start, odd := -1, false // of the word; whether it may have parts
+	end := func(i int) {
+		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames &&
+			len(splitName(w)) >= 2 {
+			if h := hash32(stem(wholeName(w))); !slices.Contains(out, h) {
+				out = append(out, h)
+			}
+		}
+		start, odd = -1, false
+	}
+	for i := 0; i < len(s); {
+		size := 1
+		class := nameByte[s[i]]
+		if class == nameRune {
+			var r rune
+			r, size = utf8.DecodeRuneInString(s[i:])
+			if class = nameOdd; notWord(r) {
+				class = nameNone
+			}
+		}
+		switch {
+		case class == nameNone:
+			if start >= 0 {
+				end(i)
+			}
+		case start < 0:
+			start = i
+			fallthrough
+		default:
+			// A word of small letters is one part.
+			odd = odd || class == nameOdd
+		}
+		i += size
+	}
+	end(len(s))
+	return distinct(out)
+}
+
+// What a byte is in a name: no part of one, a small letter, something else, or
+// to be looked at as a rune.
+const (
+	nameNone = iota
+	nameSmall
+	nameOdd
+	nameRune
+)
+
+var nameByte = func() (t [256]uint8) {
+	for c := range t {
+		switch {
+		case c >= utf8.RuneSelf:
+			t[c] = nameRune
+		case c >= 'a' && c <= 'z':
+			t[c] = nameSmall
+		case !notWord(rune(c)) || c == '_' || c == '.' || c == '-':
+			t[c] = nameOdd
+		}
+	}
+	return t
+}()
