@@ -173,7 +173,7 @@ func spotlight(r *streams.RecallEntry) {
 
 // leaking are the kinds of carriers whose value is a secret or somebody's
 // personal data.
-var leaking = []text.Kind{text.Secret, text.Card, text.IBAN, text.Email, text.Phone, text.HexKey}
+var leaking = text.KindsWith(func(t text.Traits) bool { return t.Personal })
 
 // mask takes what leaks out of a text. Where one stands in the text only
 // encoded it cannot be told apart from what is around it, and nothing of the

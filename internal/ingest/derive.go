@@ -73,13 +73,11 @@ func carrierKey(space byte, project, c string) []byte {
 	return stage.Key(space, project, "c"+c)
 }
 
-// distinctive are the carriers of a text that hardly two texts share by chance.
-// Hosts, paths and plain numbers are not among them.
+// distinctive returns the carriers of a text that two texts hardly share by chance.
 func distinctive(f *text.Features) []string {
 	var out []string
 	for _, c := range f.Carriers {
-		switch c.Kind {
-		case text.Email, text.URL, text.IBAN, text.Card, text.Phone, text.Crypto, text.HexKey, text.Secret, text.Opaque, text.Command, text.IP, text.Handle:
+		if c.Kind.Traits().Distinctive {
 			out = append(out, string(c.Kind)+":"+c.Value)
 		}
 	}

@@ -213,7 +213,7 @@ func (d *directives) carriers(in *Input) [][]uint32 {
 			kind, v, _ := strings.Cut(c, ":")
 			v = strings.ToLower(v)
 			has := strings.Contains(said, v)
-			if !has && (kind == string(text.IBAN) || kind == string(text.Card) || kind == string(text.Phone)) {
+			if !has && text.Kind(kind).Traits().Spaced {
 				if packed == "" {
 					packed = wholeName(said)
 				}

@@ -36,8 +36,7 @@ type Push struct {
 func (in *Input) findTargets() []string {
 	var out []string
 	for _, c := range in.Content.Carriers {
-		switch kind, _, _ := strings.Cut(c, ":"); kind {
-		case "host", "email", "handle", "iban", "crypto", "command":
+		if kindOf(c).Traits().Pushed {
 			out = append(out, c)
 		}
 	}

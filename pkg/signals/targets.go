@@ -71,10 +71,10 @@ func (in *Input) hostOfAddress(carrier string) bool {
 
 // reaches reports whether a carrier leads out of the project to somebody: an
 // address, and not the number or path of a record that many requests name.
-func reaches(carrier string) bool {
-	switch kind, _, _ := strings.Cut(carrier, ":"); text.Kind(kind) {
-	case text.Email, text.URL, text.Host, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:
-		return true
-	}
-	return false
+func reaches(carrier string) bool { return kindOf(carrier).Traits().ReachesOut }
+
+// kindOf returns the kind of a carrier that is written kind:value.
+func kindOf(carrier string) text.Kind {
+	kind, _, _ := strings.Cut(carrier, ":")
+	return text.Kind(kind)
 }
