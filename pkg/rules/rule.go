@@ -157,6 +157,8 @@ const (
 	groupsFile     = "groups.yaml"
 )
 
+// Decode reads a file of the set into v. It returns nil, and notes the problem, if the
+// file is missing or not of that form.
 func (c *Draft) Decode(name string, v any) *strictyaml.Document {
 	text, ok := c.Source.Files[name]
 	if !ok {

@@ -113,6 +113,7 @@ func (s *Source) Names(dir, suffix string) []string {
 // Problems is everything that is wrong with a rule set.
 type Problems []*strictyaml.Error
 
+// Error lists the problems, one a line.
 func (p Problems) Error() string {
 	var b strings.Builder
 	for i, e := range p {

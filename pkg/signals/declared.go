@@ -228,6 +228,7 @@ func (s *State) NoteSequences() {
 	s.t.Put(tableSwaps, swapKey(s.t, s.In.Event.Agent, s.In.Event.Session, s.In.Event.ID), s.t.Give(e))
 }
 
+// Read returns the value of the signal for the input, or an error.
 func (d *Declared) Read(s *State) any {
 	if d.Steps != nil {
 		return s.done[d.Name]

@@ -11,6 +11,7 @@ import (
 	"lazaret/streams"
 )
 
+// NewInput returns the input of no event.
 func NewInput() *Input {
 	in := new(Input)
 	in.Memory.Age, in.Memory.Belief, in.Action.Confidence, in.Outcome.Grounding = -1, new(Belief), -1, -1
@@ -30,52 +31,9 @@ func Read(e *streams.Entry) ([]*Input, error) {
 func readBody(e *streams.Entry) ([]*Input, error) {
 	switch e.Type {
 	case streams.TypeObservation:
-		o, err := streams.Read[streams.ObservationEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		var out []*Input
-		for i := range o.Blocks {
-			in := head(e, &o.EntryHead)
-			in.origin(o.Origin)
-			in.Event.Tool, in.Event.Source, in.userNamed = o.Tool, o.Source, o.UserNamed
-			in.content(o.Blocks[i].Text, o.Blocks[i].Features)
-			for j := range o.Claims {
-				if c := &o.Claims[j]; c.Block == i {
-					in.belief = c.Belief.ID
-				}
-			}
-			out = append(out, in)
-		}
-		return out, nil
+		return readObservation(e)
 	case streams.TypeMemory:
-		m, err := streams.Read[streams.MemoryEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		in := head(e, &m.EntryHead)
-		in.origin(m.Origin)
-		in.Event.Source, in.belief = m.Source, m.Belief.ID
-		in.content(m.Content, m.Features)
-		age := -1.0
-		if !m.FirstSeen.IsZero() {
-			age = m.Time.Sub(m.FirstSeen).Seconds()
-		}
-		in.Memory = Memory{
-			Key:       m.Key,
-			Category:  m.Category,
-			Channel:   m.Channel,
-			Origin:    string(m.Origin),
-			Inherited: string(m.Inherited),
-			External: m.Origin.External() ||
-				m.Inherited.External() && m.Inherited != "",
-			KeyHolder: string(m.KeyHolder),
-			Parents:   m.DerivedFrom,
-			Repeats:   int64(m.Repeats),
-			Age:       age,
-			Belief:    belief(&m.Belief),
-		}
-		return []*Input{in}, nil
+		return readMemory(e)
 	case streams.TypeDecision:
 		d, err := streams.Read[streams.DecisionEntry](e)
 		if err != nil {
@@ -85,77 +43,11 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		in.Decision = Decision{Summary: d.Summary, Beliefs: cited(d.Beliefs)}
 		return []*Input{in}, nil
 	case streams.TypeAction:
-		a, err := streams.Read[streams.ActionEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		in := head(e, &a.EntryHead)
-		in.Event.Tool = a.Tool
-		in.content(a.Text, a.Features)
-		if a.Intent != nil {
-			in.intent = *a.Intent
-		}
-		in.Action = Action{
-			ID:            a.ID,
-			Tool:          a.Tool,
-			Level:         int64(a.Level),
-			Matched:       a.Matched,
-			Effects:       a.Effects,
-			Text:          a.Text,
-			Confidence:    -1,
-			Decision:      a.Decision,
-			Beliefs:       cited(a.Beliefs),
-			Unseen:        a.Unseen,
-			BlastRadius:   a.Blast.String(),
-			Reversibility: a.Reversibility.String(),
-		}
-		in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
-		args := ""
-		if len(in.Content.Views) > 0 {
-			args = in.Content.Views[0]
-		}
-		in.call, in.values = intent.ReadCall(a.Tool, args), values(a.Text)
-		if a.Confidence != nil {
-			in.Action.Confidence = *a.Confidence
-		}
-		if len(a.Args) > 0 {
-			// Arguments are the agent's; what is no object is seen as text only.
-			if streams.Unmarshal(a.Args, &in.Action.Args) != nil {
-				in.Action.Args = nil
-			}
-		}
-		in.call.Values = intent.ReadValues(in.Action.Args)
-		return []*Input{in}, nil
+		return readAction(e)
 	case streams.TypeRecall:
-		r, err := streams.Read[streams.RecallEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		in := head(e, &r.EntryHead)
-		in.Recall = Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
-		wanted := askedFor(r.Query)
-		for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
-			for i := range items {
-				in.Recall.Items = append(in.Recall.Items, recalled(wanted, &items[i]))
-			}
-		}
-		return []*Input{in}, nil
+		return readRecall(e)
 	case streams.TypeOutcome:
-		o, err := streams.Read[streams.OutcomeEntry](e)
-		if err != nil {
-			return nil, err
-		}
-		in := head(e, &o.EntryHead)
-		in.origin(beliefs.OriginAgent)
-		in.content(o.Content, o.Features)
-		in.Outcome.Action, in.Outcome.Status = o.Action, o.Status
-		if o.Status == streams.StatusAnswer {
-			in.Outcome.Kind = o.Status
-		}
-		if o.Grounding != nil {
-			in.Outcome.Grounding = *o.Grounding
-		}
-		return []*Input{in}, nil
+		return readOutcome(e)
 	case streams.TypeBelief:
 		b, err := streams.Read[streams.BeliefsEntry](e)
 		if err != nil {
@@ -185,6 +77,135 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 		return []*Input{in}, nil
 	}
 	return nil, nil
+}
+
+func readObservation(e *streams.Entry) ([]*Input, error) {
+	o, err := streams.Read[streams.ObservationEntry](e)
+	if err != nil {
+		return nil, err
+	}
+	var out []*Input
+	for i := range o.Blocks {
+		in := head(e, &o.EntryHead)
+		in.origin(o.Origin)
+		in.Event.Tool, in.Event.Source, in.userNamed = o.Tool, o.Source, o.UserNamed
+		in.content(o.Blocks[i].Text, o.Blocks[i].Features)
+		for j := range o.Claims {
+			if c := &o.Claims[j]; c.Block == i {
+				in.belief = c.Belief.ID
+			}
+		}
+		out = append(out, in)
+	}
+	return out, nil
+}
+
+func readMemory(e *streams.Entry) ([]*Input, error) {
+	m, err := streams.Read[streams.MemoryEntry](e)
+	if err != nil {
+		return nil, err
+	}
+	in := head(e, &m.EntryHead)
+	in.origin(m.Origin)
+	in.Event.Source, in.belief = m.Source, m.Belief.ID
+	in.content(m.Content, m.Features)
+	age := -1.0
+	if !m.FirstSeen.IsZero() {
+		age = m.Time.Sub(m.FirstSeen).Seconds()
+	}
+	in.Memory = Memory{
+		Key:       m.Key,
+		Category:  m.Category,
+		Channel:   m.Channel,
+		Origin:    string(m.Origin),
+		Inherited: string(m.Inherited),
+		External: m.Origin.External() ||
+			m.Inherited.External() && m.Inherited != "",
+		KeyHolder: string(m.KeyHolder),
+		Parents:   m.DerivedFrom,
+		Repeats:   int64(m.Repeats),
+		Age:       age,
+		Belief:    belief(&m.Belief),
+	}
+	return []*Input{in}, nil
+}
+
+func readAction(e *streams.Entry) ([]*Input, error) {
+	a, err := streams.Read[streams.ActionEntry](e)
+	if err != nil {
+		return nil, err
+	}
+	in := head(e, &a.EntryHead)
+	in.Event.Tool = a.Tool
+	in.content(a.Text, a.Features)
+	if a.Intent != nil {
+		in.intent = *a.Intent
+	}
+	in.Action = Action{
+		ID:            a.ID,
+		Tool:          a.Tool,
+		Level:         int64(a.Level),
+		Matched:       a.Matched,
+		Effects:       a.Effects,
+		Text:          a.Text,
+		Confidence:    -1,
+		Decision:      a.Decision,
+		Beliefs:       cited(a.Beliefs),
+		Unseen:        a.Unseen,
+		BlastRadius:   a.Blast.String(),
+		Reversibility: a.Reversibility.String(),
+	}
+	in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
+	args := ""
+	if len(in.Content.Views) > 0 {
+		args = in.Content.Views[0]
+	}
+	in.call, in.values = intent.ReadCall(a.Tool, args), values(a.Text)
+	if a.Confidence != nil {
+		in.Action.Confidence = *a.Confidence
+	}
+	if len(a.Args) > 0 {
+		// Arguments are the agent's; what is no object is seen as text only.
+		if streams.Unmarshal(a.Args, &in.Action.Args) != nil {
+			in.Action.Args = nil
+		}
+	}
+	in.call.Values = intent.ReadValues(in.Action.Args)
+	return []*Input{in}, nil
+}
+
+func readRecall(e *streams.Entry) ([]*Input, error) {
+	r, err := streams.Read[streams.RecallEntry](e)
+	if err != nil {
+		return nil, err
+	}
+	in := head(e, &r.EntryHead)
+	in.Recall = Recall{Query: r.Query, Key: r.Key, Purpose: r.Purpose, Admitted: int64(len(r.Admitted))}
+	wanted := askedFor(r.Query)
+	for _, items := range [][]streams.RecallItem{r.Admitted, r.ContextOnly, r.Contradictions} {
+		for i := range items {
+			in.Recall.Items = append(in.Recall.Items, recalled(wanted, &items[i]))
+		}
+	}
+	return []*Input{in}, nil
+}
+
+func readOutcome(e *streams.Entry) ([]*Input, error) {
+	o, err := streams.Read[streams.OutcomeEntry](e)
+	if err != nil {
+		return nil, err
+	}
+	in := head(e, &o.EntryHead)
+	in.origin(beliefs.OriginAgent)
+	in.content(o.Content, o.Features)
+	in.Outcome.Action, in.Outcome.Status = o.Action, o.Status
+	if o.Status == streams.StatusAnswer {
+		in.Outcome.Kind = o.Status
+	}
+	if o.Grounding != nil {
+		in.Outcome.Grounding = *o.Grounding
+	}
+	return []*Input{in}, nil
 }
 
 // audited is a belief that is judged again. What a memory write says of the

@@ -7,6 +7,7 @@ import (
 	"lazaret/streams"
 )
 
+// PartTools is the state of tool catalogues.
 var PartTools = keep(orderTools, (*State).noteCatalogues)
 
 func init() {

@@ -35,6 +35,7 @@ type Activation struct {
 	count   int64
 }
 
+// NewActivation returns an activation without an input.
 func NewActivation(table *Vars) *Activation {
 	return &Activation{Vars: table, vals: make([]ref.Val, len(table.List)), raws: make([]any, len(table.List))}
 }
@@ -78,6 +79,7 @@ func (a *Activation) native(i int) reflect.Value {
 	return a.root.Field(f[0]).Field(f[1])
 }
 
+// Value returns the value of a variable, by its number.
 func (a *Activation) Value(i int) ref.Val {
 	if v := a.vals[i]; v != nil {
 		return v
@@ -141,6 +143,7 @@ func (x *Expr) Eval(a *Activation) (ref.Val, error) {
 	return v, err
 }
 
+// IsTrue reports whether a condition holds. One that fails does not.
 func (x *Expr) IsTrue(a *Activation) bool {
 	v, err := x.Eval(a)
 	return err == nil && v == types.True

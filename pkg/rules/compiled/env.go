@@ -35,6 +35,7 @@ type Vars struct {
 	Number map[string]int
 }
 
+// Has reports whether there is a variable of a name.
 func (t *Vars) Has(name string) bool {
 	_, ok := t.Number[name]
 	return ok

@@ -67,6 +67,7 @@ type Faults struct {
 	All    []Fault
 }
 
+// Error shows each place with a caret.
 func (e *Faults) Error() string {
 	var b strings.Builder
 	for i, f := range e.All {

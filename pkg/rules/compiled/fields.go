@@ -55,6 +55,7 @@ func Functions() []string {
 	return slices.Compact(out)
 }
 
+// TypeName returns the name that people read for a type.
 func TypeName(t reflect.Type) string {
 	switch {
 	case t.Kind() == reflect.Pointer:

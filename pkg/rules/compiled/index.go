@@ -49,6 +49,7 @@ type fieldIndex struct {
 // a rule by is chosen: it is evaluated for every event.
 const predCost = 1000
 
+// NewIndex indexes conditions; a condition is then named by its place in the list.
 func NewIndex(vars *Vars, conds []*Condition) *Index {
 	r := NewPrefilterReader(vars)
 	x := &Index{conds: conds, byPred: make(map[int32][]int32)}
@@ -195,6 +196,7 @@ type Lookup struct {
 	breaks []int32 // of the content, see alike
 }
 
+// NewLookup returns the scratch memory for look-ups in an index.
 func NewLookup(x *Index) *Lookup {
 	return &Lookup{
 		x:     x,

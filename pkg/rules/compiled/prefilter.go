@@ -117,6 +117,7 @@ type PrefilterReader struct {
 	byP   map[pred]int32
 }
 
+// NewPrefilterReader returns a reader that has numbered nothing.
 func NewPrefilterReader(vars *Vars) *PrefilterReader {
 	return &PrefilterReader{vars: vars, byA: make(map[atom]int32), byP: make(map[pred]int32)}
 }

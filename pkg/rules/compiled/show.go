@@ -33,6 +33,7 @@ type Printer struct {
 
 func (s *Printer) full() bool { return s.b.Len() > s.Max }
 
+// String returns the text so far, clipped and safe to print.
 func (s *Printer) String() string { return ClipInert(s.b.String(), s.Max) }
 
 // ClipInert cuts between characters and marks where it did.
@@ -50,6 +51,7 @@ func ClipInert(s string, n int) string {
 	return s
 }
 
+// Val writes a value.
 func (s *Printer) Val(v ref.Val) {
 	switch v := v.(type) {
 	case nil:

@@ -23,6 +23,7 @@ type Traced struct {
 	pair    map[int]int // brackets outside of strings, by their offset
 }
 
+// Trace plans an expression for people.
 func (s *Scope) Trace(src string, opts ...cel.ProgramOption) (*Traced, error) {
 	a, iss := s.Env.Compile(src)
 	if iss.Err() != nil {
@@ -105,6 +106,7 @@ func (w *watched) Eval(a cel.Activation) ref.Val {
 	return v
 }
 
+// IsCall reports whether an expression calls a function.
 func IsCall(e ast.Expr, fn string) bool {
 	return e.Kind() == ast.CallKind && e.AsCall().FunctionName() == fn
 }

@@ -50,6 +50,7 @@ type Gap struct {
 	Text   string `json:"text,omitempty"` // the operand as it is written
 }
 
+// String returns the gap on one line, after its place.
 func (g Gap) String() string {
 	s := fmt.Sprintf("%s:%d:%d: %s: %s", g.File, g.Line, g.Column, g.Name, g.What)
 	if g.Text != "" {

@@ -136,8 +136,10 @@ type Failure struct {
 	Text string `json:"text"`
 }
 
+// String returns the failure on one line, after its place.
 func (f Failure) String() string { return fmt.Sprintf("%s:%d: %s: %s", f.File, f.Line, f.Test, f.Text) }
 
+// String lists the failures and counts the tests.
 func (r Report) String() string {
 	var b strings.Builder
 	for _, f := range r.Failures {

@@ -7,13 +7,16 @@ import (
 // Encoder and dec are the plain encoding of what tables hold.
 type Encoder []byte
 
+// Num appends a number.
 func (e *Encoder) Num(n uint64) { *e = binary.AppendUvarint(*e, n) }
 
+// Str appends a text.
 func (e *Encoder) Str(s string) {
 	e.Num(uint64(len(s)))
 	*e = append(*e, s...)
 }
 
+// Bytes appends some bytes.
 func (e *Encoder) Bytes(b []byte) {
 	e.Num(uint64(len(b)))
 	*e = append(*e, b...)
@@ -27,6 +30,7 @@ func (e Encoder) longs(hs []uint64) Encoder {
 	return e
 }
 
+// Hashes appends hashes.
 func (e *Encoder) Hashes(hs []uint32) {
 	e.Num(uint64(len(hs)))
 	for _, h := range hs {
@@ -37,6 +41,7 @@ func (e *Encoder) Hashes(hs []uint32) {
 // Decoder reads what enc wrote; what is missing reads as zero.
 type Decoder []byte
 
+// Num reads a number.
 func (d *Decoder) Num() uint64 {
 	n, size := binary.Uvarint(*d)
 	if size <= 0 {
@@ -47,6 +52,7 @@ func (d *Decoder) Num() uint64 {
 	return n
 }
 
+// Str reads a text.
 func (d *Decoder) Str() string {
 	n := d.Num()
 	if n > uint64(len(*d)) {
@@ -85,6 +91,7 @@ func (d *Decoder) Into(buf []uint32) (hs, rest []uint32) {
 	return buf[from:len(buf):len(buf)], buf
 }
 
+// Hashes reads hashes.
 func (d *Decoder) Hashes() []uint32 {
 	n := d.Num()
 	if n > uint64(len(*d)/4) {

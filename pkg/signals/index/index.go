@@ -334,11 +334,13 @@ func (b *Index) HasPieces() bool {
 	return b.tabs[PostPieces].young.count+b.tabs[PostPieces].elder.count > 0
 }
 
+// HasPiece reports whether a piece is known.
 func (b *Index) HasPiece(s string, h uint64) bool {
 	_, ok := b.Piece(s, h)
 	return ok
 }
 
+// PutPiece maps a piece to an origin, as Put maps a hash.
 func (b *Index) PutPiece(s string, h uint64, ref uint32) uint32 {
 	g := b.posting(ref)
 	g.pieces = append(g.pieces, s)

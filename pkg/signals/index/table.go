@@ -144,6 +144,7 @@ func (t *Tables) open() {
 // copy what they are given.
 func (t *Tables) Take() []byte { return t.value[:0] }
 
+// Give says where the memory of Take has grown to, and returns the value.
 func (t *Tables) Give(v []byte) []byte {
 	t.value = v
 	return v
@@ -168,6 +169,7 @@ func (t *Tables) Find(id postID, h uint64) (ref uint32, ok bool) {
 	return 0, false
 }
 
+// Close writes the new state. It returns the first error of the store.
 func (t *Tables) Close() error {
 	if t.Err == nil && t.index != nil {
 		if t.Err = t.index.close(t); t.Err == nil {
@@ -216,11 +218,13 @@ func (t *Tables) NameKey(parts ...string) []byte {
 	return t.Name
 }
 
+// HashKey is NameKey of a hash.
 func (t *Tables) HashKey(h uint64) []byte {
 	t.Name = binary.BigEndian.AppendUint64(t.Name[:0], h)
 	return t.Name
 }
 
+// NumberKey is NameKey of a number.
 func (t *Tables) NumberKey(h uint32) []byte {
 	t.Name = binary.BigEndian.AppendUint32(t.Name[:0], h)
 	return t.Name
@@ -253,6 +257,7 @@ func (t *Tables) Get(id tableID, k []byte) []byte {
 	return b
 }
 
+// Put sets a value.
 func (t *Tables) Put(id tableID, k, v []byte) {
 	if !t.opened {
 		t.open()
