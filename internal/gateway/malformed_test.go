@@ -47,10 +47,14 @@ func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 		}
 	})
 	var bad sync.WaitGroup
+	each := 2500
+	if testing.Short() { // with the race detector
+		each = 400
+	}
 	for w := range 4 {
 		bad.Go(func() {
 			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
-			for range 2500 {
+			for range each {
 				p.malformed(t, rnd, secret)
 			}
 		})
