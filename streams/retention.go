@@ -57,15 +57,19 @@ type SecuredEntry struct {
 	Folded uint64 `json:"folded"`
 }
 
-// EraseSubject is where the process that runs nats-server is asked to remove deleted
-// messages from the files of the streams: nats-server leaves them in the files of an
-// encrypted stream. Nobody answers on it where nats-server is a process of its own.
+// EraseSubject is where the process that runs nats-server is asked for what needs the server
+// to stop for some time: to remove deleted messages from the files of the streams, since
+// nats-server leaves them in the files of an encrypted stream, or to copy the data folder. Nobody answers on it where nats-server is a process of its own.
 const EraseSubject = "lz.svc.erase"
 
 // EraseRequest starts an erasure, or asks for the result of one.
 type EraseRequest struct {
 	// Run is the one that is asked for; empty: a new one is started.
 	Run string `json:"run,omitzero"`
+	// Copy asks for a copy of the data folder in the place of an erasure, Keys for one with
+	// keys and credentials.
+	Copy bool `json:"copy,omitzero"`
+	Keys bool `json:"keys,omitzero"`
 }
 
 // EraseReply answers it.
@@ -74,6 +78,7 @@ type EraseReply struct {
 	// Done is set once it has ended. Until then the server is stopped for some time.
 	Done    bool     `json:"done,omitzero"`
 	Streams []Erased `json:"streams,omitzero"`
+	Dir     string   `json:"dir,omitzero"` // the copy
 	Error   string   `json:"error,omitzero"`
 }
 

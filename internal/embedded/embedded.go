@@ -151,6 +151,9 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	p.wg.Go(func() { p.renewCredentials(run) })
+	if err := os.RemoveAll(backupsDir(cfg.Data)); err != nil { // what a process left that was killed
+		return nil, err
+	}
 	if err := p.serveErase(); err != nil {
 		return nil, err
 	}

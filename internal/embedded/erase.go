@@ -15,8 +15,8 @@ import (
 // eraseTimeout is how long the server may take to say what is deleted.
 const eraseTimeout = time.Minute
 
-// serveErase removes deleted messages from the files of the streams whenever the
-// retention credential asks for it. The answer comes over several requests, since the
+// serveErase removes deleted messages from the files of the streams, or copies the data
+// folder, whenever the retention credential asks for it. The answer comes over several requests, since the
 // server stops in between.
 func (p *Pipeline) serveErase() error {
 	nc, err := p.connect(natsserver.RoleService)
@@ -50,7 +50,13 @@ func (p *Pipeline) serveErase() error {
 		if req.Run == "" {
 			run := last.Run
 			// Shutdown of the server waits for it.
-			go func() { ended <- p.erase(run) }()
+			go func() {
+				if req.Copy {
+					ended <- p.copy(run, req.Keys)
+				} else {
+					ended <- p.erase(run)
+				}
+			}()
 		}
 	})
 	return err

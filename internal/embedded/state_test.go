@@ -155,8 +155,48 @@ func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	}
 }
 
+// A backup of a trimmed ledger has the state that nobody can fold any more.
+func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
+	data := t.TempDir()
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	action := &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file"}
+	want, err := agent(t, p, data, "alpha").Decide(t.Context(), action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := trimAll(t, p, data)
+	ans, err := auditor.Remote{Conn: operator(t, p)}.Ask(t.Context(), auditor.Request{Do: "snapshot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backup, err := c.Copy(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := embedded.MoveFolder(ans.Dir, embedded.AuditDir(backup)); err != nil {
+		t.Fatal(err)
+	}
+	restored := filepath.Join(t.TempDir(), "restored")
+	if err := embedded.Restore(t.Context(), backup, "", restored); err != nil {
+		t.Fatal(err)
+	}
+	q, err := embedded.Start(t.Context(), embedded.Config{Data: restored, Listen: "127.0.0.1:0", NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	got, err := agent(t, q, restored, "alpha").Decide(t.Context(), action)
+	if err != nil || got.Entry.Proposal != want.Entry.Proposal || got.Verdict != want.Verdict {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
 // trimAll removes what may be removed from the ledger.
-func trimAll(t *testing.T, p *embedded.Pipeline, data string) {
+func trimAll(t *testing.T, p *embedded.Pipeline, data string) *retain.Config {
 	t.Helper()
 	trust, err := embedded.Trust(data)
 	if err != nil {
@@ -170,7 +210,7 @@ func trimAll(t *testing.T, p *embedded.Pipeline, data string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	t.Cleanup(nc.Close)
 	op := operator(t, p)
 	c := &retain.Config{Conn: nc, Trust: trust, Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
 		ans, err := auditor.Remote{Conn: op}.Ask(ctx, auditor.Request{Do: "snapshot"})
@@ -190,4 +230,5 @@ func trimAll(t *testing.T, p *embedded.Pipeline, data string) {
 		}
 		return done.UpTo > 0
 	})
+	return c
 }

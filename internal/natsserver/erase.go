@@ -51,6 +51,19 @@ func (s *Server) EraseDeleted(ctx context.Context) ([]streams.Erased, error) {
 	return out, s.run()
 }
 
+// WhileStopped stops the server, calls fn and starts the server again, at the same address.
+// down is why the server does not run afterwards, or nil.
+func (s *Server) WhileStopped(fn func() error) (err, down error) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	if s.current() == nil {
+		return ErrStopped, nil
+	}
+	s.stop()
+	err = fn()
+	return err, s.run()
+}
+
 // EraseStore removes deleted messages from the files of a nats-server that somebody runs
 // alone with a configuration of WriteConfig. That server may not be running. The store of
 // a server of a cluster is refused: what it holds is the cluster's to say.

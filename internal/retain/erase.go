@@ -32,7 +32,7 @@ const answerTimeout = 20 * time.Second
 func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
 	defer cancel()
-	rep, err := c.erase(ctx)
+	rep, err := c.whileStopped(ctx, streams.EraseRequest{})
 	left := ""
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
@@ -61,13 +61,32 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 
 var errNoAnswer = errors.New("nobody answered")
 
-// erase starts an erasure and waits for its end.
-func (c *Config) erase(ctx context.Context) (*streams.EraseReply, error) {
+// Copy has the process that runs nats-server copy the data folder, without the auditor's log,
+// and returns where the copy is.
+func (c *Config) Copy(ctx context.Context, keys bool) (dir string, err error) {
+	rep, err := c.whileStopped(ctx, streams.EraseRequest{Copy: true, Keys: keys})
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return "", errors.New("nobody can copy the streams while they are written: lazaret up does not run here, or nats-server is a process of its own: " +
+			"stop all of it and copy the folders")
+	case err != nil:
+		return "", fmt.Errorf("copying the data folder: %w", err)
+	case rep.Dir == "":
+		return "", errors.New("lazaret up is of an earlier version, which makes no copies: stop it and copy the folder")
+	}
+	return rep.Dir, nil
+}
+
+// whileStopped starts an erasure or a copy and waits for its end.
+func (c *Config) whileStopped(ctx context.Context, req streams.EraseRequest) (*streams.EraseReply, error) {
 	var rep streams.EraseReply
 	answered, told := false, false
 	late := time.Now().Add(answerTimeout)
 	for {
-		err := c.ask(ctx, rep.Run, &rep)
+		if rep.Run != "" {
+			req = streams.EraseRequest{Run: rep.Run}
+		}
+		err := c.ask(ctx, req, &rep)
 		answered = answered || err == nil
 		switch {
 		case !answered && ctx.Err() == nil && time.Now().After(late):
@@ -80,7 +99,7 @@ func (c *Config) erase(ctx context.Context) (*streams.EraseReply, error) {
 			return &rep, nil
 		}
 		if !told {
-			c.tell("waiting for nats-server to stop, to be without deleted messages in its files, and to start again")
+			c.tell("waiting for nats-server to stop and to start again")
 			told = true
 		}
 		select {
@@ -91,8 +110,8 @@ func (c *Config) erase(ctx context.Context) (*streams.EraseReply, error) {
 	}
 }
 
-func (c *Config) ask(ctx context.Context, run string, rep *streams.EraseReply) error {
-	body, err := streams.Marshal(streams.EraseRequest{Run: run})
+func (c *Config) ask(ctx context.Context, req streams.EraseRequest, rep *streams.EraseReply) error {
+	body, err := streams.Marshal(req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/embedded"
+	"lazaret/internal/retain"
+)
+
+func (a *app) backup() *cobra.Command {
+	var with, without bool
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "backup DIR {--with-keys | --without-keys}",
+		Short: "Copy a running pipeline's data to a new folder",
+		Long: `Copy the data folder of a running lazaret up to DIR, which must not exist: the
+streams, the auditor's log, trust file, records and shards, and the state that stages left when
+the ledger was trimmed. Other state is folded from the ledger at the first start.
+
+The embedded nats-server stops while the streams are copied; clients wait and go on.
+DIR has all that was acknowledged before. --with-keys copies keys and credentials too: whoever has
+such a backup can read it and sign with its keys. Without the keys a backup cannot be read;
+keep them elsewhere. Forgetting does not reach backups: remove those that are older.`,
+		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if with == without {
+				return errors.New("say --with-keys or --without-keys")
+			}
+			to, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			if _, err := os.Lstat(to); err == nil {
+				return fmt.Errorf("%s is there already: name a new folder", to)
+			}
+			return a.makeBackup(cmd, to, with, wait)
+		},
+	}
+	c.Flags().BoolVar(&with, "with-keys", false, "copy keys and credentials too")
+	c.Flags().BoolVar(&without, "without-keys", false, "leave keys and credentials out")
+	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
+	return c
+}
+
+func (a *app) makeBackup(cmd *cobra.Command, to string, keys bool, wait time.Duration) error {
+	a.conn.Resolve()
+	// The log first: what the streams have more of, the auditor chains later.
+	var ans *auditor.Answer
+	err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+		ans, err = askSnapshot(ctx, nc, embedded.AuditDir(a.conn.Data))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the auditor's log: %w", err)
+	}
+	defer os.RemoveAll(ans.Dir) // it was moved, if all went well
+	return a.retention(cmd, wait, nil, func(ctx context.Context, c *retain.Config) error {
+		dir, err := c.Copy(ctx, keys)
+		if err != nil {
+			return err
+		}
+		err = embedded.MoveFolder(ans.Dir, embedded.AuditDir(dir))
+		if err == nil {
+			err = embedded.MoveFolder(dir, to)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("moving the copy to %s: %w", to, err), os.RemoveAll(dir))
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s has the log up to leaf %d, root %s\n", to, ans.Size, ans.Root)
+		return nil
+	})
+}
+
+func (a *app) restore() *cobra.Command {
+	var keys string
+	c := &cobra.Command{
+		Use:   "restore DIR --data FOLDER",
+		Short: "Make a data folder of a backup",
+		Long: `Make the data folder of a backup, which stays as it is. The folder must be new or empty.
+Then start lazaret up with it. Verify the log against a checkpoint from outside: a backup is an
+older state, and checkpoints that were signed after it are missing in its log.`,
+		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify --offline --data ./restored",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.conn.Resolve()
+			if err := embedded.Restore(cmd.Context(), args[0], keys, a.conn.Data); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is restored: start it with lazaret up --data %[1]s\n", a.conn.Data)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&keys, "keys", "", "`FOLDER` of the keys, if the backup has none")
+	return c
+}

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lazaret/client"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natstest"
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// A backup is taken while proposals come in. What is restored of it has the same root, knows
+// every verdict that was given before, verifies, and goes on.
+func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
+	data, addr := filepath.Join(t.TempDir(), "data"), freePort(t)
+	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
+	of := func(data string) *client.Client {
+		t.Helper()
+		c, err := client.New(connect(t, data, embedded.DefaultAgent), embedded.DefaultProject, embedded.DefaultAgent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	propose := func(ctx context.Context, c *client.Client, i int) (uint64, error) {
+		rep, err := c.Decide(ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprintf("d%d", i), Session: "s"}, Tool: "read_file"})
+		if err != nil {
+			return 0, err
+		}
+		return rep.Entry.Proposal, nil
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	proposals := make(map[int]uint64) // answered
+	answered := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(proposals)
+	}
+	c := of(data)
+	var load sync.WaitGroup
+	load.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			seq, err := propose(ctx, c, i)
+			if err != nil {
+				continue // the server is stopped for some time
+			}
+			mu.Lock()
+			proposals[i] = seq
+			mu.Unlock()
+		}
+	})
+	natstest.Eventually(t, time.Minute, "proposals are answered", func() bool { return answered() > 20 })
+	mu.Lock()
+	before := make(map[int]uint64)
+	for i, seq := range proposals {
+		before[i] = seq
+	}
+	mu.Unlock()
+
+	backup := filepath.Join(filepath.Dir(data), "backup")
+	out := must(t, data, "backup", backup, "--without-keys")
+	var size int64
+	var root string
+	_, told, _ := strings.Cut(out, backup+" has ") // what is being waited for comes before
+	if _, err := fmt.Sscanf(told, "the log up to leaf %d, root %s", &size, &root); err != nil || size == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	n := answered()
+	natstest.Eventually(t, time.Minute, "the pipeline goes on after the backup", func() bool { return answered() > n+5 })
+	stop()
+	load.Wait()
+	for _, secret := range []string{"keys", "creds", "state"} {
+		if es, err := os.ReadDir(filepath.Join(backup, secret)); err == nil && len(es) > 0 {
+			t.Errorf("%s is in the backup", secret)
+		}
+	}
+	if out, code := command(t, data, "backup", backup, "--with-keys"); code == 0 || !strings.Contains(out, "is there already") {
+		t.Errorf("over another backup: exit %d: %s", code, out)
+	}
+
+	restored := filepath.Join(filepath.Dir(data), "restored")
+	if out, code := command(t, restored, "restore", backup); code == 0 || !strings.Contains(out, "--keys") {
+		t.Errorf("without keys: exit %d: %s", code, out)
+	}
+	must(t, restored, "restore", backup, "--keys", filepath.Join(data, "keys"))
+	up.kill()
+	if out, code := command(t, restored, "restore", backup, "--keys", filepath.Join(data, "keys")); code == 0 || !strings.Contains(out, "is not empty") {
+		t.Errorf("over a data folder: exit %d: %s", code, out)
+	}
+	master, err := embedded.ReadMasterKey(restored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := chain.Open(embedded.AuditDir(restored), chain.Options{MasterKey: master, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := l.Head(); h.Size < size {
+		t.Errorf("%d leaves, the backup has %d", h.Size, size)
+	}
+	if got, err := l.Root(size); err != nil || got.String() != root {
+		t.Errorf("root %s, %v, want %s", got, err, root)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	start(t, "lazaret is up", "lazaret", "up", "--data", restored, "--listen", freePort(t))
+	again := of(restored)
+	for i, seq := range before {
+		if got, err := propose(t.Context(), again, i); err != nil || got != seq {
+			t.Errorf("proposal %d is entry %d, %v, was %d", i, got, err, seq)
+		}
+	}
+	if _, err := propose(t.Context(), again, 1_000_000); err != nil {
+		t.Error(err)
+	}
+	must(t, restored, "audit", "verify", "--ledger")
+}

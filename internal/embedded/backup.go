@@ -1,0 +1,173 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lazaret/internal/natsserver"
+	"lazaret/internal/stage"
+	"lazaret/pkg/private"
+	"lazaret/streams"
+)
+
+// A backup is a data folder without what is made anew from the rest. The auditor's log in it is
+// a snapshot from before the streams were copied: an auditor follows a ledger that is ahead of
+// its log, and refuses one that is behind it. The streams are copied while the server is
+// stopped, so that they fit each other. Of the stages' state only the snapshots are in it
+// that stages leave when the ledger is trimmed; any other state is folded from the ledger.
+
+// backupsDir is where copies are made before they are moved to where they belong.
+func backupsDir(data string) string { return filepath.Join(data, "backups") }
+
+const snapshotSuffix = ".snapshot"
+
+// copy copies the data folder without the auditor's log while the server is stopped.
+func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
+	out := streams.EraseReply{Run: run, Done: true, Dir: filepath.Join(backupsDir(p.cfg.Data), run)}
+	err, down := p.Server.WhileStopped(func() error { return copyData(p.cfg.Data, out.Dir, keys) })
+	if down != nil {
+		p.fail("nats-server", down)
+	}
+	if err = errors.Join(err, down); err != nil {
+		out.Error = errors.Join(err, os.RemoveAll(out.Dir)).Error()
+	}
+	return out
+}
+
+// copyData copies the parts of a data folder that a backup has, but for the auditor's log.
+func copyData(data, to string, keys bool) error {
+	es, err := os.ReadDir(data)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	for _, e := range es {
+		name := e.Name()
+		switch name {
+		case "lock", "audit", "snapshots", "backups":
+			continue
+		case "keys", "creds":
+			if !keys {
+				continue
+			}
+		case "state":
+			if err := copySnapshots(filepath.Join(data, name), filepath.Join(to, name)); err != nil {
+				return err
+			}
+			continue
+		}
+		if e.IsDir() {
+			err = os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(data, name)))
+		} else if e.Type().IsRegular() {
+			err = copyFile(filepath.Join(data, name), filepath.Join(to, name))
+		}
+		if err != nil {
+			return fmt.Errorf("copying %s: %w", name, err)
+		}
+	}
+	return secure(to)
+}
+
+// copySnapshots copies what stages left when the ledger was trimmed.
+func copySnapshots(from, to string) error {
+	dirs, err := filepath.Glob(filepath.Join(from, "*"+snapshotSuffix))
+	for _, d := range dirs {
+		if err == nil {
+			err = os.CopyFS(filepath.Join(to, filepath.Base(d)), os.DirFS(d))
+		}
+	}
+	return err
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o600)
+}
+
+// secure takes the rights of others from all that is in a folder, and has it on disk.
+func secure(dir string) error {
+	if err := private.Tighten(dir); err != nil {
+		return err
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
+
+// MoveFolder moves a folder to a place that does not exist yet, on another disk, too.
+func MoveFolder(from, to string) error {
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("%s: %w", to, fs.ErrExist)
+	}
+	if err := os.Rename(from, to); err == nil {
+		return nil
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return err
+	}
+	return errors.Join(secure(to), os.RemoveAll(from))
+}
+
+// Restore makes a data folder of a backup. keys is the folder of the keys if the backup has
+// none. The folder appears whole or not at all.
+func Restore(ctx context.Context, backup, keys, data string) error {
+	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
+		return fmt.Errorf("%s is not empty: restore into a new folder", data)
+	}
+	if _, err := os.Stat(filepath.Join(backup, "jetstream")); err != nil {
+		return fmt.Errorf("%s is no backup: %w", backup, err)
+	}
+	fresh := filepath.Clean(data) + ".restored"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	if err := os.CopyFS(fresh, os.DirFS(backup)); err != nil {
+		return err
+	}
+	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
+		if keys == "" {
+			return fmt.Errorf("the backup was made without keys, and nothing in it can be read: name the folder of the keys with --keys: %w", err)
+		}
+		if err := os.CopyFS(natsserver.KeysDir(fresh), os.DirFS(keys)); err != nil {
+			return fmt.Errorf("copying the keys: %w", err)
+		}
+	}
+	dirs, err := filepath.Glob(StateDir(fresh, "*"+snapshotSuffix))
+	if err != nil {
+		return err
+	}
+	for _, snapshot := range dirs {
+		name := strings.TrimSuffix(filepath.Base(snapshot), snapshotSuffix)
+		key, err := StateKey(StateKeyFile(fresh), name)
+		if err != nil {
+			return err
+		}
+		if _, err := stage.Restore(ctx, nil, key, snapshot, StateDir(fresh, name)); err != nil {
+			return fmt.Errorf("restoring the state of %s: %w", name, err)
+		}
+	}
+	if err := secure(fresh); err != nil {
+		return err
+	}
+	if err := os.Remove(data); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(fresh, data)
+}
