@@ -250,6 +250,23 @@ type ActionEntry struct {
 	// Intent is how it relates to what the user asked for in the session; nil where
 	// it does not.
 	Intent *intent.Relation `json:"intent,omitzero"`
+	// Catalogue is what the action says of where its tool is from, and Accepted the
+	// level that a person signed for the tool with that catalogue.
+	Catalogue string         `json:"catalogue,omitzero"`
+	Accepted  *beliefs.Level `json:"accepted,omitzero"`
+	// Shown is what the session was shown before; nil where the user said nothing in it.
+	Shown *Shown `json:"shown,omitzero"`
+}
+
+// Shown is what an agent was shown in a session, as far as it bears on whose will
+// an action is.
+type Shown struct {
+	Foreign int  `json:"foreign,omitzero"` // texts that came from neither the user nor the operator
+	Order   int  `json:"order,omitzero"`   // text.CommandScore of the one that reads most like an order
+	Unread  bool `json:"unread,omitzero"`  // one of them could not be read whole: an image, hidden or cut text
+	// Leans is set where an address or account in the arguments came from foreign
+	// content of the project, in any session, and never from the user.
+	Leans bool `json:"leans,omitzero"`
 }
 
 // OutcomeEntry is the body of an outcome.
@@ -529,6 +546,16 @@ type Resolved struct {
 	Reason   string    `json:"reason,omitzero"`
 	Entry    uint64    `json:"entry"` // ledger sequence of the signed resolution
 	Time     time.Time `json:"time"`
+	// Accepted is what was signed of a catalogue of tools.
+	Accepted *AcceptedTools `json:"accepted,omitzero"`
+}
+
+// AcceptedTools is a catalogue of tools that a person accepted, with the levels that
+// they signed for.
+type AcceptedTools struct {
+	Server    string                   `json:"server"`
+	Catalogue string                   `json:"catalogue"` // ApproveToolsArgs.Binding
+	Levels    map[string]beliefs.Level `json:"levels"`    // by tool
 }
 
 // The states of a hold.
@@ -552,4 +579,4 @@ type ResolutionEntry struct {
 }
 
 // MaxResolution is how much of a signed resolution the ledger takes, in bytes.
-const MaxResolution = 8 << 10
+const MaxResolution = 40 << 10

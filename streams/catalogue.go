@@ -21,6 +21,19 @@ type ApproveToolsArgs struct {
 	// of that server gave it.
 	Digest string         `json:"digest"`
 	Tools  []ApprovedTool `json:"tools"`
+	// Command is the program and arguments that the host started the server with,
+	// secrets masked. A server that calls itself like another one, and is started by
+	// another command, is another server.
+	Command []string `json:"command,omitzero"`
+}
+
+// Binding names the catalogue together with the command that its server is started
+// with. Levels are accepted for it, and actions name it.
+func (a *ApproveToolsArgs) Binding() string {
+	if len(a.Command) == 0 {
+		return a.Digest
+	}
+	return Digest([]byte(a.Digest + "\x00" + strings.Join(a.Command, "\x00")))
 }
 
 // ApprovedTool is what a person sees of a tool before accepting it.

@@ -46,6 +46,7 @@ const (
 	CodeRejected    Code = "LZ321"
 	CodeCancelled   Code = "LZ322"
 	CodeStanding    Code = "LZ323"
+	CodeDelegated   Code = "LZ324"
 
 	CodeProtected Code = "LZ330"
 	CodeEgress    Code = "LZ331"
@@ -126,6 +127,7 @@ var Codes = []CodeDoc{
 	{CodeRejected, "rejected", "A person rejected the hold; the verdict is deny. The reason is the person's.", "Do not propose the same again. Choose another way, or ask the person."},
 	{CodeCancelled, "hold cancelled", "The agent withdrew the proposal, or replaced it by an edit.", "Nothing, or wait for the verdict on the edit."},
 	{CodeStanding, "standing permission", "The action's level would hold it, and the signed policy permits it until a date.", "None."},
+	{CodeDelegated, "delegated", "The action's level would hold it, and the session shows on which ground of the signed policy it is the user's will; the text names both.", "None."},
 	{CodeProtected, "protected resource", "The action's arguments name a resource that the policy protects.", "Do without it, or have the operator change the policy."},
 	{CodeEgress, "destination not admitted", "The action would reach a private, link-local or metadata address, one that the policy denies, or one that is not on its allow-list; or where it reaches cannot be seen.", "Use an admitted destination, or have the operator name it in the policy's egress."},
 	{CodeHoldRate, "too many holds in a minute", "The agent had more actions held within a minute than the policy admits, so a new hold becomes a deny.", "Slow down; find out why so much is held."},

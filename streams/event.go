@@ -205,7 +205,13 @@ type Action struct {
 	// After is the last intake sequence that was acknowledged to the host
 	// before the agent proposed this.
 	After uint64 `json:"after,omitzero"`
+	// Catalogue says where the host took the tool from: the ApproveToolsArgs.Binding
+	// of an accepted catalogue, or the name of a host's own tools, as claude-code.
+	Catalogue string `json:"catalogue,omitzero"`
 }
+
+// MaxCatalogue is the longest Action.Catalogue, in bytes.
+const MaxCatalogue = 128
 
 // MaxPreconditions is how many an action may name.
 const MaxPreconditions = 16
@@ -435,6 +441,9 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 			if err := names(p.What, "precondition", p.Digest, "digest of a precondition"); err != nil {
 				return err
 			}
+		}
+		if len(e.Catalogue) > MaxCatalogue {
+			return rejectf(CodeInvalid, "catalogue has %d bytes, at most %d are admitted", len(e.Catalogue), MaxCatalogue)
 		}
 		if e.Replaces != "" && !ValidID(e.Replaces) {
 			return rejectf(CodeInvalid, "replaces: %v", CheckID("id", e.Replaces))

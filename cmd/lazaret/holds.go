@@ -377,6 +377,7 @@ type resolveOptions struct {
 	life   time.Duration
 	reason string
 	quiet  bool
+	levels map[string]string // of the tools of a list that is accepted
 }
 
 // resolve signs a decision on one hold and sends it.
@@ -386,7 +387,8 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 		fmt.Fprintln(w)
 	}
 	s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision, Action: h.Verdict.Digest,
-		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: o.reason}
+		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: o.reason,
+		Levels: o.levels}
 	signed, err := s.Sign(signer)
 	if err != nil {
 		return nil, err

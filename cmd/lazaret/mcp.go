@@ -43,7 +43,7 @@ The server does not get NATS_* and LAZARET_* of the environment.`,
 			if !cmd.Flags().Changed("session") {
 				s.session = client.NewID()
 			}
-			cfg.Session = s.session
+			cfg.Session, cfg.Command = s.session, args
 			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("proxy", "lazaret mcp")
 			name := "agent"
 			if s.project != embedded.DefaultProject || s.agent != embedded.DefaultAgent {
@@ -72,6 +72,7 @@ The server does not get NATS_* and LAZARET_* of the environment.`,
 	f.Lookup("session").DefValue = "a new one"
 	f.StringVar(&cfg.Server, "name", "", "`NAME` of the server in the log (default: what it calls itself)")
 	f.StringVar(&from, "origin", "tool", "`ORIGIN` of what the server returns")
+	c.AddCommand(a.mcpReview())
 	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for a person")
 	return c
 }

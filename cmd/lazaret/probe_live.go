@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lazaret/internal/backtest"
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/live"
+	"lazaret/internal/suggest"
 )
 
 func (a *app) probeLive() *cobra.Command {
@@ -28,14 +31,16 @@ is not carried out: its result does not reach the agent. The shipped rules judge
 are classified by the shipped policy, which knows none of them by name.
 
 --policy neutral caps all levels at L3, so that only rules hold; shipped is the shipped
-policy; all plays both. --results json plays each set a second time with tool results
+policy; suggested is what lazaret policy suggest makes of every second clean session of
+each file, and plays the others; all plays the three. --results json plays each set a second time with tool results
 encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
 		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral --results json --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			policies, ok := map[string][]string{"neutral": {"neutral"}, "shipped": {"shipped"}, "all": {"neutral", "shipped"}}[pol]
+			policies, ok := map[string][]string{"neutral": {"neutral"}, "shipped": {"shipped"}, "suggested": {"suggested"},
+				"all": {"neutral", "shipped", "suggested"}}[pol]
 			if !ok {
-				return fmt.Errorf("policy %q is unknown: use neutral, shipped or all", pol)
+				return fmt.Errorf("policy %q is unknown: use neutral, shipped, suggested or all", pol)
 			}
 			encodings, ok := map[string][]bool{"text": {false}, "json": {false, true}}[results]
 			if !ok {
@@ -67,7 +72,7 @@ encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&pol, "policy", "all", "`NAME` of the policy: neutral, shipped or all")
+	fl.StringVar(&pol, "policy", "all", "`NAME` of the policy: neutral, shipped, suggested or all")
 	fl.StringVar(&results, "results", "text", "`FORM` of tool results: text, or json to play each set in both")
 	fl.BoolVar(&byRule, "by-rule", false, "print what each rule caught and smothered, together and alone")
 	fl.IntVar(&misses, "misses", 0, "print up to `N` goals missed and honest calls held of each set")
@@ -79,10 +84,16 @@ encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
 
 func (a *app) playLive(cmd *cobra.Command, sessions []*live.Session, name string, encoded bool, o live.Options, misses int) (r *live.Report, err error) {
 	policy := live.Shipped()
-	if name == "neutral" {
-		if policy, err = live.Neutral(sessions); err != nil {
-			return nil, err
-		}
+	switch name {
+	case "neutral":
+		policy, err = live.Neutral(sessions)
+	case "suggested":
+		var learn []*live.Session
+		learn, sessions = live.Halves(sessions)
+		policy, err = a.learnLive(cmd.Context(), learn, o)
+	}
+	if err != nil {
+		return nil, err
 	}
 	results := "text"
 	if encoded {
@@ -102,6 +113,36 @@ func (a *app) playLive(cmd *cobra.Command, sessions []*live.Session, name string
 		return err
 	})
 	return r, err
+}
+
+// learnLive is the policy that is suggested after sessions were played in learn mode.
+func (a *app) learnLive(ctx context.Context, sessions []*live.Session, o live.Options) (policy []byte, err error) {
+	err = a.throwaway(ctx, embedded.Config{NoSync: true, Policy: live.Learning()}, func(own *app) error {
+		nc, err := own.conn.Connect("replay")
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		if _, err := live.Play(ctx, nc, sessions, o); err != nil {
+			return err
+		}
+		reader, err := own.conn.Connect("operator")
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		seen := suggest.New()
+		if err := backtest.Ledger(ctx, reader, backtest.Span{}, seen.Add); err != nil {
+			return err
+		}
+		var b strings.Builder
+		if err := seen.Write(&b, "suggested"); err != nil {
+			return err
+		}
+		policy = live.Patient(b.String())
+		return nil
+	})
+	return policy, err
 }
 
 func printLive(w io.Writer, r *live.Report, byRule bool) error {

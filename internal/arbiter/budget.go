@@ -14,19 +14,32 @@ import (
 // were held, eight bytes each, oldest first.
 const keyRate = 'q'
 
-// overBudget turns a hold into a deny where the agent has too many open, or had
-// too many within the last minute.
+// allHolds is how many times the policy's bound on open holds an agent may have open
+// in all. The bound itself is for holds that are alike.
+const allHolds = 10
+
+// overBudget turns a hold into a deny where the agent has too many like it open, of
+// one tool in one session, or far too many in all, or had too many within the last
+// minute. A session that fills its budget leaves that of others alone.
 func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
 	if pol == nil {
 		return nil, nil
 	}
-	n, err := openHolds(st, p.Project, p.Agent)
+	alike, err := openHolds(st, alikeKey(p.Project, p.Agent, p.Session, p.Tool))
 	if err != nil {
 		return nil, err
 	}
-	if pol.MaxOpenHolds > 0 && n >= pol.MaxOpenHolds {
+	if alike >= pol.MaxOpenHolds {
 		return &streams.Reason{Code: streams.CodeHoldBudget, Verdict: streams.Deny,
-			Text: fmt.Sprintf("agent %s has %d holds open, the policy admits %d", p.Agent, n, pol.MaxOpenHolds)}, nil
+			Text: fmt.Sprintf("agent %s has %d holds of %s open in this session, the policy admits %d", p.Agent, alike, streams.Clip(p.Tool, 100), pol.MaxOpenHolds)}, nil
+	}
+	all, err := openHolds(st, agentKey(p.Project, p.Agent))
+	if err != nil {
+		return nil, err
+	}
+	if all >= allHolds*pol.MaxOpenHolds {
+		return &streams.Reason{Code: streams.CodeHoldBudget, Verdict: streams.Deny,
+			Text: fmt.Sprintf("agent %s has %d holds open, in all the policy admits %d", p.Agent, all, allHolds*pol.MaxOpenHolds)}, nil
 	}
 	if pol.MaxHoldsPerMinute == 0 {
 		return nil, nil

@@ -94,6 +94,12 @@ type proposal struct {
 	Body string `json:"body,omitzero"`
 	// Hints are the annotations of the tool that is called.
 	Hints string `json:"hints,omitzero"`
+	// Of is where its host took the tool from, and Accepted the level that a person
+	// accepted it at.
+	Of       string         `json:"of,omitzero"`
+	Accepted *beliefs.Level `json:"accepted,omitzero"`
+	// Delegated says why its level alone does not hold it; empty where it does.
+	Delegated string `json:"delegated,omitzero"`
 	// Catalogue is the ledger entry of the tools that are to be accepted.
 	Catalogue uint64 `json:"catalogue,omitzero"`
 	// Class is the policy entry that gave an action's level, and Confidence what
@@ -130,6 +136,9 @@ type hold struct {
 	Body  string `json:"body,omitzero"`
 	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`
+	// Of and Accepted are as in proposal.
+	Of       string         `json:"of,omitzero"`
+	Accepted *beliefs.Level `json:"accepted,omitzero"`
 	// From is what a held memory derives from.
 	From []string `json:"from,omitzero"`
 	// Under are the subjects under which it is indexed, sorted.
@@ -144,7 +153,7 @@ const (
 	keyProposal = 'p' // seq → proposal
 	keyTimer    = 't' // time, kind, seq or hold → nothing
 	keyHold     = 'h' // project, hold → hold
-	keyOpen     = 'n' // project, agent → number of open holds
+	keyOpen     = 'n' // project, agent → number of open holds; with session and tool: of those that are alike
 	keyVerdict  = 'v' // project, agent, id → verdict entry
 	keyWaiting  = 'w' // project, agent, id → proposal seq
 	keyForget   = 'g' // time, key → nothing: what is to be removed then

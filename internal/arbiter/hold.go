@@ -15,13 +15,13 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	f.countHold(p.Project, 1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
-		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Rests: p.leans(), Catalogue: p.Catalogue,
+		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Of: p.Of, Accepted: p.Accepted, Rests: p.leans(), Catalogue: p.Catalogue,
 		From: p.From[:min(len(p.From), maxFrom)]}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
 	}
 	if p.Type == streams.TypeAction {
-		if err := addOpenHolds(st, p.Project, p.Agent, 1); err != nil {
+		if err := addOpenHolds(st, p.Project, p.Agent, p.Session, p.Tool, 1); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (f *Fold) closeHold(st *stage.State, project, id, state string, now time.Ti
 		return err
 	}
 	if h.Entry.Type == streams.TypeAction {
-		if err := addOpenHolds(st, project, h.Agent, -1); err != nil {
+		if err := addOpenHolds(st, project, h.Agent, h.Entry.Session, h.Entry.Tool, -1); err != nil {
 			return err
 		}
 	}
@@ -76,24 +76,39 @@ func (f *Fold) countHold(project string, by int) {
 	}
 }
 
-func openHolds(st *stage.State, project, agent string) (int, error) {
-	v, ok, err := st.Get(stage.Key(keyOpen, project, agent))
+func agentKey(project, agent string) []byte { return stage.Key(keyOpen, project, agent) }
+
+// alikeKey counts the open holds of one tool in one session. Names of tools are
+// anybody's, so that only their digest is in the key.
+func alikeKey(project, agent, session, tool string) []byte {
+	return stage.Key(keyOpen, project, agent, session, streams.Digest([]byte(tool)))
+}
+
+func openHolds(st *stage.State, key []byte) (int, error) {
+	v, ok, err := st.Get(key)
 	if err != nil || !ok || len(v) != 8 {
 		return 0, err
 	}
 	return int(binary.BigEndian.Uint64(v)), nil
 }
 
-func addOpenHolds(st *stage.State, project, agent string, by int) error {
-	n, err := openHolds(st, project, agent)
-	if err != nil {
-		return err
+// addOpenHolds counts holds that were opened, or closed with a negative number.
+func addOpenHolds(st *stage.State, project, agent, session, tool string, by int) error {
+	for _, key := range [][]byte{agentKey(project, agent), alikeKey(project, agent, session, tool)} {
+		n, err := openHolds(st, key)
+		if err != nil {
+			return err
+		}
+		if n += by; n <= 0 {
+			err = st.Delete(key)
+		} else {
+			err = st.Set(key, binary.BigEndian.AppendUint64(nil, uint64(n)))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	key := stage.Key(keyOpen, project, agent)
-	if n += by; n <= 0 {
-		return st.Delete(key)
-	}
-	return st.Set(key, binary.BigEndian.AppendUint64(nil, uint64(n)))
+	return nil
 }
 
 // keepForLate stores a decided proposal for as long as something late may

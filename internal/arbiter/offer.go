@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/stage"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -145,4 +147,28 @@ func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	}
 	h.Tools = slices.Clip(t.Tools)
 	return nil
+}
+
+// acceptedTools are the levels that a statement signs for the tools of a held
+// catalogue; nil where it names none.
+func acceptedTools(h *hold, s *approval.Signed) (*streams.AcceptedTools, error) {
+	if len(s.Levels) == 0 {
+		return nil, nil
+	}
+	args := new(streams.ApproveToolsArgs)
+	if h.Entry.Tool != streams.ApproveTools || streams.Unmarshal([]byte(h.Body), args) != nil {
+		return nil, &approval.Error{Check: approval.CheckAction, Text: "it gives levels to tools, and the hold is not about a list of tools"}
+	}
+	out := &streams.AcceptedTools{Server: args.Server, Catalogue: args.Binding(), Levels: make(map[string]beliefs.Level, len(s.Levels))}
+	for tool, level := range s.Levels {
+		if !slices.ContainsFunc(args.Tools, func(t streams.ApprovedTool) bool { return t.Name == tool }) {
+			return nil, &approval.Error{Check: approval.CheckAction, Text: fmt.Sprintf("it gives a level to %q, which the list does not have", streams.Clip(tool, 100))}
+		}
+		var l beliefs.Level
+		if err := l.UnmarshalText([]byte(level)); err != nil {
+			return nil, err
+		}
+		out.Levels[tool] = l
+	}
+	return out, nil
 }

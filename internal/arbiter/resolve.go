@@ -65,6 +65,9 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if err := s.Judge(&c); err != nil {
 		return refuse(err)
 	}
+	if in.accepted, err = acceptedTools(h, s); err != nil {
+		return refuse(err)
+	}
 	if s.Decision == approval.Approve {
 		if pol == nil {
 			return refuse(&approval.Error{Check: approval.CheckPolicy, Text: "no policy is in force, so nobody may release anything"})
@@ -102,6 +105,13 @@ type resolution struct {
 	signer  string
 	trust   string // digest of the keys in force
 	revised bool
+	// accepted are the levels that were signed for a catalogue of tools, or nil.
+	accepted *streams.AcceptedTools
+}
+
+// call is the held action as a policy classifies it.
+func (h *hold) call() policy.Call {
+	return policy.Call{Tool: h.Entry.Tool, Args: []byte(h.Body), Project: h.Project, Agent: h.Agent, Of: h.Of, Accepted: h.Accepted}
 }
 
 // approvers are the roles that whoever resolves a hold needs under a policy.
@@ -110,7 +120,7 @@ func approvers(pol *policy.Policy, h *hold) []keys.Role {
 		return nil
 	}
 	if h.Entry.Type == streams.TypeAction {
-		if c := classify(pol, h.Entry.Tool, []byte(h.Body), []byte(h.Hints), h.Project, h.Agent, beliefs.L0); len(c.Approvers) > 0 {
+		if c := classify(pol, h.call(), []byte(h.Hints), beliefs.L0); len(c.Approvers) > 0 {
 			return c.Approvers
 		}
 	}
@@ -166,7 +176,7 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 	if h.Entry.Type != streams.TypeAction {
 		return fresh, nil
 	}
-	c := classify(pol, h.Entry.Tool, []byte(h.Body), []byte(h.Hints), h.Project, h.Agent, beliefs.L0)
+	c := classify(pol, h.call(), []byte(h.Hints), beliefs.L0)
 	var was beliefs.Level
 	if err := was.UnmarshalText([]byte(h.Entry.Level)); err != nil {
 		return nil, fmt.Errorf("level of hold %s: %w", h.ID, err)
@@ -240,7 +250,7 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	v := &h.Entry
 	v.Verdict, v.Time, v.Late, v.Hold = verdict, now, false, nil
 	v.Reasons = append(slices.Clip(v.Reasons), why)
-	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key, Reason: s.Reason, Entry: in.seq, Time: now}
+	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key, Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted}
 	said := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: v.ID, State: state, Reason: why, Time: now, Resolved: v.Resolved}
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }

@@ -316,7 +316,7 @@ func TestWhateverHappensToHoldsReplays(t *testing.T) {
 				t.Errorf("seed %d: hold %s was %s and is %s", seed, id, s, is)
 			}
 		}
-		if n, err := openHolds(b.st, project, "agent"); err != nil || n != len(open) {
+		if n, err := openHolds(b.st, agentKey(project, "agent")); err != nil || n != len(open) {
 			t.Fatalf("seed %d: %d holds are counted, %d are open, %v", seed, n, len(open), err)
 		}
 		b.replayed()

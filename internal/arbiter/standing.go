@@ -15,10 +15,8 @@ func stands(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.T
 	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn {
 		return
 	}
-	for _, r := range v.Reasons {
-		if r.Verdict > streams.Allow && r.Code != streams.CodeFloor {
-			return
-		}
+	if !byLevelAlone(v) {
+		return
 	}
 	s := pol.Standing(p.Tool, []byte(p.Body), p.Project, p.Agent, now)
 	if s == nil {

@@ -24,8 +24,8 @@ const summaryLen = 400
 // classify is what a policy makes of an action: by its entries, by what the tool
 // says of itself, and by where it reaches and what it touches.
 // declared is the level that the agent itself says, which can only raise it.
-func classify(pol *policy.Policy, tool string, args, hints []byte, project, agent string, declared beliefs.Level) policy.Class {
-	return pol.Guard(pol.Classify(tool, args, project, agent).RaiseByAnnotations(hints).Raise(declared), args)
+func classify(pol *policy.Policy, k policy.Call, hints []byte, declared beliefs.Level) policy.Class {
+	return pol.Guard(pol.Class(k).RaiseByAnnotations(hints).Raise(declared), k.Args)
 }
 
 // openAction notes what speaks against an action before any sentinel was asked.
@@ -33,7 +33,7 @@ func classify(pol *policy.Policy, tool string, args, hints []byte, project, agen
 func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Reuses, p.Agent, p.Session, p.Tool = a.ID, a.Reuses, a.Agent, a.Session, a.Tool
 	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
-	p.Hints = string(a.Annotations)
+	p.Hints, p.Of, p.Accepted = string(a.Annotations), a.Catalogue, a.Accepted
 	if p.Digest, err = approval.ActionDigest(p.Project, a.Agent, a.Session, a.Sent(), a.Tool, a.Args); err != nil {
 		return class, err
 	}
@@ -41,8 +41,10 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		// The policy in force here stands at the same place of the ledger as
 		// the one that ingest classified by; the level can only have been
 		// raised by the agent's own declaration.
-		class = classify(pol, a.Tool, a.Args, a.Annotations, p.Project, a.Agent, a.Level)
+		call := policy.Call{Tool: a.Tool, Args: a.Args, Project: p.Project, Agent: a.Agent, Of: a.Catalogue, Accepted: a.Accepted}
+		class = classify(pol, call, a.Annotations, a.Level)
 		p.Level = class.Level.String()
+		p.Delegated = delegated(pol, call, class, a)
 		p.Reasons = append(p.Reasons, foremost(class.Reasons)...)
 	}
 	if a.Host != nil && *a.Host > streams.Allow {
@@ -260,6 +262,7 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	p.Reasons = append(p.Reasons, rests...)
 	v.Verdict, v.Reasons = p.judge()
 	stands(p, pol, v, now)
+	delegate(p, v)
 	if v.Verdict == streams.Hold {
 		offered, err := p.offered(st)
 		if err != nil {

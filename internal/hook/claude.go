@@ -342,7 +342,7 @@ func (h *claude) propose(ctx context.Context) (*Answer, error) {
 		return nil, fmt.Errorf("reading the hook's state: %w", err)
 	}
 	if !held || p.Action == nil {
-		p = pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args}, Memory: h.memory()}
+		p = pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: catalogue(h.e.Tool)}, Memory: h.memory()}
 	}
 	if p.Memory != nil {
 		rep, err := h.c.Remember(ctx, beliefs.OriginAgent, p.Memory)
@@ -510,3 +510,16 @@ func Keep(cfg Config, e *Event) error {
 	}
 	return err
 }
+
+// catalogue is where a tool is from: an agent's own tools have names of one word,
+// those of MCP servers begin with mcp__.
+func catalogue(tool string) string {
+	if strings.HasPrefix(tool, "mcp__") {
+		return ""
+	}
+	return OwnTools
+}
+
+// OwnTools is the catalogue of the tools that are built into Claude Code, for the
+// entries of policies.
+const OwnTools = "claude-code"

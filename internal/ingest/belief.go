@@ -203,6 +203,9 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 			return err
 		}
 	}
+	if v.Resolved != nil && v.Resolved.Accepted != nil && v.Verdict == streams.Allow {
+		return noteAccepted(st, e.Project, v.Resolved.Accepted)
+	}
 	if v.Type != streams.TypeMemory || v.Belief == nil || v.Again {
 		return nil
 	}

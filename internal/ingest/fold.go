@@ -312,6 +312,8 @@ const (
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyIntent   = 'A' // project, agent, session → words of the user; with a tool: the user named a value of its last call
+	keyShown    = 'F' // project, agent, session → what foreign content the session was shown
+	keyAccepted = 'H' // project, catalogue → levels that a person accepted its tools at
 	keyNonce    = 'z' // project, nonce → when it may be forgotten
 	keyNonceEnd = 'Z' // time, nonce's key → nothing
 	keyStated   = 'T' // project, digest of scope, subject and predicate, or content → who states it

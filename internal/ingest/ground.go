@@ -218,10 +218,15 @@ func (f *Fold) applyOutcome(st *stage.State, project string, e *streams.OutcomeE
 func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	var texts []string
 	var foreign []*text.Features
+	var shown streams.Shown
 	weakest := beliefs.OriginAgent
 	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 		for _, it := range items {
 			texts = append(texts, it.Content)
+			if it.Unknown || !trusted(&it.BeliefRef) {
+				ft := text.Analyze(it.Content)
+				add(&shown, &ft)
+			}
 			if it.Origin.External() {
 				ft := text.Analyze(it.Content)
 				foreign, weakest = append(foreign, &ft), beliefs.Weakest(weakest, it.Origin)
@@ -229,6 +234,9 @@ func (f *Fold) applyRecall(st *stage.State, project string, e *streams.RecallEnt
 		}
 	}
 	if err := f.hearRecall(st, project, e); err != nil {
+		return err
+	}
+	if err := addShown(st, project, &e.EntryHead, shown); err != nil {
 		return err
 	}
 	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil || len(foreign) == 0 {

@@ -136,6 +136,9 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.hear(st, project, e); err != nil {
 		return err
 	}
+	if err := f.noteShown(st, project, e); err != nil {
+		return err
+	}
 	texts := make([]string, len(e.Blocks))
 	for i := range e.Blocks {
 		texts[i] = e.Blocks[i].Text

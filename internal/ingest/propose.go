@@ -8,6 +8,7 @@ import (
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -69,7 +70,12 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 		if e.Annotations, err = f.annotations(st, a.Project, ev.Tool); err != nil {
 			return nil, err
 		}
-		c := pol.Classify(ev.Tool, ev.Args, a.Project, a.Agent).RaiseByAnnotations(e.Annotations)
+		e.Catalogue = ev.Catalogue
+		if e.Accepted, err = accepted(st, a.Project, ev.Catalogue, ev.Tool); err != nil {
+			return nil, err
+		}
+		call := policy.Call{Tool: ev.Tool, Args: ev.Args, Project: a.Project, Agent: a.Agent, Of: ev.Catalogue, Accepted: e.Accepted}
+		c := pol.Class(call).RaiseByAnnotations(e.Annotations)
 		if ev.Level != nil {
 			c = c.Raise(*ev.Level)
 		}
@@ -91,6 +97,9 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 		e.Features = text.Analyze(e.Text)
 	}
 	if err := f.relate(st, a.Project, e); err != nil {
+		return nil, err
+	}
+	if e.Shown, err = f.shown(st, a.Project, e); err != nil {
 		return nil, err
 	}
 	return admission(streams.TypeAction, a.Project, e)

@@ -118,6 +118,9 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	if err := st.DropPrefix(stage.Key(keyIntent, project, e.Agent, e.Session, "")); err != nil {
 		return err
 	}
+	if err := st.Delete(stage.Key(keyShown, project, e.Agent, e.Session)); err != nil {
+		return err
+	}
 	if err := f.takeAuto(st, project, e.Point, &e.EntryHead); err != nil {
 		return err
 	}

@@ -171,8 +171,8 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 			}
 			if v.Resolved != nil && v.Resolved.State == streams.HoldApproved {
 				x.Approval = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold, Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
-			} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool { return r.Code == streams.CodeStanding }); i >= 0 {
-				x.Approval = &Promotion{By: "policy " + v.Policy, How: "standing permission", Reason: v.Reasons[i].Text, Index: e.Index, Seq: e.Seq, Time: e.Time}
+			} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool { return r.Code == streams.CodeStanding || r.Code == streams.CodeDelegated }); i >= 0 {
+				x.Approval = &Promotion{By: "policy " + v.Policy, How: how(v.Reasons[i].Code), Reason: v.Reasons[i].Text, Index: e.Index, Seq: e.Seq, Time: e.Time}
 			} else {
 				x.Approval = nil
 			}
@@ -235,4 +235,12 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 	out.Findings = append(out.Findings, others...)
 	out.Integrity = l.told
 	return out, nil
+}
+
+// how says by what part of a policy an action was permitted.
+func how(c streams.Code) string {
+	if c == streams.CodeDelegated {
+		return "delegation"
+	}
+	return "standing permission"
 }

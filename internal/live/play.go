@@ -123,6 +123,9 @@ func (r *Run) propose(ctx context.Context, c *client.Client, a *streams.Action, 
 
 func (c *Call) note(v *streams.VerdictEntry) {
 	c.Degraded = len(v.Degraded) > 0
+	if v.Verdict == streams.Allow {
+		return // a standing permission or delegation stands against the level
+	}
 	for _, x := range v.Reasons {
 		if x.Verdict == streams.Allow {
 			continue

@@ -280,10 +280,34 @@ var shippedPolicy = sync.OnceValues(func() (*policy.Policy, error) {
 })
 
 // Shipped is the shipped policy with deadlines that a busy machine keeps.
-func Shipped() []byte {
-	s := string(policy.Default)
-	s = strings.Replace(s, "  default: 2s\n", "  default: 60s\n", 1)
-	return []byte(strings.Replace(s, "  L4: 5s ", "  L4: 60s ", 1))
+func Shipped() []byte { return Patient(string(policy.Default)) }
+
+// Halves are the clean sessions to learn from, every second one of each set, and
+// the others with those that are attacked.
+func Halves(sessions []*Session) (learn, play []*Session) {
+	seen := make(map[string]int)
+	for _, s := range sessions {
+		if !s.Attack {
+			if seen[s.Set]++; seen[s.Set]%2 == 1 {
+				learn = append(learn, s)
+				continue
+			}
+		}
+		play = append(play, s)
+	}
+	return learn, play
+}
+
+// Patient is a policy with deadlines that a busy machine keeps.
+func Patient(policy string) []byte {
+	s := strings.Replace(policy, "  default: 2s\n", "  default: 60s\n", 1)
+	s = strings.Replace(s, "  L4: 5s ", "  L4: 60s ", 1)
+	return []byte(strings.Replace(s, "deadline: {default: 2s, L4: 5s}", "deadline: {default: 60s}", 1))
+}
+
+// Learning is the shipped policy in learn mode.
+func Learning() []byte {
+	return Patient(strings.Replace(string(policy.Default), "\nmode: enforce ", "\nmode: learn ", 1))
 }
 
 // pattern is a tool's name as a pattern that matches little else.

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
 	"lazaret/streams"
 )
 
@@ -46,6 +47,7 @@ type catalogue struct {
 
 	seen    int64 // gen when it was listed; -1 never
 	digest  string
+	binding string                     // what calls of its tools name
 	first   map[string]json.RawMessage // the first page's result, without its tools
 	said    []string                   // what was recorded of the first page besides its tools
 	raw     []json.RawMessage
@@ -62,19 +64,20 @@ func newCatalogue(p *Proxy) *catalogue {
 
 func (c *catalogue) changed() { c.gen.Add(1) }
 
-// offered are the names of the tools that were accepted, or why there are none.
+// offered are the names of the tools that were accepted and the binding of their list,
+// or why there are none.
 // fresh asks the server again though it has not said that they changed.
-func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) (map[string]bool, *refusal) {
+func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) (names map[string]bool, binding string, why *refusal) {
 	select {
 	case <-ctx.Done():
-		return nil, &refusal{err: ctx.Err()}
+		return nil, "", &refusal{err: ctx.Err()}
 	case c.lock <- struct{}{}:
 	}
 	defer func() { <-c.lock }()
 	if why := c.settle(ctx, meta, fresh, wait); why != nil {
-		return nil, why
+		return nil, "", why
 	}
-	return c.names, nil
+	return c.names, c.binding, nil
 }
 
 // result is the answer to a tools/list.
@@ -189,11 +192,11 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 		if _, err := c.p.host.Publish(ctx, streams.KindTools, "", e); err != nil {
 			return fmt.Errorf("recording the server's tools: %w", err)
 		}
-		action, err := proposalOf(server, digest, tools)
+		action, binding, err := proposalOf(server, digest, tools, c.p.cfg.Command)
 		if err != nil {
 			return err
 		}
-		c.digest, c.action, c.rep, c.err = digest, action, nil, nil
+		c.binding, c.digest, c.action, c.rep, c.err = binding, digest, action, nil, nil
 	}
 	c.first, c.raw, c.names = first, raw, names
 	return nil
@@ -319,18 +322,58 @@ func orNull(v jsontext.Value) string {
 	return string(v)
 }
 
-func proposalOf(server, digest string, tools []streams.Tool) (*streams.Action, error) {
-	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{}}
+// proposalOf asks to accept a catalogue of a server that is started by a command.
+// binding names both.
+func proposalOf(server, digest string, tools []streams.Tool, command []string) (a *streams.Action, binding string, err error) {
+	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{}, Command: masked(command)}
 	for _, t := range tools {
 		args.Tools = append(args.Tools, streams.ApprovedTool{Name: t.Name, Description: streams.Clip(t.Description, 2000), Digest: t.Digest()})
 	}
 	body, err := streams.Marshal(args)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	level := beliefs.L4 // whatever the policy says, a person
-	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(digest, "sha256:")[:40], Session: catalogueSession},
-		Tool: streams.ApproveTools, Args: body, Level: &level}, nil
+	binding = args.Binding()
+	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(binding, "sha256:")[:40], Session: catalogueSession},
+		Tool: streams.ApproveTools, Args: body, Level: &level}, binding, nil
+}
+
+// Limits on the command that a catalogue names.
+const (
+	maxCommand     = 64  // words
+	maxCommandWord = 300 // bytes
+)
+
+// masked is a command without its secrets: in their place stands a digest, so that
+// another secret is another command. What does not fit is one digest.
+func masked(command []string) []string {
+	out := make([]string, 0, len(command))
+	secret := false
+	for i, w := range command {
+		if i == maxCommand {
+			return append(out, "more:"+streams.Digest([]byte(strings.Join(command[i:], "\x00"))))
+		}
+		name, value, assigned := strings.Cut(w, "=")
+		switch {
+		case secret:
+			w = "secret:" + streams.Digest([]byte(w))
+		case assigned && secretName(name):
+			w = name + "=secret:" + streams.Digest([]byte(value))
+		case len(w) > maxCommandWord || slices.ContainsFunc(text.Analyze(w).Carriers, func(c text.Carrier) bool { return c.Kind == text.Secret }):
+			w = "secret:" + streams.Digest([]byte(w))
+		}
+		secret = !secret && !assigned && strings.HasPrefix(name, "-") && secretName(name)
+		out = append(out, w)
+	}
+	return out
+}
+
+// secretName reports whether an option or variable is named as one that holds a secret.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"token", "secret", "password", "passwd", "key", "credential", "auth"},
+		func(s string) bool { return strings.Contains(name, s) })
 }
 
 // propose asks whether the catalogue was accepted. A hold that has ended is

@@ -33,7 +33,7 @@ func FuzzCatalogue(f *testing.F) {
 			if digest != streams.CatalogueDigest("s", p.tools) {
 				t.Fatal("two digests of one catalogue")
 			}
-			a, err := proposalOf("s", digest, p.tools)
+			a, _, err := proposalOf("s", digest, p.tools, nil)
 			if err != nil {
 				t.Fatalf("%v: %q", err, b)
 			}

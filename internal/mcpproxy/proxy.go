@@ -25,6 +25,8 @@ type Config struct {
 	// Server names the MCP server in catalogues and observations; empty means
 	// the name that it gives itself.
 	Server string
+	// Command is what the server is started with. It belongs to what a person accepts.
+	Command []string
 	// Session groups the events of this run; empty means a new one.
 	Session string
 	// Origin is that of what the server returns; empty means tool.

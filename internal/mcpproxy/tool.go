@@ -28,7 +28,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	if json.Unmarshal(r.Params, &params) != nil || params.Name == "" {
 		return fault(r.ID, jsonrpc.CodeInvalidParams, "tools/call needs a name and arguments")
 	}
-	offered, why := p.tools.offered(ctx, metaOf(r.Params), false, min(listWait, p.cfg.Wait))
+	offered, binding, why := p.tools.offered(ctx, metaOf(r.Params), false, min(listWait, p.cfg.Wait))
 	if why != nil {
 		return why.result(r.ID, params.Name)
 	}
@@ -42,7 +42,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	key := callKey(params.Name, args)
 	a := p.take(key)
 	if a == nil {
-		a = &streams.Action{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: params.Name, Args: args,
+		a = &streams.Action{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: params.Name, Args: args, Catalogue: binding,
 			After: p.host.LastAcknowledged()}
 	}
 	rep, err := p.propose(ctx, a, p.cfg.Wait)

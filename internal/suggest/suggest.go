@@ -1,7 +1,7 @@
 // Package suggest turns what a ledger says of an agent's actions into a policy for
-// a person to review. It names each tool that was used, with the level and effects
-// that it was classified by; it lowers nothing by itself, and says where a person
-// may.
+// a person to review. It names each tool that was used, with a level that it
+// proposes from the arguments, the hosts and the outcomes that were seen, and says
+// why. It puts nothing in force.
 package suggest
 
 import (
@@ -24,6 +24,7 @@ import (
 const (
 	maxHosts = 64
 	maxTools = 2000 // a policy holds 4096 entries
+	maxCalls = 1_000_000
 )
 
 // Seen collects actions and the verdicts on them. Feed it with Add in the order of
@@ -32,7 +33,8 @@ type Seen struct {
 	Agent string // only this one's actions; empty: all
 
 	tools map[string]*tool
-	open  map[uint64]*tool // proposals without a verdict yet
+	open  map[uint64]*tool    // proposals without a verdict yet
+	calls map[[3]string]*tool // by project, agent and id
 	hosts map[string]int
 
 	actions, learned int
@@ -53,11 +55,18 @@ type tool struct {
 	matched       map[string]bool
 	rules, codes  map[string]int
 	byLevel       int // held or denied by level alone
+
+	reaches  map[string]int // addresses, hosts and accounts in arguments
+	unnamed  int            // calls with one that the user had not named
+	asked    int            // calls that the user asked for
+	outcomes map[string]int // by status
+	hinted   bool           // a server's annotations raise it
+	accepted *beliefs.Level // by a person
 }
 
 // New returns an empty collection.
 func New() *Seen {
-	return &Seen{tools: make(map[string]*tool), open: make(map[uint64]*tool), hosts: make(map[string]int), policies: make(map[string]bool)}
+	return &Seen{tools: make(map[string]*tool), open: make(map[uint64]*tool), calls: make(map[[3]string]*tool), hosts: make(map[string]int), policies: make(map[string]bool)}
 }
 
 // Actions is how many verdicts on actions were taken in, and how many of them were
@@ -79,9 +88,20 @@ func (s *Seen) Add(e *streams.Entry) error {
 		if t := s.tool(a.Tool); t != nil {
 			t.action(a)
 			s.open[e.Seq] = t
+			if len(s.calls) < maxCalls {
+				s.calls[[3]string{e.Project, a.Agent, a.ID}] = t
+			}
 			if slices.Contains(a.Effects, "egress") {
 				s.reaches(a)
 			}
+		}
+	case e.Stage == streams.StageIngest && e.Type == streams.TypeOutcome:
+		o := new(streams.OutcomeEntry)
+		if err := streams.Unmarshal(e.Body, o); err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
+		}
+		if t := s.calls[[3]string{e.Project, o.Agent, o.Action}]; t != nil && len(t.outcomes) < 8 {
+			t.outcomes[o.Status]++
 		}
 	case e.Stage == streams.StageArbiter && e.Type == streams.TypeVerdict:
 		v := new(streams.VerdictEntry)
@@ -109,7 +129,8 @@ func (s *Seen) tool(name string) *tool {
 		s.dropped++
 		return nil
 	}
-	t := &tool{name: name, agents: map[string]bool{}, effects: map[string]bool{}, matched: map[string]bool{}, rules: map[string]int{}, codes: map[string]int{}}
+	t := &tool{name: name, agents: map[string]bool{}, effects: map[string]bool{}, matched: map[string]bool{},
+		rules: map[string]int{}, codes: map[string]int{}, reaches: map[string]int{}, outcomes: map[string]int{}}
 	s.tools[name] = t
 	return t
 }
@@ -123,6 +144,79 @@ func (t *tool) action(a *streams.ActionEntry) {
 	for _, e := range a.Effects {
 		t.effects[e] = true
 	}
+	t.hinted = t.hinted || len(a.Annotations) > 0
+	if a.Accepted != nil {
+		t.accepted = a.Accepted
+	}
+	var named []string
+	if a.Intent != nil {
+		named = a.Intent.Carriers
+		if a.Intent.Asked {
+			t.asked++
+		}
+	}
+	unnamed := false
+	for _, c := range a.Features.Carriers {
+		if !outward[c.Kind] {
+			continue
+		}
+		v := string(c.Kind) + ":" + c.Value
+		unnamed = unnamed || !slices.Contains(named, v)
+		if len(t.reaches) < maxHosts || t.reaches[v] > 0 {
+			t.reaches[v]++
+		}
+	}
+	if unnamed {
+		t.unnamed++
+	}
+}
+
+// outward are the carriers that say whom or where an action reaches.
+var outward = map[text.Kind]bool{text.Email: true, text.URL: true, text.Host: true, text.IP: true, text.IBAN: true, text.Card: true,
+	text.Phone: true, text.Crypto: true, text.Handle: true}
+
+// minSeen is how often a tool has to be seen before its behaviour says something.
+const minSeen = 3
+
+// grave are effects that no number of harmless calls makes less.
+var grave = []string{policy.EffectPay, policy.EffectSecret, policy.EffectExec, policy.EffectDelete, policy.EffectPublish, policy.EffectEgress}
+
+// propose is the level that what was seen of a tool speaks for, and why. It is lower
+// than the one that the tool was classified at only where nothing but the ignorance
+// of its name held it.
+func (t *tool) propose() (l beliefs.Level, because string) {
+	failed := t.outcomes["error"] > 0 && t.outcomes["ok"] == 0
+	switch {
+	case t.accepted != nil:
+		return max(*t.accepted, beliefs.L0), "a person accepted it so with its catalogue"
+	case t.level != beliefs.L4:
+		return t.level, "as it was classified"
+	case len(t.rules) > 0:
+		return t.level, "rules spoke against it"
+	case !t.matched[policy.Otherwise] || len(t.matched) > 1:
+		return t.level, "its name says what it does; what the user asks for passes by delegation"
+	case t.hinted:
+		return t.level, "its server says that it changes or reaches something"
+	case slices.ContainsFunc(grave, func(e string) bool { return t.effects[e] }):
+		return t.level, "of what it does"
+	case len(t.reaches) > 0:
+		return t.level, fmt.Sprintf("its arguments name %d addresses and hosts", len(t.reaches))
+	case t.count < minSeen:
+		return t.level, fmt.Sprintf("it was seen %d times, which says little", t.count)
+	case failed:
+		return t.level, "it never succeeded"
+	}
+	return beliefs.L3, "only its name was unknown: no call reached an address or host, no rule spoke against one"
+}
+
+// Tool is what was seen of a tool: how often, and the level that speaks for.
+func (s *Seen) Tool(name string) (count int, l beliefs.Level, because string) {
+	t := s.tools[name]
+	if t == nil {
+		return 0, 0, ""
+	}
+	l, because = t.propose()
+	return t.count, l, because
 }
 
 func (s *Seen) reaches(a *streams.ActionEntry) {
@@ -187,6 +281,7 @@ func (s *Seen) Write(w io.Writer, name string) error {
 			fmt.Fprintf(&b, "#     - %s # %d\n", strconv.QuoteToASCII(h), s.hosts[h])
 		}
 	}
+	b.WriteString("\n# As in the shipped policy: what passes that its level alone would hold.\n" + policy.ShippedDelegation())
 	b.WriteString("\ntools:\n")
 	names := make(map[string]bool)
 	for _, t := range slices.SortedFunc(maps.Values(s.tools), func(x, y *tool) int {
@@ -212,11 +307,16 @@ func (t *tool) write(b *strings.Builder, names map[string]bool) {
 	if len(t.rules) > 0 {
 		fmt.Fprintf(b, "  # Rules that spoke against it, look at these first: %s.\n", comment(counts(t.rules)))
 	}
-	if t.byLevel > 0 && len(t.rules) == 0 {
-		fmt.Fprintf(b, "  # %d times its level alone was the reason. If all that it can do stays local and can be\n  # undone, L3 allows it; if not, leave it, or sign a standing permission.\n", t.byLevel)
+	level, because := t.propose()
+	fmt.Fprintf(b, "  # Asked for by the user %d times; reached %d addresses and hosts; outcomes: %s.\n", t.asked, len(t.reaches),
+		comment(cmp.Or(counts(t.outcomes), "none reported")))
+	if level != t.level {
+		fmt.Fprintf(b, "  # %s in place of %s: %s.\n", level, t.level, comment(because))
+	} else {
+		fmt.Fprintf(b, "  # %s: %s.\n", level, comment(because))
 	}
-	fmt.Fprintf(b, "  - name: %s\n    tools: [%s]\n    level: %s\n", identifier(t.name, names), strconv.QuoteToASCII(pattern(t.name)), t.level)
-	if t.would[streams.Deny] > 0 && t.level < beliefs.L5 && t.would[streams.Deny] == t.count && t.codes[string(streams.CodeUnmatched)] == 0 {
+	fmt.Fprintf(b, "  - name: %s\n    tools: [%s]\n    level: %s\n", identifier(t.name, names), strconv.QuoteToASCII(pattern(t.name)), level)
+	if t.would[streams.Deny] > 0 && level < beliefs.L5 && t.would[streams.Deny] == t.count && t.codes[string(streams.CodeUnmatched)] == 0 {
 		b.WriteString("    require: deny # it never passed\n")
 	}
 	if e := slices.Sorted(maps.Keys(t.effects)); len(e) > 0 {

@@ -36,7 +36,7 @@ const Version = "lazaret/approval/v1"
 
 // Limits.
 const (
-	MaxNote   = 4 << 10        // bytes of a signed resolution
+	MaxNote   = 32 << 10       // bytes of a signed resolution
 	MaxReason = 500            // bytes of the signer's own words
 	MaxLife   = 24 * time.Hour // how far off an expiry may lie
 	NonceSize = 16             // bytes
@@ -57,11 +57,14 @@ type Statement struct {
 	Decision Decision  `json:"decision"`
 	Expires  time.Time `json:"expires"` // whole seconds, UTC
 	Hold     string    `json:"hold"`
-	Nonce    string    `json:"nonce"` // hex
-	Project  string    `json:"project"`
-	Reason   string    `json:"reason,omitzero"`
-	Revision string    `json:"revision"`
-	Version  string    `json:"v"`
+	// Levels are those that the signer accepts tools at, L0 to L4, by their names;
+	// only of a hold on a list of tools. The others stay at what the policy says.
+	Levels   map[string]string `json:"levels,omitzero"`
+	Nonce    string            `json:"nonce"` // hex
+	Project  string            `json:"project"`
+	Reason   string            `json:"reason,omitzero"`
+	Revision string            `json:"revision"`
+	Version  string            `json:"v"`
 }
 
 // NewNonce draws a nonce.
@@ -126,9 +129,27 @@ func (s *Statement) check() error {
 	case len(s.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(s.Reason), MaxReason)
 	}
+	if err := s.checkLevels(); err != nil {
+		return err
+	}
 	for _, v := range []string{s.Project, s.Hold, s.Revision, s.Reason} {
 		if !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
 			return refuse(CheckForm, "%q holds control characters or is no UTF-8", clip(v))
+		}
+	}
+	return nil
+}
+
+func (s *Statement) checkLevels() error {
+	if len(s.Levels) > 0 && s.Decision != Approve {
+		return refuse(CheckForm, "a rejection gives no levels")
+	}
+	for tool, level := range s.Levels {
+		if len(level) != 2 || level[0] != 'L' || level[1] < '0' || level[1] > '4' {
+			return refuse(CheckForm, "level of %q is %q, use L0 to L4", clip(tool), clip(level))
+		}
+		if tool == "" || !utf8.ValidString(tool) || strings.ContainsFunc(tool, unicode.IsControl) {
+			return refuse(CheckForm, "tool %q is empty, holds control characters or is no UTF-8", clip(tool))
 		}
 	}
 	return nil

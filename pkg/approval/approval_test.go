@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func TestWhatAPinnedApproverSignedCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Statement != *s || got.Signer != "alice" {
+	if !reflect.DeepEqual(got.Statement, *s) || got.Signer != "alice" {
 		t.Errorf("%+v", got)
 	}
 }

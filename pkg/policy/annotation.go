@@ -25,10 +25,11 @@ type annotations struct {
 //	openWorldHint: true     at least L2, with the effect egress; L4 if it also
 //	                        changes something (L3 so far)
 //
-// The opposite hints change nothing. Annotations that cannot be read count as
-// destructive.
+// The opposite hints change nothing here; lazaret mcp review proposes levels by
+// them. Annotations that cannot be read count as destructive. A signed entry that
+// names the tool, or the level that a person accepted it at, stands against them.
 func (c Class) RaiseByAnnotations(raw []byte) Class {
-	if len(raw) == 0 {
+	if len(raw) == 0 || c.explicit {
 		return c
 	}
 	var a annotations

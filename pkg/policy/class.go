@@ -33,6 +33,11 @@ type Class struct {
 	Approvers []keys.Role
 
 	groups uint64 // whose assessment the entries ask for
+	// explicit is set where an entry names the tool, or a person accepted it at a
+	// level. Then no hint of a server raises it.
+	explicit bool
+	// insists is set where more than the level asks for a hold.
+	insists bool
 }
 
 // Unmatched reports whether no entry matched, not even otherwise.
@@ -61,17 +66,40 @@ func (c Class) raise(l beliefs.Level, why string) Class {
 	return c
 }
 
-// Classify finds the level of a call. args is the call's arguments in JSON,
-// empty for none; it is only read when an entry with a condition is reached.
+// Call is an action as a policy classifies it.
+type Call struct {
+	Tool string
+	Args []byte // in JSON, empty for none; read when an entry with a condition is reached
+
+	Project, Agent string
+	// Of names the catalogue that the host took the tool from. Entries with another
+	// of are not for the call.
+	Of string
+	// Accepted is the level that a person signed for the tool when they accepted its
+	// catalogue; nil where nobody did.
+	Accepted *beliefs.Level
+}
+
+// Classify finds the level of a call of a tool that no catalogue is known of.
 func (p *Policy) Classify(tool string, args []byte, project, agent string) Class {
-	if len(tool) > MaxTool {
-		return unmatched(fmt.Sprintf("the tool's name has %d bytes, at most %d are looked at", len(tool), MaxTool))
+	return p.Class(Call{Tool: tool, Args: args, Project: project, Agent: agent})
+}
+
+// AcceptedEntry is what Class.Entry says of a level that a person signed for.
+const AcceptedEntry = "accepted"
+
+// Class finds the level of a call. Entries that name the tool are joined, and so
+// is the level that a person accepted it at. The words of its name and otherwise
+// decide only where neither a person nor an entry of the tool's own catalogue did.
+func (p *Policy) Class(k Call) Class {
+	if len(k.Tool) > MaxTool {
+		return unmatched(fmt.Sprintf("the tool's name has %d bytes, at most %d are looked at", len(k.Tool), MaxTool))
 	}
 	var (
 		norm  [96]byte
 		words [16]word
 	)
-	name := parseName(tool, norm[:], words[:])
+	name := parseName(k.Tool, norm[:], words[:])
 
 	var (
 		few  [64]seen
@@ -84,43 +112,29 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 	}
 	p.index.mark(&name, hits)
 
-	var (
-		class   Class
-		effects effectSet
-		c       = call{tool: tool, project: project, agent: agent, raw: args}
-	)
+	class, effects := Class{}, effectSet(0)
+	c := call{tool: k.Tool, project: k.Project, agent: k.Agent, raw: k.Args}
+	if k.Accepted != nil {
+		class.accept(*k.Accepted)
+	}
+	settled := k.Accepted != nil || p.settles(hits, k.Of, name.plain, &c)
 	for i := range p.entries {
 		e := &p.entries[i]
-		if !e.matches(hits[i], name.plain) {
+		if e.of != "" && e.of != k.Of || !e.matches(hits[i], name.plain) {
 			continue
 		}
-		level, floor := e.level, e.floor
-		reason := e.reason
-		if e.when != nil {
-			met, err := c.holds(e.when)
-			if err == nil && !met {
-				continue
+		byName := hits[i]&seenTool != 0
+		if settled && !byName && !e.anyTool {
+			if k.Accepted != nil && e.when == nil { // they say what it does, not how serious that is
+				effects |= e.effects
+				class.worse(e)
 			}
-			if err != nil {
-				level = max(level, beliefs.L4)
-				floor = floor.Join(Floor(level))
-				reason = streams.Reason{
-					Code: streams.CodeFloor, Verdict: floor,
-					Text: fmt.Sprintf("policy entry %s counts as met at %s: its condition failed: %v", e.name, level, err),
-				}
-			}
+			continue
 		}
-		if class.Entry == "" || level > class.Level || level == class.Level && e.name < class.Entry {
-			class.Level, class.Entry = level, e.name
-		}
-		effects |= e.effects
-		class.require(e.approver)
-		class.groups |= e.groups
-		class.Blast = max(class.Blast, e.blast)
-		class.Reversibility = max(class.Reversibility, e.reversibility)
-		class.Floor = class.Floor.Join(floor)
-		if floor > streams.Allow {
-			class.Reasons = append(class.Reasons, reason)
+		if met, err := e.met(&c); met {
+			class.explicit = class.explicit || byName
+			class.join(e, err)
+			effects |= e.effects
 		}
 	}
 	if class.Entry == "" {
@@ -128,12 +142,75 @@ func (p *Policy) Classify(tool string, args []byte, project, agent string) Class
 		if e == nil {
 			return unmatched("the policy has no entry for this tool")
 		}
-		class = Class{Level: e.level, Entry: Otherwise, Blast: e.blast, Reversibility: e.reversibility, Floor: e.floor, Reasons: []streams.Reason{e.reason}}
+		class.join(e, nil)
 		effects = e.effects
-		class.require(e.approver)
 	}
 	class.Effects = effects.names()
 	return class
+}
+
+// settles reports whether an entry for tools of that catalogue names the tool.
+func (p *Policy) settles(hits []seen, of string, plain bool, c *call) bool {
+	if of == "" {
+		return false
+	}
+	for i := range p.entries {
+		e := &p.entries[i]
+		if e.of != of || hits[i]&seenTool == 0 || !plain {
+			continue
+		}
+		if met, _ := e.met(c); met {
+			return true
+		}
+	}
+	return false
+}
+
+// met reports whether an entry's condition holds. One that fails counts as met.
+func (e *entry) met(c *call) (bool, error) {
+	if e.when == nil {
+		return true, nil
+	}
+	met, err := c.holds(e.when)
+	return met || err != nil, err
+}
+
+// accept sets the level that a person signed for.
+func (c *Class) accept(l beliefs.Level) {
+	c.Level, c.Entry, c.Floor, c.explicit = l, AcceptedEntry, Floor(l), true
+	if c.Floor > streams.Allow {
+		c.Reasons = append(c.Reasons, streams.Reason{Code: streams.CodeFloor, Verdict: c.Floor,
+			Text: fmt.Sprintf("%s, %s: so it was accepted", l, meaning(l))})
+	}
+}
+
+// join adds an entry that applies. failed is why its condition counts as met.
+func (c *Class) join(e *entry, failed error) {
+	level, floor, reason := e.level, e.floor, e.reason
+	if failed != nil {
+		level = max(level, beliefs.L4)
+		floor = floor.Join(Floor(level))
+		reason = streams.Reason{
+			Code: streams.CodeFloor, Verdict: floor,
+			Text: fmt.Sprintf("policy entry %s counts as met at %s: its condition failed: %v", e.name, level, failed),
+		}
+	}
+	if c.Entry == "" || level > c.Level || level == c.Level && e.name < c.Entry {
+		c.Level, c.Entry = level, e.name
+	}
+	c.require(e.approver)
+	c.groups |= e.groups
+	c.insists = c.insists || e.insists || failed != nil
+	c.worse(e)
+	c.Floor = c.Floor.Join(floor)
+	if floor > streams.Allow {
+		c.Reasons = append(c.Reasons, reason)
+	}
+}
+
+// worse takes over what an entry says of reach and of undoing.
+func (c *Class) worse(e *entry) {
+	c.Blast, c.Reversibility = max(c.Blast, e.blast), max(c.Reversibility, e.reversibility)
 }
 
 func unmatched(text string) Class {

@@ -24,13 +24,14 @@ const (
 	conditionSize = 4 << 10
 )
 
-// Conditions see five variables.
+// Conditions see six variables.
 const (
 	varTool    = "tool"    // string: the tool's name, as called
 	varWords   = "words"   // list(string): its words in lower case
 	varArgs    = "args"    // dyn: the arguments; an empty map when there are none
 	varProject = "project" // string
 	varAgent   = "agent"   // string
+	varShell   = "shell"   // string: the kind of the command line in args.command, as shellKind says
 )
 
 // conditionEnv is the typed environment of conditions. Errors of it would be
@@ -47,6 +48,7 @@ var conditionEnv = sync.OnceValues(func() (*cel.Env, error) {
 		cel.Variable(varArgs, cel.DynType),
 		cel.Variable(varProject, cel.StringType),
 		cel.Variable(varAgent, cel.StringType),
+		cel.Variable(varShell, cel.StringType),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(conditionSize),
 		ext.Strings(),
@@ -95,7 +97,7 @@ func (c *call) variables() (map[string]any, error) {
 	for i, w := range name.words {
 		words[i] = string(name.text(w))
 	}
-	c.vars = map[string]any{varTool: c.tool, varWords: words, varArgs: args, varProject: c.project, varAgent: c.agent}
+	c.vars = map[string]any{varTool: c.tool, varWords: words, varArgs: args, varProject: c.project, varAgent: c.agent, varShell: shellKind(args)}
 	return c.vars, nil
 }
 

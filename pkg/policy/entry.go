@@ -25,7 +25,9 @@ type entry struct {
 	approver keys.Role // asked for by its approval; empty: the policy's
 
 	needsObject bool
-	anyTool     bool // has a condition only
+	anyTool     bool   // has a condition only
+	of          string // only for tools of this catalogue; empty: of any
+	insists     bool   // require stands in it
 }
 
 // seen is in which ways a tool's name met an entry.

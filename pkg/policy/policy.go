@@ -38,10 +38,15 @@ const version = 1
 // DefaultName is what errors call the shipped policy.
 const DefaultName = "default.yaml"
 
-// Default is the text of the shipped policy.
-//
-//go:embed default.yaml
-var Default []byte
+// Default is the text of the shipped policy, with its profiles of well-known servers.
+var Default = slices.Concat(defaultText, profilesText)
+
+var (
+	//go:embed default.yaml
+	defaultText []byte
+	//go:embed profiles.yaml
+	profilesText []byte
+)
 
 // Error is a fault in a policy's text, with file, line, column and the line.
 type Error = strictyaml.Error
@@ -109,6 +114,8 @@ type Policy struct {
 	memory    memory
 	incidents incidents
 	uncited   Uncited
+	delegated []delegation
+	profiles  []Profile
 }
 
 // Learn reports whether verdicts are only recorded.
@@ -162,6 +169,8 @@ type document struct {
 	Memory       *memoryText            `yaml:"memory"`
 	Incidents    *incidentsText         `yaml:"incidents"`
 	Decisions    *decisionsText         `yaml:"decisions"`
+	Delegation   []delegationText       `yaml:"delegation"`
+	Profiles     []profileText          `yaml:"profiles"`
 }
 
 // groupText is a group's text: its name, or a mapping.
@@ -199,6 +208,7 @@ type entryText struct {
 	Ambiguous []string `yaml:"ambiguous"`
 	Objects   []string `yaml:"objects"`
 	When      string   `yaml:"when"`
+	Of        string   `yaml:"of"`
 
 	Groups []string `yaml:"groups"`
 
@@ -243,6 +253,12 @@ func Compile(name string, src []byte) (*Policy, error) {
 		return nil, err
 	}
 	if p.standing, err = compileStanding(y, doc.Standing); err != nil {
+		return nil, err
+	}
+	if p.delegated, err = compileDelegation(y, doc.Delegation); err != nil {
+		return nil, err
+	}
+	if p.profiles, err = compileProfiles(y, doc.Profiles); err != nil {
 		return nil, err
 	}
 	if err := p.compileProtected(y, doc.Protected); err != nil {
@@ -452,6 +468,14 @@ func (p *Policy) compileEntries(y *strictyaml.Document, texts []entryText) error
 			e.anyTool = true
 		}
 		e.needsObject = len(t.Objects) > 0
+		if e.of = t.Of; e.of != "" {
+			if len(t.Tools) == 0 || hasVerbs {
+				return at("of", "entry %q is for tools of %s: name them under tools, and by no words", t.Name, t.Of)
+			}
+			if err := streams.CheckID("of", e.of); err != nil {
+				return at("of", "%w", err)
+			}
+		}
 		if err := p.entryDemands(y, path, &e, t); err != nil {
 			return err
 		}
@@ -515,7 +539,7 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 		if v > e.floor {
 			why = fmt.Sprintf("policy entry %s (%s) requires %s", name, e.level, v)
 		}
-		e.floor = v
+		e.floor, e.insists = v, true
 	}
 	if e.floor > streams.Allow {
 		e.reason = streams.Reason{Code: streams.CodeFloor, Verdict: e.floor, Text: why}

@@ -1,0 +1,373 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/term"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/backtest"
+	"lazaret/internal/cli"
+	"lazaret/internal/query"
+	"lazaret/internal/suggest"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// reviewOptions are how a list of tools is reviewed.
+type reviewOptions struct {
+	resolveOptions
+	key, project, policy string
+	levels               []string
+	since                time.Duration
+	yes, json            bool
+}
+
+// review is a list of tools on one screen.
+type review struct {
+	Hold    string                `json:"hold"`
+	Project string                `json:"project"`
+	Agent   string                `json:"agent"`
+	Server  string                `json:"server"`
+	Command []string              `json:"command,omitzero"`
+	Profile string                `json:"profile,omitzero"`
+	Known   bool                  `json:"profile_known,omitzero"` // the command names the profile
+	Tools   []reviewed            `json:"tools"`
+	Alerts  []streams.Reason      `json:"alerts,omitzero"`
+	Notes   []string              `json:"notes,omitzero"`
+	Result  *streams.ResolveReply `json:"result,omitzero"`
+
+	hold *arbiter.Hold
+}
+
+type reviewed struct {
+	policy.Proposal
+	Accept  beliefs.Level `json:"accept"`           // what is signed
+	Changed bool          `json:"changed,omitzero"` // by the person
+	Seen    string        `json:"seen,omitzero"`
+}
+
+func (a *app) mcpReview() *cobra.Command {
+	var o reviewOptions
+	c := &cobra.Command{
+		Use:   "review [HOLD]",
+		Short: "Accept a server's tools, each at a level, with one signature",
+		Long: `Show a list of tools that waits to be accepted, each tool with the level that is
+proposed for it and the reason: the signed policy's entry or profile, the server's own
+hint, the words of its name, description and arguments, or what was seen of it. Change
+levels with --level or when asked, then sign once. The levels count for this list of
+this server, started by this command; a changed list waits for another review.
+
+A profile lowers a level only where the command that the server is started with names
+the profile's package. What a server says of itself is a claim: it is shown, and lowers
+only tools of which the policy knows no word. Without a terminal it takes --yes.`,
+		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 --yes --key alice.key",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := ""
+			if len(args) == 1 {
+				id = args[0]
+			}
+			return a.review(cmd, &o, id)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
+	f.StringArrayVar(&o.levels, "level", nil, "accept a tool at another level, `TOOL=L2`; repeatable")
+	f.BoolVar(&o.yes, "yes", false, "sign without asking")
+	f.BoolVar(&o.json, "json", false, "print JSON; signs only with --yes")
+	f.StringVar(&o.policy, "policy", "", "propose by the policy in `FILE` (default: the shipped one)")
+	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
+	f.StringVar(&o.reason, "reason", "", "why, for the log")
+	f.StringVar(&o.project, "project", "", "look in this `PROJECT` only")
+	f.Var((*sinceFlag)(&o.since), "seen", "consider what the ledger shows of these tools in the last `DURATION`, such as 7d")
+	return c
+}
+
+func (a *app) review(cmd *cobra.Command, o *reviewOptions, id string) error {
+	a.conn.Resolve()
+	src := policy.Default
+	if o.policy != "" {
+		var err error
+		if src, err = os.ReadFile(o.policy); err != nil {
+			return err
+		}
+	}
+	pol, err := policy.Compile("policy", src)
+	if err != nil {
+		return err
+	}
+	nc, err := a.conn.Connect(approverRole)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	h, err := func() (*arbiter.Hold, error) {
+		ctx, cancel := a.timeout(cmd.Context())
+		defer cancel()
+		return catalogueHold(ctx, nc, o.project, id)
+	}()
+	if err != nil {
+		return err
+	}
+	if err := checkShown(h); err != nil {
+		return err
+	}
+	var seen *suggest.Seen
+	if o.since > 0 {
+		if seen, err = a.seenOf(cmd.Context(), h, o.since); err != nil {
+			return err
+		}
+	}
+	r, err := newReview(pol, h, seen)
+	if err != nil {
+		return err
+	}
+	for _, l := range o.levels {
+		if err := r.change(l); err != nil {
+			return err
+		}
+	}
+	if !o.json {
+		r.print(cmd.OutOrStdout())
+	}
+	sign := o.yes
+	if in, ok := cmd.InOrStdin().(*os.File); !sign && !o.json && ok && term.IsTerminal(int(in.Fd())) {
+		if sign, err = r.ask(in, cmd.OutOrStdout()); err != nil {
+			return err
+		}
+	}
+	if !sign {
+		if o.json {
+			return cli.JSON(cmd.OutOrStdout(), r)
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), "nothing was signed; --yes signs")
+		return nil
+	}
+	signer, err := keys.LoadSigner(o.key)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.timeout(cmd.Context())
+	defer cancel()
+	return r.sign(ctx, cmd.OutOrStdout(), nc, o, signer)
+}
+
+// catalogueHold is the open hold on a list of tools that is named, or the only one.
+func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
+	if id == "" {
+		var open []arbiter.Hold
+		for _, p := range partitionsOf(project) {
+			var page []arbiter.Hold
+			if err := query.Ask(ctx, nc, arbiter.AskHolds, p, arbiter.HoldsRequest{Project: project, State: streams.HoldOpen}, &page); err != nil {
+				return nil, err
+			}
+			open = append(open, slices.DeleteFunc(page, func(h arbiter.Hold) bool { return h.Verdict.Tool != streams.ApproveTools })...)
+		}
+		switch len(open) {
+		case 0:
+			return nil, &cli.Exit{Code: cli.ExitNegative, Text: "no list of tools waits to be accepted"}
+		case 1:
+			id, project = open[0].ID, open[0].Project
+		default:
+			text := fmt.Sprintf("%d lists of tools wait to be accepted, name one:", len(open))
+			for _, h := range open {
+				text += fmt.Sprintf("\n  %s  %s, agent %s", h.ID, h.Project, h.Agent)
+			}
+			return nil, &cli.Exit{Code: cli.ExitNegative, Text: text}
+		}
+	}
+	h, err := findHold(ctx, nc, project, id)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Verdict.Tool != streams.ApproveTools:
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is not about a list of tools: lazaret holds show %s", id, id)}
+	case h.State != streams.HoldOpen:
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id, h.State)}
+	case len(h.Tools) == 0:
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the tools of hold %s are not shown: %s", id, h.Missing)}
+	}
+	return h, nil
+}
+
+// seenOf reads what the ledger shows of the hold's project and agent.
+func (a *app) seenOf(ctx context.Context, h *arbiter.Hold, since time.Duration) (*suggest.Seen, error) {
+	nc, err := a.conn.Connect("operator")
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	seen := suggest.New()
+	seen.Agent = h.Agent
+	err = backtest.Ledger(ctx, nc, backtest.Span{Since: time.Now().Add(-since)}, func(e *streams.Entry) error {
+		if e.Project != h.Project {
+			return nil
+		}
+		return seen.Add(e)
+	})
+	return seen, err
+}
+
+func newReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*review, error) {
+	args := new(streams.ApproveToolsArgs)
+	if err := streams.Unmarshal([]byte(h.Body), args); err != nil {
+		return nil, fmt.Errorf("reading what hold %s asks for: %w", h.ID, err)
+	}
+	r := &review{Hold: h.ID, Project: h.Project, Agent: h.Agent, Server: args.Server, Command: args.Command, hold: h}
+	if h.Verdict.Policy != "" && h.Verdict.Policy != pol.Digest {
+		r.Notes = append(r.Notes, "another policy than this one is in force; give it with --policy to have its words and profiles proposed")
+	}
+	profile := pol.ProfileOf(args.Server, args.Command)
+	if profile != nil {
+		r.Profile, r.Known = profile.Name, profile.Known
+	}
+	for _, x := range h.Verdict.Reasons {
+		if x.Rule != "" {
+			r.Alerts = append(r.Alerts, x)
+		}
+	}
+	for _, t := range h.Tools {
+		x := reviewed{Proposal: pol.Propose(policy.Offered{Name: t.Name, Description: t.Description, Schema: t.InputSchema, Annotations: t.Annotations}, profile)}
+		if seen != nil {
+			if n, l, why := seen.Tool(t.Name); n > 0 {
+				x.Seen = fmt.Sprintf("seen %d times, which speaks for %s: %s", n, l, why)
+				if x.From == "nothing" && l < x.Level {
+					x.Level, x.From, x.Because = l, "seen", why
+				}
+			}
+		}
+		x.Accept = x.Level
+		r.Tools = append(r.Tools, x)
+	}
+	slices.SortStableFunc(r.Tools, func(x, y reviewed) int { return int(y.Level) - int(x.Level) })
+	return r, nil
+}
+
+// change sets the level of one tool, given as TOOL=LEVEL.
+func (r *review) change(s string) error {
+	tool, level, ok := strings.Cut(s, "=")
+	var l beliefs.Level
+	if !ok || l.UnmarshalText([]byte(level)) != nil || l > beliefs.L4 {
+		return fmt.Errorf("%q is no level of a tool: write TOOL=L0 to TOOL=L4", s)
+	}
+	for i := range r.Tools {
+		if x := &r.Tools[i]; x.Tool == tool {
+			x.Accept, x.Changed = l, l != x.Level
+			return nil
+		}
+	}
+	return fmt.Errorf("the list has no tool %q", tool)
+}
+
+func (r *review) print(w io.Writer) {
+	fmt.Fprintf(w, "hold %s: server %s offers %d tools to agent %s of project %s\n", r.Hold, text.InertLine(r.Server, 80), len(r.Tools), r.Agent, r.Project)
+	if len(r.Command) > 0 {
+		fmt.Fprintf(w, "  started by %s\n", text.InertLine(strings.Join(r.Command, " "), 300))
+	}
+	switch {
+	case r.Known:
+		fmt.Fprintf(w, "  profile %s of the signed policy, which the command names\n", r.Profile)
+	case r.Profile != "":
+		fmt.Fprintf(w, "  it calls itself like the server of profile %s, and the command does not name that one: the profile lowers nothing\n", r.Profile)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "  note: %s\n", n)
+	}
+	for _, x := range r.Alerts {
+		fmt.Fprintf(w, "  ALERT %s: %s\n", x.Rule, text.InertLine(x.Text, 300))
+	}
+	fmt.Fprintln(w)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.Join(cli.Cells([]string{"TOOL", "LEVEL", "CALLS ARE", "FROM", "WHY"}), "\t"))
+	for _, x := range r.Tools {
+		level, why := x.Accept.String(), x.Because
+		if x.Changed {
+			level, why = level+" (was "+x.Level.String()+")", "changed here; "+why
+		}
+		for _, d := range x.Doubts {
+			why += "; not counted: " + d
+		}
+		if x.Seen != "" {
+			why += "; " + x.Seen
+		}
+		calls := "allowed"
+		if x.Accept >= beliefs.L4 {
+			calls = "held"
+		}
+		fmt.Fprintln(tw, strings.Join(cli.Cells([]string{x.Tool, level, calls, x.From, text.InertLine(why, 240)}), "\t"))
+	}
+	tw.Flush()
+	fmt.Fprintln(w)
+}
+
+// ask lets a person change levels until they sign or leave.
+func (r *review) ask(in io.Reader, w io.Writer) (bool, error) {
+	lines := bufio.NewScanner(in)
+	for {
+		fmt.Fprint(w, "TOOL=LEVEL changes a level, show TOOL prints a tool, sign accepts, quit leaves: ")
+		if !lines.Scan() {
+			return false, lines.Err()
+		}
+		switch line := strings.TrimSpace(lines.Text()); {
+		case line == "sign":
+			return true, nil
+		case line == "quit", line == "q":
+			return false, nil
+		case strings.HasPrefix(line, "show "):
+			h := *r.hold
+			h.Tools = slices.DeleteFunc(slices.Clone(h.Tools), func(t streams.Tool) bool { return t.Name != strings.TrimPrefix(line, "show ") })
+			printTools(w, &h)
+		case line == "":
+			r.print(w)
+		default:
+			if err := r.change(line); err != nil {
+				fmt.Fprintln(w, text.InertLine(err.Error(), 300))
+			}
+		}
+	}
+}
+
+// sign accepts the list with its levels.
+func (r *review) sign(ctx context.Context, w io.Writer, nc *nats.Conn, o *reviewOptions, signer note.Signer) error {
+	o.quiet, o.resolveOptions.levels = true, make(map[string]string)
+	for _, x := range r.Tools {
+		o.resolveOptions.levels[x.Tool] = x.Accept.String()
+	}
+	rep, err := o.resolve(ctx, w, nc, r.hold, approval.Approve, signer)
+	if err != nil {
+		return err
+	}
+	r.Result = rep
+	if o.json {
+		if err := cli.JSON(w, r); err != nil {
+			return err
+		}
+	}
+	switch {
+	case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", rep.Error.Code, text.InertLine(rep.Text, 600))}
+	case rep.Error != nil:
+		return fmt.Errorf("hold %s: %s: %s", r.Hold, rep.Error.Code, text.InertLine(rep.Error.Message, 600))
+	case rep.State == streams.HoldDenied:
+		return &cli.Exit{Code: cli.ExitDeny}
+	case !o.json:
+		fmt.Fprintf(w, "ACCEPTED  %d tools of %s, ledger entry %d\n", len(r.Tools), text.InertLine(r.Server, 80), rep.Seq)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/policy"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// delegated says on which ground of the signed policy an action passes the hold of
+// its level; empty where there is none. What the agent itself declares L4 is held.
+func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
+	if a.Shown == nil || classify(pol, k, a.Annotations, beliefs.L0).Level != c.Level {
+		return ""
+	}
+	ev := policy.Evidence{User: true, Foreign: a.Shown.Foreign, Order: a.Shown.Order, Unread: a.Shown.Unread, Leans: a.Shown.Leans}
+	var named []string
+	if r := a.Intent; r != nil {
+		ev.Asked, ev.Values, named = r.Asked, len(r.Values)+len(r.Carriers), r.Carriers
+	}
+	ev.Named = !slices.ContainsFunc(a.Features.Carriers, func(c text.Carrier) bool { return party(c, a.Features.Carriers, named) })
+	ground, ok := pol.Delegated(k, c, ev)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("delegated by %s: %s", ground, ev)
+}
+
+// party reports whether a carrier is somebody or somewhere that an action reaches
+// and that the user did not name. The host of an address goes by the address.
+func party(c text.Carrier, all []text.Carrier, named []string) bool {
+	switch c.Kind {
+	case text.Email, text.URL, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:
+	case text.Host:
+		if slices.ContainsFunc(all, func(o text.Carrier) bool {
+			return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) || o.Kind == text.URL && strings.Contains(o.Value, c.Value)
+		}) {
+			return false
+		}
+	default:
+		return false
+	}
+	return !slices.Contains(named, string(c.Kind)+":"+c.Value)
+}
+
+// delegate lets an action pass that is held because of its level alone, on the
+// ground that the signed policy gives. Whatever else speaks against it holds it.
+func delegate(p *proposal, v *streams.VerdictEntry) {
+	if p.Delegated == "" || v.Verdict != streams.Hold || p.Withdrawn || !byLevelAlone(v) {
+		return
+	}
+	v.Verdict = streams.Allow
+	v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeDelegated, Verdict: streams.Allow, Text: streams.Clip(p.Delegated, maxReasonText)})
+}
+
+// byLevelAlone reports whether nothing but the level speaks against an action.
+func byLevelAlone(v *streams.VerdictEntry) bool {
+	return !slices.ContainsFunc(v.Reasons, func(r streams.Reason) bool { return r.Verdict > streams.Allow && r.Code != streams.CodeFloor })
+}

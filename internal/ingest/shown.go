@@ -1,0 +1,110 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// noteShown counts what an observation shows to its session and that neither the
+// user nor the operator wrote.
+func (f *Fold) noteShown(st *stage.State, project string, e *streams.ObservationEntry) error {
+	own := e.Origin == beliefs.OriginUser || e.Origin == beliefs.OriginSystem
+	var shown streams.Shown
+	for i := range e.Blocks {
+		pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Block == i && c.Belief.Origin.External() })
+		if own && !pasted {
+			continue
+		}
+		add(&shown, &e.Blocks[i].Features)
+		shown.Unread = shown.Unread || e.Blocks[i].Text == "" && e.Blocks[i].Type != ""
+	}
+	return addShown(st, project, &e.EntryHead, shown)
+}
+
+// add counts one more foreign text.
+func add(s *streams.Shown, f *text.Features) {
+	s.Foreign++
+	s.Order = max(s.Order, f.Command.Points)
+	s.Unread = s.Unread || f.HasHidden() || f.Partial
+}
+
+// addShown adds to what a session was shown. Without a session nothing is kept: an
+// action without one has no evidence either.
+func addShown(st *stage.State, project string, h *streams.EntryHead, more streams.Shown) error {
+	if h.Session == "" || more.Foreign == 0 {
+		return nil
+	}
+	was, err := shownTo(st, project, h)
+	if err != nil {
+		return err
+	}
+	was.Foreign, was.Order, was.Unread = was.Foreign+more.Foreign, max(was.Order, more.Order), was.Unread || more.Unread
+	unread := byte(0)
+	if was.Unread {
+		unread = 1
+	}
+	return st.Set(stage.Key(keyShown, project, h.Agent, h.Session), binary.AppendUvarint([]byte{byte(was.Order), unread}, uint64(was.Foreign)))
+}
+
+func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.Shown, err error) {
+	v, ok, err := st.Get(stage.Key(keyShown, project, h.Agent, h.Session))
+	if err != nil || !ok || len(v) < 3 {
+		return s, err
+	}
+	n, _ := binary.Uvarint(v[2:])
+	return streams.Shown{Foreign: int(n), Order: int(v[0]), Unread: v[1] == 1}, nil
+}
+
+// shown is what the session of an action was shown, and whether its arguments lean
+// on foreign content of the project; nil where the user said nothing in the session,
+// since then nothing shows whose will it is.
+func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*streams.Shown, error) {
+	words, err := f.userWords(st, project, e.Agent, e.Session)
+	if err != nil || len(words) == 0 {
+		return nil, err
+	}
+	s, err := shownTo(st, project, &e.EntryHead)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range distinctive(&e.Features) {
+		_, own, err := st.Get(carrierKey(keyOwn, project, c))
+		if err != nil {
+			return nil, err
+		}
+		_, foreign, err := st.Get(carrierKey(keyForeign, project, c))
+		if err != nil {
+			return nil, err
+		}
+		s.Leans = s.Leans || foreign && !own
+	}
+	return &s, nil
+}
+
+// noteAccepted keeps the levels that a person signed for with a catalogue of tools.
+// Signing again for the same catalogue replaces them.
+func noteAccepted(st *stage.State, project string, a *streams.AcceptedTools) error {
+	return st.Put(stage.Key(keyAccepted, project, a.Catalogue), a.Levels)
+}
+
+// accepted is the level that a person accepted a tool of a catalogue at, or nil.
+func accepted(st *stage.State, project, catalogue, tool string) (*beliefs.Level, error) {
+	if catalogue == "" {
+		return nil, nil
+	}
+	var levels map[string]beliefs.Level
+	ok, err := st.Load(stage.Key(keyAccepted, project, catalogue), &levels)
+	if err != nil || !ok {
+		return nil, err
+	}
+	l, ok := levels[tool]
+	if !ok {
+		return nil, nil
+	}
+	return &l, nil
+}

@@ -1,0 +1,147 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// MaxDelegation is how many grounds of delegation a policy may hold.
+const MaxDelegation = 64
+
+// delegationText is a ground on which an action that its level alone would hold
+// passes without a person. It is signed with the policy that it stands in.
+type delegationText struct {
+	Name string `yaml:"name"`
+	When string `yaml:"when"`
+}
+
+type delegation struct {
+	name string
+	when cel.Program
+}
+
+// Evidence is what the ledger shows of the session that an action comes from.
+type Evidence struct {
+	User    bool // the user spoke in it
+	Asked   bool // the user's words ask for the act
+	Named   bool // the user named every address and account in the arguments
+	Values  int  // arguments, addresses and accounts that the user named
+	Foreign int  // texts that came from neither the user nor the operator
+	Order   int  // points, to 100, of the one that reads most like an order
+	Unread  bool // one of them could not be read whole: images, hidden or cut text
+	Leans   bool // an address or account in the arguments came from foreign content of the project, and not from the user
+}
+
+// delegationEnv is the typed environment of grounds.
+var delegationEnv = sync.OnceValues(func() (*cel.Env, error) {
+	env, err := conditionEnv()
+	if err != nil {
+		return nil, err
+	}
+	opts := []cel.EnvOption{cel.Variable("effects", cel.ListType(cel.StringType))}
+	for _, name := range []string{"user", "asked", "named", "unread", "leans"} {
+		opts = append(opts, cel.Variable(name, cel.BoolType))
+	}
+	for _, name := range []string{"values", "foreign", "order"} {
+		opts = append(opts, cel.Variable(name, cel.IntType))
+	}
+	return env.Extend(opts...)
+})
+
+func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delegation, error) {
+	if len(texts) > MaxDelegation {
+		return nil, y.Errorf([]any{"delegation"}, "%d grounds are too many, at most %d are possible", len(texts), MaxDelegation)
+	}
+	var out []delegation
+	for i, t := range texts {
+		at := func(key, format string, args ...any) error {
+			return y.Errorf([]any{"delegation", i, key}, format, args...)
+		}
+		if err := streams.CheckID("name of a ground of delegation", t.Name); err != nil {
+			return nil, at("name", "%w", err)
+		}
+		if slices.ContainsFunc(out, func(d delegation) bool { return d.name == t.Name }) {
+			return nil, at("name", "ground %q stands twice", t.Name)
+		}
+		if t.When == "" {
+			return nil, at("name", "ground %q has no condition: give when", t.Name)
+		}
+		env, err := delegationEnv()
+		if err != nil {
+			return nil, err
+		}
+		ast, issues := env.Compile(t.When)
+		if err := issues.Err(); err != nil {
+			return nil, at("when", "condition of %s: %w", t.Name, errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", ""))))
+		}
+		if !ast.OutputType().IsExactType(cel.BoolType) {
+			return nil, at("when", "condition of %s is of type %s, want bool", t.Name, ast.OutputType())
+		}
+		p, err := env.Program(ast, cel.CostLimit(conditionCost))
+		if err != nil {
+			return nil, at("when", "condition of %s: %w", t.Name, err)
+		}
+		out = append(out, delegation{t.Name, p})
+	}
+	return out, nil
+}
+
+// Delegated is the first ground on which an action passes the hold of its level,
+// and whether there is one. The level has to be L4 by the policy, and nothing but
+// the level may ask for a hold: no require of an entry, no failed condition, no
+// destination. A condition that fails is not met.
+func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool) {
+	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools || len(k.Tool) > MaxTool {
+		return "", false
+	}
+	for _, r := range c.Reasons {
+		if r.Verdict > streams.Hold || r.Verdict == streams.Hold && r.Code != streams.CodeFloor {
+			return "", false
+		}
+	}
+	x := call{tool: k.Tool, project: k.Project, agent: k.Agent, raw: k.Args}
+	vars, err := x.variables()
+	if err != nil {
+		return "", false
+	}
+	vars["effects"] = c.Effects
+	vars["user"], vars["asked"], vars["named"] = ev.User, ev.Asked, ev.Named
+	vars["unread"], vars["leans"] = ev.Unread, ev.Leans
+	vars["values"], vars["foreign"], vars["order"] = ev.Values, ev.Foreign, ev.Order
+	for _, d := range p.delegated {
+		if met, err := x.holds(d.when); err == nil && met {
+			return d.name, true
+		}
+	}
+	return "", false
+}
+
+// String says what the evidence is, in the words of verdicts.
+func (ev Evidence) String() string {
+	var parts []string
+	if ev.Asked {
+		parts = append(parts, "the user asked for it")
+	}
+	if ev.Foreign == 0 {
+		parts = append(parts, "the session holds nothing foreign")
+	} else {
+		parts = append(parts, fmt.Sprintf("of %d foreign texts in the session the strongest reads like an order by %d of 100 points", ev.Foreign, ev.Order))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ShippedDelegation is the section delegation of the shipped policy, as text.
+func ShippedDelegation() string {
+	_, text, _ := strings.Cut(string(Default), "\ndelegation:\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	return "delegation:\n" + text + "\n"
+}

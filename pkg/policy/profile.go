@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/internal/strictyaml"
+	"lazaret/streams"
+)
+
+// MaxProfiles is how many profiles of servers a policy may hold.
+const MaxProfiles = 256
+
+// profileText describes the tools of a well-known MCP server. It is in force
+// nowhere: it is what lazaret mcp review proposes to a person.
+type profileText struct {
+	Name    string            `yaml:"name"`
+	Server  []string          `yaml:"server"`
+	Command []string          `yaml:"command"`
+	Tools   []profileToolText `yaml:"tools"`
+}
+
+type profileToolText struct {
+	Tools   []string `yaml:"tools"`
+	Level   string   `yaml:"level"`
+	Because string   `yaml:"because"`
+}
+
+// Profile is what a signed policy says of the tools of a well-known MCP server.
+type Profile struct {
+	Name string
+	// Servers are names by which it calls itself, and Commands words of which one
+	// stands in the command that it is started with: its package or image.
+	Servers, Commands []string
+
+	tools map[string]profiled
+}
+
+type profiled struct {
+	level   beliefs.Level
+	because string
+}
+
+func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, error) {
+	if len(texts) > MaxProfiles {
+		return nil, y.Errorf([]any{"profiles"}, "%d profiles are too many, at most %d are possible", len(texts), MaxProfiles)
+	}
+	var out []Profile
+	for i, t := range texts {
+		at := func(key, format string, args ...any) error {
+			return y.Errorf([]any{"profiles", i, key}, format, args...)
+		}
+		if err := streams.CheckID("name of a profile", t.Name); err != nil {
+			return nil, at("name", "%w", err)
+		}
+		if slices.ContainsFunc(out, func(p Profile) bool { return p.Name == t.Name }) {
+			return nil, at("name", "profile %q stands twice", t.Name)
+		}
+		if len(t.Server) == 0 || len(t.Command) == 0 {
+			return nil, at("name", "profile %s needs server and command: what the server calls itself alone is only a claim", t.Name)
+		}
+		p := Profile{Name: t.Name, Servers: t.Server, Commands: t.Command, tools: make(map[string]profiled)}
+		for j, x := range t.Tools {
+			var l beliefs.Level
+			if err := l.UnmarshalText([]byte(x.Level)); err != nil || l > beliefs.L4 {
+				return nil, y.Errorf([]any{"profiles", i, "tools", j, "level"}, "level of %v is %q: use L0 to L4", x.Tools, x.Level)
+			}
+			if strings.TrimSpace(x.Because) == "" {
+				return nil, y.Errorf([]any{"profiles", i, "tools", j}, "%v have no reason: say because", x.Tools)
+			}
+			for _, name := range x.Tools {
+				if _, twice := p.tools[name]; twice || name == "" {
+					return nil, y.Errorf([]any{"profiles", i, "tools", j, "tools"}, "tool %q of profile %s is empty or stands twice", name, t.Name)
+				}
+				p.tools[name] = profiled{l, x.Because}
+			}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Match is how well a profile fits a server.
+type ProfileMatch struct {
+	*Profile
+	// Known is set where the command that the host starts the server with names the
+	// profile's package. Else the fit rests on what the server says of itself.
+	Known bool
+}
+
+// ProfileOf is the profile that fits a server: by the command that the host starts
+// it with, else by the name that it gives itself; nil where none does.
+func (p *Policy) ProfileOf(server string, command []string) *ProfileMatch {
+	for i := range p.profiles {
+		if x := &p.profiles[i]; slices.ContainsFunc(command, x.starts) {
+			return &ProfileMatch{x, true}
+		}
+	}
+	for i := range p.profiles {
+		if x := &p.profiles[i]; slices.Contains(x.Servers, server) {
+			return &ProfileMatch{x, false}
+		}
+	}
+	return nil
+}
+
+// starts reports whether a word of a command is one of the profile's packages or
+// images, with or without a version, or a path to one.
+func (x *Profile) starts(word string) bool {
+	for _, c := range x.Commands {
+		if word == c || strings.HasPrefix(word, c+"@") || strings.HasPrefix(word, c+":") ||
+			strings.Contains(word, "node_modules/"+c+"/") || strings.HasSuffix(word, "/bin/"+c) {
+			return true
+		}
+	}
+	return false
+}
+
+// Profiles are the policy's profiles of servers.
+func (p *Policy) Profiles() []Profile { return p.profiles }
+
+// Tool is what the profile says of a tool.
+func (x *Profile) Tool(name string) (l beliefs.Level, because string, ok bool) {
+	t, ok := x.tools[name]
+	return t.level, t.because, ok
+}
+
+func (x *ProfileMatch) String() string {
+	if x.Known {
+		return fmt.Sprintf("profile %s, which the command names", x.Name)
+	}
+	return fmt.Sprintf("profile %s, which only the server's own name suggests", x.Name)
+}

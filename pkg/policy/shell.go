@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// The kinds of command lines, as conditions see them in the variable shell. Only
+// lines whose every program is in the lists, and in which nothing is substituted,
+// expanded or redirected, are anything but other.
+const (
+	shellNone  = ""      // there is no argument command
+	shellLook  = "look"  // programs that look at files
+	shellBuild = "build" // and such that build, test and stage in the folder
+	shellOther = "other"
+)
+
+const maxShell = 4 << 10 // bytes of a command line that is read
+
+var (
+	lookers = wordSet(`cd pwd ls tree cat head tail wc stat file du df which date echo grep egrep rg sort uniq cut tr nl
+		basename dirname realpath diff cmp jq true`)
+	builders = wordSet(`mkdir touch cp mv make gofmt staticcheck tsc eslint prettier pytest ruff mypy black`)
+	// subcommands are the programs of which only these subcommands count.
+	lookersBy = map[string]map[string]bool{
+		"git": wordSet("status log diff show blame ls-files rev-parse describe shortlog"),
+	}
+	buildersBy = map[string]map[string]bool{
+		"git":   wordSet("add commit checkout switch branch stash restore mv"),
+		"go":    wordSet("build test vet fmt list generate"),
+		"cargo": wordSet("build test check fmt clippy"),
+		"npm":   wordSet("test run"),
+		"npx":   wordSet("tsc eslint prettier vitest jest"),
+	}
+	// sensitive are parts of words that hold credentials, or run or write what the
+	// program's name does not say.
+	sensitive = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", "id_rsa", "id_ed25519", "credential", "secret",
+		"/etc/shadow", "--output", "--ext-diff", "--textconv", "--exec", "-exec", "-toolexec", "--upload-pack", "--receive-pack", "--config"}
+)
+
+func wordSet(s string) map[string]bool {
+	m := make(map[string]bool)
+	for _, w := range strings.Fields(s) {
+		m[w] = true
+	}
+	return m
+}
+
+// shellKind is the kind of the command line in a call's arguments.
+func shellKind(args any) string {
+	m, _ := args.(map[string]any)
+	v, ok := m["command"]
+	if !ok {
+		return shellNone
+	}
+	line, ok := v.(string)
+	if !ok || len(line) > maxShell {
+		return shellOther
+	}
+	programs, ok := splitCommand(line)
+	if !ok || len(programs) == 0 {
+		return shellOther
+	}
+	kind := shellLook
+	for _, words := range programs {
+		sub := ""
+		if len(words) > 1 {
+			sub = words[1]
+		}
+		switch p := words[0]; {
+		case slices.ContainsFunc(words, func(w string) bool {
+			return slices.ContainsFunc(sensitive, func(s string) bool { return strings.Contains(strings.ToLower(w), s) })
+		}):
+			return shellOther
+		case lookers[p], lookersBy[p][sub]:
+		case builders[p], buildersBy[p][sub]:
+			kind = shellBuild
+		default:
+			return shellOther
+		}
+	}
+	return kind
+}
+
+// splitCommand cuts a command line into its programs, at pipes and separators. It
+// fails on whatever a shell would expand, substitute, redirect or run aside, but
+// for 2>&1 and output that is thrown away.
+func splitCommand(line string) (programs [][]string, ok bool) {
+	var words []string
+	flush := func() bool {
+		if len(words) == 0 {
+			return false
+		}
+		programs, words = append(programs, words), nil
+		return true
+	}
+	for i := 0; i < len(line); {
+		switch c := line[i]; {
+		case c == ' ' || c == '\t':
+			i++
+		case strings.HasPrefix(line[i:], "2>&1"):
+			i += len("2>&1")
+		case strings.HasPrefix(line[i:], ">/dev/null"), strings.HasPrefix(line[i:], "2>/dev/null"):
+			i += strings.Index(line[i:], "/dev/null") + len("/dev/null")
+			if i < len(line) && !strings.ContainsRune(" \t;|&", rune(line[i])) {
+				return nil, false
+			}
+		case strings.HasPrefix(line[i:], "&&"), strings.HasPrefix(line[i:], "||"):
+			if i += 2; !flush() {
+				return nil, false
+			}
+		case c == '|' || c == ';' || c == '\n':
+			if i++; !flush() {
+				return nil, false
+			}
+		default:
+			w, n, fine := shellWord(line[i:])
+			if !fine {
+				return nil, false
+			}
+			words, i = append(words, w), i+n
+		}
+	}
+	return programs, flush() || len(programs) > 0
+}
+
+// shellWord reads a word, with quotes, and how many bytes it takes.
+func shellWord(s string) (word string, n int, ok bool) {
+	var b strings.Builder
+	for n < len(s) {
+		c := s[n]
+		switch {
+		case strings.IndexByte(" \t\n;|", c) >= 0, strings.HasPrefix(s[n:], "&&"):
+			return b.String(), n, b.Len() > 0
+		case c == '\'' || c == '"':
+			end := strings.IndexByte(s[n+1:], c)
+			if end < 0 || c == '"' && strings.ContainsAny(s[n+1:n+1+end], "$`\\") {
+				return "", 0, false
+			}
+			b.WriteString(s[n+1 : n+1+end])
+			n += end + 2
+		case strings.IndexByte("&<>$`(){}\\#*?[]!~=", c) >= 0 && !(c == '=' && b.Len() > 0 && b.String()[0] == '-'), c < ' ', c >= 0x7f:
+			return "", 0, false
+		default:
+			b.WriteByte(c)
+			n++
+		}
+	}
+	return b.String(), n, b.Len() > 0
+}
