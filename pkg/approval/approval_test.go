@@ -277,7 +277,7 @@ func TestWhatIsSignedIsReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %q", err, msg)
 		}
-		if got.Statement != *s {
+		if !reflect.DeepEqual(got.Statement, *s) {
 			t.Fatalf("%+v, want %+v", got.Statement, *s)
 		}
 	})

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"cmp"
 	_ "embed"
 	"fmt"
@@ -39,7 +40,13 @@ const version = 1
 const DefaultName = "default.yaml"
 
 // Default is the text of the shipped policy, with its profiles of well-known servers.
-var Default = slices.Concat(defaultText, profilesText)
+var Default = func() []byte {
+	head, tail, _ := bytes.Cut(defaultText, []byte(profilesHere))
+	return slices.Concat(head, bytes.TrimLeft(profilesText, "\n"), tail)
+}()
+
+// profilesHere is where the profiles stand in the shipped policy.
+const profilesHere = "# PROFILES\n"
 
 var (
 	//go:embed default.yaml

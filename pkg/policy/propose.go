@@ -49,8 +49,9 @@ func (p *Policy) Propose(t Offered, profile *ProfileMatch) Proposal {
 	if profile != nil {
 		if l, because, ok := profile.Tool(t.Name); ok && profile.Known {
 			return Proposal{Tool: t.Name, Level: l, From: "profile", Because: profile.Name + ": " + because}
-		} else if ok && l < out.Level {
-			out.Doubts = append(out.Doubts, fmt.Sprintf("profile %s says %s, and only the server's own name suggests the profile", profile.Name, l))
+		} else if ok {
+			out.Doubts = append(out.Doubts,
+				fmt.Sprintf("profile %s says %s, and only the server's own name suggests the profile", profile.Name, l))
 		}
 	}
 	out.hints(t, known)

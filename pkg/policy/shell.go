@@ -35,7 +35,7 @@ var (
 	// sensitive are parts of words that hold credentials, or run or write what the
 	// program's name does not say.
 	sensitive = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", "id_rsa", "id_ed25519", "credential", "secret",
-		"/etc/shadow", "--output", "--ext-diff", "--textconv", "--exec", "-exec", "-toolexec", "--upload-pack", "--receive-pack", "--config"}
+		"/etc/shadow", "--output", "--ext-diff", "--textconv", "--exec", "-exec", "-toolexec", "--upload-pack", "--receive-pack", "--config", "--pre"}
 )
 
 func wordSet(s string) map[string]bool {
