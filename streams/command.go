@@ -21,11 +21,16 @@ import (
 //	id: 20261121T101500Z-rules
 //	issued: 2026-11-21T10:15:00Z
 //
+// A sixth line, "first: true", has it count only where nothing of its kind was ever in
+// force.
 // A bundle of rules or a policy travels before it in chunks; their digest is
 // what is signed.
 
 // CommandHeader is the first line of every signed command.
 const CommandHeader = "lazaret/command/v1"
+
+// firstLine ends a command that counts only where nothing was in force before.
+const firstLine = "first: true"
 
 // EngineVersion is the version of the rule and policy languages that this
 // build speaks. A bundle made for a later one is refused.
@@ -48,12 +53,19 @@ type Command struct {
 	Engine int
 	ID     string
 	Issued time.Time
+	// First is set where it counts only if nothing of its kind was ever in force in
+	// the partition. The ledger decides, not who sends it.
+	First bool
 }
 
 // Text is the text that is signed.
 func (c Command) Text() string {
-	return fmt.Sprintf("%s\ndo: %s\ndigest: %s\nengine: %d\nid: %s\nissued: %s\n",
+	text := fmt.Sprintf("%s\ndo: %s\ndigest: %s\nengine: %d\nid: %s\nissued: %s\n",
 		CommandHeader, c.Do, c.Digest, c.Engine, c.ID, c.Issued.UTC().Format(time.RFC3339))
+	if c.First {
+		text += firstLine + "\n"
+	}
+	return text
 }
 
 // Sign returns the command as a signed note.
@@ -81,6 +93,9 @@ func parseCommand(text string) (c Command, err error) {
 		return c, rejectf(CodeCommand, "the first line is %q, want %q", clip(lines[0]), CommandHeader)
 	}
 	want := []string{"do", "digest", "engine", "id", "issued"}
+	if len(lines) == len(want)+2 && lines[len(lines)-1] == firstLine {
+		c.First, lines = true, lines[:len(lines)-1]
+	}
 	if len(lines) != len(want)+1 {
 		return c, rejectf(CodeCommand, "the command has %d lines, want %d", len(lines), len(want)+1)
 	}

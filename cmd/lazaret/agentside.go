@@ -44,6 +44,15 @@ func (s *speaker) head() streams.Head {
 // client connects with the agent's credential: the one that `lazaret up` left
 // for the default agent, or the one of `lazaret agent add`.
 func (a *app) client(s *speaker) (*client.Client, func(), error) {
+	c, nc, err := a.speak(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, nc.Close, nil
+}
+
+// speak is a client and its connection, which the caller closes.
+func (a *app) speak(s *speaker) (*client.Client, *nats.Conn, error) {
 	name := "agent"
 	if s.project != embedded.DefaultProject || s.agent != embedded.DefaultAgent {
 		name = agentContext(s.project, s.agent)
@@ -57,7 +66,7 @@ func (a *app) client(s *speaker) (*client.Client, func(), error) {
 		nc.Close()
 		return nil, nil, err
 	}
-	return c, nc.Close, nil
+	return c, nc, nil
 }
 
 func (a *app) timeout(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -147,7 +147,7 @@ func findHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.
 			return &page[0], nil
 		}
 	}
-	return nil, &cli.Exit{Code: cli.ExitNegative, Text: "there is no hold " + id}
+	return nil, &cli.Exit{Code: cli.ExitNegative, Text: "there is no hold " + id + ": lazaret holds ls lists them"}
 }
 
 // checkShown makes sure that what is shown of a hold is what would be signed
@@ -244,10 +244,18 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 	}
 }
 
+// oneHold are the arguments of a command on one hold.
+func oneHold(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists those that are open", cmd.CommandPath(), len(args))
+	}
+	return nil
+}
+
 func (a *app) holdShow() *cobra.Command {
 	var project string
 	var asJSON bool
-	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign", Args: oneHold, RunE: func(cmd *cobra.Command, args []string) error {
 		return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 			h, err := findHold(ctx, nc, project, args[0])
 			if err != nil {
@@ -536,24 +544,58 @@ func (a *app) holdCancel() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cancel PROPOSAL",
 		Short: "Withdraw a held proposal, as the agent that made it",
-		Args:  cobra.ExactArgs(1),
+		Long: `Withdraw a held proposal, by the id that its agent gave it. Exit 2 when no open hold of
+the agent ends: lazaret holds ls lists those that are open.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cl, done, err := a.client(&s)
+			if err := streams.CheckID("proposal", args[0]); err != nil {
+				return err
+			}
+			cl, nc, err := a.speak(&s)
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer nc.Close()
 			ctx, cancel := a.timeout(cmd.Context())
 			defer cancel()
-			seq, err := cl.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: s.head(), Action: args[0], Status: streams.HoldCancelled})
-			if err == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), "withdrawn, intake message", seq)
+			said := make(chan *nats.Msg, 16)
+			sub, err := nc.ChanSubscribe(fmt.Sprintf("lz.live.%s.hold.%s.*.%s", s.project, s.agent, streams.HoldCancelled), said)
+			if err != nil {
+				return err
 			}
-			return err
+			defer sub.Unsubscribe()
+			seq, err := cl.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: s.head(), Action: args[0], Status: streams.HoldCancelled})
+			if err != nil {
+				return err
+			}
+			return cancelled(ctx, cmd.OutOrStdout(), said, args[0], seq)
 		},
 	}
 	s.bind(c)
 	return c
+}
+
+// cancelPatience is how long a withdrawal waits for the end of a hold.
+const cancelPatience = 5 * time.Second
+
+// cancelled waits for the end of the hold of a proposal that was withdrawn by an intake
+// message.
+func cancelled(ctx context.Context, w io.Writer, said <-chan *nats.Msg, id string, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
+	defer cancel()
+	for {
+		select {
+		case m := <-said:
+			h := new(streams.HoldStateEntry)
+			if streams.Unmarshal(m.Data, h) == nil && h.ID == id {
+				fmt.Fprintf(w, "withdrawn: hold %s is cancelled, intake message %d\n", h.Hold, seq)
+				return nil
+			}
+		case <-ctx.Done():
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("no hold of proposal %s has ended (intake message %d): "+
+				"none is open, or it is another agent's; lazaret holds ls lists those that are open", id, seq)}
+		}
+	}
 }
 
 func (a *app) holdWatch() *cobra.Command {

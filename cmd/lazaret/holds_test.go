@@ -1,8 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
 	"lazaret/streams"
 )
 
@@ -40,5 +49,24 @@ func TestPromiseA11HoldsAreListedUnderTheStrictestAndMostSpecificReason(t *testi
 		if got := topReason(&streams.VerdictEntry{Reasons: c.reasons}); got.Text != c.want {
 			t.Errorf("listed under %q, want %q, of %v", got.Text, c.want, c.reasons)
 		}
+	}
+}
+
+func TestAWithdrawalThatEndsNoHoldIsNegativeAndSaysWhatToDo(t *testing.T) {
+	said := make(chan *nats.Msg, 2)
+	said <- &nats.Msg{Data: []byte(`{"hold":"h1","id":"another","state":"cancelled"}`)}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var exit *cli.Exit
+	if err := cancelled(ctx, io.Discard, said, "nosuch", 7); !errors.As(err, &exit) || exit.Code != cli.ExitNegative || !strings.Contains(exit.Text, "lazaret holds ls") {
+		t.Errorf("%v", err)
+	}
+	said <- &nats.Msg{Data: []byte(`{"hold":"h2","id":"a1","state":"cancelled"}`)}
+	var out strings.Builder
+	if err := cancelled(t.Context(), &out, said, "a1", 8); err != nil || !strings.Contains(out.String(), "h2") {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if err := oneHold(new(cobra.Command), nil); err == nil || !strings.Contains(err.Error(), "lazaret holds ls") {
+		t.Errorf("%v", err)
 	}
 }

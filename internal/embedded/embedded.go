@@ -623,7 +623,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 		do     string
 		bundle []byte
 	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
-		if err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do]); err != nil {
+		if err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do], true); err != nil {
 			return err
 		}
 	}

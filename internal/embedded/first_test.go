@@ -2,12 +2,16 @@ package embedded
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
 	"lazaret/internal/natsserver"
+	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/rules"
+	shipped "lazaret/rules"
 	"lazaret/streams"
 )
 
@@ -40,5 +44,58 @@ func TestPromiseC23APolicyActivatedDuringTheFirstStartDoesNotEndIt(t *testing.T)
 	defer cancel()
 	if err := awaitFirst(ctx, nc); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An operator's policy is activated after the first start has looked for one and before the shipped one arrives: it
+// stays.
+func TestPromiseC23TheShippedPolicyReplacesNoOther(t *testing.T) {
+	data := t.TempDir()
+	cfg := Config{Data: data, NoSync: true}
+	p, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	nc, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	signer, err := keys.LoadSigner(OperatorKey(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := append([]byte("# of our own\n"), policy.Default...)
+	if err := Activate(t.Context(), nc, signer, streams.DoActivatePolicy, own); err != nil {
+		t.Fatal(err)
+	}
+	late := make(map[string][]int)
+	for _, do := range []string{streams.DoActivateTrust, streams.DoActivateRules, streams.DoActivatePolicy} {
+		late[do] = stage.PartitionList(nil)
+	}
+	if err := activateShipped(t.Context(), nc, cfg, late, true); err != nil {
+		t.Fatal(err)
+	}
+	// Rules that are sent after it are decided after it, in every partition.
+	bundle, err := rules.Pack(shipped.FS())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust, err := os.ReadFile(TrustFile(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust = append(trust, '\n')
+	if err := Activate(t.Context(), nc, signer, streams.DoActivateTrust, trust); err != nil {
+		t.Fatal(err)
+	}
+	if err := AwaitTrust(t.Context(), nc, streams.Digest(trust)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := AwaitActive(ctx, nc, streams.Digest(bundle), streams.Digest(own)); err != nil {
+		t.Errorf("the shipped policy replaced another: %v", err)
 	}
 }

@@ -142,6 +142,16 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if err != nil {
 		return f.reject(st, m, err)
 	}
+	if cmd.First {
+		active, err := activation.Digest(st, cmd.Do)
+		if err != nil {
+			return nil, err
+		}
+		if active != "" {
+			return f.reject(st, m, &streams.RejectError{Code: streams.CodeCommand,
+				Reason: fmt.Sprintf("%s %s counts only where nothing is in force, and %s is: it stays", cmd.Do, cmd.Digest, active)})
+		}
+	}
 	bundle, err := activation.Assemble(st, cmd.Digest)
 	if err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: err.Error()})
