@@ -18,7 +18,9 @@ const (
 	HeaderSrc     = "Lz-Src"
 	HeaderAt      = "Lz-At"
 	HeaderSalt    = "Lz-Salt"
-	// HeaderSeq is set on live copies only: the ledger sequence of the entry
+	// HeaderCount is how many entries a frame has; other messages are without it.
+	HeaderCount = "Lz-Count"
+	// HeaderSeq is set on live copies only: the ledger position of the entry
 	// that the copy was made from.
 	HeaderSeq = "Lz-Seq"
 	// HeaderCloudEventID is the CloudEvents binary mode's id.
@@ -105,14 +107,15 @@ func (t Type) Proposal() bool { return t == TypeAction || t == TypeMemory || t =
 
 // Entry is one ledger entry as it travels.
 type Entry struct {
-	Seq       uint64    // ledger sequence; 0 until published
+	Seq       uint64    // sequence of the ledger message; 0 until published
+	Index     int       `json:",omitzero"` // in the frame that the message is, see FrameMsg
 	Time      time.Time // the stream's stamp; zero until published
 	Partition int
 	Stage     string
 	Type      Type
 	Project   string
-	// Src is the sequence of the input that this entry was made from: of
-	// LZ_INTAKE for ingest, of LZ_LEDGER for every other stage.
+	// Src is the input that this entry was made from: a sequence of LZ_INTAKE for
+	// ingest, the position of an entry of LZ_LEDGER for every other stage.
 	Src uint64
 	// At is the ledger sequence up to which the writer had folded the
 	// partition when it decided. Only ingest, which reads two streams, sets it.
@@ -156,8 +159,9 @@ func (e *Entry) Msg() *nats.Msg {
 	return &nats.Msg{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Data: e.Body}
 }
 
-// ParseEntry reads an entry off a stored ledger message. The body is not
-// opened. It fails only on messages that no stage of ours wrote.
+// ParseEntry reads an entry off a stored ledger message, or what the headers of a
+// frame say: see ParseEntries. The body is not opened. It fails only on messages that no
+// stage of ours wrote.
 func ParseEntry(subject string, h nats.Header, body []byte, seq uint64, stamp time.Time) (Entry, error) {
 	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
 	var err error

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
+	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -229,7 +231,8 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 	if err != nil {
 		return err
 	}
-	before, err := decidedIn(ctx, js)
+	var all counter
+	before, err := all.decided(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -249,7 +252,7 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 			return s, fmt.Errorf("lazaret up ended: %s", up.said())
 		default:
 		}
-		n, err := decidedIn(ctx, js)
+		n, err := all.decided(ctx, js)
 		if err != nil {
 			return s, err
 		}
@@ -268,18 +271,19 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 	})
 }
 
-// decidedIn is how many entries ingest has added to the ledger.
-func decidedIn(ctx context.Context, js jetstream.JetStream) (n uint64, err error) {
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return 0, err
-	}
-	info, err := st.Info(ctx, jetstream.WithSubjectFilter(streams.LedgerStageFilter(streams.StageIngest)))
-	if err != nil {
-		return 0, err
-	}
-	for _, k := range info.State.Subjects {
-		n += k
-	}
-	return n, nil
+// counter counts ingest's entries in the ledger.
+type counter struct{ entries, read uint64 }
+
+// decided is how many there are.
+func (c *counter) decided(ctx context.Context, js jetstream.JetStream) (uint64, error) {
+	span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.StageIngest)}, From: c.read + 1, Headers: true}
+	err := stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+		n, err := strconv.ParseUint(m.Headers().Get(streams.HeaderCount), 10, 64)
+		if err != nil {
+			n = 1 // an entry of its own
+		}
+		c.entries, c.read = c.entries+n, seq
+		return nil
+	})
+	return c.entries, err
 }

@@ -85,12 +85,15 @@ func (a *app) show(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
 		if err != nil {
 			return err
 		}
-		if e.Project == scripts[0].Project {
-			if err := tell(w, &e); err != nil {
+		for i := range entries {
+			if entries[i].Project != scripts[0].Project {
+				continue
+			}
+			if err := tell(w, &entries[i]); err != nil {
 				return err
 			}
 		}

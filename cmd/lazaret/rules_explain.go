@@ -14,6 +14,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/replay"
+	"lazaret/internal/stage"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/rules"
 	"lazaret/pkg/rules/ruletest"
@@ -136,7 +137,7 @@ func (x *explainer) play(e *streams.Entry) error {
 }
 
 func (x *explainer) explain(e *streams.Entry) (*explained, error) {
-	out := &explained{Seq: e.Seq, Type: e.Type, Project: e.Project, Rules: x.set.Digest()}
+	out := &explained{Seq: e.Position(), Type: e.Type, Project: e.Project, Rules: x.set.Digest()}
 	for _, g := range x.set.Groups() {
 		rs, res, err := x.set.Group(g).Explain(x.store(g), e)
 		if err != nil {
@@ -189,7 +190,7 @@ func (a *app) explainSeq(ctx context.Context, seq uint64, dir []string) (*explai
 			return nil, err
 		}
 	}
-	seq = e.Seq
+	seq = e.Position()
 	if e.Stage != streams.StageIngest || e.Type == streams.TypeChunk || e.Type == streams.TypeActivation {
 		return nil, fmt.Errorf("ledger entry %d is a %s of the stage %s, and rules see none of those", seq, e.Type, e.Stage)
 	}
@@ -208,7 +209,7 @@ func (a *app) explainSeq(ctx context.Context, seq uint64, dir []string) (*explai
 		force.pinned = trust.Verifiers(keys.RoleOperator)
 	}
 	var out *explained
-	err = replay.Entries(ctx, nc, 0, seq, func(e *streams.Entry) (err error) {
+	err = replay.Entries(ctx, nc, 0, e.Seq, func(e *streams.Entry) (err error) {
 		switch e.Type {
 		case streams.TypeChunk, streams.TypeActivation:
 			if len(dir) == 0 {
@@ -217,9 +218,9 @@ func (a *app) explainSeq(ctx context.Context, seq uint64, dir []string) (*explai
 			return nil
 		}
 		switch {
-		case e.Seq == seq && x.set == nil:
+		case e.Position() == seq && x.set == nil:
 			return fmt.Errorf("of the ledger that is there, no rules were in force at entry %d: if it was trimmed (lazaret doctor), name the rules' folder", seq)
-		case e.Seq == seq:
+		case e.Position() == seq:
 			out, err = x.explain(e)
 		case x.set != nil && e.Project == project:
 			err = x.play(e)
@@ -234,16 +235,11 @@ func ledgerEntry(ctx context.Context, nc *nats.Conn, seq uint64) (*streams.Entry
 	if err != nil {
 		return nil, err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return nil, err
-	}
-	m, err := st.GetMsg(ctx, seq)
+	e, err := stage.ReadEntry(ctx, js, seq)
 	if err != nil {
 		return nil, fmt.Errorf("ledger entry %d: %w", seq, err)
 	}
-	e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
-	return &e, err
+	return &e, nil
 }
 
 // inForce follows which rules are in force in a partition, as its sentinels do.

@@ -223,12 +223,14 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from
 			if to != 0 && md.Sequence.Stream > to {
 				return nil
 			}
-			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+			entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 			if err != nil {
 				continue // nobody of ours wrote it
 			}
-			if err := fn(e); err != nil {
-				return err
+			for _, e := range entries {
+				if err := fn(e); err != nil {
+					return err
+				}
 			}
 			if md.NumPending == 0 {
 				return nil

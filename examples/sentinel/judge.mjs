@@ -30,17 +30,38 @@ const jsm = await jetstreamManager(nc, { checkAPI: false }); // $JS.API.INFO is 
 // ---- what was said -------------------------------------------------------------
 
 const own = (p) => `lz.ledger.${p}.sentinel-${GROUP}`;
-const said = []; // by partition: sequence of our last entry (the fence), and its src (the cursor)
+const said = []; // by partition: sequence of our last entry (the fence), and its src, a position (the cursor)
 
 async function resync(p) {
   const last = await jsm.streams.getMessage(LEDGER, { last_by_subj: own(p) });
   said[p] = last ? { seq: last.seq, src: Number(last.header.get("Lz-Src")) } : { seq: 0, src: 0 };
 }
 
-// say adds the one entry that comes of ledger entry src. It returns when the ledger
-// has it, whoever put it there.
+// A ledger message is one entry, or a frame of several. The position of an entry is the
+// message's sequence plus 2^44 times the entry's index in the message.
+const INDEX = 2 ** 44;
+
+function* entries(m) {
+  const type = m.headers?.get("Lz-Type");
+  if (type !== "frame") {
+    yield { position: m.seq, type, data: m.data };
+    return;
+  }
+  for (let at = 0, i = 0; at < m.data.length; i++) {
+    const body = m.data.indexOf(10, at) + 1; // behind a line "<type> <src> <salt> <length>"
+    const [type, , , length] = new TextDecoder().decode(m.data.subarray(at, body - 1)).split(" ");
+    at = body + Number(length) + 1;
+    yield { position: m.seq + i * INDEX, type, data: m.data.subarray(body, at - 1) };
+  }
+}
+
+// isAfter reports whether position a comes after b in the ledger.
+const isAfter = (a, b) => a % INDEX > b % INDEX || (a % INDEX === b % INDEX && a > b);
+
+// say adds the one entry that comes of the entry at position src. It returns when the
+// ledger has it, whoever put it there.
 async function say(p, src, type, project, body) {
-  while (src > said[p].src) {
+  while (isAfter(src, said[p].src)) {
     const h = headers();
     h.set("Lz-Type", type);
     h.set("Lz-Project", project);
@@ -131,25 +152,28 @@ function alerts(src, project, e, found) {
 // ---- the loop ------------------------------------------------------------------
 
 async function take(m) {
+  for (const entry of entries(m)) await takeEntry(m, entry);
+}
+
+async function takeEntry(m, { position, type, data }) {
   const p = Number(m.subject.split(".")[2]);
-  const type = m.headers?.get("Lz-Type");
   const project = m.headers?.get("Lz-Project");
   let found = [];
   let e = {};
   try {
-    e = m.json();
+    e = JSON.parse(new TextDecoder().decode(data));
     found = judge(type, project, e);
   } catch (err) {
     // Not to be read is no reason to stop. A proposal that cannot be judged is held.
-    console.error(`entry ${m.seq}: ${err.message}`);
-    if (PROPOSALS.has(type)) found = [{ rule: "unreadable", effect: "hold", kind: type, id: String(m.seq), message: `it cannot be judged: ${err.message}` }];
+    console.error(`entry ${position}: ${err.message}`);
+    if (PROPOSALS.has(type)) found = [{ rule: "unreadable", effect: "hold", kind: type, id: String(position), message: `it cannot be judged: ${err.message}` }];
   }
-  const list = alerts(m.seq, project, { time: m.time.toISOString(), id: String(m.seq), ...e }, found);
+  const list = alerts(position, project, { time: m.time.toISOString(), id: String(position), ...e }, found);
   if (PROPOSALS.has(type)) {
     const verdict = RANK[Math.max(0, ...found.map((f) => RANK.indexOf(STRICT[f.effect])))];
-    await say(p, m.seq, "assessment", project, { group: GROUP, digest: VERSION, verdict, alerts: list });
+    await say(p, position, "assessment", project, { group: GROUP, digest: VERSION, verdict, alerts: list });
   } else if (list.length > 0) {
-    await say(p, m.seq, "alerts", project, { group: GROUP, digest: VERSION, alerts: list });
+    await say(p, position, "alerts", project, { group: GROUP, digest: VERSION, alerts: list });
   }
 }
 

@@ -184,7 +184,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReply {
 
 // admittedReply says what an entry of ingest says of its message.
 func admittedReply(e *streams.Entry) *streams.ObserveReply {
-	rep := &streams.ObserveReply{IntakeSeq: e.Src, Seq: e.Seq, Repeat: e.Type == streams.TypeRepeat}
+	rep := &streams.ObserveReply{IntakeSeq: e.Src, Seq: e.Position(), Repeat: e.Type == streams.TypeRepeat}
 	if e.Type == streams.TypeRejected {
 		b, err := streams.Read[streams.RejectedEntry](e)
 		if err != nil {

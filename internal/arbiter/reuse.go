@@ -34,7 +34,7 @@ func (f *Fold) reused(e *streams.Entry, out *stage.Output, now time.Time) (*stag
 		}
 		live = out.Live
 	}
-	a := reuseAlert(e.Seq, e.Project, string(e.Type), h, now)
+	a := reuseAlert(e.Position(), e.Project, string(e.Type), h, now)
 	body.Alerts = append(body.Alerts, a)
 	live = append(live, stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)...)
 	return stage.NewOutput(streams.TypeAlerts, e.Project, body, live...)

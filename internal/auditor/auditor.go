@@ -26,6 +26,7 @@ import (
 	"lazaret/internal/metrics"
 	"lazaret/internal/stage"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -299,9 +300,9 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 			}
 		case !errors.Is(err, jetstream.ErrMsgNotFound):
 			return fmt.Errorf("comparing the log's end with the ledger: %w", err)
-		case leaf.Seq > end:
+		case position.Sequence(leaf.Seq) > end:
 			reason = fmt.Sprintf("the ledger ends at %d", end)
-		case leaf.Seq <= trimmed:
+		case position.Sequence(leaf.Seq) <= trimmed:
 			return nil // so is what comes before it
 		default:
 			if _, err := a.log.Payload(i); errors.Is(err, chain.ErrForgotten) {

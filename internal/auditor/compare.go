@@ -10,6 +10,7 @@ import (
 
 	"lazaret/internal/stage"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -63,8 +64,16 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	if h.LastSeq > 0 {
 		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{"lz.ledger.>"}, To: h.LastSeq}
 		err = stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			e, _ := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at) // as the auditor takes it
-			return c.entry(&e)
+			entries, _ := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at) // as the auditor takes them
+			if err := c.missing(seq); err != nil {
+				return err
+			}
+			for i := range entries {
+				if err := c.entry(&entries[i]); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
 	if err == nil {
@@ -75,14 +84,17 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 
 // entry compares an entry of the ledger.
 func (c *comparer) entry(e *streams.Entry) error {
-	if err := c.missing(e.Seq); err != nil || c.at == c.end {
-		return err
+	if c.at == c.end {
+		return nil
 	}
 	leaf, err := c.log.Leaf(c.at)
 	if err != nil {
 		return err
 	}
 	switch {
+	case leaf.Kind == chain.KindEntry && leaf.Seq != e.Position():
+		c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is at ledger position %d, and the ledger has an entry at %d that the log lacks", c.at, leaf.Seq, e.Position())})
+		return nil
 	case leaf.Kind == chain.KindGap:
 		c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d says that ledger entry %d is missing, and the ledger has it", c.at, e.Seq)})
 		return nil
@@ -104,7 +116,7 @@ func (c *comparer) missing(seq uint64) error {
 		if err != nil {
 			return err
 		}
-		last := leaf.Seq
+		last := position.Sequence(leaf.Seq)
 		if leaf.Kind == chain.KindGap {
 			last += leaf.Length - 1
 		}
@@ -116,7 +128,7 @@ func (c *comparer) missing(seq uint64) error {
 		}
 		_, err = c.log.Payload(c.at)
 		switch {
-		case leaf.Seq <= c.trimmed:
+		case last <= c.trimmed:
 			c.Trimmed++
 		case errors.Is(err, chain.ErrForgotten):
 			c.Forgotten++

@@ -14,6 +14,7 @@ import (
 
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -36,7 +37,7 @@ func (a *Auditor) subject(e *streams.Entry) string {
 		return streams.SystemProject
 	}
 	f := a.forgotten[e.Project]
-	if f.seq > 0 && e.Stage != streams.StageIngest && e.Src < f.seq && !e.Time.After(f.at.Add(statement.LateFor)) {
+	if f.seq > 0 && e.Stage != streams.StageIngest && position.Sequence(e.Src) < f.seq && !e.Time.After(f.at.Add(statement.LateFor)) {
 		return statement.LateSubject(e.Project)
 	}
 	return e.Project
@@ -59,7 +60,7 @@ func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 
 // entry is a ledger entry as the log takes it.
 func (a *Auditor) entry(e *streams.Entry) chain.Entry {
-	return chain.Entry{Seq: e.Seq, Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
+	return chain.Entry{Seq: e.Position(), Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
 }
 
 // append chains entries, and destroys keys at those that say so. What is
@@ -224,7 +225,7 @@ func source(payload []byte) (src uint64) {
 	if f := bytes.Fields(payload[:min(len(payload), 200)]); len(f) > 1 {
 		src, _ = strconv.ParseUint(string(f[1]), 10, 64)
 	}
-	return src
+	return position.Sequence(src)
 }
 
 // eraseListed erases the payloads that a statement lists, and whatever may hold a

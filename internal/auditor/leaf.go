@@ -11,7 +11,7 @@ import (
 type Leaf struct {
 	Index      int64     `json:"index"`
 	Kind       string    `json:"kind"`
-	Seq        uint64    `json:"seq"` // in the ledger
+	Seq        uint64    `json:"seq"` // position in the ledger
 	Time       time.Time `json:"time"`
 	Type       string    `json:"type"`
 	Project    string    `json:"project"`

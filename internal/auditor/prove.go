@@ -13,6 +13,7 @@ import (
 
 	"lazaret/internal/query"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -143,7 +144,7 @@ func (a *Auditor) entryOf(ctx context.Context, project, agent string, req *strea
 		}
 		return findEvent(ctx, a.log, req.ID, func(l *chain.Leaf) bool { return l.Project == project }, agent)
 	}
-	if req.Seq > a.log.Head().LastSeq {
+	if position.Sequence(req.Seq) > a.log.Head().LastSeq {
 		return 0, ErrNoEvent
 	}
 	i, err := a.log.FindSeq(req.Seq)

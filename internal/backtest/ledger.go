@@ -71,14 +71,16 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 		if err != nil {
 			return err
 		}
-		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 		if err != nil {
 			return err
 		}
-		if err := f(&e); err != nil {
-			return err
+		for i := range entries {
+			if err := f(&entries[i]); err != nil {
+				return err
+			}
 		}
-		if !follow && e.Seq >= end.LastSeq {
+		if !follow && md.Sequence.Stream >= end.LastSeq {
 			return nil
 		}
 	}

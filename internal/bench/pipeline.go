@@ -344,16 +344,18 @@ const mostSome = 512
 // stuck is how long nothing may be chained before a run is ended.
 const stuck = time.Minute
 
-// decided is how many entries ingest has made, and the ledger's last sequence.
-func decided(ctx context.Context, ledger jetstream.Stream) (n, last uint64, err error) {
-	info, err := ledger.Info(ctx, jetstream.WithSubjectFilter(streams.LedgerStageFilter(streams.StageIngest)))
+// decided is the ledger's last sequence once ingest has decided on all that the intake
+// held, and 0 before.
+func decided(ctx context.Context, js jetstream.JetStream) (last uint64, err error) {
+	intake, err := js.Stream(ctx, streams.IntakeStream)
+	if err != nil || intake.CachedInfo().State.Msgs > 0 {
+		return 0, err
+	}
+	ledger, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	for _, k := range info.State.Subjects {
-		n += k
-	}
-	return n, info.State.LastSeq, nil
+	return ledger.CachedInfo().State.LastSeq, nil
 }
 
 // run measures the pipeline, and returns some of the entries that it made.
@@ -387,6 +389,7 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	// the ledger is known only afterwards.
 	type mark struct {
 		at   time.Time
+		cpu  time.Duration
 		last uint64
 	}
 	var marks []mark
@@ -396,19 +399,11 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 			return err
 		}
 		if n := len(marks); n == 0 || marks[n-1].last != ans.LastSeq {
-			marks = append(marks, mark{time.Now(), ans.LastSeq})
+			marks = append(marks, mark{time.Now(), cpuTime(), ans.LastSeq})
 		}
 		return nil
 	}
 	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
-	ledger, err := js.Stream(ctx, streams.LedgerStream)
-	if err != nil {
-		return nil, err
-	}
-	before, _, err := decided(ctx, ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -441,12 +436,9 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 				return nil, err
 			}
 			if l != nil && all == 0 {
-				n, last, err := decided(ctx, ledger)
-				if err != nil {
+				var err error
+				if all, err = decided(ctx, js); err != nil {
 					return nil, err
-				}
-				if n >= before+uint64(o.Events) {
-					all = last
 				}
 			}
 			if time.Since(marks[len(marks)-1].at) > stuck {
@@ -454,7 +446,6 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 			}
 		}
 	}
-	used := cpuTime() - cpu
 	rep.Accepted, rep.Refused = float64(o.Events)/l.Seconds, l.Refused
 
 	// The account.
@@ -487,13 +478,13 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	for _, m := range marks {
 		if m.last >= last {
 			rep.PerSecond = float64(o.Events) / m.at.Sub(began).Seconds()
+			rep.CPU = float64((m.cpu - cpu).Microseconds()) / float64(o.Events)
 			break
 		}
 	}
 	if rep.PerSecond == 0 {
 		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d", marks[len(marks)-1].last, last)
 	}
-	rep.CPU = float64(used.Microseconds()) / float64(o.Events)
 	rep.RSS = maxRSS()
 	return some, nil
 }

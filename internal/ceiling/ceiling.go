@@ -369,5 +369,5 @@ func above(s beliefs.Sensitivity) bool { return !s.Within(beliefs.Internal) }
 
 // FromLedger is a ledger entry as labels look at it.
 func FromLedger(e *streams.Entry) Entry {
-	return Entry{Project: e.Project, Seq: e.Seq, Src: e.Src, Ingest: e.Stage == streams.StageIngest, Body: e.Body}
+	return Entry{Project: e.Project, Seq: e.Position(), Src: e.Src, Ingest: e.Stage == streams.StageIngest, Body: e.Body}
 }

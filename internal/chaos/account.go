@@ -20,7 +20,8 @@ import (
 
 // account is what the ledger holds.
 type account struct {
-	entries   uint64
+	entries   uint64         // as many
+	last      uint64         // sequence of the last message
 	srcs      map[uint64]int // intake messages → ingest's entries for them
 	ids       map[string]int // project and id → entries that are no repeat
 	repeats   int
@@ -40,7 +41,7 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string), cleared: make(map[uint64]uint64)}
 	first := make(map[uint64]uint64) // proposal → its first verdict
 	err := backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
-		a.entries = e.Seq
+		a.entries, a.last = a.entries+1, e.Seq
 		decode := func(v any) error {
 			if err := streams.Unmarshal(e.Body, v); err != nil {
 				return fmt.Errorf("ledger entry %d: %w", e.Seq, err)

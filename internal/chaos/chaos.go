@@ -475,8 +475,8 @@ func (rep *Report) audited(a *account, logs [2]chain.Report) {
 			rep.Status = string(r.Status)
 			rep.problem("log %d: %s %v %v", i+1, r.Status, r.Problems, r.Skipped)
 		}
-		if r.LastSeq != a.entries || r.Entries != int64(a.entries) || r.Gaps != 0 {
-			rep.problem("log %d holds %d entries up to %d and %d gaps; the ledger ends at %d", i+1, r.Entries, r.LastSeq, r.Gaps, a.entries)
+		if r.LastSeq != a.last || r.Entries != int64(a.entries) || r.Gaps != 0 {
+			rep.problem("log %d holds %d entries up to %d and %d gaps; the ledger holds %d up to %d", i+1, r.Entries, r.LastSeq, r.Gaps, a.entries, a.last)
 		}
 	}
 	rep.Identical = logs[0].Root == logs[1].Root && logs[0].Size == logs[1].Size && logs[0].Root != ""

@@ -396,7 +396,8 @@ func (r *runner) ask(ctx context.Context, project string, k streams.Kind, o beli
 	var said *finding
 	var died error
 	err = wait(ctx, r.cfg.Deadline+r.cfg.Patience, func() bool {
-		for _, x := range r.ledger.all()[p.Seq:] {
+		all := r.ledger.all()
+		for _, x := range all[find(all, p.Position())+1:] {
 			switch {
 			case x.bad != nil:
 			case x.Stage == r.stage && x.Type == streams.TypeAssessment && x.Src == p.Seq && said == nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -39,10 +40,11 @@ func follow(ctx context.Context, js jetstream.JetStream) (l *ledger, stop func()
 		if err != nil {
 			return
 		}
-		r := record{header: m.Headers()}
-		r.Entry, r.bad = streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, bad := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 		l.mu.Lock()
-		l.recs = append(l.recs, r)
+		for _, e := range entries {
+			l.recs = append(l.recs, record{Entry: e, header: m.Headers(), bad: bad})
+		}
 		l.mu.Unlock()
 	})
 	if err != nil {
@@ -56,6 +58,15 @@ func (l *ledger) all() []record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clip(l.recs)
+}
+
+// find is the index of the record at a position, or -1.
+func find(recs []record, at uint64) int {
+	i, ok := slices.BinarySearchFunc(recs, at, func(r record, at uint64) int { return position.Compare(r.Position(), at) })
+	if !ok {
+		return -1
+	}
+	return i
 }
 
 // head is what all of ingest's bodies begin with.
@@ -117,7 +128,7 @@ func order(recs []record, stage string, from uint64) (proposals int, err error) 
 		if r.bad != nil || r.Stage != stage {
 			continue
 		}
-		if p := last[r.Partition]; p != nil && r.Src <= p.Src && r.Seq > from {
+		if p := last[r.Partition]; p != nil && position.Compare(r.Src, p.Src) <= 0 && r.Seq > from {
 			disorder.add("entry %d comes of entry %d, after entry %d that comes of %d: an answer must prove that everything before was judged, so Lz-Src only grows", r.Seq, r.Src, p.Seq, p.Src)
 		}
 		last[r.Partition] = r
@@ -208,11 +219,12 @@ func form(recs []record, group, digest string) (entries int, err error) {
 		if r.header.Get(jetstream.ExpectedLastSubjSeqHeader) == "" && r.header.Get("Nats-Batch-Id") == "" {
 			at("it was published without %s: a second process would double it", jetstream.ExpectedLastSubjSeqHeader)
 		}
-		if r.Src == 0 || r.Src >= r.Seq {
-			at("%s is %d, want the ledger sequence of an entry before it", streams.HeaderSrc, r.Src)
+		i := find(recs, r.Src)
+		if i < 0 || position.Compare(r.Src, r.Position()) >= 0 {
+			at("%s is %d, want the ledger position of an entry before it", streams.HeaderSrc, r.Src)
 			continue
 		}
-		src := &recs[r.Src-1]
+		src := &recs[i]
 		if src.bad != nil || src.Stage != streams.StageIngest || src.Partition != r.Partition {
 			at("%s names %s, which is no entry of %s", streams.HeaderSrc, src.name(), streams.LedgerSubject(r.Partition, streams.StageIngest))
 			continue

@@ -60,7 +60,7 @@ func (j *Joiner) add(c *Case, e *streams.Entry) error {
 		}
 		if c.content != "" && h.ID == c.content {
 			c.judged = true
-			j.content[e.Seq] = c
+			j.content[e.Position()] = c
 		}
 	case streams.TypeAction:
 		var x streams.ActionEntry

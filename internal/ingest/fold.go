@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/mod/sumdb/note"
@@ -284,7 +285,17 @@ func admission(t streams.Type, project string, body any, live ...stage.Live) (*s
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", t, err)
 	}
-	return &stage.Admission{Decided: body, Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
+	return &stage.Admission{Decided: body, Together: together(project, body), Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
+}
+
+// together says which entries may share a ledger message, see stage.Admission: observations
+// that name the same data subject and user, and change nobody's beliefs.
+func together(project string, body any) string {
+	o, ok := body.(*streams.ObservationEntry)
+	if !ok || len(o.Revisions) > 0 {
+		return ""
+	}
+	return strings.Join([]string{project, o.DataSubject, o.User}, "\x00")
 }
 
 // The keys of the state, by their first byte.

@@ -24,6 +24,7 @@ import (
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -699,7 +700,7 @@ func (v *bundleCheck) leaf(x *bundleLine, at int64) (leaf chain.Leaf, err error)
 	switch leaf.Kind {
 	case chain.KindEntry:
 		v.rep.Entries++
-		v.rep.LastSeq = x.Seq
+		v.rep.LastSeq = position.Sequence(x.Seq)
 	case chain.KindGap:
 		v.rep.Gaps++
 	case chain.KindReset:

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -46,7 +47,7 @@ func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 	if leaf.Kind == chain.KindGap {
 		return leaf.Seq + leaf.Length - 1, nil
 	}
-	return leaf.Seq, nil
+	return position.Sequence(leaf.Seq), nil
 }
 
 // keptType reports whether entries of the type stay when a project is forgotten.
@@ -73,7 +74,7 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 				holds[b.DataSubject] = b.ID
 			}
 		}
-		if !keptType(e.Type) && !e.Forgotten && !e.NotHeld && (before == 0 || e.Seq < before) {
+		if !keptType(e.Type) && !e.Forgotten && !e.NotHeld && (before == 0 || position.Sequence(e.Seq) < before) {
 			n++
 		}
 		return nil
@@ -89,7 +90,9 @@ func (l *Log) Holding(ctx context.Context, project string, before uint64) (n int
 // HoldingListed is how many payloads of a project the log can still read, of
 // ledger sequences that are listed.
 func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint64]bool) (n int, err error) {
-	wanted := func(e *Entry) bool { return e.Project == project && listed[e.Seq] && !keptType(e.Type) }
+	wanted := func(e *Entry) bool {
+		return e.Project == project && listed[position.Sequence(e.Seq)] && !keptType(e.Type)
+	}
 	err = l.Range(ctx, 0, l.Size(), wanted, func(e *Entry) error {
 		if e.Kind == chain.KindReset.String() {
 			n = 0 // those were of another ledger
@@ -148,7 +151,7 @@ func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, erro
 
 // ShardsListed are those that hold payloads of a project's listed entries.
 func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[uint64]bool) ([]string, error) {
-	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project && listed[x.Seq] })
+	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project && listed[position.Sequence(x.Seq)] })
 }
 
 func (l *Log) shardsOf(ctx context.Context, dir string, of func(x *bundleLine) bool) ([]string, error) {
@@ -251,6 +254,16 @@ func (l *Log) Missing(ctx context.Context, from, to uint64) (n int, err error) {
 	last, err := l.chain.FindSeq(to)
 	if err != nil {
 		return 0, fmt.Errorf("ledger entry %d: %w", to, err)
+	}
+	for last+1 < l.Size() { // all entries of the message
+		leaf, err := l.chain.Leaf(last + 1)
+		if err != nil {
+			return 0, err
+		}
+		if leaf.Kind != chain.KindEntry || position.Sequence(leaf.Seq) != to {
+			break
+		}
+		last++
 	}
 	first, err := l.chain.FindSeq(from + 1)
 	if err != nil {

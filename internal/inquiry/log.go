@@ -30,7 +30,7 @@ import (
 // Entry is one entry of the log as people see it.
 type Entry struct {
 	Index   int64     `json:"index"` // of the leaf
-	Seq     uint64    `json:"seq"`   // in the ledger; of a gap the first that is missing
+	Seq     uint64    `json:"seq"`   // position in the ledger; of a gap the first that is missing
 	Time    time.Time `json:"time"`
 	Kind    string    `json:"kind"` // entry or gap
 	Type    string    `json:"type"`

@@ -11,6 +11,7 @@ import (
 
 	"lazaret/internal/ingest"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -174,7 +175,7 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 			if e.Stage == streams.StageIngest && (e.Type == string(streams.TypeObservation) || e.Type == string(streams.TypeMemory)) {
 				c.s.brought[e.Agent+"\x00"+e.ID] = e
 			}
-			if err := replay.Add(&streams.Entry{Seq: e.Seq, Time: e.Time, Stage: e.Stage, Type: streams.Type(e.Type), Project: e.Project, Src: e.Src, At: e.At,
+			if err := replay.Add(&streams.Entry{Seq: position.Sequence(e.Seq), Index: position.Index(e.Seq), Time: e.Time, Stage: e.Stage, Type: streams.Type(e.Type), Project: e.Project, Src: e.Src, At: e.At,
 				Partition: streams.PartitionOf(e.Project), Body: e.Body}); err != nil {
 				return fmt.Errorf("folding log entry %d: %w", e.Index, err)
 			}

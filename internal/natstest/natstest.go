@@ -95,12 +95,12 @@ func (s *Server) Ledger() []streams.Entry {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		out = append(out, e)
-		if e.Seq == last {
+		out = append(out, entries...)
+		if md.Sequence.Stream == last {
 			return out
 		}
 	}

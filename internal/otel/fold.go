@@ -279,7 +279,7 @@ func codes(reasons []streams.Reason) string {
 
 // refer says where in the ledger, and in the audit log, all of it stands.
 func (f *Fold) refer(b builder, e *streams.Entry, proposal uint64, p *proposal) {
-	b.num(attrSeq, e.Seq)
+	b.num(attrSeq, e.Position())
 	if proposal != 0 {
 		b.num(attrProposal, proposal)
 	}
@@ -448,7 +448,7 @@ func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Ti
 	b.str(attrTool, o.Tool)
 	b.str(attrToolCall, r.ID)
 	b.str(attrToolType, "function")
-	b.num(attrSeq, e.Seq)
+	b.num(attrSeq, e.Position())
 	if o.Seq != 0 {
 		b.num(attrProposal, o.Seq)
 	}
@@ -467,7 +467,7 @@ func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb
 	}
 	if o := f.open[openKey(e.Project, x.Agent, x.Call)]; x.Call != "" && o != nil {
 		if !o.Done && o.Result == 0 {
-			o.Result, o.At = e.Seq, e.Time // the outcome says more, if it comes
+			o.Result, o.At = e.Position(), e.Time // the outcome says more, if it comes
 			f.await = append(f.await, openKey(e.Project, x.Agent, x.Call))
 		}
 		return nil, nil

@@ -165,7 +165,7 @@ func (s *sender) follow(ctx context.Context) error {
 			}
 			continue
 		}
-		for _, e := range es {
+		for i, e := range es {
 			spans, err := s.fold.Take(e)
 			if away := (*readError)(nil); errors.As(err, &away) {
 				s.Log.Warn("the ledger cannot be read, trying again", "err", err)
@@ -183,7 +183,8 @@ func (s *sender) follow(ctx context.Context) error {
 				s.Log.Warn("no span", "seq", e.Seq, "err", err)
 			}
 			s.wait, s.seq = append(s.wait, spans...), e.Seq
-			if len(s.wait) >= maxBatch && !s.send(ctx) {
+			last := i+1 == len(es) || es[i+1].Seq != e.Seq // only whole messages are told of
+			if last && len(s.wait) >= maxBatch && !s.send(ctx) {
 				return s.stop(nil)
 			}
 		}

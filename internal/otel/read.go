@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -72,7 +73,7 @@ func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error
 		return nil, err
 	}
 	var out []*streams.Entry
-	for {
+	for n := 0; ; {
 		m, err := sub.NextMsgWithContext(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("reading the ledger behind entry %d: %w", seq, err)
@@ -84,35 +85,42 @@ func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error
 		default:
 			return nil, fmt.Errorf("reading the ledger behind entry %d: %s %s", seq, status, m.Header.Get("Description"))
 		}
-		e, err := entryOf(m)
+		entries, err := entriesOf(m)
 		if err != nil {
 			return nil, err
 		}
-		r.keep(e)
-		out = append(out, e)
-		if m.Header.Get("Nats-Num-Pending") == "0" && len(out) == batchEntries {
+		for i := range entries {
+			r.keep(&entries[i])
+			out = append(out, &entries[i])
+		}
+		if n++; m.Header.Get("Nats-Num-Pending") == "0" && n == batchEntries {
 			return out, nil
 		}
 	}
 }
 
-// read fetches one entry; nil is one that is there no more.
-func (r *reader) read(seq uint64) (*streams.Entry, error) {
-	if e := r.recent[seq]; e != nil {
+// read fetches the entry at a position; nil is one that is there no more.
+func (r *reader) read(at uint64) (*streams.Entry, error) {
+	if e := r.recent[at]; e != nil {
 		return e, nil
 	}
-	m, err := r.nc.Request(directGet, fmt.Appendf(nil, `{"seq":%d}`, seq), readTimeout)
+	m, err := r.nc.Request(directGet, fmt.Appendf(nil, `{"seq":%d}`, position.Sequence(at)), readTimeout)
 	if err != nil {
-		return nil, &readError{fmt.Errorf("reading ledger entry %d: %w", seq, err)}
+		return nil, &readError{fmt.Errorf("reading ledger entry %d: %w", at, err)}
 	}
 	if m.Header.Get("Status") != "" {
 		return nil, nil
 	}
-	e, err := entryOf(m)
-	if err == nil {
-		r.keep(e)
+	entries, err := entriesOf(m)
+	if err != nil {
+		return nil, err
 	}
-	return e, err
+	i := position.Index(at)
+	if i >= len(entries) {
+		return nil, nil
+	}
+	r.keep(&entries[i])
+	return &entries[i], nil
 }
 
 // readError says that the ledger could not be asked: later it may.
@@ -122,10 +130,11 @@ func (r *reader) keep(e *streams.Entry) {
 	if r.recent == nil {
 		r.recent = make(map[uint64]*streams.Entry)
 	}
-	if r.recent[e.Seq] != nil {
+	at := e.Position()
+	if r.recent[at] != nil {
 		return
 	}
-	r.ring, r.recent[e.Seq], r.size = append(r.ring, e.Seq), e, r.size+len(e.Body)
+	r.ring, r.recent[at], r.size = append(r.ring, at), e, r.size+len(e.Body)
 	for len(r.ring) > keepRecent || r.size > keepBytes && len(r.ring) > 1 {
 		r.size -= len(r.recent[r.ring[0]].Body)
 		delete(r.recent, r.ring[0])
@@ -133,7 +142,7 @@ func (r *reader) keep(e *streams.Entry) {
 	}
 }
 
-func entryOf(m *nats.Msg) (*streams.Entry, error) {
+func entriesOf(m *nats.Msg) ([]streams.Entry, error) {
 	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
 	if err != nil {
 		return nil, errors.New("a direct get's answer has no sequence")
@@ -142,9 +151,5 @@ func entryOf(m *nats.Msg) (*streams.Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger entry %d: its stamp: %w", seq, err)
 	}
-	e, err := streams.ParseEntry(m.Header.Get("Nats-Subject"), m.Header, m.Data, seq, stamp)
-	if err != nil {
-		return nil, err
-	}
-	return &e, nil
+	return streams.ParseEntries(m.Header.Get("Nats-Subject"), m.Header, m.Data, seq, stamp)
 }

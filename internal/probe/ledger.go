@@ -65,13 +65,14 @@ func (l *ledger) take(m jetstream.Msg, keep func(string) bool) error {
 	if err != nil {
 		return err
 	}
-	e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+	entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 	if err != nil {
 		return err
 	}
 	l.change(func() {
-		if l.seq = e.Seq; keep(e.Project) {
-			l.of[e.Project] = append(l.of[e.Project], e)
+		l.seq = md.Sequence.Stream
+		if p := entries[0].Project; keep(p) {
+			l.of[p] = append(l.of[p], entries...)
 		}
 	})
 	return nil

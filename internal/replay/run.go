@@ -144,14 +144,16 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 		if err != nil {
 			return err
 		}
-		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 		if err != nil {
 			return err
 		}
-		if err := f(&e); err != nil {
-			return err
+		for i := range entries {
+			if err := f(&entries[i]); err != nil {
+				return err
+			}
 		}
-		if e.Seq >= to {
+		if md.Sequence.Stream >= to {
 			return nil
 		}
 	}

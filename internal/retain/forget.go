@@ -20,6 +20,7 @@ import (
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -434,7 +435,7 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 	var gone []header
 	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
 		fences[h.stage] = h.seq
-		late := h.stage != streams.StageIngest && h.src <= r.upTo && (acks[h.stage] == 0 || h.seq < acks[h.stage])
+		late := h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo && (acks[h.stage] == 0 || h.seq < acks[h.stage])
 		if h.project == r.Project && !kept(h.typ) && (h.seq <= r.upTo || late) {
 			gone = append(gone, h)
 		}
@@ -483,7 +484,7 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 		// Of copies that are made later the entry is behind the statement.
 		at := uint64(0)
 		fmt.Sscan(m.Headers().Get(streams.HeaderSeq), &at)
-		if at > r.Entry {
+		if position.Sequence(at) > r.Entry {
 			return nil
 		}
 		n++

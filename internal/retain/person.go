@@ -19,6 +19,7 @@ import (
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -90,7 +91,8 @@ type trace struct {
 	subject Subject
 	before  uint64 // entries that name the pseudonym count below it; 0: all
 
-	listed map[uint64]bool
+	listed map[uint64]bool   // sequences of messages, which go with all of their entries
+	taken  map[uint64]bool   // positions of entries
 	wanted map[uint64]bool   // proposals whose verdicts are listed
 	names  map[string]int    // ids that listed entries brought in, events' with their agent; in which round
 	bare   map[string]bareID // ids of events, without
@@ -105,7 +107,7 @@ type trace struct {
 }
 
 func newTrace(s Subject) *trace {
-	return &trace{subject: s, listed: make(map[uint64]bool), wanted: make(map[uint64]bool), names: make(map[string]int), bare: make(map[string]bareID),
+	return &trace{subject: s, listed: make(map[uint64]bool), taken: make(map[uint64]bool), wanted: make(map[uint64]bool), names: make(map[string]int), bare: make(map[string]bareID),
 		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten),
 		alone: make(map[uint64]bool), owner: make(map[string]string)}
 }
@@ -134,7 +136,7 @@ func isEvent(t streams.Type) bool {
 // now.
 func (t *trace) take(e *streams.Entry) bool {
 	t.end = max(t.end, e.Seq)
-	if e.Project != t.subject.Project || e.Type.Statement() || t.listed[e.Seq] {
+	if e.Project != t.subject.Project || e.Type.Statement() || t.taken[e.Position()] {
 		return false
 	}
 	var h traceHead
@@ -159,12 +161,15 @@ func (t *trace) take(e *streams.Entry) bool {
 		why = "names the data subject"
 	case t.wanted[e.Seq]:
 		why = "was answered by a verdict that goes"
-	case !ingest && t.listed[e.Src] && e.Type != streams.TypeDue:
+	case !ingest && t.listed[position.Sequence(e.Src)] && e.Type != streams.TypeDue:
 		why = fmt.Sprintf("was made from entry %d", e.Src)
 	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" && t.names[eventName(h.Agent, h.ID)] > 0 && (t.before == 0 || e.Seq < t.before):
 		why = "sends event " + h.ID + " again"
 	default:
 		why = t.refers(e, &h)
+	}
+	if why == "" && t.listed[e.Seq] {
+		why = fmt.Sprintf("is in one message of the ledger with what goes, %d", e.Seq)
 	}
 	if why == "" {
 		if _, ok := t.bare[h.ID]; ok && event {
@@ -172,13 +177,13 @@ func (t *trace) take(e *streams.Entry) bool {
 		}
 		return false
 	}
-	t.listed[e.Seq] = true
+	t.listed[e.Seq], t.taken[e.Position()] = true, true
 	if direct || !ingest && t.alone[e.Src] {
-		t.alone[e.Seq] = true
+		t.alone[e.Position()] = true
 	}
 	if !direct {
 		name := cmp.Or(person.DataSubject, person.User)
-		t.also[e.Seq] = AlsoForgotten{Seq: e.Seq, Stage: e.Stage, Type: string(e.Type), ID: h.ID, Person: name, Why: why}
+		t.also[e.Position()] = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID, Person: name, Why: why}
 	}
 	for _, o := range []string{person.DataSubject, person.User} {
 		if o != "" && o != t.subject.Person {
@@ -287,7 +292,7 @@ func (t *trace) refers(e *streams.Entry, h *traceHead) (why string) {
 	}
 	mentions(e, func(field, s string) bool {
 		if field == "" { // a number
-			if seq, err := strconv.ParseUint(s, 10, 64); err == nil && t.listed[seq] {
+			if seq, err := strconv.ParseUint(s, 10, 64); err == nil && t.listed[position.Sequence(seq)] {
 				why = "names entry " + s
 			}
 		} else if t.isName(s, e, h) {
@@ -365,7 +370,7 @@ func notInID(r rune) bool {
 // What comes behind the statement was decided without what that lists, so that
 // naming it says nothing of it any more; but for what was made from entries before.
 func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
-	late := t.before > 0 && e.Seq > t.before && (e.Stage == streams.StageIngest || e.Src > t.before)
+	late := t.before > 0 && e.Seq > t.before && (e.Stage == streams.StageIngest || position.Sequence(e.Src) > t.before)
 	counts := func(round int) bool { return round > 0 && (!late || round > 1) }
 	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
 		return true
@@ -383,8 +388,10 @@ func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
 	return t.passes(func(fn func(e *streams.Entry)) error {
 		return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}}, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			if e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
-				fn(&e)
+			if entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
+				for i := range entries {
+					fn(&entries[i])
+				}
 			}
 			return nil
 		})
@@ -410,7 +417,7 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 		broughtIn(e, func(id string) { t.owner[id] = who })
 		return
 	}
-	a, ok := t.also[e.Seq]
+	a, ok := t.also[e.Position()]
 	if !ok && !t.listed[e.Seq] {
 		return
 	}
@@ -428,12 +435,12 @@ func (t *trace) quoted(e *streams.Entry, first bool) {
 		if len(found) == 0 {
 			return
 		}
-		a = AlsoForgotten{Seq: e.Seq, Stage: e.Stage, Type: string(e.Type), ID: h.ID, Why: "names the data subject"}
+		a = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID, Why: "names the data subject"}
 	}
-	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.alone[e.Seq] {
-		t.also[e.Seq] = a
+	if a.Persons = slices.Sorted(maps.Keys(found)); len(a.Persons) > 0 || !t.alone[e.Position()] {
+		t.also[e.Position()] = a
 	} else {
-		delete(t.also, e.Seq) // it is about them alone
+		delete(t.also, e.Position()) // it is about them alone
 	}
 }
 
@@ -442,11 +449,11 @@ func (t *trace) passes(all func(fn func(e *streams.Entry)) error) error {
 	t.round++
 	for idle := 0; idle < 3; {
 		t.pass++
-		found := len(t.listed)
+		found := len(t.taken)
 		if err := all(func(e *streams.Entry) { t.take(e) }); err != nil || len(t.listed) == 0 {
 			return err
 		}
-		if idle++; len(t.listed) > found {
+		if idle++; len(t.taken) > found {
 			idle = 0
 		}
 	}
@@ -490,10 +497,7 @@ func (t *trace) alsoForgotten() []AlsoForgotten {
 		out = append(out, a)
 	}
 	slices.SortFunc(out, func(a, b AlsoForgotten) int {
-		if a.Seq < b.Seq {
-			return -1
-		}
-		return 1
+		return position.Compare(a.Seq, b.Seq)
 	})
 	return out
 }
@@ -755,7 +759,7 @@ func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Re
 func liveCopies(ctx context.Context, js jetstream.JetStream, project string, listed map[uint64]bool, fn func(seq uint64) error) error {
 	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"}, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		at, err := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
-		if err != nil || !listed[at] {
+		if err != nil || !listed[position.Sequence(at)] {
 			return nil
 		}
 		return fn(seq)

@@ -87,7 +87,7 @@ func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []stre
 		if !ok {
 			k, at[effect] = len(out), len(out)
 			one := *a
-			one.ID, one.Rule, one.Severity, one.Mode = fmt.Sprintf("%s-%d-%s", ruleLeftOut, e.Seq, effect), ruleLeftOut, beliefs.Critical.String(), "enforce"
+			one.ID, one.Rule, one.Severity, one.Mode = fmt.Sprintf("%s-%d-%s", ruleLeftOut, e.Position(), effect), ruleLeftOut, beliefs.Critical.String(), "enforce"
 			one.Group, one.Effect, one.Exception, one.Error, one.Count = group, effect, "", "", 0
 			// The event as a whole: an effect on text is one on every text of it.
 			one.Subject = streams.AlertSubject{Kind: "event"}

@@ -32,6 +32,7 @@ type Feed struct {
 
 	mu     sync.Mutex
 	recent []*arrival      // guarded by mu; what was read last, newest last
+	bytes  int             // guarded by mu; of the bodies in it
 	taps   []*ledgerReader // guarded by mu; those who have joined
 	made   []made          // guarded by mu; what this process publishes, in order
 	cuts   int             // guarded by mu; how often one was let go
@@ -39,10 +40,10 @@ type Feed struct {
 }
 
 const (
-	// feedRecent is how many entries are kept for those who want to join: who
+	// feedRecent is how many messages are kept for those who want to join: who
 	// is no further behind under load catches up without a pause in it.
 	feedRecent      = 512
-	feedRecentBytes = 8 << 20 // of their bodies
+	feedRecentBytes = 4 << 20 // of their bodies; twice as many for a while
 )
 
 // OpenFeed starts to read the ledger's tail. The connection has to be allowed to
@@ -126,15 +127,16 @@ func (f *Feed) take(m jetstream.Msg) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.know(&a.entry)
-	if a.entry.Type == streams.TypeForgotten || a.entry.Type == streams.TypeErased {
-		clear(f.recent)
-		f.recent = f.recent[:0] // what is forgotten is nowhere
+	for i := range a.entries {
+		f.know(&a.entries[i])
+	}
+	if t := a.first().Type; t == streams.TypeForgotten || t == streams.TypeErased {
+		f.forgetRecent(len(f.recent)) // what is forgotten is nowhere
 		f.unmake(len(f.made))
 	}
 	f.remember(a)
 	f.taps = slices.DeleteFunc(f.taps, func(r *ledgerReader) bool {
-		if a.entry.Seq < r.next || r.offer(a) {
+		if a.first().Seq < r.next || r.offer(a) {
 			return false
 		}
 		f.release(r)
@@ -145,20 +147,25 @@ func (f *Feed) take(m jetstream.Msg) {
 // remember adds to what was read last. Guarded by mu.
 func (f *Feed) remember(a *arrival) {
 	f.recent = append(f.recent, a)
-	if len(f.recent) < 2*feedRecent {
-		return
+	f.bytes += a.size()
+	if len(f.recent) >= 2*feedRecent {
+		f.forgetRecent(len(f.recent) - feedRecent)
 	}
-	f.recent = slices.Delete(f.recent, 0, len(f.recent)-feedRecent)
-	f.trim()
+	if f.bytes > 2*feedRecentBytes {
+		drop, left := 0, f.bytes
+		for ; left > feedRecentBytes && drop < len(f.recent)-1; drop++ {
+			left -= f.recent[drop].size()
+		}
+		f.forgetRecent(drop)
+	}
 }
 
-// trim bounds what is remembered in bytes. Guarded by mu.
-func (f *Feed) trim() {
-	size, keep := 0, len(f.recent)
-	for ; keep > 0 && size <= feedRecentBytes; keep-- {
-		size += len(f.recent[keep-1].entry.Body)
+// forgetRecent drops the first n of what was read last. Guarded by mu.
+func (f *Feed) forgetRecent(n int) {
+	for _, a := range f.recent[:n] {
+		f.bytes -= a.size()
 	}
-	f.recent = slices.Delete(f.recent, 0, keep)
+	f.recent = slices.Delete(f.recent, 0, n)
 }
 
 // offer hands an arrival to the stage if there is room. Guarded by Feed.mu.
@@ -166,11 +173,17 @@ func (r *ledgerReader) offer(a *arrival) bool {
 	if !r.wants(a) {
 		return true
 	}
+	if r.full(a) {
+		return false
+	}
+	size := int64(a.size())
+	r.held.Add(size)
 	select {
 	case r.msgs <- a:
-		r.next = a.entry.Seq + 1
+		r.next = a.first().Seq + 1
 		return true
 	default:
+		r.held.Add(-size)
 		return false
 	}
 }
@@ -184,11 +197,11 @@ func (f *Feed) join(r *ledgerReader) bool {
 	if len(f.recent) == 0 || f.closed {
 		return false
 	}
-	bySeq := func(a, b *arrival) int { return cmp.Compare(a.entry.Seq, b.entry.Seq) }
+	bySeq := func(a, b *arrival) int { return cmp.Compare(a.first().Seq, b.first().Seq) }
 	// The last that both have read: the reader's, or the feed's if that is behind.
 	last, newest := r.trail[len(r.trail)-1], f.recent[len(f.recent)-1]
 	at, found := len(f.recent)-1, false
-	if newest.entry.Seq < last.entry.Seq {
+	if newest.first().Seq < last.first().Seq {
 		var i int
 		if i, found = slices.BinarySearchFunc(r.trail, newest, bySeq); found {
 			found = r.trail[i].same(newest)
@@ -200,7 +213,11 @@ func (f *Feed) join(r *ledgerReader) bool {
 		return false
 	}
 	// Half of its room is left, so that it is not let go at once.
-	if more := f.recent[at+1:]; len(r.msgs)+len(more) <= cap(r.msgs)/2 {
+	more, size := f.recent[at+1:], r.held.Load()
+	for _, a := range more {
+		size += int64(a.size())
+	}
+	if len(r.msgs)+len(more) <= cap(r.msgs)/2 && size <= ledgerAheadBytes/2 {
 		for _, a := range more {
 			r.offer(a)
 		}

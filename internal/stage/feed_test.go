@@ -54,8 +54,8 @@ func seen(t *testing.T, name string, r *ledgerReader, from, to, step uint64) {
 	for want := from; want <= to; want += step {
 		select {
 		case a := <-r.msgs:
-			if a.err != nil || a.entry.Seq != want || a.entry.Src != want {
-				t.Fatalf("%s read entry %d of input %d (%v), want %d", name, a.entry.Seq, a.entry.Src, a.err, want)
+			if a.err != nil || a.first().Seq != want || a.first().Src != want {
+				t.Fatalf("%s read entry %d of input %d (%v), want %d", name, a.first().Seq, a.first().Src, a.err, want)
 			}
 		case <-timeout:
 			t.Fatalf("%s did not come to entry %d", name, want)
@@ -100,7 +100,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 		natstest.Eventually(t, time.Minute, fmt.Sprintf("the feed reads entry %d", seq), func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			return len(f.recent) > 0 && f.recent[len(f.recent)-1].entry.Seq >= seq
+			return len(f.recent) > 0 && f.recent[len(f.recent)-1].first().Seq >= seq
 		})
 	}
 	whole, tail, one := open(1, ""), open(101, ""), open(1, streams.StageArbiter)
@@ -151,20 +151,22 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	seen(t, "who stopped", stuck, uint64(l.n)-9, uint64(l.n), 1)
 }
 
+func arrivalOf(e streams.Entry) *arrival { return &arrival{entries: []streams.Entry{e}} }
+
 func TestNobodyJoinsAFeedOfAnotherStream(t *testing.T) {
 	now := time.Now()
-	a := &arrival{entry: streams.Entry{Seq: 7, Time: now, Salt: [16]byte{1}}}
-	f := &Feed{log: slog.New(slog.DiscardHandler), recent: []*arrival{{entry: streams.Entry{Seq: 6}}, a, {entry: streams.Entry{Seq: 8}}}}
+	a := arrivalOf(streams.Entry{Seq: 7, Time: now, Salt: [16]byte{1}})
+	f := &Feed{log: slog.New(slog.DiscardHandler), recent: []*arrival{arrivalOf(streams.Entry{Seq: 6}), a, arrivalOf(streams.Entry{Seq: 8})}}
 	reader := func(e streams.Entry) *ledgerReader {
-		return &ledgerReader{msgs: make(chan *arrival, 8), trail: []*arrival{{entry: streams.Entry{Seq: 4}}, {entry: e}}, next: e.Seq + 1}
+		return &ledgerReader{msgs: make(chan *arrival, 8), trail: []*arrival{arrivalOf(streams.Entry{Seq: 4}), arrivalOf(e)}, next: e.Seq + 1}
 	}
-	r := reader(a.entry)
+	r := reader(*a.first())
 	if !f.join(r) || len(r.msgs) != 1 || r.next != 9 {
 		t.Fatalf("who has read the same entry has %d to read and goes on with %d, want 1 and 9", len(r.msgs), r.next)
 	}
 	// One that is ahead joins by what both have read, and is not given it again.
 	ahead := reader(streams.Entry{Seq: 9})
-	ahead.trail = append(ahead.trail, &arrival{entry: streams.Entry{Seq: 10}})
+	ahead.trail = append(ahead.trail, arrivalOf(streams.Entry{Seq: 10}))
 	f.recent = append(f.recent, ahead.trail[1])
 	if !f.join(ahead) || len(ahead.msgs) != 0 {
 		t.Error("who has read more than the feed does not join it, or reads it again")

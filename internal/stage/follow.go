@@ -71,6 +71,7 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 			if err := sleep(ctx, followEvery-time.Since(took)); err != nil {
 				return nil
 			}
+			rd.took(m)
 			buf = rd.drain(append(buf, m))
 			took = time.Now()
 		case <-tick.C:
@@ -81,7 +82,7 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 				// that nobody of ours wrote it shows in its empty type.
 				log.Error("foreign message in the ledger", "err", m.err)
 			}
-			entries = append(entries, m.entry)
+			entries = append(entries, m.entries...) // of a message all, or the follower could not go on
 		}
 		if err := f.Take(entries, len(rd.msgs) > 0); err != nil {
 			return err

@@ -130,7 +130,7 @@ type following struct {
 // was forgotten. It waits while the server cannot be asked. A stage of some partitions does
 // not read the others', so that its guard counts instead.
 func (r *runtime) follows(ctx context.Context, a *arrival) error {
-	e := &a.entry
+	e := a.first()
 	if r.all() && e.Seq > r.due.next {
 		for {
 			err := r.hole(ctx, r.due.next, e.Seq-1, r.due.at)

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,11 @@ type IntakeFold interface {
 // Admission is what ingest makes of one message.
 type Admission struct {
 	Output
-	Decided any // the value that Body encodes
+	// Together says which entries may share a ledger message: those with the same
+	// text. Empty: the entry has one of its own. What may have to be forgotten apart
+	// must not share one.
+	Together string
+	Decided  any // the value that Body encodes
 }
 
 const (
@@ -217,6 +222,7 @@ func (s *intakeStage) loop(ctx context.Context, queries <-chan Query) error {
 				return err
 			}
 		case m := <-s.ledger.msgs:
+			s.ledger.took(m)
 			if err := s.fromLedger(ctx, m); err != nil {
 				return err
 			}
@@ -368,41 +374,48 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	if err := s.follows(ctx, a); err != nil {
 		return err
 	}
-	e, ok := s.entry(a)
-	if e.Seq > s.read {
-		s.read = e.Seq
-		s.known = max(s.known, e.Seq)
-		s.stats.Folded.Store(e.Seq)
+	entries, ok := s.entries(a)
+	seq, p := a.first().Seq, a.first().Partition
+	if seq > s.read {
+		s.read = seq
+		s.known = max(s.known, seq)
+		s.stats.Folded.Store(seq)
 		if ok {
-			s.stats.Entries.Add(1)
+			s.stats.Entries.Add(uint64(len(entries)))
 		}
 	}
 	if !ok {
 		return nil
 	}
-	p := e.Partition
 	c := &s.cursors[p]
-	if e.Stage != s.cfg.Name {
-		if t := s.trimOf(e); t != nil {
-			s.trims[p] = t
-		}
-		if e.Seq > c.folded && s.fold.Relevant(e) {
-			s.foreign[p] = append(s.foreign[p], e)
-			s.owes[p] = s.owes[p] || s.fold.Wakes(e)
+	if a.first().Stage != s.cfg.Name {
+		for i := range entries {
+			e := &entries[i]
+			if t := s.trimOf(e); t != nil {
+				s.trims[p] = t
+			}
+			if seq > c.folded && s.fold.Relevant(e) {
+				s.foreign[p] = append(s.foreign[p], e)
+				s.owes[p] = s.owes[p] || s.fold.Wakes(e)
+			}
 		}
 		return nil
 	}
-	if e.Seq <= c.own {
+	if seq <= c.own {
 		return nil // published here
 	}
 	// Another process of this stage, or this one before it lost its memory.
-	if err := s.applyForeign(p, e.At); err != nil {
-		return err
+	for i := range entries {
+		e := &entries[i]
+		if err := s.applyForeign(p, e.At); err != nil {
+			return err
+		}
+		if err := s.apply(e, nil); err != nil {
+			return err
+		}
+		c.src, c.folded = e.Src, max(c.folded, e.At)
 	}
-	if err := s.apply(e, nil); err != nil {
-		return err
-	}
-	c.own, c.src, c.folded = e.Seq, e.Src, max(c.folded, e.At)
+	c.own = seq
 	s.progress[p] = time.Now()
 	for len(s.queue[p]) > 0 && s.queue[p][0].msg.Seq <= c.src {
 		s.unqueue(p)
@@ -419,7 +432,7 @@ func (s *intakeStage) apply(e *streams.Entry, decided any) error {
 	}
 	own := *e
 	if own.Stage == s.cfg.Name {
-		own.Seq, own.Time = 0, time.Time{}
+		own.Seq, own.Index, own.Time = 0, 0, time.Time{}
 	}
 	if err := s.fold.Apply(s.states[e.Partition], &own, decided); err != nil {
 		return fmt.Errorf("stage %s, applying %s entry of input %d: %w", s.cfg.Name, e.Type, e.Src, err)
@@ -455,6 +468,7 @@ func (s *intakeStage) drainLedger(ctx context.Context) error {
 	for {
 		select {
 		case m := <-s.ledger.msgs:
+			s.ledger.took(m)
 			if err := s.fromLedger(ctx, m); err != nil {
 				return err
 			}
@@ -471,6 +485,7 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case m := <-s.ledger.msgs:
+			s.ledger.took(m)
 			if err := s.fromLedger(ctx, m); err != nil {
 				return err
 			}
@@ -721,6 +736,7 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 			f.fences[p] = c.own
 		}
 		s.store.seal()
+		f.gather()
 		s.cfg.Feed.announce(f.entries, func(i int) any { return f.outs[i].Decided })
 		landed := make(chan struct{})
 		go func() {
@@ -743,6 +759,23 @@ func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 	}
 	// With nothing in flight the files may be written anew.
 	return s.commit()
+}
+
+// gather puts the entries of each partition together, in their order, so that they can
+// share messages.
+func (f *flight) gather() {
+	type decided struct {
+		e   *streams.Entry
+		out *Admission
+	}
+	all := make([]decided, len(f.entries))
+	for i, e := range f.entries {
+		all[i] = decided{e, f.outs[i]}
+	}
+	slices.SortStableFunc(all, func(a, b decided) int { return cmp.Compare(a.e.Partition, b.e.Partition) })
+	for i, d := range all {
+		f.entries[i], f.outs[i] = d.e, d.out
+	}
 }
 
 // ahead decides on what is queued and on what arrives until a flight landed, up
@@ -787,7 +820,7 @@ func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan 
 // publish adds the entries to the ledger and returns as publisher.publish does.
 func (f *flight) publish(ctx context.Context, pub *publisher) (int, error) {
 	if f.end == 0 || len(f.entries) != 1 {
-		return pub.publish(ctx, f.entries, &f.fences)
+		return pub.publish(ctx, f.entries, func(i int) string { return f.outs[i].Together }, &f.fences)
 	}
 	if err := pub.atEnd(ctx, f.entries[0], &f.fences, f.end); err != nil {
 		return 0, err
@@ -961,13 +994,13 @@ func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
 		fences[i] = c.own
 	}
 	entries := []*streams.Entry{e}
-	n, err := s.pub.publish(ctx, entries, &fences)
+	n, err := s.pub.publish(ctx, entries, nil, &fences)
 	s.stats.Published.Add(uint64(n))
 	if err != nil {
 		s.trims = trims
 		return s.undo(ctx, entries, n, held, err)
 	}
-	s.live(e.Seq, e, out.Live)
+	s.live(e, out.Live)
 	c := &s.cursors[p]
 	c.own, c.folded = e.Seq, max(c.folded, at)
 	s.knows(e.Seq)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -83,14 +84,14 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 		if own[p] == nil {
 			return 0, nil
 		}
-		return own[p].Src, nil
+		return position.Sequence(own[p].Src), nil
 	})
 	if err != nil {
 		return err
 	}
 	for p, e := range own {
 		if e != nil {
-			r.cursors[p].own, r.cursors[p].src = e.Seq, max(r.cursors[p].src, e.Src)
+			r.cursors[p].own, r.cursors[p].src = e.Seq, position.Later(r.cursors[p].src, e.Src)
 		}
 	}
 	if err := s.loadOutbox(); err != nil {
@@ -142,6 +143,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 		case <-ctx.Done():
 			return s.commit()
 		case m := <-rd.msgs:
+			rd.took(m)
 			buf = rd.drain(append(buf, m))
 		case q := <-queries:
 			q.Run(s.states[q.Partition])
@@ -153,18 +155,18 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			if err := s.follows(ctx, m); err != nil {
 				return errors.Join(ended(ctx, err), s.commit())
 			}
-			e, ok := s.entry(m)
-			read = max(read, e.Seq)
+			entries, ok := s.entries(m)
+			read = max(read, m.first().Seq)
 			if !ok {
 				continue
 			}
-			if err := s.step(e); errors.Is(err, errRefold) {
+			if err := s.steps(entries); errors.Is(err, errRefold) {
 				if err := s.commit(); err != nil {
 					return err
 				}
 				return errRefold
 			} else if err != nil {
-				return fmt.Errorf("stage %s, ledger entry %d: %w", s.cfg.Name, e.Seq, err)
+				return fmt.Errorf("stage %s, ledger entry %d: %w", s.cfg.Name, m.first().Seq, err)
 			}
 		}
 		if read > 0 {
@@ -211,17 +213,30 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 	}
 }
 
-// step folds one entry.
-func (s *ledgerStage) step(e *streams.Entry) error {
-	c := &s.cursors[e.Partition]
-	if e.Stage == s.cfg.Name && e.Seq > c.own {
-		if err := s.confirm(e); err != nil {
+// steps folds the entries of one message. A stage commits whole messages only.
+func (s *ledgerStage) steps(entries []streams.Entry) error {
+	c := &s.cursors[entries[0].Partition]
+	own, folded := c.own, c.folded
+	for i := range entries {
+		e := &entries[i]
+		if e.Stage == s.cfg.Name && e.Seq > own {
+			if err := s.confirm(e); err != nil {
+				return err
+			}
+		}
+		if e.Seq <= folded {
+			continue
+		}
+		if err := s.step(e); err != nil {
 			return err
 		}
 	}
-	if e.Seq <= c.folded {
-		return nil
-	}
+	return nil
+}
+
+// step folds one entry.
+func (s *ledgerStage) step(e *streams.Entry) error {
+	c := &s.cursors[e.Partition]
 	if s.refolds(e) {
 		if err := errors.Join(s.forget(e), s.refold(e)); err != nil {
 			return err
@@ -252,15 +267,15 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	c.folded = e.Seq
 	s.stats.Entries.Add(1)
 	s.alarms[e.Partition].known = false
-	if out == nil || e.Seq <= c.src || s.decided(e) {
+	if out == nil || position.Compare(e.Position(), c.src) <= 0 || s.decided(e) {
 		return nil // nothing to say, or said already
 	}
-	if out, err = s.fitting(out, e.Seq); err != nil {
+	if out, err = s.fitting(out, e.Position()); err != nil {
 		return err
 	}
 	s.push(&pending{live: out.Live, note: out.Note, since: time.Now(), entry: &streams.Entry{
 		Partition: e.Partition, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
-		Src: e.Seq, Salt: streams.NewSalt(), Body: out.Body,
+		Src: e.Position(), Salt: streams.NewSalt(), Body: out.Body,
 	}})
 	return nil
 }
@@ -278,7 +293,7 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 		for _, seq := range streams.Erasure(e.Body).Entries {
 			listed[seq] = true
 		}
-		gone = func(b *streams.Entry) bool { return listed[b.Src] && b.Type != streams.TypeDue }
+		gone = func(b *streams.Entry) bool { return listed[position.Sequence(b.Src)] && b.Type != streams.TypeDue }
 	}
 	var keep []*pending
 	for _, b := range s.outbox[e.Partition] {
@@ -301,10 +316,10 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 // the outbox.
 func (s *ledgerStage) confirm(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
-	c.own, c.src = e.Seq, max(c.src, e.Src)
+	c.own, c.src = e.Seq, position.Later(c.src, e.Src)
 	box := s.outbox[e.Partition]
-	for len(box) > 0 && box[0].entry.Src <= e.Src {
-		if p := box[0]; p.entry.Src < e.Src || (p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
+	for len(box) > 0 && position.Compare(box[0].entry.Src, e.Src) <= 0 {
+		if p := box[0]; position.Compare(p.entry.Src, e.Src) < 0 || (p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
 			s.stats.Diverged.Add(1)
 			s.log.Error("another process of this stage decided differently on the same ledger: are both the same version?",
 				"partition", e.Partition, "src", p.entry.Src, "entry", e.Seq)
@@ -380,10 +395,10 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	for p, c := range s.cursors {
 		fences[p] = c.own
 	}
-	n, err := s.pub.publish(ctx, batch, &fences)
+	n, err := s.pub.publish(ctx, batch, nil, &fences)
 	for _, e := range batch[:n] {
 		c := &s.cursors[e.Partition]
-		c.own, c.src = e.Seq, max(c.src, e.Src)
+		c.own, c.src = e.Seq, position.Later(c.src, e.Src)
 		s.added(e, s.outbox[e.Partition][0].live, s.outbox[e.Partition][0].note)
 		if err := s.pop(e.Partition); err != nil {
 			return err
@@ -458,7 +473,7 @@ const timerRetry = 250 * time.Millisecond
 // than the entry before it, and whoever begins anew after that would take later
 // answers for unsaid, and say them twice.
 func (s *ledgerStage) timer(p int, now time.Time) error {
-	if s.cursors[p].folded < max(s.cursors[p].src, s.erasures[p].upTo) {
+	if s.cursors[p].folded < max(position.Sequence(s.cursors[p].src), s.erasures[p].upTo) {
 		return nil
 	}
 	a := &s.alarms[p]
@@ -493,13 +508,15 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	due, err := s.fitting(a.due, s.cursors[p].folded)
+	// It names the last input, so that of a frame no earlier one than was answered.
+	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
+	due, err := s.fitting(a.due, src)
 	if err != nil {
 		return err
 	}
 	s.push(&pending{live: due.Live, note: due.Note, since: now, entry: &streams.Entry{
 		Partition: p, Stage: s.cfg.Name, Type: due.Type, Project: due.Project,
-		Src: s.cursors[p].folded, Salt: streams.NewSalt(), Body: due.Body,
+		Src: src, Salt: streams.NewSalt(), Body: due.Body,
 	}})
 	return nil
 }
@@ -532,7 +549,7 @@ func (s *ledgerStage) loadOutbox() error {
 			if err := streams.Unmarshal(v, e); err != nil {
 				return false, fmt.Errorf("outbox of partition %d: %w", p, err)
 			}
-			if e.Src <= s.cursors[p].src {
+			if position.Compare(e.Src, s.cursors[p].src) <= 0 {
 				return true, s.store.delete(outboxKey(p, e.Src))
 			}
 			// An earlier version may have decided on an entry that does not fit.

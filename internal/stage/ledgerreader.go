@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,8 +16,20 @@ import (
 // arrival is a message of the ledger as it was read. Several stages may hold
 // the same one: nobody changes it, nor what its entry points to.
 type arrival struct {
-	entry streams.Entry // with what could be read of it
-	err   error         // why it is not an entry of ours, or nil
+	entries []streams.Entry // at least one, with what could be read of it
+	err     error           // why they are not entries of ours, or nil
+}
+
+// first is the message's first entry: sequence, stamp, partition and stage are the same
+// for all.
+func (a *arrival) first() *streams.Entry { return &a.entries[0] }
+
+// size is the size of the entries' bodies.
+func (a *arrival) size() (n int) {
+	for i := range a.entries {
+		n += len(a.entries[i].Body)
+	}
+	return n
 }
 
 // arrive reads a ledger message, nil if the server did not say which one it is.
@@ -27,13 +40,14 @@ func arrive(m jetstream.Msg, log *slog.Logger) *arrival {
 		return nil
 	}
 	a := new(arrival)
-	a.entry, a.err = streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+	a.entries, a.err = streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
 	return a
 }
 
 // same reports whether two readers have read the same message of the same stream.
 func (a *arrival) same(b *arrival) bool {
-	return a.err == nil && b.err == nil && a.entry.Seq == b.entry.Seq && a.entry.Salt == b.entry.Salt && a.entry.Time.Equal(b.entry.Time)
+	x, y := a.first(), b.first()
+	return a.err == nil && b.err == nil && x.Seq == y.Seq && x.Salt == y.Salt && x.Time.Equal(y.Time)
 }
 
 // ledgerReader delivers the ledger's messages in order, from a sequence on. It
@@ -51,6 +65,9 @@ type ledgerReader struct {
 	cut     chan struct{} // the feed has let go of this reader
 	ended   chan struct{}
 
+	held atomic.Int64  // bytes of bodies that wait for the stage
+	room chan struct{} // some were taken
+
 	// Owned by whoever delivers: the own consumer's goroutine or, guarded by
 	// Feed.mu, the feed.
 	next  uint64     // sequence to go on with
@@ -60,9 +77,27 @@ type ledgerReader struct {
 // trailMost is how many entries a reader may be ahead of the feed and join it.
 const trailMost = 32
 
-// ledgerAhead is how many entries a reader holds for its stage: more than the
+// ledgerAhead is how many messages a reader holds for its stage: more than the
 // batches that ingest decides before it looks at the ledger again.
 const ledgerAhead = 8192
+
+// ledgerAheadBytes is how many bytes of bodies it holds, unless one message has more.
+const ledgerAheadBytes = 24 << 20
+
+// full reports whether there is no room for the bytes of a message.
+func (r *ledgerReader) full(a *arrival) bool {
+	held := r.held.Load()
+	return held > 0 && held+int64(a.size()) > ledgerAheadBytes
+}
+
+// took makes room for others in the place of a message that the stage took.
+func (r *ledgerReader) took(a *arrival) {
+	r.held.Add(-int64(a.size()))
+	select {
+	case r.room <- struct{}{}:
+	default:
+	}
+}
 
 // openLedgerReader starts to read the ledger from a sequence on: of one stage if
 // only is set, and only subjects that match filters if there are any; such a
@@ -75,7 +110,7 @@ func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []
 		filters = []string{streams.LedgerStageFilter(only)}
 	}
 	r := &ledgerReader{msgs: make(chan *arrival, ledgerAhead), done: make(chan struct{}), feed: feed, only: only, filters: filters, nc: nc, log: log,
-		cut: make(chan struct{}, 1), ended: make(chan struct{}), next: from}
+		cut: make(chan struct{}, 1), ended: make(chan struct{}), room: make(chan struct{}, 1), next: from}
 	c, joined, err := r.own(ctx)
 	if err != nil {
 		return nil, err
@@ -101,13 +136,21 @@ func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan str
 			return
 		}
 		if r.wants(a) {
+			for r.full(a) {
+				select {
+				case <-r.room:
+				case <-r.done:
+					return
+				}
+			}
+			r.held.Add(int64(a.size()))
 			select {
 			case r.msgs <- a:
 			case <-r.done:
 				return
 			}
 		}
-		r.next = a.entry.Seq + 1
+		r.next = a.first().Seq + 1
 		if r.feed == nil {
 			return
 		}
@@ -160,7 +203,7 @@ func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 	}
 }
 
-func (r *ledgerReader) wants(a *arrival) bool { return r.only == "" || r.only == a.entry.Stage }
+func (r *ledgerReader) wants(a *arrival) bool { return r.only == "" || r.only == a.first().Stage }
 
 // close stops the reader. What it still holds is dropped.
 func (r *ledgerReader) close() {
@@ -173,6 +216,7 @@ func (r *ledgerReader) drain(buf []*arrival) []*arrival {
 	for len(buf) < cap(buf) {
 		select {
 		case a := <-r.msgs:
+			r.took(a)
 			buf = append(buf, a)
 		default:
 			return buf

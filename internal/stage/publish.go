@@ -14,11 +14,14 @@ import (
 	"lazaret/streams"
 )
 
-// How entries are published. A batch costs the server a file of its own, about
-// as much as a dozen single publishes with sync_always, so batches pay off
-// under backlog only.
+// How entries are published. Under backlog, entries that may share a message go in
+// frames; few entries have a message each, so that those who read the ledger message by
+// message see most of them like that. What is left to publish goes in atomic batches of
+// messages. Such a batch costs the server a file of its own, about as much as a dozen
+// single publishes with sync_always, so that it pays off for many messages only.
 const (
-	batchFrom     = 12      // entries that wait before a batch is used
+	frameFrom     = 16      // entries that share a message at least
+	batchFrom     = 12      // messages that wait before a batch is used
 	batchMaxMsgs  = 500     // the server's limit is 1,000
 	batchMaxBytes = 4 << 20 // of bodies
 
@@ -61,69 +64,113 @@ type publisher struct {
 // which holds the stage's last ledger sequence by partition. It returns how
 // many entries are in the ledger for certain; with errFenced the rest are not,
 // with any other error the next one may be.
-func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, fences *[streams.Partitions]uint64) (int, error) {
+//
+// together says which entries may share a message: those with the same text, unless it is
+// empty. It may be nil.
+func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, together func(i int) string, fences *[streams.Partitions]uint64) (int, error) {
 	done := 0
-	for done < len(entries) {
-		n := batchLen(entries[done:])
-		part := entries[done : done+n]
+	for all := frames(entries, together); len(all) > 0; {
+		n := batchLen(all)
 		var err error
 		if n == 1 {
-			err = p.single(ctx, part[0], fences)
+			err = p.send(ctx, all[0], streams.FrameMsg(all[0]), fences)
 		} else {
-			err = p.batch(ctx, part, fences)
+			err = p.batch(ctx, all[:n], fences)
 		}
 		if err != nil {
 			return done, err
 		}
-		done += n
+		for _, f := range all[:n] {
+			done += len(f)
+		}
+		all = all[n:]
 	}
 	return done, nil
 }
 
-func batchLen(entries []*streams.Entry) int {
-	if len(entries) < batchFrom {
+// A frame is the entries of one message.
+type frame []*streams.Entry
+
+// frames cuts entries into messages.
+func frames(entries []*streams.Entry, together func(i int) string) []frame {
+	all := make([]frame, 0, len(entries))
+	for from := 0; from < len(entries); {
+		n := 1
+		if together != nil && len(entries)-from >= frameFrom {
+			n = run(entries[from:], func(i int) string { return together(from + i) })
+		}
+		if n >= frameFrom {
+			all, from = append(all, entries[from:from+n]), from+n
+			continue
+		}
+		for range n {
+			all, from = append(all, entries[from:from+1]), from+1
+		}
+	}
+	return all
+}
+
+// run is how many entries from the first on may share a message.
+func run(entries []*streams.Entry, together func(i int) string) int {
+	first, key, size := entries[0], together(0), len(entries[0].Body)
+	if key == "" || !first.Type.Framed() {
 		return 1
 	}
-	size := 0
-	for i, e := range entries {
-		if size += len(e.Body); i > 0 && (size > batchMaxBytes || i == batchMaxMsgs) {
+	for i := 1; i < len(entries); i++ {
+		e := entries[i]
+		size += len(e.Body)
+		if i == streams.MaxFrame || size > streams.MaxFrameBytes || !e.Type.Framed() || e.Partition != first.Partition || e.Project != first.Project ||
+			e.At != first.At || together(i) != key {
 			return i
 		}
 	}
 	return len(entries)
 }
 
-func (p *publisher) single(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64) error {
-	return p.send(ctx, e, e.Msg(), fences)
+// batchLen is how many messages are published at once.
+func batchLen(all []frame) int {
+	if len(all) < batchFrom {
+		return 1
+	}
+	size := 0
+	for i, f := range all {
+		for _, e := range f {
+			size += len(e.Body)
+		}
+		if i > 0 && (size > batchMaxBytes || i == batchMaxMsgs) {
+			return i
+		}
+	}
+	return len(all)
 }
 
-// atEnd is single, if the ledger ends with the sequence end then. Otherwise the
+// atEnd publishes one entry, if the ledger ends with the sequence end then. Otherwise the
 // entry is not in the ledger, and it returns errBehind.
 func (p *publisher) atEnd(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64, end uint64) error {
 	m := e.Msg()
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
-	err := p.send(ctx, e, m, fences)
+	err := p.send(ctx, frame{e}, m, fences)
 	if errors.Is(err, errUnmoved) {
 		return errBehind
 	}
 	return err
 }
 
-func (p *publisher) send(ctx context.Context, e *streams.Entry, m *nats.Msg, fences *[streams.Partitions]uint64) error {
-	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[e.Partition], 10)}
+func (p *publisher) send(ctx context.Context, f frame, m *nats.Msg, fences *[streams.Partitions]uint64) error {
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(fences[f[0].Partition], 10)}
 	ack, err := p.request(ctx, m)
 	if err == nil {
-		e.Seq, fences[e.Partition] = ack.Sequence, ack.Sequence
+		number([]frame{f}, ack.Sequence, fences)
 		return nil
 	}
-	return p.settle(ctx, []*streams.Entry{e}, fences, err)
+	return p.settle(ctx, []frame{f}, fences, err)
 }
 
-func (p *publisher) batch(ctx context.Context, entries []*streams.Entry, fences *[streams.Partitions]uint64) error {
+func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Partitions]uint64) error {
 	id := nuid.Next()
 	var fenced [streams.Partitions]bool
-	for i, e := range entries {
-		m := e.Msg()
+	for i, f := range all {
+		e, m := f[0], streams.FrameMsg(f)
 		// The server accepts the expectation on the first message of each
 		// subject in a batch only; it holds for the batch as a whole.
 		if !fenced[e.Partition] {
@@ -132,39 +179,42 @@ func (p *publisher) batch(ctx context.Context, entries []*streams.Entry, fences 
 		}
 		m.Header["Nats-Batch-Id"] = []string{id}
 		m.Header["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
-		if i < len(entries)-1 {
+		if i < len(all)-1 {
 			if err := p.nc.PublishMsg(m); err != nil {
-				return fmt.Errorf("publishing a batch of %d entries: %w", len(entries), err)
+				return fmt.Errorf("publishing a batch of %d messages: %w", len(all), err)
 			}
 			continue
 		}
 		m.Header["Nats-Batch-Commit"] = []string{"1"}
 		ack, err := p.request(ctx, m)
 		if err != nil {
-			return p.settle(ctx, entries, fences, err)
+			return p.settle(ctx, all, fences, err)
 		}
-		if ack.Count != len(entries) {
-			return fmt.Errorf("batch %s: the server acknowledged %d of %d entries", id, ack.Count, len(entries))
+		if ack.Count != len(all) {
+			return fmt.Errorf("batch %s: the server acknowledged %d of %d messages", id, ack.Count, len(all))
 		}
-		number(entries, ack.Sequence, fences)
+		number(all, ack.Sequence, fences)
 	}
 	return nil
 }
 
-// number gives consecutive sequences ending at last.
-func number(entries []*streams.Entry, last uint64, fences *[streams.Partitions]uint64) {
-	seq := last - uint64(len(entries))
-	for _, e := range entries {
+// number gives messages consecutive sequences ending at last.
+func number(all []frame, last uint64, fences *[streams.Partitions]uint64) {
+	seq := last - uint64(len(all))
+	for _, f := range all {
 		seq++
-		e.Seq, fences[e.Partition] = seq, seq
+		for i, e := range f {
+			e.Seq, e.Index, fences[e.Partition] = seq, i, seq
+		}
 	}
 }
 
 // settle finds out, after a failed publish, whether the entries are in the
 // ledger after all: an acknowledgement can be lost, and then the same publish
 // again fails on the fence that it moved itself.
-func (p *publisher) settle(ctx context.Context, entries []*streams.Entry, fences *[streams.Partitions]uint64, cause error) error {
-	last := entries[len(entries)-1]
+func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Partitions]uint64, cause error) error {
+	final := all[len(all)-1]
+	last := final[len(final)-1] // whose salt and source a frame's headers have
 	raw, err := lastOn(ctx, p.js, streams.LedgerSubject(last.Partition, p.stage))
 	if err != nil {
 		return errors.Join(cause, err)
@@ -173,7 +223,7 @@ func (p *publisher) settle(ctx context.Context, entries []*streams.Entry, fences
 		got, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
 		if err == nil && got.Salt == last.Salt && got.Src == last.Src {
 			// Entries of one publish are stored together or not at all.
-			number(entries, raw.Sequence, fences)
+			number(all, raw.Sequence, fences)
 			return nil
 		}
 		if raw.Sequence != fences[last.Partition] {
@@ -244,16 +294,15 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
-// EntryAt reads one entry of the ledger. An entry that is not there is
+// EntryAt reads the ledger entry at a position. An entry that is not there is
 // jetstream.ErrMsgNotFound. Of a message that no stage wrote it returns what a follower
 // takes it for.
-func EntryAt(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
-	m, err := messageAt(ctx, js, streams.LedgerStream, seq)
-	if err != nil {
-		return streams.Entry{}, err
+func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
+	e, err := ReadEntry(ctx, js, at)
+	if err != nil && e.Seq > 0 {
+		return e, nil
 	}
-	e, _ := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
-	return e, nil
+	return e, err
 }
 
 // message returns the message of a stream that a request names, or nil. It asks

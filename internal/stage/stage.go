@@ -415,20 +415,20 @@ func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from
 	return s.LastSeq, nil
 }
 
-// entry is the entry that arrived, and whether it is for this stage. Messages
-// that no stage of ours wrote are reported and skipped: they must not stop a
-// partition.
-func (r *runtime) entry(a *arrival) (*streams.Entry, bool) {
+// entries are the entries of the message that arrived, and whether they are for this
+// stage. Messages that no stage of ours wrote are reported and skipped: they must not
+// stop a partition.
+func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	if a.err != nil {
 		r.ignore(a.err)
-		if e := &a.entry; e.Stage == r.cfg.Name && r.mine[e.Partition] {
+		if e := a.first(); e.Stage == r.cfg.Name && r.mine[e.Partition] {
 			// It moved the fence all the same.
 			c := &r.cursors[e.Partition]
 			c.own = max(c.own, e.Seq)
 		}
-		return &a.entry, false
+		return a.entries, false
 	}
-	return &a.entry, r.mine[a.entry.Partition]
+	return a.entries, r.mine[a.first().Partition]
 }
 
 // owing notes since when the oldest of what waits for its entry waits, zero if nothing
@@ -443,14 +443,14 @@ func (r *runtime) owing(oldest time.Time) {
 // added tells of an entry that this process has added to the ledger.
 func (r *runtime) added(e *streams.Entry, live []Live, note any) {
 	r.moved = time.Now()
-	r.live(e.Seq, e, live)
+	r.live(e, live)
 	r.stats.count(e, note)
 	if r.cfg.Published != nil {
 		r.cfg.Published(e, note)
 	}
 }
 
-func (r *runtime) live(seq uint64, e *streams.Entry, live []Live) {
+func (r *runtime) live(e *streams.Entry, live []Live) {
 	for _, l := range live {
 		body := l.Body
 		if body == nil {
@@ -458,7 +458,7 @@ func (r *runtime) live(seq uint64, e *streams.Entry, live []Live) {
 		}
 		m := &nats.Msg{Subject: l.Subject, Data: body, Header: nats.Header{
 			streams.HeaderType: {string(e.Type)},
-			streams.HeaderSeq:  {fmt.Sprint(seq)},
+			streams.HeaderSeq:  {fmt.Sprint(e.Position())},
 		}}
 		if err := r.cfg.Conn.PublishMsg(m); err != nil {
 			r.log.Warn("live copy not published", "subject", l.Subject, "err", err)

@@ -132,6 +132,31 @@ func ingest(ctx context.Context, cfg stage.Config) error {
 	return stage.RunIntake(ctx, cfg, &echo{}, nil)
 }
 
+// sharing is echo whose entries may share ledger messages.
+type sharing struct{ echo }
+
+func (s *sharing) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
+	out, err := s.echo.Admit(st, m)
+	if err == nil {
+		out.Together = out.Project
+	}
+	return out, err
+}
+
+func ingestInFrames(ctx context.Context, cfg stage.Config) error {
+	return stage.RunIntake(ctx, cfg, &sharing{}, nil)
+}
+
+// shared is how many entries stand behind another one in their message.
+func shared(ledger []streams.Entry) (n int) {
+	for _, e := range ledger {
+		if e.Index > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func sentinel(w *watcher) func(context.Context, stage.Config) error {
 	return func(ctx context.Context, cfg stage.Config) error { return stage.RunLedger(ctx, cfg, w, nil) }
 }
@@ -227,7 +252,12 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	sdirs := []string{t.TempDir(), t.TempDir()}
 	run := func(i int) (*process, *process) {
-		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dirs[i], Takeover: 50 * time.Millisecond}, ingest)
+		// Of the rivals one puts entries together in frames, and the other does not.
+		how := ingest
+		if i == 0 {
+			how = ingestInFrames
+		}
+		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dirs[i], Takeover: 50 * time.Millisecond}, how)
 		se := start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: sdirs[i], Takeover: 50 * time.Millisecond}, sentinel(&watcher{}))
 		return in, se
 	}
@@ -258,7 +288,11 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 	if lost == 0 || ahead == 0 {
 		t.Errorf("%d fences lost, %d batches decided ahead: the test shows nothing", lost, ahead)
 	}
-	obs, alerts := account(t, srv.Ledger())
+	ledger := srv.Ledger()
+	if s := shared(ledger); s == 0 {
+		t.Errorf("none of %d entries share a message", len(ledger))
+	}
+	obs, alerts := account(t, ledger)
 	if obs["alpha"] != rounds*n {
 		t.Errorf("%d observations, want %d", obs["alpha"], rounds*n)
 	}

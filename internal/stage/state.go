@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"lazaret/pkg/position"
 	"lazaret/pkg/private"
 	"lazaret/streams"
 )
@@ -596,7 +597,7 @@ func upperBound(prefix []byte) []byte {
 type cursor struct {
 	folded uint64 // last ledger sequence that went into the state
 	own    uint64 // ledger sequence of the stage's last entry: the fence
-	src    uint64 // input that the stage's last entry names
+	src    uint64 // input that the stage's last entry names: a position, for a stage that reads the ledger
 }
 
 func cursorKey(p int) []byte { return []byte{spaceMeta, 'c', byte(p)} }
@@ -623,8 +624,13 @@ func (c cursor) bytes() []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(v, c.own), c.src)
 }
 
+// outboxKey sorts as positions do.
 func outboxKey(p int, src uint64) []byte {
-	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'o', byte(p)}, src)
+	k := binary.BigEndian.AppendUint64([]byte{spaceMeta, 'o', byte(p)}, position.Sequence(src))
+	if i := position.Index(src); i > 0 {
+		k = binary.BigEndian.AppendUint16(k, uint16(i))
+	}
+	return k
 }
 
 // quietLogger keeps Pebble's own chatter out of the stage's log; errors that

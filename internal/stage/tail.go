@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -35,22 +36,29 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 			case <-rd.done:
 				return
 			case a := <-rd.msgs:
+				rd.took(a)
 				if a.err != nil {
 					log.Error("foreign message in the ledger, skipped", "err", a.err)
 					continue
 				}
-				fn(a.entry)
+				for _, e := range a.entries {
+					fn(e)
+				}
 			}
 		}
 	}()
 	return func() { rd.close(); <-done }, nil
 }
 
-// ReadEntry reads one ledger entry.
-func ReadEntry(ctx context.Context, js jetstream.JetStream, seq uint64) (streams.Entry, error) {
-	m, err := messageAt(ctx, js, streams.LedgerStream, seq)
+// ReadEntry reads the ledger entry at a position.
+func ReadEntry(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
+	m, err := messageAt(ctx, js, streams.LedgerStream, position.Sequence(at))
 	if err != nil {
 		return streams.Entry{}, err
 	}
-	return streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	if i := position.Index(at); i < len(entries) {
+		return entries[i], err
+	}
+	return streams.Entry{}, fmt.Errorf("ledger message %d has %d entries, and none with index %d: %w", m.Sequence, len(entries), position.Index(at), jetstream.ErrMsgNotFound)
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"lazaret/pkg/chain"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -133,7 +134,7 @@ func Derived(t streams.Type) bool {
 // present ledger that stands before it. derived is whether another stage made the entry
 // because of what the order covers.
 func Covers(c *streams.Custody, seq uint64, at time.Time, derived bool) bool {
-	return c == nil || c.UpTo == 0 || seq <= c.UpTo || derived && !at.After(c.Issued.Add(LateFor))
+	return c == nil || c.UpTo == 0 || position.Sequence(seq) <= c.UpTo || derived && !at.After(c.Issued.Add(LateFor))
 }
 
 // ruling is what statements let be forgotten, by project.
@@ -198,7 +199,7 @@ func (r *ruling) may(subject string, erased bool, leaf *chain.Leaf) bool {
 	}
 	if erased {
 		for _, o := range r.listed[leaf.Project] {
-			if leaf.Index >= o.first && leaf.Index < o.index && o.seqs[leaf.Seq] {
+			if leaf.Index >= o.first && leaf.Index < o.index && o.seqs[position.Sequence(leaf.Seq)] {
 				return true
 			}
 		}

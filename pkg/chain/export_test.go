@@ -32,3 +32,11 @@ func SmallTables(bytes uint64) (undo func()) {
 }
 
 func init() { blockSize = 4 << 10 }
+
+// Find calls fn for the leaves of the entries of messages with these rising sequences.
+func (l *Log) Find(seqs []uint64, fn func(i int64, leaf *Leaf)) error {
+	return l.find(seqs, 0, l.Head().Size, fn)
+}
+
+// Follows reports whether a leaf may come where next is due.
+func (l *Leaf) Follows(next uint64) bool { _, ok := l.follows(next); return ok }

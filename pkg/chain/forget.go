@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"lazaret/pkg/position"
 )
 
 // eraser removes files that the store has done with. Unlike Pebble's own cleaner
@@ -144,31 +146,25 @@ func (l *Log) present(size int64) (from int64, err error) {
 	return from, err
 }
 
-// find calls fn for the entries among the leaves from <= i < to that have one of
-// these rising ledger sequences. Between from and to sequences rise.
+// find calls fn for the entries among the leaves from <= i < to whose messages have one
+// of these rising ledger sequences. Between from and to sequences rise.
 func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) error {
 	for _, seq := range seqs {
 		if from == to {
 			return nil
 		}
-		first, err := l.Leaf(from)
-		if err != nil {
-			return err
-		}
 		lo, hi := from, to
-		// A leaf stands for one sequence at least, so that it is at most so far
-		// away, and just there if nothing is missing in between.
-		if first.Seq >= seq {
-			hi = from
-		} else if far := seq - first.Seq; far < uint64(to-from) {
-			hi = from + int64(far)
-			before, err := l.Leaf(hi - 1)
+		// Listed sequences are mostly close to each other.
+		for step := int64(1); from+step < to; step *= 2 {
+			leaf, err := l.Leaf(from + step)
 			if err != nil {
 				return err
 			}
-			if before.Seq < seq {
-				lo = hi
+			if position.Sequence(leaf.Seq) >= seq {
+				hi = from + step
+				break
 			}
+			lo = from + step
 		}
 		for lo < hi {
 			mid := lo + (hi-lo)/2
@@ -176,7 +172,7 @@ func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) 
 			if err != nil {
 				return err
 			}
-			if leaf.Seq < seq {
+			if position.Sequence(leaf.Seq) < seq {
 				lo = mid + 1
 			} else {
 				hi = mid
@@ -185,14 +181,16 @@ func (l *Log) find(seqs []uint64, from, to int64, fn func(i int64, leaf *Leaf)) 
 		if lo == to {
 			return nil // the rest come later still
 		}
-		leaf, err := l.Leaf(lo)
-		if err != nil {
-			return err
+		for from = lo; from < to; from++ { // all entries of the message
+			leaf, err := l.Leaf(from)
+			if err != nil {
+				return err
+			}
+			if leaf.Kind != KindEntry || position.Sequence(leaf.Seq) != seq {
+				break
+			}
+			fn(from, &leaf)
 		}
-		if leaf.Kind == KindEntry && leaf.Seq == seq {
-			fn(lo, &leaf)
-		}
-		from = lo
 	}
 	return nil
 }

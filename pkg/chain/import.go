@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/mod/sumdb/note"
+
+	"lazaret/pkg/position"
 )
 
 // ErrNotEmpty says that a log is there already.
@@ -89,10 +91,10 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 			}
 			after, ok := leaf.follows(next)
 			if !ok {
-				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, due is %d", leaf.Index, leaf.Kind, leaf.Seq, next)
+				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, due is %d", leaf.Index, leaf.Kind, leaf.Seq, position.Sequence(next))
 			}
 			next = after
-			a.head.LastSeq, a.head.LastTime = after-1, leaf.Time
+			a.head.LastSeq, a.head.LastTime = position.Sequence(after)-1, leaf.Time
 			switch leaf.Kind {
 			case KindEntry:
 				a.head.Entries++
@@ -127,9 +129,26 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 	return nil
 }
 
-// FindSeq is the index of the leaf of a sequence of the present ledger, which
+// FindSeq is the index of the leaf of a position in the present ledger, which
 // may be a gap that covers it. It returns ErrRange if there is none.
-func (l *Log) FindSeq(seq uint64) (int64, error) {
+func (l *Log) FindSeq(at uint64) (int64, error) {
+	first, err := l.findMessage(position.Sequence(at))
+	i := int64(position.Index(at))
+	if err != nil || i == 0 {
+		return first, err
+	}
+	if first+i >= l.Head().Size {
+		return 0, fmt.Errorf("ledger position %d: %w", at, ErrRange)
+	}
+	leaf, err := l.Leaf(first + i)
+	if err == nil && leaf.Seq != at {
+		err = fmt.Errorf("ledger position %d: %w", at, ErrRange)
+	}
+	return first + i, err
+}
+
+// findMessage is the index of the first leaf of a sequence of the present ledger.
+func (l *Log) findMessage(seq uint64) (int64, error) {
 	h := l.Head()
 	if seq == 0 || seq > h.LastSeq {
 		return 0, fmt.Errorf("ledger sequence %d of %d: %w", seq, h.LastSeq, ErrRange)
@@ -152,7 +171,7 @@ func (l *Log) FindSeq(seq uint64) (int64, error) {
 		leaf, e := l.Leaf(first + int64(i))
 		err = errors.Join(err, e)
 		after, _ := leaf.follows(leaf.Seq)
-		return after > seq
+		return position.Sequence(after) > seq
 	})
 	if err != nil {
 		return 0, err
@@ -185,7 +204,7 @@ func (l *Log) Fill(entries []Entry) (err error) {
 	defer b.Close()
 	for i := range entries {
 		e := &entries[i]
-		if e.Seq > h.LastSeq {
+		if position.Sequence(e.Seq) > h.LastSeq {
 			break
 		}
 		at, err := l.FindSeq(e.Seq)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/pkg/position"
 )
 
 // Version is the version of the leaf format.
@@ -45,7 +47,7 @@ func (k Kind) String() string {
 type Leaf struct {
 	Kind       Kind
 	Index      int64
-	Seq        uint64 // in the ledger
+	Seq        uint64 // position in the ledger, see package position
 	Time       time.Time
 	Type       string
 	Project    string
@@ -77,16 +79,19 @@ func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	return append(b, l.Project...), nil
 }
 
-// follows reports whether a leaf may come where ledger sequence next is due,
-// and which is due after it.
+// follows reports whether a leaf may come where next is due, and what is due after it:
+// a ledger sequence and, behind an entry, the index that the next entry of the same
+// message has. So what is due is the position of that entry with one added to the sequence.
 func (l *Leaf) follows(next uint64) (after uint64, ok bool) {
+	due, seq := position.Sequence(next), position.Sequence(l.Seq)
 	switch l.Kind {
 	case KindEntry:
-		return l.Seq + 1, l.Seq == next
+		ok = l.Seq == due || position.Index(next) > 0 && l.Seq == next-1
+		return position.Next(l.Seq + 1), ok && seq > 0
 	case KindGap:
-		return l.Seq + l.Length, l.Seq == next && l.Length > 0 && l.Seq+l.Length > l.Seq
+		return l.Seq + l.Length, l.Seq == due && l.Length > 0 && l.Length < 1<<position.Bits-l.Seq
 	}
-	return 1, l.Seq+1 == next && l.Length == 0
+	return 1, seq == l.Seq && seq+1 == due && l.Length == 0
 }
 
 // DecodeLeaf reads a leaf's encoding. Only the encoding that AppendLeaf gives

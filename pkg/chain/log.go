@@ -20,6 +20,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sync/errgroup"
 
+	"lazaret/pkg/position"
 	"lazaret/pkg/private"
 )
 
@@ -72,7 +73,7 @@ var ErrFormat = errors.New("the store is of another format version")
 
 // Entry is one entry of the ledger.
 type Entry struct {
-	Seq     uint64
+	Seq     uint64 // position in the ledger, see package position
 	Time    time.Time
 	Type    string
 	Project string
@@ -529,18 +530,21 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	skip := 0
 	for i := range entries {
 		e := &entries[i]
-		if i > 0 && e.Seq <= entries[i-1].Seq {
+		if i > 0 && !e.follows(&entries[i-1]) {
 			return nil, fmt.Errorf("%w: %d follows %d", ErrOrder, e.Seq, entries[i-1].Seq)
 		}
 		if len(e.Subject) > MaxName {
 			return nil, fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(e.Subject), MaxName)
 		}
-		if e.Seq <= last {
+		if position.Sequence(e.Seq) <= last {
 			skip++
 		}
 	}
 	if entries = entries[skip:]; len(entries) == 0 {
 		return func() error { return l.await(last) }, nil
+	}
+	if e := &entries[0]; position.Index(e.Seq) > 0 {
+		return nil, fmt.Errorf("%w: %d begins in the middle of a message", ErrOrder, e.Seq)
 	}
 	size := 0
 	for i := range entries {
@@ -557,7 +561,7 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		if missing := e.Seq - a.head.LastSeq - 1; missing > 0 {
+		if missing := e.Seq - a.head.LastSeq - 1; position.Index(e.Seq) == 0 && missing > 0 {
 			if err := a.leaf(&Leaf{Kind: KindGap, Seq: a.head.LastSeq + 1, Length: missing, Time: e.Time}); err != nil {
 				return fail(err)
 			}
@@ -571,13 +575,22 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 		if err != nil {
 			return fail(err)
 		}
-		a.head.LastSeq, a.head.LastTime = e.Seq, e.Time
+		a.head.LastSeq, a.head.LastTime = position.Sequence(e.Seq), e.Time
 		a.head.Entries++
 	}
 	if wait, err = a.apply(); err != nil {
 		return fail(err)
 	}
 	return wait, nil
+}
+
+// follows reports whether an entry may come behind another one: in a message of its own
+// or as the next of the same.
+func (e *Entry) follows(before *Entry) bool {
+	if position.Index(e.Seq) > 0 {
+		return e.Seq == position.Next(before.Seq)
+	}
+	return e.Seq > position.Sequence(before.Seq)
 }
 
 // await waits until everything up to a sequence is on disk.
@@ -630,10 +643,10 @@ func (l *Log) seal(a *appender, entries []Entry) ([]sealed, error) {
 	at, last := a.edge.size, a.head.LastSeq
 	for i := range entries {
 		e := &entries[i]
-		if e.Seq != last+1 {
+		if position.Index(e.Seq) == 0 && e.Seq != last+1 {
 			at++ // the gap's leaf
 		}
-		index[i], last = at, e.Seq
+		index[i], last = at, position.Sequence(e.Seq)
 		at++
 		var err error
 		if keys[i], err = l.vault.key(a.b, l.db, subjectOf(e)); err != nil {

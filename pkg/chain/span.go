@@ -7,6 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"lazaret/pkg/position"
 )
 
 // A Span is a range of a log's leaves, From <= index < To, with all that it
@@ -16,7 +18,7 @@ import (
 type Span struct {
 	From, To int64
 	Prev     tlog.Hash   // record hash of the leaf before; zero for From 0
-	Next     uint64      // ledger sequence that is due at From
+	Next     uint64      // ledger sequence that is due at From; within a message see Leaf.follows
 	Edge     []tlog.Hash // of the tree of From leaves, the largest subtree first
 	// Before is the checkpoint of size From, nil for From 0; After that of
 	// size To.
@@ -89,11 +91,14 @@ func (l *Log) Span(from, to int64) (*Span, error) {
 		if err != nil {
 			return nil, err
 		}
-		due := last.Seq
-		if last.Kind == KindReset {
-			due++
+		s.Next, _ = last.follows(0)
+		leaf, err := l.Leaf(from)
+		if err != nil {
+			return nil, err
 		}
-		s.Next, _ = last.follows(due)
+		if leaf.Kind != KindEntry || position.Index(leaf.Seq) == 0 {
+			s.Next = position.Sequence(s.Next)
+		}
 	}
 	if h := l.Head(); h.Checkpoint != nil {
 		c, err := ParseCheckpoint(h.Checkpoint)
@@ -208,7 +213,7 @@ func (r *SpanReader) Add(leaf Leaf) error {
 	leaf.Index, leaf.Prev = r.edge.size, r.prev
 	after, ok := leaf.follows(r.next)
 	if !ok {
-		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, %d is due", leaf.Index, leaf.Kind, leaf.Seq, r.next)
+		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, %d is due", leaf.Index, leaf.Kind, leaf.Seq, position.Sequence(r.next))
 	}
 	var err error
 	if r.buf, err = AppendLeaf(r.buf[:0], &leaf); err != nil {

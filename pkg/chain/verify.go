@@ -22,6 +22,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sync/errgroup"
+
+	"lazaret/pkg/position"
 )
 
 // Status is what a verification comes to.
@@ -556,7 +558,7 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 		return false
 	}
 	if _, ok := u.first.follows(next); !ok {
-		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq, next)
+		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq, position.Sequence(next))
 		return false
 	}
 	return true
@@ -804,9 +806,8 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	u := w.u
 	if index == u.from {
 		u.first = *leaf
-		u.next = leaf.Seq
-		if leaf.Kind == KindReset {
-			u.next++
+		if u.next = leaf.Seq; leaf.Kind == KindReset || position.Index(leaf.Seq) > 0 {
+			u.next++ // whether it follows the leaf before it is seen when units are joined
 		}
 	} else if leaf.Prev != u.last {
 		return errors.New("it does not follow the leaf before it")
@@ -816,9 +817,9 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	}
 	after, ok := leaf.follows(u.next)
 	if !ok {
-		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length, u.next)
+		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length, position.Sequence(u.next))
 	}
-	u.next, u.seq, u.time = after, after-1, leaf.Time
+	u.next, u.seq, u.time = after, position.Sequence(after)-1, leaf.Time
 	switch leaf.Kind {
 	case KindEntry:
 		u.entries++

@@ -485,7 +485,7 @@ func subject(r *Rule, in *signals.Input) streams.AlertSubject {
 }
 
 func alertID(e *streams.Entry, r *Rule, s streams.AlertSubject) string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, fmt.Sprint(e.Seq), r.ID, s.Kind, s.ID}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{e.Project, fmt.Sprint(e.Position()), r.ID, s.Kind, s.ID}, "\x00")))
 	return "a" + hex.EncodeToString(sum[:8])
 }
 

@@ -1,0 +1,128 @@
+package stage_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	const n = 900
+	projects := []string{"alpha", "beta", "gamma"}
+	for _, p := range projects {
+		publish(t, nc, p, 0, n)
+	}
+	feed, err := stage.OpenFeed(t.Context(), srv.Connect(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(feed.Close)
+	// The backlog is decided while nobody else reads, so that it fills frames.
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed}, ingestInFrames).awaitReady()
+	natstest.Eventually(t, time.Minute, "all observations", func() bool { return len(srv.Ledger()) >= len(projects)*n })
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := js.Stream(t.Context(), streams.LedgerStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msgs := st.CachedInfo().State.Msgs; msgs > uint64(len(projects)*n/8) {
+		t.Errorf("%d entries take %d messages, want far fewer", len(projects)*n, msgs)
+	}
+	start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed}, sentinel(&watcher{})).awaitReady()
+	natstest.Eventually(t, time.Minute, "all alerts", func() bool { return len(srv.Ledger()) >= len(projects)*n+len(projects)*n/3 })
+	ledger := srv.Ledger()
+	account(t, ledger)
+	// What an alert was made from is one entry, also within a message.
+	at := make(map[uint64]*streams.Entry)
+	for i := range ledger {
+		at[ledger[i].Position()] = &ledger[i]
+	}
+	if len(at) != len(ledger) {
+		t.Errorf("%d entries have %d positions", len(ledger), len(at))
+	}
+	within := 0
+	for _, e := range ledger {
+		if e.Type != streams.TypeAlerts {
+			continue
+		}
+		var o struct {
+			N int `json:"n"`
+		}
+		src := at[e.Src]
+		if src == nil {
+			t.Fatalf("alert %d is of position %d, where nothing is", e.Seq, e.Src)
+		}
+		if err := streams.Unmarshal(src.Body, &o); err != nil || o.N%3 != 0 {
+			t.Fatalf("alert %s is of %s (%v)", e.Body, src.Body, err)
+		}
+		if src.Index > 0 {
+			within++
+		}
+		got, err := stage.ReadEntry(t.Context(), js, e.Src)
+		if err != nil || string(got.Body) != string(src.Body) || got.Salt != src.Salt {
+			t.Fatalf("the entry at position %d is %s (%v), want %s", e.Src, got.Body, err, src.Body)
+		}
+	}
+	if within == 0 {
+		t.Error("no alert is of an entry within a message")
+	}
+}
+
+// follows collects what a follower is given.
+type follows struct {
+	entries []streams.Entry
+	next    uint64
+	split   int // batches that end within a message
+}
+
+func (f *follows) Next() uint64 { return f.next }
+func (f *follows) Take(entries []streams.Entry, _ bool) error {
+	for i, e := range entries {
+		f.entries, f.next = append(f.entries, e), e.Seq+1
+		if i == 0 && e.Index > 0 {
+			f.split++
+		}
+	}
+	return nil
+}
+
+func TestAFollowerIsGivenWholeMessages(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect()
+	publish(t, nc, "alpha", 0, 700)
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingestInFrames).awaitReady()
+	natstest.Eventually(t, time.Minute, "all observations", func() bool { return len(srv.Ledger()) >= 700 })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f := &follows{next: 1}
+	done := make(chan error, 1)
+	ready := make(chan struct{})
+	go func() {
+		done <- stage.Follow(ctx, srv.Connect(), nil, f, 3, slog.New(slog.DiscardHandler), nil, func() { close(ready) })
+	}()
+	select {
+	case <-ready:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not get ready")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if f.split > 0 || fmt.Sprint(len(f.entries)) != "700" || shared(f.entries) == 0 {
+		t.Errorf("%d entries in batches of which %d end within a message, %d share one", len(f.entries), f.split, shared(f.entries))
+	}
+}

@@ -1,0 +1,37 @@
+// Package position numbers the entries of a ledger whose messages may hold several.
+//
+// The position of an entry is one number: the sequence of its message and, above [Bits],
+// its index in the message. The first entry of a message, and so one that has a message of
+// its own, is at the message's sequence. Positions below 512 entries in a message are exact
+// in JSON. They do not sort as numbers: see [Compare].
+package position
+
+import "cmp"
+
+// Bits is how many bits of a position are the sequence.
+const Bits = 44
+
+// At returns the position of the entry with this index in a message.
+func At(sequence uint64, index int) uint64 { return sequence | uint64(index)<<Bits }
+
+// Sequence returns the sequence of the message that holds the entry at a position.
+func Sequence(p uint64) uint64 { return p & (1<<Bits - 1) }
+
+// Index returns the index in its message of the entry at a position.
+func Index(p uint64) int { return int(p >> Bits) }
+
+// Next returns the position of the entry after p in the same message.
+func Next(p uint64) uint64 { return p + 1<<Bits }
+
+// Compare orders positions as the ledger does.
+func Compare(a, b uint64) int {
+	return cmp.Or(cmp.Compare(Sequence(a), Sequence(b)), cmp.Compare(a, b))
+}
+
+// Later returns the later of two positions.
+func Later(a, b uint64) uint64 {
+	if Compare(a, b) < 0 {
+		return b
+	}
+	return a
+}

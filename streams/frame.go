@@ -1,0 +1,149 @@
+package streams
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/pkg/position"
+)
+
+// A frame is one ledger message that holds several entries of one stage. It is
+// stored and delivered as one message, so that its entries are in the ledger together or
+// not at all. Its headers are those of its last entry, but for the type, and how many it has. Its
+// body has for each entry a line and the entry's body:
+//
+//	<type> SP <src> SP <salt, hex> SP <length of the body, bytes> LF <body> LF
+//
+// All entries of a frame are of one project and have the same At. A message can only
+// be deleted as a whole, so what may have to be forgotten apart is never in one frame:
+// the writer puts entries together that name the same data subject and user.
+
+// TypeFrame is the type of a ledger message that holds several entries.
+const TypeFrame Type = "frame"
+
+const (
+	// MaxFrame bounds the entries of a frame.
+	MaxFrame = 256
+	// MaxFrameBytes bounds the bodies of a frame's entries together.
+	MaxFrameBytes = 512 << 10
+)
+
+// Framed reports whether entries of this type may share a ledger message. Proposals, and
+// what is answered, listed or looked up by its ledger sequence alone, have a message each.
+func (t Type) Framed() bool { return t == TypeObservation }
+
+// Position is the entry's position in the ledger; 0 until it is published. Src is one too, of an entry that a stage answers.
+// See package position.
+func (e *Entry) Position() uint64 { return position.At(e.Seq, e.Index) }
+
+// FrameMsg is entries as one NATS message for their stage's subject: a single entry's own
+// message, or a frame.
+func FrameMsg(entries []*Entry) *nats.Msg {
+	last := entries[len(entries)-1]
+	m := last.Msg()
+	if len(entries) == 1 {
+		return m
+	}
+	m.Header[HeaderType] = []string{string(TypeFrame)}
+	m.Header[HeaderCount] = []string{strconv.Itoa(len(entries))}
+	size := 0
+	for _, e := range entries {
+		size += frameLine(e) + len(e.Body)
+	}
+	b := make([]byte, 0, size)
+	for _, e := range entries {
+		b = append(append(b, e.Type...), ' ')
+		b = append(strconv.AppendUint(b, e.Src, 10), ' ')
+		b = append(hex.AppendEncode(b, e.Salt[:]), ' ')
+		b = append(strconv.AppendInt(b, int64(len(e.Body)), 10), '\n')
+		b = append(append(b, e.Body...), '\n')
+	}
+	m.Data = b
+	return m
+}
+
+// frameLine is at most how many bytes a frame adds to an entry's body.
+func frameLine(e *Entry) int { return len(e.Type) + 2*SaltSize + 2*20 + 5 }
+
+var errFrame = errors.New("not a frame of entries")
+
+// ParseEntries reads the entries off a stored ledger message: one, or those of a frame.
+// Bodies are not opened; they are parts of body. If it fails, one entry is returned with
+// what could be read of the message.
+func ParseEntries(subject string, h nats.Header, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
+	head, err := ParseEntry(subject, h, body, seq, stamp)
+	if err != nil || head.Type != TypeFrame {
+		return []Entry{head}, err
+	}
+	entries, err := head.parts(first(h, HeaderCount))
+	if err != nil {
+		return []Entry{head}, fmt.Errorf("ledger message %d on %s: %w", seq, subject, err)
+	}
+	return entries, nil
+}
+
+// parts cuts the body of a frame into its entries.
+func (e *Entry) parts(count string) ([]Entry, error) {
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > MaxFrame {
+		return nil, fmt.Errorf("%w: header %s is %q, want 1 to %d", errFrame, HeaderCount, clip(count), MaxFrame)
+	}
+	entries := make([]Entry, 0, n)
+	for rest := e.Body; len(rest) > 0; {
+		if len(entries) == n {
+			return nil, fmt.Errorf("%w: it has more than the %d that header %s says", errFrame, n, HeaderCount)
+		}
+		p, after, err := e.part(rest)
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", errFrame, len(entries), err)
+		}
+		p.Index = len(entries)
+		entries, rest = append(entries, p), after
+	}
+	if len(entries) < n {
+		return nil, fmt.Errorf("%w: it has %d, and header %s says %d", errFrame, len(entries), HeaderCount, n)
+	}
+	if last := &entries[len(entries)-1]; last.Src != e.Src || last.Salt != e.Salt {
+		return nil, fmt.Errorf("%w: its headers are not those of its last entry", errFrame)
+	}
+	return entries, nil
+}
+
+// part reads the first entry off the body of a frame.
+func (e *Entry) part(b []byte) (p Entry, rest []byte, err error) {
+	line, rest, ok := bytes.Cut(b, []byte{'\n'})
+	fields := bytes.Fields(line)
+	if !ok || len(fields) != 4 || len(line) > 256 {
+		return p, nil, errors.New("no line of type, source, salt and length")
+	}
+	p = *e
+	p.Type = Type(fields[0])
+	if !p.Type.Framed() {
+		return p, nil, fmt.Errorf("type %q has a message of its own", clip(string(p.Type)))
+	}
+	p.Type = TypeObservation // the string is shared
+	if p.Src, err = strconv.ParseUint(string(fields[1]), 10, 64); err != nil {
+		return p, nil, fmt.Errorf("source: %w", err)
+	}
+	if len(fields[2]) != 2*SaltSize {
+		return p, nil, fmt.Errorf("the salt is not %d bytes of hex", SaltSize)
+	}
+	if _, err := hex.Decode(p.Salt[:], fields[2]); err != nil {
+		return p, nil, fmt.Errorf("the salt is not %d bytes of hex", SaltSize)
+	}
+	n, err := strconv.ParseUint(string(fields[3]), 10, 31)
+	if err != nil {
+		return p, nil, fmt.Errorf("length: %w", err)
+	}
+	if uint64(len(rest)) < n+1 || rest[n] != '\n' {
+		return p, nil, fmt.Errorf("no body of %d bytes and an end of line", n)
+	}
+	p.Body = rest[:n:n]
+	return p, rest[n+1:], nil
+}
