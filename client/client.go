@@ -239,7 +239,13 @@ func (c *Client) ask(ctx context.Context, svc streams.Service, origin beliefs.Or
 
 // asked sends a request and turns what NATS says into an Error.
 func (c *Client) asked(ctx context.Context, subject string, body []byte) (*nats.Msg, error) {
-	m, err := c.nc.RequestMsgWithContext(ctx, message(ctx, subject, body))
+	return c.sent(ctx, message(ctx, subject, body))
+}
+
+// sent is asked with a message.
+func (c *Client) sent(ctx context.Context, request *nats.Msg) (*nats.Msg, error) {
+	subject := request.Subject
+	m, err := c.nc.RequestMsgWithContext(ctx, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the pipeline running, and may this credential ask there?", err: err}

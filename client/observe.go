@@ -61,6 +61,58 @@ func Stored(rep *streams.ObserveReply, err error) bool {
 	return rep != nil && rep.IntakeSeq != 0 && (err == nil || rep.Seq != 0 || rep.Error != nil && rep.Error.Code == streams.CodeTimeout)
 }
 
+// ObserveAll publishes many observations of one origin as one message, a CloudEvents batch
+// ([streams.MaxBatch] at most), and waits until each is in the ledger. Each is judged and
+// recorded, or rejected, by itself: the replies are in the order of the observations, and
+// one that was rejected has its Error set. An error of ObserveAll itself is of all of them:
+// to send the same observations again under the same ids doubles none.
+func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin, os ...*streams.Observation) ([]*streams.ObserveReply, error) {
+	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
+	if err != nil {
+		return nil, err
+	}
+	events := make([]streams.Event, len(os))
+	for i, o := range os {
+		if _, err := c.bodyOf(o); err != nil {
+			return nil, err
+		}
+		events[i] = o
+	}
+	body, err := streams.MarshalBatch(events)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	rep := new(streams.ObserveReply)
+	err = c.retry.do(ctx, func(ctx context.Context) error {
+		request := message(ctx, subject, body)
+		if request.Header == nil {
+			request.Header = make(nats.Header)
+		}
+		request.Header.Set(streams.HeaderContentType, streams.BatchContentType)
+		m, err := c.sent(ctx, request)
+		if err != nil {
+			return err
+		}
+		rep = new(streams.ObserveReply)
+		if err := streams.Unmarshal(m.Data, rep); err != nil {
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+		}
+		if rep.Error != nil {
+			return &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
+		}
+		if len(rep.Results) != len(os) {
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s has %d results for %d observations", subject, len(rep.Results), len(os))}
+		}
+		return nil
+	})
+	if rep.IntakeSeq != 0 {
+		c.acknowledged(rep.IntakeSeq)
+	}
+	return rep.Results, err
+}
+
 // Rejected is an event of this agent that ingest refused.
 type Rejected struct {
 	ID      string       `json:"id"`

@@ -114,8 +114,8 @@ type Entry struct {
 	Stage     string
 	Type      Type
 	Project   string
-	// Src is the input that this entry was made from: a sequence of LZ_INTAKE for
-	// ingest, the position of an entry of LZ_LEDGER for every other stage.
+	// Src is the input that this entry was made from: the position of an event in
+	// LZ_INTAKE for ingest, of an entry in LZ_LEDGER for every other stage.
 	Src uint64
 	// At is the ledger sequence up to which the writer had folded the
 	// partition when it decided. Only ingest, which reads two streams, sets it.

@@ -36,6 +36,10 @@ type ObserveReply struct {
 	// Unseen says that the session is held for it (LZ306).
 	Unseen bool        `json:"unseen,omitzero"`
 	Error  *ReplyError `json:"error,omitzero"`
+	// Index is the event's place in its batch. Results answer a batch, in its order; the
+	// other fields are of the batch as a whole then.
+	Index   int             `json:"index,omitzero"`
+	Results []*ObserveReply `json:"results,omitzero"`
 }
 
 // ResolveRequest is the body of a request to lz.svc.resolve.<project>.<hold>.

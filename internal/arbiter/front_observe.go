@@ -13,6 +13,7 @@ import (
 
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -29,7 +30,7 @@ type admissions struct {
 }
 
 // maxHeard bounds what is kept for those who do not know their sequence yet.
-const maxHeard = 2 * MaxWaiting
+const maxHeard = 2*MaxWaiting + 4*streams.MaxBatch
 
 // tail begins to listen.
 func (a *admissions) tail(ctx context.Context, cfg *FrontConfig) (stop func(), err error) {
@@ -69,6 +70,13 @@ func (a *admissions) enter() bool {
 	}
 	a.waiting++
 	return true
+}
+
+// forget ends the wait for one event.
+func (a *admissions) forget(at uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.asked, at)
 }
 
 func (a *admissions) leave(seq uint64) {
@@ -164,6 +172,12 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReply {
 	ctx, cancel := context.WithTimeout(context.Background(), f.cfg.Timeout)
 	defer cancel()
 	m := &nats.Msg{Subject: subject, Data: r.Data(), Header: forwarded(r.Headers())}
+	events := 0 // of a batch
+	if streams.IsBatch(nats.Header(r.Headers())) {
+		batch, _ := streams.ParseBatch(a.Kind, r.Data())
+		events = len(batch)
+		m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
+	}
 	// What is malformed is published, too: it was perhaps shown, and the ledger says so.
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
@@ -174,6 +188,9 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReply {
 		return failed(streams.CodeUnavailable, fmt.Errorf("the observation may not be journaled: %w", err))
 	}
 	seq = ack.Sequence
+	if events > 0 {
+		return f.observedAll(ctx, seq, events)
+	}
 	rep, err := f.admitted.of(ctx, seq)
 	if err != nil {
 		rep = failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq, f.cfg.Timeout))
@@ -182,9 +199,25 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReply {
 	return rep
 }
 
+// observedAll waits for what ingest made of each event of a batch.
+func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *streams.ObserveReply {
+	all := &streams.ObserveReply{IntakeSeq: seq, Results: make([]*streams.ObserveReply, events)}
+	for i := range all.Results {
+		at := position.At(seq, i)
+		rep, err := f.admitted.of(ctx, at)
+		if err != nil {
+			f.admitted.forget(at)
+			rep = &streams.ObserveReply{Error: fail(streams.CodeTimeout, fmt.Errorf("event %d of intake message %d is not in the ledger within %v", i, seq, f.cfg.Timeout)).Error}
+		}
+		rep.IntakeSeq, rep.Index = seq, i
+		all.Results[i] = rep
+	}
+	return all
+}
+
 // admittedReply says what an entry of ingest says of its message.
 func admittedReply(e *streams.Entry) *streams.ObserveReply {
-	rep := &streams.ObserveReply{IntakeSeq: e.Src, Seq: e.Position(), Repeat: e.Type == streams.TypeRepeat}
+	rep := &streams.ObserveReply{IntakeSeq: position.Sequence(e.Src), Index: position.Index(e.Src), Seq: e.Position(), Repeat: e.Type == streams.TypeRepeat}
 	if e.Type == streams.TypeRejected {
 		b, err := streams.Read[streams.RejectedEntry](e)
 		if err != nil {

@@ -76,6 +76,9 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	if a.Kind == streams.KindCtl {
 		return f.control(st, m)
 	}
+	if m.Bad != nil {
+		return f.reject(st, m, m.Bad)
+	}
 	ev, err := streams.ParseEvent(a, m.Header.Get(streams.HeaderCloudEventID), m.Data, f.maxSize)
 	if err != nil {
 		return f.reject(st, m, err)

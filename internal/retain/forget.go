@@ -502,7 +502,7 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 	src := uint64(0)
 	err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(r.Project), streams.StageIngest), r.Entry, func(h header) error {
 		if h.seq == r.Entry {
-			src = h.src
+			src = position.Sequence(h.src)
 		}
 		return nil
 	})

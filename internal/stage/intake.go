@@ -11,21 +11,29 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
-// Message is one message of the intake, as the stream stored it.
+// Message is one event of the intake: a message as the stream stored it, or an event of
+// a batch.
 type Message struct {
-	Seq     uint64
+	Seq     uint64    // of the message
+	Index   int       // in the batch that the message is
 	Time    time.Time // the stream's stamp
 	Subject string
 	Address streams.Address
 	// BadSubject is why the subject does not parse, or nil. The partition
 	// always does: the server wrote it.
 	BadSubject error
-	Header     nats.Header
-	Data       []byte
+	// Bad is why what was sent as a batch is none, or an element of one no event; or nil.
+	Bad    *streams.RejectError
+	Header nats.Header
+	Data   []byte
 }
+
+// Position tells the event from all others of the intake, see package position.
+func (m *Message) Position() uint64 { return position.At(m.Seq, m.Index) }
 
 // IntakeFold is ingest: it decides on what the intake holds, knowing what the
 // ledger holds.
@@ -179,7 +187,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		s.active[p] = !r.cfg.Standby
 		s.owes[p] = true
 		s.progress[p] = time.Now()
-		src = max(src, r.cursors[p].src)
+		src = max(src, position.Sequence(r.cursors[p].src))
 	}
 	if _, err := checkStart(ctx, r.js, streams.IntakeStream, src+1); err != nil {
 		return err
@@ -320,21 +328,46 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 	}
 	a, bad := streams.ParseIntake(m.Subject())
 	s.seen = md.Sequence.Stream
-	if !s.mine[a.Partition] || s.seen <= s.cursors[a.Partition].src {
+	if !s.mine[a.Partition] || s.seen < position.Sequence(s.cursors[a.Partition].src) {
 		return nil
 	}
-	q := &queued{since: time.Now(), size: len(m.Data()), msg: &Message{
-		Seq: md.Sequence.Stream, Time: md.Timestamp.UTC(), Subject: m.Subject(),
-		Address: a, BadSubject: bad, Header: m.Headers(), Data: m.Data(),
-	}}
-	if s.held+q.size > intakeHeld && q.size > leanFrom {
-		q.lean, q.msg.Data = true, nil
-	} else {
-		s.held += q.size
+	now := time.Now()
+	for _, e := range eventsOf(&Message{Seq: s.seen, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a, BadSubject: bad, Header: m.Headers(), Data: m.Data()}) {
+		if position.Compare(e.Position(), s.cursors[a.Partition].src) <= 0 {
+			continue
+		}
+		q := &queued{since: now, size: len(e.Data), msg: e}
+		if s.held+q.size > intakeHeld && q.size > leanFrom {
+			q.lean, q.msg.Data = true, nil
+		} else {
+			s.held += q.size
+		}
+		s.queue[a.Partition] = append(s.queue[a.Partition], q)
+		s.queued++
 	}
-	s.queue[a.Partition] = append(s.queue[a.Partition], q)
-	s.queued++
 	return nil
+}
+
+// eventsOf are the events of a message: itself, or those of the batch that it is.
+func eventsOf(m *Message) []*Message {
+	if m.BadSubject != nil || m.Address.Kind == streams.KindCtl || !streams.IsBatch(m.Header) {
+		return []*Message{m}
+	}
+	events, bad := streams.ParseBatch(m.Address.Kind, m.Data)
+	if bad != nil {
+		m.Bad = bad
+		return []*Message{m}
+	}
+	all := make([]*Message, len(events))
+	for i, e := range events {
+		one := *m
+		one.Index, one.Bad, one.Data, one.Header = i, e.Bad, e.Data, nats.Header{streams.HeaderCloudEventID: {e.ID}}
+		if trace := m.Header.Get(streams.HeaderTraceparent); trace != "" {
+			one.Header.Set(streams.HeaderTraceparent, trace)
+		}
+		all[i] = &one
+	}
+	return all
 }
 
 // unqueue takes the first message off a partition's queue.
@@ -360,8 +393,10 @@ func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 			s.log.Warn("a message waits for the intake", "seq", q.msg.Seq, "err", err)
 			return false
 		}
-		if err == nil {
-			q.msg.Data = m.Data // one that is gone is decided on as an empty one
+		if err == nil { // one that is gone is decided on as an empty one
+			whole := *q.msg
+			whole.Index, whole.Header, whole.Data = 0, m.Header, m.Data
+			q.msg.Data = eventsOf(&whole)[q.msg.Index].Data
 		}
 		q.lean = false
 		s.held += q.size
@@ -417,7 +452,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	}
 	c.own = seq
 	s.progress[p] = time.Now()
-	for len(s.queue[p]) > 0 && s.queue[p][0].msg.Seq <= c.src {
+	for len(s.queue[p]) > 0 && position.Compare(s.queue[p][0].msg.Position(), c.src) <= 0 {
 		s.unqueue(p)
 	}
 	return nil
@@ -834,7 +869,7 @@ func (s *intakeStage) flight() *flight { return &flight{at: s.read, held: s.fore
 func (s *intakeStage) admit(f *flight, batch []*queued) error {
 	for _, q := range batch {
 		p := q.msg.Address.Partition
-		if !s.active[p] || q.msg.Seq <= s.cursors[p].src {
+		if !s.active[p] || position.Compare(q.msg.Position(), s.cursors[p].src) <= 0 {
 			continue // another process came first while the barrier was folded
 		}
 		if err := s.applyForeign(p, f.at); err != nil {
@@ -848,7 +883,7 @@ func (s *intakeStage) admit(f *flight, batch []*queued) error {
 			return fmt.Errorf("stage %s, intake message %d: %w", s.cfg.Name, q.msg.Seq, err)
 		}
 		e := &streams.Entry{Partition: p, Stage: s.cfg.Name, Type: out.Type, Project: out.Project,
-			Src: q.msg.Seq, At: f.at, Salt: streams.NewSalt(), Body: out.Body}
+			Src: q.msg.Position(), At: f.at, Salt: streams.NewSalt(), Body: out.Body}
 		if err := s.apply(e, out.Decided); err != nil {
 			return err
 		}

@@ -1,0 +1,130 @@
+package streams
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+)
+
+// BatchContentType is the content type of many events in one message: a CloudEvents
+// JSON batch, an array of events in the JSON format, each with its id and the body that a
+// message of its own would have as data.
+const BatchContentType = "application/cloudevents-batch+json"
+
+// HeaderContentType says what a message of the intake holds.
+const HeaderContentType = "Content-Type"
+
+// MaxBatch bounds the events of a batch.
+const MaxBatch = 256
+
+// BatchEvent is one event of a batch.
+type BatchEvent struct {
+	ID   string
+	Data []byte // the body; of an element that is no event all of it
+	Bad  *RejectError
+}
+
+// IsBatch reports whether a message's headers say that it holds many events.
+func IsBatch(h nats.Header) bool {
+	for name, values := range h {
+		if strings.EqualFold(name, HeaderContentType) && len(values) > 0 {
+			kind, _, _ := strings.Cut(values[0], ";")
+			return strings.EqualFold(strings.TrimSpace(kind), BatchContentType)
+		}
+	}
+	return false
+}
+
+// ParseBatch reads a batch. An element that is no event is among the others, and says why.
+// An error means that the whole message is none.
+func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
+	if kind != KindObs {
+		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one", clip(string(kind)))
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '[' {
+		return nil, rejectf(CodeMalformed, "the body is not a CloudEvents JSON batch, which is an array of events")
+	}
+	var out []BatchEvent
+	for d.PeekKind() != ']' {
+		v, err := d.ReadValue()
+		if err != nil {
+			return nil, rejectf(CodeMalformed, "event %d of the batch: %s", len(out), DescribeJSON(err))
+		}
+		if len(out) == MaxBatch {
+			return nil, rejectf(CodeTooLarge, "the batch has more than %d events: send several batches", MaxBatch)
+		}
+		out = append(out, batchEvent(bytes.Clone(v)))
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return nil, rejectf(CodeMalformed, "the body is not a CloudEvents JSON batch: %s", DescribeJSON(err))
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, rejectf(CodeMalformed, "something follows the array of the batch")
+	}
+	if len(out) == 0 {
+		return nil, rejectf(CodeMalformed, "the batch has no events")
+	}
+	return out, nil
+}
+
+// batchEvent reads one element of a batch.
+func batchEvent(v []byte) BatchEvent {
+	var e struct {
+		SpecVersion string         `json:"specversion"`
+		ID          string         `json:"id"`
+		ContentType string         `json:"datacontenttype"`
+		Data        jsontext.Value `json:"data"`
+		Base64      []byte         `json:"data_base64"`
+	}
+	bad := func(format string, args ...any) BatchEvent {
+		r := rejectf(CodeMalformed, format, args...)
+		if ValidID(e.ID) {
+			r.ID = e.ID
+		}
+		// What it would have said of its session is still worth a hold.
+		if _, r.Session = peek(v); len(e.Data) > 0 {
+			_, r.Session = peek(e.Data)
+		}
+		return BatchEvent{ID: e.ID, Data: v, Bad: r}
+	}
+	if err := UnmarshalExact(v, &e); err != nil {
+		return bad("the element of the batch is not a CloudEvent: %s", DescribeJSON(err))
+	}
+	data := []byte(e.Data)
+	switch {
+	case e.SpecVersion != "1.0":
+		return bad("specversion is %q, want \"1.0\"", clip(e.SpecVersion))
+	case e.ID == "":
+		return bad("the event has no id")
+	case e.ContentType != "" && !strings.EqualFold(e.ContentType, "application/json"):
+		return bad("datacontenttype is %q, want \"application/json\"", clip(e.ContentType))
+	case len(e.Data) > 0 && len(e.Base64) > 0:
+		return bad("the event has both data and data_base64")
+	case len(e.Base64) > 0:
+		data = e.Base64
+	case len(e.Data) == 0:
+		return bad("the event has no data")
+	}
+	return BatchEvent{ID: e.ID, Data: data}
+}
+
+// MarshalBatch writes events as one batch. Every event has its id set.
+func MarshalBatch(events []Event) ([]byte, error) {
+	type cloudEvent struct {
+		SpecVersion string `json:"specversion"`
+		ID          string `json:"id"`
+		Source      string `json:"source"`
+		Type        string `json:"type"`
+		Data        Event  `json:"data"`
+	}
+	out := make([]cloudEvent, len(events))
+	for i, e := range events {
+		out[i] = cloudEvent{"1.0", HeadOf(e).ID, "lazaret", "lazaret.event", e}
+	}
+	return Marshal(out)
+}

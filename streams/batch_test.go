@@ -1,0 +1,63 @@
+package streams
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+func TestABatchIsReadEventByEvent(t *testing.T) {
+	const good = `{"specversion":"1.0","id":"a","source":"s","type":"t","data":{"content":"x"}}`
+	for name, c := range map[string]struct {
+		body string
+		want string // of each event its id or, where it is none, "!"
+	}{
+		"two":                   {"[" + good + "," + strings.Replace(good, `"a"`, `"b"`, 1) + "]", "a b"},
+		"base64":                {`[{"specversion":"1.0","id":"a","data_base64":"e30="}]`, "a"},
+		"no data":               {`[{"specversion":"1.0","id":"a"},` + good + `]`, "! a"},
+		"no id":                 {`[{"specversion":"1.0","data":{}},` + good + `]`, "! a"},
+		"no event":              {`[7,` + good + `,null]`, "! a !"},
+		"another version":       {`[` + strings.Replace(good, "1.0", "0.3", 1) + `]`, "!"},
+		"twice data":            {`[{"specversion":"1.0","id":"a","data":{},"data_base64":"e30="}]`, "!"},
+		"another content":       {`[{"specversion":"1.0","id":"a","datacontenttype":"text/xml","data":"<a/>"}]`, "!"},
+		"a name twice":          {`[{"specversion":"1.0","id":"a","id":"b","data":{}}]`, ""},
+		"an object":             {good, ""},
+		"nothing":               {"[]", ""},
+		"cut off":               {"[" + good + ",", ""},
+		"something behind":      {"[" + good + "] 7", ""},
+		"no JSON":               {"\x00", ""},
+		"more than are allowed": {"[" + strings.Repeat(good+",", MaxBatch) + good + "]", ""},
+	} {
+		events, bad := ParseBatch(KindObs, []byte(c.body))
+		var got []string
+		for _, e := range events {
+			if e.Bad != nil {
+				got = append(got, "!")
+			} else {
+				got = append(got, e.ID)
+			}
+		}
+		if strings.Join(got, " ") != c.want || (bad == nil) != (c.want != "") {
+			t.Errorf("%s: %q and %v, want %q", name, got, bad, c.want)
+		}
+	}
+	if _, bad := ParseBatch(KindAct, []byte("["+good+"]")); bad == nil {
+		t.Error("a batch of actions is read")
+	}
+	// What is marshaled is read back.
+	o := &Observation{Head: Head{ID: "o1"}, Content: "words"}
+	body, err := MarshalBatch([]Event{o, &Observation{Head: Head{ID: "o2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, bad := ParseBatch(KindObs, body)
+	if bad != nil || len(events) != 2 || events[1].ID != "o2" || !strings.Contains(string(events[0].Data), "words") {
+		t.Errorf("%+v %v", events, bad)
+	}
+	for value, want := range map[string]bool{BatchContentType: true, "Application/CloudEvents-batch+JSON; charset=utf-8": true, "application/json": false, "": false} {
+		if got := IsBatch(nats.Header{"content-type": {value}}); got != want {
+			t.Errorf("%q: %v", value, got)
+		}
+	}
+}
