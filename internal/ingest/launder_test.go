@@ -29,7 +29,6 @@ type launderer struct {
 	r    *rand.Rand
 	n    int
 	said []string
-	evil []string
 }
 
 func (l *launderer) pick(words []string) string { return words[l.r.IntN(len(words))] }
