@@ -54,6 +54,10 @@ vet:
 staticcheck:
 	$(GO) tool staticcheck ./...
 
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml; its first run compiles it for minutes
+	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest run ./pkg/... ./streams/...
+
 .PHONY: unit
 unit:
 	$(GO) test -timeout 40m ./...
