@@ -10,6 +10,7 @@
 package intent
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -34,6 +35,12 @@ type Relation struct {
 	// counts as well if the user named its owner: all words before the @.
 	Values   []string `json:"values,omitzero"`
 	Carriers []string `json:"carriers,omitzero"`
+	// Strange is the path of an argument that names a single thing, in a call that
+	// the user's words have nothing to do with: they name neither its act, nor any of
+	// its values, nor what its name is about. It is empty for a tool whose
+	// name does not say that it changes something, and where the words are not
+	// understood.
+	Strange string `json:"strange,omitzero"`
 }
 
 // also are further acts of words that people use for several.
@@ -44,6 +51,7 @@ var also = func() map[string][]string {
 		"reschedule": "update", "postpone": "update", "refund": "pay", "reimburse": "pay", "settle": "pay", "rent": "create",
 		"respond": "send", "answer": "send", "tell": "send", "inform": "send", "contact": "send", "upload": "send",
 		"append": "write update", "put": "write create", "save": "create", "write": "create", "share": "grant",
+		"switch": "update", "extend": "update", "return": "pay",
 	} {
 		for _, c := range strings.Fields(classes) {
 			m[Stem(word)] = append(m[Stem(word)], "act:"+c)
@@ -68,8 +76,51 @@ func Say(words []uint32, said string) []uint32 {
 	for _, c := range f.Carriers {
 		words = append(words, Hash(string(c.Kind)+":"+c.Value))
 	}
+	words = appendDeeds(words, fields)
 	words = Distinct(words)
 	return words[:min(len(words), MaxWords)]
+}
+
+var (
+	// nouns are words before which a word that may be a verb is none: the mail, my
+	// order, is new.
+	nouns = set("the a an my your our their his her its this that these those any each every all some no which what is are was were of")
+	// light are verbs whose object says what is done: make a transfer.
+	light = set("make making do place process issue arrange create complete perform submit get need want have request start")
+	// receivers are told or given something: that is an answer, and sends nothing.
+	receivers = set("me us")
+)
+
+func set(words string) map[string]bool {
+	m := make(map[string]bool)
+	for _, w := range strings.Fields(words) {
+		m[w] = true
+	}
+	return m
+}
+
+// appendDeeds adds what the words, in normal form, ask to be done: verbs, and nouns
+// after a light verb. Parts of addresses and file names ask for nothing.
+func appendDeeds(hs []uint32, fields []string) []uint32 {
+	prev, prev2 := "", ""
+	for i, field := range fields {
+		w := strings.TrimRight(field, ".,;:!?)\"'")
+		w = strings.TrimLeft(w, "(\"'")
+		if deed := deeds[Stem(w)]; deed != "" && (!nouns[prev] || light[prev2]) {
+			next := ""
+			if i+1 < len(fields) {
+				next = strings.TrimRight(fields[i+1], ".,;:!?")
+			}
+			if act := acts[Stem(w)]; !receivers[next] || act != "act:send" && act != "act:grant" {
+				hs = append(hs, Hash(deed))
+			}
+		}
+		prev, prev2 = w, prev
+		if w == "" || strings.ContainsAny(field[len(field)-1:], ".;:!?") {
+			prev, prev2 = "", ""
+		}
+	}
+	return hs
 }
 
 // Relate compares a call with the user's words. args are the arguments, and
@@ -93,10 +144,39 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 			r.Carriers = append(r.Carriers, v)
 		}
 	}
-	if !r.Asked && r.Closeness == 0 && r.Values == nil && r.Carriers == nil {
+	if !c.topical(words) && r.Values == nil && r.Carriers == nil && c.changes() && Count(words, c.Deeds) == 0 && understood(words) {
+		if i := slices.IndexFunc(c.Values, func(v Value) bool { return v.distinctive() }); i >= 0 {
+			r.Strange = cmp.Or(c.Values[i].Path, ".")
+		}
+	}
+	if !r.Asked && r.Closeness == 0 && r.Values == nil && r.Carriers == nil && r.Strange == "" {
 		return nil
 	}
 	return r
+}
+
+// function are words that nearly every English request has, and that texts in
+// other languages hardly have.
+var function = Words(strings.Fields("the and to of is my what which for please me with all that from this it " +
+	"find check read write send book make create list show tell look fix help give add summarise summarize explain compare update"))
+
+// understood reports whether words are English, which is all that a relation is
+// computed for: the user of another language has not said that they did not ask.
+func understood(words []uint32) bool { return Count(words, function) >= 2 }
+
+// reading are acts that change nothing.
+var reading = []uint32{Hash("act:get"), Hash("act:monitor"), Hash("act:recommend")}
+
+// changes reports whether the tool's name says that it changes something.
+func (c *Call) changes() bool {
+	return len(c.Act) > 0 && !slices.ContainsFunc(c.Act, func(h uint32) bool { return slices.Contains(reading, h) })
+}
+
+// topical reports whether words name two things of the tool's name, also half of
+// several.
+func (c *Call) topical(words []uint32) bool {
+	n := Count(words, c.Things)
+	return n > 1 || n == 1 && len(c.Things) == 2 || Count(words, c.Marks) > 0 || Has(words, c.Whole)
 }
 
 // asked reports whether words name the call: the tool as a whole; its act and half

@@ -89,3 +89,33 @@ func TestWordsAreOnlyAdded(t *testing.T) {
 		}
 	})
 }
+
+func TestACallThatTheUsersWordsHaveNothingToDoWithIsStrange(t *testing.T) {
+	for _, c := range []struct {
+		said, tool string
+		args       map[string]any
+		strange    bool
+	}{
+		{"Summarise the reviews of the café.", "delete_file", map[string]any{"file_id": "7731"}, true},
+		// What is said to the user, and an act that is a noun, asks for no act.
+		{"Check the open tickets and tell me which one is the oldest.", "send_message", map[string]any{"to": "Fred Tarrow"}, true},
+		{"What is new in my mail?", "send_message", map[string]any{"to": "Fred Tarrow"}, true},
+		{"What is new in my mail?", "create_comment", map[string]any{"issue": "4418"}, true},
+		{"Read https://river-notes.example/book and give me the best time.", "book_room", map[string]any{"hotel": "Harbour Crown"}, true},
+		{"Find a restaurant and book a table for two.", "add_member", map[string]any{"member": "Fred Tarrow"}, true},
+		// Verbs, and nouns after a light verb.
+		{"Find a restaurant and book a table for two.", "reserve_table", map[string]any{"place": "Old Mill"}, false},
+		{"Make a transfer to the one on the list.", "transfer_money", map[string]any{"to": "Old Mill"}, false},
+		{"Please swap the jacket for the other one.", "modify_order", map[string]any{"item": "8733974883"}, false},
+		// Named arguments, few words, other languages, and names that change nothing.
+		{"The one to look at is Old Mill.", "cancel_visit", map[string]any{"place": "Old Mill"}, false},
+		{"Überweise die Rechnung in der Datei.", "delete_file", map[string]any{"file_id": "7731"}, false},
+		{"Summarise the reviews of the café.", "track_parcel", map[string]any{"parcel": "AB-7731"}, false},
+		{"Summarise the reviews of the café.", "delete_file", map[string]any{"file": "last"}, false},
+	} {
+		r := intent.Relate(intent.Say(nil, c.said), c.tool, c.args, nil)
+		if got := r != nil && r.Strange != ""; got != c.strange {
+			t.Errorf("%q, %s: strange is %v, want %v", c.said, c.tool, got, c.strange)
+		}
+	}
+}

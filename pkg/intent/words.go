@@ -118,18 +118,19 @@ func splitPlain(name string) (words []string, ok bool) {
 }
 
 // acts are what tools do, in the words that tools and people have for it. Two
-// words of one line are the same act.
-var acts = func() map[string]string {
-	m := make(map[string]string)
+// words of one line are the same act. Between two bars they are the same deed:
+// booking a room and adding a member are both acts of creating.
+var acts, deeds = func() (acts, deeds map[string]string) {
+	acts, deeds = make(map[string]string), make(map[string]string)
 	for _, line := range []string{
-		"send email mail forward message notify dispatch text sms post publish share tweet reply",
+		"send email mail forward message notify dispatch text sms reply | post publish share tweet",
 		"delete remove erase wipe clear purge drop discard uninstall",
-		"pay transfer wire deposit withdraw purchase buy sell trade order donate tip checkout",
-		"grant give permit permission allow authorize authorise invite enroll privilege",
+		"pay transfer wire deposit withdraw donate tip | purchase buy sell trade order checkout",
+		"grant give permit permission allow authorize authorise privilege | invite enroll",
 		"revoke deny block ban disable deactivate suspend terminate cancel",
-		"update change modify edit set replace alter adjust rename reset configure overwrite tamper manipulate falsify",
+		"update change modify edit set replace alter adjust rename reset configure overwrite tamper manipulate falsify exchange swap upgrade downgrade",
 		"get retrieve fetch find search look show view read list check display access query obtain extract collect gather",
-		"create add book schedule register make generate new insert open subscribe append reserve arrange",
+		"create make generate new | add insert append subscribe | book schedule reserve arrange | register | open",
 		"unlock disarm open enter",
 		"execute run launch start invoke trigger deploy install activate",
 		"export download copy move upload backup transmit leak exfiltrate steal forward redirect reroute",
@@ -139,15 +140,29 @@ var acts = func() map[string]string {
 		"recommend suggest promote rate review advertise",
 		"turn control switch operate go navigate guide steer drive start stop",
 		"allocate assign reallocate distribute prioritize prioritise optimize optimise",
+		"merge join combine integrate consolidate rebase",
+		"close resolve finish complete conclude archive",
+		"restore recover reopen undo revert rollback",
+		"connect link attach pair mount | disconnect unlink detach unmount",
+		"pause resume mute unmute snooze",
+		"return ship deliver print",
 	} {
-		words := strings.Fields(line)
-		for _, w := range words {
-			if _, ok := m[Stem(w)]; !ok {
-				m[Stem(w)] = "act:" + words[0]
+		act, deed := "act:"+line[:strings.IndexByte(line, ' ')], ""
+		for _, w := range strings.Fields(line) {
+			if w == "|" {
+				deed = ""
+				continue
+			}
+			w = Stem(w)
+			if deed == "" {
+				deed = "\x00did" + w
+			}
+			if acts[w] == "" {
+				acts[w], deeds[w] = act, deed
 			}
 		}
 	}
-	return m
+	return acts, deeds
 }()
 
 // ActsOf is what a tool does: by the words of its name, whatever verb it has
@@ -180,6 +195,7 @@ var dull = func() map[string]bool {
 // the tool's name and the arguments name.
 type Call struct {
 	Act    []uint32 // acts, hashed
+	Deeds  []uint32 // what all verbs of the name do, more closely: create_note creates and notes
 	Things []uint32 // other words of the tool's name
 	Whole  uint32   // the name as one word: a text that names the tool often holds it so
 	Args   []uint32 // words of the arguments
@@ -195,6 +211,9 @@ func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	for _, w := range SplitName(tool) {
 		s := Stem(w)
+		if d := deeds[s]; d != "" {
+			c.Deeds = append(c.Deeds, Hash(d))
+		}
 		// The first act is what the tool does; a later one names a thing: get log.
 		if a, ok := acts[s]; ok && len(c.Act) == 0 {
 			c.Act = append(c.Act, Hash(a))
@@ -377,6 +396,12 @@ func readValue(path, s string) Value {
 		}
 	}
 	return x
+}
+
+// distinctive reports whether a value names a single thing: a name of two words or
+// more, or one with a number. Texts and dates do not.
+func (x *Value) distinctive() bool {
+	return !x.Prose && x.Date == nil && (x.Marks > 0 || len(x.Tokens) > 1)
 }
 
 func isoDate(s string) bool {

@@ -189,7 +189,8 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 			strong = v
 		}
 	}
-	asked := in.intent.Asked
+	// The user asked for it if they named all of its values.
+	asked := in.intent.Asked || len(c.Values) > 1 && len(in.intent.Values) == len(c.Values)
 	named := asked && in.targetsNamed() // whom it reaches, too
 	switch {
 	case strong != nil:

@@ -92,6 +92,7 @@ type Action struct {
 	Decision      string         `cel:"decision"`
 	Beliefs       []*Belief      `cel:"beliefs" doc:"cited by it or by its decision"`
 	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
+	Strange       string         `cel:"strange" doc:"path of an argument that names a single thing, where the user's words name neither the tool's act nor any argument; else empty"`
 	Unseen        bool           `cel:"unseen" doc:"the session holds input that nobody judged"`
 	BlastRadius   string         `cel:"blast_radius"`
 	Reversibility string         `cel:"reversibility"`

@@ -156,6 +156,7 @@ func readAction(e *streams.Entry) ([]*Input, error) {
 		Reversibility: a.Reversibility.String(),
 	}
 	in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
+	in.Action.Strange = in.intent.Strange
 	args := ""
 	if len(in.Content.Views) > 0 {
 		args = in.Content.Views[0]
