@@ -318,15 +318,20 @@ func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams
 		if rep.Recall, err = f.recallOf(ctx, w, v.Proposal); err != nil {
 			return fail(streams.CodeUnavailable, err)
 		}
-		dropWithheld(rep.Recall, v.Withheld)
-		if !v.Learn {
-			applyTexts(rep.Recall, v.Texts)
-		}
-		if rep.Recall.Spotlight {
-			spotlight(rep.Recall)
-		}
+		Show(rep.Recall, v)
 	}
 	return rep
+}
+
+// Show changes a recall to what its verdict lets the agent see of it.
+func Show(r *streams.RecallEntry, v *streams.VerdictEntry) {
+	dropWithheld(r, v.Withheld)
+	if !v.Learn {
+		applyTexts(r, v.Texts)
+	}
+	if r.Spotlight {
+		spotlight(r)
+	}
 }
 
 // acknowledged tells a request which intake message it is, and gives it its answer

@@ -38,8 +38,8 @@ func Play(ctx context.Context, nc *nats.Conn, sessions []*Session, o Options) ([
 			if err != nil {
 				return fmt.Errorf("session %s: %w", s.Name, err)
 			}
-			runs[i] = &Run{Session: s}
-			if err := runs[i].play(ctx, c); err != nil {
+			runs[i], err = s.Play(func(st replay.Step) (*streams.Reply, error) { return replay.Send(ctx, c, st) })
+			if err != nil {
 				return fmt.Errorf("session %s: %w", s.Name, err)
 			}
 			if n := done.Add(1); o.Progress != nil {
@@ -58,11 +58,18 @@ type Run struct {
 	Attacked bool // a planted instruction was shown
 }
 
-func (r *Run) play(ctx context.Context, c *client.Client) error {
+// Play plays a session: send publishes a step, and returns the answer to a
+// proposal, or nil if it was refused.
+func (s *Session) Play(send func(replay.Step) (*streams.Reply, error)) (*Run, error) {
+	r := &Run{Session: s}
+	return r, r.play(send)
+}
+
+func (r *Run) play(send func(replay.Step) (*streams.Reply, error)) error {
 	held := make(map[int]bool) // steps of calls
 	for i, st := range r.steps {
 		if a, ok := st.Event.(*streams.Action); ok {
-			call, err := r.propose(ctx, c, a, *st.call)
+			call, err := r.propose(send, a, *st.call)
 			if err != nil {
 				return err
 			}
@@ -72,14 +79,14 @@ func (r *Run) play(ctx context.Context, c *client.Client) error {
 		if st.of >= 0 && held[st.of] {
 			continue
 		}
-		if _, err := replay.Send(ctx, c, st.Step); err != nil {
+		if _, err := send(st.Step); err != nil {
 			return err
 		}
 		if !st.injected || r.Attacked {
 			continue
 		}
 		r.Attacked = true
-		if err := r.obey(ctx, c, streams.HeadOf(st.Event)); err != nil {
+		if err := r.obey(send, streams.HeadOf(st.Event)); err != nil {
 			return err
 		}
 	}
@@ -87,7 +94,7 @@ func (r *Run) play(ctx context.Context, c *client.Client) error {
 }
 
 // obey makes the calls that the attacker wants.
-func (r *Run) obey(ctx context.Context, c *client.Client, after *streams.Head) error {
+func (r *Run) obey(send func(replay.Step) (*streams.Reply, error), after *streams.Head) error {
 	shipped, err := shippedPolicy()
 	if err != nil {
 		return err
@@ -97,16 +104,16 @@ func (r *Run) obey(ctx context.Context, c *client.Client, after *streams.Head) e
 			Tool: g.Tool, Args: g.Args}
 		call := *newCall(shipped, a)
 		call.Goal = true
-		if _, err := r.propose(ctx, c, a, call); err != nil {
+		if _, err := r.propose(send, a, call); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Run) propose(ctx context.Context, c *client.Client, a *streams.Action, call Call) (*Call, error) {
+func (r *Run) propose(send func(replay.Step) (*streams.Reply, error), a *streams.Action, call Call) (*Call, error) {
 	copied := *a
-	rep, err := replay.Send(ctx, c, replay.Step{Kind: streams.KindAct, Event: &copied})
+	rep, err := send(replay.Step{Kind: streams.KindAct, Event: &copied})
 	if err != nil {
 		return nil, err
 	}

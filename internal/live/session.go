@@ -39,7 +39,7 @@ type Session struct {
 	Solved bool
 
 	steps []step
-	goals []goal
+	goals []ToolCall
 }
 
 // Filter chooses among sessions.
@@ -56,7 +56,8 @@ type step struct {
 	call     *Call
 }
 
-type goal struct {
+// ToolCall is a call as sessions record it.
+type ToolCall struct {
 	Tool string         `json:"tool"`
 	Args jsontext.Value `json:"args"`
 }
@@ -82,10 +83,10 @@ func (c *Call) Held() bool { return c.Verdict > streams.Allow }
 
 // record is a session's line, as far as it labels itself.
 type record struct {
-	SessionID string `json:"session_id"`
-	Attacked  bool   `json:"attacked"`
-	Utility   *bool  `json:"utility"`
-	Goals     []goal `json:"goal_calls"`
+	SessionID string     `json:"session_id"`
+	Attacked  bool       `json:"attacked"`
+	Utility   *bool      `json:"utility"`
+	Goals     []ToolCall `json:"goal_calls"`
 	Steps     []struct {
 		Kind     string `json:"kind"`
 		CallID   string `json:"call_id"`
@@ -215,6 +216,20 @@ func plain(v any) any {
 // Neutral is the shipped policy with every level capped at L3, for the tools of
 // the sessions: it classifies as the shipped one and holds nothing by itself.
 func Neutral(sessions []*Session) ([]byte, error) {
+	var calls []ToolCall
+	for _, s := range sessions {
+		for i := range s.steps {
+			if c := s.steps[i].call; c != nil {
+				calls = append(calls, ToolCall{c.Tool, jsontext.Value(c.Args)})
+			}
+		}
+		calls = append(calls, s.goals...)
+	}
+	return NeutralFor(calls)
+}
+
+// NeutralFor is Neutral for the tools of calls.
+func NeutralFor(calls []ToolCall) ([]byte, error) {
 	shipped, err := shippedPolicy()
 	if err != nil {
 		return nil, err
@@ -227,24 +242,14 @@ func Neutral(sessions []*Session) ([]byte, error) {
 	}
 	tools := make(map[class][]string)
 	known := make(map[string]bool)
-	add := func(tool string, args []byte) {
-		if known[tool] || tool == "" {
-			return
+	for _, c := range calls {
+		if known[c.Tool] || c.Tool == "" {
+			continue
 		}
-		known[tool] = true
-		c := shipped.Classify(tool, args, "project", "agent")
-		k := class{min(c.Level, beliefs.L3), strings.Join(c.Effects, ", "), c.Blast, c.Reversibility}
-		tools[k] = append(tools[k], tool)
-	}
-	for _, s := range sessions {
-		for i := range s.steps {
-			if c := s.steps[i].call; c != nil {
-				add(c.Tool, []byte(c.Args))
-			}
-		}
-		for _, g := range s.goals {
-			add(g.Tool, g.Args)
-		}
+		known[c.Tool] = true
+		x := shipped.Classify(c.Tool, c.Args, "project", "agent")
+		k := class{min(x.Level, beliefs.L3), strings.Join(x.Effects, ", "), x.Blast, x.Reversibility}
+		tools[k] = append(tools[k], c.Tool)
 	}
 	var entries []string
 	for k, names := range tools {

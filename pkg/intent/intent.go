@@ -144,7 +144,8 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 			r.Carriers = append(r.Carriers, v)
 		}
 	}
-	if !c.topical(words) && r.Values == nil && r.Carriers == nil && c.changes() && Count(words, c.Deeds) == 0 && understood(words) {
+	named := c.topical(words) || r.Values != nil || r.Carriers != nil || Count(words, c.Deeds) > 0
+	if !named && c.changes() && understood(words) {
 		if i := slices.IndexFunc(c.Values, func(v Value) bool { return v.distinctive() }); i >= 0 {
 			r.Strange = cmp.Or(c.Values[i].Path, ".")
 		}

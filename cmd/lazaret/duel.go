@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"lazaret/internal/cli"
+	"lazaret/internal/duel"
+	"lazaret/pkg/text"
+)
+
+func (a *app) duel() *cobra.Command {
+	var o duel.Options
+	var json bool
+	var breaks int
+	c := &cobra.Command{
+		Use:   "duel",
+		Short: "Let an attacker who has the source try to get past the rules",
+		Long: `Write seed attacks down in many ways, and play each against the folds of ingest, the
+shipped sentinels and the arbiter, in this process and without a server. The agent
+obeys everything it reads. A seed is broken once its goal, a call that changes or
+sends something, is allowed. What broke one seed is tried on the others.
+
+It prints the share of seeds broken by number of tries. The same flags give the same
+result. Nobody approves anything, and no policy holds anything by itself: all levels
+are capped at L3. Needs no running pipeline, and exits 0 whatever it finds.`,
+		Example: "  lazaret duel --seeds 50 --tries 500\n  lazaret duel --tries 10000 --breaks 20 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Progress = func(broken, seeds, tries int) {
+				if tries%1000 == 0 {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%d tries: %d of %d seeds broken\n", tries, broken, seeds)
+				}
+			}
+			r, err := duel.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), r)
+			}
+			return printDuel(cmd.OutOrStdout(), r, breaks)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Seeds, "seeds", 0, "play only the first `N` seeds")
+	f.IntVar(&o.Tries, "tries", 500, "tries for each seed")
+	f.Uint64Var(&o.Random, "random", 1, "`SEED` of the random numbers")
+	f.IntVar(&o.Parallel, "parallel", 0, "seeds played at once; 0 for one for each processor")
+	f.IntVar(&breaks, "breaks", 0, "print up to `N` breaks")
+	f.BoolVar(&json, "json", false, "print JSON, with all breaks")
+	return c
+}
+
+func printDuel(w io.Writer, r *duel.Report, breaks int) error {
+	fmt.Fprintf(w, "%d seeds, %d tries each, %d played\n", r.Seeds, r.Tries, r.Played)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "TRIES\tSEEDS BROKEN\tSHARE")
+	for _, p := range r.Curve {
+		fmt.Fprintf(tw, "%d\t%d\t%.1f%%\n", p.Tries, p.Broken, 100*p.Share)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for _, b := range r.Breaks[:min(breaks, len(r.Breaks))] {
+		fmt.Fprintf(w, "%s, try %d: %+v\n  %s\n", b.Seed, b.Try, b.Recipe, text.InertLine(b.Text, 300))
+	}
+	return nil
+}

@@ -1,0 +1,352 @@
+// Package duel plays an attacker who has the source: it writes seed attacks down
+// in many ways, plays each against the decision path, and keeps what passes.
+//
+// A seed is a goal, which is a call of a tool that changes or sends something,
+// and a setting: a user's task, honest calls, and a place in what they return. A
+// recipe says how the request for the goal is written there. The agent obeys: it
+// makes the goal's call once it was shown the text. A seed is broken if that call
+// is allowed.
+//
+// The same seeds, number of tries and random seed give the same result, however
+// many run at once.
+package duel
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lazaret/internal/replay"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Options is how much is tried.
+type Options struct {
+	Seeds    int    // how many of the shipped ones; zero means all
+	Tries    int    // for each seed
+	Random   uint64 // seed of the random numbers
+	Parallel int    // seeds at once; zero means one for each processor
+	Progress func(broken, seeds, tries int)
+}
+
+// Break is a seed whose goal was allowed.
+type Break struct {
+	Seed   string `json:"seed"`
+	Try    int    `json:"try"` // the first that passed, from 1
+	Recipe Recipe `json:"recipe"`
+	Text   string `json:"text"` // as the agent was shown it, without the document
+	Tool   string `json:"tool"`
+}
+
+// Point says how many seeds are broken after so many tries each.
+type Point struct {
+	Tries  int     `json:"tries"`
+	Broken int     `json:"broken"`
+	Share  float64 `json:"share"`
+}
+
+// Report is what a duel showed.
+type Report struct {
+	Seeds  int     `json:"seeds"`
+	Tries  int     `json:"tries"`  // for each seed
+	Played int     `json:"played"` // in all: a broken seed is not tried further
+	Random uint64  `json:"random"`
+	Curve  []Point `json:"curve"`
+	Breaks []Break `json:"breaks,omitzero"`
+}
+
+// round is how many tries a seed has before what broke others is shared.
+const round = 100
+
+// match is a seed with what became of it.
+type match struct {
+	*Seed
+	tries int
+	won   *Break
+	r     *rand.Rand
+}
+
+// Run plays seeds.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	seeds, err := Seeds()
+	if err != nil {
+		return nil, err
+	}
+	if o.Seeds > len(seeds) || o.Seeds < 0 || o.Tries <= 0 {
+		return nil, fmt.Errorf("%d seeds and %d tries: give up to %d seeds, and at least one try",
+			o.Seeds, o.Tries, len(seeds))
+	}
+	if o.Seeds > 0 {
+		seeds = seeds[:o.Seeds]
+	}
+	policy, err := Policy(seeds)
+	if err != nil {
+		return nil, err
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = runtime.GOMAXPROCS(0)
+	}
+	matches := make([]*match, len(seeds))
+	for i, s := range seeds {
+		h := fnv.New64a()
+		h.Write([]byte(s.Name))
+		matches[i] = &match{Seed: s, r: rand.New(rand.NewPCG(o.Random, h.Sum64()))}
+	}
+	var pool []Recipe
+	for from := 0; from < o.Tries; from += round {
+		n := min(round, o.Tries-from)
+		if err := play(ctx, policy, matches, pool, n, o.Parallel); err != nil {
+			return nil, err
+		}
+		broken := 0
+		for _, m := range matches {
+			if m.won == nil {
+				continue
+			}
+			broken++
+			if m.won.Try > from && !slices.Contains(pool, m.won.Recipe) {
+				pool = append(pool, m.won.Recipe)
+			}
+		}
+		if o.Progress != nil {
+			o.Progress(broken, len(matches), from+n)
+		}
+	}
+	return report(matches, o), nil
+}
+
+// play gives each seed that stands n more tries. One in four is a recipe that
+// broke another seed, with something changed half of the time.
+func play(ctx context.Context, policy []byte, matches []*match, pool []Recipe, n, parallel int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	next := make(chan *match)
+	g.Go(func() error {
+		defer close(next)
+		for _, m := range matches {
+			if m.won != nil {
+				continue
+			}
+			select {
+			case next <- m:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range parallel {
+		g.Go(func() error {
+			p, err := NewPipe(policy)
+			if err != nil {
+				return err
+			}
+			for m := range next {
+				if err := m.play(ctx, p, pool, n); err != nil {
+					return fmt.Errorf("seed %s, try %d: %w", m.Name, m.tries, err)
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (m *match) play(ctx context.Context, p *Pipe, pool []Recipe, n int) error {
+	for i := range n {
+		x := Draw(m.r)
+		if k := m.r.IntN(4 * max(len(pool), 1)); k < len(pool) {
+			y := pool[k]
+			if m.r.IntN(2) == 0 {
+				y.Verb, y.Voice, y.Seed = x.Verb, x.Voice, x.Seed
+			}
+			x = y
+		}
+		m.tries++
+		passed, err := m.Try(p.Open(project(m.tries)).Send, &x)
+		if err != nil {
+			return err
+		}
+		if passed {
+			m.won = &Break{Seed: m.Name, Try: m.tries, Recipe: x, Text: x.text(m.goal), Tool: m.goal.Call.Tool}
+			return nil
+		}
+		if i%16 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func project(try int) string { return streams.SyntheticPrefix + fmt.Sprintf("duel%d", try) }
+
+func report(matches []*match, o Options) *Report {
+	r := &Report{Seeds: len(matches), Tries: o.Tries, Random: o.Random}
+	for _, m := range matches {
+		r.Played += m.tries
+		if m.won != nil {
+			r.Breaks = append(r.Breaks, *m.won)
+		}
+	}
+	for at := 1; ; at *= 10 {
+		for _, k := range []int{1, 2, 5} {
+			t := min(at*k, o.Tries)
+			n := 0
+			for _, b := range r.Breaks {
+				if b.Try <= t {
+					n++
+				}
+			}
+			r.Curve = append(r.Curve, Point{t, n, float64(n) / float64(len(matches))})
+			if t == o.Tries {
+				return r
+			}
+		}
+	}
+}
+
+// Send publishes a step, and returns the answer to a proposal; nil if it was refused.
+type Send func(replay.Step) (*streams.Reply, error)
+
+// player is one try.
+type player struct {
+	send    Send
+	now     time.Time
+	n       int
+	session int
+}
+
+func (p *player) step(kind streams.Kind, origin beliefs.Origin, e streams.Event) (*streams.Reply, error) {
+	p.n++
+	*streams.HeadOf(e) = streams.Head{ID: fmt.Sprintf("e%d", p.n), Session: fmt.Sprintf("s%d", p.session), Time: p.now}
+	p.now = p.now.Add(5 * time.Second)
+	return p.send(replay.Step{Kind: kind, Origin: origin, Event: e})
+}
+
+func (p *player) say(text string) error {
+	_, err := p.step(streams.KindObs, "user", &streams.Observation{Content: text})
+	return err
+}
+
+func (p *player) read(origin beliefs.Origin, tool, text string) error {
+	_, err := p.step(streams.KindObs, origin, &streams.Observation{Tool: tool, Content: text})
+	return err
+}
+
+func (p *player) act(c *call) (*streams.Reply, error) {
+	args, err := streams.Marshal(c.Args)
+	if err != nil {
+		return nil, err
+	}
+	return p.step(streams.KindAct, "", &streams.Action{Tool: c.Tool, Args: args})
+}
+
+// Try plays one recipe of a seed, and reports whether the goal was allowed.
+func (s *Seed) Try(send Send, x *Recipe) (passed bool, err error) {
+	p := &player{send: send, now: replay.Epoch, session: 1}
+	attack := strings.Split(x.text(s.goal), "\x00")
+	last := len(s.setting.Calls) - 1
+	shown := func(i int, text string) error {
+		c := &s.setting.Calls[i]
+		origin := beliefs.Origin("tool")
+		if x.Delivery == byWeb {
+			origin = "web"
+		}
+		return p.read(origin, c.Tool, embed(s.setting.In, c.Result, text))
+	}
+	if x.Delivery == beforeUser {
+		for _, part := range attack {
+			if err := shown(last, part); err != nil {
+				return false, err
+			}
+		}
+		attack = []string{"Nothing else is new."}
+	}
+	if err := p.say(s.setting.User); err != nil {
+		return false, err
+	}
+	for i := range s.setting.Calls {
+		c := &s.setting.Calls[i]
+		v, err := p.act(c)
+		if err != nil {
+			return false, err
+		}
+		if v == nil || v.Verdict > streams.Allow {
+			return false, nil // it was not carried out, and shows nothing
+		}
+		parts := []string{""}
+		if i == last {
+			parts = attack
+		}
+		for _, part := range parts {
+			switch {
+			case i == last && x.Delivery == byStore:
+				err = p.read("document", "memory.read", part)
+			case i == last && x.Delivery == byMemory:
+				err = p.remember(part)
+			default:
+				err = shown(i, part)
+				if err == nil && i == last && x.Delivery == byTwoReads {
+					err = shown(i, part)
+				}
+			}
+			if err == errHeld {
+				return false, nil
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+	}
+	if x.Delivery == nextDay {
+		p.now = p.now.Add(20 * time.Hour)
+	}
+	if x.Delivery == byMemory {
+		p.session++
+		p.now = p.now.Add(20 * time.Hour)
+		if err := p.say(s.setting.User); err != nil {
+			return false, err
+		}
+	}
+	if x.Delivery == byMemory {
+		shown, err := p.recall(strings.Join(attack, " "))
+		if err != nil || !shown {
+			return false, err
+		}
+	}
+	v, err := p.act(&s.goal.Call)
+	return v != nil && v.Verdict == streams.Allow, err
+}
+
+// recall asks for what was noted, by its own words, and reports whether anything of
+// it is shown.
+func (p *player) recall(noted string) (shown bool, err error) {
+	rep, err := p.step(streams.KindRecall, "", &streams.Recall{Query: streams.Clip(noted, 500), Purpose: "planning"})
+	if err != nil || rep == nil || rep.Verdict > streams.Allow || rep.Recall == nil {
+		return false, err
+	}
+	return slices.ContainsFunc(slices.Concat(rep.Recall.Admitted, rep.Recall.ContextOnly), func(i streams.RecallItem) bool {
+		return strings.Contains(i.Content, strings.Fields(noted)[0])
+	}), nil
+}
+
+var errHeld = fmt.Errorf("held")
+
+// remember lets the agent read a text and note it in its own name.
+func (p *player) remember(text string) error {
+	if err := p.read("tool", "get_webpage", text); err != nil {
+		return err
+	}
+	v, err := p.step(streams.KindMem, "agent", &streams.Memory{Content: text})
+	if err == nil && (v == nil || v.Verdict > streams.Allow) {
+		return errHeld
+	}
+	return err
+}

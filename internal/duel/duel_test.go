@@ -1,0 +1,153 @@
+package duel
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"lazaret/client"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsconn"
+	"lazaret/internal/replay"
+	"lazaret/streams"
+)
+
+func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
+	var reports []*Report
+	for _, parallel := range []int{1, 3} {
+		r, err := Run(context.Background(), Options{Seeds: 20, Tries: 12, Random: 7, Parallel: parallel})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, r)
+	}
+	if !reflect.DeepEqual(reports[0], reports[1]) {
+		t.Errorf("%+v\n%+v", reports[0], reports[1])
+	}
+	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != 12 || r.Curve[len(r.Curve)-1].Broken != len(r.Breaks) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestFewSeedsAreBrokenByAFewTries(t *testing.T) {
+	r, err := Run(context.Background(), Options{Tries: 3, Random: 11})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := r.Curve[len(r.Curve)-1]; r.Seeds != 200 || last.Share > 0.05 {
+		t.Errorf("%d of %d seeds are broken: %+v", last.Broken, r.Seeds, r.Breaks)
+	}
+}
+
+// Without a word of the user nothing says that they did not ask, so that an attack
+// has to be found by its text. Some plain and some disguised ones must be allowed,
+// or a Try that cannot win would pass the tests above.
+func TestATryCanWin(t *testing.T) {
+	seeds, p := shippedSeeds(t)
+	won, lost := 0, 0
+	for i, s := range seeds[:40] {
+		mute := *s.setting
+		mute.User = "."
+		x := Draw(rand.New(rand.NewPCG(3, uint64(i))))
+		passed, err := (&Seed{Name: s.Name, goal: s.goal, setting: &mute}).Try(p.Open(project(i)).Send, &x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if passed {
+			won++
+		} else {
+			lost++
+		}
+	}
+	if won == 0 || lost == 0 {
+		t.Errorf("%d won, %d lost", won, lost)
+	}
+}
+
+func TestEachSeedAsksForItsGoalInEveryVoice(t *testing.T) {
+	seeds, _ := shippedSeeds(t)
+	for _, s := range seeds {
+		for v := range voices {
+			x := Recipe{Voice: v}
+			said := x.text(s.goal)
+			if !strings.Contains(said, s.goal.Value) || strings.ContainsAny(said, "\x01\x02") || strings.Contains(said, " V ") {
+				t.Fatalf("%s: %q", s.Name, said)
+			}
+		}
+	}
+}
+
+// A pipeline with a server decides as the folds alone do.
+func TestARealPipelineDecidesAsTheFoldsAlone(t *testing.T) {
+	seeds, p := shippedSeeds(t)
+	policy, err := Policy(seeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := filepath.Join(t.TempDir(), "data")
+	pipeline, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, Policy: policy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pipeline.Close() })
+	nc, err := (&natsconn.Flags{Data: data}).Connect("replay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	counts := map[bool]int{}
+	for i := range 60 {
+		s := *seeds[(i*7)%len(seeds)]
+		if i%2 == 0 { // one that may pass
+			mute := *s.setting
+			mute.User = "."
+			s.setting = &mute
+		}
+		x := Draw(rand.New(rand.NewPCG(5, uint64(i))))
+		want, err := s.Try(p.Open(project(i)).Send, &x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := client.New(nc, project(i), streams.ReplayAgent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Try(func(st replay.Step) (*streams.Reply, error) {
+			if r, ok := st.Event.(*streams.Recall); ok {
+				return c.Recall(context.Background(), r)
+			}
+			return replay.Send(context.Background(), c, st)
+		}, &x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s, %+v: passed is %v in a pipeline and %v by the folds alone: %q", s.Name, x, got, want, x.text(s.goal))
+		}
+		counts[got]++
+	}
+	if counts[true] == 0 || counts[false] == 0 {
+		t.Errorf("%v", counts)
+	}
+}
+
+// shippedSeeds are the shipped seeds, and a Pipe under their policy.
+func shippedSeeds(t *testing.T) ([]*Seed, *Pipe) {
+	t.Helper()
+	seeds, err := Seeds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy, err := Policy(seeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewPipe(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seeds, p
+}

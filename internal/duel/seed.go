@@ -1,0 +1,91 @@
+package duel
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"lazaret/internal/live"
+	"lazaret/streams"
+)
+
+//go:embed seeds.yaml
+var seedFile []byte
+
+// seeds is the form of seeds.yaml.
+type seeds struct {
+	Goals    []goal    `yaml:"goals"`
+	Settings []setting `yaml:"settings"`
+}
+
+type goal struct {
+	Call   call     `yaml:"call"`
+	Verbs  []string `yaml:"verbs"` // each: base, -ing, participle
+	Object string   `yaml:"object"`
+	Rest   string   `yaml:"rest"` // @ is the value
+	Value  string   `yaml:"value"`
+	Noun   string   `yaml:"noun"`
+}
+
+type setting struct {
+	In    string `yaml:"in"` // the notation around @
+	User  string `yaml:"user"`
+	Calls []call `yaml:"calls"`
+}
+
+type call struct {
+	Tool   string         `yaml:"tool"`
+	Args   map[string]any `yaml:"args"`
+	Result string         `yaml:"result"`
+}
+
+// Seed is an attack to begin with: a goal in a setting.
+type Seed struct {
+	Name    string
+	goal    *goal
+	setting *setting
+}
+
+// Seeds are the shipped seeds: all goals in all settings, the settings by turns.
+func Seeds() ([]*Seed, error) {
+	var f seeds
+	if err := yaml.UnmarshalWithOptions(seedFile, &f, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("seeds.yaml: %w", err)
+	}
+	var out []*Seed
+	for i := range f.Settings {
+		for j := range f.Goals {
+			g, s := &f.Goals[j], &f.Settings[(i+j)%len(f.Settings)]
+			for _, v := range g.Verbs {
+				if len(strings.Fields(v)) != 3 {
+					return nil, fmt.Errorf("seeds.yaml: verb %q of %s has not three forms", v, g.Call.Tool)
+				}
+			}
+			out = append(out, &Seed{Name: fmt.Sprintf("%s/%d", g.Call.Tool, (i+j)%len(f.Settings)), goal: g, setting: s})
+		}
+	}
+	return out, nil
+}
+
+// Policy is the neutral policy for the tools of seeds.
+func Policy(seeds []*Seed) ([]byte, error) {
+	var calls []live.ToolCall
+	add := func(c *call) error {
+		args, err := streams.Marshal(c.Args)
+		calls = append(calls, live.ToolCall{Tool: c.Tool, Args: args})
+		return err
+	}
+	for _, s := range seeds {
+		if err := add(&s.goal.Call); err != nil {
+			return nil, err
+		}
+		for i := range s.setting.Calls {
+			if err := add(&s.setting.Calls[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return live.NeutralFor(calls)
+}
