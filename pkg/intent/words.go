@@ -195,7 +195,7 @@ var dull = func() map[string]bool {
 // the tool's name and the arguments name.
 type Call struct {
 	Act    []uint32 // acts, hashed
-	Deeds  []uint32 // what all verbs of the name do, more closely: create_note creates and notes
+	Deeds  []uint32 // what all verbs of the name change, more closely: create_note creates and notes
 	Things []uint32 // other words of the tool's name
 	Whole  uint32   // the name as one word: a text that names the tool often holds it so
 	Args   []uint32 // words of the arguments
@@ -211,7 +211,7 @@ func ReadCall(tool, args string) *Call {
 	c := &Call{Whole: Hash(Stem(WholeName(tool)))}
 	for _, w := range SplitName(tool) {
 		s := Stem(w)
-		if d := deeds[s]; d != "" {
+		if d := deeds[s]; d != "" && !slices.Contains(reading, Hash(acts[s])) {
 			c.Deeds = append(c.Deeds, Hash(d))
 		}
 		// The first act is what the tool does; a later one names a thing: get log.
