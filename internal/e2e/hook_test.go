@@ -137,7 +137,7 @@ func TestACodingAgentsHooks(t *testing.T) {
 		t.Errorf("approved once, and called twice: %+v", a)
 	}
 	h.flags = []string{"--hold", "ask"}
-	if a := h.hook("PreToolUse", call("toolu_07", "Bash", map[string]any{"command": "make"})); a.decision != "ask" {
+	if a := h.hook("PreToolUse", call("toolu_07", "Bash", map[string]any{"command": "git push origin main"})); a.decision != "ask" {
 		t.Errorf("%+v", a)
 	}
 	h.flags = nil
@@ -290,7 +290,7 @@ func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
 	if !strings.HasPrefix(command, filepath.Join(bin, "lazaret-hook")+" claude ") {
 		t.Errorf("installed is %q", command)
 	}
-	event, err := json.Marshal(h.event("PreToolUse", call("toolu_1", "Bash", map[string]any{"command": "make"})))
+	event, err := json.Marshal(h.event("PreToolUse", call("toolu_1", "Bash", map[string]any{"command": "git push origin main"})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,13 +301,13 @@ func TestTheSmallHookIsWhatIsInstalled(t *testing.T) {
 	}
 	// Down, and without a server: the same code and words.
 	h.program = []string{"lazaret-hook", "claude"}
-	small := h.run(t.TempDir(), h.event("PreToolUse", call("toolu_2", "Bash", map[string]any{"command": "make"})))
+	small := h.run(t.TempDir(), h.event("PreToolUse", call("toolu_2", "Bash", map[string]any{"command": "git push origin main"})))
 	h.program = []string{"lazaret", "hook", "claude"}
-	big := h.run(t.TempDir(), h.event("PreToolUse", call("toolu_2", "Bash", map[string]any{"command": "make"})))
+	big := h.run(t.TempDir(), h.event("PreToolUse", call("toolu_2", "Bash", map[string]any{"command": "git push origin main"})))
 	if small.code != 2 || big.code != 2 || !strings.Contains(small.stderr, "no verdict, so it counts as hold") || !strings.Contains(big.stderr, "no verdict, so it counts as hold") {
 		t.Errorf("%+v\n%+v", small, big)
 	}
-	if a := h.hook("PreToolUse", call("toolu_3", "Bash", map[string]any{"command": "make"})); a.decision != "deny" {
+	if a := h.hook("PreToolUse", call("toolu_3", "Bash", map[string]any{"command": "git push origin main"})); a.decision != "deny" {
 		t.Errorf("lazaret hook: %+v", a)
 	}
 	if got := installed("--uninstall"); strings.Contains(got, "lazaret-hook") {
