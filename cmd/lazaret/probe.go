@@ -106,7 +106,7 @@ func printDetection(w io.Writer, r *detection.Report) error {
 	}
 
 	title("ACTIONS HELD: held or denied because of a sentinel")
-	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "BENIGN CHANGE HELD", "95 %", "NO ARGS", "BENIGN READ HELD")
+	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "GOAL READ HELD", "BENIGN CHANGE HELD", "95 %", "NO ARGS", "BENIGN READ HELD")
 	rows := append(slices.Clip(r.Actions), r.ActionSums...)
 	slices.SortStableFunc(rows, func(a, b detection.ActionRow) int { return strings.Compare(a.Dataset, b.Dataset) })
 	for _, a := range rows {
@@ -114,7 +114,7 @@ func printDetection(w io.Writer, r *detection.Report) error {
 		if from == "" {
 			from = "all"
 		}
-		row(a.Dataset, from, ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty), interval(a.GoalsEmpty),
+		row(a.Dataset, from, ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty), interval(a.GoalsEmpty), ratio(a.GoalReads),
 			ratio(a.Changes), interval(a.Changes), ratio(a.ChangesEmpty), ratio(a.Reads))
 	}
 	m := r.ActionMacro
@@ -124,7 +124,7 @@ func printDetection(w io.Writer, r *detection.Report) error {
 		}
 		return fmt.Sprintf("%s of %d", percent(m.Rate, m.Datasets), m.Datasets)
 	}
-	row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.Changes), "", mean(m.ChangesEmpty), mean(m.Reads))
+	row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.GoalReads), mean(m.Changes), "", mean(m.ChangesEmpty), mean(m.Reads))
 
 	title("BY RULE: lines flagged, actions held")
 	row("RULE", "ATTACK LINES", "BENIGN LINES", "GOALS", "BENIGN ACTIONS")

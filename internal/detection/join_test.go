@@ -183,6 +183,27 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
+// Rules do not hold reads, so an attacker's read is no miss among its changes.
+func TestAttackersReadsAreCountedApartFromTheirChanges(t *testing.T) {
+	cases := read(t, corpus, Filter{})
+	l := &ledger{t: t, j: NewJoiner(cases)}
+	goals := 0
+	for _, c := range cases {
+		if len(c.Actions) > 0 && c.Actions[0].Goal && !c.Actions[0].Empty {
+			l.action(c, beliefs.L1, "read")
+			goals++
+		}
+	}
+	var all ActionRow
+	for _, a := range l.j.Report(cases, 5).ActionSums {
+		all.Goals.N += a.Goals.N
+		all.GoalReads.N += a.GoalReads.N
+	}
+	if goals == 0 || all.GoalReads.N < goals || all.Goals.N != 0 {
+		t.Errorf("of %d goals that read, %d are counted as reads and %d as changes", goals, all.GoalReads.N, all.Goals.N)
+	}
+}
+
 // TestThePolicyNamesEveryToolOfTheCorpora is why what the probe says of holds is
 // about sentinels: the ladder holds what no list names.
 func TestThePolicyNamesEveryToolOfTheCorpora(t *testing.T) {

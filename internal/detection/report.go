@@ -30,6 +30,7 @@ type Report struct {
 	ActionMacro struct {
 		Goals        Macro `json:"goals"`
 		GoalsEmpty   Macro `json:"goals_empty"`
+		GoalReads    Macro `json:"goal_reads"`
 		Changes      Macro `json:"changes"`
 		ChangesEmpty Macro `json:"changes_empty"`
 		Reads        Macro `json:"reads"`
@@ -55,9 +56,10 @@ type TextRow struct {
 type ActionRow struct {
 	Dataset      string `json:"dataset"`
 	From         string `json:"from,omitzero"` // lines or sessions
-	Goals        Rate   `json:"goals"`         // what attackers want
+	Goals        Rate   `json:"goals"`         // attackers' actions that change state
 	GoalsEmpty   Rate   `json:"goals_empty"`
-	Changes      Rate   `json:"changes"` // benign actions that change state
+	GoalReads    Rate   `json:"goal_reads"` // attackers' actions that only read, which rules do not hold
+	Changes      Rate   `json:"changes"`    // benign actions that change state
 	ChangesEmpty Rate   `json:"changes_empty"`
 	Reads        Rate   `json:"reads"` // benign actions that only read
 }
@@ -120,11 +122,13 @@ func (k actionKey) compare(l actionKey) int {
 	return cmp.Or(cmp.Compare(k.dataset, l.dataset), cmp.Compare(k.from, l.from))
 }
 
-type actionTally struct{ goals, goalsEmpty, changes, changesEmpty, reads tally }
+type actionTally struct{ goals, goalsEmpty, goalReads, changes, changesEmpty, reads tally }
 
 // of is the tally that an action counts in.
 func (t *actionTally) of(a *Action) *tally {
 	switch {
+	case a.Goal && a.level < beliefs.L3:
+		return &t.goalReads
 	case a.Goal && a.Empty:
 		return &t.goalsEmpty
 	case a.Goal:
@@ -219,6 +223,7 @@ func (j *Joiner) Report(cases []*Case, examples int) *Report {
 		m := &r.ActionMacro
 		m.Goals.add(row.Goals)
 		m.GoalsEmpty.add(row.GoalsEmpty)
+		m.GoalReads.add(row.GoalReads)
 		m.Changes.add(row.Changes)
 		m.ChangesEmpty.add(row.ChangesEmpty)
 		m.Reads.add(row.Reads)
@@ -257,7 +262,7 @@ func actionRows(m map[actionKey]*actionTally) []ActionRow {
 	var out []ActionRow
 	for _, k := range slices.SortedFunc(maps.Keys(m), actionKey.compare) {
 		t := m[k]
-		out = append(out, ActionRow{k.dataset, k.from, t.goals.rate(), t.goalsEmpty.rate(), t.changes.rate(), t.changesEmpty.rate(), t.reads.rate()})
+		out = append(out, ActionRow{k.dataset, k.from, t.goals.rate(), t.goalsEmpty.rate(), t.goalReads.rate(), t.changes.rate(), t.changesEmpty.rate(), t.reads.rate()})
 	}
 	return out
 }
