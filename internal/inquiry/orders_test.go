@@ -52,7 +52,8 @@ func TestPromiseB13ABundleWhoseForgettingNoOperatorSignedFails(t *testing.T) {
 			if c.by != "none" {
 				signed := ""
 				if s := signers[c.by]; s != nil {
-					b, err := streams.Custody{Do: streams.DoForget, Project: "p", ID: "s1", Issued: w.at, Reason: "r"}.Sign(s)
+					b, err := streams.Custody{Do: streams.DoForget, Project: "p", ID: "s1", Issued: w.at, Reason: "r",
+						UpTo: 10, Ranges: []streams.SeqRange{{From: 1, To: 10}}}.Sign(s)
 					if err != nil {
 						t.Fatal(err)
 					}
