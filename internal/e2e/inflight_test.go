@@ -57,11 +57,13 @@ func eachEntry(ctx context.Context, t *testing.T, js jetstream.JetStream, last u
 			t.Fatal(err)
 		}
 		seq = md.Sequence.Stream
-		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, md.Timestamp)
+		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, md.Timestamp)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fn(e)
+		for _, e := range entries {
+			fn(e)
+		}
 	}
 }
 

@@ -98,12 +98,14 @@ func (p *pipeline) entries(typ streams.Type) []streams.Entry {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		if e.Type == typ {
-			out = append(out, e)
+		for _, e := range entries {
+			if e.Type == typ {
+				out = append(out, e)
+			}
 		}
 	}
 	return out

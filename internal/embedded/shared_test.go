@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
+	"lazaret/pkg/position"
 	"lazaret/pkg/rules"
 	shipped "lazaret/rules"
 	"lazaret/streams"
@@ -216,6 +218,7 @@ func forget(t *testing.T, p *embedded.Pipeline, data, project, person string) {
 		return
 	}
 	c := streams.Custody{Do: streams.DoForget, Project: project, ID: "forget-" + project, Issued: time.Now().UTC().Truncate(time.Second), Reason: "a test", DataSubject: person}
+	var seqs []uint64
 	if person != "" {
 		err := backtest.Ledger(t.Context(), nc, backtest.Span{}, func(e *streams.Entry) error {
 			var h streams.EntryHead
@@ -228,6 +231,21 @@ func forget(t *testing.T, p *embedded.Pipeline, data, project, person string) {
 			t.Errorf("%d entries about %s: %v", len(c.Entries), person, err)
 			return
 		}
+	}
+	if person == "" {
+		err := backtest.Ledger(t.Context(), nc, backtest.Span{}, func(e *streams.Entry) error {
+			c.UpTo = max(c.UpTo, position.Sequence(e.Seq))
+			if e.Project == project {
+				seqs = append(seqs, position.Sequence(e.Seq))
+			}
+			return nil
+		})
+		if err != nil || len(seqs) == 0 {
+			t.Errorf("%d entries of %s: %v", len(seqs), project, err)
+			return
+		}
+		slices.Sort(seqs)
+		c.Ranges = streams.Ranges(slices.Compact(seqs))
 	}
 	signed, err := c.Sign(signer)
 	if err != nil {
