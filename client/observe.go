@@ -84,7 +84,7 @@ func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin, os ...*s
 	}
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	rep := new(streams.ObserveReply)
+	rep := new(streams.ObserveReplies)
 	err = c.retry.do(ctx, func(ctx context.Context) error {
 		request := message(ctx, subject, body)
 		if request.Header == nil {
@@ -95,7 +95,7 @@ func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin, os ...*s
 		if err != nil {
 			return err
 		}
-		rep = new(streams.ObserveReply)
+		rep = new(streams.ObserveReplies)
 		if err := streams.Unmarshal(m.Data, rep); err != nil {
 			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
 		}

@@ -36,9 +36,16 @@ type ObserveReply struct {
 	// Unseen says that the session is held for it (LZ306).
 	Unseen bool        `json:"unseen,omitzero"`
 	Error  *ReplyError `json:"error,omitzero"`
-	// Index is the event's place in its batch. Results answer a batch, in its order; the
-	// other fields are of the batch as a whole then.
-	Index   int             `json:"index,omitzero"`
+	// Index is the event's place in its batch.
+	Index int `json:"index,omitzero"`
+}
+
+// ObserveReplies is the answer to a request to lz.svc.observe that may be a batch.
+type ObserveReplies struct {
+	// ObserveReply answers one event. Of a batch it has only what holds for all its events.
+	ObserveReply
+	// Results answer the events of a batch, in its order. They are a type of their own,
+	// since a schema cannot be made of a type that holds itself.
 	Results []*ObserveReply `json:"results,omitzero"`
 }
 

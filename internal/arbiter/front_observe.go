@@ -152,9 +152,9 @@ func (f *Front) observe(r micro.Request) {
 	}
 }
 
-func (f *Front) observed(r micro.Request) *streams.ObserveReply {
-	failed := func(code streams.Code, err error) *streams.ObserveReply {
-		return &streams.ObserveReply{Error: fail(code, err).Error}
+func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
+	failed := func(code streams.Code, err error) *streams.ObserveReplies {
+		return &streams.ObserveReplies{ObserveReply: streams.ObserveReply{Error: fail(code, err).Error}}
 	}
 	_, a, err := streams.ParseService(r.Subject())
 	if err != nil {
@@ -193,15 +193,17 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReply {
 	}
 	rep, err := f.admitted.of(ctx, seq)
 	if err != nil {
-		rep = failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq, f.cfg.Timeout))
-		rep.IntakeSeq = seq
+		late := failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq, f.cfg.Timeout))
+		late.IntakeSeq = seq
+		return late
 	}
-	return rep
+	return &streams.ObserveReplies{ObserveReply: *rep}
 }
 
 // observedAll waits for what ingest made of each event of a batch.
-func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *streams.ObserveReply {
-	all := &streams.ObserveReply{IntakeSeq: seq, Results: make([]*streams.ObserveReply, events)}
+func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *streams.ObserveReplies {
+	all := &streams.ObserveReplies{Results: make([]*streams.ObserveReply, events)}
+	all.IntakeSeq = seq
 	for i := range all.Results {
 		at := position.At(seq, i)
 		rep, err := f.admitted.of(ctx, at)
