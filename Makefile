@@ -35,12 +35,24 @@ demo: build ## replay one poisoned session through a real pipeline and show what
 test: fmt-check vet quick ## every package and the main ways end to end, in minutes
 
 .PHONY: ci
-ci: fmt-check vet staticcheck unit race ## all that CI runs, in half an hour
+ci: test rest ## all that CI runs, in half an hour
 
-# Tests of more than some seconds are shorter here or left out; unit runs them whole.
+.PHONY: rest
+rest: staticcheck long race ## the part of CI that make test leaves out
+
+# Tests of more than some seconds are shorter in a quick run, or left out: those of
+# internal/e2e that begin with long(t). A long run takes them whole.
+SHORTER := $$(grep -rl --include=*_test.go 'testing.Short()' client cmd internal pkg | grep -v internal/e2e | xargs -n1 dirname | sort -u | sed 's|^|./|')
+LONG    := $$(grep -h -B1 '^	long(t)$$' internal/e2e/*_test.go | sed -n 's/^func \(Test[A-Za-z0-9]*\).*/\1/p' | paste -sd'|')
+
 .PHONY: quick
 quick:
 	$(GO) test -short -timeout 20m ./...
+
+.PHONY: long
+long:
+	$(GO) test -timeout 40m $(SHORTER)
+	$(GO) test -timeout 40m ./internal/e2e -run "^($(LONG))$$"
 
 .PHONY: fmt-check
 fmt-check:
@@ -57,10 +69,6 @@ staticcheck:
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml; its first run compiles it for minutes
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest run ./pkg/... ./streams/...
-
-.PHONY: unit
-unit:
-	$(GO) test -timeout 40m ./...
 
 .PHONY: race
 race:

@@ -127,6 +127,7 @@ func startStages(t *testing.T, data string, srv *natsserver.Server, fold func(tr
 }
 
 func TestAnActionRightAfterItsPoisonIsAlwaysHeldByASlowSentinel(t *testing.T) {
+	long(t)
 	rounds := 1000
 	if testing.Short() {
 		rounds = 50
@@ -244,6 +245,7 @@ func TestTheHarmlessTwinOfAPoisonedActionIsAllowed(t *testing.T) {
 }
 
 func TestAStandbySentinelTakesOverFromAStoppedOne(t *testing.T) {
+	long(t)
 	rounds := 12
 	if testing.Short() {
 		rounds = 3

@@ -9,6 +9,7 @@ import (
 )
 
 func TestBenchAllPrintsOneTable(t *testing.T) {
+	long(t)
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: two benchmarks, small")
 	}
