@@ -267,6 +267,9 @@ type Shown struct {
 	// Leans is set where an address or account in the arguments came from foreign
 	// content of the project, in any session, and never from the user.
 	Leans bool `json:"leans,omitzero"`
+	// Marked is set where the arguments have words of a memory that is marked above
+	// internal.
+	Marked bool `json:"marked,omitzero"`
 }
 
 // OutcomeEntry is the body of an outcome.

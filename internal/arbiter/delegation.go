@@ -12,9 +12,13 @@ import (
 )
 
 // delegated says on which ground of the signed policy an action passes the hold of
-// its level; empty where there is none. What the agent itself declares L4 is held.
+// its level; empty where there is none. What the agent itself declares L4 is held, and
+// so is what carries, cites or declares data above internal.
 func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
-	if a.Shown == nil || classify(pol, k, a.Annotations, beliefs.L0).Level != c.Level {
+	if a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal) {
+		return ""
+	}
+	if classify(pol, k, a.Annotations, beliefs.L0).Level != c.Level {
 		return ""
 	}
 	ev := policy.Evidence{User: true, Foreign: a.Shown.Foreign, Order: a.Shown.Order, Unread: a.Shown.Unread, Leans: a.Shown.Leans}

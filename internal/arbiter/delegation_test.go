@@ -53,6 +53,8 @@ func TestADelegatedActionPassesTheLevelAndNothingElse(t *testing.T) {
 		"another recipient":       func(a *streams.ActionEntry) { a.Features = text.Analyze("jo@corp.example eve@evil.example") },
 		"nothing known":           func(a *streams.ActionEntry) { a.Shown = nil },
 		"leans on foreign values": func(a *streams.ActionEntry) { a.Intent, a.Shown = nil, &streams.Shown{Leans: true} },
+		"words of a secret":       func(a *streams.ActionEntry) { a.Shown.Marked = true },
+		"confidential data":       func(a *streams.ActionEntry) { a.Sensitivity = beliefs.Confidential },
 		"unseen input":            func(a *streams.ActionEntry) { a.Unseen = true },
 		"the host asks":           func(a *streams.ActionEntry) { h := streams.Hold; a.Host = &h },
 		"declared L4": func(a *streams.ActionEntry) {

@@ -327,6 +327,7 @@ const (
 	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyIntent   = 'A' // project, agent, session → words of the user; with a tool: the user named a value of its last call
 	keyShown    = 'F' // project, agent, session → what foreign content the session was shown
+	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal
 	keyAccepted = 'H' // project, catalogue → levels that a person accepted its tools at
 	keyNonce    = 'z' // project, nonce → when it may be forgotten
 	keyNonceEnd = 'Z' // time, nonce's key → nothing

@@ -243,6 +243,9 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := f.noteMemoryWords(st, project, e, seen.count > 0); err != nil {
 		return err
 	}
+	if err := noteMarked(st, project, e); err != nil {
+		return err
+	}
 	for _, p := range e.Parents {
 		if err := f.influence(st, project, parentKey(p), impactMemory, e.Agent, e.Belief.ID); err != nil {
 			return err

@@ -83,7 +83,8 @@ func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*
 		}
 		s.Leans = s.Leans || foreign && !own
 	}
-	return &s, nil
+	s.Marked, err = carriesMarked(st, project, e)
+	return &s, err
 }
 
 // noteAccepted keeps the levels that a person signed for with a catalogue of tools.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"lazaret/pkg/beliefs"
@@ -54,7 +55,6 @@ type tool struct {
 	reversibility beliefs.Reversibility
 	matched       map[string]bool
 	rules, codes  map[string]int
-	byLevel       int // held or denied by level alone
 
 	reaches  map[string]int // addresses, hosts and accounts in arguments
 	unnamed  int            // calls with one that the user had not named
@@ -249,7 +249,6 @@ func (s *Seen) verdict(t *tool, v *streams.VerdictEntry) {
 	if l.UnmarshalText([]byte(v.Level)) == nil {
 		t.level = max(t.level, l)
 	}
-	level := would > streams.Allow
 	for _, r := range v.Reasons {
 		if r.Verdict == streams.Allow {
 			continue
@@ -258,10 +257,6 @@ func (s *Seen) verdict(t *tool, v *streams.VerdictEntry) {
 		if r.Rule != "" {
 			t.rules[r.Rule]++
 		}
-		level = level && (r.Code == streams.CodeFloor || r.Code == streams.CodeUnmatched)
-	}
-	if level {
-		t.byLevel++
 	}
 }
 
@@ -316,6 +311,9 @@ func (t *tool) write(b *strings.Builder, names map[string]bool) {
 		fmt.Fprintf(b, "  # %s: %s.\n", level, comment(because))
 	}
 	fmt.Fprintf(b, "  - name: %s\n    tools: [%s]\n    level: %s\n", identifier(t.name, names), strconv.QuoteToASCII(pattern(t.name)), level)
+	if when := t.condition(); when != "" && level < beliefs.L4 {
+		fmt.Fprintf(b, "    when: %s # other calls wait for a person\n", strconv.QuoteToASCII(when))
+	}
 	if t.would[streams.Deny] > 0 && level < beliefs.L5 && t.would[streams.Deny] == t.count && t.codes[string(streams.CodeUnmatched)] == 0 {
 		b.WriteString("    require: deny # it never passed\n")
 	}
@@ -328,6 +326,29 @@ func (t *tool) write(b *strings.Builder, names map[string]bool) {
 	if t.reversibility != 0 {
 		fmt.Fprintf(b, "    reversibility: %s\n", t.reversibility)
 	}
+}
+
+// shippedConditions are the conditions of the shipped policy's entries, by name.
+var shippedConditions = sync.OnceValue(func() map[string]string {
+	m := make(map[string]string)
+	if p, err := policy.Compile(policy.DefaultName, policy.Default); err == nil {
+		for _, e := range p.Entries() {
+			m[e.Name] = e.When
+		}
+	}
+	return m
+})
+
+// condition is on what the shipped policy gave a tool its level, as far as it looked
+// at the arguments: what was seen of some calls says nothing of the others.
+func (t *tool) condition() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(t.matched)) {
+		if when := shippedConditions()[name]; when != "" {
+			all = append(all, "("+when+")")
+		}
+	}
+	return strings.Join(all, " || ")
 }
 
 func counts(m map[string]int) string {

@@ -1,0 +1,78 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"strings"
+	"unicode"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+const (
+	maxMarkedText = 32 << 10 // bytes of a text that are looked at; an action with more carries what is marked
+	minCode       = 4        // characters of a word with a digit that is kept by itself
+)
+
+// noteMarked keeps the words of a memory that is marked above internal.
+func noteMarked(st *stage.State, project string, e *streams.MemoryEntry) error {
+	if e.Belief.Sensitivity.Within(beliefs.Internal) {
+		return nil
+	}
+	terms := markedTerms(e.Content, &e.Features)
+	if whole := text.Terms(e.Content, 2); len(whole) == 1 {
+		terms = append(terms, whole[0]) // the word is all that it says
+	}
+	for _, t := range terms {
+		if err := st.Set(markedKey(project, t), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carriesMarked reports whether the arguments of an action have words of a memory
+// that is marked above internal: two adjacent ones, a word with digits, or the only
+// one. What cannot be read whole may have them.
+func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (found bool, err error) {
+	if len(e.Text) > maxMarkedText || e.Features.Partial {
+		err := st.Scan(stage.Key(keyMarked, project, ""), func(_, _ []byte) (bool, error) {
+			found = true
+			return false, nil
+		})
+		return found, err
+	}
+	for _, t := range append(markedTerms(e.Text, &e.Features), text.Terms(e.Text, maxMarkedText)...) {
+		if _, found, err = st.Get(markedKey(project, t)); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// markedTerms are the pairs of adjacent words of a text and of what is encoded in
+// it, function words left out, and its words with digits.
+func markedTerms(s string, f *text.Features) (out []text.Term) {
+	for _, v := range f.Views(s) {
+		terms := text.Terms(v.Text, maxMarkedText)
+		for i := 1; i < len(terms); i++ {
+			var pair [16]byte
+			binary.BigEndian.PutUint64(pair[:], uint64(terms[i-1]))
+			binary.BigEndian.PutUint64(pair[8:], uint64(terms[i]))
+			out = append(out, text.Label("pair", string(pair[:])))
+		}
+		apart := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+		for w := range strings.FieldsFuncSeq(v.Text, apart) {
+			if len(w) >= minCode && strings.ContainsFunc(w, unicode.IsDigit) {
+				out = append(out, text.Label("code", w))
+			}
+		}
+	}
+	return out
+}
+
+func markedKey(project string, t text.Term) []byte {
+	return binary.BigEndian.AppendUint64(stage.Key(keyMarked, project, ""), uint64(t))
+}
