@@ -218,9 +218,9 @@ func (a *Auditor) publishHandovers() error {
 // identify looks at which ledger is there: the one that was followed before,
 // with its beginning or what comes next, or another one.
 func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := stage.Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
-		return fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+		return err
 	}
 	info := st.CachedInfo()
 	before := a.log.Head()

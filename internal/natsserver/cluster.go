@@ -263,6 +263,8 @@ func secureCluster(data string, c ServerConfig) error {
 		}
 	}
 	var b bytes.Buffer
+	// A reload sorts the routes in place while others read them: sorted ones stay as they are.
+	slices.Sort(routes)
 	fmt.Fprintf(&b, "# Made by \"lazaret server config\"; the same for all servers of the cluster.\nauthorization {\n  user: %q\n  password: %q\n  timeout: 5\n}\nroutes: [\n", routeUser, password)
 	for _, r := range routes {
 		fmt.Fprintf(&b, "  %q\n", r)

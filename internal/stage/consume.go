@@ -68,23 +68,37 @@ func consume(ctx context.Context, js jetstream.JetStream, stream string, filters
 
 func (c *consumption) start(ctx context.Context) error {
 	c.ended = make(chan struct{})
-	s, err := c.open(ctx)
-	// A server that starts, or takes up changed accounts, has nobody on the
-	// subjects of its API for a moment.
-	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < startMost; {
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(reopenEvery):
-		}
-		s, err = c.open(ctx)
-	}
+	var s *sitting
+	err := served(ctx, func() (err error) { s, err = c.open(ctx); return err })
 	if err != nil {
 		return err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.keep(s)
 	return nil
+}
+
+// Stream looks a stream up, as soon as the server's API is served.
+func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstream.Stream, err error) {
+	err = served(ctx, func() (err error) { st, err = js.Stream(ctx, name); return err })
+	if err != nil {
+		return nil, fmt.Errorf("looking up stream %s: %w", name, err)
+	}
+	return st, nil
+}
+
+// served asks the server's API again while nobody serves it: a server that starts, or
+// takes up changed accounts, has nobody on the subjects of its API for a moment.
+func served(ctx context.Context, ask func() error) error {
+	err := ask()
+	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < startMost; err = ask() {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(reopenEvery):
+		}
+	}
+	return err
 }
 
 // stop ends it. take is not called any more when it returns.

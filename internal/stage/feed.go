@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -53,9 +52,9 @@ func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, erro
 	if err != nil {
 		return nil, err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
-		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+		return nil, err
 	}
 	f := &Feed{log: log}
 	// From the last entry on: who has read that one can join at once.

@@ -360,9 +360,9 @@ func Tail(nc *nats.Conn, partitions []int) func(ctx context.Context) (uint64, er
 		if len(partitions) > 0 && len(partitions) < streams.Partitions {
 			return lastOf(ctx, js, partitions)
 		}
-		st, err := js.Stream(ctx, streams.LedgerStream)
+		st, err := Stream(ctx, js, streams.LedgerStream)
 		if err != nil {
-			return 0, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+			return 0, err
 		}
 		return st.CachedInfo().State.LastSeq, nil
 	}
@@ -400,9 +400,9 @@ func (e *RecreatedError) Error() string {
 }
 
 func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {
-	st, err := js.Stream(ctx, stream)
+	st, err := Stream(ctx, js, stream)
 	if err != nil {
-		return 0, fmt.Errorf("looking up stream %s: %w", stream, err)
+		return 0, err
 	}
 	s := st.CachedInfo().State
 	if s.LastSeq+1 < from {

@@ -20,9 +20,9 @@ func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log
 	if err != nil {
 		return nil, err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
-		return nil, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+		return nil, err
 	}
 	rd, err := openLedgerReader(ctx, nc, feed, nil, stage, st.CachedInfo().State.LastSeq+1, log)
 	if err != nil {

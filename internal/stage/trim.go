@@ -62,9 +62,9 @@ func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, err
 
 // missing reports whether the ledger lacks an entry from one sequence up to another.
 func missing(ctx context.Context, js jetstream.JetStream, from, to uint64) (bool, error) {
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
-		return false, fmt.Errorf("looking up stream %s: %w", streams.LedgerStream, err)
+		return false, err
 	}
 	if st.CachedInfo().State.FirstSeq > from {
 		return true, nil
