@@ -133,7 +133,7 @@ func mixed(i int) (subject, body string) {
 type rejudge struct {
 	ev     *rules.Evaluator
 	states [streams.Partitions]*index.MemStore
-	want   map[uint64][]streams.Alert // by the entry that was judged
+	want   map[uint64][]streams.Alert // by the position of the entry that was judged
 	got    map[uint64][]streams.Alert
 	doubly int
 }
@@ -166,7 +166,7 @@ func (r *rejudge) take(t *testing.T, e *streams.Entry) {
 			t.Fatal(err)
 		}
 		if len(res.Alerts) > 0 {
-			r.want[e.Seq] = res.Alerts
+			r.want[e.Position()] = res.Alerts
 		}
 		return
 	case e.Type == streams.TypeAlerts:
