@@ -12,8 +12,8 @@ import (
 )
 
 // delegated says on which ground of the signed policy an action passes the hold of
-// its level; empty where there is none. What the agent itself declares L4 is held, and
-// so is what carries, cites or declares data above internal.
+// its level; empty where there is none. An action that the agent declares L4 is held, and
+// so is one that carries, cites or declares data above internal.
 func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.ActionEntry) string {
 	if a.Shown == nil || a.Shown.Marked || !a.Sensitivity.Within(beliefs.Internal) {
 		return ""
@@ -52,7 +52,7 @@ func party(c text.Carrier, all []text.Carrier, named []string) bool {
 }
 
 // delegate lets an action pass that is held because of its level alone, on the
-// ground that the signed policy gives. Whatever else speaks against it holds it.
+// ground that the signed policy gives. Any other reason against it holds it.
 func delegate(p *proposal, v *streams.VerdictEntry) {
 	if p.Delegated == "" || v.Verdict != streams.Hold || p.Withdrawn || !byLevelAlone(v) {
 		return

@@ -221,7 +221,7 @@ func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, n
 }
 
 // reviseOpen gives an open hold the revision that what has come to speak against it
-// asks for. What the policy denies by now is denied.
+// asks for. An action that the policy denies by now is denied.
 func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*stage.Output, error) {
 	h := new(hold)
 	ok, err := st.Load(stage.Key(keyHold, project, id), h)
@@ -232,7 +232,7 @@ func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*
 	if err != nil || pol == nil {
 		return nil, err
 	}
-	// What it depends on may derive from more than when it was indexed.
+	// Its beliefs may have more origins than when the hold was indexed.
 	if err := h.index(st); err != nil {
 		return nil, err
 	}

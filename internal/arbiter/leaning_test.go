@@ -134,7 +134,7 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 	b.replayed()
 }
 
-// What a belief derives from may come to be known after a hold that cites it was opened.
+// An origin of a belief may become known after a hold that cites the belief was opened.
 func TestPromiseA6AHoldFollowsWhatItsBeliefIsFoundToDeriveFrom(t *testing.T) {
 	b := newBench(t, newPeople(t).trust)
 	v := b.cites("a1", "b1")

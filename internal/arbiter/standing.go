@@ -9,7 +9,7 @@ import (
 )
 
 // stands lets an action pass that is held because of its level alone, where the
-// signed policy has a standing permission for it. Whatever else speaks against
+// signed policy has a standing permission for it. Any other reason against
 // it holds it as before: a finding, a silence, a belief, the host.
 func stands(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.Time) {
 	if pol == nil || p.Type != streams.TypeAction || v.Verdict != streams.Hold || p.Withdrawn {

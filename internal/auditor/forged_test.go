@@ -459,7 +459,7 @@ func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
 	}
 }
 
-// What comes between the signing of an order and its entry stays.
+// Entries that come between the signing of an order and the order's entry stay.
 func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// A backup is taken while proposals come in. What is restored of it has the same root, knows
+// A backup is taken while proposals come in. The restored pipeline has the same root, knows
 // every verdict that was given before, verifies, and goes on.
 func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	data, addr := filepath.Join(t.TempDir(), "data"), freePort(t)

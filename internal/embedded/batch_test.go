@@ -59,7 +59,7 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 			t.Errorf("observation %d is answered %+v, %+v the second time", i, rep, rep.Error)
 		}
 	}
-	// What was sent together is known together: an action is held because of one of them.
+	// The events of a batch count at once: an action is held because of one of them.
 	if _, err := c.ObserveAll(t.Context(), beliefs.OriginWeb, os[0], &streams.Observation{Head: streams.Head{ID: "bad", Session: "s"}, Content: strings.Repeat("x", streams.DefaultMaxEvent+1)}); err != nil {
 		t.Fatal(err)
 	}
