@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/heap"
 	"lazaret/internal/natsserver"
+	"lazaret/streams"
 )
 
 func (a *app) benchPipeline() *cobra.Command {
@@ -35,8 +36,11 @@ compare with those of another by the ratio. Afterwards the ledger is counted:
 nothing may be lost or doubled. At last the same load goes through the bare server in
 the same shape (two streams, the same entries, encryption, batches, purges and readers,
 and nobody who looks at them): shape_bound_per_s is what no pipeline of this shape
-exceeds on this machine.`,
-		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  lazaret bench pipeline --projects 16 --rules 1000",
+exceeds on this machine.
+
+--batch N publishes batches of N observations, as ObserveAll does, into a second pipeline.
+Both are compared with raw single publishes and with each other; the shape is left out.`,
+		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  lazaret bench pipeline --projects 16 --rules 1000\n  lazaret bench pipeline --batch 64 --sync always --events 50000",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch sync {
@@ -48,6 +52,9 @@ exceeds on this machine.`,
 			}
 			if o.Events < 1 || o.Projects < 1 || o.Rules < 0 {
 				return errors.New("--events and --projects are at least 1, --rules at least 0")
+			}
+			if o.Batch < 0 || o.Batch > streams.MaxBatch {
+				return fmt.Errorf("--batch %d: a batch holds 1 to %d observations", o.Batch, streams.MaxBatch)
 			}
 			dir, err := os.MkdirTemp("", "lazaret-bench-")
 			if err != nil {
@@ -71,6 +78,7 @@ exceeds on this machine.`,
 	f.IntVar(&o.Events, "events", 100_000, "observations")
 	f.IntVar(&o.Projects, "projects", 1, "projects that they are spread over")
 	f.IntVar(&o.Rules, "rules", 0, "generated rules instead of the shipped packs")
+	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
 	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -83,7 +91,7 @@ func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []s
 	if err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size", fmt.Sprint(o.Size),
+	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size", fmt.Sprint(o.Size), "--batch", fmt.Sprint(o.Batch),
 		"--subjects", strings.Join(o.Subjects, ","), "--as", strings.Join(creds, ","))
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
@@ -131,6 +139,7 @@ func (a *app) benchLoad() *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&o.Events, "events", 0, "observations")
 	f.IntVar(&o.Size, "size", 0, "bytes of content of each; 0: 1 KiB")
+	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
 	f.StringSliceVar(&o.Subjects, "subjects", nil, "where to, by connection")
 	f.StringSliceVar(&creds, "as", nil, "credentials, by connection")
 	return c

@@ -31,6 +31,7 @@ type PipelineOptions struct {
 	Events   int // observations of 1 KiB
 	Projects int // that they are spread over
 	Rules    int // generated ones instead of the shipped packs; zero: the shipped ones
+	Batch    int // observations of one message; 0 and 1: each has a message of its own
 	Sync     bool
 }
 
@@ -41,6 +42,7 @@ type PipelineReport struct {
 	Projects int    `json:"projects"`
 	Rules    int    `json:"rules,omitzero"`
 	Sync     string `json:"sync"` // always or off
+	Batch    int    `json:"batch,omitzero"`
 
 	PerSecond float64 `json:"events_per_s"` // audited
 	Accepted  float64 `json:"accepted_per_s"`
@@ -55,6 +57,11 @@ type PipelineReport struct {
 	// on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`
+	// Singles is what a pipeline of the same run audits of observations that have a message
+	// each, if the others come in batches, and SinglesCPU what each of them costs.
+	Singles      float64 `json:"singles_per_s,omitzero"`
+	SinglesCPU   float64 `json:"singles_cpu_us_per_event,omitzero"`
+	SinglesRatio float64 `json:"singles_ratio,omitzero"` // of batches to singles
 	// Shape is what the bare server carries of the same messages in the same streams,
 	// with as many readers and the same batches and nothing that looks at them, and
 	// ShapeCPU what that costs in the server's process.
@@ -80,10 +87,10 @@ func (r *PipelineReport) Lines() []Line {
 		}
 		return l
 	}
-	none := func(what string, n int) Line {
-		return Line{What: what, Value: float64(n), Budget: "0", Pass: n == 0}
-	}
 	out := []Line{}
+	if r.Batch > 1 {
+		return append(r.batchLines(at), r.costLines(at)...)
+	}
 	if r.Sync == "off" {
 		out = append(out, at(fmt.Sprintf("observations audited, %d projects, no sync", r.Projects), r.PerSecond, "/s", 30_000),
 			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0.15))
@@ -94,14 +101,40 @@ func (r *PipelineReport) Lines() []Line {
 	}
 	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true}, at("  in that", r.ShapeRatio, "x", 0),
 		Line{What: "  CPU of the bare server, an observation", Value: r.ShapeCPU, Unit: "us", Limit: true})
-	return append(out, at("  raw JetStream consume", r.RawConsume, "/s", 0), at("acknowledged to the client", r.Accepted, "/s", 0),
-		at("CPU of server and stages, an observation", r.CPU, "us", 0), at("memory, highest", r.RSS, "MB", 0), none("lost", r.Lost), none("doubled", r.Duplicated))
+	return append(out, r.costLines(at)...)
+}
+
+// batchLines are the figures of observations that come in batches.
+func (r *PipelineReport) batchLines(at func(what string, v float64, unit string, least float64) Line) []Line {
+	ofRaw, ofSingles := 0.30, 0.0
+	if r.Sync == "always" {
+		ofRaw, ofSingles = 0, 4
+	}
+	return []Line{
+		at(fmt.Sprintf("observations audited, %d projects, sync %s, batches of %d", r.Projects, r.Sync, r.Batch), r.PerSecond, "/s", 0),
+		at("  raw JetStream publish, one by one", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", ofRaw),
+		at("  audited, one by one", r.Singles, "/s", 0), at("  in that", r.SinglesRatio, "x", ofSingles),
+		at("  CPU of server and stages, one by one", r.SinglesCPU, "us", 0),
+	}
+}
+
+// costLines are what a run of either kind costs, and its account.
+func (r *PipelineReport) costLines(at func(what string, v float64, unit string, least float64) Line) []Line {
+	none := func(what string, n int) Line {
+		return Line{What: what, Value: float64(n), Budget: "0", Pass: n == 0}
+	}
+	return []Line{
+		at("  raw JetStream consume", r.RawConsume, "/s", 0), at("acknowledged to the client", r.Accepted, "/s", 0),
+		at("CPU of server and stages, an observation", r.CPU, "us", 0), at("memory, highest", r.RSS, "MB", 0),
+		none("lost", r.Lost), none("doubled", r.Duplicated),
+	}
 }
 
 // LoadOptions are what a load publishes.
 type LoadOptions struct {
 	Events, Projects int
 	Size             int      // bytes of content of each; 0: 1 KiB
+	Batch            int      // observations of one message; 0 and 1: each has a message of its own
 	Subjects         []string // by project
 }
 
@@ -136,7 +169,8 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 			n++
 		}
 		wg.Go(func() {
-			refused, err := publishTo(ctx, nc, o.Subjects[p], fmt.Sprintf("p%d", p), n, max(8192/len(conns), 256), bodies)
+			s := sender{nc: nc, subject: o.Subjects[p], prefix: fmt.Sprintf("p%d", p), batch: max(o.Batch, 1), bodies: bodies}
+			refused, err := s.publish(ctx, n, max(8192/len(conns), 256))
 			if err != nil {
 				cancel(err)
 			}
@@ -150,12 +184,43 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 	return rep, context.Cause(ctx)
 }
 
-// publishTo keeps a window of publishes in flight. What is refused is sent
-// again, under its id, once the window has emptied; the window is halved then,
-// and grows again while nothing is refused, as a sender to a full intake ought
-// to do.
-func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, most int, bodies [][]byte) (refused int, err error) {
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*most))
+// A sender publishes observations on one subject.
+type sender struct {
+	nc              *nats.Conn
+	subject, prefix string
+	batch           int // observations of one message
+	bodies          [][]byte
+}
+
+// message is the one that holds n observations from the first on.
+func (s *sender) message(first, n int) *nats.Msg {
+	m := nats.NewMsg(s.subject)
+	if s.batch == 1 {
+		m.Header.Set(streams.HeaderCloudEventID, fmt.Sprintf("%s-%d", s.prefix, first))
+		m.Data = s.bodies[first%len(s.bodies)]
+		return m
+	}
+	m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
+	for i := first; i < first+n; i++ {
+		sep := byte(',')
+		if i == first {
+			sep = '['
+		}
+		m.Data = append(m.Data, sep)
+		m.Data = fmt.Appendf(m.Data, `{"specversion":"1.0","id":"%s-%d","source":"bench","type":"lazaret.event","data":`, s.prefix, i)
+		m.Data = append(append(m.Data, s.bodies[i%len(s.bodies)]...), '}')
+	}
+	m.Data = append(m.Data, ']')
+	return m
+}
+
+// publish publishes observations and keeps at most inFlight of them unacknowledged.
+// Refused messages are sent again under their ids once the window has emptied; the
+// window is halved then, and grows again while nothing is refused.
+func (s *sender) publish(ctx context.Context, events, inFlight int) (refused int, err error) {
+	n := (events + s.batch - 1) / s.batch // messages
+	most, least := max(inFlight/s.batch, 4), max(64/s.batch, 1)
+	js, err := jetstream.New(s.nc, jetstream.WithPublishAsyncMaxPending(2*most))
 	if err != nil {
 		return 0, err
 	}
@@ -163,14 +228,11 @@ func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, mo
 		i   int
 		ack jetstream.PubAckFuture
 	}
-	const least = 64
 	var open []sent
 	var again []int // refused
 	next, window, full := 0, most, false
 	publish := func(i int) error {
-		m := nats.NewMsg(subject)
-		m.Header.Set(streams.HeaderCloudEventID, fmt.Sprintf("%s-%d", prefix, i))
-		m.Data = bodies[i%len(bodies)]
+		m := s.message(i*s.batch, min(s.batch, events-i*s.batch))
 		ack, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute), jetstream.WithRetryAttempts(0))
 		if err == nil {
 			open = append(open, sent{i, ack})
@@ -189,18 +251,18 @@ func publishTo(ctx context.Context, nc *nats.Conn, subject, prefix string, n, mo
 				return refused, err
 			}
 		}
-		s := open[0]
+		first := open[0]
 		open = open[1:]
 		select {
-		case <-s.ack.Ok():
+		case <-first.ack.Ok():
 			window = min(window+1, most)
-		case err := <-s.ack.Err():
+		case err := <-first.ack.Err():
 			var api *jetstream.APIError
 			if !errors.As(err, &api) {
-				return refused, fmt.Errorf("publishing to %s: %w", subject, err)
+				return refused, fmt.Errorf("publishing to %s: %w", s.subject, err)
 			}
 			refused++
-			full, again = true, append(again, s.i)
+			full, again = true, append(again, first.i)
 		case <-ctx.Done():
 			return refused, ctx.Err()
 		}
@@ -222,15 +284,34 @@ type Client func(ctx context.Context, url string, o LoadOptions, creds []string)
 // Pipeline measures a pipeline in folders under dir.
 func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (*PipelineReport, error) {
 	rep := &PipelineReport{Events: o.Events, Projects: o.Projects, Rules: o.Rules, Sync: "off", Processors: runtime.GOMAXPROCS(0)}
+	if o.Batch > 1 {
+		rep.Batch = o.Batch
+	}
 	if o.Sync {
 		rep.Sync = "always"
 	}
 	if err := rep.raw(ctx, filepath.Join(dir, "raw"), o, load); err != nil {
 		return nil, fmt.Errorf("measuring raw JetStream: %w", err)
 	}
+	if o.Batch > 1 {
+		one, single := *rep, o
+		single.Batch = 0
+		if _, err := one.run(ctx, filepath.Join(dir, "singles"), single, load); err != nil {
+			return nil, err
+		}
+		rep.Singles, rep.SinglesCPU = one.PerSecond, one.CPU
+	}
 	entries, err := rep.run(ctx, filepath.Join(dir, "data"), o, load)
 	if err != nil {
 		return nil, err
+	}
+	rep.Ratio = rep.PerSecond / rep.Raw
+	if rep.Serial > 0 {
+		rep.SerialRatio = rep.PerSecond / rep.Serial
+	}
+	if o.Batch > 1 {
+		rep.SinglesRatio = rep.PerSecond / rep.Singles
+		return rep, nil // the shape is that of single publishes
 	}
 	if len(entries) == 0 {
 		return nil, errors.New("the ledger holds no observation")
@@ -239,10 +320,6 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 		return nil, fmt.Errorf("measuring the shape: %w", err)
 	}
 	rep.ShapeRatio = rep.PerSecond / rep.Shape
-	rep.Ratio = rep.PerSecond / rep.Raw
-	if rep.Serial > 0 {
-		rep.SerialRatio = rep.PerSecond / rep.Serial
-	}
 	return rep, nil
 }
 

@@ -67,3 +67,24 @@ func TestBenchPipelineSaysWhatTheServerAloneCarries(t *testing.T) {
 		}
 	}
 }
+
+func TestBenchPipelineComparesBatchesWithSinglePublishes(t *testing.T) {
+	out, err := exec.Command(filepath.Join(bin, "lazaret"), "bench", "pipeline", "--json", "--events", "600", "--batch", "64").Output()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) { // 2: over a budget
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var rep struct {
+		PerSecond float64 `json:"events_per_s"`
+		Ratio     float64 `json:"ratio"`
+		Singles   float64 `json:"singles_ratio"`
+		Lost      int     `json:"lost"`
+		Doubled   int     `json:"duplicated"`
+	}
+	if err := json.Unmarshal(out, &rep); err != nil {
+		t.Fatalf("%s", out)
+	}
+	if rep.PerSecond <= 0 || rep.Ratio <= 0 || rep.Singles <= 0 || rep.Lost > 0 || rep.Doubled > 0 {
+		t.Errorf("%s", out)
+	}
+}
