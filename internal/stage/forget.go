@@ -101,7 +101,7 @@ func (s *store) erased() error {
 	if s.db, err = openPebble(s.dir, s.fs, s.key); err != nil {
 		return err
 	}
-	if err := s.checkFormat(s.dir); err != nil || !again {
+	if err := s.checkFormat(); err != nil || !again {
 		return err
 	}
 	return errors.Join(s.sync(), s.snapshot())

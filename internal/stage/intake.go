@@ -3,6 +3,7 @@ package stage
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,6 +113,7 @@ type intakeStage struct {
 	// foreign are other stages' entries that wait for the next own entry, by
 	// partition, in ledger order.
 	foreign  [streams.Partitions][]*streams.Entry
+	noted    [streams.Partitions]uint64 // up to which those that wait are noted in the store
 	queue    [streams.Partitions][]*queued
 	queued   int
 	held     int    // bytes of messages that are queued
@@ -144,7 +146,7 @@ func RunIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 }
 
 func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan Query) (err error) {
-	r, err := newRuntime(cfg)
+	r, err := newRuntime(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -168,7 +170,9 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	defer s.ledger.close()
 	s.read = s.oldest()
 	s.known = s.read
-	err = s.foldTo(ctx, last)
+	if err = s.loadWaiting(ctx); err == nil {
+		err = s.foldTo(ctx, last)
+	}
 	if err == nil {
 		err = s.again()
 	}
@@ -493,6 +497,11 @@ func (s *intakeStage) applyForeign(p int, at uint64) error {
 		if err := s.apply(f[0], nil); err != nil {
 			return err
 		}
+		if f[0].Seq <= s.noted[p] {
+			if err := s.store.delete(waitingKey(p, f[0].Seq)); err != nil {
+				return err
+			}
+		}
 		f = f[1:]
 	}
 	s.foreign[p] = f
@@ -534,17 +543,87 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 	return s.commitFolded()
 }
 
-// commitFolded makes durable what the ledger is known to hold. Partitions
-// without waiting foreign entries have come as far as the reader.
+// commitFolded makes durable what the ledger is known to hold: all partitions have come as
+// far as the reader, but for foreign entries that wait, which are noted.
 func (s *intakeStage) commitFolded() error {
 	for _, p := range s.cfg.Partitions {
-		to := s.read
-		if len(s.foreign[p]) > 0 {
-			to = s.foreign[p][0].Seq - 1
+		if err := s.note(p); err != nil {
+			return err
 		}
-		s.cursors[p].folded = max(s.cursors[p].folded, to)
+		s.cursors[p].folded = max(s.cursors[p].folded, s.read)
 	}
 	return s.commit()
+}
+
+// waitingKey notes a message with foreign entries that were read and wait for the next own
+// entry. A partition may be quiet for long: without the note its cursor would stay before
+// them, and a start would read all that other partitions were told since.
+func waitingKey(p int, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'h', byte(p)}, seq)
+}
+
+// note notes the entries of a partition that wait.
+func (s *intakeStage) note(p int) error {
+	f := s.foreign[p]
+	for i := len(f) - 1; i >= 0 && f[i].Seq > s.noted[p]; i-- {
+		if err := s.store.set(waitingKey(p, f[i].Seq), nil); err != nil {
+			return err
+		}
+	}
+	if len(f) > 0 {
+		s.noted[p] = max(s.noted[p], f[len(f)-1].Seq)
+	}
+	return nil
+}
+
+// loadWaiting reads the entries that waited when the state was committed.
+func (s *intakeStage) loadWaiting(ctx context.Context) error {
+	for _, p := range s.cfg.Partitions {
+		var waiting []uint64
+		err := s.store.scan([]byte{spaceMeta, 'h', byte(p)}, func(k, _ []byte) (bool, error) {
+			waiting = append(waiting, binary.BigEndian.Uint64(k[3:]))
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		for _, seq := range waiting {
+			s.noted[p] = max(s.noted[p], seq)
+			m, err := messageAt(ctx, s.js, streams.LedgerStream, seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				err = s.hole(ctx, seq, seq, time.Time{}) // forgotten, or it is an error
+				if err == nil {
+					err = s.store.delete(waitingKey(p, seq))
+				}
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+			if err != nil {
+				return fmt.Errorf("ledger message %d waits for stage %s: %w", seq, s.cfg.Name, err)
+			}
+			for i := range entries {
+				if e := &entries[i]; s.fold.Relevant(e) {
+					s.foreign[p] = append(s.foreign[p], e)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// takenIn is the ledger sequence up to which all is in the state of a partition, and nothing
+// waits.
+func (s *intakeStage) takenIn(p int) uint64 {
+	if f := s.foreign[p]; len(f) > 0 {
+		return min(s.saved[p].folded, f[0].Seq-1)
+	}
+	return s.saved[p].folded
 }
 
 // work decides on what is queued in the partitions where this process is
@@ -988,7 +1067,7 @@ func (s *intakeStage) secure(ctx context.Context, p int) error {
 	if err := s.commitFolded(); err != nil {
 		return err
 	}
-	out, err := secured(s.trims[p].ID, s.saved[p].folded)
+	out, err := secured(s.trims[p].ID, s.takenIn(p))
 	if err != nil {
 		return err
 	}

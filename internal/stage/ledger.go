@@ -62,7 +62,7 @@ func RunLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 }
 
 func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan Query) (err error) {
-	r, err := newRuntime(cfg)
+	r, err := newRuntime(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -88,9 +88,10 @@ func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, er
 			} else if trimmed > 0 {
 				return &TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1, Stage: r.cfg.Name}
 			}
-			prefix := []byte{spaceFold, byte(p)}
+			prefix, waiting := []byte{spaceFold, byte(p)}, []byte{spaceMeta, 'h', byte(p)}
 			r.cursors[p] = cursor{}
 			if err := errors.Join(r.store.deleteRange(prefix, upperBound(prefix)), r.store.delete(refoldKey(p)),
+				r.store.deleteRange(waiting, upperBound(waiting)),
 				r.store.set(cursorKey(p), cursor{}.bytes()), r.store.set(eraseKey, nil)); err != nil {
 				return err
 			}

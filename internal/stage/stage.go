@@ -28,6 +28,9 @@ const (
 	commitEvery = 512
 	// idleTick is how often an idle stage looks at timers and at stand-by work.
 	idleTick = 20 * time.Millisecond
+	// keepEvery is after how many entries the state is written to files: about as many are
+	// folded again after a kill.
+	keepEvery = 4096
 )
 
 // Config is what every stage needs to run.
@@ -40,6 +43,8 @@ type Config struct {
 	Standby    bool       // start silent
 	Takeover   time.Duration
 	Log        *slog.Logger
+	// Migrations are the stage's own, by the format that they begin with.
+	Migrations map[int]Migration
 	// Feed, if set, is what the stages of this process read the ledger's tail
 	// from together.
 	Feed *Feed
@@ -222,8 +227,9 @@ type runtime struct {
 	cursors [streams.Partitions]cursor
 	saved   [streams.Partitions]cursor // as Pebble has them
 	mine    [streams.Partitions]bool
-	erasing bool // the next commit writes the files anew
-	syncing bool // the next commit is synced
+	erasing bool   // the next commit writes the files anew
+	syncing bool   // the next commit is synced
+	kept    uint64 // Stats.Entries when the state was last written to files
 	// refolding says that a partition is to be folded anew, erasures what each is
 	// folded without.
 	refolding bool
@@ -239,7 +245,7 @@ type runtime struct {
 	stats   *Stats
 }
 
-func newRuntime(cfg Config) (*runtime, error) {
+func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 	if cfg.Takeover <= 0 {
 		cfg.Takeover = DefaultTakeover
 	}
@@ -265,7 +271,7 @@ func newRuntime(cfg Config) (*runtime, error) {
 		}
 		r.mine[p] = true
 	}
-	if r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key); err != nil {
+	if err := r.openState(ctx); err != nil {
 		return nil, err
 	}
 	if r.cursors, err = r.store.cursors(); err != nil {
@@ -488,7 +494,26 @@ func (r *runtime) commit() error {
 	}
 	if r.syncing {
 		r.syncing = false
+		r.kept = r.stats.Entries.Load()
 		return errors.Join(r.store.sync(), r.store.snapshot())
+	}
+	return r.keep()
+}
+
+// keep writes the state to files once many entries were folded since the last time, so that
+// what a kill takes with the memtable is bounded by their number. A state that hardly grows
+// never fills a memtable: it would lose all of its fold.
+func (r *runtime) keep() error {
+	n := r.stats.Entries.Load()
+	if n-r.kept < keepEvery {
+		return nil
+	}
+	r.kept = n
+	if err := r.store.flush(); err != nil {
+		return err
+	}
+	if _, err := r.store.db.AsyncFlush(); err != nil {
+		return fmt.Errorf("writing stage state to files: %w", err)
 	}
 	return nil
 }
@@ -504,7 +529,7 @@ func (r *runtime) commitSealed() error {
 		return err
 	}
 	r.saved = r.cursors
-	return nil
+	return r.keep()
 }
 
 func (r *runtime) ready() {

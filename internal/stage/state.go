@@ -21,9 +21,8 @@ import (
 
 // The first byte of a key says what it holds.
 const (
-	spaceMeta   = 0x00 // cursors, outbox
-	spaceFold   = 0x01 // the fold's own, by partition
-	stateFormat = 11
+	spaceMeta = 0x00 // cursors, outbox
+	spaceFold = 0x01 // the fold's own, by partition
 )
 
 // store is the cache of a fold: a Pebble database, and four layers over it.
@@ -44,6 +43,7 @@ type store struct {
 	dir       string
 	fs        vfs.FS
 	key       []byte // of its files; nil: they are in the clear
+	format    int    // of what is in it
 	pending   layer
 	sealed    layer
 	committed layer
@@ -94,7 +94,7 @@ func openStore(dir string, fs vfs.FS, key []byte) (*store, error) {
 		return nil, err
 	}
 	s := &store{db: db, dir: dir, fs: fs, key: key, flushed: time.Now()}
-	if err := s.checkFormat(dir); err != nil {
+	if err := s.checkFormat(); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	if err := s.erased(); err != nil {
@@ -165,20 +165,15 @@ func openPebble(dir string, fs vfs.FS, key []byte) (*pebble.DB, error) {
 	return db, nil
 }
 
-func (s *store) checkFormat(dir string) error {
-	key := []byte{spaceMeta, 'f'}
-	v, c, err := s.db.Get(key)
-	if errors.Is(err, pebble.ErrNotFound) {
-		s.keys.now = newFilter(filterKeys)
-		s.keys.wrote(string(key))
-		return s.db.Set(key, []byte{stateFormat}, pebble.NoSync)
-	}
-	if err != nil {
+func (s *store) checkFormat() (err error) {
+	if s.format, err = s.readFormat(); err != nil {
 		return err
 	}
-	defer c.Close()
-	if len(v) != 1 || v[0] != stateFormat {
-		return fmt.Errorf("stage state in %s has format %v, this program wants %d: remove the folder, the state is rebuilt from the ledger, unless that was trimmed (lazaret doctor): then go on with the version that wrote it", dir, v, stateFormat)
+	if s.format == 0 {
+		s.format = stateFormat
+		s.keys.now = newFilter(filterKeys)
+		s.keys.wrote(string(formatKey))
+		return s.db.Set(formatKey, []byte{stateFormat}, pebble.NoSync)
 	}
 	var keys uint64
 	for _, l := range s.db.Metrics().Levels {

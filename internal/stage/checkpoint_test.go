@@ -1,0 +1,95 @@
+package stage_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// Of a stage whose state hardly grows nothing is written to files by itself. A kill must not
+// take all of its fold all the same.
+func TestAfterAKillFewEntriesAreFoldedAgainHoweverManyThereAre(t *testing.T) {
+	srv := natstest.Start(t)
+	fs := vfs.NewCrashableMem()
+	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingestInFrames)
+	in.awaitReady()
+	group := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: "/test", FS: fs}
+	run := sentinel(new(watcher))
+	a := start(t, group, run)
+	a.awaitReady()
+	const n = 15_000
+	nc := srv.Connect()
+	for i := 0; i < n; i += 3000 {
+		publish(t, nc, "acme", i, 3000)
+	}
+	natstest.Eventually(t, time.Minute, "everything is folded and answered", func() bool {
+		return a.Stats.Entries.Load() >= n+n/3
+	})
+	// A kill leaves what is in files.
+	group.FS = fs.CrashClone(vfs.CrashCloneCfg{})
+	a.stop()
+	group.Conn = srv.Connect()
+	b := start(t, group, run)
+	b.awaitReady()
+	if again := b.Stats.Entries.Load(); again > n/2 {
+		t.Errorf("%d of %d entries were folded again", again, n+n/3)
+	}
+	if b.Stats.Diverged.Load() > 0 {
+		t.Error("entries differ")
+	}
+}
+
+// Ingest folds another stage's entry with its own next one in the partition. Where none
+// comes, what other partitions are told is not read again at each start.
+func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
+	srv := natstest.Start(t)
+	nc, dir, group := srv.Connect(), t.TempDir(), t.TempDir()
+	other := "busy"
+	for i := 0; streams.PartitionOf(other) == streams.PartitionOf("quiet"); i++ {
+		other = fmt.Sprint("busy", i)
+	}
+	cfg := stage.Config{Name: streams.StageIngest, Dir: dir}
+	startIngest := func() *process {
+		cfg.Conn = srv.Connect()
+		p := start(t, cfg, ingestInFrames)
+		p.awaitReady()
+		return p
+	}
+	a := startIngest()
+	s := start(t, stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: group}, sentinel(new(watcher)))
+	s.awaitReady()
+	publish(t, nc, "quiet", 0, 3) // the third is answered, and nothing follows
+	natstest.Eventually(t, time.Minute, "an answer waits", func() bool { return len(srv.Ledger()) == 4 })
+	s.stop()
+	publish(t, nc, other, 0, 500)
+	natstest.Eventually(t, time.Minute, "the other partition is told", func() bool { return a.Stats.Published.Load() == 503 })
+	for range 2 {
+		a.stop()
+		a = startIngest()
+		if n := a.Stats.Entries.Load(); n > 50 {
+			t.Errorf("%d entries were read again", n)
+		}
+	}
+	// What waited is known to the next entry, and once.
+	for i := range 2 {
+		publish(t, nc, "quiet", 3+i, 1)
+		natstest.Eventually(t, time.Minute, "the next entry", func() bool { return a.Stats.Published.Load() == uint64(1+i) })
+	}
+	for _, e := range srv.Ledger()[4:] {
+		if want := `"alerts":1`; e.Project == "quiet" && !strings.Contains(string(e.Body), want) {
+			t.Errorf("%s, want %s", e.Body, want)
+		}
+	}
+	a.stop()
+	cfg.Dir = t.TempDir()
+	if b := startIngest(); b.Stats.Diverged.Load() > 0 {
+		t.Error("who folds all of it comes to something else")
+	}
+}

@@ -1,0 +1,128 @@
+package stage_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/natstest"
+	"lazaret/internal/stage"
+	"lazaret/streams"
+)
+
+// State of an earlier format is folded anew while the ledger is whole, and migrated once it
+// was trimmed. State of a later version is refused.
+func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
+	srv := natstest.Start(t)
+	r, nc, dir := newRetention(t, srv), srv.Connect(), t.TempDir()
+	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)
+	in.awaitReady()
+	cfg := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: dir, Migrations: map[int]stage.Migration{}}
+	run := sentinel(new(watcher))
+	round, told := 0, 0
+	// next has the stage say something, and ends it.
+	next := func() uint64 {
+		t.Helper()
+		p := start(t, cfg, run)
+		p.awaitReady()
+		again := p.Stats.Entries.Load()
+		publish(t, nc, "acme", 3*round, 3)
+		round, told = round+1, told+4
+		natstest.Eventually(t, time.Minute, "an answer", func() bool {
+			n := 0
+			for _, e := range srv.Ledger() {
+				if e.Type == streams.TypeAlerts {
+					n++
+				}
+			}
+			return n == round
+		})
+		if p.Stats.Diverged.Load() > 0 {
+			t.Fatal("it says something else")
+		}
+		p.stop()
+		return again
+	}
+	format := func(n int) {
+		t.Helper()
+		if err := stage.SetFormat(dir, nil, byte(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails := func(want string) {
+		t.Helper()
+		err := run(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %q", err, want)
+		}
+	}
+
+	next()
+	for _, f := range []int{3, stage.StateFormat - 1} {
+		migrated := false
+		if f > 3 {
+			// One that comes to something else is for a trimmed ledger only.
+			cfg.Migrations[f] = stage.Migration{Do: func(*stage.State) error { migrated = true; return nil }}
+		}
+		format(f)
+		if n := next(); n < uint64(told-4) || migrated {
+			t.Errorf("of format %d %d entries were folded anew, want all; migrated: %v", f, n, migrated)
+		}
+	}
+	format(stage.StateFormat + 1)
+	err := run(t.Context(), cfg)
+	if later := new(stage.LaterError); !errors.As(err, &later) {
+		t.Fatalf("state of a later version: %v", err)
+	}
+	fails("a later version wrote it")
+	if err := stage.SetFormat(dir, nil, stage.StateFormat); err == nil {
+		t.Fatal("it opens all the same")
+	}
+	// Start over: the state is a cache.
+	cfg.Dir = t.TempDir()
+	dir = cfg.Dir
+	p := start(t, cfg, run)
+	p.awaitReady()
+	l := srv.Ledger()
+	last := l[len(l)-1].Seq
+	r.announce("t", last, 0)
+	secured(t, srv, "ingest", "t", last)
+	secured(t, srv, "sentinel-test", "t", last)
+	r.say(0, streams.TypeTrimmed, streams.Retention{ID: "t", UpTo: last, Trimmed: last})
+	r.purge(last)
+	p.stop()
+	format(3)
+	fails("go on with the version that wrote it")
+	format(stage.StateFormat - 1)
+	migrated := 0
+	cfg.Migrations[stage.StateFormat-1] = stage.Migration{Do: func(st *stage.State) error {
+		migrated++
+		return st.Set([]byte("migrated"), nil)
+	}}
+	broken := errors.New("broken")
+	whole := cfg.Migrations[stage.StateFormat-1]
+	cfg.Migrations[stage.StateFormat-1] = stage.Migration{Do: func(st *stage.State) error {
+		if st.Partition() == 5 {
+			return broken
+		}
+		return nil
+	}}
+	fails("broken")
+	cfg.Migrations[stage.StateFormat-1] = whole
+	p = start(t, cfg, run)
+	p.awaitReady()
+	publish(t, nc, "acme", 3*round, 3)
+	round++
+	natstest.Eventually(t, time.Minute, "an answer that counts what came before the trim", func() bool {
+		l := srv.Ledger()
+		return strings.Contains(string(l[len(l)-1].Body), fmt.Sprintf(`{"of":%d}`, 3*round))
+	})
+	p.stop()
+	p = start(t, cfg, run)
+	p.awaitReady()
+	if migrated != streams.Partitions {
+		t.Errorf("migrated %d partitions, want %d, once", migrated, streams.Partitions)
+	}
+}
