@@ -54,6 +54,7 @@ var benchRuns = []benchRun{
 	{name: "back-test", args: []string{"backtest"}, quick: []string{"--events", "1000", "--rounds", "1"}, lines: linesOf[bench.BacktestReport]},
 	{name: "idle", args: []string{"idle"}, lines: linesOf[bench.IdleReport]},
 	{name: "soak", args: []string{"soak"}, quick: []string{"--events", "15000", "--every", "200ms"}, lines: linesOf[bench.SoakReport]},
+	{name: "restart", args: []string{"restart"}, long: true, quick: []string{"--observations", "500,2000", "--kills", "1"}, lines: linesOf[bench.RestartReport]},
 	{name: "beliefs", args: []string{"beliefs"}, long: true, quick: []string{"--few", "500", "--many", "2000", "--window", "300", "--recalls", "50", "--again", "2"}, lines: linesOf[bench.BeliefsReport]},
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // residentMemory reads what the kernel says of this process.
@@ -18,6 +19,25 @@ func residentFiles() uint64 { return status(os.Getpid())["RssFile"] }
 func ResidentOf(pid int) (now, peak uint64) {
 	s := status(pid)
 	return s["VmRSS"], s["VmHWM"]
+}
+
+// CPUOf is what a process has used of all processors so far; zero if nobody says.
+func CPUOf(pid int) time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // behind the name
+	f := strings.Fields(rest)
+	if len(f) < 13 {
+		return 0
+	}
+	user, err := strconv.Atoi(f[11])
+	system, serr := strconv.Atoi(f[12])
+	if err != nil || serr != nil {
+		return 0
+	}
+	return time.Duration(user+system) * time.Second / 100 // the kernel's clock ticks
 }
 
 // status are the sizes that the kernel says of a process, in bytes; none if
