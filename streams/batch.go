@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/nats-io/nats.go"
 )
 
 // BatchContentType is the content type of many events in one message: a CloudEvents
@@ -29,7 +28,7 @@ type BatchEvent struct {
 }
 
 // IsBatch reports whether a message's headers say that it holds many events.
-func IsBatch(h nats.Header) bool {
+func IsBatch(h map[string][]string) bool {
 	for name, values := range h {
 		if strings.EqualFold(name, HeaderContentType) && len(values) > 0 {
 			kind, _, _ := strings.Cut(values[0], ";")

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // Headers of ledger entries and live copies. They hold what a reader needs to
@@ -146,9 +144,16 @@ func NewSalt() (s [SaltSize]byte) {
 	return s
 }
 
-// Msg is the entry as a NATS message for its stage's subject.
-func (e *Entry) Msg() *nats.Msg {
-	h := make(nats.Header, 6)
+// Message is a message of the ledger: what NATS carries for one entry or a frame.
+type Message struct {
+	Subject string
+	Header  map[string][]string
+	Body    []byte
+}
+
+// Message returns the entry as a message on its stage's subject.
+func (e *Entry) Message() Message {
+	h := make(map[string][]string, 6)
 	h[HeaderType] = []string{string(e.Type)}
 	h[HeaderProject] = []string{e.Project}
 	h[HeaderSrc] = []string{strconv.FormatUint(e.Src, 10)}
@@ -156,13 +161,13 @@ func (e *Entry) Msg() *nats.Msg {
 		h[HeaderAt] = []string{strconv.FormatUint(e.At, 10)}
 	}
 	h[HeaderSalt] = []string{hex.EncodeToString(e.Salt[:])}
-	return &nats.Msg{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Data: e.Body}
+	return Message{Subject: LedgerSubject(e.Partition, e.Stage), Header: h, Body: e.Body}
 }
 
 // ParseEntry reads an entry off a stored ledger message, or what the headers of a
 // frame say: see ParseEntries. The body is not opened. It fails only on messages that no
 // stage of ours wrote.
-func ParseEntry(subject string, h nats.Header, body []byte, seq uint64, stamp time.Time) (Entry, error) {
+func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) (Entry, error) {
 	e := Entry{Seq: seq, Time: stamp.UTC(), Body: body}
 	var err error
 	if e.Partition, e.Stage, err = ParseLedger(subject); err != nil {
@@ -196,7 +201,7 @@ func ParseEntry(subject string, h nats.Header, body []byte, seq uint64, stamp ti
 	return e, nil
 }
 
-func first(h nats.Header, key string) string {
+func first(h map[string][]string, key string) string {
 	if v := h[key]; len(v) > 0 {
 		return v[0]
 	}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"lazaret/pkg/position"
 )
 
@@ -42,11 +40,11 @@ func (t Type) Framed() bool { return t == TypeObservation }
 // See package position.
 func (e *Entry) Position() uint64 { return position.At(e.Seq, e.Index) }
 
-// FrameMsg is entries as one NATS message for their stage's subject: a single entry's own
-// message, or a frame.
-func FrameMsg(entries []*Entry) *nats.Msg {
+// Frame returns entries of one stage and partition as one message on their stage's
+// subject: a single entry's own message, or a frame.
+func Frame(entries []*Entry) Message {
 	last := entries[len(entries)-1]
-	m := last.Msg()
+	m := last.Message()
 	if len(entries) == 1 {
 		return m
 	}
@@ -64,7 +62,7 @@ func FrameMsg(entries []*Entry) *nats.Msg {
 		b = append(strconv.AppendInt(b, int64(len(e.Body)), 10), '\n')
 		b = append(append(b, e.Body...), '\n')
 	}
-	m.Data = b
+	m.Body = b
 	return m
 }
 
@@ -76,7 +74,7 @@ var errFrame = errors.New("not a frame of entries")
 // ParseEntries reads the entries off a stored ledger message: one, or those of a frame.
 // Bodies are not opened; they are parts of body. If it fails, one entry is returned with
 // what could be read of the message.
-func ParseEntries(subject string, h nats.Header, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
+func ParseEntries(subject string, h map[string][]string, body []byte, seq uint64, stamp time.Time) ([]Entry, error) {
 	head, err := ParseEntry(subject, h, body, seq, stamp)
 	if err != nil || head.Type != TypeFrame {
 		return []Entry{head}, err

@@ -19,8 +19,8 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 	now := time.Now().UTC()
 	for _, n := range []int{1, 2, MaxFrame} {
 		in := frameOf(n)
-		m := FrameMsg(in)
-		out, err := ParseEntries(m.Subject, m.Header, m.Data, 12, now)
+		m := Frame(in)
+		out, err := ParseEntries(m.Subject, m.Header, m.Body, 12, now)
 		if err != nil || len(out) != n {
 			t.Fatalf("%d of %d entries: %v", len(out), n, err)
 		}
@@ -35,12 +35,12 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 			}
 		}
 		// The headers are those of the last entry, so that who looks at headers knows where to go on.
-		if head, err := ParseEntry(m.Subject, m.Header, m.Data, 12, now); err != nil || head.Src != in[n-1].Src || head.Salt != in[n-1].Salt || head.At != 4 {
+		if head, err := ParseEntry(m.Subject, m.Header, m.Body, 12, now); err != nil || head.Src != in[n-1].Src || head.Salt != in[n-1].Salt || head.At != 4 {
 			t.Errorf("the headers say %+v (%v)", head, err)
 		}
 	}
 	// A single entry's message is the one that it was before there were frames.
-	if one := frameOf(1); fmt.Sprint(FrameMsg(one)) != fmt.Sprint(one[0].Msg()) {
+	if one := frameOf(1); fmt.Sprint(Frame(one)) != fmt.Sprint(one[0].Message()) {
 		t.Error("a single entry has another message than its own")
 	}
 }
@@ -67,9 +67,9 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 			return strings.Replace(b, "observation 9 ", "observation 8 ", 1), c
 		},
 	} {
-		m := FrameMsg(frameOf(3))
-		body, count := breaks(string(m.Data), "3")
-		if body == string(m.Data) && count == "3" {
+		m := Frame(frameOf(3))
+		body, count := breaks(string(m.Body), "3")
+		if body == string(m.Body) && count == "3" {
 			t.Fatalf("%s: nothing is broken in %q", name, body)
 		}
 		m.Header[HeaderCount] = []string{count}
@@ -81,11 +81,11 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 }
 
 func FuzzParseFrame(f *testing.F) {
-	m := FrameMsg(frameOf(3))
-	f.Add(m.Data, "3")
+	m := Frame(frameOf(3))
+	f.Add(m.Body, "3")
 	f.Add([]byte("observation 1 00000000000000000000000000000000 0\n\n"), "1")
 	f.Fuzz(func(t *testing.T, body []byte, count string) {
-		h := FrameMsg(frameOf(2)).Header
+		h := Frame(frameOf(2)).Header
 		h[HeaderCount] = []string{count}
 		out, err := ParseEntries(LedgerSubject(3, StageIngest), h, body, 12, time.Now())
 		if err != nil {

@@ -64,14 +64,14 @@ func FuzzParseEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := e.Msg()
-		if m.Subject != subject || m.Header.Get(streams.HeaderType) != typ || m.Header.Get(streams.HeaderProject) != project {
+		m := e.Message()
+		if m.Subject != subject || nats.Header(m.Header).Get(streams.HeaderType) != typ || nats.Header(m.Header).Get(streams.HeaderProject) != project {
 			t.Fatalf("%+v is written as %q %v", e, m.Subject, m.Header)
 		}
 		if n, err := strconv.ParseUint(src, 10, 64); err != nil || n != e.Src {
 			t.Fatalf("src %q became %d (%v)", src, e.Src, err)
 		}
-		if got := m.Header.Get(streams.HeaderSalt); got != strings.ToLower(salt) {
+		if got := nats.Header(m.Header).Get(streams.HeaderSalt); got != strings.ToLower(salt) {
 			t.Fatalf("salt %q became %q", salt, got)
 		}
 	})

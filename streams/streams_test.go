@@ -207,9 +207,9 @@ func FuzzParseEvent(f *testing.F) {
 func TestEntriesTravel(t *testing.T) {
 	e := streams.Entry{Partition: 3, Stage: "sentinel-core", Type: streams.TypeAlerts, Project: "p", Src: 41, At: 7,
 		Salt: streams.NewSalt(), Body: []byte(`{}`)}
-	m := e.Msg()
+	m := e.Message()
 	stamp := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	got, err := streams.ParseEntry(m.Subject, m.Header, m.Data, 42, stamp)
+	got, err := streams.ParseEntry(m.Subject, m.Header, m.Body, 42, stamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +218,8 @@ func TestEntriesTravel(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, e)
 	}
 	for _, h := range []string{streams.HeaderType, streams.HeaderSrc, streams.HeaderSalt} {
-		broken := e.Msg()
-		broken.Header.Del(h)
+		broken := e.Message()
+		delete(broken.Header, h)
 		if _, err := streams.ParseEntry(broken.Subject, broken.Header, nil, 1, stamp); err == nil {
 			t.Errorf("an entry without %s was accepted", h)
 		}

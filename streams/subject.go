@@ -67,10 +67,10 @@ func (k Kind) valid() bool {
 
 // Subject spaces. Everything Lazaret owns on a NATS account is below "lz.".
 const (
-	intakePrefix  = "lz.in."
-	controlPrefix = "lz.ctl."
-	ledgerPrefix  = "lz.ledger."
-	livePrefix    = "lz.live."
+	IntakePrefix  = "lz.in."
+	ControlPrefix = "lz.ctl."
+	LedgerPrefix  = "lz.ledger."
+	LivePrefix    = "lz.live."
 	servicePrefix = "lz.svc."
 )
 
@@ -83,7 +83,7 @@ func IntakeSubject(project, agent string, kind Kind, origin beliefs.Origin) (str
 	if !kind.valid() {
 		return "", fmt.Errorf("unknown event kind %q: use one of %v", kind, Kinds)
 	}
-	s := intakePrefix + project + "." + agent + "." + string(kind)
+	s := IntakePrefix + project + "." + agent + "." + string(kind)
 	if kind.HasOrigin() {
 		if !origin.Valid() {
 			return "", fmt.Errorf("unknown origin %q for kind %s: use one of %v", origin, kind, beliefs.Origins())
@@ -97,7 +97,7 @@ func IntakeSubject(project, agent string, kind Kind, origin beliefs.Origin) (str
 }
 
 // IntakeFilter matches what clients published to one partition.
-func IntakeFilter(partition int) string { return intakePrefix + strconv.Itoa(partition) + ".>" }
+func IntakeFilter(partition int) string { return IntakePrefix + strconv.Itoa(partition) + ".>" }
 
 // Address is who and what a stored intake subject speaks for. It comes from
 // the credential that was allowed to publish there, never from a payload.
@@ -114,14 +114,14 @@ type Address struct {
 // return an error together with as much of the address as could be read, so
 // that a rejection can be laid at the right door.
 func ParseIntake(subject string) (Address, error) {
-	if rest, ok := strings.CutPrefix(subject, controlPrefix); ok {
+	if rest, ok := strings.CutPrefix(subject, ControlPrefix); ok {
 		p, err := parsePartition(rest)
 		return Address{Partition: p, Kind: KindCtl}, err
 	}
 	var a Address
-	rest, ok := strings.CutPrefix(subject, intakePrefix)
+	rest, ok := strings.CutPrefix(subject, IntakePrefix)
 	if !ok {
-		return a, fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(intakePrefix, "."))
+		return a, fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(IntakePrefix, "."))
 	}
 	tok := strings.Split(rest, ".")
 	p, err := parsePartition(tok[0])
@@ -162,7 +162,7 @@ func PartitionOf(project string) int {
 }
 
 // ControlSubject is where operators publish signed commands for a partition.
-func ControlSubject(partition int) string { return controlPrefix + strconv.Itoa(partition) }
+func ControlSubject(partition int) string { return ControlPrefix + strconv.Itoa(partition) }
 
 // Stage names as they stand in ledger subjects. A sentinel group's stage is
 // SentinelStage(group).
@@ -183,20 +183,20 @@ func SentinelGroup(stage string) (string, bool) { return strings.CutPrefix(stage
 
 // LedgerSubject is the literal subject that one stage writes in one partition.
 func LedgerSubject(partition int, stage string) string {
-	return ledgerPrefix + strconv.Itoa(partition) + "." + stage
+	return LedgerPrefix + strconv.Itoa(partition) + "." + stage
 }
 
 // LedgerFilter matches what every stage wrote in one partition.
 func LedgerFilter(partition int) string { return LedgerSubject(partition, "*") }
 
 // LedgerStageFilter matches what one stage wrote in every partition.
-func LedgerStageFilter(stage string) string { return ledgerPrefix + "*." + stage }
+func LedgerStageFilter(stage string) string { return LedgerPrefix + "*." + stage }
 
 // ParseLedger splits a ledger subject into partition and stage.
 func ParseLedger(subject string) (partition int, stage string, err error) {
-	rest, ok := strings.CutPrefix(subject, ledgerPrefix)
+	rest, ok := strings.CutPrefix(subject, LedgerPrefix)
 	if !ok {
-		return 0, "", fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(ledgerPrefix, "."))
+		return 0, "", fmt.Errorf("subject %q is not below %q", subject, strings.TrimSuffix(LedgerPrefix, "."))
 	}
 	p, stage, ok := strings.Cut(rest, ".")
 	if !ok || !ValidID(stage) {
@@ -219,7 +219,7 @@ func LiveSubject(project string, tokens ...string) (string, error) {
 			return "", err
 		}
 	}
-	return livePrefix + project + "." + strings.Join(tokens, "."), nil
+	return LivePrefix + project + "." + strings.Join(tokens, "."), nil
 }
 
 // Service is the verb of a request subject.

@@ -14,6 +14,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/bench"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
@@ -120,7 +121,7 @@ func fillLedger(ctx context.Context, srv *natsserver.Server, entries, size int) 
 	if err != nil {
 		return err
 	}
-	if err := streams.Ensure(ctx, js, streams.Storage{}); err != nil {
+	if err := wire.Ensure(ctx, js, wire.Storage{}); err != nil {
 		return err
 	}
 	nc, err := srv.Connect(natsserver.RoleIngest)
@@ -135,7 +136,7 @@ func fillLedger(ctx context.Context, srv *natsserver.Server, entries, size int) 
 	rand.Read(body)
 	for i := range entries {
 		e := streams.Entry{Partition: i % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "demo", Src: uint64(i) + 1, Salt: streams.NewSalt(), Body: body}
-		if _, err := js.PublishMsgAsync(e.Msg(), jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}
 	}

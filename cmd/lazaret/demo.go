@@ -14,6 +14,7 @@ import (
 	"lazaret/examples"
 	"lazaret/internal/embedded"
 	"lazaret/internal/replay"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/text"
@@ -85,7 +86,7 @@ func (a *app) show(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		entries, err := wire.RawEntries(m)
 		if err != nil {
 			return err
 		}

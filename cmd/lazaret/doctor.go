@@ -22,6 +22,7 @@ import (
 	"lazaret/internal/natsserver"
 	"lazaret/internal/query"
 	"lazaret/internal/status"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -179,7 +180,7 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	if err != nil {
 		return nil, err
 	}
-	cs.add("streams", streams.Check(ctx, js), "as defined")
+	cs.add("streams", wire.Check(ctx, js), "as defined")
 	room, err := js.AccountInfo(ctx)
 	if err == nil && room.Limits.MaxStore == 0 {
 		err = fmt.Errorf("%w: publishers are refused and verdicts hold until there is room: make some", natsserver.ErrNoRoom)

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/internal/cli"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/text"
 	"lazaret/streams"
 )
@@ -223,7 +224,7 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from
 			if to != 0 && md.Sequence.Stream > to {
 				return nil
 			}
-			entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+			entries, err := wire.Entries(m)
 			if err != nil {
 				continue // nobody of ours wrote it
 			}

@@ -23,7 +23,7 @@ func FuzzForeign(f *testing.F) {
 	f.Add("verdict", uint64(1), []byte(`{"verdict":"allow"}`))
 	f.Fuzz(func(t *testing.T, typ string, src uint64, body []byte) {
 		e := &streams.Entry{Stage: streams.SentinelStage("b"), Type: streams.Type(typ), Project: "demo", Src: src, Body: body}
-		if _, err := streams.ParseEntry(streams.LedgerSubject(0, e.Stage), e.Msg().Header, body, 10, epoch); err != nil {
+		if _, err := streams.ParseEntry(streams.LedgerSubject(0, e.Stage), e.Message().Header, body, 10, epoch); err != nil {
 			return // it is never read
 		}
 		d := newDesk(t, like, pol)

@@ -21,6 +21,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/chain/witness"
 	"lazaret/streams"
@@ -72,7 +73,7 @@ func (l *ledger) write(n int) {
 		l.n++
 		e := streams.Entry{Partition: l.n % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: fmt.Sprintf("p%d", l.n%3), Src: uint64(l.n),
 			Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"id":"e%d","text":%q}`, l.n, strings.Repeat("x", l.n%50))}
-		f, err := l.js.PublishMsgAsync(e.Msg(), jetstream.WithStallWait(time.Minute))
+		f, err := l.js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(time.Minute))
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -188,11 +189,11 @@ func TestTwoAuditorsOfOneLedgerKeepTheSameTree(t *testing.T) {
 	// An entry is removed before anybody has chained it.
 	w.write(49)
 	odd := streams.Entry{Stage: streams.StageArbiter, Type: streams.TypeDue, Src: 1, Body: []byte("{}")}
-	if _, err := w.js.PublishMsg(context.Background(), odd.Msg()); err != nil {
+	if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&odd)); err != nil {
 		t.Fatal(err)
 	}
 	w.write(550)
-	if err := w.stream().Purge(context.Background(), jetstream.WithPurgeSubject(odd.Msg().Subject)); err != nil {
+	if err := w.stream().Purge(context.Background(), jetstream.WithPurgeSubject(wire.Msg(&odd).Subject)); err != nil {
 		t.Fatal(err)
 	}
 	a = start(t, srv, a.cfg)

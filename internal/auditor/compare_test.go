@@ -9,6 +9,7 @@ import (
 
 	"lazaret/internal/auditor"
 	"lazaret/internal/natstest"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
@@ -56,7 +57,7 @@ func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrimmed, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
-	if _, err := w.js.PublishMsg(ctx, e.Msg()); err != nil {
+	if _, err := w.js.PublishMsg(ctx, wire.Msg(&e)); err != nil {
 		t.Fatal(err)
 	}
 	compare("the beginning was trimmed", 36, 3, "no entry 17,")

@@ -15,6 +15,7 @@ import (
 	"lazaret/internal/auditor"
 	"lazaret/internal/natstest"
 	"lazaret/internal/statement"
+	"lazaret/internal/wire"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
@@ -406,7 +407,7 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 			t.Fatal(err)
 		}
 		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99, Salt: streams.NewSalt(), Body: body}
-		if _, err := w.js.PublishMsg(context.Background(), e.Msg()); err != nil {
+		if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&e)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -470,7 +471,7 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 	a := start(t, srv, cfg)
 	publish := func(e streams.Entry) {
 		t.Helper()
-		if _, err := w.js.PublishMsg(context.Background(), e.Msg()); err != nil {
+		if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&e)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"lazaret/internal/ingest"
 	"lazaret/internal/query"
+	"lazaret/internal/wire"
 	"lazaret/pkg/rules"
 	"lazaret/streams"
 )
@@ -67,11 +68,7 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 			}
 			return err
 		}
-		md, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := wire.Entries(m)
 		if err != nil {
 			return err
 		}
@@ -80,7 +77,7 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 				return err
 			}
 		}
-		if !follow && md.Sequence.Stream >= end.LastSeq {
+		if !follow && entries[0].Seq >= end.LastSeq {
 			return nil
 		}
 	}

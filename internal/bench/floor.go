@@ -14,6 +14,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -50,7 +51,7 @@ func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.En
 	}
 	f := &floor{srv: srv, way: way, conns: make(map[natsserver.Role]*nats.Conn), last: make(map[string]*uint64)}
 	for i := range way {
-		f.last[way[i].Msg().Subject] = new(uint64)
+		f.last[streams.LedgerSubject(way[i].Partition, way[i].Stage)] = new(uint64)
 	}
 	for _, r := range append([]natsserver.Role{natsserver.RoleFront, natsserver.RoleFeed, natsserver.RoleService, natsserver.RoleIngest}, roles(way)...) {
 		if f.conns[r] != nil {
@@ -112,7 +113,7 @@ func (f *floor) propose(ctx context.Context, body []byte) error {
 
 // enter puts entry k of the verdict into the ledger, fenced.
 func (f *floor) enter(ctx context.Context, k int) error {
-	m := f.way[k].Msg()
+	m := wire.Msg(&f.way[k])
 	last := f.last[m.Subject]
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(*last, 10))
 	seq, err := published(ctx, f.conns[natsserver.Role(f.way[k].Stage)], m)
@@ -286,7 +287,7 @@ func makeStreams(ctx context.Context, srv *natsserver.Server) error {
 	if err != nil {
 		return err
 	}
-	return streams.Ensure(ctx, js, streams.Storage{})
+	return wire.Ensure(ctx, js, wire.Storage{})
 }
 
 // published publishes a message, waits for its acknowledgement and returns its

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -150,7 +151,7 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 			e := entries[i%len(entries)]
 			i, seq = i+1, md.Sequence.Stream
 			e.Partition, e.Project, e.Src, e.Salt = a.Partition, a.Project, seq, streams.NewSalt()
-			batch, of = append(batch, e.Msg()), append(of, a.Partition)
+			batch, of = append(batch, wire.Msg(&e)), append(of, a.Partition)
 			return nil
 		}
 		select {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -231,7 +232,7 @@ func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream
 	}
 	e := last.Entry
 	e.Type, e.Salt, e.Body = "forecast", streams.NewSalt(), []byte(`{"id":"f1","agent":"agent","rain":[1,2,3]}`)
-	m := e.Msg()
+	m := wire.Msg(&e)
 	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last.Seq, 10))
 	_, err = put(js, e.Stage, p, m.Header, string(m.Data))
 	return err

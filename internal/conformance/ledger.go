@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -36,11 +37,7 @@ func follow(ctx context.Context, js jetstream.JetStream) (l *ledger, stop func()
 		return nil, nil, fmt.Errorf("reading %s: %w", streams.LedgerStream, err)
 	}
 	cc, err := cons.Consume(func(m jetstream.Msg) {
-		md, err := m.Metadata()
-		if err != nil {
-			return
-		}
-		entries, bad := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, bad := wire.Entries(m)
 		l.mu.Lock()
 		for _, e := range entries {
 			l.recs = append(l.recs, record{Entry: e, header: m.Headers(), bad: bad})

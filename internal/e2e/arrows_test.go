@@ -23,6 +23,29 @@ func TestTheHookStaysSmall(t *testing.T) {
 	}
 }
 
+// TestTheDomainLinksNoNATS fails where streams, rules or a package below pkg reaches
+// nats.go, through whatever package it may be.
+func TestTheDomainLinksNoNATS(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}: {{join .Deps " "}}`,
+		"lazaret/pkg/...", "lazaret/streams", "lazaret/rules").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := 0
+	for line := range strings.Lines(string(out)) {
+		packages++
+		pkg, deps, _ := strings.Cut(line, ": ")
+		for _, dep := range strings.Fields(deps) {
+			if strings.HasPrefix(dep, "github.com/nats-io/") {
+				t.Errorf("%s depends on %s", pkg, dep)
+			}
+		}
+	}
+	if packages < 20 {
+		t.Errorf("only %d packages were checked", packages)
+	}
+}
+
 // TestArrowsPointOneWay keeps the drawing in docs/architecture.md true: domain
 // packages know nothing of NATS, of the stages or of the commands.
 func TestArrowsPointOneWay(t *testing.T) {
@@ -36,6 +59,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 		"lazaret/pkg/chain":         {"lazaret/", "github.com/nats-io/"},
 		"lazaret/pkg/":              {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "github.com/nats-io/", "github.com/prometheus/"},
 		"lazaret/internal/metrics":  {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/wire":     {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/", "lazaret/client"},
 		"lazaret/streams":           {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "lazaret/pkg/rules", "lazaret/pkg/policy", "lazaret/pkg/chain"},
 		"lazaret/internal/stage":    {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/"},
 		"lazaret/internal/ingest":   {"lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
@@ -53,8 +77,9 @@ func TestArrowsPointOneWay(t *testing.T) {
 			checked++
 			for _, imp := range strings.Fields(imports) {
 				for _, b := range bad {
-					// Modes of files, positions, a part of pkg/text, and operators' statements: none knows NATS or a stage.
-					if slices.Contains([]string{"lazaret/pkg/private", "lazaret/pkg/position", "lazaret/pkg/text/command", "lazaret/internal/statement"}, imp) {
+					// Modes of files, positions, a part of pkg/text, operators' statements and
+					// messages of the ledger: none knows a stage.
+					if slices.Contains([]string{"lazaret/internal/wire", "lazaret/pkg/private", "lazaret/pkg/position", "lazaret/pkg/text/command", "lazaret/internal/statement"}, imp) {
 						continue
 					}
 					if strings.HasPrefix(imp, b) {

@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/embedded"
 	"lazaret/internal/natstest"
 	"lazaret/internal/status"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -26,7 +27,7 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	f := &fleet{t: t, data: t.TempDir(), procs: make(map[string]*process), names: []string{"ingest", "sentinels", "arbiter", "auditor"}}
-	p, err := embedded.Start(ctx, embedded.Config{Data: f.data, Listen: "127.0.0.1:0", ServerOnly: true, NoSync: true, Storage: streams.Storage{IntakePerSubject: perSubject}})
+	p, err := embedded.Start(ctx, embedded.Config{Data: f.data, Listen: "127.0.0.1:0", ServerOnly: true, NoSync: true, Storage: wire.Storage{IntakePerSubject: perSubject}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/embedded"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -56,7 +57,7 @@ func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 		// what a busy machine adds.
 		patience = 8 * time.Second
 	)
-	p := newPipeline(t, embedded.Config{NoSync: true, Storage: streams.Storage{IntakePerSubject: mayWait}})
+	p := newPipeline(t, embedded.Config{NoSync: true, Storage: wire.Storage{IntakePerSubject: mayWait}})
 	ctx, stop := context.WithCancel(p.ctx)
 	flooded := make(chan error, 1)
 	var acknowledged, refused atomic.Int64

@@ -11,6 +11,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -18,7 +19,7 @@ import (
 // time-out while the intake takes it, then as a refusal.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)
-	p := newPipeline(t, embedded.Config{Storage: streams.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20}, AnswerTimeout: 3 * time.Second})
+	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20}, AnswerTimeout: 3 * time.Second})
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)
 	}

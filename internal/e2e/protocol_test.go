@@ -18,6 +18,7 @@ import (
 	"lazaret/internal/ingest"
 	"lazaret/internal/natstest"
 	"lazaret/internal/query"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
@@ -98,7 +99,7 @@ func (p *pipeline) entries(typ streams.Type) []streams.Entry {
 		if err != nil {
 			p.t.Fatal(err)
 		}
-		entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		entries, err := wire.RawEntries(m)
 		if err != nil {
 			p.t.Fatal(err)
 		}

@@ -36,6 +36,7 @@ import (
 	"lazaret/internal/sentinel"
 	"lazaret/internal/stage"
 	"lazaret/internal/status"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
 	"lazaret/pkg/policy"
@@ -61,7 +62,7 @@ type Config struct {
 	Rules  []byte
 	// Storage is how the streams are made on the first start. Sizes that it leaves 0
 	// are taken from the free space of the disk, or from MaxDisk bytes, if that is less and not 0.
-	Storage streams.Storage
+	Storage wire.Storage
 	MaxDisk int64
 	// MaxEvent is the largest event that ingest admits, in bytes; 0:
 	// streams.DefaultMaxEvent.
@@ -199,11 +200,11 @@ func (p *Pipeline) setup(ctx context.Context) error {
 	}
 	// An interrupted first start has made streams of another size.
 	if _, err := js.Stream(ctx, streams.LedgerStream); err == nil {
-		if err := streams.Check(ctx, js); err == nil {
+		if err := wire.Check(ctx, js); err == nil {
 			return nil
 		}
 	}
-	return streams.Ensure(ctx, js, size)
+	return wire.Ensure(ctx, js, size)
 }
 
 // recoveryTimeout is how long the server may take to recover its streams.
@@ -216,7 +217,7 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 	ctx, cancel := context.WithTimeout(ctx, recoveryTimeout)
 	defer cancel()
 	for {
-		err := streams.Check(ctx, js)
+		err := wire.Check(ctx, js)
 		if err == nil {
 			st, serr := js.Stream(ctx, streams.LedgerStream)
 			if serr == nil && st.CachedInfo().State.LastSeq > 0 {
@@ -224,7 +225,7 @@ func awaitStreams(ctx context.Context, js jetstream.JetStream) error {
 			}
 			err = errors.Join(serr, fmt.Errorf("%s is empty", streams.LedgerStream))
 		}
-		var drift *streams.DriftError
+		var drift *wire.DriftError
 		if errors.As(err, &drift) {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natsserver"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 
 	shipped "lazaret/rules"
@@ -53,10 +54,10 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	}
 	if begun(cfg.Data) {
 		// Streams that are missing now must not be replaced by empty ones.
-		if err := streams.Check(ctx, js); err != nil {
+		if err := wire.Check(ctx, js); err != nil {
 			return fmt.Errorf("this installation had its streams: %w", err)
 		}
-	} else if err := streams.Ensure(ctx, js, cfg.Storage); err != nil {
+	} else if err := wire.Ensure(ctx, js, cfg.Storage); err != nil {
 		return err
 	}
 	if _, err := Trust(cfg.Data); err != nil {

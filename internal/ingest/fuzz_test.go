@@ -72,7 +72,7 @@ func FuzzForeign(f *testing.F) {
 	like := newHouse(f, stage.NewMemState(0))
 	f.Fuzz(func(t *testing.T, group, typ string, src uint64, body []byte) {
 		e := &streams.Entry{Seq: 10, Time: epoch, Stage: streams.SentinelStage(group), Type: streams.Type(typ), Project: "demo", Src: src, Body: body}
-		if _, err := streams.ParseEntry(streams.LedgerSubject(0, e.Stage), e.Msg().Header, body, 10, epoch); err != nil {
+		if _, err := streams.ParseEntry(streams.LedgerSubject(0, e.Stage), e.Message().Header, body, 10, epoch); err != nil {
 			return // it is never read
 		}
 		h := houseLike(t, like)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -35,7 +36,7 @@ const leastRoom = 64 << 20
 // Size sizes streams to what is free, or to most, if that is less and not 0. Sizes that
 // the caller has set stay. The log takes about as much as the ledger, so that each may
 // have three eighths.
-func Size(s streams.Storage, dir string, most int64) (streams.Storage, error) {
+func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 	free, all, err := Free(dir)
 	if err != nil {
 		return s, err

@@ -14,6 +14,7 @@ import (
 
 	"lazaret/internal/natsserver"
 	"lazaret/internal/natstest"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -27,7 +28,7 @@ func startServer(t *testing.T, data string) *natsserver.Server {
 	t.Cleanup(s.Shutdown)
 	js, done := roleStreams(t, s, natsserver.RoleSetup)
 	defer done()
-	if err := streams.Ensure(context.Background(), js, streams.Storage{}); err != nil {
+	if err := wire.Ensure(context.Background(), js, wire.Storage{}); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -42,7 +43,7 @@ func Start(t testing.TB) *Server {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := streams.Ensure(ctx, js, streams.Storage{}); err != nil {
+	if err := wire.Ensure(ctx, js, wire.Storage{}); err != nil {
 		t.Fatal(err)
 	}
 	return srv
@@ -91,16 +92,12 @@ func (s *Server) Ledger() []streams.Entry {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		md, err := m.Metadata()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := wire.Entries(m)
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		out = append(out, entries...)
-		if md.Sequence.Stream == last {
+		if entries[0].Seq == last {
 			return out
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -61,16 +62,12 @@ func follow(ctx context.Context, nc *nats.Conn, from uint64, keep func(project s
 }
 
 func (l *ledger) take(m jetstream.Msg, keep func(string) bool) error {
-	md, err := m.Metadata()
-	if err != nil {
-		return err
-	}
-	entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+	entries, err := wire.Entries(m)
 	if err != nil {
 		return err
 	}
 	l.change(func() {
-		l.seq = md.Sequence.Stream
+		l.seq = entries[0].Seq
 		if p := entries[0].Project; keep(p) {
 			l.of[p] = append(l.of[p], entries...)
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lazaret/client"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -140,11 +141,7 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 		if err != nil {
 			return err
 		}
-		md, err := m.Metadata()
-		if err != nil {
-			return err
-		}
-		entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := wire.Entries(m)
 		if err != nil {
 			return err
 		}
@@ -153,7 +150,7 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 				return err
 			}
 		}
-		if md.Sequence.Stream >= to {
+		if entries[0].Seq >= to {
 			return nil
 		}
 	}

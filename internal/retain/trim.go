@@ -15,6 +15,7 @@ import (
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -164,7 +165,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 		last = m.Sequence
 		// Who wrote it may have moved the mark since the plan was made.
 		var b *streams.Retention
-		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		e, err := wire.RawEntry(m)
 		if err == nil {
 			b, err = streams.ReadRetention(&e)
 		}
@@ -180,7 +181,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 		return 0, err
 	}
 	e := streams.Entry{Partition: partition, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
-	m := e.Msg()
+	m := wire.Msg(&e)
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
 	ack, err := js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {

@@ -88,10 +88,16 @@ func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstr
 }
 
 // served asks the server's API again while nobody serves it: a server that starts, or
-// takes up changed accounts, has nobody on the subjects of its API for a moment.
+// takes up changed accounts, has nobody on the subjects of its API for a moment. It then
+// serves the API before it has recovered its streams, so that a stream which is not found
+// after such a moment is asked for again, too.
 func served(ctx context.Context, ask func() error) error {
 	err := ask()
-	for began := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(began) < startMost; err = ask() {
+	starts := errors.Is(err, nats.ErrNoResponders)
+	for began := time.Now(); starts && time.Since(began) < startMost; err = ask() {
+		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return err

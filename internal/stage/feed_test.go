@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natstest"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -35,7 +36,7 @@ func (l *ledger) add(n int) {
 		l.n++
 		e := &streams.Entry{Partition: l.n % 3, Stage: []string{streams.StageIngest, streams.StageArbiter}[l.n%2], Type: streams.TypeVerdict, Project: "demo",
 			Src: uint64(l.n), Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"n":%d}`, l.n)}
-		if _, err := l.js.PublishMsgAsync(e.Msg(), jetstream.WithStallWait(10*time.Second)); err != nil {
+		if _, err := l.js.PublishMsgAsync(wire.Msg(e), jetstream.WithStallWait(10*time.Second)); err != nil {
 			l.t.Fatal(err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/statement"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -75,7 +76,7 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 			if err != nil {
 				return err
 			}
-			e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+			e, err := wire.RawEntry(raw)
 			if err == nil {
 				f.add(&e)
 			}

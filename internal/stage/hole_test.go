@@ -12,6 +12,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -23,7 +24,7 @@ func written(t *testing.T, srv *natstest.Server, p, from, n int) jetstream.Strea
 	for i := range n {
 		e := streams.Entry{Partition: p, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "acme",
 			Src: uint64(from + i), Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"n":%d}`, i)}
-		must(js.PublishMsg(t.Context(), e.Msg()))
+		must(js.PublishMsg(t.Context(), wire.Msg(&e)))
 	}
 	return must(js.Stream(t.Context(), streams.LedgerStream))
 }
@@ -35,7 +36,7 @@ func stated(t *testing.T, srv *natstest.Server, p int, typ streams.Type, c strea
 	body := must(streams.Marshal(&streams.CustodyEntry{Do: c.Do, Note: c.Text() + "\n— nobody AAAA\n"}))
 	e := streams.Entry{Partition: p, Stage: streams.StageIngest, Type: typ, Project: "acme", Src: 59,
 		Salt: streams.NewSalt(), Body: body}
-	must(must(jetstream.New(srv.Connect())).PublishMsg(t.Context(), e.Msg()))
+	must(must(jetstream.New(srv.Connect())).PublishMsg(t.Context(), wire.Msg(&e)))
 }
 
 // refused waits until a process ends because of a hole, and that it is not ready.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -116,7 +117,7 @@ func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*
 	if err != nil || m == nil {
 		return nil, err
 	}
-	e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	e, err := wire.RawEntry(m)
 	if err == nil {
 		return &e, nil
 	}

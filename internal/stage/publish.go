@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -73,7 +74,7 @@ func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, toget
 		n := batchLen(all)
 		var err error
 		if n == 1 {
-			err = p.send(ctx, all[0], streams.FrameMsg(all[0]), fences)
+			err = p.send(ctx, all[0], wire.Msg(all[0]...), fences)
 		} else {
 			err = p.batch(ctx, all[:n], fences)
 		}
@@ -147,7 +148,7 @@ func batchLen(all []frame) int {
 // atEnd publishes one entry, if the ledger ends with the sequence end then. Otherwise the
 // entry is not in the ledger, and it returns errBehind.
 func (p *publisher) atEnd(ctx context.Context, e *streams.Entry, fences *[streams.Partitions]uint64, end uint64) error {
-	m := e.Msg()
+	m := wire.Msg(e)
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(end, 10)}
 	err := p.send(ctx, frame{e}, m, fences)
 	if errors.Is(err, errUnmoved) {
@@ -170,7 +171,7 @@ func (p *publisher) batch(ctx context.Context, all []frame, fences *[streams.Par
 	id := nuid.Next()
 	var fenced [streams.Partitions]bool
 	for i, f := range all {
-		e, m := f[0], streams.FrameMsg(f)
+		e, m := f[0], wire.Msg(f...)
 		// The server accepts the expectation on the first message of each
 		// subject in a batch only; it holds for the batch as a whole.
 		if !fenced[e.Partition] {
@@ -220,7 +221,7 @@ func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Pa
 		return errors.Join(cause, err)
 	}
 	if raw != nil {
-		got, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+		got, err := wire.RawEntry(raw)
 		if err == nil && got.Salt == last.Salt && got.Src == last.Src {
 			// Entries of one publish are stored together or not at all.
 			number(all, raw.Sequence, fences)

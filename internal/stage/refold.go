@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -149,7 +150,7 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e, err := streams.ParseEntry(raw.Subject, raw.Header, raw.Data, raw.Sequence, raw.Time)
+		e, err := wire.RawEntry(raw)
 		if err == nil && e.Seq <= r.erasures[e.Partition].upTo {
 			r.addErasure(&e)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -402,7 +403,7 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 		}
 		if len(stood)%3 > 0 {
 			e := &streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("a"), Type: streams.TypeAlerts, Project: project, Salt: streams.NewSalt(), Body: []byte("{}")}
-			if _, err := js.PublishMsg(t.Context(), e.Msg()); err != nil {
+			if _, err := js.PublishMsg(t.Context(), wire.Msg(e)); err != nil {
 				t.Fatal(err)
 			}
 			alerts++

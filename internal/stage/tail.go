@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"lazaret/internal/wire"
 	"lazaret/pkg/position"
 	"lazaret/streams"
 )
@@ -56,7 +57,7 @@ func ReadEntry(ctx context.Context, js jetstream.JetStream, at uint64) (streams.
 	if err != nil {
 		return streams.Entry{}, err
 	}
-	entries, err := streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+	entries, err := wire.RawEntries(m)
 	if i := position.Index(at); i < len(entries) {
 		return entries[i], err
 	}

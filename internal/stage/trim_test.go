@@ -15,6 +15,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -45,7 +46,7 @@ func (r *retention) say(p int, typ streams.Type, b streams.Retention) {
 		r.t.Fatal(err)
 	}
 	e := streams.Entry{Partition: p, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
-	if _, err := r.js.PublishMsg(context.Background(), e.Msg()); err != nil {
+	if _, err := r.js.PublishMsg(context.Background(), wire.Msg(&e)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -230,7 +231,7 @@ func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	js := r.js
 	for i := range n {
 		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "acme", Src: uint64(i + 1), Salt: streams.NewSalt(), Body: []byte(fmt.Sprintf(`{"n":%d}`, i))}
-		if _, err := js.PublishMsgAsync(e.Msg(), jetstream.WithStallWait(10*time.Second)); err != nil {
+		if _, err := js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(10*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,214 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/streams"
+)
+
+// Storage is what an installation chooses about the streams.
+type Storage struct {
+	// Replicas of each stream: 1 embedded, 3 on a cluster. Zero means 1.
+	Replicas int
+	// LedgerBytes bounds the ledger, in bytes; when it is full, stages stop
+	// and publishers are refused. Zero means no bound but the disk.
+	LedgerBytes int64
+	// IntakeBytes bounds the intake; when it is full, publishers are refused.
+	// Zero means the constant of that name.
+	IntakeBytes int64
+	// IntakePerSubject bounds what waits on one stored subject. Zero means the
+	// constant of that name.
+	IntakePerSubject int64
+	// LiveBytes bounds the live feed; old copies go first. Zero means the constant of
+	// that name.
+	LiveBytes int64
+}
+
+// Definitions returns the three streams as Lazaret needs them.
+func Definitions(s Storage) []jetstream.StreamConfig {
+	if s.Replicas == 0 {
+		s.Replicas = 1
+	}
+	if s.LedgerBytes == 0 {
+		s.LedgerBytes = -1
+	}
+	if s.IntakeBytes == 0 {
+		s.IntakeBytes = streams.IntakeBytes
+	}
+	if s.LiveBytes == 0 {
+		s.LiveBytes = streams.LiveBytes
+	}
+	if s.IntakePerSubject == 0 {
+		s.IntakePerSubject = streams.IntakePerSubject
+	}
+	return []jetstream.StreamConfig{
+		{
+			Name:        streams.IntakeStream,
+			Description: "what clients published and ingest has not decided on yet",
+			// Clients publish without a partition; the transform inserts it.
+			// Control subjects do not match the transform and stay as they are.
+			Subjects: []string{streams.IntakePrefix + "*.*.>", streams.ControlPrefix + "*"},
+			SubjectTransform: &jetstream.SubjectTransformConfig{
+				Source:      streams.IntakePrefix + "*.*.>",
+				Destination: fmt.Sprintf("%s{{partition(%d,1)}}.{{wildcard(1)}}.{{wildcard(2)}}.>", streams.IntakePrefix, streams.Partitions),
+			},
+			Retention:            jetstream.LimitsPolicy,
+			Discard:              jetstream.DiscardNew,
+			DiscardNewPerSubject: true,
+			MaxMsgsPerSubject:    s.IntakePerSubject,
+			MaxBytes:             s.IntakeBytes,
+			MaxMsgSize:           streams.IntakeMsgSize,
+			Storage:              jetstream.FileStorage,
+			Replicas:             s.Replicas,
+			AllowDirect:          true,
+			AllowAtomicPublish:   true,
+			// Event ids are the client's and scoped to (project, agent); the
+			// server's own deduplication is not, so nothing relies on it.
+			Duplicates: time.Second,
+		},
+		{
+			Name:               streams.LedgerStream,
+			Description:        "what the stages made of it, each on a subject of its own",
+			Subjects:           []string{streams.LedgerPrefix + "*.*"},
+			Retention:          jetstream.LimitsPolicy,
+			Discard:            jetstream.DiscardNew,
+			MaxBytes:           s.LedgerBytes,
+			MaxMsgSize:         streams.LedgerMsgSize,
+			Storage:            jetstream.FileStorage,
+			Replicas:           s.Replicas,
+			AllowDirect:        true,
+			AllowAtomicPublish: true,
+			Duplicates:         time.Second,
+		},
+		{
+			Name:        streams.LiveStream,
+			Description: "best-effort copies for people and SIEMs",
+			Subjects:    []string{streams.LivePrefix + ">"},
+			Retention:   jetstream.LimitsPolicy,
+			Discard:     jetstream.DiscardOld,
+			MaxAge:      streams.LiveAge,
+			MaxBytes:    s.LiveBytes,
+			Storage:     jetstream.FileStorage,
+			Replicas:    s.Replicas,
+			AllowDirect: true,
+			Duplicates:  time.Second,
+			PersistMode: livePersist(s.Replicas),
+		},
+	}
+}
+
+// livePersist is how copies reach the disk. The ledger has what they are made
+// from, so that nobody's verdict waits for them to be synced; a stream with
+// replicas cannot be told so.
+func livePersist(replicas int) jetstream.PersistModeType {
+	if replicas > 1 {
+		return jetstream.DefaultPersistMode
+	}
+	return jetstream.AsyncPersistMode
+}
+
+// DriftError says that a stream exists with other settings than Lazaret
+// needs. Nothing was changed: a stream holds evidence, and whoever altered it
+// had a reason or should be found.
+type DriftError struct {
+	Stream string
+	Diffs  []string // "setting: is X, want Y"
+}
+
+func (e *DriftError) Error() string {
+	return fmt.Sprintf("stream %s differs from its definition (%s): change it back with `nats stream edit`, or see deploy/README.md",
+		e.Stream, strings.Join(e.Diffs, "; "))
+}
+
+// Ensure creates the streams that do not exist and compares those that do.
+// A difference is returned as a *DriftError and never mended silently.
+func Ensure(ctx context.Context, js jetstream.JetStream, s Storage) error {
+	var all []error
+	for _, want := range Definitions(s) {
+		st, err := js.Stream(ctx, want.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if _, err = js.CreateStream(ctx, want); err != nil {
+				return fmt.Errorf("creating stream %s: %w", want.Name, err)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("looking up stream %s: %w", want.Name, err)
+		}
+		if d := Drift(st.CachedInfo().Config, want); len(d) > 0 {
+			all = append(all, &DriftError{Stream: want.Name, Diffs: d})
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Check compares existing streams with their definitions and creates nothing.
+// Replicas and bounds are the operator's and are not compared, except that there
+// has to be one for each subject of the intake.
+func Check(ctx context.Context, js jetstream.JetStream) error {
+	var all []error
+	for _, want := range Definitions(Storage{}) {
+		st, err := js.Stream(ctx, want.Name)
+		if err != nil {
+			all = append(all, fmt.Errorf("stream %s: %w", want.Name, err))
+			continue
+		}
+		got := st.CachedInfo().Config
+		want.Replicas, want.MaxBytes = got.Replicas, got.MaxBytes
+		if want.MaxMsgsPerSubject > 0 && got.MaxMsgsPerSubject > 0 {
+			want.MaxMsgsPerSubject = got.MaxMsgsPerSubject
+		}
+		if d := Drift(got, want); len(d) > 0 {
+			all = append(all, &DriftError{Stream: want.Name, Diffs: d})
+		}
+	}
+	return errors.Join(all...)
+}
+
+// Drift lists the settings in which a stream differs from what is wanted, in
+// a fixed order. Settings that Lazaret does not depend on are left alone.
+func Drift(got, want jetstream.StreamConfig) []string {
+	var d []string
+	cmp := func(name string, g, w any) {
+		if gs, ws := fmt.Sprint(g), fmt.Sprint(w); gs != ws {
+			d = append(d, fmt.Sprintf("%s: is %s, want %s", name, gs, ws))
+		}
+	}
+	limit := func(n int64) any {
+		if n <= 0 {
+			return "unlimited"
+		}
+		return n
+	}
+	transform := func(t *jetstream.SubjectTransformConfig) string {
+		if t == nil {
+			return "none"
+		}
+		return t.Source + " → " + t.Destination
+	}
+	cmp("subjects", got.Subjects, want.Subjects)
+	cmp("subject transform", transform(got.SubjectTransform), transform(want.SubjectTransform))
+	cmp("retention", got.Retention, want.Retention)
+	cmp("discard", got.Discard, want.Discard)
+	cmp("discard new per subject", got.DiscardNewPerSubject, want.DiscardNewPerSubject)
+	cmp("max messages per subject", limit(got.MaxMsgsPerSubject), limit(want.MaxMsgsPerSubject))
+	cmp("max bytes", limit(got.MaxBytes), limit(want.MaxBytes))
+	cmp("max age", got.MaxAge, want.MaxAge)
+	cmp("max message size", limit(int64(got.MaxMsgSize)), limit(int64(want.MaxMsgSize)))
+	cmp("storage", got.Storage, want.Storage)
+	cmp("replicas", got.Replicas, want.Replicas)
+	cmp("atomic publish", got.AllowAtomicPublish, want.AllowAtomicPublish)
+	cmp("direct get", got.AllowDirect, want.AllowDirect)
+	cmp("sealed", got.Sealed, false)
+	cmp("republish", got.RePublish != nil, false)
+	cmp("mirror", got.Mirror != nil, false)
+	cmp("sources", len(got.Sources), 0)
+	cmp("max messages", limit(got.MaxMsgs), limit(want.MaxMsgs))
+	return d
+}
