@@ -202,6 +202,15 @@ func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
 	}
 }
 
+// lasting is a test whose cleanups run when ends are called, not when one input has been tried: a process of the fuzzer
+// keeps its pipeline and its connections for many inputs.
+type lasting struct {
+	testing.TB
+	ends *[]func()
+}
+
+func (l lasting) Cleanup(f func()) { *l.ends = append(*l.ends, f) }
+
 // FuzzForeignSubjects: whatever bytes come on the subjects of retention, of a group of somebody else's, of operators
 // and of an agent, the pipeline answers, and now and then starts again.
 func FuzzForeignSubjects(f *testing.F) {
@@ -209,25 +218,41 @@ func FuzzForeignSubjects(f *testing.F) {
 		f.Add(uint8(i), []byte(h[0]), []byte(h[1]))
 	}
 	data, others, tried := f.TempDir(), outsiders(), 0
-	p := upForeign(f, data)
-	f.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			f.Error(err)
+	var p *embedded.Pipeline
+	var conns []*raw
+	var asker *client.Client
+	var ends []func()
+	up := func(t testing.TB) {
+		t = lasting{t, &ends}
+		p, conns = upForeign(t, data), nil
+		for _, o := range others {
+			conns = append(conns, o.dial(t, p))
 		}
-	})
+		asker = agent(t, p, data, "demo")
+	}
+	down := func(t testing.TB) {
+		for _, end := range ends {
+			end()
+		}
+		ends = nil
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	up(f)
+	f.Cleanup(func() { down(f) })
 	f.Fuzz(func(t *testing.T, which uint8, header, body []byte) {
 		if len(header) > 60<<10 {
 			return // the server takes no more
 		}
-		if tried++; tried%200 == 0 {
-			if err := p.Close(); err != nil {
-				t.Fatal(err)
-			}
-			p = upForeign(t, data)
+		if tried++; tried%2000 == 0 {
+			down(t)
+			up(t)
 		}
-		o := others[int(which)%len(others)]
+		o, conn := others[int(which)%len(others)], conns[int(which)%len(others)]
+		conn.t = t
 		subject := o.subjects[int(which)/len(others)%len(o.subjects)]
-		o.dial(t, p).publish(subject, header, body)
-		asks{t, agent(t, p, data, "demo")}.decide(fmt.Sprintf("%s wrote %q %q to %s", o.name, header, body, subject))
+		conn.publish(subject, header, body)
+		asks{t, asker}.decide(fmt.Sprintf("%s wrote %q %q to %s", o.name, header, body, subject))
 	})
 }
