@@ -185,8 +185,9 @@ type DisclosureEntry struct {
 // ToolsEntry is the body of a tool catalogue.
 type ToolsEntry struct {
 	EntryHead
-	Server string `json:"server,omitzero"`
-	Tools  []Tool `json:"tools"`
+	Server       string `json:"server,omitzero"`
+	Instructions string `json:"instructions,omitzero"`
+	Tools        []Tool `json:"tools"`
 }
 
 // SessionEntry is the body of a session's start or end.

@@ -1,8 +1,6 @@
 package streams
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -21,6 +19,8 @@ type ApproveToolsArgs struct {
 	// of that server gave it.
 	Digest string         `json:"digest"`
 	Tools  []ApprovedTool `json:"tools"`
+	// Instructions are those that the server gives with its tools, cut where they are long. Digest covers all of them.
+	Instructions string `json:"instructions,omitzero"`
 	// Command is the program and arguments that the host started the server with,
 	// secrets masked. A server that calls itself like another one, and is started by
 	// another command, is another server.
@@ -62,13 +62,16 @@ func canonical(v jsontext.Value) jsontext.Value {
 	return c
 }
 
-// CatalogueDigest is over all tools that a server offers, in no order.
-func CatalogueDigest(server string, tools []Tool) string {
+// CatalogueDigest is over all tools that a server offers, in no order, and over its instructions, if it gives any.
+func CatalogueDigest(server, instructions string, tools []Tool) string {
 	lines := make([]string, len(tools))
 	for i, t := range tools {
 		lines[i] = t.Name + "\x00" + t.Digest()
 	}
 	slices.Sort(lines)
-	sum := sha256.Sum256([]byte(server + "\x01" + strings.Join(lines, "\x01")))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	digest := Digest([]byte(server + "\x01" + strings.Join(lines, "\x01")))
+	if instructions == "" {
+		return digest
+	}
+	return Digest([]byte(digest + "\x00" + instructions))
 }

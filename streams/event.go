@@ -163,8 +163,9 @@ type Tool struct {
 // Tools (kind tools) is a tool catalogue as a server offered it.
 type Tools struct {
 	Head
-	Server string `json:"server,omitzero"`
-	Tools  []Tool `json:"tools"`
+	Server       string `json:"server,omitzero"`
+	Instructions string `json:"instructions,omitzero"` // what the server tells a model to do with its tools
+	Tools        []Tool `json:"tools"`
 }
 
 // Session (kind session) marks a session's start or end.

@@ -169,7 +169,7 @@ func checkShown(h *arbiter.Hold) error {
 		return err
 	}
 	if args := new(streams.ApproveToolsArgs); len(h.Tools) > 0 &&
-		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Tools) != args.Digest) {
+		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Instructions, h.Tools) != args.Digest) {
 		return &cli.Exit{Code: cli.ExitNegative, Text: "the tools that the arbiter shows are not those of the list that is to be accepted: do not sign"}
 	}
 	if digest != v.Digest {
@@ -218,14 +218,17 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	}
 }
 
-// printTools shows the tools that a held action asks to accept, as the server offered
-// them.
+// printTools shows the tools that a held action asks to accept, and the server's
+// instructions, as the server gave them.
 func printTools(w io.Writer, h *arbiter.Hold) {
 	if h.Missing != "" {
 		fmt.Fprintf(w, "\nthe tools are in ledger entry %d and not shown: %s\n", h.Catalogue, text.InertLine(h.Missing, 300))
 	}
 	if len(h.Tools) == 0 {
 		return
+	}
+	if h.Instructions != "" {
+		fmt.Fprintf(w, "\nthe server's instructions\n    %s\n", strings.ReplaceAll(text.Inert(h.Instructions), "\n", "\n    "))
 	}
 	fmt.Fprintf(w, "\nthe %d tools, ledger entry %d\n", len(h.Tools), h.Catalogue)
 	for _, t := range h.Tools {

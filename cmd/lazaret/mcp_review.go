@@ -289,6 +289,12 @@ func (r *review) print(w io.Writer) {
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  note: %s\n", n)
 	}
+	if said := r.hold.Instructions; said != "" {
+		fmt.Fprintf(w, "  instructions: %s\n", text.InertLine(said, 1000))
+		if len(said) > 1000 {
+			fmt.Fprintf(w, "  lazaret holds show %s prints all of them\n", r.Hold)
+		}
+	}
 	for _, x := range r.Alerts {
 		fmt.Fprintf(w, "  ALERT %s: %s\n", x.Rule, text.InertLine(x.Text, 300))
 	}

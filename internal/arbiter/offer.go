@@ -44,7 +44,7 @@ func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 		f.log.Error("unreadable catalogue", "seq", e.Seq, "err", err)
 		return nil
 	}
-	o := offer{Seq: e.Seq, Server: t.Server, Digest: streams.CatalogueDigest(t.Server, t.Tools), Tools: len(t.Tools)}
+	o := offer{Seq: e.Seq, Server: t.Server, Digest: streams.CatalogueDigest(t.Server, t.Instructions, t.Tools), Tools: len(t.Tools)}
 	if err := keep(st, keyOffer, e.Project, offerKey(e.Seq), false, maxOffers, o); err != nil {
 		return err
 	}
@@ -141,11 +141,11 @@ func showTools(ctx context.Context, js jetstream.JetStream, h *Hold) error {
 	case streams.Unmarshal(e.Body, t) != nil || streams.Unmarshal([]byte(h.Body), args) != nil:
 		h.Missing = "they cannot be decoded"
 		return nil
-	case streams.CatalogueDigest(t.Server, t.Tools) != args.Digest:
+	case streams.CatalogueDigest(t.Server, t.Instructions, t.Tools) != args.Digest:
 		h.Missing = "they are not the list that is to be accepted"
 		return nil
 	}
-	h.Tools = slices.Clip(t.Tools)
+	h.Tools, h.Instructions = slices.Clip(t.Tools), t.Instructions
 	return nil
 }
 

@@ -47,11 +47,12 @@ type Hold struct {
 	// where one hold is asked for.
 	Approvers []keys.Role `json:"approvers,omitzero"`
 	// Catalogue is the ledger entry of the tools that the held action asks to
-	// accept, Tools are they, where one hold is asked for, or Missing says why
-	// they are not shown.
-	Catalogue uint64         `json:"catalogue,omitzero"`
-	Tools     []streams.Tool `json:"tools,omitzero"`
-	Missing   string         `json:"missing,omitzero"`
+	// accept. Where one hold is asked for, Tools and Instructions are the server's,
+	// or Missing says why they are not shown.
+	Catalogue    uint64         `json:"catalogue,omitzero"`
+	Tools        []streams.Tool `json:"tools,omitzero"`
+	Instructions string         `json:"instructions,omitzero"`
+	Missing      string         `json:"missing,omitzero"`
 }
 
 // maxHolds bounds an answer.

@@ -110,7 +110,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Recall:
 		return f.recall(st, a, head, ev)
 	case *streams.Tools:
-		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server, Tools: ev.Tools})
+		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server, Instructions: ev.Instructions, Tools: ev.Tools})
 	case *streams.Session:
 		return f.session(st, a, head, ev)
 	case *streams.Decision:

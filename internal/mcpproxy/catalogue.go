@@ -184,15 +184,16 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 		c.said = said
 	}
 	server := c.p.serverName()
-	digest := streams.CatalogueDigest(server, tools)
+	instructions := c.p.told()
+	digest := streams.CatalogueDigest(server, instructions, tools)
 	if digest != c.digest || c.action == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Publish)
 		defer cancel()
-		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server, Tools: tools}
+		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server, Instructions: instructions, Tools: tools}
 		if _, err := c.p.host.Publish(ctx, streams.KindTools, "", e); err != nil {
 			return fmt.Errorf("recording the server's tools: %w", err)
 		}
-		action, binding, err := proposalOf(server, digest, tools, c.p.cfg.Command)
+		action, binding, err := proposalOf(server, instructions, digest, tools, c.p.cfg.Command)
 		if err != nil {
 			return err
 		}
@@ -324,8 +325,9 @@ func orNull(v jsontext.Value) string {
 
 // proposalOf asks to accept a catalogue of a server that is started by a command.
 // binding names both.
-func proposalOf(server, digest string, tools []streams.Tool, command []string) (a *streams.Action, binding string, err error) {
-	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{}, Command: masked(command)}
+func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action, binding string, err error) {
+	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{}, Command: masked(command),
+		Instructions: streams.Clip(instructions, 2000)}
 	for _, t := range tools {
 		args.Tools = append(args.Tools, streams.ApprovedTool{Name: t.Name, Description: streams.Clip(t.Description, 2000), Digest: t.Digest()})
 	}

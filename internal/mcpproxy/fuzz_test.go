@@ -29,11 +29,11 @@ func FuzzCatalogue(f *testing.F) {
 			if p.rest == nil {
 				t.Fatal("a page that is no object")
 			}
-			digest := streams.CatalogueDigest("s", p.tools)
-			if digest != streams.CatalogueDigest("s", p.tools) {
+			digest := streams.CatalogueDigest("s", "i", p.tools)
+			if digest != streams.CatalogueDigest("s", "i", p.tools) {
 				t.Fatal("two digests of one catalogue")
 			}
-			a, _, err := proposalOf("s", digest, p.tools, nil)
+			a, _, err := proposalOf("s", "i", digest, p.tools, nil)
 			if err != nil {
 				t.Fatalf("%v: %q", err, b)
 			}
@@ -65,6 +65,7 @@ func FuzzMessage(f *testing.F) {
 			return // the connection ends
 		}
 		p := new(Proxy)
+		p.tools = newCatalogue(p)
 		fuzztest.Bounded(t, len(b), func() {
 			m := &jsonrpc.Response{Result: b}
 			words(method, m)

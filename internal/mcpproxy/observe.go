@@ -133,8 +133,8 @@ func together(words []string) []string {
 	return nil
 }
 
-// introduced notes the server's name, and says that the list of tools may change:
-// it does so when it is accepted.
+// introduced notes the server's name and instructions, and says that the list of tools
+// may change: it does so when it is accepted.
 func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(m.Result, &all) != nil {
@@ -157,6 +157,7 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 		}
 		p.mu.Unlock()
 	}
+	p.instructed(all["instructions"])
 	var caps map[string]json.RawMessage
 	var tools map[string]json.RawMessage
 	if json.Unmarshal(all["capabilities"], &caps) != nil || caps["tools"] == nil || json.Unmarshal(caps["tools"], &tools) != nil {
@@ -178,6 +179,23 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 		return m
 	}
 	return &out
+}
+
+// instructed notes the server's instructions. Others than before make its tools wait.
+func (p *Proxy) instructed(raw json.RawMessage) {
+	said := string(raw) // of what is no text, as it is written
+	var text *string
+	if len(raw) > 0 && json.Unmarshal(raw, &text) == nil {
+		if said = ""; text != nil {
+			said = *text
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if said != p.instructs {
+		p.instructs = said
+		p.tools.changed()
+	}
 }
 
 // observe records words as observations and returns once all of them are in the

@@ -59,6 +59,7 @@ type Proxy struct {
 	own       map[jsonrpc.ID]chan *jsonrpc.Response // of the proxy; guarded by mu
 	pending   map[string]*streams.Action            // what was called → its held proposal; guarded by mu
 	server    string                                // guarded by mu
+	instructs string                                // the server's instructions; guarded by mu
 	signature []string                              // of the server's last serverInfo that was recorded; guarded by mu
 	wg        sync.WaitGroup
 	notes     chan struct{} // holds one for each notification that is being recorded
@@ -376,6 +377,13 @@ func (p *Proxy) serverName() string {
 		return "mcp"
 	}
 	return p.server
+}
+
+// told are the server's instructions, empty where it gave none.
+func (p *Proxy) told() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.instructs
 }
 
 func fault(id jsonrpc.ID, code int64, text string) *jsonrpc.Response {

@@ -70,7 +70,7 @@ func readBody(e *streams.Entry) ([]*Input, error) {
 			return nil, err
 		}
 		in := head(e, &t.EntryHead)
-		in.Tools.Server, in.Tools.digest = t.Server, streams.CatalogueDigest(t.Server, t.Tools)
+		in.Tools.Server, in.Tools.digest = t.Server, streams.CatalogueDigest(t.Server, t.Instructions, t.Tools)
 		for i := range t.Tools {
 			in.Tools.Items = append(in.Tools.Items, toolInfo(&t.Tools[i]))
 		}
