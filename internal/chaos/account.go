@@ -3,8 +3,11 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -15,6 +18,7 @@ import (
 	"lazaret/internal/statement"
 	"lazaret/pkg/chain"
 	"lazaret/pkg/keys"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
@@ -24,13 +28,28 @@ type account struct {
 	last      uint64         // sequence of the last message
 	srcs      map[uint64]int // intake messages → ingest's entries for them
 	ids       map[string]int // project and id → entries that are no repeat
+	contents  map[string]content
 	repeats   int
 	rejected  int
 	verdicts  map[uint64]*streams.VerdictEntry
 	projects  map[uint64]string // of verdicts
-	cleared   map[uint64]uint64 // proposal → entry in which every group had cleared it
-	uncleared []string          // allows without that
-	twice     []string          // proposals with two first verdicts
+	groups    []string          // that have to assess each proposal
+	proposals map[uint64]*proposed
+	uncleared []string // allows without clearance
+	twice     []string // proposals with two first verdicts, or two assessments of a group
+}
+
+// proposed is a proposal, by its position in the ledger.
+type proposed struct {
+	name    string         // project and id
+	cleared map[string]int // assessments of each group that allow
+	asked   map[string]int // assessments of each group
+	verdict uint64         // the first one
+}
+
+// clear reports whether each of the groups has cleared the proposal.
+func (p *proposed) clear(groups []string) bool {
+	return !slices.ContainsFunc(groups, func(g string) bool { return p.cleared[g] == 0 })
 }
 
 // owed are the entries that ingest writes because of no message: those name none.
@@ -38,63 +57,155 @@ var owed = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision:
 
 // read folds the ledger.
 func read(ctx context.Context, nc *nats.Conn) (*account, error) {
-	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string), cleared: make(map[uint64]uint64)}
-	first := make(map[uint64]uint64) // proposal → its first verdict
-	err := backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
+	pol, err := policy.Compile(policy.DefaultName, policy.Default)
+	if err != nil {
+		return nil, err
+	}
+	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), contents: make(map[string]content), proposals: make(map[uint64]*proposed),
+		verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string)}
+	for _, g := range pol.Always() {
+		a.groups = append(a.groups, g.Name)
+	}
+	err = backtest.Ledger(ctx, nc, backtest.Span{}, func(e *streams.Entry) error {
 		a.entries, a.last = a.entries+1, e.Seq
-		decode := func(v any) error {
-			if err := streams.Unmarshal(e.Body, v); err != nil {
-				return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
-			}
-			return nil
-		}
+		var err error
 		switch {
 		case e.Stage == streams.StageIngest:
-			var h streams.EntryHead
-			if err := decode(&h); err != nil {
-				return err
-			}
-			if h.ID == "" && owed[e.Type] {
-				return nil
-			}
-			a.srcs[e.Src]++
-			switch e.Type {
-			case streams.TypeRepeat:
-				a.repeats++
-			case streams.TypeRejected:
-				a.rejected++
-			case streams.TypeChunk, streams.TypeActivation, streams.TypeResolution:
-			default:
-				a.ids[e.Project+" "+h.ID]++
-			}
+			err = a.ingested(e)
 		case e.Type == streams.TypeAssessment:
-			var b streams.AssessmentEntry
-			if err := decode(&b); err != nil {
-				return err
-			}
-			// The shipped policy asks one group.
-			if b.Verdict == streams.Allow && b.Digest != "" && a.cleared[e.Src] == 0 {
-				a.cleared[e.Src] = e.Seq
-			}
+			err = a.assessed(e)
 		case e.Type == streams.TypeVerdict:
-			v := new(streams.VerdictEntry)
-			if err := decode(v); err != nil {
-				return err
-			}
-			a.verdicts[e.Seq], a.projects[e.Seq] = v, e.Project
-			if at := a.cleared[v.Proposal]; v.Verdict == streams.Allow && (at == 0 || at > e.Src) {
-				a.uncleared = append(a.uncleared, fmt.Sprintf("entry %d allows %s %s, which no group had cleared", e.Seq, e.Project, v.ID))
-			}
-			if !v.Again && !v.Late {
-				if first[v.Proposal] != 0 {
-					a.twice = append(a.twice, fmt.Sprintf("proposal %d has the verdicts %d and %d", v.Proposal, first[v.Proposal], e.Seq))
-				}
-				first[v.Proposal] = e.Seq
-			}
+			err = a.decided(e)
+		}
+		if err != nil {
+			return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 		}
 		return nil
 	})
 	return a, err
+}
+
+// ingested counts an entry of ingest.
+func (a *account) ingested(e *streams.Entry) error {
+	var h struct {
+		streams.EntryHead
+		Blocks  []streams.BlockEntry `json:"blocks"`
+		Content string               `json:"content"`
+		Args    jsontext.Value       `json:"args"`
+	}
+	if err := streams.Unmarshal(e.Body, &h); err != nil {
+		return err
+	}
+	if h.ID == "" && owed[e.Type] {
+		return nil
+	}
+	a.srcs[e.Src]++
+	switch e.Type {
+	case streams.TypeRepeat:
+		a.repeats++
+		return nil
+	case streams.TypeRejected:
+		a.rejected++
+		return nil
+	case streams.TypeChunk, streams.TypeActivation, streams.TypeResolution:
+		return nil
+	}
+	name := e.Project + " " + h.ID
+	a.ids[name]++
+	switch e.Type {
+	case streams.TypeObservation:
+		for _, b := range h.Blocks {
+			h.Content += b.Text
+		}
+	case streams.TypeAction:
+		h.Content = string(h.Args)
+	}
+	a.contents[name] = contentOf(h.Content)
+	if e.Type.Proposal() {
+		a.proposals[e.Position()] = &proposed{name: name, cleared: make(map[string]int), asked: make(map[string]int)}
+	}
+	return nil
+}
+
+// assessed counts an assessment.
+func (a *account) assessed(e *streams.Entry) error {
+	b, err := streams.Read[streams.AssessmentEntry](e)
+	if err != nil {
+		return err
+	}
+	p := a.proposals[e.Src]
+	if p == nil {
+		return fmt.Errorf("the assessment of entry %d, which is no proposal", e.Src)
+	}
+	if p.asked[b.Group]++; p.asked[b.Group] > 1 {
+		a.twice = append(a.twice, fmt.Sprintf("%s has %d assessments of %s", p.name, p.asked[b.Group], b.Group))
+	}
+	if b.Verdict == streams.Allow && b.Digest != "" {
+		p.cleared[b.Group]++
+	}
+	return nil
+}
+
+// decided counts a verdict.
+func (a *account) decided(e *streams.Entry) error {
+	v, err := streams.Read[streams.VerdictEntry](e)
+	if err != nil {
+		return err
+	}
+	a.verdicts[e.Seq], a.projects[e.Seq] = v, e.Project
+	p := a.proposals[v.Proposal]
+	if v.Verdict == streams.Allow && (p == nil || !p.clear(a.groups)) {
+		a.uncleared = append(a.uncleared, fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Seq, e.Project, v.ID, a.groups))
+	}
+	if p != nil && !v.Again && !v.Late {
+		if p.verdict != 0 {
+			a.twice = append(a.twice, fmt.Sprintf("%s has the verdicts %d and %d", p.name, p.verdict, e.Seq))
+		}
+		p.verdict = e.Seq
+	}
+	return nil
+}
+
+// missing returns the proposals without a verdict, and those that a group has not assessed.
+func (a *account) missing() (unanswered, unassessed []string) {
+	for _, at := range slices.Sorted(maps.Keys(a.proposals)) {
+		p := a.proposals[at]
+		if p.verdict == 0 {
+			unanswered = append(unanswered, fmt.Sprintf("%s, entry %d, has no verdict", p.name, at))
+		}
+		for _, g := range a.groups {
+			if p.asked[g] == 0 {
+				unassessed = append(unassessed, fmt.Sprintf("%s, entry %d, was not assessed by %s", p.name, at, g))
+			}
+		}
+	}
+	return unanswered, unassessed
+}
+
+// patience is how long the ledger stays as it is before the account believes that what is
+// missing will not come.
+const patience = 10 * time.Second
+
+// complete waits until stages have nothing left to do and each proposal has what it needs,
+// or until the ledger has not grown for some time.
+func complete(ctx context.Context, nc *nats.Conn) error {
+	var grown time.Time
+	for last := uint64(0); ; {
+		if err := settle(ctx, nc); err != nil {
+			return err
+		}
+		a, err := read(ctx, nc)
+		if err != nil {
+			return err
+		}
+		if a.last != last {
+			last, grown = a.last, time.Now()
+		}
+		unanswered, unassessed := a.missing()
+		if len(unanswered)+len(unassessed) == 0 || time.Since(grown) > patience {
+			return nil
+		}
+	}
 }
 
 // settle waits until intake, ledger and log have nothing left to do.

@@ -8,8 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"lazaret/internal/embedded"
 	"lazaret/pkg/chain"
@@ -20,7 +24,9 @@ import (
 type Options struct {
 	Seed     uint64
 	Kills    int // kill -9 of any process; other faults come in between
-	Events   int
+	Events   int // beside those of drills
+	Drills   []string
+	Answers  int // that callers hear at least
 	Projects int
 	Dir      string // must be empty
 	FullDisk bool   // fill the disk too; needs root
@@ -31,7 +37,10 @@ type Options struct {
 // Report is the account.
 type Report struct {
 	Seed   uint64 `json:"seed"`
-	Events int    `json:"events"` // sent, what is malformed among them
+	Events int    `json:"events"` // sent, malformed ones among them
+
+	Drills   int   `json:"drills"`
+	TookOver int64 `json:"took_over"` // times that a stand-by, or a process that had been replaced by one, took over
 
 	Kills      map[string]int `json:"kills"`
 	Pauses     int            `json:"pauses"`
@@ -50,6 +59,11 @@ type Report struct {
 	Rejected     int    `json:"rejected"`
 	Lost         int    `json:"lost"`    // acknowledged and not in the ledger
 	Doubled      int    `json:"doubled"` // in the ledger twice
+	Altered      int    `json:"altered"` // with other content than was published
+	Proposals    int    `json:"proposals"`
+	Unanswered   int    `json:"unanswered"` // proposals without a verdict
+	Unassessed   int    `json:"unassessed"` // proposals without the assessment of a required group, each group counted
+	Twice        int    `json:"twice"`      // proposals with two verdicts, or two assessments of a group
 	Verdicts     int    `json:"verdicts"`
 	Answers      int    `json:"answers"` // heard by callers
 	Allowed      int    `json:"allowed"` // of them
@@ -87,7 +101,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if f.programs, err = programsOf(self); err != nil {
 		return nil, err
 	}
-	rep := &Report{Seed: o.Seed, Events: o.Events, Kills: make(map[string]int), AskedAgain: make(map[streams.Code]int)}
+	rep := &Report{Seed: o.Seed, Kills: make(map[string]int), AskedAgain: make(map[streams.Code]int)}
 	var dk *disk
 	if o.FullDisk {
 		if dk, err = mountDisk(filepath.Join(o.Dir, "disk")); err != nil {
@@ -113,19 +127,20 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := embedded.AwaitShipped(ctx, op); err != nil {
 		return nil, err
 	}
-	l, heard, err := rep.disturb(ctx, f, dk, o)
+	r := &run{rep: rep, f: f, dk: dk, o: o, nc: op, l: newLoad()}
+	heard, err := r.disturb(ctx)
 	if err != nil {
 		return nil, err
 	}
 	o.Say("everything is acknowledged; the stages come to rest")
 	settled, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
-	if err := settle(settled, op); err != nil {
+	if err := complete(settled, op); err != nil {
 		rep.problem("%v", err)
 	}
-	// A timer may still add to the ledger, later where a clock had jumped. What is
-	// counted is what there is once nobody writes any more.
-	if err := f.stop(settled, "arbiter", "sentinels", "ingest"); err != nil {
+	// A timer may still add to the ledger, later where a clock had jumped. So the account
+	// is drawn up when nobody writes any more.
+	if err := f.stop(settled, slices.Concat(pair("arbiter"), pair("sentinels"), pair("ingest"))...); err != nil {
 		rep.problem("%v", err)
 	}
 	if err := settle(settled, op); err != nil {
@@ -135,7 +150,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rep.count(l, heard, a)
+	rep.count(o, r.l, heard, a)
+	rep.TookOver = f.took.Load()
 	op.Close()
 	all := append([]string{server}, daemons...)
 	slices.Reverse(all)
@@ -159,8 +175,21 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return rep, nil
 }
 
+// run is a pipeline that is being disturbed. One goroutine uses it.
+type run struct {
+	rep   *Report
+	f     *fleet
+	dk    *disk
+	o     Options
+	nc    *nats.Conn // the operator's
+	l     *load
+	heard atomic.Int64 // answers
+	feeds []chan int   // one for each project: how many events are to be sent next
+}
+
 // disturb runs load and faults until all is sent.
-func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (*load, []answer, error) {
+func (r *run) disturb(ctx context.Context) ([]answer, error) {
+	f, l, o, rep := r.f, r.l, r.o, r.rep
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var names []string
@@ -169,34 +198,33 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 	}
 	conns, err := f.agents(names, agent)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	// Those who ask are others: what is malformed makes its agent's sessions
-	// unseen, and nothing is allowed there.
+	// Other agents ask: malformed messages make their agent's sessions unseen, and
+	// nothing is allowed there.
 	asking, err := f.agents(names[:min(2, len(names))], asker)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() {
 		for _, nc := range slices.Concat(conns, asking) {
 			nc.Close()
 		}
 	}()
-	l := newLoad()
 	var senders sync.WaitGroup
 	for i, nc := range conns {
-		n := o.Events / o.Projects
-		if i < o.Events%o.Projects {
-			n++
-		}
+		feed := make(chan int, len(Drills)*2+1)
+		r.feeds = append(r.feeds, feed)
 		senders.Go(func() {
-			if err := l.send(ctx, nc, newEvents(o.Seed, i, names[i]), n); err != nil {
-				cancel(fmt.Errorf("sending: %w", err))
+			g := newEvents(o.Seed, i, names[i])
+			for n := range feed {
+				if err := l.send(ctx, nc, g, n); err != nil {
+					cancel(fmt.Errorf("sending: %w", err))
+					return
+				}
 			}
 		})
 	}
-	sent := make(chan struct{})
-	go func() { senders.Wait(); close(sent) }()
 
 	var mu sync.Mutex
 	var heard []answer
@@ -209,6 +237,7 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 				mu.Lock()
 				defer mu.Unlock()
 				heard = append(heard, a)
+				r.heard.Add(1)
 			}, func(c streams.Code) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -219,44 +248,64 @@ func (rep *Report) disturb(ctx context.Context, f *fleet, dk *disk, o Options) (
 			}
 		})
 	}
-	if err := rep.faults(ctx, f, dk, o, l); err != nil {
-		return nil, nil, errors.Join(context.Cause(ctx), err)
+	if err := r.trouble(ctx); err != nil {
+		return nil, errors.Join(context.Cause(ctx), err)
 	}
 	o.Say("no more faults; the rest is sent")
+	sent := make(chan struct{})
+	go func() { senders.Wait(); close(sent) }()
 	select {
 	case <-sent:
 	case <-ctx.Done():
 	}
-	// Whoever asks hears an answer, on a busy machine too: else the run would
-	// show nothing of clearance.
-	for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	// Too few answers would show nothing. On a busy machine they take their time.
+	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()
 		n := len(heard)
 		mu.Unlock()
-		if n >= len(asking) {
+		if n >= o.Answers {
 			break
 		}
 	}
 	stop()
 	askers.Wait()
-	return l, heard, context.Cause(ctx)
+	return heard, context.Cause(ctx)
+}
+
+// trouble makes the drills, and then the other faults while the rest is sent.
+func (r *run) trouble(ctx context.Context) error {
+	for _, name := range r.o.Drills {
+		if err := r.drill(ctx, name); err != nil {
+			return err
+		}
+	}
+	before := r.l.acked.Load()
+	r.feed(r.o.Events)
+	for _, c := range r.feeds {
+		close(c)
+	}
+	return r.faults(ctx, before)
+}
+
+// revive starts processes that have ended by themselves.
+func (r *run) revive(ctx context.Context) error {
+	died, err := r.f.revive(ctx)
+	for _, d := range died {
+		r.o.Say("        ended by itself and was started again: %s", d)
+	}
+	r.rep.Died = append(r.rep.Died, died...)
+	return err
 }
 
 // faults waits with each fault for its share of events.
-func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l *load) error {
+func (run *run) faults(ctx context.Context, before int64) error {
+	rep, f, dk, o := run.rep, run.f, run.dk, run.o
 	r := rand.New(rand.NewPCG(o.Seed, 0))
 	all := append([]string{server}, daemons...)
-	sleep := func(d time.Duration) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	sleep := func(d time.Duration) error { return rest(ctx, d) }
 	some := func(most time.Duration) time.Duration { return time.Duration(r.Int64N(int64(most))) }
 	for k := range o.Kills {
-		for l.acked.Load() < int64(o.Events)*int64(k)/int64(o.Kills+1) {
+		for run.l.acked.Load()-before < int64(o.Events)*int64(k)/int64(o.Kills+1) {
 			if err := sleep(2 * time.Millisecond); err != nil {
 				return err
 			}
@@ -330,36 +379,38 @@ func (rep *Report) faults(ctx context.Context, f *fleet, dk *disk, o Options, l 
 				return err
 			}
 		}
-		name := all[r.IntN(len(all))]
-		o.Say("%d/%d  kill -9 %s", k+1, o.Kills, name)
-		f.kill(name)
-		rep.Kills[name]++
-		if name == server && r.IntN(2) == 0 {
-			// A kill that comes between the two is too rare to be waited for.
-			if err := f.halfBlock(); err != nil {
-				return err
-			}
-			rep.HalfBlocks++
-		}
-		if err := sleep(some(100 * time.Millisecond)); err != nil {
+		if err := run.killing(ctx, r, all[r.IntN(len(all))], k); err != nil {
 			return err
 		}
-		if err := f.start(ctx, name); err != nil {
-			var e *endedError
-			if !errors.As(err, &e) {
-				return err
-			}
-		}
-		died, err := f.revive(ctx)
-		if err != nil {
-			return err
-		}
-		for _, d := range died {
-			o.Say("        ended by itself and was started again: %s", d)
-		}
-		rep.Died = append(rep.Died, died...)
 	}
 	return nil
+}
+
+// killing is kill -9 of a process, now and then of the one that stands by for it too.
+func (run *run) killing(ctx context.Context, r *rand.Rand, name string, k int) error {
+	f, names := run.f, []string{name}
+	if stage, _, _ := strings.Cut(name, "/"); slices.Contains(daemons, stage) && stage != "auditor" && r.IntN(3) == 0 {
+		names = pair(stage)
+	}
+	run.o.Say("%d/%d  kill -9 %s", k+1, run.o.Kills, strings.Join(names, " and "))
+	for _, n := range names {
+		f.kill(n)
+	}
+	run.rep.Kills[name]++
+	if name == server && r.IntN(2) == 0 {
+		// A kill that comes between the two is too rare to be waited for.
+		if err := f.halfBlock(); err != nil {
+			return err
+		}
+		run.rep.HalfBlocks++
+	}
+	if err := rest(ctx, time.Duration(r.Int64N(int64(100*time.Millisecond)))); err != nil {
+		return err
+	}
+	if err := f.again(ctx, names...); err != nil {
+		return err
+	}
+	return run.revive(ctx)
 }
 
 // How far a clock jumps. Stamps are the server's: deadlines pass by its clock,
@@ -412,14 +463,23 @@ func stutter(p *os.Process, d time.Duration, sleep func(time.Duration) error) er
 }
 
 // count compares what was acknowledged and heard with the ledger.
-func (rep *Report) count(l *load, heard []answer, a *account) {
+func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 	rep.Acknowledged, rep.Broken, rep.Again = len(l.ids), l.broken, l.again
 	rep.Entries, rep.Repeats, rep.Rejected, rep.Verdicts = a.entries, a.repeats, a.rejected, len(a.verdicts)
-	for id := range l.ids {
-		if a.ids[id] == 0 {
+	for id, c := range l.ids {
+		switch {
+		case a.ids[id] == 0:
 			rep.Lost++
 			rep.problem("%s was acknowledged and is not in the ledger", id)
+		case a.contents[id] != c:
+			rep.Altered++
+			rep.problem("%s has another content in the ledger than was published", id)
 		}
+	}
+	unanswered, unassessed := a.missing()
+	rep.Proposals, rep.Unanswered, rep.Unassessed, rep.Twice = len(a.proposals), len(unanswered), len(unassessed), len(a.twice)
+	for _, p := range slices.Concat(unanswered, unassessed) {
+		rep.problem("%s", p)
 	}
 	for id, n := range a.ids {
 		if n > 1 {
@@ -461,6 +521,9 @@ func (rep *Report) count(l *load, heard []answer, a *account) {
 			rep.Untrue++
 			rep.problem("%s %s was answered %s from entry %d, which says otherwise", h.project, h.id, h.rep.Verdict, h.rep.Seq)
 		}
+	}
+	if rep.Answers < o.Answers {
+		rep.problem("callers heard %d answers; a run that shows something has %d at least", rep.Answers, o.Answers)
 	}
 	if rep.Allowed == 0 {
 		rep.problem("none of %d answers allowed anything: the run shows nothing of clearance", rep.Answers)

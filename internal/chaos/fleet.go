@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,16 +23,21 @@ import (
 	"lazaret/streams"
 )
 
-// The processes. A name after a slash is a second one of the same program,
-// which stands by; a second auditor follows the ledger like the first.
+// The processes. A name after a slash is a second process of the same program: a
+// stand-by, or a second auditor, which follows the ledger like the first.
 const server = "server"
 
-var daemons = []string{"ingest", "sentinels", "arbiter", "auditor", "auditor/b"}
+var daemons = []string{"ingest", "ingest/b", "sentinels", "sentinels/b", "arbiter", "arbiter/b", "auditor", "auditor/b"}
+
+// pair returns the two processes of a stage that has a stand-by.
+func pair(stage string) []string { return []string{stage, stage + "/b"} }
 
 // process is a running program.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
+
+	took *atomic.Int64 // counts how often the process took over
 
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -41,6 +47,7 @@ type process struct {
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.took.Add(int64(bytes.Count(b, []byte("taking over"))))
 	const most = 256 << 10
 	if p.out.Len() > most {
 		p.out.Next(p.out.Len() - most/2)
@@ -72,6 +79,7 @@ type fleet struct {
 	ways     map[string]*proxy
 	clocks   map[string]*clock // of those that have one of their own
 	noClocks error             // why they have none
+	took     atomic.Int64      // times that a stand-by took over
 }
 
 // programsOf is the folder that holds the daemons: that of this program.
@@ -172,7 +180,7 @@ func (f *fleet) start(ctx context.Context, name string) error {
 	case second != "":
 		args = append(args, "--standby")
 	}
-	p := &process{cmd: exec.Command(filepath.Join(f.programs, program), args...), done: make(chan struct{})}
+	p := &process{cmd: exec.Command(filepath.Join(f.programs, program), args...), took: &f.took, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
 	if err := p.cmd.Start(); err != nil {
 		return err
@@ -267,6 +275,47 @@ func (f *fleet) revive(ctx context.Context) (died []string, err error) {
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return lines[len(lines)-1]
+}
+
+// quit asks processes to end, all at once, and kills those that have not ended after d.
+func (f *fleet) quit(ctx context.Context, d time.Duration, names ...string) error {
+	for _, name := range names {
+		if p := f.procs[name]; !p.ended() {
+			if err := p.cmd.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				return err
+			}
+		}
+	}
+	late := time.After(d)
+	for _, name := range names {
+		select {
+		case <-f.procs[name].done:
+		case <-late:
+			late = closedTime
+			f.kill(name)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// closedTime never makes anybody wait.
+var closedTime = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
+// again starts processes that were ended. One that ends by itself is left to revive.
+func (f *fleet) again(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		var e *endedError
+		if err := f.start(ctx, name); err != nil && !errors.As(err, &e) {
+			return err
+		}
+	}
+	return nil
 }
 
 // stop ends processes in order.

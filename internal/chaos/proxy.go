@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// proxy is a TCP proxy that can be cut: what stands between a daemon and the
-// server.
+// proxy is a TCP proxy between a daemon and the server. It can be cut, or drop what the
+// daemon sends while what the server sends still arrives.
 type proxy struct {
 	l      net.Listener
 	target string
 
 	mu    sync.Mutex
 	cut   bool
-	conns map[net.Conn]bool
+	mute  bool              // bytes of the daemon are dropped
+	conns map[net.Conn]bool // all that are open
 	wg    sync.WaitGroup
 }
 
@@ -72,7 +73,7 @@ func (p *proxy) serve(c net.Conn) {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { io.Copy(s, c); s.Close(); c.Close() })
+	wg.Go(func() { io.Copy(mouth{p, s}, c); s.Close(); c.Close() })
 	io.Copy(c, s)
 	s.Close()
 	c.Close()
@@ -89,6 +90,35 @@ func (p *proxy) set(cut bool) {
 			c.Close()
 		}
 	}
+}
+
+// silence drops what the daemon sends from now on. When it ends, the connections end
+// too: bytes of the daemon are missing in them.
+func (p *proxy) silence(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = on
+	if !on {
+		for c := range p.conns {
+			c.Close()
+		}
+	}
+}
+
+// mouth is the way from the daemon to the server.
+type mouth struct {
+	p  *proxy
+	to net.Conn
+}
+
+func (m mouth) Write(b []byte) (int, error) {
+	m.p.mu.Lock()
+	mute := m.p.mute
+	m.p.mu.Unlock()
+	if mute {
+		return len(b), nil
+	}
+	return m.to.Write(b)
 }
 
 func (p *proxy) close() {

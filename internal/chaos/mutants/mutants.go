@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lazaret/internal/chaos"
+)
+
+// variable names the environment variable that chooses the mutant of a mutated program.
+// The program is built once; without the variable it does what the unmutated one does.
+const variable = "LAZARET_MUTANT"
+
+// A mutant is a fault that somebody might put into the program.
+type mutant struct {
+	name, what string
+	edits      []edit
+	args       []string                // of the run of chaos that convicts it
+	found      func(*chaos.Report) int // what it has to be convicted of
+	verdict    string                  // what found counts
+}
+
+// An edit replaces old, which a file holds exactly once.
+type edit struct{ file, old, new string }
+
+func lost(r *chaos.Report) int       { return r.Lost }
+func doubled(r *chaos.Report) int    { return r.Doubled }
+func unanswered(r *chaos.Report) int { return r.Unanswered }
+func untrue(r *chaos.Report) int     { return r.Untrue }
+func altered(r *chaos.Report) int    { return r.Altered }
+
+// plain is a run without drills, with so many events.
+func plain(events int) []string { return []string{"--drills=", "--events", fmt.Sprint(events)} }
+
+// drilled is a run of one drill.
+func drilled(name string) []string { return []string{"--drills", name, "--events", "100"} }
+
+// control is the run in which the unmutated program has to pass the tests of all mutants.
+var control = []string{"--drills", "overlap:ingest,mute:ingest,mute:arbiter,backlog:ingest", "--events", "4000"}
+
+const (
+	publishGo = "internal/stage/publish.go"
+	intakeGo  = "internal/stage/intake.go"
+	ledgerGo  = "internal/stage/ledger.go"
+	frontGo   = "internal/arbiter/front.go"
+	arbiterGo = "internal/arbiter/fold.go"
+	ingestGo  = "internal/ingest/fold.go"
+)
+
+const unfence = `	if mutant == "M1" {
+		delete(m.Header, jetstream.ExpectedLastSubjSeqHeader)
+	}
+`
+
+var mutants = []mutant{
+	{"M1", "entries are published without a fence", []edit{
+		{publishGo, "	ack, err := p.request(ctx, m)\n	if err == nil {\n", unfence + "	ack, err := p.request(ctx, m)\n	if err == nil {\n"},
+		{publishGo, `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n", unfence + `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n"},
+	}, drilled("overlap:ingest"), doubled, "doubled"},
+	{"M2", "ingest commits state and cursor before it publishes", []edit{
+		{intakeGo, "		s.store.seal()\n		f.gather()\n", `		s.store.seal()
+		if mutant == "M2" {
+			for _, e := range f.entries {
+				s.cursors[e.Partition].src = position.Later(s.cursors[e.Partition].src, e.Src)
+			}
+			if err := s.commitSealed(); err != nil {
+				return err
+			}
+		}
+		f.gather()
+`},
+	}, drilled("mute:ingest"), lost, "lost"},
+	{"M3", "callers are answered before the ledger holds the verdict", []edit{
+		{ledgerGo, "func (s *ledgerStage) push(p *pending) {\n", `// Early hands verdicts to the services of the arbiter.
+var Early func(streams.Entry)
+
+func (s *ledgerStage) push(p *pending) {
+	if mutant == "M3" && Early != nil && p.entry.Type == streams.TypeVerdict {
+		e := *p.entry
+		e.Seq = s.cursors[e.Partition].folded + 1
+		Early(e)
+	}
+`},
+		{frontGo, "	version := cfg.Version\n", "	stage.Early = f.deliver\n	version := cfg.Version\n"},
+	}, plain(1000), untrue, "untrue answers"},
+	{"M4", "what is sent again is taken for new", []edit{
+		{ingestGo, "	if is.first != 0 {\n", "	if is.first != 0 && mutant != \"M4\" {\n"},
+	}, plain(1000), doubled, "doubled"},
+	{"M5", "one memory write in 40 gets no verdict", []edit{
+		{arbiterGo, "	p.Deadline = p.waits()\n	if err := st.Set(waitingKey", `	if mutant == "M5" && p.Type == streams.TypeMemory && p.Seq%40 == 0 {
+		return replaced.output()
+	}
+	p.Deadline = p.waits()
+	if err := st.Set(waitingKey`},
+	}, plain(4000), unanswered, "without a verdict"},
+	{"M6", "the content of one observation in 100 is cut", []edit{
+		{ingestGo, "	case *streams.Observation:\n		return f.observe", `	case *streams.Observation:
+		if mutant == "M6" && m.Seq%100 == 0 && len(ev.Content) > 10 {
+			ev.Content = ev.Content[:10]
+		}
+		return f.observe`},
+	}, plain(2000), altered, "with another content"},
+	{"M7", "the intake is purged of events that wait", []edit{
+		{intakeGo, "				low = min(low, q[0].msg.Seq)\n", "				if mutant != \"M7\" {\n					low = min(low, q[0].msg.Seq)\n				}\n"},
+	}, drilled("backlog:ingest"), lost, "lost"},
+	{"M8", "the outbox is not kept with the cursor", []edit{
+		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
+	}, drilled("mute:arbiter"), unanswered, "without a verdict"},
+}
+
+// mutated returns the changed files, by path within the module. An edit whose place is gone
+// is an error.
+func mutated(root string) (map[string]string, error) {
+	files := make(map[string]string)
+	for _, m := range mutants {
+		for _, e := range m.edits {
+			src, ok := files[e.file]
+			if !ok {
+				b, err := os.ReadFile(filepath.Join(root, e.file))
+				if err != nil {
+					return nil, err
+				}
+				src = string(b)
+			}
+			if n := strings.Count(src, e.old); n != 1 {
+				return nil, fmt.Errorf("%s: %s holds %d times, and not once, the text that the mutation replaces; write it anew for the code of now:\n%s", m.name, e.file, n, e.old)
+			}
+			files[e.file] = strings.Replace(src, e.old, e.new, 1)
+		}
+	}
+	for f, src := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), f, src, 0)
+		if err != nil {
+			return nil, fmt.Errorf("a mutated file: %w", err)
+		}
+		files[filepath.Join(filepath.Dir(f), "mutant_overlay.go")] = fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar mutant = os.Getenv(%q)\n", file.Name.Name, variable)
+	}
+	return files, nil
+}
+
+// overlay writes the changed files into dir and returns the path of the list of them that
+// go build -overlay takes.
+func overlay(root, dir string) (string, error) {
+	files, err := mutated(root)
+	if err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	for f, src := range files {
+		to := filepath.Join(dir, strings.ReplaceAll(f, "/", "_"))
+		if err := os.WriteFile(to, []byte(src), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, f)] = to
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	return list, os.WriteFile(list, b, 0o600)
+}
