@@ -38,7 +38,7 @@ test: fmt-check vet quick ## every package and the main ways end to end, in minu
 ci: test rest ## all that CI runs, in half an hour
 
 .PHONY: rest
-rest: staticcheck long race ## the part of CI that make test leaves out
+rest: staticcheck long race mutants ## the part of CI that make test leaves out
 
 # Tests of more than some seconds are shorter in a quick run, or left out: those of
 # internal/e2e that begin with long(t). A long run takes them whole.
@@ -74,6 +74,10 @@ lint: ## golangci-lint with .golangci.yml; its first run compiles it for minutes
 race:
 	$(GO) test -race -short -timeout 40m $$($(GO) list $(RACE) | grep -v internal/e2e)
 	$(GO) test -race -short -timeout 40m ./internal/e2e -run '$(RACE_E2E)'
+
+.PHONY: mutants
+mutants: ## break the pipeline in eight ways, one after the other, and see that chaos convicts each
+	$(GO) run ./internal/chaos/mutants
 
 .PHONY: test-long
 test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME

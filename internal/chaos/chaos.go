@@ -184,7 +184,14 @@ type run struct {
 	nc    *nats.Conn // the operator's
 	l     *load
 	heard atomic.Int64 // answers
-	feeds []chan int   // one for each project: how many events are to be sent next
+	feeds []chan share // one for each project
+	ask   sync.RWMutex // callers hold it for reading while they ask
+}
+
+// share is how many events are sent next, and whether they are plain readings.
+type share struct {
+	n     int
+	plain bool
 }
 
 // disturb runs load and faults until all is sent.
@@ -213,12 +220,13 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	}()
 	var senders sync.WaitGroup
 	for i, nc := range conns {
-		feed := make(chan int, len(Drills)*2+1)
+		feed := make(chan share, len(Drills)*4+1)
 		r.feeds = append(r.feeds, feed)
 		senders.Go(func() {
 			g := newEvents(o.Seed, i, names[i])
-			for n := range feed {
-				if err := l.send(ctx, nc, g, n); err != nil {
+			for s := range feed {
+				g.plain = s.plain
+				if err := l.send(ctx, nc, g, s.n); err != nil {
 					cancel(fmt.Errorf("sending: %w", err))
 					return
 				}
@@ -233,7 +241,7 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	var askers sync.WaitGroup
 	for i, nc := range asking {
 		askers.Go(func() {
-			err := ask(until, nc, names[i], func(a answer) {
+			err := ask(until, nc, names[i], &r.ask, func(a answer) {
 				mu.Lock()
 				defer mu.Unlock()
 				heard = append(heard, a)
@@ -280,7 +288,7 @@ func (r *run) trouble(ctx context.Context) error {
 		}
 	}
 	before := r.l.acked.Load()
-	r.feed(r.o.Events)
+	r.feed(r.o.Events, false)
 	for _, c := range r.feeds {
 		close(c)
 	}

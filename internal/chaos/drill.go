@@ -100,12 +100,12 @@ func (r *run) overlap(ctx context.Context, stage string) error {
 		pause(p)
 		defer resume(p)
 		heard := r.heard.Load()
-		r.feed(someEvents)
+		r.feed(someEvents, false)
 		err := r.await(ctx, "answers while "+name+" stands still", func() (bool, error) { return r.heard.Load() > heard+2, nil })
 		if err != nil {
 			return err
 		}
-		r.feed(someEvents)
+		r.feed(someEvents, false)
 		resume(p)
 		if err := r.acknowledged(ctx); err != nil {
 			return err
@@ -116,16 +116,34 @@ func (r *run) overlap(ctx context.Context, stage string) error {
 
 func (r *run) mute(ctx context.Context, stage string) error {
 	both := pair(stage)
+	if stage == streams.StageIngest {
+		// A proposal waits for the end of the ledger, which a process that is not heard
+		// cannot ask for. So there is none.
+		r.ask.Lock()
+		defer r.ask.Unlock()
+		if err := r.idle(ctx); err != nil {
+			return err
+		}
+	}
 	silence := func(on bool) {
 		for _, name := range both {
 			r.f.ways[name].silence(on)
 		}
 	}
+	before, err := r.stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
 	silence(true)
 	defer silence(false)
-	r.feed(someEvents)
+	r.feed(someEvents, stage == streams.StageIngest)
 	if err := r.acknowledged(ctx); err != nil {
 		return err
+	}
+	if stage != streams.StageIngest {
+		if err := r.still(ctx, before.LastSeq); err != nil {
+			return err
+		}
 	}
 	// Time to read, to decide, and to wait for the server in vain.
 	if err := rest(ctx, time.Second); err != nil {
@@ -138,6 +156,40 @@ func (r *run) mute(ctx context.Context, stage string) error {
 	return r.f.again(ctx, both...)
 }
 
+// stream returns the state of a stream.
+func (r *run) stream(ctx context.Context, name string) (jetstream.StreamState, error) {
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		return jetstream.StreamState{}, err
+	}
+	st, err := js.Stream(ctx, name)
+	if err != nil {
+		return jetstream.StreamState{}, fmt.Errorf("looking up stream %s: %w", name, err)
+	}
+	return st.CachedInfo().State, nil
+}
+
+// idle waits until nothing is in the intake.
+func (r *run) idle(ctx context.Context) error {
+	return r.await(ctx, "an empty intake", func() (bool, error) {
+		st, err := r.stream(ctx, streams.IntakeStream)
+		return st.Msgs == 0, err
+	})
+}
+
+// still waits until the stages before one that is not heard have said all that they have to
+// say: the ledger goes beyond before, and grows no more.
+func (r *run) still(ctx context.Context, before uint64) error {
+	last, since := before, time.Now()
+	return r.await(ctx, "entries of other stages", func() (bool, error) {
+		st, err := r.stream(ctx, streams.LedgerStream)
+		if err == nil && st.LastSeq != last {
+			last, since = st.LastSeq, time.Now()
+		}
+		return last > before && time.Since(since) > 300*time.Millisecond, err
+	})
+}
+
 func (r *run) backlog(ctx context.Context, stage string) error {
 	both := pair(stage)
 	hold := func(f func(name string)) {
@@ -148,29 +200,18 @@ func (r *run) backlog(ctx context.Context, stage string) error {
 	hold(func(name string) { pause(r.f.procs[name].cmd.Process) })
 	goOn := func() { hold(func(name string) { resume(r.f.procs[name].cmd.Process) }) }
 	defer goOn()
-	r.feed(backlogEvents)
+	r.feed(backlogEvents, false)
 	if err := r.acknowledged(ctx); err != nil {
 		return err
 	}
-	js, err := jetstream.New(r.nc)
-	if err != nil {
-		return err
-	}
-	first := func() (uint64, error) {
-		st, err := js.Stream(ctx, streams.IntakeStream)
-		if err != nil {
-			return 0, err
-		}
-		return st.CachedInfo().State.FirstSeq, nil
-	}
-	before, err := first()
+	before, err := r.stream(ctx, streams.IntakeStream)
 	if err != nil {
 		return err
 	}
 	goOn()
 	err = r.await(ctx, "a purge of the intake", func() (bool, error) {
-		now, err := first()
-		return now > before+backlogEvents/4, err
+		now, err := r.stream(ctx, streams.IntakeStream)
+		return now.FirstSeq > before.FirstSeq+backlogEvents/4, err
 	})
 	if err != nil {
 		return err
@@ -179,15 +220,15 @@ func (r *run) backlog(ctx context.Context, stage string) error {
 	return r.f.again(ctx, both...)
 }
 
-// feed has clients send so many events more.
-func (r *run) feed(n int) {
+// feed has clients send so many events more, or plain readings.
+func (r *run) feed(n int, plain bool) {
 	r.rep.Events += n
 	for i, c := range r.feeds {
-		share := n / len(r.feeds)
+		s := share{n / len(r.feeds), plain}
 		if i < n%len(r.feeds) {
-			share++
+			s.n++
 		}
-		c <- share
+		c <- s
 	}
 }
 

@@ -24,7 +24,15 @@ import (
 func main() {
 	only := flag.String("run", "", "only these mutants, as in `M1,M7`, or none for the unmutated program")
 	parallel := flag.Int("parallel", 2, "runs at a time")
+	into := flag.String("build", "", "build the mutated program into `DIR` and run nothing")
 	flag.Parse()
+	if *into != "" {
+		if _, err := build(*into); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ok, err := run(*only, *parallel)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)

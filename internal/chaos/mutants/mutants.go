@@ -41,7 +41,7 @@ func plain(events int) []string { return []string{"--drills=", "--events", fmt.S
 func drilled(name string) []string { return []string{"--drills", name, "--events", "100"} }
 
 // control is the run in which the unmutated program has to pass the tests of all mutants.
-var control = []string{"--drills", "overlap:ingest,mute:ingest,mute:arbiter,backlog:ingest", "--events", "4000"}
+var control = []string{"--drills", "overlap:ingest,mute:ingest,mute:arbiter,backlog:ingest", "--events", "3000"}
 
 const (
 	publishGo = "internal/stage/publish.go"
@@ -97,7 +97,7 @@ func (s *ledgerStage) push(p *pending) {
 	}
 	p.Deadline = p.waits()
 	if err := st.Set(waitingKey`},
-	}, plain(4000), unanswered, "without a verdict"},
+	}, plain(3000), unanswered, "without a verdict"},
 	{"M6", "the content of one observation in 100 is cut", []edit{
 		{ingestGo, "	case *streams.Observation:\n		return f.observe", `	case *streams.Observation:
 		if mutant == "M6" && m.Seq%100 == 0 && len(ev.Content) > 10 {
