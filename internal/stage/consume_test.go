@@ -100,7 +100,11 @@ func TestAReaderWaitsForTheServersAPI(t *testing.T) {
 		t.Fatalf("a server without JetStream answers %v", err)
 	}
 	enabled := make(chan error, 1)
+	heard := nc.Stats().InMsgs
 	go func() {
+		for nc.Stats().InMsgs == heard { // until the reader was told that nobody responds
+			time.Sleep(time.Millisecond)
+		}
 		enabled <- later.EnableJetStream(&server.JetStreamConfig{StoreDir: filepath.Dir(cfg.StoreDir)})
 	}()
 	open := make(chan struct{})
