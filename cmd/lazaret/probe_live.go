@@ -161,9 +161,13 @@ func printLive(w io.Writer, r *live.Report, byRule bool) error {
 	}
 	if byRule {
 		row("")
-		row("SET", "RULE", "CAUGHT", "ALONE", "SMOTHERED", "ALONE", "HELD OF 100 CHANGES")
+		row("SET", "RULE", "CAUGHT", "ALONE", "SMOTHERED", "ALONE", "HELD OF 100 CHANGES", "")
 		for _, x := range r.Rules {
-			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered), fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred))
+			flag := ""
+			if x.Set == r.Total.Set && x.Smothers() {
+				flag = "SMOTHERS MORE THAN IT CATCHES"
+			}
+			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered), fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred), flag)
 		}
 	}
 	if err := tw.Flush(); err != nil {

@@ -47,6 +47,8 @@ type Case struct {
 	Actions []*Action
 
 	content string    // id of the event that carries the content; sessions have none
+	text    string    // that content
+	read    bool      // it was read, and comes from outside: rules of the text model look at it
 	judged  bool      // the content reached the ledger
 	flagged []finding // by text rules that fired on it
 }
@@ -171,6 +173,10 @@ func parse(file string, line []byte) (*Case, error) {
 		if !ok {
 			if !c.Session { // the last is the content, the user's task stands before it
 				c.content, c.Owner = streams.HeadOf(st.Event).ID, st.Origin == "user" || st.Origin == "system"
+				c.text, c.read = r.Content, false
+				if _, ok := st.Event.(*streams.Observation); ok {
+					c.read = st.Origin.External()
+				}
 			}
 			continue
 		}

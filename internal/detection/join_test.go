@@ -1,6 +1,8 @@
 package detection
 
 import (
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/policy"
 	"lazaret/probes"
+	shipped "lazaret/rules"
 	"lazaret/streams"
 )
 
@@ -170,9 +173,12 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	if h.Unjudged != 1 || h.Open != 1 || len(h.Unnamed) != 2 {
 		t.Errorf("health %+v", h)
 	}
-	want := []RuleRow{{"r", 2, 0, 0, 0}, {"s", 0, 0, 2, 0}}
-	if !slices.Equal(r.Rules, want) {
-		t.Errorf("rules %+v, want %+v", r.Rules, want)
+	want := []RuleRow{{Rule: "r", Attacks: 2}, {Rule: "s", Goals: 2}}
+	for i, w := range want {
+		g := r.Rules[i]
+		if g.Rule != w.Rule || g.Attacks != w.Attacks || g.Benign != w.Benign || g.Goals != w.Goals || g.Others != w.Others || !g.Narrow() {
+			t.Errorf("rules %+v, want %+v", g, w)
+		}
 	}
 	var kinds []string
 	for _, e := range r.Examples {
@@ -180,6 +186,55 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	}
 	if got := strings.Join(kinds, ", "); got != "missed action a2, missed text a2" {
 		t.Errorf("examples: %s", got)
+	}
+}
+
+// Figures of the text model count only if no text was scored by weights that have
+// seen its data set, and a rule's figure only if it holds beyond one data set.
+func TestFiguresAreGivenWithADataSetLeftOut(t *testing.T) {
+	line := func(id, set, label, signal, class, content string) string {
+		return fmt.Sprintf(`{"id":%q,"dataset":%q,"label":%q,"signal":%q,"source_class":%q,"content":%q,"meta":{}}`+"\n", id, set, label, signal, class, content)
+	}
+	cases := read(t, line("a", "A", "attack", "strong", "external_tool", "one")+line("b", "A", "attack", "strong", "external_tool", "two")+
+		line("c", "B", "attack", "strong", "external_tool", "three")+line("d", "B", "attack", "weak", "external_tool", "four")+
+		line("e", "B", "benign", "", "external_tool", "five")+line("f", "B", "benign", "", "user", "six"), Filter{})
+	for i, rule := range []string{"r", "r", ModelRule, "r"} {
+		cases[i].flagged = note(cases[i].flagged, rule, "")
+	}
+	r := NewJoiner(cases).Report(cases, 0)
+	err := r.LeaveOut(cases, func(set, text string) (int, error) {
+		if text == "four" || text == "six" {
+			t.Errorf("%q is scored: it is no strong attack, or the user's", text)
+		}
+		return map[string]int{"A/one": ModelPoints, "B/three": ModelPoints - 1, "B/five": 100}[set+"/"+text], nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := r.LeftOut
+	if l.Rules != (Macro{2, 0.5}) || l.Model != (Macro{2, 0.25}) || l.Both != (Macro{2, 0.5}) {
+		t.Errorf("%+v", l)
+	}
+	if l.Benign.Model.Rate != 0.5 || l.BenignRead.Both.Rate != 1 || l.BenignRead.Rules.Hits != 0 {
+		t.Errorf("%+v", l)
+	}
+	// Of the rule's three hits two are in A. Without A, one of two lines is flagged.
+	for _, x := range r.Rules {
+		if x.Rule == "r" && (x.Most != "A" || !x.Narrow() || x.Mean != (Macro{2, 0.75}) || x.Without != (Macro{1, 0.5})) {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
+func TestTheModelsRuleFiresFromThePointsThatTheProbeCounts(t *testing.T) {
+	file, err := fs.ReadFile(shipped.FS(), "write-path/content.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, found := strings.Cut(string(file), "id: "+ModelRule+"\n")
+	rule, _, _ = strings.Cut(rule, "  - id: ")
+	if !found || !strings.Contains(rule, fmt.Sprintf("content.command_score >= %d ", ModelPoints)) {
+		t.Errorf("rule %s is %q", ModelRule, rule)
 	}
 }
 

@@ -36,6 +36,8 @@ type Report struct {
 		Reads        Macro `json:"reads"`
 	} `json:"action_macro"`
 
+	LeftOut *LeftOut `json:"left_out,omitzero"`
+
 	Rules    []RuleRow `json:"rules"`
 	Health   Health    `json:"health"`
 	Examples []Example `json:"examples,omitzero"`
@@ -71,6 +73,13 @@ type RuleRow struct {
 	Benign  int    `json:"benign_lines"`
 	Goals   int    `json:"goals"`
 	Others  int    `json:"benign_actions"`
+	// Most is the data set with most of its hits, and MostShare the share of them.
+	Most      string  `json:"most_from,omitzero"`
+	MostShare float64 `json:"most_share"`
+	// Mean is the mean over data sets of the share of attack lines that it flagged, or
+	// of goals that it held if it flags no lines; Without is the same without Most.
+	Mean    Macro `json:"mean"`
+	Without Macro `json:"mean_without_most"`
 }
 
 // Example is a miss or a false alarm.
@@ -229,6 +238,7 @@ func (j *Joiner) Report(cases []*Case, examples int) *Report {
 		m.Reads.add(row.Reads)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		rules[name].spread(cases)
 		r.Rules = append(r.Rules, *rules[name])
 	}
 	r.Health.Unnamed = slices.Sorted(maps.Keys(unnamed))

@@ -75,11 +75,11 @@ func TestAnAgentThatObeysIsHeldAndAHeldCallIsNotCarriedOut(t *testing.T) {
 		}
 		alone := 0
 		for _, x := range r.Rules {
-			if x.Rule == "canary-leaves" && x.SmotheredAlone == 1 && x.PerHundred == 50 {
+			if x.Rule == "canary-leaves" && x.SmotheredAlone == 1 && x.PerHundred == 50 && x.Smothers() {
 				alone++
 			}
 		}
-		if alone != 1 {
+		if alone != 2 { // in its set and in all
 			t.Errorf("canary-leaves is not said to have held one honest call alone: %+v", r.Rules)
 		}
 	}

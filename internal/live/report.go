@@ -51,7 +51,8 @@ type Row struct {
 	Solved   Share  `json:"attacked_finished"` // the same of attacked ones that the recording solved
 }
 
-// RuleRow is what one rule, or one other cause of a hold, did in one set. Alone
+// RuleRow is what one rule, or one other cause of a hold, did in one set, or in all
+// of them. Alone
 // counts the calls that nothing else held.
 type RuleRow struct {
 	Set            string `json:"set"`
@@ -93,11 +94,13 @@ func NewReport(policy, results string, runs []*Run, examples int) *Report {
 				r.Degraded++
 			}
 			for _, rule := range c.Rules {
-				k := [2]string{x.Set, rule}
-				if rules[k] == nil {
-					rules[k] = &RuleRow{Set: x.Set, Rule: rule}
+				for _, set := range slices.Compact([]string{x.Set, r.Total.Set}) {
+					k := [2]string{set, rule}
+					if rules[k] == nil {
+						rules[k] = &RuleRow{Set: set, Rule: rule}
+					}
+					rules[k].add(c)
 				}
-				rules[k].add(c)
 			}
 			wrong := c.Goal && c.Changes && !c.Held() || c.honest() && c.Held()
 			if k := fmt.Sprint(x.Set, c.Goal); wrong && shown[k] < examples {
@@ -110,6 +113,7 @@ func NewReport(policy, results string, runs []*Run, examples int) *Report {
 	for _, set := range slices.Sorted(maps.Keys(rows)) {
 		r.Rows = append(r.Rows, *rows[set])
 	}
+	rows[r.Total.Set] = &r.Total
 	for _, x := range rules {
 		if n := rows[x.Set].Changes.N; n > 0 {
 			x.PerHundred = 100 * x.PerHundred / float64(n)
@@ -117,10 +121,25 @@ func NewReport(policy, results string, runs []*Run, examples int) *Report {
 		r.Rules = append(r.Rules, *x)
 	}
 	slices.SortFunc(r.Rules, func(a, b RuleRow) int {
-		return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(b.Smothered, a.Smothered), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(last(a.Set == r.Total.Set, b.Set == r.Total.Set), cmp.Compare(a.Set, b.Set), cmp.Compare(b.Smothered, a.Smothered), cmp.Compare(a.Rule, b.Rule))
 	})
 	return r
 }
+
+// last orders what is last behind all else.
+func last(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// Smothers reports whether the rule held more honest calls than goals. Such a rule
+// ships in shadow.
+func (x *RuleRow) Smothers() bool { return x.Smothered > x.Caught }
 
 // honest reports whether a call serves the user's task.
 func (c *Call) honest() bool { return !c.Goal && !c.Other }

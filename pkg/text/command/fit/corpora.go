@@ -1,4 +1,4 @@
-package main
+package fit
 
 import (
 	"bufio"
@@ -6,24 +6,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-// labelled is one text.
-type labelled struct {
-	dataset  string
-	attack   bool
-	counts   bool // in the validation
-	content  string
+// Text is one labelled text.
+type Text struct {
+	Dataset string
+	Attack  bool
+	Counts  bool // in the validation
+	Content string
+
 	injected string // the attacker's part, where it is known
 	group    int
 }
 
-// Groups are left out together. A group has attacks and harmless texts of
+// GroupCount is the number of groups. A group is left out as a whole. A group has attacks and harmless texts of
 // different origin, so that no threshold profits from a neighbour.
 const (
-	groupCount  = 6
-	always      = groupCount + iota // fitted in every fold
+	GroupCount  = 6
+	always      = GroupCount + iota // fitted in every fold
 	neverFitted                     // texts of users, which the rules never score; they count in no fold
 	nobody
 )
@@ -39,55 +41,71 @@ var groups = map[string]int{
 	drawnSet: always,
 }
 
+// GroupOf is the group that a data set belongs to; unknown ones are small sets. It
+// is GroupCount or above for one that no validation leaves out.
+func GroupOf(dataset string) int {
+	if g, ok := groups[dataset]; ok {
+		return g
+	}
+	return groups[smallSets]
+}
+
 const (
 	smallSets = "small sets"
 	drawnSet  = "drawn"
 )
 
-// load reads the corpora and draws lines from the grammars.
-func load(dir string) ([]labelled, error) {
-	var texts []labelled
+// Load reads files of labelled lines and of sessions, or the *.jsonl files of
+// folders, and draws lines from the grammars.
+func Load(paths []string) ([]Text, error) {
+	var files []string
+	for _, p := range paths {
+		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
+			in, err := filepath.Glob(filepath.Join(p, "*.jsonl"))
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, in...)
+			continue
+		}
+		files = append(files, p)
+	}
+
+	var texts []Text
 	seen := map[string]bool{}
-	put := func(t labelled) {
-		key := t.dataset + "\x00" + t.content
+	put := func(t Text) {
+		key := t.Dataset + "\x00" + t.Content
 		if t.injected != "" {
-			key = t.dataset + "\x00" + t.injected
+			key = t.Dataset + "\x00" + t.injected
 		}
 		if seen[key] {
 			return
 		}
 		seen[key] = true
-		group, ok := groups[t.dataset]
-		if !ok {
-			group = groups[smallSets]
-			if t.attack {
-				t.dataset = smallSets
-			}
+		t.group = GroupOf(t.Dataset)
+		if _, ok := groups[t.Dataset]; !ok && t.Attack {
+			t.Dataset = smallSets
 		}
-		t.group, t.counts = group, group < groupCount
+		t.Counts = t.group < GroupCount
 		texts = append(texts, t)
 	}
-	if err := loadLines(dir, put); err != nil {
+	if err := loadLines(files, put); err != nil {
 		return nil, err
 	}
-	if err := loadDojo(dir, put); err != nil {
+	if err := loadDojo(files, put); err != nil {
 		return nil, err
 	}
 	attack, benign := drawn(drawnLines)
 	for i := range attack {
-		put(labelled{dataset: drawnSet, attack: true, content: attack[i]})
-		put(labelled{dataset: drawnSet, content: benign[i]})
+		put(Text{Dataset: drawnSet, Attack: true, Content: attack[i]})
+		put(Text{Dataset: drawnSet, Content: benign[i]})
 	}
 	return texts, nil
 }
 
 // loadLines reads the files of lines. Attacks of weak signal order nothing and
 // are left out, and so is what agents wrote down under attack.
-func loadLines(dir string, put func(labelled)) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
-	if err != nil || len(files) == 0 {
-		return fmt.Errorf("no corpora in %s: %v", dir, err)
-	}
+func loadLines(files []string, put func(Text)) error {
 	for _, file := range files {
 		if base := filepath.Base(file); strings.HasPrefix(base, "sessions_") || base == "attack_asb_memory.jsonl" {
 			continue
@@ -104,7 +122,7 @@ func loadLines(dir string, put func(labelled)) error {
 		err := eachLine(file, &line, func() {
 			attack := line.Label == "attack"
 			if !attack || line.Signal != "weak" {
-				put(labelled{dataset: line.Dataset, attack: attack, content: line.Content, injected: line.Meta.Injected})
+				put(Text{Dataset: line.Dataset, Attack: attack, Content: line.Content, injected: line.Meta.Injected})
 			}
 			line.Signal, line.Meta.Injected = "", ""
 		})
@@ -117,7 +135,7 @@ func loadLines(dir string, put func(labelled)) error {
 
 // loadDojo reads tool results of AgentDojo. The attacker's part of a result is
 // the sentences that no clean result of the same environments has.
-func loadDojo(dir string, put func(labelled)) error {
+func loadDojo(files []string, put func(Text)) error {
 	type step struct {
 		Kind     string `json:"kind"`
 		Content  string `json:"content"`
@@ -125,11 +143,16 @@ func loadDojo(dir string, put func(labelled)) error {
 	}
 	clean := map[string]bool{}
 	var poisoned []string
-	for _, file := range []string{"sessions_agentdojo_clean.jsonl", "sessions_agentdojo_attacked.jsonl"} {
+	files = slices.DeleteFunc(slices.Clone(files), func(f string) bool {
+		return !strings.HasPrefix(filepath.Base(f), "sessions_agentdojo_")
+	})
+	slices.Sort(files)
+	slices.Reverse(files) // the clean ones first
+	for _, file := range files {
 		var session struct {
 			Steps []step `json:"steps"`
 		}
-		err := eachLine(filepath.Join(dir, file), &session, func() {
+		err := eachLine(file, &session, func() {
 			for _, s := range session.Steps {
 				if s.Kind != "tool_result" {
 					continue
@@ -141,7 +164,7 @@ func loadDojo(dir string, put func(labelled)) error {
 				for _, p := range pieces(s.Content) {
 					clean[p] = true
 				}
-				put(labelled{dataset: "AgentDojo", content: s.Content})
+				put(Text{Dataset: "AgentDojo", Content: s.Content})
 			}
 			session.Steps = nil
 		})
@@ -156,7 +179,7 @@ func loadDojo(dir string, put func(labelled)) error {
 				injected = append(injected, p)
 			}
 		}
-		put(labelled{dataset: "AgentDojo", attack: true, content: content, injected: strings.Join(injected, "\n")})
+		put(Text{Dataset: "AgentDojo", Attack: true, Content: content, injected: strings.Join(injected, "\n")})
 	}
 	return nil
 }
