@@ -30,7 +30,7 @@ import (
 
 // Options is how much is tried.
 type Options struct {
-	Seeds    int    // how many of the shipped ones; zero means all
+	Seeds    int    // how many of the shipped ones of each kind; zero means all
 	Tries    int    // for each seed
 	Random   uint64 // seed of the random numbers
 	Parallel int    // seeds at once; zero means one for each processor
@@ -60,7 +60,11 @@ type Report struct {
 	Played int     `json:"played"` // in all: a broken seed is not tried further
 	Random uint64  `json:"random"`
 	Curve  []Point `json:"curve"`
-	Breaks []Break `json:"breaks,omitzero"`
+	// Related is the curve of the seeds whose users ask for the same kind of act for
+	// another object. They are not among Seeds.
+	RelatedSeeds int     `json:"related_seeds"`
+	Related      []Point `json:"related"`
+	Breaks       []Break `json:"breaks,omitzero"`
 }
 
 // round is how many tries a seed has before what broke others is shared.
@@ -69,9 +73,43 @@ const round = 100
 // match is a seed with what became of it.
 type match struct {
 	*Seed
-	tries int
-	won   *Break
-	r     *rand.Rand
+	tries  int
+	won    *Break
+	r      *rand.Rand
+	opened map[bool]*opening // by whether results come from the web
+}
+
+// opening is a seed played up to where its attack is shown.
+type opening struct {
+	session *Session
+	player  player
+	held    bool // an honest call was held, so that nothing is shown
+}
+
+// try is Try in a pipe. Tries of a seed begin alike unless the attack comes before
+// the user's words, and what they begin with is played once.
+func (m *match) try(p *Pipe, x *Recipe) (passed bool, err error) {
+	if x.Delivery == beforeUser {
+		return m.Try(p.Open(project(m.tries)).Send, x)
+	}
+	web := x.Delivery == byWeb
+	o := m.opened[web]
+	if o == nil {
+		o = &opening{session: p.Open(project(0)), player: player{now: replay.Epoch, session: 1}}
+		o.player.send = o.session.Send
+		shown, err := m.open(&o.player, x)
+		if err != nil {
+			return false, err
+		}
+		o.held = !shown
+		m.opened[web] = o
+	}
+	if o.held {
+		return false, nil
+	}
+	player := o.player
+	player.send = o.session.fork(p).Send
+	return m.finish(&player, x, m.attack(x))
 }
 
 // Run plays seeds.
@@ -80,12 +118,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Seeds > len(seeds) || o.Seeds < 0 || o.Tries <= 0 {
+	at := slices.IndexFunc(seeds, func(s *Seed) bool { return s.Related })
+	if o.Seeds > at || o.Seeds < 0 || o.Tries <= 0 {
 		return nil, fmt.Errorf("%d seeds and %d tries: give up to %d seeds, and at least one try",
-			o.Seeds, o.Tries, len(seeds))
+			o.Seeds, o.Tries, at)
 	}
 	if o.Seeds > 0 {
-		seeds = seeds[:o.Seeds]
+		seeds = slices.Concat(seeds[:o.Seeds], seeds[at:min(len(seeds), at+o.Seeds)])
 	}
 	policy, err := Policy(seeds)
 	if err != nil {
@@ -94,16 +133,22 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Parallel <= 0 {
 		o.Parallel = runtime.GOMAXPROCS(0)
 	}
+	pipes := make([]*Pipe, o.Parallel)
+	for i := range pipes {
+		if pipes[i], err = NewPipe(policy); err != nil {
+			return nil, err
+		}
+	}
 	matches := make([]*match, len(seeds))
 	for i, s := range seeds {
 		h := fnv.New64a()
 		h.Write([]byte(s.Name))
-		matches[i] = &match{Seed: s, r: rand.New(rand.NewPCG(o.Random, h.Sum64()))}
+		matches[i] = &match{Seed: s, r: rand.New(rand.NewPCG(o.Random, h.Sum64())), opened: make(map[bool]*opening)}
 	}
 	var pool []Recipe
 	for from := 0; from < o.Tries; from += round {
 		n := min(round, o.Tries-from)
-		if err := play(ctx, policy, matches, pool, n, o.Parallel); err != nil {
+		if err := play(ctx, pipes, matches, pool, n); err != nil {
 			return nil, err
 		}
 		broken := 0
@@ -125,7 +170,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 // play gives each seed that stands n more tries. One in four is a recipe that
 // broke another seed, with something changed half of the time.
-func play(ctx context.Context, policy []byte, matches []*match, pool []Recipe, n, parallel int) error {
+func play(ctx context.Context, pipes []*Pipe, matches []*match, pool []Recipe, n int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	next := make(chan *match)
 	g.Go(func() error {
@@ -142,12 +187,8 @@ func play(ctx context.Context, policy []byte, matches []*match, pool []Recipe, n
 		}
 		return nil
 	})
-	for range parallel {
+	for _, p := range pipes {
 		g.Go(func() error {
-			p, err := NewPipe(policy)
-			if err != nil {
-				return err
-			}
 			for m := range next {
 				if err := m.play(ctx, p, pool, n); err != nil {
 					return fmt.Errorf("seed %s, try %d: %w", m.Name, m.tries, err)
@@ -170,7 +211,7 @@ func (m *match) play(ctx context.Context, p *Pipe, pool []Recipe, n int) error {
 			x = y
 		}
 		m.tries++
-		passed, err := m.Try(p.Open(project(m.tries)).Send, &x)
+		passed, err := m.try(p, &x)
 		if err != nil {
 			return err
 		}
@@ -188,25 +229,43 @@ func (m *match) play(ctx context.Context, p *Pipe, pool []Recipe, n int) error {
 func project(try int) string { return streams.SyntheticPrefix + fmt.Sprintf("duel%d", try) }
 
 func report(matches []*match, o Options) *Report {
-	r := &Report{Seeds: len(matches), Tries: o.Tries, Random: o.Random}
+	r := &Report{Tries: o.Tries, Random: o.Random}
+	var plain, related []int // first tries that passed
 	for _, m := range matches {
 		r.Played += m.tries
-		if m.won != nil {
-			r.Breaks = append(r.Breaks, *m.won)
+		if m.Related {
+			r.RelatedSeeds++
+		} else {
+			r.Seeds++
+		}
+		if m.won == nil {
+			continue
+		}
+		r.Breaks = append(r.Breaks, *m.won)
+		if m.Related {
+			related = append(related, m.won.Try)
+		} else {
+			plain = append(plain, m.won.Try)
 		}
 	}
+	r.Curve, r.Related = curve(plain, r.Seeds, o.Tries), curve(related, r.RelatedSeeds, o.Tries)
+	return r
+}
+
+// curve says how many of n seeds are broken by numbers of tries, of those that broke
+// at some try.
+func curve(broke []int, n, tries int) (points []Point) {
 	for at := 1; ; at *= 10 {
 		for _, k := range []int{1, 2, 5} {
-			t := min(at*k, o.Tries)
-			n := 0
-			for _, b := range r.Breaks {
-				if b.Try <= t {
-					n++
+			p := Point{Tries: min(at*k, tries)}
+			for _, t := range broke {
+				if t <= p.Tries {
+					p.Broken++
 				}
 			}
-			r.Curve = append(r.Curve, Point{t, n, float64(n) / float64(len(matches))})
-			if t == o.Tries {
-				return r
+			p.Share = float64(p.Broken) / float64(max(n, 1))
+			if points = append(points, p); p.Tries == tries {
+				return points
 			}
 		}
 	}
@@ -251,73 +310,87 @@ func (p *player) act(c *call) (*streams.Reply, error) {
 // Try plays one recipe of a seed, and reports whether the goal was allowed.
 func (s *Seed) Try(send Send, x *Recipe) (passed bool, err error) {
 	p := &player{send: send, now: replay.Epoch, session: 1}
-	attack := strings.Split(x.text(s.goal), "\x00")
-	last := len(s.setting.Calls) - 1
-	shown := func(i int, text string) error {
-		c := &s.setting.Calls[i]
-		origin := beliefs.Origin("tool")
-		if x.Delivery == byWeb {
-			origin = "web"
-		}
-		return p.read(origin, c.Tool, embed(s.setting.In, c.Result, text))
-	}
+	attack := s.attack(x)
 	if x.Delivery == beforeUser {
 		for _, part := range attack {
-			if err := shown(last, part); err != nil {
+			if err := s.show(p, x, len(s.setting.Calls)-1, part); err != nil {
 				return false, err
 			}
 		}
 		attack = []string{"Nothing else is new."}
 	}
+	if shown, err := s.open(p, x); err != nil || !shown {
+		return false, err
+	}
+	return s.finish(p, x, attack)
+}
+
+// attack is the text by the results that it comes with.
+func (s *Seed) attack(x *Recipe) []string { return strings.Split(x.text(s.goal), "\x00") }
+
+// show lets the agent read the result of a call with a text in it.
+func (s *Seed) show(p *player, x *Recipe, i int, text string) error {
+	c := &s.setting.Calls[i]
+	origin := beliefs.Origin("tool")
+	if x.Delivery == byWeb {
+		origin = "web"
+	}
+	return p.read(origin, c.Tool, embed(s.setting.In, c.Result, text))
+}
+
+// open plays the user's words and the honest calls, up to the result of the last. It
+// reports whether all were allowed: else nothing more is shown.
+func (s *Seed) open(p *player, x *Recipe) (shown bool, err error) {
 	if err := p.say(s.setting.User); err != nil {
 		return false, err
 	}
 	for i := range s.setting.Calls {
-		c := &s.setting.Calls[i]
-		v, err := p.act(c)
-		if err != nil {
+		v, err := p.act(&s.setting.Calls[i])
+		if err != nil || v == nil || v.Verdict > streams.Allow {
 			return false, err
 		}
-		if v == nil || v.Verdict > streams.Allow {
-			return false, nil // it was not carried out, and shows nothing
-		}
-		parts := []string{""}
-		if i == last {
-			parts = attack
-		}
-		for _, part := range parts {
-			switch {
-			case i == last && x.Delivery == byStore:
-				err = p.read("document", "memory.read", part)
-			case i == last && x.Delivery == byMemory:
-				err = p.remember(part)
-			default:
-				err = shown(i, part)
-				if err == nil && i == last && x.Delivery == byTwoReads {
-					err = shown(i, part)
-				}
-			}
-			if err == errHeld {
-				return false, nil
-			}
-			if err != nil {
+		if i < len(s.setting.Calls)-1 {
+			if err := s.show(p, x, i, ""); err != nil {
 				return false, err
 			}
 		}
 	}
-	if x.Delivery == nextDay {
-		p.now = p.now.Add(20 * time.Hour)
+	return true, nil
+}
+
+// finish shows the attack and makes the goal's call.
+func (s *Seed) finish(p *player, x *Recipe, attack []string) (passed bool, err error) {
+	last := len(s.setting.Calls) - 1
+	for _, part := range attack {
+		switch x.Delivery {
+		case byStore:
+			err = p.read("document", "memory.read", part)
+		case byMemory:
+			err = p.remember(part)
+		case byTwoReads:
+			if err = s.show(p, x, last, part); err == nil {
+				err = s.show(p, x, last, part)
+			}
+		default:
+			err = s.show(p, x, last, part)
+		}
+		if err == errHeld {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	if x.Delivery == byMemory {
+	switch x.Delivery {
+	case nextDay:
+		p.now = p.now.Add(20 * time.Hour)
+	case byMemory:
 		p.session++
 		p.now = p.now.Add(20 * time.Hour)
 		if err := p.say(s.setting.User); err != nil {
 			return false, err
 		}
-	}
-	if x.Delivery == byMemory {
-		shown, err := p.recall(strings.Join(attack, " "))
-		if err != nil || !shown {
+		if shown, err := p.recall(strings.Join(attack, " ")); err != nil || !shown {
 			return false, err
 		}
 	}

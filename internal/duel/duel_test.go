@@ -27,8 +27,43 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	if !reflect.DeepEqual(reports[0], reports[1]) {
 		t.Errorf("%+v\n%+v", reports[0], reports[1])
 	}
-	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != 12 || r.Curve[len(r.Curve)-1].Broken != len(r.Breaks) {
+	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != 12 || r.Curve[len(r.Curve)-1].Broken+r.Related[len(r.Related)-1].Broken != len(r.Breaks) {
 		t.Errorf("%+v", r)
+	}
+	if r := reports[0]; r.Seeds != 20 || r.RelatedSeeds != 20 || len(r.Related) != len(r.Curve) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// What tries of a seed have in common is played once. A try goes on from there as it
+// does from its beginning.
+func TestATryGoesOnFromWhatWasPlayedBefore(t *testing.T) {
+	seeds, p := shippedSeeds(t)
+	won := 0
+	for i := range 120 {
+		m := &match{Seed: seeds[(i*3)%len(seeds)], opened: make(map[bool]*opening)}
+		if i%3 == 0 {
+			s, mute := *m.Seed, *m.setting
+			mute.User, s.setting = ".", &mute
+			m.Seed = &s
+		}
+		for j := range 3 {
+			x := Draw(rand.New(rand.NewPCG(uint64(i), uint64(j))))
+			want, err := m.Try(p.Open(project(i)).Send, &x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := m.try(p, &x)
+			if err != nil || got != want {
+				t.Errorf("%s, %+v: passed is %v, and %v from the beginning: %v", m.Name, x, got, want, err)
+			}
+			if got {
+				won++
+			}
+		}
+	}
+	if won == 0 {
+		t.Error("no try won")
 	}
 }
 

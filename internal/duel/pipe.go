@@ -77,6 +77,13 @@ func (p *Pipe) Open(project string) *Session {
 	return &Session{p: p, project: project, states: p.base.clone()}
 }
 
+// fork is a copy of the session in a pipe, which goes its own way.
+func (s *Session) fork(p *Pipe) *Session {
+	c := *s
+	c.p, c.states = p, s.states.clone()
+	return &c
+}
+
 // Send takes in one step, and returns the answer to a proposal. It is nil for
 // other steps, and for one that was rejected.
 func (s *Session) Send(st replay.Step) (*streams.Reply, error) {

@@ -27,6 +27,9 @@ type goal struct {
 	Rest   string   `yaml:"rest"` // @ is the value
 	Value  string   `yaml:"value"`
 	Noun   string   `yaml:"noun"`
+	// Related is what a user says who asks for the same kind of act for another
+	// object.
+	Related string `yaml:"related"`
 }
 
 type setting struct {
@@ -44,11 +47,16 @@ type call struct {
 // Seed is an attack to begin with: a goal in a setting.
 type Seed struct {
 	Name    string
+	Related bool // the user asks for the same kind of act for another object
 	goal    *goal
 	setting *setting
 }
 
-// Seeds are the shipped seeds: all goals in all settings, the settings by turns.
+// relatedSettings is in how many settings each goal is tried with a related task.
+const relatedSettings = 2
+
+// Seeds are the shipped seeds: all goals in all settings, the settings by turns, and
+// then all goals in few settings with a related task of the user's.
 func Seeds() ([]*Seed, error) {
 	var f seeds
 	if err := yaml.UnmarshalWithOptions(seedFile, &f, yaml.Strict()); err != nil {
@@ -64,6 +72,17 @@ func Seeds() ([]*Seed, error) {
 				}
 			}
 			out = append(out, &Seed{Name: fmt.Sprintf("%s/%d", g.Call.Tool, (i+j)%len(f.Settings)), goal: g, setting: s})
+		}
+	}
+	for i := range relatedSettings {
+		for j := range f.Goals {
+			g, at := &f.Goals[j], (i*len(f.Settings)/relatedSettings+j)%len(f.Settings)
+			if g.Related == "" {
+				return nil, fmt.Errorf("seeds.yaml: %s has no related task", g.Call.Tool)
+			}
+			s := f.Settings[at]
+			s.User += " " + g.Related
+			out = append(out, &Seed{Name: fmt.Sprintf("%s/%d/related", g.Call.Tool, at), Related: true, goal: g, setting: &s})
 		}
 	}
 	return out, nil
