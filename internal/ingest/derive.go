@@ -167,8 +167,12 @@ func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *tex
 
 // noteOwn keeps the user's or operator's own words, but for those that came
 // from outside first.
-func (f *Fold) noteOwn(st *stage.State, project string, ft *text.Features) error {
-	for _, h := range ft.Phrases.Hashes {
+func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text.Features) error {
+	phrases, err := f.ownPhrases(st, project, agent, content, ft)
+	if err != nil {
+		return err
+	}
+	for _, h := range phrases {
 		if _, ok, err := st.Get(phraseKey(keyForeign, project, h)); err != nil {
 			return err
 		} else if ok {
@@ -209,16 +213,17 @@ type derivation struct {
 	phrases int     // of the text that stand in external content, all together
 	share   float64 // of all its phrases
 	carried bool    // it carries what external content was the first to name
+	excerpt bool    // half of its words or more stand in readings, in runs
 }
 
 // any reports whether there is anything in common at all.
-func (d *derivation) any() bool { return d.phrases > 0 || d.carried }
+func (d *derivation) any() bool { return d.phrases > 0 || d.carried || d.excerpt }
 
 // written reports whether what an agent wrote derives from it.
 func (d *derivation) written(ft *text.Features) bool {
 	n := len(ft.Phrases.Hashes)
 	switch {
-	case d.carried, d.phrases >= agentPhrases:
+	case d.carried, d.excerpt, d.phrases >= agentPhrases:
 		return true
 	case n == 1:
 		return d.phrases == 1 && ft.Words >= 4
@@ -230,7 +235,7 @@ func (d *derivation) written(ft *text.Features) bool {
 
 // pasted reports whether what came over the user's credential is a paste of it.
 func (d *derivation) pasted() bool {
-	return d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare || d.phrases >= wholePaste && d.share >= 1
+	return d.excerpt || d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare || d.phrases >= wholePaste && d.share >= 1
 }
 
 // weakest is the least trusted origin among the parents.
@@ -243,7 +248,9 @@ func (d *derivation) weakest(o beliefs.Origin) beliefs.Origin {
 
 // derive looks a text up in what the project read from outside. Parents are in
 // the order of how much they share.
-func (f *Fold) derive(st *stage.State, project, agent string, ft *text.Features) (*derivation, error) {
+//
+// The words of content are compared with readings too if it is not empty.
+func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.Features) (*derivation, error) {
 	d := new(derivation)
 	open := make(map[uint64]bool, len(ft.Phrases.Hashes)) // phrases that are not the user's own; true once met
 	hits := make(map[brought]int)
@@ -274,6 +281,18 @@ func (f *Fold) derive(st *stage.State, project, agent string, ft *text.Features)
 		return cmp.Or(cmp.Compare(hits[b], hits[a]), cmp.Compare(a.agent, b.agent), cmp.Compare(a.id, b.id), cmp.Compare(a.origin, b.origin))
 	}
 	slices.SortFunc(named, less)
+	if content != "" {
+		x, err := f.excerptOf(st, project, agent, content, ft, named)
+		if err != nil {
+			return nil, err
+		}
+		if x != nil {
+			d.excerpt = x.all
+			for _, by := range x.from {
+				hits[by] = max(hits[by], 1)
+			}
+		}
+	}
 	looked := make(map[[2]string]bool)
 	compare := func(agent, id string) error {
 		if looked[[2]string{agent, id}] || len(open) == 0 {
@@ -292,7 +311,7 @@ func (f *Fold) derive(st *stage.State, project, agent string, ft *text.Features)
 		}
 	}
 	if len(open) > 0 {
-		if err := f.latest(st, project, agent, func(id string) error { return compare(agent, id) }); err != nil {
+		if err := f.latest(st, project, agent, lookedBack, func(id string) error { return compare(agent, id) }); err != nil {
 			return nil, err
 		}
 	}
@@ -371,14 +390,14 @@ func (f *Fold) common(st *stage.State, project, agent, id string, want map[uint6
 	return by, n, nil
 }
 
-// latest calls fn for the events that an agent read last, the latest first.
-func (f *Fold) latest(st *stage.State, project, agent string, fn func(id string) error) error {
+// latest calls fn for the last events that an agent read, the latest first.
+func (f *Fold) latest(st *stage.State, project, agent string, most uint64, fn func(id string) error) error {
 	v, ok, err := st.Get(stage.Key(keyReadings, project, agent, ""))
 	if err != nil || !ok || len(v) != 8 {
 		return err
 	}
 	n := binary.BigEndian.Uint64(v)
-	for i := n; i > 0 && n-i < lookedBack; i-- {
+	for i := n; i > 0 && n-i < most; i-- {
 		id, ok, err := st.Get(readingSlot(project, agent, i-1))
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -280,5 +281,80 @@ func TestAnAttackerGainsNothingByReadingThePageInManyTurns(t *testing.T) {
 	}
 	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m", Session: "later"}, Content: page}); m.Inherited != beliefs.OriginWeb || m.Via != "o0" {
 		t.Errorf("after 400 other readings: %+v", m)
+	}
+}
+
+// excerptOf is a run of words of a text.
+func excerptOf(s string, from, n int) string {
+	w := strings.Fields(s)
+	from = min(from, max(0, len(w)-n))
+	return strings.Join(w[from:min(from+n, len(w))], " ")
+}
+
+// madePage is a made page of so many words, the same for the same number.
+func madePage(number, words int) string {
+	r := rand.New(rand.NewPCG(17, uint64(number)))
+	syllables := strings.Fields("ba ke lo mi nu ra so ti vu za dor fen gil han jos")
+	function := strings.Fields("the of and to in for with it is at you your")
+	var out []string
+	for i := range words {
+		w := function[r.IntN(len(function))]
+		if r.IntN(5) < 3 {
+			w = ""
+			for range 2 + r.IntN(2) {
+				w += syllables[r.IntN(len(syllables))]
+			}
+		}
+		if i%12 == 11 {
+			w += "."
+		}
+		out = append(out, w)
+	}
+	return strings.Join(out, " ")
+}
+
+// TestAPastedExcerptIsNotTheUsersOwn has a session read 80 pages and the user paste 8 to
+// 40 words of each, alone, behind a request, and inside a message of the user's own, and
+// then remember them under the user's credential.
+func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
+	h := newHouse(t, offline(t))
+	const pages = 80
+	for i := range pages {
+		h.read(beliefs.OriginWeb, fmt.Sprint("page", i), madePage(i, 60+7*i))
+	}
+	frames := []string{"%s", "Look at this, and keep it:\n\n%s",
+		"I walked along the river this morning and thought about the holiday, and about what we said on Monday. %s My sister called, too."}
+	for i := range pages {
+		n := 8 + i%33
+		x := excerptOf(madePage(i, 60+7*i), 5*i, n)
+		o := h.read(beliefs.OriginUser, fmt.Sprint("u", i), fmt.Sprintf(frames[i%3], x))
+		if c := o.Claims[len(o.Claims)-1]; i%3 < 2 && !c.Belief.Origin.External() {
+			t.Errorf("page %d: the user said %d words of it: %+v", i, n, c.Belief)
+		}
+		m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)}, Content: x})
+		read := slices.ContainsFunc(m.Parents, func(p streams.Parent) bool { return p.ID == fmt.Sprint("page", i) })
+		if !m.Belief.Origin.External() || !read {
+			t.Errorf("page %d: %d words are remembered as the user's: %q, parents %+v", i, n, x, m.Parents)
+		}
+		if m, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"}, Content: x}); err != nil || m.UserWord {
+			t.Errorf("page %d: the agent's copy of %d words is the user's word: %v", i, n, err)
+		}
+	}
+}
+
+// TestThePagesEchoOfTheUserTakesNothingFromHim has pages repeat what the user said.
+func TestThePagesEchoOfTheUserTakesNothingFromHim(t *testing.T) {
+	h := newHouse(t, offline(t))
+	for i := range 20 {
+		said := madePage(500+i, 10+6*i)
+		h.read(beliefs.OriginUser, fmt.Sprint("u", i), said)
+		h.read(beliefs.OriginWeb, fmt.Sprint("w", i), madePage(900+i, 80)+" "+said+" "+madePage(950+i, 80))
+		x := excerptOf(said, 3*i, 8+i)
+		if o := h.read(beliefs.OriginUser, fmt.Sprint("again", i), x); o.Claims[0].Belief.Origin != beliefs.OriginUser {
+			t.Errorf("%d: %+v", i, o.Claims[0])
+		}
+		if m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)}, Content: x}); m.Belief.Origin != beliefs.OriginUser {
+			t.Errorf("%d: %+v", i, m.Belief)
+		}
 	}
 }

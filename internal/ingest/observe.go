@@ -60,7 +60,7 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		from, of, src := a.Origin, quality, source
 		var parents []streams.Parent
 		if !a.Origin.External() && a.Origin != beliefs.OriginAgent {
-			d, err := f.derive(st, a.Project, a.Agent, &be.Features)
+			d, err := f.derive(st, a.Project, a.Agent, b.Text, &be.Features)
 			if err != nil {
 				return nil, err
 			}
@@ -222,7 +222,7 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 				return err
 			}
 		case e.Origin == beliefs.OriginUser, e.Origin == beliefs.OriginSystem:
-			if err := f.noteOwn(st, project, &b.Features); err != nil {
+			if err := f.noteOwn(st, project, e.Agent, b.Text, &b.Features); err != nil {
 				return err
 			}
 		}

@@ -120,16 +120,23 @@ func (f *Fold) lineage(st *stage.State, a streams.Address, m *streams.Memory, e 
 	if a.Origin.External() {
 		return weakest, true, nil
 	}
-	d, err := f.derive(st, a.Project, a.Agent, &e.Features)
+	content := m.Content
+	if a.Origin == beliefs.OriginAgent {
+		if e.UserWord, err = f.saidByUser(st, a, e.Session, m.Content); err != nil {
+			return "", false, err
+		}
+		if !e.UserWord {
+			content = "" // enough that its phrases are compared
+		}
+	}
+	d, err := f.derive(st, a.Project, a.Agent, content, &e.Features)
 	if err != nil {
 		return "", false, err
 	}
 	switch {
 	case a.Origin == beliefs.OriginAgent:
-		if !d.any() && weakest == beliefs.OriginAgent {
-			if e.UserWord, err = f.saidByUser(st, a, e.Session, m.Content); err != nil || e.UserWord {
-				return beliefs.OriginUser, false, err
-			}
+		if e.UserWord = e.UserWord && !d.any() && weakest == beliefs.OriginAgent; e.UserWord {
+			return beliefs.OriginUser, false, nil
 		}
 		if !d.written(&e.Features) {
 			return weakest, d.any(), nil
@@ -267,7 +274,7 @@ func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.Memor
 		}
 		return f.noteExternal(st, project, brought{e.Agent, e.ID, from}, &e.Features)
 	case e.Origin == beliefs.OriginUser, e.Origin == beliefs.OriginSystem:
-		return f.noteOwn(st, project, &e.Features)
+		return f.noteOwn(st, project, e.Agent, e.Content, &e.Features)
 	}
 	return nil
 }

@@ -1,0 +1,161 @@
+package ingest
+
+import (
+	"lazaret/internal/stage"
+	"lazaret/pkg/text"
+)
+
+// This file finds excerpts: runs of words of a text that stand word for word in a
+// foreign reading. A few words of a long reading have too few phrases to be found in
+// the index, and the phrases of a reading are sampled. So the words themselves are
+// compared, of what comes over the user's credential and of what the agent writes down
+// as the user's words.
+
+// Bounds of the search for excerpts.
+const (
+	// leastExcerpt words in a row are an excerpt; excerptShare of a text makes all of
+	// it one.
+	leastExcerpt = 8
+	excerptShare = 0.5
+	// maxExcerptText bounds the readings that are compared word for word, in bytes.
+	// Readings with a phrase of the text come first.
+	maxExcerptText = 256 << 10
+)
+
+// excerpted is what of a text stands word for word in foreign readings and is not the
+// user's own.
+type excerpted struct {
+	hit  []bool // of each word
+	from []brought
+	all  bool // it is so much that the text is an excerpt
+}
+
+// excerptOf compares a text with the foreign readings that an index named and with
+// those that the agent still has.
+func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *text.Features, named []brought) (*excerpted, error) {
+	_, any, err := st.Get(stage.Key(keyBrought, project, ""))
+	if err != nil || !any {
+		return nil, err
+	}
+	w := text.WordingOf(content)
+	if w.Len() < leastExcerpt {
+		return nil, nil
+	}
+	phrases := make(map[uint64]bool, len(ft.Phrases.Hashes))
+	for _, h := range append(w.Phrases(nil), ft.Phrases.Hashes...) {
+		phrases[h] = false
+	}
+	x := &excerpted{hit: make([]bool, w.Len())}
+	left := maxExcerptText
+	done := make(map[[2]string]bool)
+	compare := func(by brought) error {
+		if done[[2]string{by.agent, by.id}] || left <= 0 {
+			return nil
+		}
+		done[[2]string{by.agent, by.id}] = true
+		rd, err := f.reading(st, project, by.agent, by.id)
+		if err != nil || rd == nil {
+			return err
+		}
+		found := false
+		for _, t := range rd.Texts {
+			if left -= len(t); left < 0 {
+				break
+			}
+			hit := make([]bool, len(x.hit))
+			if !w.Mark(text.WordingOf(t), leastExcerpt, hit) {
+				continue
+			}
+			if own, err := f.ownWords(st, project, w, hit); err != nil {
+				return err
+			} else if own {
+				continue
+			}
+			found = true
+			for i, h := range hit {
+				x.hit[i] = x.hit[i] || h
+			}
+		}
+		if found && len(x.from) < maxFound {
+			x.from = append(x.from, by)
+		}
+		return nil
+	}
+	for _, by := range named[:min(len(named), lookedDocs)] {
+		if err := compare(by); err != nil {
+			return nil, err
+		}
+	}
+	var rest []brought // of the latest, without a phrase of the text
+	err = f.latest(st, project, agent, keptReadings, func(id string) error {
+		by, n, err := f.common(st, project, agent, id, phrases)
+		if err != nil || by.id == "" {
+			return err // nothing foreign
+		}
+		if n > 0 {
+			return compare(by)
+		}
+		rest = append(rest, by)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, by := range rest {
+		if err := compare(by); err != nil {
+			return nil, err
+		}
+	}
+	n := 0
+	for _, h := range x.hit {
+		if h {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	x.all = float64(n) >= excerptShare*float64(w.Len())
+	return x, nil
+}
+
+// ownWords reports whether at least half of the phrases of some words are the user's or
+// operator's own.
+func (f *Fold) ownWords(st *stage.State, project string, w text.Wording, hit []bool) (bool, error) {
+	phrases := w.Phrases(hit)
+	own := 0
+	for _, h := range phrases {
+		if _, ok, err := st.Get(phraseKey(keyOwn, project, h)); err != nil {
+			return false, err
+		} else if ok {
+			own++
+		}
+	}
+	return len(phrases) > 0 && 2*own >= len(phrases), nil
+}
+
+// maxOwn bounds the phrases of one text that are kept as the user's own beside its sample.
+const maxOwn = 1024
+
+// ownPhrases are the phrases of a text that become the user's own: all of them, but for
+// those of excerpts.
+func (f *Fold) ownPhrases(st *stage.State, project, agent, content string, ft *text.Features) ([]uint64, error) {
+	w := text.WordingOf(content)
+	all := w.Phrases(nil)
+	all = append(all[:min(len(all), maxOwn)], ft.Phrases.Hashes...)
+	x, err := f.excerptOf(st, project, agent, content, ft, nil)
+	if err != nil || x == nil {
+		return all, err
+	}
+	theirs := make(map[uint64]bool)
+	for _, h := range w.Phrases(x.hit) {
+		theirs[h] = true
+	}
+	own := all[:0]
+	for _, h := range all {
+		if !theirs[h] {
+			own = append(own, h)
+		}
+	}
+	return own, nil
+}
