@@ -108,16 +108,41 @@ export interface Options {
   fetch?: typeof fetch;
 }
 
-export interface GuardOptions<A extends unknown[]> {
-  /** The tool's name in the policy; the function's name unless stated. */
-  name?: string;
+export interface PerformOptions<R = unknown> {
   /** Origin of its result ("tool"). */
   origin?: Origin;
   source?: string;
+  /** Session of the call; the client's unless stated. */
+  session?: string;
   /** Milliseconds to wait for a person when the call is held (0). */
   wait?: number;
+  /** Ends the wait. */
+  signal?: AbortSignal;
+  /** The result as the model is shown it; JSON unless it is a string. */
+  text?: (result: R) => string;
+  /** Whether a result reports a failure. */
+  failed?: (result: R) => boolean;
+  /** Whether what the tool threw is a framework's control flow, of which the model sees nothing. */
+  passes?: (err: unknown) => boolean;
+}
+
+export interface GuardOptions<A extends unknown[], R = unknown> extends PerformOptions<R> {
+  /** The tool's name in the policy; the function's name unless stated. */
+  name?: string;
   /** What the arguments are, for the policy and the rules; a single object unless stated. */
   args?: (...input: A) => object;
+}
+
+/** Options of every adapter. */
+export interface AdapterOptions {
+  /** Milliseconds to wait for a person when a call is held (0). */
+  wait?: number;
+  /** Session; the framework's thread or the client's unless stated. */
+  session?: string;
+  /** Origin of the results of a tool: one for all, or by the tool's name ("tool"). */
+  origin?: Origin | ((tool: string) => Origin);
+  /** Origin of prompts ("user"): who writes them. false records none. */
+  prompts?: Origin | false;
 }
 
 export declare class LazaretError extends Error {
@@ -141,5 +166,12 @@ export declare class Lazaret {
   outcome(answer: Answer, status: "ok" | "error" | "skipped" | "cancelled", content?: string): Promise<Recorded>;
   startSession(session?: string): Promise<Recorded>;
   await(answer: Answer, options?: { timeout?: number; signal?: AbortSignal }): Promise<Answer>;
-  guard<A extends unknown[], R>(tool: (...input: A) => R | Promise<R>, options?: GuardOptions<A>): (...input: A) => Promise<R>;
+  guard<A extends unknown[], R>(tool: (...input: A) => R | Promise<R>, options?: GuardOptions<A, R>): (...input: A) => Promise<R>;
+  perform<R>(name: string, args: object, run: (answer: Answer) => R | Promise<R>, options?: PerformOptions<R>): Promise<R>;
+  observeOnce(event: Observation): Promise<void>;
 }
+
+export declare function refusal(err: Error): string;
+export declare function isRefusal(err: unknown): boolean;
+export declare function idOf(text: string | undefined): Promise<string | undefined>;
+export declare function textOf(result: unknown): string;

@@ -2,6 +2,8 @@
 
 const VERDICTS = ["allow", "hold", "deny"];
 const AGAIN = [429, 502, 503, 504];
+const MAX_HELD = 256; // held calls that are kept for another try
+const MAX_RECORDED = 4096; // texts that are not recorded again
 
 /** An observation or report that was not recorded. Show nothing of it to the model. */
 export class LazaretError extends Error {
@@ -26,6 +28,8 @@ export class Refused extends Error {
 /** Speaks for the agent that the token stands for. */
 export class Lazaret {
   #after = 0;
+  #held = new Map(); // answers by session, tool and arguments, oldest first
+  #recorded = new Map(); // the texts that were recorded, oldest first
 
   constructor({ url = "http://127.0.0.1:4280", token, session, timeout = 25_000, tries = 4, fetch: f = globalThis.fetch } = {}) {
     if (!token) throw new TypeError("a token is needed: lazaret agent token new PROJECT AGENT");
@@ -82,29 +86,65 @@ export class Lazaret {
   }
 
   /** Wraps a tool: asks before it runs, records its result before it is returned. */
-  guard(tool, { name = tool.name, origin = "tool", source, wait = 0, args: argsOf = objectOf } = {}) {
+  guard(tool, { name = tool.name, args: argsOf = objectOf, ...options } = {}) {
     if (!name) throw new TypeError("a guarded tool needs a name");
-    return async (...input) => {
-      const args = argsOf(...input);
-      let answer = await this.decide({ tool: name, args });
-      if (wait > 0) answer = await this.await(answer, { timeout: wait });
-      if (answer.verdict !== "allow") throw new Refused(name, answer);
-      let result;
-      try {
-        result = await tool(...input);
-      } catch (err) {
-        await this.#shown(name, origin, source, args, answer, String(err?.message ?? err), "error");
-        throw err;
-      }
-      await this.#shown(name, origin, source, args, answer, textOf(result), "ok");
-      return result;
-    };
+    return (...input) => this.perform(name, argsOf(...input), () => tool(...input), options);
   }
 
-  async #shown(tool, origin, source, args, answer, content, status) {
-    await this.outcome(answer, status);
-    await this.observe({ origin, tool, source, args, call: answer.id, session: answer.session, content });
+  /**
+   * Runs one call of a tool: asks, runs it, records the result and returns it. Throws Refused if
+   * the call may not run. The same call, made again, asks about the same hold.
+   */
+  async perform(name, args, run, { origin = "tool", source, session = this.session, wait = 0, signal, text = textOf, failed = () => false, passes = () => false } = {}) {
+    const answer = await this.#permit(name, args, session, wait, signal);
+    const shown = (content, status) => this.#shown({ origin, tool: name, source, args }, answer, content, status);
+    let result;
+    try {
+      result = await run(answer);
+    } catch (err) {
+      if (passes(err)) await this.outcome(answer, "skipped"); // the framework's own control flow: nothing is shown
+      else await shown(String(err?.message ?? err), "error");
+      throw err;
+    }
+    await shown(text(result), failed(result) ? "error" : "ok");
+    return result;
   }
+
+  /** Records what enters a prompt, unless this client recorded the same text of the session before. */
+  async observeOnce(event) {
+    const content = event.content ?? "", session = event.session ?? this.session;
+    if (content === "" || this.#recorded.has(recordedKey(session, content))) return;
+    await this.observe(event);
+    this.#remember(session, content);
+  }
+
+  // The answer that permits a call. A hold is kept, so that the same call finds it approved later.
+  async #permit(name, args, session, wait, signal) {
+    const key = JSON.stringify([session, name, args]);
+    const kept = this.#held.get(key);
+    this.#held.delete(key);
+    let answer;
+    if (kept) {
+      const { path, body, type } = kept.asked;
+      answer = await this.#verdict(path, body, type, this.timeout, signal);
+      if (answer.error) answer = kept;
+    }
+    if (!answer || (answer.verdict === "hold" && !answer.hold)) answer = await this.decide({ tool: name, args, session });
+    if (wait > 0) answer = await this.await(answer, { timeout: wait, signal });
+    if (answer.verdict === "allow") return answer;
+    if (answer.hold) bounded(this.#held, key, answer, MAX_HELD);
+    const refused = new Refused(name, answer);
+    for (const words of [refused.message, refusal(refused)]) this.#remember(session, words); // ours, should a model be shown them
+    throw refused;
+  }
+
+  async #shown(event, answer, content, status) {
+    await this.outcome(answer, status);
+    await this.observe({ ...event, call: answer.id, session: answer.session, content });
+    this.#remember(answer.session, content);
+  }
+
+  #remember(session, content) { bounded(this.#recorded, recordedKey(session, content), true, MAX_RECORDED); }
 
   #event(e) { return { id: newID(), session: this.session, ...clean(e) }; }
 
@@ -193,7 +233,34 @@ function objectOf(...input) {
   return { args: input };
 }
 
-function textOf(result) {
+function recordedKey(session, content) { return `${session ?? ""}\0${content}`; }
+
+// Sets a key, and drops the oldest ones over the limit.
+function bounded(map, key, value, most) {
+  map.delete(key);
+  map.set(key, value);
+  while (map.size > most) map.delete(map.keys().next().value);
+}
+
+/** The words with which a model is told that a call was refused, or its result withheld. */
+export function refusal(err) {
+  if (err instanceof Refused) return `Lazaret refused this call: ${err.message}. Do not try another way around it.`;
+  return `Lazaret withheld the result of this call, since it could not be recorded: ${err.message}`;
+}
+
+/** Whether an error is one that `refusal` can word. */
+export function isRefusal(err) { return err instanceof Refused || err instanceof LazaretError; }
+
+/** An id of somebody else's as one of ours: the same where it is legal, else its digest. */
+export async function idOf(text) {
+  if (text === undefined || /^[A-Za-z0-9_-]{1,64}$/.test(text)) return text;
+  const { subtle } = globalThis.crypto ?? (await import("node:crypto")).webcrypto;
+  const sum = new Uint8Array(await subtle.digest("SHA-256", new TextEncoder().encode(text)));
+  return Array.from(sum.subarray(0, 16), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** A result as text, as it is recorded. */
+export function textOf(result) {
   if (typeof result === "string") return result;
   return JSON.stringify(result) ?? "";
 }

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -30,8 +28,8 @@ func TestThePythonClientIsStoppedAndGoesOnAfterApproval(t *testing.T) {
 	runAgent(t, "python3", "testdata/agent.py", "../../clients/python")
 }
 
-// runAgent runs a program against the pipeline, and approves what is held from when it
-// prints approve.
+// runAgent runs a program against the pipeline. When the program prints approve, it
+// approves the holds that are open, and later ones.
 func runAgent(t *testing.T, command string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(command); err != nil {
@@ -44,11 +42,10 @@ func runAgent(t *testing.T, command string, args ...string) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	var approving atomic.Bool
-	held := make(chan *streams.VerdictEntry, 16)
+	held := make(chan *streams.VerdictEntry, 64)
 	if _, err := nc.Subscribe("lz.live."+project+".hold.bot.*.open", func(m *nats.Msg) {
 		v := new(streams.VerdictEntry)
-		if streams.Unmarshal(m.Data, v) == nil && approving.Load() {
+		if streams.Unmarshal(m.Data, v) == nil {
 			held <- v
 		}
 	}); err != nil {
@@ -71,25 +68,34 @@ func runAgent(t *testing.T, command string, args ...string) {
 	go func() {
 		defer close(said)
 		for s := bufio.NewScanner(out); s.Scan(); {
-			if strings.TrimSpace(s.Text()) == "approve" {
-				approving.Store(true)
-			}
 			said <- s.Text()
 		}
 	}()
-	done := false
+	done, approving := false, false
+	var open []*streams.VerdictEntry
 	for said != nil {
 		select {
 		case line, ok := <-said:
 			if !ok {
 				said = nil
 			}
-			done = done || line == "done"
+			done, approving = done || line == "done", approving || line == "approve"
 		case v := <-held:
-			p.approve(t, project, v)
+			open = append(open, v)
+		}
+		if approving {
+			for _, v := range open {
+				p.approve(t, project, v)
+			}
+			open = nil
 		}
 	}
 	if err := cmd.Wait(); err != nil || !done {
 		t.Fatalf("%s: %v\n%s", command, err, stderr.String())
 	}
+}
+
+// The frameworks are played by their recorded contracts (testdata/contracts.py).
+func TestThePythonAdaptersAreStoppedAndGoOnAfterApproval(t *testing.T) {
+	runAgent(t, "python3", "testdata/adapters.py", "../../clients/python")
 }

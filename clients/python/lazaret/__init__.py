@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import http.client
 import inspect
 import json
+import re
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -23,13 +26,15 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-__all__ = ["Answer", "AsyncLazaret", "Lazaret", "LazaretError", "Refused"]
+__all__ = ["Answer", "AsyncLazaret", "Lazaret", "LazaretError", "Refused", "id_of", "refusal"]
 
 Json = Dict[str, Any]
 Candidate = Union[str, Mapping[str, Any]]
 
 _VERDICTS = ("allow", "hold", "deny")
 _AGAIN = (429, 502, 503, 504)
+_MAX_HELD = 256  # held calls that are kept for another try
+_MAX_RECORDED = 4096  # texts that are not recorded again
 
 
 class LazaretError(Exception):
@@ -88,6 +93,9 @@ class Lazaret:
         self.url, self.token, self.session = url.rstrip("/"), token, session
         self.timeout, self.tries = timeout, tries
         self._after = 0
+        self._lock = threading.Lock()
+        self._held: Dict[str, Answer] = {}  # by session, tool and arguments, oldest first; guarded by _lock
+        self._recorded: Dict[tuple, bool] = {}  # texts that were recorded, oldest first; guarded by _lock
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
 
     def observe(self, content: Optional[str] = None, **fields: Any) -> Json:
@@ -143,24 +151,69 @@ class Lazaret:
         @functools.wraps(tool)
         def guarded(*args: Any, **kwargs: Any) -> Any:
             said = _arguments(tool, args, kwargs)
-            answer = self.decide(name, said)
-            if wait > 0:
-                answer = self.wait(answer, wait)
-            if not answer.allowed:
-                raise Refused(name, answer)
-            try:
-                result = tool(*args, **kwargs)
-            except Exception as err:
-                self._shown(name, origin, source, said, answer, str(err), "error")
-                raise
-            self._shown(name, origin, source, said, answer, _text(result), "ok")
-            return result
+            return self.perform(name, said, lambda: tool(*args, **kwargs), origin=origin, source=source, wait=wait)
 
         return guarded
 
-    def _shown(self, tool: str, origin: str, source: Optional[str], args: Json, answer: Answer, content: str, status: str) -> None:
+    def perform(self, name: str, args: Json, run: Callable[[], Any], *, origin: str = "tool", source: Optional[str] = None,
+                session: Optional[str] = None, wait: float = 0.0, text: Optional[Callable[[Any], str]] = None,
+                failed: Callable[[Any], bool] = lambda result: False) -> Any:
+        """Runs one call of a tool: asks, runs it, records the result and returns it.
+
+        Raises Refused if the call may not run. The same call, made again, asks about the same hold.
+        """
+        answer = self.permit(name, args, session=session, wait=wait)
+        try:
+            result = run()
+        except Exception as err:
+            self.shown(answer, name, str(err), "error", origin=origin, source=source, args=args)
+            raise
+        content = (text or _text)(result)
+        self.shown(answer, name, content, "error" if failed(result) else "ok", origin=origin, source=source, args=args)
+        return result
+
+    def permit(self, name: str, args: Json, *, session: Optional[str] = None, wait: float = 0.0) -> Answer:
+        """The answer that permits a call, or Refused. Where a framework runs the tool, shown ends the call."""
+        session = session or self.session
+        key = json.dumps([session, name, args], sort_keys=True, default=str)
+        with self._lock:
+            kept = self._held.pop(key, None)
+        answer = None
+        if kept:
+            answer = self._verdict(*kept.asked, self.timeout)
+            answer = kept if answer.error else answer
+        if answer is None or (answer.verdict == "hold" and not answer.hold):
+            answer = self.decide(name, args, session=session)
+        if wait > 0:
+            answer = self.wait(answer, wait)
+        if answer.allowed:
+            return answer
+        if answer.hold:
+            self._keep(self._held, key, answer, _MAX_HELD)
+        refused = Refused(name, answer)
+        self._keep(self._recorded, (session, refusal(refused)), True, _MAX_RECORDED)  # ours, should a model be shown it
+        raise refused
+
+    def shown(self, answer: Answer, tool: str, content: str, status: str, *, origin: str = "tool", **fields: Any) -> None:
+        """Reports what a permitted call came to, and records what the model is shown of it."""
         self.outcome(answer, status)
-        self.observe(content, origin=origin, tool=tool, source=source, args=args, call=answer.id, session=answer.session)
+        self.observe(content, origin=origin, tool=tool, call=answer.id, session=answer.session, **fields)
+        self._keep(self._recorded, (answer.session, content), True, _MAX_RECORDED)
+
+    def observe_once(self, content: str, *, session: Optional[str] = None, **fields: Any) -> None:
+        """Records what enters a prompt, unless this client recorded the same text of the session before."""
+        session = session or self.session
+        with self._lock:
+            known = (session, content) in self._recorded
+        if content and not known:
+            self.observe(content, session=session, **fields)
+            self._keep(self._recorded, (session, content), True, _MAX_RECORDED)
+
+    def _keep(self, kept: Dict[Any, Any], key: Any, value: Any, most: int) -> None:
+        with self._lock:
+            kept[key] = value
+            while len(kept) > most:
+                del kept[next(iter(kept))]
 
     def _event(self, fields: Mapping[str, Any]) -> Json:
         event = {"id": uuid.uuid4().hex, "session": self.session, **{k: v for k, v in fields.items() if v is not None}}
@@ -272,12 +325,8 @@ class AsyncLazaret:
         @functools.wraps(tool)
         async def guarded(*args: Any, **kwargs: Any) -> Any:
             said = _arguments(tool, args, kwargs)
-            answer = await self.decide(name, said)
-            if wait > 0:
-                answer = await self.wait(answer, wait)
-            if not answer.allowed:
-                raise Refused(name, answer)
-            shown = functools.partial(asyncio.to_thread, self.sync._shown, name, origin, source, said, answer)
+            answer = await asyncio.to_thread(self.sync.permit, name, said, wait=wait)
+            shown = functools.partial(asyncio.to_thread, self.sync.shown, answer, name, origin=origin, source=source, args=said)
             try:
                 result = await tool(*args, **kwargs)
             except Exception as err:
@@ -294,6 +343,20 @@ def _arguments(tool: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any])
     bound = inspect.signature(tool).bind(*args, **kwargs)
     bound.apply_defaults()
     return json.loads(json.dumps(bound.arguments, default=str))
+
+
+def refusal(err: Exception) -> str:
+    """The words with which a model is told that a call was refused, or its result withheld."""
+    if isinstance(err, Refused):
+        return f"Lazaret refused this call: {err}. Do not try another way around it."
+    return f"Lazaret withheld the result of this call, since it could not be recorded: {err}"
+
+
+def id_of(text: Optional[str]) -> Optional[str]:
+    """An id of somebody else's as one of ours: the same where it is legal, else its digest."""
+    if text is None or re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text):
+        return text
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _text(result: Any) -> str:
