@@ -47,9 +47,6 @@ const (
 	PostToolUseFailure = "PostToolUseFailure"
 )
 
-// Events are those that Install asks for.
-var Events = []string{SessionStart, SessionEnd, UserPromptSubmit, PreToolUse, PostToolUse, PostToolUseFailure}
-
 // Config is how a hook behaves.
 type Config struct {
 	Project, Agent string

@@ -1,6 +1,7 @@
 package hook_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,17 +47,20 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 		return string(b)
 	}
 	install := func(command string) {
-		if err := hook.Install(file, command, 35*time.Second); err != nil {
+		if err := hook.ClaudeCode.Install(file, command, 35*time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
 	install("/bin/lazaret hook claude --data /d")
-	for _, e := range hook.Events {
+	if !json.Valid([]byte(read())) {
+		t.Errorf("no JSON: %s", read())
+	}
+	for _, e := range hook.ClaudeCode.Events {
 		if !strings.Contains(read(), `"`+e+`"`) {
 			t.Errorf("no hook for %s", e)
 		}
 	}
-	if err := hook.Uninstall(file); err != nil || strings.TrimSpace(read()) != "{}" {
+	if err := hook.ClaudeCode.Uninstall(file); err != nil || strings.TrimSpace(read()) != "{}" {
 		t.Errorf("%v, left is %s", err, read())
 	}
 	if err := os.WriteFile(file, []byte(theirs), 0o600); err != nil {
@@ -69,8 +73,11 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 	install("/other/lazaret-hook claude --data /e")
 	install("/other/lazaret hook claude --data /e")
 	got := read()
-	if strings.Count(got, "hook claude") != len(hook.Events) || strings.Contains(got, "/bin/lazaret") || !strings.Contains(got, "gofmt -l .") || !strings.Contains(got, `"timeout": 35`) {
+	if strings.Count(got, "hook claude") != len(hook.ClaudeCode.Events) || strings.Contains(got, "/bin/lazaret") || !strings.Contains(got, "gofmt -l .") || !strings.Contains(got, `"timeout": 35`) {
 		t.Errorf("%s", got)
+	}
+	if !json.Valid([]byte(got)) {
+		t.Errorf("no JSON: %s", got)
 	}
 	if i, j := strings.Index(got, `"model"`), strings.Index(got, `"permissions"`); i < 0 || j < i {
 		t.Errorf("the order has changed: %s", got)
@@ -78,17 +85,16 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 	if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", i.Mode(), err)
 	}
-	if err := hook.Uninstall(file); err != nil {
+	if err := hook.ClaudeCode.Uninstall(file); err != nil {
 		t.Fatal(err)
 	}
-	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
-	if squeeze(read()) != squeeze(theirs) {
+	if read() != theirs {
 		t.Errorf("left is %s", read())
 	}
 	if err := os.WriteFile(file, []byte(`{"hooks": `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := hook.Install(file, "x hook claude", time.Second); err == nil || read() != `{"hooks": ` {
+	if err := hook.ClaudeCode.Install(file, "x hook claude", time.Second); err == nil || read() != `{"hooks": ` {
 		t.Errorf("a broken file became %s, %v", read(), err)
 	}
 }

@@ -8,213 +8,299 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/tailscale/hujson"
 )
 
-// isOurs reports whether a command is one of ours, whatever its flags are.
-func isOurs(command string) bool {
-	return strings.Contains(command, " hook claude") || strings.Contains(command, "lazaret-hook claude") || strings.Contains(command, "lazaret-hook' claude")
-}
-
-// settings is a JSON object whose members keep their order: a file of the user's
-// is changed in as few places as can be.
-type settings struct {
-	names  []string
-	values map[string]jsontext.Value
-}
-
-func readSettings(b []byte) (*settings, error) {
-	s := &settings{values: make(map[string]jsontext.Value)}
-	if len(bytes.TrimSpace(b)) == 0 {
-		return s, nil
-	}
-	d := jsontext.NewDecoder(bytes.NewReader(b))
-	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
-		return nil, errors.Join(err, errors.New("it is no JSON object"))
-	}
-	for d.PeekKind() == '"' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		key := name.String()
-		v, err := d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		s.set(key, v.Clone())
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func (s *settings) set(name string, v jsontext.Value) {
-	if _, ok := s.values[name]; !ok {
-		s.names = append(s.names, name)
-	}
-	s.values[name] = v
-}
-
-func (s *settings) remove(name string) {
-	delete(s.values, name)
-	for i, n := range s.names {
-		if n == name {
-			s.names = append(s.names[:i], s.names[i+1:]...)
-			return
+// isOurs reports whether a command is one of ours for a host, whatever its flags are.
+func isOurs(host, command string) bool {
+	for _, c := range []string{" hook " + host, "lazaret-hook " + host, "lazaret-hook' " + host} {
+		if strings.Contains(command, c) {
+			return true
 		}
 	}
+	return false
 }
 
-func (s *settings) bytes() (jsontext.Value, error) {
-	var b bytes.Buffer
-	e := jsontext.NewEncoder(&b)
-	if err := e.WriteToken(jsontext.BeginObject); err != nil {
-		return nil, err
-	}
-	for _, n := range s.names {
-		if err := errors.Join(e.WriteToken(jsontext.String(n)), e.WriteValue(s.values[n])); err != nil {
-			return nil, err
-		}
-	}
-	err := e.WriteToken(jsontext.EndObject)
-	return b.Bytes(), err
+// Install puts the command into a settings file of the host, for every event that
+// is used, in place of what an earlier Install put there. timeout is when the
+// host gives a hook up; since a hook that is given up blocks nothing, it lies
+// above what the command needs at most.
+func (h *Host) Install(file, command string, timeout time.Duration) error {
+	return edit(file, func(b []byte) ([]byte, error) { return h.With(b, command, timeout) })
 }
 
-// group is one entry of an event's hooks.
-type group struct {
-	Hooks []struct {
-		Command string `json:"command"`
-	} `json:"hooks"`
-}
+// Uninstall takes out what Install put in.
+func (h *Host) Uninstall(file string) error { return edit(file, h.Without) }
 
-func ours(raw jsontext.Value) bool {
-	var g group
-	if json.Unmarshal(raw, &g) != nil || len(g.Hooks) == 0 {
+// Installed reports whether settings hold our command for every event that is used.
+func (h *Host) Installed(settings []byte) bool {
+	all, err := parseSettings(settings)
+	if err != nil {
 		return false
 	}
-	for _, h := range g.Hooks {
-		if !isOurs(h.Command) {
+	hooks := member(all, "hooks")
+	for _, event := range h.Events {
+		list := member(hooks, event)
+		if list == nil {
+			return false
+		}
+		a, ok := list.Value.(*hujson.Array)
+		if !ok || !slices.ContainsFunc(a.Elements, h.ours) {
 			return false
 		}
 	}
 	return true
 }
 
-// Install puts the command into a settings file of Claude Code, for every event
-// that is used, in place of what an earlier Install put there. timeout is when the
-// host gives a hook up; since a hook that is given up blocks nothing, it lies
-// above what the command needs at most.
-func Install(file, command string, timeout time.Duration) error {
-	return edit(file, func(hooks *settings) error {
-		for _, event := range Events {
-			own, err := json.Marshal(map[string]any{"hooks": []map[string]any{
-				{"type": "command", "command": command, "timeout": int(timeout.Seconds())}}})
-			if err != nil {
-				return err
-			}
-			others, err := without(hooks.values[event])
-			if err != nil {
-				return fmt.Errorf("hooks.%s: %w", event, err)
-			}
-			list, err := json.Marshal(append(others, json.RawMessage(own)))
-			if err != nil {
-				return err
-			}
-			hooks.set(event, list)
-		}
-		return nil
-	})
-}
-
-// Uninstall takes out what Install put in.
-func Uninstall(file string) error {
-	return edit(file, func(hooks *settings) error {
-		for _, event := range append([]string(nil), hooks.names...) {
-			others, err := without(hooks.values[event])
-			if err != nil {
-				continue // not a list, so not ours
-			}
-			if len(others) == 0 {
-				hooks.remove(event)
-				continue
-			}
-			list, err := json.Marshal(others)
-			if err != nil {
-				return err
-			}
-			hooks.set(event, list)
-		}
-		return nil
-	})
-}
-
-// without is a list of hooks without ours.
-func without(list jsontext.Value) ([]json.RawMessage, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	var all []json.RawMessage
-	if err := json.Unmarshal(list, &all); err != nil {
+// With is a settings file with the command in it. The rest of the file keeps its form.
+func (h *Host) With(settings []byte, command string, timeout time.Duration) ([]byte, error) {
+	settings, err := h.Without(settings)
+	if err != nil {
 		return nil, err
 	}
-	var out []json.RawMessage
-	for _, g := range all {
-		if !ours(jsontext.Value(g)) {
-			out = append(out, g)
-		}
+	all, err := parseSettings(settings)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	root := all.Value.(*hujson.Object)
+	if h.Flat && member(all, "version") == nil {
+		add(root, 1, "version", []byte("1"))
+	}
+	hooks := member(all, "hooks")
+	if hooks == nil {
+		hooks = add(root, 1, "hooks", []byte("{}"))
+	}
+	events, ok := hooks.Value.(*hujson.Object)
+	if !ok {
+		return nil, errors.New("hooks is no JSON object")
+	}
+	for _, event := range h.Events {
+		own, err := json.MarshalIndent(h.entry(command, timeout), "      ", "  ")
+		if err != nil {
+			return nil, err
+		}
+		list := member(hooks, event)
+		if list == nil {
+			list = add(events, 2, event, []byte("[]"))
+		}
+		a, ok := list.Value.(*hujson.Array)
+		if !ok {
+			return nil, fmt.Errorf("hooks.%s is no list", event)
+		}
+		v, err := hujson.Parse(own)
+		if err != nil {
+			return nil, err
+		}
+		v.BeforeExtra = newline(3)
+		if n := len(a.Elements); n == 0 {
+			a.AfterExtra = newline(2)
+		} else {
+			v.AfterExtra = comma(&a.Elements[n-1])
+		}
+		a.Elements = append(a.Elements, v)
+	}
+	return all.Pack(), nil
 }
 
-func edit(file string, change func(hooks *settings) error) error {
+// Without is a settings file without our command.
+func (h *Host) Without(settings []byte) ([]byte, error) {
+	all, err := parseSettings(settings)
+	if err != nil {
+		return nil, err
+	}
+	hooks := member(all, "hooks")
+	if hooks == nil {
+		return settings, nil
+	}
+	events, ok := hooks.Value.(*hujson.Object)
+	if !ok {
+		return nil, errors.New("hooks is no JSON object: mend it first, it is not touched")
+	}
+	removed := false
+	for i := range events.Members {
+		a, ok := events.Members[i].Value.Value.(*hujson.Array)
+		if !ok {
+			continue // not a list, so not ours
+		}
+		n := len(a.Elements)
+		if n == 0 {
+			continue
+		}
+		end := comma(&a.Elements[n-1])
+		a.Elements = slices.DeleteFunc(a.Elements, h.ours)
+		if k := len(a.Elements); k < n {
+			removed = true
+			if k > 0 {
+				a.Elements[k-1].AfterExtra = end
+			}
+		}
+	}
+	if !removed {
+		return settings, nil
+	}
+	drop(events, func(m *hujson.Value) bool {
+		a, ok := m.Value.(*hujson.Array)
+		return ok && len(a.Elements) == 0
+	})
+	if len(events.Members) == 0 {
+		drop(all.Value.(*hujson.Object), func(m *hujson.Value) bool { return m == hooks })
+	}
+	return all.Pack(), nil
+}
+
+// entry is what stands in an event's list.
+func (h *Host) entry(command string, timeout time.Duration) any {
+	if h.Flat {
+		return map[string]any{"command": command, "timeout": int(timeout.Seconds())}
+	}
+	unit := time.Second
+	if h.Millis {
+		unit = time.Millisecond
+	}
+	return map[string]any{"hooks": []map[string]any{{"type": "command", "command": command, "timeout": int(timeout / unit)}}}
+}
+
+// ours reports whether an entry of an event's list holds nothing but our command.
+func (h *Host) ours(v hujson.Value) bool {
+	var g struct {
+		Command string `json:"command"`
+		Hooks   []struct {
+			Command string `json:"command"`
+		} `json:"hooks"`
+	}
+	v = v.Clone()
+	v.Standardize()
+	if json.Unmarshal(v.Pack(), &g) != nil {
+		return false
+	}
+	if h.Flat {
+		return isOurs(h.Name, g.Command)
+	}
+	for _, c := range g.Hooks {
+		if !isOurs(h.Name, c.Command) {
+			return false
+		}
+	}
+	return len(g.Hooks) > 0
+}
+
+func parseSettings(b []byte) (*hujson.Value, error) {
+	if len(bytes.TrimSpace(b)) == 0 {
+		b = []byte("{}\n")
+	}
+	v, err := hujson.Parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("%w: mend it first, it is not touched", err)
+	}
+	if _, ok := v.Value.(*hujson.Object); !ok {
+		return nil, errors.New("it is no JSON object: mend it first, it is not touched")
+	}
+	return &v, nil
+}
+
+// member is a member of an object, or nil. Of two with the name it is the last, which readers take.
+func member(v *hujson.Value, name string) *hujson.Value {
+	if v == nil {
+		return nil
+	}
+	o, ok := v.Value.(*hujson.Object)
+	if !ok {
+		return nil
+	}
+	for i := len(o.Members) - 1; i >= 0; i-- {
+		if l, ok := o.Members[i].Name.Value.(hujson.Literal); ok && l.String() == name {
+			return &o.Members[i].Value
+		}
+	}
+	return nil
+}
+
+// add puts a member behind the others, on a line of its own at a depth.
+func add(o *hujson.Object, depth int, name string, value []byte) *hujson.Value {
+	v, err := hujson.Parse(value)
+	if err != nil {
+		panic(err) // a constant
+	}
+	v.BeforeExtra = hujson.Extra(" ")
+	if n := len(o.Members); n == 0 {
+		o.AfterExtra = newline(depth - 1)
+	} else {
+		v.AfterExtra = comma(&o.Members[n-1].Value)
+	}
+	o.Members = append(o.Members, hujson.ObjectMember{Name: hujson.Value{BeforeExtra: newline(depth), Value: hujson.String(name)}, Value: v})
+	return &o.Members[len(o.Members)-1].Value
+}
+
+// drop removes members.
+func drop(o *hujson.Object, gone func(*hujson.Value) bool) {
+	n := len(o.Members)
+	if n == 0 {
+		return
+	}
+	end := comma(&o.Members[n-1].Value)
+	kept := o.Members[:0]
+	for i := range o.Members {
+		if !gone(&o.Members[i].Value) {
+			kept = append(kept, o.Members[i])
+		}
+	}
+	switch o.Members = kept; {
+	case len(kept) == 0:
+		o.AfterExtra = nil
+	case len(kept) < n:
+		kept[len(kept)-1].Value.AfterExtra = end
+	}
+}
+
+// comma is the end of a list's last value that keeps the list's form: with a comma behind
+// it if the last one had one.
+func comma(last *hujson.Value) hujson.Extra {
+	if last.AfterExtra == nil {
+		return nil
+	}
+	return hujson.Extra{}
+}
+
+func newline(depth int) hujson.Extra { return hujson.Extra("\n" + strings.Repeat("  ", depth)) }
+
+// edit changes a file, or leaves it as it was.
+func edit(file string, change func([]byte) ([]byte, error)) error {
 	b, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
-	all, err := readSettings(b)
+	out, err := change(b)
 	if err != nil {
-		return fmt.Errorf("%s: %w: mend it first, it is not touched", file, err)
-	}
-	hooks, err := readSettings(all.values["hooks"])
-	if err != nil {
-		return fmt.Errorf("%s: hooks: %w: mend it first, it is not touched", file, err)
-	}
-	if err := change(hooks); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if len(hooks.names) == 0 {
-		all.remove("hooks")
-	} else {
-		v, err := hooks.bytes()
-		if err != nil {
-			return err
-		}
-		all.set("hooks", v)
+	if bytes.Equal(out, b) {
+		return nil
 	}
-	out, err := all.bytes()
-	if err != nil {
-		return err
-	}
-	if err := out.Indent(jsontext.WithIndent("  ")); err != nil {
-		return err
+	return Replace(file, out)
+}
+
+// Replace writes a file of the user's in whole, and keeps its mode. A link stays a link.
+func Replace(file string, b []byte) error {
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
+	}
+	mode := fs.FileMode(0o600)
+	if i, err := os.Stat(file); err == nil {
+		mode = i.Mode().Perm()
 	}
 	f, err := os.CreateTemp(filepath.Dir(file), ".settings-")
 	if err != nil {
 		return err
 	}
-	mode := fs.FileMode(0o644)
-	if i, err := os.Stat(file); err == nil {
-		mode = i.Mode().Perm()
-	}
-	_, err = f.Write(append(bytes.TrimSpace(out), '\n'))
+	_, err = f.Write(b)
 	if err = errors.Join(err, f.Chmod(mode), f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}

@@ -207,21 +207,22 @@ func (c *command) settings(cmd *cobra.Command) error {
 		file = filepath.Join(dir, ".claude", "settings.json")
 	}
 	if c.out {
-		if err := hook.Uninstall(file); err != nil {
+		if err := hook.ClaudeCode.Uninstall(file); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "taken out of", file)
 		return nil
 	}
-	words, err := self()
+	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	words = append(words, "--project", c.project, "--agent", c.agent)
 	c.conn.Resolve()
-	if data, err := filepath.Abs(c.conn.Data); err == nil && c.conn.Server == "" && c.conn.Context == "" {
-		words = append(words, "--data", shellWord(data))
+	data, err := filepath.Abs(c.conn.Data)
+	if err != nil || c.conn.Server != "" || c.conn.Context != "" {
+		data = ""
 	}
+	words := []string{CommandLine(exe, "claude", c.project, c.agent, data)}
 	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "fail-open", "wait", "state"} {
 		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
 			words = append(words, "--"+name+"="+shellWord(fl.Value.String()))
@@ -232,26 +233,30 @@ func (c *command) settings(cmd *cobra.Command) error {
 		return fmt.Errorf("%w\nnothing was installed: every call would be refused", err)
 	}
 	done()
-	if err := hook.Install(file, strings.Join(words, " "), c.conn.Timeout+2*c.cfg.Wait+margin); err != nil {
+	if err := hook.ClaudeCode.Install(file, strings.Join(words, " "), Limit(c.conn.Timeout+2*c.cfg.Wait)); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file, strings.Join(hook.Events, ", "))
+	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file, strings.Join(hook.ClaudeCode.Events, ", "))
 	return nil
 }
 
-// self is the command as the host has to call it: the small program where it
-// stands beside this one, since it starts in a fraction of the time.
-func self() ([]string, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+// CommandLine is how a host calls the command for it. exe is lazaret; lazaret-hook is
+// called where it stands beside it, since it starts in a fraction of the time.
+func CommandLine(exe, host, project, agent, data string) string {
+	words := []string{shellWord(exe), "hook"}
 	small := filepath.Join(filepath.Dir(exe), Program+filepath.Ext(exe))
 	if info, err := os.Stat(small); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-		return []string{shellWord(small), "claude"}, nil
+		words = []string{shellWord(small)}
 	}
-	return []string{shellWord(exe), "hook", "claude"}, nil
+	words = append(words, host, "--project", project, "--agent", agent)
+	if data != "" {
+		words = append(words, "--data", shellWord(data))
+	}
+	return strings.Join(words, " ")
 }
+
+// Limit is when a host may give up a hook that needs a time at most.
+func Limit(needs time.Duration) time.Duration { return needs + margin }
 
 // shellWord is a word for a shell.
 func shellWord(s string) string {

@@ -1,0 +1,368 @@
+// Package connect puts Lazaret in front of the agent hosts of a machine: it finds
+// their settings, installs hooks, and starts their MCP servers through lazaret mcp.
+//
+// Every change keeps the rest of a file as it was. The files as they were are kept in
+// a record, so that Undo restores them byte for byte; a file that somebody else
+// has changed since loses only what was put in.
+package connect
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lazaret/internal/hook"
+)
+
+// File is a configuration of MCP servers.
+type File struct {
+	Path     string // in the home folder
+	Key      string // of the servers
+	TOML     bool
+	ByFolder bool // also has servers by folder, under projects
+}
+
+// Host is an agent host.
+type Host struct {
+	Name  string
+	Home  []string // folders and files of its own: it is here if one exists
+	MCP   []File
+	Hooks *hook.Host // nil if it has none that are known here
+}
+
+// Hosts are those that are known.
+var Hosts = []Host{
+	{Name: "Claude Code", Home: []string{".claude", ".claude.json"}, Hooks: hook.ClaudeCode,
+		MCP: []File{{Path: ".claude.json", Key: "mcpServers", ByFolder: true}}},
+	{Name: "Codex", Home: []string{".codex"}, MCP: []File{{Path: ".codex/config.toml", TOML: true}}},
+	{Name: "Cursor", Home: []string{".cursor"}, MCP: []File{{Path: ".cursor/mcp.json", Key: "mcpServers"}}},
+	{Name: "Gemini CLI", Home: []string{".gemini"}, MCP: []File{{Path: ".gemini/settings.json", Key: "mcpServers"}}},
+	{Name: "VS Code", Home: []string{".config/Code/User", "Library/Application Support/Code/User"},
+		MCP: []File{{Path: ".config/Code/User/mcp.json", Key: "servers"}, {Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
+}
+
+// Config says what is put in.
+type Config struct {
+	Home    string
+	Record  string                                   // file that keeps what was changed
+	Wrap    func(Server) Server                      // the server behind lazaret mcp
+	Command func(*hook.Host) (string, time.Duration) // of a hook, and its time limit
+}
+
+// Found is the state of one host.
+type Found struct {
+	Host  string   `json:"host"`
+	Hooks string   `json:"hooks,omitzero"` // installed, missing, or none: this host has no hooks that are known here
+	File  string   `json:"hooks_file,omitzero"`
+	MCP   []Wiring `json:"mcp,omitzero"`
+	Error string   `json:"error,omitzero"`
+}
+
+// Guarded reports whether everything of a host that is known here is guarded.
+func (f *Found) Guarded() bool {
+	for _, m := range f.MCP {
+		if m.State != "guarded" {
+			return false
+		}
+	}
+	return f.Hooks == "installed" && f.Error == ""
+}
+
+// Wiring is the state of one MCP server.
+type Wiring struct {
+	File    string   `json:"file"`
+	Name    string   `json:"name"`
+	Command []string `json:"command,omitzero"` // of the server itself
+	State   string   `json:"state"`            // guarded, open, or remote: reached by HTTP
+}
+
+// Status says of each host on this machine what is guarded and what is not.
+func Status(cfg Config) ([]Found, error) {
+	var all []Found
+	for _, h := range Hosts {
+		if !h.here(cfg.Home) {
+			continue
+		}
+		f := Found{Host: h.Name, Hooks: "none"}
+		var failed []error
+		if h.Hooks != nil {
+			f.Hooks, f.File = "missing", filepath.Join(cfg.Home, h.Hooks.File)
+			b, err := read(f.File)
+			failed = append(failed, err)
+			if h.Hooks.Installed(b) {
+				f.Hooks = "installed"
+			}
+		}
+		for _, file := range h.MCP {
+			path := filepath.Join(cfg.Home, file.Path)
+			b, err := read(path)
+			list, lerr := servers(file, b)
+			if err = errors.Join(err, lerr); err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", path, err))
+			}
+			for _, s := range list {
+				f.MCP = append(f.MCP, wiring(path, s.Server))
+			}
+		}
+		if err := errors.Join(failed...); err != nil {
+			f.Error = err.Error()
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+func wiring(path string, s Server) Wiring {
+	w := Wiring{File: path, Name: s.Name, State: "open"}
+	if s.Command == "" {
+		w.State = "remote"
+		return w
+	}
+	if s.guarded() {
+		w.State = "guarded"
+		s, _ = s.bare()
+	}
+	w.Command = append([]string{s.Command}, s.Args...)
+	return w
+}
+
+// Change is one file before and after.
+type Change struct {
+	File          string
+	Before, After []byte
+	Existed       bool
+}
+
+// Plan is what Apply would write. The error names files that cannot be edited.
+func Plan(cfg Config) ([]Change, error) {
+	var changes []Change
+	var failed []error
+	for _, h := range Hosts {
+		if !h.here(cfg.Home) {
+			continue
+		}
+		edits := map[string][]func([]byte) ([]byte, error){}
+		var order []string
+		put := func(path string, edit func([]byte) ([]byte, error)) {
+			path = filepath.Join(cfg.Home, path)
+			if edits[path] == nil {
+				order = append(order, path)
+			}
+			edits[path] = append(edits[path], edit)
+		}
+		for _, file := range h.MCP {
+			put(file.Path, func(b []byte) ([]byte, error) {
+				out, _, err := rewire(file, b, func(s Server) (Server, bool) {
+					s, _ = s.bare()
+					return cfg.Wrap(s), true
+				})
+				return out, err
+			})
+		}
+		if h.Hooks != nil {
+			put(h.Hooks.File, func(b []byte) ([]byte, error) {
+				command, timeout := cfg.Command(h.Hooks)
+				return h.Hooks.With(b, command, timeout)
+			})
+		}
+		for _, path := range order {
+			c, err := change(path, edits[path])
+			if err != nil {
+				failed = append(failed, err)
+			} else if string(c.Before) != string(c.After) {
+				changes = append(changes, c)
+			}
+		}
+	}
+	return changes, errors.Join(failed...)
+}
+
+// change makes the edits of one file, one after the other.
+func change(path string, edits []func([]byte) ([]byte, error)) (Change, error) {
+	c := Change{File: path, Existed: true}
+	var err error
+	if _, serr := os.Stat(path); errors.Is(serr, fs.ErrNotExist) {
+		c.Existed = false
+	} else if c.Before, err = read(path); err != nil {
+		return c, err
+	}
+	c.After = c.Before
+	for _, edit := range edits {
+		if c.After, err = edit(c.After); err != nil {
+			return c, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return c, nil
+}
+
+// kept is a file in the record.
+type kept struct {
+	File    string `json:"file"`
+	Existed bool   `json:"existed"`
+	Before  []byte `json:"before"`
+	After   string `json:"after"` // SHA-256 of what was written
+}
+
+// Apply writes what Plan says, and first the record of what stood there.
+func Apply(cfg Config, changes []Change) error {
+	record, err := load(cfg.Record)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(cfg.Record), 0o700); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		k := kept{File: c.File, Existed: c.Existed, Before: c.Before, After: digest(c.After)}
+		i := find(record, c.File)
+		if i < 0 {
+			record = append(record, k)
+			continue
+		}
+		if record[i].After != digest(c.Before) { // changed by somebody else since
+			if k.Before, err = bare(cfg, c.File, c.Before); err != nil {
+				return err
+			}
+			record[i] = k
+		}
+		record[i].After = k.After
+	}
+	if err := save(cfg.Record, record); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if err := hook.Replace(c.File, c.After); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Undone says of one file what Undo did.
+type Undone struct {
+	File  string
+	Exact bool // the file is as it was, byte for byte; else only what was put in is gone
+}
+
+// Undo restores every file of the record.
+func Undo(cfg Config) ([]Undone, error) {
+	record, err := load(cfg.Record)
+	if err != nil {
+		return nil, err
+	}
+	var done []Undone
+	for len(record) > 0 {
+		k := record[0]
+		b, err := os.ReadFile(k.File)
+		gone := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !gone {
+			return done, err
+		}
+		exact := digest(b) == k.After
+		switch {
+		case gone: // somebody else removed it
+		case exact && !k.Existed:
+			err = os.Remove(k.File)
+		case exact:
+			err = hook.Replace(k.File, k.Before)
+		default:
+			if b, err = bare(cfg, k.File, b); err == nil {
+				err = hook.Replace(k.File, b)
+			}
+		}
+		if err != nil && !gone {
+			return done, fmt.Errorf("%s: %w", k.File, err)
+		}
+		done = append(done, Undone{k.File, exact})
+		record = record[1:]
+		if err := save(cfg.Record, record); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// bare is a file of a host without what was put in.
+func bare(cfg Config, path string, b []byte) ([]byte, error) {
+	for _, h := range Hosts {
+		for _, file := range h.MCP {
+			if filepath.Join(cfg.Home, file.Path) == path {
+				var err error
+				if b, _, err = rewire(file, b, Server.bare); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if h.Hooks != nil && filepath.Join(cfg.Home, h.Hooks.File) == path {
+			var err error
+			if b, err = h.Hooks.Without(b); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b, nil
+}
+
+func (h *Host) here(home string) bool {
+	for _, p := range h.Home {
+		if _, err := os.Stat(filepath.Join(home, p)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func read(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+func find(record []kept, file string) int {
+	for i, k := range record {
+		if k.File == file {
+			return i
+		}
+	}
+	return -1
+}
+
+func load(file string) ([]kept, error) {
+	b, err := read(file)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	var record []kept
+	if err := json.Unmarshal(b, &record); err != nil {
+		return nil, fmt.Errorf("%s: %w: without the record nothing can be undone; move it away to start anew", file, err)
+	}
+	return record, nil
+}
+
+func save(file string, record []kept) error {
+	if len(record) == 0 {
+		err := os.Remove(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	}
+	b, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	return hook.Replace(file, b)
+}

@@ -1,0 +1,241 @@
+package connect
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/internal/hook"
+)
+
+// The configurations have comments, odd spacing, other settings, secrets and servers
+// over HTTP: what people have.
+var home = map[string]string{
+	".claude/settings.json": "{\n\t\"model\": \"opus\",\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}\n}",
+	".claude.json": `{"numStartups": 12, "mcpServers": {
+    "files": {"type":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-filesystem","/home/ana/no\u0074es & <more>"],"env":{"KEY":"s3cret"}},
+    "remote": {"type": "http", "url": "https://mcp.example/mcp"}},
+  "projects": {"/home/ana/shop": {"allowedTools": [], "mcpServers": {"db": {"command": "db-mcp"}}}}}
+`,
+	".codex/config.toml": `# my settings
+model = "gpt-5"   # the good one
+
+[mcp_servers.docs]
+command = 'docs-server'
+args = [
+  "--root", # where
+  "C:\\docs",
+]
+startup_timeout_sec = 20
+
+[mcp_servers."my server"]
+args=[]
+command="run it"   # spaced
+
+[mcp_servers.bare]
+command = "bare"
+env = { "A" = "b" }
+
+[mcp_servers.web]
+url = "https://mcp.example/mcp"
+
+[profiles.x]
+command = "not a server"
+`,
+	".cursor/mcp.json":           `{"mcpServers":{}}`,
+	".gemini/settings.json":      "{\r\n  \"theme\": \"dark\",\r\n  \"mcpServers\": { \"git\": { \"args\": [], \"command\": \"uvx\" } }\r\n}\r\n",
+	".config/Code/User/mcp.json": "{\n  // servers of mine\n  \"servers\": {\n    \"time\": { \"type\": \"stdio\", \"command\": \"uvx\", \"args\": [\"mcp-time\",], }, // trailing commas\n  },\n}\n",
+}
+
+func setUp(t *testing.T) Config {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range home {
+		write(t, filepath.Join(dir, name), text)
+	}
+	return Config{Home: dir, Record: filepath.Join(t.TempDir(), "record", "connect.json"),
+		Wrap: func(s Server) Server {
+			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append([]string{"mcp", "--data", "/d", "--", s.Command}, s.Args...)}
+		},
+		Command: func(h *hook.Host) (string, time.Duration) {
+			return "/opt/lazaret hook " + h.Name + " --data /d", 25 * time.Second
+		}}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tree is every file of a folder, with its mode.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		i, _ := d.Info()
+		all[path] = i.Mode().String() + string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func same(a, b map[string]string) bool {
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func apply(t *testing.T, cfg Config) {
+	t.Helper()
+	changes, err := Plan(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Apply(cfg, changes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestUndoRestoresEveryConfigurationByteForByte(t *testing.T) {
+	cfg := setUp(t)
+	before := tree(t, cfg.Home)
+	if _, err := Plan(cfg); err != nil || !same(before, tree(t, cfg.Home)) {
+		t.Fatalf("a plan changes files, %v", err)
+	}
+	apply(t, cfg)
+	after := tree(t, cfg.Home)
+	if same(before, after) {
+		t.Fatal("nothing was changed")
+	}
+	apply(t, cfg)
+	if !same(after, tree(t, cfg.Home)) {
+		t.Error("a second time changes what the first one wrote")
+	}
+	if _, err := Undo(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got := tree(t, cfg.Home); !same(before, got) {
+		t.Errorf("after undo:\n%v\nbefore:\n%v", got, before)
+	}
+	if done, err := Undo(cfg); err != nil || len(done) != 0 {
+		t.Errorf("a second undo finds %v, %v", done, err)
+	}
+}
+
+func TestEveryServerWithACommandIsStartedThroughLazaretAndTheRestOfTheFileStays(t *testing.T) {
+	cfg := setUp(t)
+	apply(t, cfg)
+	found, err := Status(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"files": "guarded npx -y @modelcontextprotocol/server-filesystem /home/ana/notes & <more>", "remote": "remote ",
+		"/home/ana/shop: db": "guarded db-mcp", "docs": `guarded docs-server --root C:\docs`, "my server": "guarded run it", "bare": "guarded bare",
+		"web": "remote ", "git": "guarded uvx", "time": "guarded uvx mcp-time",
+	}
+	for _, f := range found {
+		if f.Error != "" || f.Host == "Claude Code" && f.Hooks != "installed" {
+			t.Errorf("%+v", f)
+		}
+		for _, m := range f.MCP {
+			if got := m.State + " " + strings.Join(m.Command, " "); got != want[m.Name] {
+				t.Errorf("%s is %q, want %q", m.Name, got, want[m.Name])
+			}
+			delete(want, m.Name)
+		}
+	}
+	if len(want) > 0 || len(found) != 5 {
+		t.Errorf("%d hosts, not found: %v", len(found), want)
+	}
+	for file, keeps := range map[string][]string{
+		".claude/settings.json":      {"\n\t\"model\": \"opus\",\n", `"say done"`},
+		".claude.json":               {`"env":{"KEY":"s3cret"}`, `{"numStartups": 12, "mcpServers": {`, `"allowedTools": []`},
+		".codex/config.toml":         {"# my settings\nmodel = \"gpt-5\"   # the good one", "   # spaced", "env = { \"A\" = \"b\" }", "[profiles.x]\ncommand = \"not a server\"\n"},
+		".gemini/settings.json":      {"{\r\n  \"theme\": \"dark\",\r\n"},
+		".config/Code/User/mcp.json": {"// servers of mine", "// trailing commas"},
+	} {
+		b, err := os.ReadFile(filepath.Join(cfg.Home, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "settings.json") && !json.Valid(b) {
+			t.Errorf("%s is no JSON: %s", file, b)
+		}
+		for _, k := range keeps {
+			if !strings.Contains(string(b), k) {
+				t.Errorf("%s lost %q:\n%s", file, k, b)
+			}
+		}
+	}
+}
+
+func TestUndoOfAFileThatAHostChangedTakesOutOnlyWhatWasPutIn(t *testing.T) {
+	cfg := setUp(t)
+	apply(t, cfg)
+	file := filepath.Join(cfg.Home, ".claude.json")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, strings.Replace(string(b), `"numStartups": 12`, `"numStartups": 13`, 1))
+	apply(t, cfg) // with nothing new to wire
+	if _, err := Undo(cfg); err != nil {
+		t.Fatal(err)
+	}
+	b, err = os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := string(b); !strings.Contains(s, `"numStartups": 13`) || strings.Contains(s, "lazaret") || !strings.Contains(s, `"command":"npx"`) {
+		t.Errorf("%s", s)
+	}
+}
+
+func TestAFileThatCannotBeReadIsNotTouchedAndIsNamed(t *testing.T) {
+	cfg := setUp(t)
+	write(t, filepath.Join(cfg.Home, ".cursor/mcp.json"), `{"mcpServers":{"a":{"command":"x"}`)
+	write(t, filepath.Join(cfg.Home, ".codex/config.toml"), "mcp_servers = { a = { command = \"x\" } }\n")
+	before := tree(t, cfg.Home)
+	changes, err := Plan(cfg)
+	if err == nil || !strings.Contains(err.Error(), "mcp.json") || !strings.Contains(err.Error(), "inline table") {
+		t.Errorf("%v", err)
+	}
+	if err := Apply(cfg, changes); err != nil {
+		t.Fatal(err)
+	}
+	after := tree(t, cfg.Home)
+	for _, file := range []string{".cursor/mcp.json", ".codex/config.toml"} {
+		if path := filepath.Join(cfg.Home, file); before[path] != after[path] {
+			t.Errorf("%s is now %s", file, after[path])
+		}
+	}
+	found, err := Status(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if (f.Host == "Cursor" || f.Host == "Codex") && f.Guarded() {
+			t.Errorf("%s is taken for guarded", f.Host)
+		}
+	}
+}

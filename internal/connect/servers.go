@@ -1,0 +1,272 @@
+package connect
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+	"github.com/tailscale/hujson"
+)
+
+// Server is an MCP server in a host's configuration.
+type Server struct {
+	Name    string   // with the folder it is for, where a host has them by folder
+	Command string   // empty if the host reaches it by HTTP
+	Args    []string // of the command
+}
+
+// span is a place in a file.
+type span struct{ from, to int }
+
+// found is a server with the places of its values.
+type found struct {
+	Server
+	command, args span // args is empty if there are none
+}
+
+// splice is bytes that take the place of a span.
+type splice struct {
+	span
+	with []byte
+}
+
+// rewire changes servers' commands in a configuration. All other bytes stay as they are.
+func rewire(file File, b []byte, change func(Server) (Server, bool)) ([]byte, []Server, error) {
+	list, err := servers(file, b)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all, want []Server
+	var edits []splice
+	for _, f := range list {
+		all = append(all, f.Server)
+		to, ok := f.Server, false
+		if f.Command != "" {
+			to, ok = change(f.Server)
+		}
+		want = append(want, to)
+		if !ok {
+			continue
+		}
+		command, err := json.Marshal(to.Command)
+		if err != nil {
+			return nil, nil, err
+		}
+		args, err := array(to.Args)
+		if err != nil {
+			return nil, nil, err
+		}
+		if f.args == (span{}) {
+			key := `, "args": `
+			if file.TOML {
+				key = "\nargs = "
+			}
+			command, args = slices.Concat(command, []byte(key), args), nil
+		}
+		edits = append(edits, splice{f.command, command})
+		if args != nil {
+			edits = append(edits, splice{f.args, args})
+		}
+	}
+	slices.SortFunc(edits, func(a, b splice) int { return b.from - a.from })
+	out := slices.Clone(b)
+	for _, e := range edits {
+		out = slices.Replace(out, e.from, e.to, e.with...)
+	}
+	// The edited file is read again, so that a form that is not known here changes nothing.
+	again, err := servers(file, out)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the edited file could not be read: %w: it is not touched", err)
+	}
+	for i := range again {
+		if len(again) != len(want) || !reflect.DeepEqual(normal(again[i].Server), normal(want[i])) {
+			return nil, nil, errors.New("it has a form that cannot be edited safely: it is not touched")
+		}
+	}
+	return out, all, nil
+}
+
+func normal(s Server) Server {
+	s.Args = append([]string{}, s.Args...)
+	return s
+}
+
+// array is a list of texts in a form that JSON and TOML share.
+func array(texts []string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(append([]string{}, texts...)); err != nil {
+		return nil, err
+	}
+	return bytes.ReplaceAll(bytes.TrimSpace(b.Bytes()), []byte(`","`), []byte(`", "`)), nil
+}
+
+func servers(file File, b []byte) ([]found, error) {
+	if file.TOML {
+		return tomlServers(b)
+	}
+	if len(bytes.TrimSpace(b)) == 0 {
+		return nil, nil
+	}
+	root, err := hujson.Parse(b)
+	if err != nil {
+		return nil, err
+	}
+	list := jsonServers("", member(&root, file.Key))
+	if file.ByFolder {
+		if folders := member(&root, "projects"); folders != nil {
+			for name, v := range members(folders) {
+				list = append(list, jsonServers(name+": ", member(v, file.Key))...)
+			}
+		}
+	}
+	return list, nil
+}
+
+// members are the members of a JSON object, in their order.
+func members(v *hujson.Value) func(func(string, *hujson.Value) bool) {
+	return func(yield func(string, *hujson.Value) bool) {
+		o, ok := v.Value.(*hujson.Object)
+		if !ok {
+			return
+		}
+		for i := range o.Members {
+			if name, ok := o.Members[i].Name.Value.(hujson.Literal); ok && !yield(name.String(), &o.Members[i].Value) {
+				return
+			}
+		}
+	}
+}
+
+// member is the last member of the name, which readers take, or nil.
+func member(v *hujson.Value, name string) (m *hujson.Value) {
+	for n, v := range members(v) {
+		if n == name {
+			m = v
+		}
+	}
+	return m
+}
+
+func jsonServers(prefix string, v *hujson.Value) (list []found) {
+	if v == nil {
+		return nil
+	}
+	for name, s := range members(v) {
+		f := found{Server: Server{Name: prefix + name}}
+		if c := member(s, "command"); c != nil {
+			f.Command, f.command = text(c), span{c.StartOffset, c.EndOffset}
+		}
+		if a := member(s, "args"); a != nil {
+			f.args = span{a.StartOffset, a.EndOffset}
+			if arr, ok := a.Value.(*hujson.Array); ok {
+				for i := range arr.Elements {
+					f.Args = append(f.Args, text(&arr.Elements[i]))
+				}
+			}
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+func text(v *hujson.Value) string {
+	l, ok := v.Value.(hujson.Literal)
+	if !ok || l.Kind() != '"' {
+		return ""
+	}
+	return l.String()
+}
+
+// tomlServers are the tables [mcp_servers.NAME] of Codex.
+func tomlServers(b []byte) ([]found, error) {
+	var doc struct {
+		Servers map[string]struct {
+			Command string   `toml:"command"`
+			Args    []string `toml:"args"`
+			URL     string   `toml:"url"`
+		} `toml:"mcp_servers"`
+	}
+	if err := toml.Unmarshal(b, &doc); err != nil {
+		return nil, err
+	}
+	var list []found
+	at := map[string]int{}
+	place := func(name string) *found {
+		i, ok := at[name]
+		if !ok {
+			i = len(list)
+			at[name] = i
+			s := doc.Servers[name]
+			list = append(list, found{Server: Server{Name: name, Command: s.Command, Args: s.Args}})
+		}
+		return &list[i]
+	}
+	p := &unstable.Parser{}
+	p.Reset(b)
+	var table []string
+	for p.NextExpression() {
+		e := p.Expression()
+		keys, last := path(e)
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			if table = keys; len(keys) == 2 && keys[0] == "mcp_servers" {
+				place(keys[1])
+			}
+		case unstable.KeyValue:
+			whole := append(slices.Clone(table), keys...)
+			if len(whole) != 3 || whole[0] != "mcp_servers" {
+				continue
+			}
+			// The value follows the equals sign behind the last key.
+			from := int(last.Offset + last.Length)
+			from += bytes.IndexByte(b[from:], '=') + 1
+			from += len(b[from:]) - len(bytes.TrimLeft(b[from:], " \t"))
+			value := span{from, int(e.Raw.Offset + e.Raw.Length)}
+			value.to -= len(b[value.from:value.to]) - len(bytes.TrimRight(b[value.from:value.to], " \t"))
+			switch f := place(whole[1]); whole[2] {
+			case "command":
+				f.command = value
+			case "args":
+				f.args = value
+			}
+		}
+	}
+	if err := p.Error(); err != nil {
+		return nil, err
+	}
+	for name := range doc.Servers {
+		if i, ok := at[name]; !ok || list[i].Command != "" && list[i].command == (span{}) {
+			return nil, fmt.Errorf("mcp_servers.%s stands in an inline table: write it as [mcp_servers.%s]", name, name)
+		}
+	}
+	return list, nil
+}
+
+// path are the keys of an expression, and where the last one stands.
+func path(e *unstable.Node) (keys []string, last unstable.Range) {
+	for it := e.Key(); it.Next(); {
+		keys, last = append(keys, string(it.Node().Data)), it.Node().Raw
+	}
+	return keys, last
+}
+
+// guarded reports whether a server is started by lazaret mcp.
+func (s Server) guarded() bool { _, ok := s.bare(); return ok }
+
+// bare is a guarded server as it was before.
+func (s Server) bare() (Server, bool) {
+	name := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
+	sep := slices.Index(s.Args, "--")
+	if !strings.HasPrefix(name, "lazaret") || len(s.Args) == 0 || s.Args[0] != "mcp" || sep < 0 || sep+1 >= len(s.Args) {
+		return s, false
+	}
+	return Server{Name: s.Name, Command: s.Args[sep+1], Args: s.Args[sep+2:]}, true
+}
