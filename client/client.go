@@ -2,6 +2,9 @@
 // it does is one NATS publish or one NATS request, described in docs/protocol.md,
 // and any NATS client in any language can do the same (examples/clients).
 //
+// Another module requires it with a copy of this repository beside it: "require lazaret
+// v0.0.0" and "replace lazaret => ../lazaret". It imports no package that is internal.
+//
 // A host program around an agent uses it in three places: it publishes what
 // the agent is about to be shown (Observe) and shows it only after the call
 // returned; it asks before the agent writes to its memory (Remember) and
