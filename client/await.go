@@ -27,7 +27,7 @@ func Open(rep *Reply) bool {
 // was proposed, with its id, and the reply. A reply that is no open hold is
 // returned as it is.
 //
-// What is returned was read back from the ledger, never taken from the live
+// The reply was read back from the ledger, never taken from the live
 // feed. When ctx ends first, the last reply comes with its error; the hold goes
 // on, and the same action, proposed again with its id, is answered by it.
 func (c *Client) Await(ctx context.Context, a *streams.Action, rep *Reply) (*Reply, error) {

@@ -185,7 +185,7 @@ func TestProposalsCarryWhatWasAcknowledged(t *testing.T) {
 	if _, err := cl.Decide(ctx, a); err != nil || seq == 0 || a.After != seq || cl.LastAcknowledged() != seq {
 		t.Errorf("after %d, acknowledged %d, %v: %v", a.After, seq, asked(), err)
 	}
-	// Who names a proposal may ask for it again, with the same bytes.
+	// A caller that names its proposal may ask again with the same bytes.
 	for _, b := range []*streams.Action{{Tool: "read_file", After: 1}, {Head: streams.Head{ID: "mine"}, Tool: "read_file"}} {
 		was := b.After
 		if _, err := cl.Decide(ctx, b); err != nil || b.After != was {

@@ -53,7 +53,7 @@ func TestTheShippedPacksPassTheirTests(t *testing.T) {
 	}
 }
 
-// What the lints find in the shipped packs is known: rules that search every
+// The lints' findings in the shipped packs are known: rules that search every
 // view of a content cost more than others.
 func TestTheShippedPacksAreLinted(t *testing.T) {
 	found, err := lint.Run(source(t, nil), time.Now())

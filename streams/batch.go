@@ -85,7 +85,7 @@ func batchEvent(v []byte) BatchEvent {
 		if ValidID(e.ID) {
 			r.ID = e.ID
 		}
-		// What it would have said of its session is still worth a hold.
+		// The session that it names is still held.
 		if _, r.Session = peek(v); len(e.Data) > 0 {
 			_, r.Session = peek(e.Data)
 		}

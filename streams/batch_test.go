@@ -45,7 +45,7 @@ func TestABatchIsReadEventByEvent(t *testing.T) {
 	if _, bad := ParseBatch(KindAct, []byte("["+good+"]")); bad == nil {
 		t.Error("a batch of actions is read")
 	}
-	// What is marshaled is read back.
+	// A marshaled batch is read back as it was.
 	o := &Observation{Head: Head{ID: "o1"}, Content: "words"}
 	body, err := MarshalBatch([]Event{o, &Observation{Head: Head{ID: "o2"}}})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Whoever is responsible for the data of a project may have it forgotten, and
+// The operator of a project may have its data forgotten, and
 // may put it under a legal hold, which keeps it from being forgotten. Both are
 // C2SP signed notes of an operator that enter through lz.ctl.<partition> and
 // stand in the ledger:
@@ -57,7 +57,7 @@ const (
 	CustodyForgetHeader = "lazaret/custody/v3"
 )
 
-// What may be done with a project's data.
+// Actions on a project's data.
 const (
 	DoForget  = "forget"
 	DoHold    = "legal-hold"

@@ -86,7 +86,7 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	if ses := s.Properties["session"]; ses != nil {
 		ses.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, MaxIDLen)
 	}
-	// What only JetStream's own acknowledgements hold is no field of ours.
+	// Fields of JetStream's acknowledgements alone are not ours.
 	delete(s.Properties, "stream")
 	delete(s.Properties, "seq")
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"

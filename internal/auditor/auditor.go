@@ -251,7 +251,7 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	if purged { // a gap like any other, and an alarm
 		a.from = info.State.FirstSeq
 	} else if h.Imported > 0 && info.State.FirstSeq <= h.LastSeq {
-		// What the ledger still has of what was taken over is held against it.
+		// Entries taken over from another log are compared with those the ledger still has.
 		a.from = max(info.State.FirstSeq, 1)
 		a.filled = h.LastSeq
 	}
@@ -487,7 +487,7 @@ func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.witnesses != nil {
-		// What is copied shall be vouched for, if witnesses answer.
+		// Witnesses, if they answer, cosign the state that is copied.
 		if _, err := a.log.Checkpoint(); err != nil {
 			return "", err
 		}

@@ -255,7 +255,7 @@ func TestANewAuditorOfATrimmedLedgerTakesAnothersTiles(t *testing.T) {
 	if !bytes.Equal(tiles(t, la), tiles(t, lb)) || lb.Head().Gaps != 0 {
 		t.Errorf("heads are %+v and %+v", la.Head(), lb.Head())
 	}
-	// What the ledger still had is held, with the payloads.
+	// The log holds the entries that the ledger still had, with their payloads.
 	for _, i := range []int64{0, 699, 700, 999, 1049} {
 		p, err := lb.Payload(i)
 		want, werr := la.Payload(i)

@@ -9,7 +9,7 @@
 // carry it, also encoded. Who only names a labelled thing is labelled too: that
 // errs on the side of leaving out.
 //
-// What it cannot see is a secret that nobody marked, or one in entirely other
+// It does not see a secret that nobody marked, or one in entirely other
 // words. Of a log that is read twice (Scan, then Of) what was read before a
 // memory was marked is labelled as well; whoever follows a ledger has sent it by
 // then.
@@ -96,8 +96,8 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 		m.mark(d)
 	}
 	if above(as) {
-		// What derives from it is looked for as well: a note by its words, of the
-		// rest only the name.
+		// Values derived from it are looked for as well: a note by its words, others
+		// by their name only.
 		p.top.as = as
 		if !p.memory {
 			p.top.content = ""

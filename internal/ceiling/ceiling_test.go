@@ -54,7 +54,7 @@ func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	}
 }
 
-// Whatever is in a body, nothing panics, and what holds a marked content is
+// No body makes it panic, and a body that holds a marked content is
 // marked.
 func TestEveryBodyHasALabel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

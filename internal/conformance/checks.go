@@ -270,7 +270,7 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w; %w: if the group has no reason to object to %q, give a text that it must object to with --poison", action, memory, quote(r.cfg.Poison))
 	}
 	note := fmt.Sprintf("a memory write of the poison is %s, an action that repeats it %s", mem.Verdict, whole)
-	// What only the poison named shows whether the group remembers having read it.
+	// An address that only the poison named shows whether the group remembers reading it.
 	target := address.FindString(r.cfg.Poison)
 	if target == "" {
 		return note + "; the poison names no address, so memory was not tried", nil

@@ -30,7 +30,7 @@ func launch(argv, env []string, log io.Writer) (*command, error) {
 	}
 	c.cmd.Env = append(c.cmd.Env, env...)
 	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
-	// What the program left running must not keep its output open.
+	// A child that the program left running must not keep its output open.
 	c.cmd.WaitDelay = time.Second
 	// A process group of its own: a script that starts the real program must
 	// not be survived by it.

@@ -175,7 +175,7 @@ func join(seqs []uint64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(seqs), " ", ", "), "[]")
 }
 
-// What an alert may say.
+// Values that an alert may have.
 var (
 	severities = []string{"info", "low", "medium", "high", "critical"}
 	effects    = append([]string{"alert", "hold", "deny", "restrict", "quarantine"}, streams.TextEffects()...)

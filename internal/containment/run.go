@@ -145,7 +145,7 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		return nil
 	}
 	if t.Written {
-		// What is only in memory was met by reading it back.
+		// A text that is only in memory is met by reading it back.
 		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(), Tool: "memory.read", Content: t.Content}); err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 	event := v.event(t)
 	has := func(items []streams.RecallItem) bool {
 		for n := range items {
-			// What is masked or cut still is what was read.
+			// A masked or cut text still counts as the text that was read.
 			if carries(items[n].Content, t.Content) || event != "" && items[n].Observation == event {
 				return true
 			}

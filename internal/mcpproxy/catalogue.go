@@ -294,7 +294,7 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 	if t.Title != "" && t.Title != t.Name {
 		out.Description = t.Title + "\n" + t.Description
 	}
-	// What else is passed on of a tool is part of what a person accepts.
+	// A person accepts all that is passed on of a tool, so these parts are included.
 	if len(t.Output) > 0 || len(t.Meta) > 0 || len(t.Icons) > 0 || len(t.Execution) > 0 {
 		out.InputSchema = jsontext.Value(`{"input":` + orNull(t.Input))
 		more := map[string]jsontext.Value{"output": t.Output, "_meta": t.Meta, "icons": t.Icons, "execution": t.Execution}

@@ -12,8 +12,8 @@ import (
 )
 
 // FuzzCatalogue: a page of a server's list of tools is read, or refused whole.
-// What is read makes an event that the intake admits and a proposal with a
-// digest that is the same for the same page.
+// Every catalogue that is read makes an event that the intake admits, and a
+// proposal whose digest is the same for the same page.
 func FuzzCatalogue(f *testing.F) {
 	f.Add([]byte(`{"tools":[{"name":"t","title":"T","description":"d","inputSchema":{"type":"object"},"outputSchema":{"b":1,"a":2},"annotations":{"readOnlyHint":true}}],"nextCursor":"n"}`))
 	f.Add([]byte(`null`))

@@ -94,7 +94,7 @@ func table(t testing.TB, p *Process) (rows []string) {
 		}
 		rows = append(rows, row(f.GetName(), strings.ToLower(f.GetType().String()), labels, f.GetHelp()))
 	}
-	// Whatever is registered has to have been gathered.
+	// Every registered metric must have been gathered.
 	ch := make(chan *prometheus.Desc)
 	go func() { p.reg.Describe(ch); close(ch) }()
 	described := 0
@@ -387,7 +387,7 @@ func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// What is decided in synthetic projects, by replays and probes, counts nowhere.
+// Decisions in synthetic projects, by replays and probes, count nowhere.
 func TestSyntheticProjectsCountNowhere(t *testing.T) {
 	p := New()
 	a, i := p.Arbiter(), p.Ingest()

@@ -177,7 +177,7 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			}
 			s.Shutdown()
 			gone("stopped")
-			// What the server knows of blocks goes with its index: it reads the blocks.
+			// Without its index the server reads the blocks.
 			for _, index := range []bool{true, false} {
 				if !index {
 					removeIndexes(t, data)

@@ -125,7 +125,7 @@ func TestAStreamThatIsNotRecoveredIsNotLost(t *testing.T) {
 	if err := os.Rename(key, away); err != nil {
 		t.Fatal(err)
 	}
-	// What is staged of a batch completes it when the server was killed in its midst.
+	// The staged part of a batch completes it after the server was killed amid it.
 	staged := filepath.Join(ledger, "batches", "b", "msgs")
 	if err := os.MkdirAll(staged, 0o700); err != nil {
 		t.Fatal(err)

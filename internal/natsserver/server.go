@@ -152,7 +152,7 @@ func (s *Server) run() error {
 	}
 	ns.SetLoggerV2(slogger{s.cfg.Log}, false, false, false)
 	ns.Start()
-	// What the account holds has been recovered by then, or has not.
+	// By then the server has recovered the account's streams, or never will.
 	switch {
 	case !ns.ReadyForConnections(30 * time.Second):
 		err = errors.New("nats-server did not get ready within 30 s")

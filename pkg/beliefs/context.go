@@ -140,7 +140,7 @@ func (p ContextPolicy) judge(now time.Time, c Candidate) Ruling {
 	refuse := func(reason, format string, args ...any) Ruling {
 		return Ruling{Refused, reason, fmt.Sprintf(format, args...)}
 	}
-	// What no channel serves.
+	// Beliefs that no channel serves.
 	switch {
 	case c.Axes.Security != Clean:
 		return refuse(ReasonSecurity, "it is %s", c.Axes.Security)

@@ -27,9 +27,9 @@ var byList = &chain.Lawful{Statements: []string{"erased"}, Judge: func(all iter.
 	}}
 }}
 
-// What is erased by itself is gone from every file, encrypted too, since its key
-// goes on; what else is under that key is still read; and the log says which of
-// what is missing was asked for.
+// An erased payload is gone from every file, even encrypted, since its key lives
+// on. Other payloads under that key are still read. The log says which missing
+// payloads an order asked for.
 func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()

@@ -116,7 +116,7 @@ func TestALogTakesMessagesWholeAndInOrder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What no log appends no verification passes over either.
+	// Verification refuses frames that no log appends.
 	for name, c := range map[string]struct {
 		next uint64
 		leaf chain.Leaf

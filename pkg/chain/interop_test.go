@@ -218,7 +218,7 @@ func TestAViewOverHTTPProvesWhatTheLogProves(t *testing.T) {
 	if _, err := early.Consistent(late.Checkpoint); !errors.Is(err, chain.ErrRange) {
 		t.Errorf("a shorter log: %v", err)
 	}
-	// What was covered earlier is proven by the earlier checkpoint's view.
+	// A view proves entries that its checkpoint covers, and no later ones.
 	for _, v := range []*chain.View{early, late} {
 		p, err := v.Prove(1400)
 		if err != nil {

@@ -40,8 +40,8 @@ func verifyLawful(t *testing.T, f files, k keypair) chain.Report {
 	return rep
 }
 
-// Who has the disk can destroy a key, or say that a payload is under one that
-// was destroyed. That passes for forgetting only where the log says so.
+// An attacker with the disk can destroy a key, or claim that a payload is under a
+// destroyed key. Verification takes that for forgetting only where the log says so.
 func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()

@@ -203,7 +203,7 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	po.TargetFileSizes[0], po.TargetFileSizes[1] = int64(memTableSize/2), int64(memTableSize/128)
 	po.L0CompactionFileThreshold = 64
 	for i := range po.Levels {
-		// What is encrypted or hashed does not get smaller, and is read in
+		// Encrypted bytes and hashes do not compress, and are read in
 		// long runs.
 		po.Levels[i].BlockSize = blockSize
 		po.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
@@ -808,7 +808,7 @@ func readFile(fs vfs.FS, path string) ([]byte, error) {
 func (l *Log) Snapshot(dir string) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
-	// What is on its way to the disk would be in the copy, and in no checkpoint.
+	// Writes that are still on their way would be in the copy and in no checkpoint.
 	if err := l.settle(); err != nil {
 		return err
 	}

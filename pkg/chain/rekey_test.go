@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// What stays when a subject's keys are destroyed is read as before, also when the destruction
-// is repeated because what came behind it was not written.
+// Payloads that stay when a subject's keys are destroyed are read as before, also when a
+// crash lost the writes after the destruction and it is repeated.
 func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()

@@ -71,7 +71,7 @@ func TestASourceIsNamedByItsFileOrByWhatWasPassedToItsCall(t *testing.T) {
 	}
 }
 
-// What is said later takes nothing back: a relation only grows with the words.
+// Later words take nothing back: a relation only grows.
 func TestWordsAreOnlyAdded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := rapid.String().Draw(t, "a"), rapid.String().Draw(t, "b")
@@ -97,7 +97,7 @@ func TestACallThatTheUsersWordsHaveNothingToDoWithIsStrange(t *testing.T) {
 		strange    bool
 	}{
 		{"Summarise the reviews of the café.", "delete_file", map[string]any{"file_id": "7731"}, true},
-		// What is said to the user, and an act that is a noun, asks for no act.
+		// Telling the user something, and a noun that names an act, ask for no act.
 		{"Check the open tickets and tell me which one is the oldest.", "send_message", map[string]any{"to": "Fred Tarrow"}, true},
 		{"What is new in my mail?", "send_message", map[string]any{"to": "Fred Tarrow"}, true},
 		{"What is new in my mail?", "create_comment", map[string]any{"issue": "4418"}, true},

@@ -268,7 +268,7 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 	}
 }
 
-// Whoever looks for a term knows which runs there are from the number of documents.
+// The number of documents tells a search which runs exist.
 func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
 	kv := newKV(t)
 	x := Open(kv, []byte("x"))
@@ -413,7 +413,7 @@ func TestTheLatestOfManyDocumentsCount(t *testing.T) {
 	if err != nil || len(got) != MaxPostings || ids(t, x, got[:1])[0] != fmt.Sprint(n-1) || ids(t, x, got[MaxPostings-1:])[0] != fmt.Sprint(n-MaxPostings) {
 		t.Fatalf("%d hits, first %v, last %v, %v", len(got), got[0], got[len(got)-1], err)
 	}
-	// What is rare is found however much came later.
+	// A rare term is found however many documents came later.
 	got, err = x.Search(Query{Words: []text.Term{common, rare}, Limit: 2})
 	if err != nil || !slices.Equal(ids(t, x, got), []string{"1", "0"}) {
 		t.Fatalf("%v, %v", got, err)

@@ -7,8 +7,8 @@ import "encoding/binary"
 // there ever were, so that reading them again with each search costs as much as all
 // the rest of it.
 //
-// What is in it was read of the state and is what the state has, as long as only
-// Add changes that: whoever takes changes back, or removes keys, drops the memo.
+// A memo holds what was read from the state, and stays true as long as only Add
+// changes the state. A caller that takes changes back or removes keys drops the memo.
 type Memo struct{ open map[string]*opened }
 
 // opened is a segment that is being filled.

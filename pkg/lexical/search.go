@@ -149,7 +149,7 @@ func (x *Index) lists(sc *scratch, count uint32, terms []text.Term) ([]found, er
 			return nil, err
 		}
 	}
-	// What is not in a run yet.
+	// Postings that are in no run yet.
 	open := make([]list, len(terms))
 	err := x.forward(count, func(slot int, v []byte) {
 		for i, t := range terms {

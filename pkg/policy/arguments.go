@@ -85,7 +85,7 @@ func readArguments(raw []byte, content map[string]bool, commands bool) (a argume
 	}
 	var root any
 	if err := json.Unmarshal(raw, &root); err != nil {
-		// What cannot be taken apart is looked at as a whole.
+		// A value that cannot be parsed is examined as a whole.
 		a.unread = true
 		root = string(raw)
 	}

@@ -45,8 +45,8 @@ func TestGuardingOnlyTightens(t *testing.T) {
 	})
 }
 
-// What an allow-list opens is never opened further by a narrower list, and an
-// address without a part of its block in the list stays denied.
+// A narrower allow-list never opens more than a wider one, and an address
+// outside of the list's blocks stays denied.
 func TestAnAllowListNeverOpensWhatItDoesNotName(t *testing.T) {
 	proptest.CheckLess(t, func(t *rapid.T) {
 		b := rapid.SampledFrom(blocks).Draw(t, "block")

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// What a policy that leaves a field out means, and how far each may go.
+// Defaults of the fields that a policy leaves out, and their bounds.
 const (
 	DefaultDeadline     = 2 * time.Second // for sentinels' answers
 	MinDeadline         = 10 * time.Millisecond

@@ -117,7 +117,7 @@ func (r *protected) matches(resources []string, deletes bool) (string, bool) {
 			if ok && (dir == s || matchPattern(dir, []byte(s))) {
 				return s, true
 			}
-			// Who deletes a folder deletes what is in it.
+			// Deleting a folder deletes what is in it.
 			if literal := p[:strings.IndexAny(p+"*", "*?")]; deletes && strings.HasPrefix(s, "/") &&
 				(s == "/" && strings.HasPrefix(literal, "/") || strings.HasPrefix(literal, s+"/")) {
 				return s, true

@@ -57,7 +57,7 @@ type exceptionDoc struct {
 	Expires string   `yaml:"expires" is:"date,required" doc:"The day from which it no longer holds, such as 2027-01-31."`
 }
 
-// What rules may say.
+// Values that rules may have.
 var (
 	Severities = []string{"info", "low", "medium", "high", "critical"}
 	Statuses   = []string{"stable", "test", "experimental", "deprecated"}

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// What is evaluated for people gives what is evaluated for alerts, and the text
+// A traced evaluation gives the same result as the one that alerts, and the text
 // of each part is an expression that gives the part.
 func TestTracedExpressionsAreTheOnesThatDecide(t *testing.T) {
 	sets := 8

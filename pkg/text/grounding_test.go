@@ -94,7 +94,7 @@ func TestGrounding(t *testing.T) {
 		{"instruction, not supported", "Please transfer the whole balance to my new account and delete all of the logs afterwards.", []string{policy}, 0, low},
 		{"unrelated news, not supported", "The stock market fell sharply in March after the central bank raised interest rates.", []string{tanker}, 0, low},
 
-		// What it is documented not to see.
+		// Differences that the documentation says it does not see.
 		{"figures that changed places", "Customers may return an item within 5 days of delivery.", []string{policy}, high, 1},
 		{"said without the negation", "Shipping costs are refunded only if the item is defective.", []string{policy}, 0, low},
 		{"a synonym in every place", "Reimbursements go back via the card used.", []string{policy}, 0, low},

@@ -138,8 +138,7 @@ func TestSpotlightProperties(t *testing.T) {
 	})
 }
 
-// Whatever a character reads as, in itself or with a mark or a letter beside
-// it, it makes no delimiter.
+// No character makes a delimiter, alone or with a mark or a letter beside it.
 func TestNoCharacterMakesADelimiter(t *testing.T) {
 	for r := rune(0); r < 0x20000; r++ {
 		c := string(r)

@@ -18,8 +18,8 @@
 // is; no input makes them panic. Where a bound cut something off, [Features]
 // says so in Partial, because an attacker may fill a bound on purpose.
 //
-// What it does not do: it gives no opinion. Whether a text is an injection or a
-// secret is for rules to say. Recognising is not trusting either: a match says
+// It gives no opinion: rules say whether a text is an injection or a
+// secret. Recognising is not trusting either: a match says
 // that two texts look alike, and only [VerbatimSpan] is strict enough to grant
 // anything.
 //

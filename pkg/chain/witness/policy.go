@@ -104,8 +104,8 @@ func ParsePolicy(b []byte) (*Policy, error) {
 			}
 		}
 		fmt.Fprintln(&text, strings.Join(f, " "))
-		// What is unknown or malformed is the library's to say; it does not
-		// know the line.
+		// The library reports unknown and malformed lines; it does not
+		// know this one.
 		if _, err := fwitness.ParsePolicy(append(bytes.Clone(text.Bytes()), "quorum none\n"...)); err != nil {
 			return nil, fail("%v", err)
 		}

@@ -79,7 +79,7 @@ func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 	return list() + ".size()" + cmp() + num()
 }
 
-// What a closure says, CEL says; and where CEL fails, a closure says nothing.
+// A compiled expression gives what CEL gives; where CEL fails, it gives unknown.
 func TestClosuresAreWhatEvaluationGives(t *testing.T) {
 	s, r := testScope(t), rand.New(rand.NewPCG(11, 11))
 	n := 1500

@@ -48,7 +48,7 @@ func (q *requirement) metBy(s string) bool {
 	return slices.ContainsFunc(q.one, func(l string) bool { return strings.Contains(s, l) })
 }
 
-// What stands one after another is required together.
+// Parts that follow one another are required together.
 func TestAllPartsAreRequired(t *testing.T) {
 	q := requires(`\b(?:do not|never)\b[^.;]{0,40}\b(?:drop|forget)\b|\bkeep (?:this )?verbatim\b`)
 	for text, want := range map[string]bool{

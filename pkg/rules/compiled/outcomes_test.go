@@ -11,7 +11,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// What outcomes says cannot be is never seen, in random conditions and events.
+// An outcome that outcomes excludes never occurs, in random conditions and events.
 func TestConditionsThatCannotBeNeverAre(t *testing.T) {
 	env, err := BaseEnv()
 	if err != nil {

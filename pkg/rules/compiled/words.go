@@ -9,7 +9,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// What the index knows of a rule, in words.
+// This file says in words what the index knows of a rule.
 
 // maxWords is how many alternatives are spelled out.
 const maxWords = 8
