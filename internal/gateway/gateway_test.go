@@ -3,10 +3,14 @@ package gateway
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -340,6 +344,98 @@ func TestFeedsAreServerSentEvents(t *testing.T) {
 	}
 }
 
+func TestAFeedGoesOnBehindTheLastEventThatTheClientHad(t *testing.T) {
+	p := newPipe(t)
+	project, secret := p.agent(t, beliefs.Origins())
+	viewer := p.token(t, "viewer")
+	path := "/v1/verdicts?project=" + project
+	ask := func(id string) { p.verdict(t, secret, "POST", "/v1/decide", fmt.Sprintf(email, id)) }
+	next := func(feed <-chan string) string {
+		t.Helper()
+		select {
+		case text, ok := <-feed:
+			if !ok {
+				t.Fatal("the feed ended")
+			}
+			return text
+		case <-time.After(20 * time.Second):
+			t.Fatal("nothing on the feed")
+		}
+		return ""
+	}
+	// Each verdict is heard once, in order, over three connections.
+	feed := p.listen(t, viewer, path)
+	ask("v1")
+	first := next(feed)
+	_, id, _ := strings.Cut(first, "\nid: ")
+	id, _, _ = strings.Cut(id, "\n")
+	ask("v2")
+	ask("v3")
+	for _, want := range []string{"v2", "v3"} {
+		feed = p.resume(t, viewer, path, id)
+		got := next(feed)
+		if !strings.HasPrefix(got, "event: verdict\n") || !strings.Contains(got, `"id":"`+want+`"`) {
+			t.Fatalf("behind %s comes %s, want %s", id, got, want)
+		}
+		_, id, _ = strings.Cut(got, "\nid: ")
+		id, _, _ = strings.Cut(id, "\n")
+	}
+	// A feed that cannot go on where it ended says so.
+	if got := next(p.resume(t, secret, "/v1/holds", id)); !strings.HasPrefix(got, "event: lost\n") {
+		t.Errorf("an agent's feed resumes with %s", got)
+	}
+	if got := next(p.resume(t, viewer, path, "1-999999999")); !strings.HasPrefix(got, "event: lost\n") {
+		t.Errorf("behind an event that is not there comes %s", got)
+	}
+	if code, body := p.send(t, viewer, "GET", path, "", "Last-Event-ID", "yesterday"); code != 400 || !strings.Contains(body, string(streams.CodeRequest)) {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestTheGatewayServesTLSAndNothingElseBesideIt(t *testing.T) {
+	p := newPipe(t)
+	_, secret := p.agent(t, beliefs.Origins())
+	lent := httptest.NewTLSServer(nil) // for its certificate
+	lent.Close()
+	g, err := Start(Config{Data: p.data, Listen: "127.0.0.1:0", Dial: p.dial, TLS: &tls.Config{Certificates: lent.TLS.Certificates, MinVersion: tls.VersionTLS12}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if !strings.HasPrefix(g.URL(), "https://") {
+		t.Errorf("the address is %s", g.URL())
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(lent.Certificate())
+	ask := func(url string, conf *tls.Config) (*http.Response, error) {
+		tr := &http.Transport{TLSClientConfig: conf}
+		defer tr.CloseIdleConnections()
+		req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/decide", strings.NewReader(`{"tool":"read_file","args":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+secret)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := (&http.Client{Transport: tr}).Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		return res, err
+	}
+	if res, err := ask("https://"+g.Addr, &tls.Config{RootCAs: pool}); err != nil || res.StatusCode != 200 || res.Header.Get("Lazaret-Verdict") != "allow" {
+		t.Errorf("with the certificate: %+v %v", res, err)
+	}
+	if res, err := ask("https://"+g.Addr, &tls.Config{}); err == nil {
+		t.Errorf("a client that does not know the certificate gets %d", res.StatusCode)
+	}
+	if res, err := ask("https://"+g.Addr, &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11}); err == nil {
+		t.Errorf("TLS 1.1 gets %d", res.StatusCode)
+	}
+	if res, err := ask("http://"+g.Addr, nil); err == nil && res.StatusCode != http.StatusBadRequest {
+		t.Errorf("plain HTTP gets %d", res.StatusCode)
+	}
+}
+
 func TestSlowAndGreedyClientsAreBounded(t *testing.T) {
 	p := newPipe(t)
 	_, secret := p.agent(t, beliefs.Origins())
@@ -398,17 +494,27 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // listen opens a feed and returns its events; the channel is closed when it ends.
 func (p *pipe) listen(t *testing.T, secret, path string) <-chan string {
 	t.Helper()
+	return p.resume(t, secret, path, "")
+}
+
+// resume listens from behind an event on.
+func (p *pipe) resume(t *testing.T, secret, path, last string) <-chan string {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", p.URL()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+secret)
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("%s: %d %s", path, res.StatusCode, res.Header.Get("Content-Type"))
+		b, _ := io.ReadAll(res.Body)
+		t.Fatalf("%s: %d %s", path, res.StatusCode, b)
 	}
 	r := bufio.NewReader(res.Body)
 	if line, err := r.ReadString('\n'); !strings.HasPrefix(line, ":") {
