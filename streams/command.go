@@ -134,10 +134,10 @@ func parseCommand(text string) (c Command, err error) {
 }
 
 // Digest is the digest of a bundle as commands name it.
-func Digest(bundle []byte) string {
-	sum := sha256.Sum256(bundle)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+func Digest(bundle []byte) string { return DigestOf(sha256.Sum256(bundle)) }
+
+// DigestOf is Digest of what has this SHA-256 sum.
+func DigestOf(sum [sha256.Size]byte) string { return "sha256:" + hex.EncodeToString(sum[:]) }
 
 // Control is what travels on lz.ctl.<partition>: a chunk of a bundle, a signed
 // command, or, with Project set, a signed resolution of a hold.

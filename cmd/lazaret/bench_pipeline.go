@@ -81,6 +81,7 @@ Both are compared with raw single publishes and with each other; the shape is le
 	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
 	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
+	f.StringVar(&o.HeapProfile, "memprofile", "", "write a heap profile of server and stages, once all is audited, to `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,8 @@ type PipelineOptions struct {
 	Rules    int // generated ones instead of the shipped packs; zero: the shipped ones
 	Batch    int // observations of one message; 0 and 1: each has a message of its own
 	Sync     bool
+	// HeapProfile is a file for what the process holds once all is audited; empty: none.
+	HeapProfile string
 }
 
 // PipelineReport is what a pipeline carries, from the client's first publish to
@@ -69,13 +72,15 @@ type PipelineReport struct {
 	ShapeRatio float64 `json:"shape_ratio"`
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
 	// CPU is of the process that runs the server and all stages.
-	CPU        float64 `json:"cpu_us_per_event"`
-	RSS        float64 `json:"rss_mb"` // highest
-	Entries    uint64  `json:"ledger_entries"`
-	Lost       int     `json:"lost"`
-	Duplicated int     `json:"duplicated"`
-	Refused    int     `json:"refused"` // publishes that the server refused and the client sent again
-	Processors int     `json:"processors"`
+	CPU float64 `json:"cpu_us_per_event"`
+	RSS float64 `json:"rss_mb"` // highest
+	// Parts are what that memory is for, right after the last observation was audited.
+	Parts      *MemoryParts `json:"memory,omitzero"`
+	Entries    uint64       `json:"ledger_entries"`
+	Lost       int          `json:"lost"`
+	Duplicated int          `json:"duplicated"`
+	Refused    int          `json:"refused"` // publishes that the server refused and the client sent again
+	Processors int          `json:"processors"`
 }
 
 // Lines are the figures and the budgets of the design, section 10.
@@ -435,6 +440,18 @@ func decided(ctx context.Context, js jetstream.JetStream) (last uint64, err erro
 	return ledger.CachedInfo().State.LastSeq, nil
 }
 
+// heapProfile writes a heap profile of this process, if a file is named.
+func heapProfile(file string) error {
+	if file == "" {
+		return nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.WriteHeapProfile(f), f.Close())
+}
+
 // run measures the pipeline, and returns some of the entries that it made.
 func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry, error) {
 	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
@@ -524,6 +541,10 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		}
 	}
 	rep.Accepted, rep.Refused = float64(o.Events)/l.Seconds, l.Refused
+	rep.Parts = Parts()
+	if err := heapProfile(o.HeapProfile); err != nil {
+		return nil, err
+	}
 
 	// The account.
 	seen := make(map[string]int, o.Events)

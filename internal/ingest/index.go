@@ -77,8 +77,8 @@ func labels(r *record, sum [32]byte) []text.Term {
 }
 
 // indexBelief lets a new belief be found by its key, its content, and what it is
-// labelled with.
-func indexBelief(st *stage.State, project string, r *record, content string) error {
+// labelled with. sum is the SHA-256 sum of the content.
+func indexBelief(st *stage.State, project string, r *record, content string, sum [sha256.Size]byte) error {
 	words := lexical.Words(r.Ref.Key)
 	words = append(words, lexical.Words(content)...)
 	if place := placeOf(r); place != "" {
@@ -86,7 +86,7 @@ func indexBelief(st *stage.State, project string, r *record, content string) err
 			return err
 		}
 	}
-	return index(st, project, placeOf(r), shelfOf(r)).Add(r.Ref.ID, words, labels(r, sha256.Sum256([]byte(content))))
+	return index(st, project, placeOf(r), shelfOf(r)).Add(r.Ref.ID, words, labels(r, sum))
 }
 
 // placesOf are the places of a project where something is believed: all of it

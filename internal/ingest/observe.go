@@ -170,11 +170,11 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 				}
 				continue
 			}
-			r.Content, r.Digest = streams.Clip(body, previewLen), streams.Digest([]byte(body))
+			r.Content, r.Digest = streams.Clip(body, previewLen), streams.DigestOf(sum)
 			if err := keepText(st, project, c.Belief.ID, body); err != nil {
 				return err
 			}
-			if err := indexBelief(st, project, r, body); err != nil {
+			if err := indexBelief(st, project, r, body, sum); err != nil {
 				return err
 			}
 		} else {

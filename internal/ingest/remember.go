@@ -232,7 +232,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
-		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.Digest([]byte(e.Content)), Since: e.Time}
+		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.DigestOf(sum), Since: e.Time}
 	r.about(&e.EntryHead)
 	r.Seal = r.Ref.Seal(r.Digest)
 	if len(e.Features.Prints) > 0 {
@@ -258,7 +258,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 			return err
 		}
 	}
-	if err := indexBelief(st, project, r, e.Content); err != nil {
+	if err := indexBelief(st, project, r, e.Content, sum); err != nil {
 		return err
 	}
 	return f.arrived(st, project, r, e.Time)

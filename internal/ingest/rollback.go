@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -294,7 +295,7 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 			return err
 		}
 	}
-	return indexBelief(st, project, r, content)
+	return indexBelief(st, project, r, content, sha256.Sum256([]byte(content)))
 }
 
 // AskRollback asks what a rollback would do.

@@ -2,6 +2,7 @@ package signals
 
 import (
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"lazaret/pkg/text"
@@ -244,6 +245,12 @@ func (d *directives) names(hidden bool) []string {
 	return out
 }
 
+// wordLists are lists for the words of one sentence. Longer ones than wordListMost are
+// not used again.
+var wordLists = sync.Pool{New: func() any { return new([]string) }}
+
+const wordListMost = 2048
+
 // scan adds what one view says. With keep it also keeps the words of sentences
 // that ask for something.
 func (d *directives) scan(view string, keep bool) {
@@ -261,7 +268,15 @@ func (d *directives) scan(view string, keep bool) {
 	}
 	s := sentence{d: d, view: view}
 	if keep {
-		s.words = make([]string, 0, min(len(view)/4, sentenceWords))
+		words := wordLists.Get().(*[]string)
+		s.words = *words
+		defer func() {
+			s.words = s.words[:cap(s.words)]
+			clear(s.words) // they point into the text
+			if *words = s.words[:0]; cap(s.words) <= wordListMost {
+				wordLists.Put(words)
+			}
+		}()
 	}
 	for i := 0; i < len(view); {
 		if view[i] == ' ' {
