@@ -194,7 +194,7 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 	if err := st.Set(counter, binary.BigEndian.AppendUint64(nil, n+1)); err != nil {
 		return err
 	}
-	return st.Set(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())
+	return st.Give(stage.Key(keyReading, project, h.Agent, h.ID), rd.short())
 }
 
 // readingSlot is the key of the n-th event that an agent read.

@@ -146,7 +146,8 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil {
 		return err
 	}
-	if err := f.noteWords(st, project, e); err != nil {
+	sums := contentSums(e)
+	if err := f.noteWords(st, project, e, sums); err != nil {
 		return err
 	}
 	for i := range e.Revisions {
@@ -157,8 +158,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	for _, c := range e.Claims {
 		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
 		if c.Kind == beliefs.Content {
-			body := e.Blocks[c.Block].Text
-			sum := sha256.Sum256([]byte(body))
+			body, sum := e.Blocks[c.Block].Text, sums[c.Block]
 			if err := f.noteContent(st, project, sum, e.Time); err != nil {
 				return err
 			}
@@ -197,8 +197,19 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	return nil
 }
 
-// noteWords keeps whose words an observation holds.
-func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry) error {
+// contentSums are the SHA-256 sums of the blocks that claims are about, by block.
+func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
+	sums := make([][sha256.Size]byte, len(e.Blocks))
+	for i := range e.Claims {
+		if c := &e.Claims[i]; c.Kind == beliefs.Content {
+			sums[c.Block] = sha256.Sum256([]byte(e.Blocks[c.Block].Text))
+		}
+	}
+	return sums
+}
+
+// noteWords keeps whose words an observation holds. sums are those of contentSums.
+func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry, sums [][sha256.Size]byte) error {
 	var foreign []*text.Features
 	weakest := e.Origin
 	for i := range e.Claims {
@@ -212,7 +223,7 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 			foreign, weakest = append(foreign, &b.Features), beliefs.Weakest(weakest, from)
 			if c.Repeats > 0 {
 				// Indexed already, unless who said it first is forgotten.
-				if seen, err := f.content(st, project, sha256.Sum256([]byte(b.Text))); err != nil {
+				if seen, err := f.content(st, project, sums[c.Block]); err != nil {
 					return err
 				} else if seen.count > 0 {
 					continue
