@@ -300,7 +300,7 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 	}
 	if o.Batch > 1 {
 		one, single := *rep, o
-		single.Batch = 0
+		single.Batch, single.HeapProfile = 0, ""
 		if _, err := one.run(ctx, filepath.Join(dir, "singles"), single, load); err != nil {
 			return nil, err
 		}
