@@ -70,6 +70,14 @@ type Specific struct {
 	Event    string `json:"hookEventName"`
 	Decision string `json:"permissionDecision,omitempty"` // allow, deny, ask
 	Reason   string `json:"permissionDecisionReason,omitempty"`
+	Output   string `json:"updatedToolOutput,omitempty"` // takes the place of what a tool returned
+}
+
+// Withheld is the answer that keeps from the model what a tool returned, since it could
+// not be recorded.
+func Withheld(err error) *Answer {
+	why := streams.Clip(strings.ReplaceAll(err.Error(), "\n", "; "), 800)
+	return &Answer{&Specific{Event: PostToolUse, Output: "Lazaret withheld what this tool returned, since it could not be recorded: " + why}}
 }
 
 // Claude answers one event of Claude Code. An error means that it could not be

@@ -170,14 +170,10 @@ func (c *command) answer(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.conn.Timeout+2*cfg.Wait)
 	defer cancel()
-	cl, done, err := c.client()
-	if err != nil {
-		// The observation is kept, so that it is recorded before
-		// anything else is proposed.
-		return errors.Join(err, hook.Keep(cfg, &e))
+	answer, err := c.ask(ctx, cfg, &e)
+	if err != nil && e.Name == hook.PostToolUse && !c.open {
+		answer, err = hook.Withheld(err), nil
 	}
-	defer done()
-	answer, err := hook.Claude(ctx, cfg, cl, &e)
 	if err != nil || answer == nil {
 		return err
 	}
@@ -187,6 +183,17 @@ func (c *command) answer(cmd *cobra.Command) error {
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), string(out))
 	return err
+}
+
+func (c *command) ask(ctx context.Context, cfg hook.Config, e *hook.Event) (*hook.Answer, error) {
+	cl, done, err := c.client()
+	if err != nil {
+		// The observation is kept, so that it is recorded before
+		// anything else is proposed.
+		return nil, errors.Join(err, hook.Keep(cfg, e))
+	}
+	defer done()
+	return hook.Claude(ctx, cfg, cl, e)
 }
 
 // margin is what the host waits beyond the command's own limits: a hook that the
