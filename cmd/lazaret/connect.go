@@ -59,8 +59,11 @@ it would change: hooks are installed where the host has them, and each MCP serve
 is started by a command is started through "lazaret mcp". --yes makes the changes. The
 rest of each file stays as it was. --undo restores the files byte for byte; of a
 file that was changed since it takes out what it had put in. docs/connect.md`,
-		Example: "  lazaret connect --data ~/lazaret/data          # shows it\n  lazaret connect --data ~/lazaret/data --yes\n  lazaret connect status\n  lazaret connect --undo",
-		Args:    cobra.NoArgs,
+		Example: `  lazaret connect --data ~/lazaret/data          # shows it
+  lazaret connect --data ~/lazaret/data --yes
+  lazaret connect status
+  lazaret connect --undo`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config()
 			if err != nil {
@@ -105,7 +108,8 @@ file that was changed since it takes out what it had put in. docs/connect.md`,
 	f := c.Flags()
 	f.StringVar(&s.project, "project", embedded.DefaultProject, "`PROJECT` that the hosts speak for")
 	f.StringVar(&s.agent, "agent", embedded.DefaultAgent, "`AGENT` that the hosts speak for")
-	f.StringVar(&record, "record", "", "`FILE` that keeps what was changed (default: .local/state/lazaret/connect.json in the home folder)")
+	f.StringVar(&record, "record", "",
+		"`FILE` that keeps what was changed (default: .local/state/lazaret/connect.json in the home folder)")
 	f.BoolVar(&yes, "yes", false, "make the changes")
 	f.BoolVar(&undo, "undo", false, "take the changes back")
 	c.MarkFlagsMutuallyExclusive("yes", "undo")
@@ -184,7 +188,8 @@ func show(w io.Writer, found []connect.Found) {
 			case "guarded":
 				fmt.Fprintf(w, "  guarded      %s: %s\n", m.Name, strings.Join(m.Command, " "))
 			case "remote":
-				fmt.Fprintf(w, "  NOT guarded  %s: an HTTP server, and only servers with a command are put behind lazaret mcp\n", m.Name)
+				fmt.Fprintf(w, "  NOT guarded  %s: an HTTP server, and only servers with a command are put behind lazaret mcp\n",
+					m.Name)
 			default:
 				fmt.Fprintf(w, "  NOT guarded  %s: %s\n", m.Name, strings.Join(m.Command, " "))
 			}

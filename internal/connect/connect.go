@@ -49,10 +49,11 @@ var Hosts = []Host{
 
 // Config says what is put in.
 type Config struct {
-	Home    string
-	Record  string                                   // file that keeps what was changed
-	Wrap    func(Server) Server                      // the server behind lazaret mcp
-	Command func(*hook.Host) (string, time.Duration) // of a hook, and its time limit
+	Home   string
+	Record string              // file that keeps what was changed
+	Wrap   func(Server) Server // the server behind lazaret mcp
+	// Command is that of a host's hooks, with its time limit.
+	Command func(*hook.Host) (string, time.Duration)
 }
 
 // Found is the state of one host.

@@ -161,7 +161,8 @@ func (h *Host) entry(command string, timeout time.Duration) any {
 	if h.Millis {
 		unit = time.Millisecond
 	}
-	return map[string]any{"hooks": []map[string]any{{"type": "command", "command": command, "timeout": int(timeout / unit)}}}
+	handler := map[string]any{"type": "command", "command": command, "timeout": int(timeout / unit)}
+	return map[string]any{"hooks": []map[string]any{handler}}
 }
 
 // ours reports whether an entry of an event's list holds nothing but our command.
@@ -231,7 +232,8 @@ func add(o *hujson.Object, depth int, name string, value []byte) *hujson.Value {
 	} else {
 		v.AfterExtra = comma(&o.Members[n-1].Value)
 	}
-	o.Members = append(o.Members, hujson.ObjectMember{Name: hujson.Value{BeforeExtra: newline(depth), Value: hujson.String(name)}, Value: v})
+	key := hujson.Value{BeforeExtra: newline(depth), Value: hujson.String(name)}
+	o.Members = append(o.Members, hujson.ObjectMember{Name: key, Value: v})
 	return &o.Members[len(o.Members)-1].Value
 }
 
