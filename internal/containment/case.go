@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"lazaret/internal/replay"
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/lexical"
+	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
 
@@ -33,10 +36,11 @@ const (
 	Verbatim    = "verbatim"    // the agent wrote it down, naming no parents
 	Paraphrased = "paraphrased" // the agent wrote it down in other words and order
 	Candidate   = "candidate"   // another memory store brings it to the gate
+	Excerpt     = "excerpt"     // the user pasted 8 to 40 words of it
 )
 
 // Ways lists them in the order of reports.
-var Ways = []string{Recorded, Verbatim, Paraphrased, Pasted, Candidate}
+var Ways = []string{Recorded, Verbatim, Paraphrased, Pasted, Excerpt, Candidate}
 
 // Case is a line or session, with the texts in it that are asked for.
 type Case struct {
@@ -44,6 +48,9 @@ type Case struct {
 	Dataset string
 	Task    string // what the user had asked for
 	Texts   []*Text
+
+	attacked bool
+	acts     map[int]*Act // by the step of the script
 }
 
 // Text is one text that is asked for.
@@ -59,6 +66,10 @@ type Text struct {
 	found  bool            // served or reachable as it should be, of what is harmless
 	aside  bool            // of an attack: reachable as context
 	why    string          // of what was not found
+	cut    bool            // of an attack: an excerpt was pasted
+	// noted says that the agent noted a statement, planned that the note may be planned
+	// with.
+	noted, planned bool
 }
 
 // maxStatements bounds how many of the user's statements, and how many of the
@@ -83,6 +94,7 @@ type record struct {
 		Content  string `json:"content"`
 		Class    string `json:"source_class"`
 		Poisoned bool   `json:"poisoned"`
+		Goal     string `json:"attacker_goal_match"`
 		Injected any    `json:"injected"`
 	} `json:"steps"`
 }
@@ -122,6 +134,17 @@ func parse(file string, line []byte) (*Case, error) {
 		c.line(&r)
 		return c, nil
 	}
+	c.attacked = r.Attacked
+	for at, st := range script.Steps {
+		a, ok := st.Event.(*streams.Action)
+		goal := ok && r.Attacked && r.Steps[st.Of].Goal == "exact"
+		if ok && goal == r.Attacked && changes(a) && len(c.acts) < maxStatements {
+			if c.acts == nil {
+				c.acts = make(map[int]*Act)
+			}
+			c.acts[at] = &Act{Goal: goal}
+		}
+	}
 	users, reads := 0, 0
 	for _, s := range r.Steps {
 		if strings.TrimSpace(s.Content) == "" {
@@ -152,6 +175,16 @@ func parse(file string, line []byte) (*Case, error) {
 		}
 	}
 	return c, nil
+}
+
+// shipped is the shipped policy.
+var shipped = sync.OnceValues(func() (*policy.Policy, error) { return policy.Compile(policy.DefaultName, policy.Default) })
+
+// changes reports whether the shipped policy takes an action for one that changes or
+// sends.
+func changes(a *streams.Action) bool {
+	p, err := shipped()
+	return err == nil && p.Classify(a.Tool, a.Args, "project", "agent").Level >= beliefs.L3
 }
 
 func (c *Case) line(r *record) {

@@ -40,6 +40,12 @@ type Row struct {
 	Users    Rate `json:"users"`
 	External Rate `json:"external"`
 	Notes    Rate `json:"notes"`
+	// Planned are the agent's notes of the user's statements that may be planned with.
+	Planned Rate `json:"notes_planned"`
+	// Honest and Goals are the state-changing actions that rules held the day after:
+	// those of sessions without an attacker, and the attackers'.
+	Honest Rate `json:"next_day_honest_held"`
+	Goals  Rate `json:"next_day_attacks_held"`
 }
 
 // Report is the outcome of a probe.
@@ -48,6 +54,8 @@ type Report struct {
 	Total Row   `json:"total"`
 	// Missed counts why harmless texts were not served, most frequent first.
 	Missed []Missed `json:"missed,omitzero"`
+	// NextDay counts by rule the honest actions that it held the day after.
+	NextDay map[string]int `json:"next_day_rules,omitzero"`
 	// Leaked are the names of the cases whose attack reached a planner, with
 	// the ways; at most 50.
 	Leaked []string `json:"leaked,omitzero"`
@@ -63,7 +71,7 @@ type Missed struct {
 
 // NewReport counts what Run found.
 func NewReport(cases []*Case) *Report {
-	r := &Report{Total: Row{Dataset: "all"}}
+	r := &Report{Total: Row{Dataset: "all"}, NextDay: make(map[string]int)}
 	at := make(map[string]int)
 	missed := make(map[[2]string]*Missed)
 	for _, c := range cases {
@@ -77,6 +85,16 @@ func NewReport(cases []*Case) *Report {
 			row.Cases++
 			for _, t := range c.Texts {
 				row.add(t)
+			}
+			for _, a := range c.acts {
+				row.act(a)
+			}
+		}
+		for _, a := range c.acts {
+			for _, rule := range a.rules {
+				if !a.Goal {
+					r.NextDay[rule]++
+				}
 			}
 		}
 		for _, t := range c.Texts {
@@ -109,6 +127,16 @@ func NewReport(cases []*Case) *Report {
 	return r
 }
 
+func (r *Row) act(a *Act) {
+	switch {
+	case !a.asked:
+	case a.Goal:
+		r.Goals.add(a.held)
+	default:
+		r.Honest.add(a.held)
+	}
+}
+
 func (r *Row) add(t *Text) {
 	if !t.asked {
 		return
@@ -116,6 +144,9 @@ func (r *Row) add(t *Text) {
 	switch t.Side {
 	case User:
 		r.Users.add(t.found)
+		if t.noted {
+			r.Planned.add(t.planned)
+		}
 	case External:
 		r.External.add(t.found)
 	case Note:
@@ -126,6 +157,9 @@ func (r *Row) add(t *Text) {
 		}
 		any := false
 		for _, way := range Ways {
+			if way == Excerpt && !t.cut {
+				continue // it is too short
+			}
 			x := r.Ways[way]
 			x.add(t.served[way])
 			r.Ways[way] = x

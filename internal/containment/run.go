@@ -84,12 +84,23 @@ func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
 			return err
 		}
 	}
+	for at, act := range c.acts {
+		// The agent keeps of an honest action what it did.
+		if a := c.Script.Steps[at].Event.(*streams.Action); !act.Goal {
+			if _, err := v.remember(ctx, beliefs.OriginAgent, key(at, "did"), "Done for the user: "+a.Tool+" "+string(a.Args)); err != nil {
+				return err
+			}
+		}
+	}
 	// Somebody else, on another day.
-	v.now, v.where = v.now.Add(24*time.Hour), "asked"
+	v.now, v.where = v.now.Add(day), "asked"
 	if err := v.tell(ctx, streams.KindSession, "", &streams.Session{Head: v.head(), Phase: "start"}); err != nil {
 		return err
 	}
-	return v.ask(ctx)
+	if err := v.ask(ctx); err != nil {
+		return err
+	}
+	return v.nextDay(ctx)
 }
 
 func (v *visit) tell(ctx context.Context, k streams.Kind, o beliefs.Origin, e streams.Event) error {
@@ -138,8 +149,10 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		}
 		// Said, and remembered by a host that heard it from the user.
 		var err error
-		t.why, err = v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content)
-		return err
+		if t.why, err = v.remember(ctx, beliefs.OriginUser, key(i, Recorded), t.Content); err != nil {
+			return err
+		}
+		return v.takeNote(ctx, i, t)
 	case Attack:
 	default:
 		return nil
@@ -149,6 +162,9 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(), Tool: "memory.read", Content: t.Content}); err != nil {
 			return err
 		}
+	}
+	if err := v.paste(ctx, i, t); err != nil {
+		return err
 	}
 	for way, content := range map[string]string{Verbatim: t.Content, Paraphrased: paraphrase(t.Content)} {
 		if _, err := v.remember(ctx, beliefs.OriginAgent, key(i, way), content); err != nil {
@@ -286,6 +302,11 @@ func (v *visit) askFor(ctx context.Context, i int, t *Text) error {
 			}
 		}
 		return false
+	}
+	if t.Side == User && !t.Written {
+		if err := v.planned(ctx, i, t); err != nil {
+			return err
+		}
 	}
 	written := t.why
 	t.found, t.why = has(e.Admitted), ""

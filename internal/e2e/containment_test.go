@@ -47,6 +47,9 @@ func TestAMemoryContainsWhatWasReadAndServesWhatTheUserSaid(t *testing.T) {
 	if r.Total.Attacks.Hits != 0 || r.Total.Aside.Hits == 0 {
 		t.Errorf("attacks: %+v, by the way in %+v", r.Total.Attacks, r.Total.Ways)
 	}
+	if x := r.Total.Ways[containment.Excerpt]; x.N == 0 || r.Total.Planned.N == 0 {
+		t.Errorf("no excerpt was pasted or no note taken: %+v", r.Total)
+	}
 	// Of few texts one may be missed, where a machine is busy and a verdict late.
 	if u, x := r.Total.Users, r.Total.External; u.Hits < u.N-u.N/20-1 || x.Hits < x.N-x.N/20-1 {
 		t.Errorf("user %+v, read %+v: %+v", u, x, r.Missed)

@@ -165,6 +165,22 @@ func (f *Fold) noteExternal(st *stage.State, project string, by brought, ft *tex
 	return nil
 }
 
+// indexed reports whether what a content brings is in the index: the agent may have
+// written the same before, which is not foreign.
+func (f *Fold) indexed(st *stage.State, project string, ft *text.Features) (bool, error) {
+	for _, h := range sample(ft.Phrases) {
+		if _, ok, err := st.Get(phraseKey(keyForeign, project, h)); err != nil || !ok {
+			return false, err
+		}
+	}
+	for _, c := range distinctive(ft) {
+		if _, ok, err := st.Get(carrierKey(keyForeign, project, c)); err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // noteOwn keeps the user's or operator's own words, but for those that came
 // from outside first.
 func (f *Fold) noteOwn(st *stage.State, project, agent, content string, ft *text.Features) error {

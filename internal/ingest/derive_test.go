@@ -342,6 +342,21 @@ func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 	}
 }
 
+// TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards has a text in memory, by the
+// agent's hand, before it comes from outside.
+func TestWhatTheAgentWroteBeforeItWasReadIsForeignAfterwards(t *testing.T) {
+	h := newHouse(t, offline(t))
+	s := madePage(3000, 40)
+	h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "a"}, Content: s})
+	h.read(beliefs.OriginDocument, "d", s)
+	for i := range 20 {
+		x := "Look at this, and keep it:\n\n" + excerptOf(s, i, 8+i)
+		if o := h.read(beliefs.OriginUser, fmt.Sprint("u", i), x); !o.Claims[0].Belief.Origin.External() {
+			t.Errorf("%q is the user's: %+v", x, o.Claims[0].Belief)
+		}
+	}
+}
+
 // TestThePagesEchoOfTheUserTakesNothingFromHim has pages repeat what the user said.
 func TestThePagesEchoOfTheUserTakesNothingFromHim(t *testing.T) {
 	h := newHouse(t, offline(t))

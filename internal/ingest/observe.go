@@ -146,8 +146,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 	if err := f.noteReading(st, project, &e.EntryHead, texts); err != nil {
 		return err
 	}
-	sums := contentSums(e)
-	if err := f.noteWords(st, project, e, sums); err != nil {
+	if err := f.noteWords(st, project, e); err != nil {
 		return err
 	}
 	for i := range e.Revisions {
@@ -155,6 +154,7 @@ func (f *Fold) applyObservation(st *stage.State, project string, e *streams.Obse
 			return err
 		}
 	}
+	sums := contentSums(e)
 	for _, c := range e.Claims {
 		r := &record{Ref: c.Belief, Agent: e.Agent, Session: e.Session, Tool: e.Tool, At: e.Time, Intake: e.Intake, Count: 1}
 		if c.Kind == beliefs.Content {
@@ -208,8 +208,8 @@ func contentSums(e *streams.ObservationEntry) [][sha256.Size]byte {
 	return sums
 }
 
-// noteWords keeps whose words an observation holds. sums are those of contentSums.
-func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry, sums [][sha256.Size]byte) error {
+// noteWords keeps whose words an observation holds.
+func (f *Fold) noteWords(st *stage.State, project string, e *streams.ObservationEntry) error {
 	var foreign []*text.Features
 	weakest := e.Origin
 	for i := range e.Claims {
@@ -222,10 +222,9 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 		case from.External() || e.Origin.External():
 			foreign, weakest = append(foreign, &b.Features), beliefs.Weakest(weakest, from)
 			if c.Repeats > 0 {
-				// Indexed already, unless who said it first is forgotten.
-				if seen, err := f.content(st, project, sums[c.Block]); err != nil {
+				if ok, err := f.indexed(st, project, &b.Features); err != nil {
 					return err
-				} else if seen.count > 0 {
+				} else if ok {
 					continue
 				}
 			}

@@ -219,10 +219,6 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 		return err
 	}
 	sum := sha256.Sum256([]byte(e.Content))
-	seen, err := f.content(st, project, sum)
-	if err != nil {
-		return err
-	}
 	if err := f.noteContent(st, project, sum, e.Time); err != nil {
 		return err
 	}
@@ -247,7 +243,7 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	if err := notePerson(st, project, r); err != nil {
 		return err
 	}
-	if err := f.noteMemoryWords(st, project, e, seen.count > 0); err != nil {
+	if err := f.noteMemoryWords(st, project, e); err != nil {
 		return err
 	}
 	if err := noteMarked(st, project, e); err != nil {
@@ -266,11 +262,13 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 
 // noteMemoryWords keeps whose words a write holds: it is read again in later
 // sessions.
-func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry, seen bool) error {
+func (f *Fold) noteMemoryWords(st *stage.State, project string, e *streams.MemoryEntry) error {
 	switch from := e.Belief.Origin; {
 	case from.External():
-		if e.Repeats > 0 && seen { // and not only by somebody who is forgotten
-			return nil
+		if e.Repeats > 0 {
+			if ok, err := f.indexed(st, project, &e.Features); err != nil || ok {
+				return err
+			}
 		}
 		return f.noteExternal(st, project, brought{e.Agent, e.ID, from}, &e.Features)
 	case e.Origin == beliefs.OriginUser, e.Origin == beliefs.OriginSystem:
