@@ -1,4 +1,4 @@
-// Adapter for the AI SDK of Vercel (ai 5 and later): guarded tools, and a middleware of the
+// Adapter for the AI SDK of Vercel (tested with ai 6): guarded tools, and a middleware of the
 // model that records prompts. It imports nothing of the SDK.
 import { idOf, textOf } from "./index.js";
 

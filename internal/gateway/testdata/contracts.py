@@ -1,7 +1,8 @@
-"""The frameworks, as far as the adapters use them: what their sources declare, recorded in November 2026.
+"""The frameworks, as far as the adapters use them, recorded in November 2026.
 
-langchain 1.x agents/middleware/types.py, google/adk-python plugins/base_plugin.py and
-memory/base_memory_service.py, openai-agents-python tool.py and run_config.py.
+Read in the sources: google/adk-python plugins/base_plugin.py and memory/base_memory_service.py, and FunctionTool,
+ModelInputData and CallModelData of openai-agents-python. From uses by others and from the JavaScript package, not read in
+the source: AgentMiddleware and its requests, get_config, GraphBubbleUp, ADK's contexts, events and MemoryEntry.
 """
 import sys
 import types
