@@ -37,7 +37,12 @@ func (f *logFlags) bind(fs *pflag.FlagSet) {
 
 // withLog opens the log in its folder, or a snapshot of it if a process works
 // on it, and asks it.
-func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask func(*inquiry.Log) error) (err error) {
+func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask func(*inquiry.Log) error) error {
+	return a.withLogBy(ctx, f, o, a.operator, ask)
+}
+
+// withLogBy is withLog over a given connection of an operator.
+func (a *app) withLogBy(ctx context.Context, f logFlags, o inquiry.Options, operator func(context.Context, func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.conn.Resolve()
 	if f.dir == "" {
 		f.dir = embedded.AuditDir(a.conn.Data)
@@ -56,7 +61,7 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 	l, err := inquiry.Open(ctx, f.dir, o)
 	if errors.Is(err, chain.ErrLocked) {
 		var ans *auditor.Answer
-		err := a.operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
+		err := operator(ctx, func(ctx context.Context, nc *nats.Conn) (err error) {
 			ans, err = askSnapshot(ctx, nc, f.dir)
 			return err
 		})

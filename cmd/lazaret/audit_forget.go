@@ -34,8 +34,12 @@ func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string
 	if err != nil {
 		return fmt.Errorf("the keys of auditors: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), wait)
-	defer cancel()
+	ctx := cmd.Context()
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
 	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without,
 		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
 			return a.withLog(ctx, logFlags{}, inquiry.Options{}, ask)

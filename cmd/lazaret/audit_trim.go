@@ -42,6 +42,8 @@ auditor), and that every stage and every required sentinel group has folded:
   3. a "trimmed" entry says up to where entries may be gone;
   4. they are removed, but for the last of each stage in each partition.
 
+3 and 4 go step by step. A trimming that is interrupted is finished by the next.
+
 The log keeps all of it. Commands that read the ledger's past (backtest, rules explain, verdict
 show) sees what is left. A stage that loses its state after this cannot fold it from
 the ledger: it stays silent until it is restored (lazaret state restore).`,
@@ -52,7 +54,8 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 				return errors.New("--older cannot be negative")
 			}
 			once := func() error {
-				return a.retention(cmd, wait, without, func(ctx context.Context, c *retain.Config) error {
+				return a.retention(cmd, 0, without, func(ctx context.Context, c *retain.Config) error {
+					c.Wait = wait
 					before := time.Now().Add(-older)
 					do := c.Trim
 					if dry {
@@ -88,7 +91,7 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 	f := c.Flags()
 	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only what is older goes; verdicts are repeated to who asks again for 31 days (744h)")
 	f.DurationVar(&every, "every", 0, "go on, and trim again after this `DURATION`; an error is printed and tried again")
-	f.DurationVar(&wait, "wait", 2*time.Minute, "how long stages may take")
+	f.DurationVar(&wait, "wait", 2*time.Minute, "how long stages may say nothing before it gives up; reading the log and removing take as long as they take")
 	f.BoolVar(&dry, "dry-run", false, "say what would go, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.StringSliceVar(&without, "without", nil, "`STAGE` that is gone for good and not waited for, such as sentinel-old")

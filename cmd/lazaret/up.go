@@ -10,15 +10,20 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
+	"lazaret/internal/inquiry"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
+	"lazaret/internal/retain"
 	"lazaret/internal/token"
+	"lazaret/pkg/keys"
 )
 
 func (a *app) up() *cobra.Command {
@@ -27,6 +32,7 @@ func (a *app) up() *cobra.Command {
 	var addr string
 	var spans otelFlags
 	var web httpFlags
+	var keep time.Duration
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -37,6 +43,9 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.conn.Resolve()
 			cfg.Data = a.conn.Data
+			if keep != 0 && keep < leastRetention {
+				return fmt.Errorf("--retention %s is too short: %s at least", keep, leastRetention)
+			}
 			level := slog.LevelWarn
 			if verbose {
 				level = slog.LevelInfo
@@ -69,11 +78,19 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 				return errors.Join(err, p.Close())
 			}
 			defer stopSpans()
+			stopTrims := func() {}
+			if keep > 0 {
+				if stopTrims, err = a.trims(cmd.Context(), p, cfg, keep); err != nil {
+					return errors.Join(err, p.Close())
+				}
+			}
+			defer stopTrims()
 			select {
 			case <-cmd.Context().Done():
 				fmt.Fprintln(cmd.OutOrStdout(), "\ndraining …")
 			case <-p.Failed():
 			}
+			stopTrims()
 			stopSpans()
 			gw.Close()
 			err = p.Close()
@@ -92,8 +109,59 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.StringVar(&addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as http://localhost:4318; see \"lazaret otel\" (default off)")
 	web.bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is taken or --listen picks one)")
+	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more often, see \"lazaret audit trim\" (default: never)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
+}
+
+// leastRetention is the shortest: each trimming writes some dozens of entries.
+const leastRetention = time.Second
+
+// trims trims the ledger regularly until stop is called.
+func (a *app) trims(ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep time.Duration) (stop func(), err error) {
+	trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
+	if err != nil {
+		return nil, err
+	}
+	nc, err := p.Server.Connect(natsserver.RoleRetention)
+	if err != nil {
+		return nil, err
+	}
+	op, err := p.Server.Connect(natsserver.RoleOperator)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	asOperator := func(ctx context.Context, f func(context.Context, *nats.Conn) error) error {
+		ctx, cancel := context.WithTimeout(ctx, a.conn.Timeout)
+		defer cancel()
+		return f(ctx, op)
+	}
+	c := &retain.Config{Conn: nc, Trust: trust, Tell: func(format string, args ...any) { cfg.Log.Info(fmt.Sprintf(format, args...)) },
+		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
+			return a.withLogBy(ctx, logFlags{}, inquiry.Options{}, asOperator, ask)
+		}}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		every := max(leastRetention, min(keep/7, 24*time.Hour))
+		// What was not done while nothing ran comes soon.
+		for wait := min(every, time.Minute); ; wait = every {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			switch t, err := c.Trim(ctx, time.Now().Add(-keep)); {
+			case err == nil:
+				cfg.Log.Info("trimmed", "up to", t.UpTo, "entries", t.Messages, "bytes", t.Bytes, "bounded by", t.Because)
+			case ctx.Err() == nil:
+				cfg.Log.Error("the ledger was not trimmed, and grows", "err", err, "again in", every)
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { cancel(); <-done; nc.Close(); op.Close() }), nil
 }
 
 // spansOf sends spans while the pipeline runs, if an endpoint is given. stop may

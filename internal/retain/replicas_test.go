@@ -47,7 +47,7 @@ func newReplica(t *testing.T, name string, trust *keys.Trust, entries int) *repl
 		t.Fatal(err)
 	}
 	for i := range entries {
-		if err := r.log.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "memory", Project: "p", Payload: fmt.Append(nil, i)}}); err != nil {
+		if err := r.log.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "memory", Project: "p", Payload: fmt.Appendf(nil, "x 0 0\n%d", i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,9 +33,15 @@ type Config struct {
 	Log func(ctx context.Context, ask func(*inquiry.Log) error) error
 	// Without names stages that are gone for good and are not waited for.
 	Without []string
+	// Wait is how long stages may say nothing while a trimming waits for them; 0: 2 minutes.
+	Wait time.Duration
+	step uint64 // for tests
 	// Tell, if set, hears what is being waited for.
 	Tell func(format string, args ...any)
 }
+
+// stagesWait is Wait's default.
+const stagesWait = 2 * time.Minute
 
 func (c *Config) tell(format string, args ...any) {
 	if c.Tell != nil {

@@ -1,6 +1,7 @@
 package retain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,10 @@ func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, err
 // every registered auditor has chained and that every stage and every required
 // group has folded, which they say anew, with their state on disk. Of each
 // subject the last entry stays. What an interrupted trim left is removed first.
+//
+// Once the stages have answered, entries go step by step, each of which is whole by itself:
+// it is found in the log, said to go, and removed. So a ledger of any length takes as
+// long as it takes, and what an interruption leaves is little.
 func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) {
 	t, err := c.PlanTrim(ctx, before)
 	if err != nil {
@@ -81,7 +86,7 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	if err != nil {
 		return nil, err
 	}
-	st, err := js.Stream(ctx, streams.LedgerStream)
+	st, err := stage.Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
 		return nil, err
 	}
@@ -95,19 +100,17 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 		}
 	}
 	if t.UpTo > t.Already {
-		if err := c.held(ctx, t); err != nil {
-			return nil, err
-		}
-		if err := c.announce(ctx, js, t); err != nil {
-			return nil, err
-		}
-		if err := purge(ctx, st, t.UpTo); err != nil {
+		if err := c.trim(ctx, js, st, t); err != nil {
 			return nil, err
 		}
 	} else {
 		t.UpTo = 0
 	}
-	now, err := st.Info(ctx)
+	var now *jetstream.StreamInfo
+	err = patiently(ctx, func(ctx context.Context) (err error) {
+		now, err = st.Info(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -119,39 +122,69 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	return t, nil
 }
 
-// held makes sure that the log can still say what is about to go: it will be the
-// only place that does.
-func (c *Config) held(ctx context.Context, t *Trimming) error {
+// trimStep is how many sequences are looked for in the log, said to go and removed at once.
+const trimStep = 25_000
+
+// trim removes what is planned.
+func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.Stream, t *Trimming) error {
+	r := streams.Retention{ID: t.Before.Format("20060102T150405Z") + "-" + nuid.Next()[14:], UpTo: t.UpTo, Trimmed: t.Already, Before: t.Before}
+	step := cmp.Or(c.step, trimStep)
+	told := time.Now()
 	return c.Log(ctx, func(l *inquiry.Log) error {
-		n, err := l.Missing(ctx, t.Already, t.UpTo)
-		if err != nil {
-			return fmt.Errorf("nothing was removed: reading what the log holds of it: %w", err)
-		}
-		if n > 0 {
-			return fmt.Errorf("nothing was removed: this log lacks the payloads of %d of the entries that would go; trim where the auditor runs that has them", n)
+		for from := t.Already; from < t.UpTo; {
+			to := min(from+step, t.UpTo)
+			if err := held(ctx, l, from, to); err != nil {
+				return fmt.Errorf("nothing was removed after entry %d: %w", from, err)
+			}
+			if from == t.Already {
+				if err := c.secure(ctx, js, t, &r); err != nil {
+					return err
+				}
+			}
+			gone := r
+			gone.UpTo, gone.Trimmed = to, to
+			if _, err := c.say(ctx, js, 0, streams.TypeTrimmed, &gone); err != nil {
+				return err
+			}
+			if err := purge(ctx, st, to); err != nil {
+				return fmt.Errorf("%w: run it again, it goes on from entry %d", err, from)
+			}
+			if from = to; time.Since(told) > tellEvery && from < t.UpTo {
+				told = time.Now()
+				c.tell("trimmed up to %d of %d", from, t.UpTo)
+			}
 		}
 		return nil
 	})
 }
 
-// announce has every stage secure its state, and then says in the ledger up to
-// where entries may be gone.
-func (c *Config) announce(ctx context.Context, js jetstream.JetStream, t *Trimming) error {
-	r := streams.Retention{ID: t.Before.Format("20060102T150405Z") + "-" + nuid.Next()[14:], UpTo: t.UpTo, Trimmed: t.Already, Before: t.Before}
+// tellEvery is how often a long trimming says how far it has come.
+const tellEvery = 10 * time.Second
+
+// held makes sure that the log can still say what is about to go: it will be the
+// only place that does.
+func held(ctx context.Context, l *inquiry.Log, from, to uint64) error {
+	n, err := l.Missing(ctx, from, to)
+	if err != nil {
+		return fmt.Errorf("reading what the log holds of the entries up to %d: %w", to, err)
+	}
+	if n > 0 {
+		return fmt.Errorf("this log lacks the payloads of %d of the entries that would go; trim where the auditor runs that has them", n)
+	}
+	return nil
+}
+
+// secure has every stage secure its state in every partition.
+func (c *Config) secure(ctx context.Context, js jetstream.JetStream, t *Trimming, r *streams.Retention) error {
 	var fences [streams.Partitions]uint64
 	for p := range streams.Partitions {
-		seq, err := c.say(ctx, js, p, streams.TypeTrim, &r)
+		seq, err := c.say(ctx, js, p, streams.TypeTrim, r)
 		if err != nil {
 			return err
 		}
 		fences[p] = seq
 	}
-	if err := c.awaitSecured(ctx, js, &r, t.Stages, &fences); err != nil {
-		return err
-	}
-	r.Trimmed = r.UpTo
-	_, err := c.say(ctx, js, 0, streams.TypeTrimmed, &r)
-	return err
+	return c.awaitSecured(ctx, js, r, t.Stages, &fences)
 }
 
 // say writes an entry of the retention stage, after the last one that there is:
@@ -183,6 +216,8 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 	e := streams.Entry{Partition: partition, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
 	m := wire.Msg(&e)
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	ack, err := js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return 0, fmt.Errorf("writing to %s: %w", subject, err)
@@ -192,7 +227,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 
 // awaitSecured waits until every stage has answered in every partition.
 func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *streams.Retention, stages []string, from *[streams.Partitions]uint64) error {
-	told := false
+	told, quiet := false, time.Now()
 	missing := make(map[string][]int)
 	next := slices.Min(from[:]) + 1
 	for _, s := range stages {
@@ -213,6 +248,7 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 			b := new(streams.SecuredEntry)
 			if streams.Unmarshal(e.Body, b) == nil && b.ID == r.ID && b.Folded >= r.UpTo {
 				missing[e.Stage] = slices.DeleteFunc(missing[e.Stage], func(p int) bool { return p == e.Partition })
+				quiet = time.Now()
 			}
 			return nil
 		})
@@ -233,9 +269,15 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 			c.tell("waiting for stages to have their state on disk: %s", strings.Join(who, ", "))
 			told = true
 		}
+		late := func(err error) error {
+			return fmt.Errorf("nothing was removed: these have not said that their state is on disk: %s; start them, or name those that are gone for good with --without: %w", strings.Join(who, ", "), err)
+		}
+		if wait := cmp.Or(c.Wait, stagesWait); time.Since(quiet) > wait {
+			return late(fmt.Errorf("nobody has answered for %s", wait))
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nothing was removed: these have not said that their state is on disk: %s; start them, or name those that are gone for good with --without: %w", strings.Join(who, ", "), ctx.Err())
+			return late(ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -304,35 +346,75 @@ const purgeStep = 50_000
 // next to nothing; what lies behind the fence of one that is gone goes subject by
 // subject.
 func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
-	info, err := st.Info(ctx, jetstream.WithSubjectFilter("lz.ledger.*.*"))
+	info, fences, all, err := fencesOf(ctx, st, upTo)
 	if err != nil {
 		return err
 	}
-	fences := make(map[string]uint64)
-	all := upTo + 1 // below it everything goes
-	for subject := range info.State.Subjects {
-		last, err := st.GetLastMsgForSubject(ctx, subject)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("the last entry on %s: %w", subject, err)
-		}
-		fences[subject] = last.Sequence
-		all = min(all, last.Sequence)
-	}
 	if all > info.State.FirstSeq {
-		if err := st.Purge(ctx, jetstream.WithPurgeSequence(all)); err != nil {
+		err := patiently(ctx, func(ctx context.Context) error { return st.Purge(ctx, jetstream.WithPurgeSequence(all)) })
+		if err != nil {
 			return fmt.Errorf("trimming up to %d: %w", all-1, err)
 		}
 	}
 	for all <= upTo {
 		all = min(all+purgeStep, upTo+1)
 		for subject, last := range fences {
-			if err := st.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(min(all, last))); err != nil {
+			err := patiently(ctx, func(ctx context.Context) error {
+				return st.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(min(all, last)))
+			})
+			if err != nil {
 				return fmt.Errorf("trimming %s up to %d: %w", subject, all-1, err)
 			}
 		}
 	}
 	return nil
+}
+
+// fencesOf are the last entries of all subjects, and below which sequence nothing of them lies.
+func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jetstream.StreamInfo, fences map[string]uint64, all uint64, err error) {
+	err = patiently(ctx, func(ctx context.Context) (err error) {
+		info, err = st.Info(ctx, jetstream.WithSubjectFilter("lz.ledger.*.*"))
+		return err
+	})
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	fences = make(map[string]uint64)
+	all = upTo + 1 // below it everything goes
+	for subject := range info.State.Subjects {
+		var last *jetstream.RawStreamMsg
+		err := patiently(ctx, func(ctx context.Context) (err error) {
+			last, err = st.GetLastMsgForSubject(ctx, subject)
+			return err
+		})
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, 0, fmt.Errorf("the last entry on %s: %w", subject, err)
+		}
+		fences[subject] = last.Sequence
+		all = min(all, last.Sequence)
+	}
+	return info, fences, all, nil
+}
+
+// requestTimeout is how long the server may take for one request, and requestTries how often
+// one that it did not answer in time is made again: it goes on with a purge all the same.
+const (
+	requestTimeout = time.Minute
+	requestTries   = 5
+)
+
+// patiently makes a request that may take the server long, and may be repeated.
+func patiently(ctx context.Context, ask func(ctx context.Context) error) (err error) {
+	for range requestTries {
+		short, cancel := context.WithTimeout(ctx, requestTimeout)
+		err = ask(short)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }

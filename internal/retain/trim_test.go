@@ -3,13 +3,18 @@ package retain
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"pgregory.net/rapid"
 
+	"lazaret/internal/inquiry"
 	"lazaret/internal/natstest"
+	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
 
@@ -99,5 +104,112 @@ func TestWhatIsOlderThanTheHorizonIsFound(t *testing.T) {
 	}
 	if got, err := lastBefore(ctx, js, time.Now().Add(time.Hour)); got != 10 || err != nil {
 		t.Errorf("before tomorrow: %d, %v", got, err)
+	}
+}
+
+// A long trimming goes step by step. Each step is whole: one that is interrupted is finished by
+// the next trimming, and nothing is asked of the stages twice for it.
+func TestALongTrimmingGoesStepByStep(t *testing.T) {
+	srv := natstest.Start(t)
+	nc, ctx, trust := srv.Connect(), t.Context(), new(keys.Trust)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(e streams.Entry) {
+		if _, err := js.PublishMsg(ctx, e.Msg()); err != nil {
+			t.Error(err)
+		}
+	}
+	const entries = 30
+	for i := range entries {
+		say(streams.Entry{Partition: i % streams.Partitions, Stage: "x", Type: streams.TypeAlerts, Project: "p", Salt: streams.NewSalt(), Body: fmt.Append(nil, i)})
+	}
+	a := newReplica(t, "auditor", trust, entries)
+	if _, err := js.Publish(ctx, checkpointSubject, a.checkpoint(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := &Config{Conn: nc, Trust: trust, Without: []string{streams.StageIngest, streams.StageArbiter}, step: 7, Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
+		l, err := inquiry.Open(ctx, a.dir, inquiry.Options{MasterKey: replicaKey, Verifiers: trust.Verifiers(keys.RoleAuditor)})
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		return ask(l)
+	}}
+	first, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	var asked atomic.Int64
+	sub, err := srv.Connect().Subscribe("lz.ledger.*."+streams.StageRetention, func(m *nats.Msg) {
+		e, err := streams.ParseEntry(m.Subject, m.Header, m.Data, 1<<40, time.Now())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if e.Type == streams.TypeTrimmed {
+			interrupt()
+			return
+		}
+		asked.Add(1)
+		r, err := streams.ReadRetention(&e)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		b, err := streams.Marshal(&streams.SecuredEntry{ID: r.ID, Folded: r.UpTo})
+		if err != nil {
+			t.Error(err)
+		}
+		go say(streams.Entry{Partition: e.Partition, Stage: "x", Type: streams.TypeSecured, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: b})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	if _, err := c.Trim(first, time.Now()); first.Err() == nil {
+		t.Fatalf("it was not interrupted: %v", err)
+	}
+	var marks []uint64
+	look := func() {
+		t.Helper()
+		marks = nil
+		there := make(map[uint64]bool)
+		for _, e := range srv.Ledger() {
+			there[e.Seq] = true
+			if r, err := streams.ReadRetention(&e); err == nil && e.Type == streams.TypeTrimmed {
+				marks = append(marks, r.Trimmed)
+			}
+		}
+		if len(marks) == 0 {
+			t.Fatal("nothing was said to go")
+		}
+		for seq := uint64(1); seq <= entries; seq++ {
+			if last := marks[len(marks)-1]; seq > last && !there[seq] {
+				t.Fatalf("entry %d is gone, and only those up to %d may be", seq, last)
+			}
+		}
+	}
+	look()
+	if marks[0] != 7 {
+		t.Errorf("the first step goes to %d, want 7", marks[0])
+	}
+	got, err := c.Trim(ctx, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if want := marks[:1:1]; got.UpTo != entries || !slices.IsSorted(marks) || marks[len(marks)-1] != entries || len(marks) < 4 || want[0] != 7 {
+		t.Errorf("trimmed up to %d in steps %v", got.UpTo, marks)
+	}
+	if n := asked.Load(); n != 2*streams.Partitions {
+		t.Errorf("%d questions to stages, want one for each partition and trimming", n)
+	}
+	for _, e := range srv.Ledger() {
+		if e.Seq <= entries {
+			t.Errorf("entry %d is still there", e.Seq)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/cockroachdb/pebble/v2"
@@ -203,14 +204,24 @@ func (f *filter) may(key uint64) bool {
 	return true
 }
 
-// learn begins to fill a filter with what the database holds.
-func (k *knowledge) learn(db *pebble.DB, keys int) {
+// learnAfter is how long a store that is opened waits before its filter is made: all of its
+// keys are read for that, and at a start somebody waits for the first verdict. Look-ups go to
+// the files until then. Tests do not wait.
+var learnAfter = 10 * time.Second
+
+// learn begins to fill a filter with what the database holds, after a while.
+func (k *knowledge) learn(db *pebble.DB, keys int, after time.Duration) {
 	k.stop = make(chan struct{})
 	made, f := make(chan int, 1), newFilter(keys)
 	k.next, k.made = f, made
 	snap, stop := db.NewSnapshot(), k.stop
 	k.wg.Go(func() {
 		defer snap.Close()
+		select {
+		case <-stop:
+			return
+		case <-time.After(after):
+		}
 		it, err := snap.NewIter(nil)
 		if err != nil {
 			return // and nothing is known
@@ -258,7 +269,7 @@ func (k *knowledge) turn(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.learn(db, 4*k.now.room()) // all keys are read for it: not at each doubling
+		k.learn(db, 4*k.now.room(), 0) // all keys are read for it: not at each doubling
 	}
 }
 

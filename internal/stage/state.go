@@ -179,7 +179,7 @@ func (s *store) checkFormat() (err error) {
 	for _, l := range s.db.Metrics().Levels {
 		keys += uint64(l.TablesSize) // an upper bound: no key takes less than a byte
 	}
-	s.keys.learn(s.db, max(filterKeys, int(keys/32)))
+	s.keys.learn(s.db, max(filterKeys, int(keys/32)), learnAfter)
 	return nil
 }
 

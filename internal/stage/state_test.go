@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -17,6 +18,8 @@ import (
 // committed, discarded and flushed, and after it was closed or lost with its
 // process it is what it was at some commit.
 func TestTheStateIsWhatAMapWouldBe(t *testing.T) {
+	defer func(d time.Duration) { learnAfter = d }(learnAfter)
+	learnAfter = 0
 	runs, steps := 25, 4000
 	if testing.Short() {
 		runs = 10
