@@ -18,12 +18,46 @@ const (
 	HeaderSalt    = "Lz-Salt"
 	// HeaderCount is how many entries a frame has; other messages are without it.
 	HeaderCount = "Lz-Count"
+	// HeaderFormat is the ledger's format in which an entry is written; entries without it
+	// have format 1.
+	HeaderFormat = "Lz-Format"
 	// HeaderSeq is set on live copies only: the ledger position of the entry
 	// that the copy was made from.
 	HeaderSeq = "Lz-Seq"
 	// HeaderCloudEventID is the CloudEvents binary mode's id.
 	HeaderCloudEventID = "ce-id"
 )
+
+// LedgerFormat is the format of the entries that this version writes, the latest that it
+// reads: 1 has one entry in each message, 2 has frames. Whatever an earlier version would
+// misread raises it.
+const LedgerFormat = 2
+
+// LaterError says that a later version wrote what this one is to read.
+type LaterError struct {
+	What       string
+	Have, Read int
+}
+
+func (e *LaterError) Error() string {
+	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it; start that one, or one after it", e.What, e.Have, e.Read)
+}
+
+// checkFormat refuses a message that a later version wrote.
+func checkFormat(subject string, h map[string][]string, seq uint64) error {
+	v := first(h, HeaderFormat)
+	if v == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 1 {
+		return fmt.Errorf("ledger entry %d on %s: header %s is %q, want a number from 1 on", seq, subject, HeaderFormat, clip(v))
+	}
+	if n > LedgerFormat {
+		return &LaterError{What: fmt.Sprintf("ledger entry %d on %s", seq, subject), Have: n, Read: LedgerFormat}
+	}
+	return nil
+}
 
 // SaltSize is the size of the random salt that every entry carries, in bytes.
 // The audit log commits to SHA-256(salt || body), so that a commitment tells
@@ -144,6 +178,8 @@ func NewSalt() (s [SaltSize]byte) {
 	return s
 }
 
+var ledgerFormat = strconv.Itoa(LedgerFormat)
+
 // Message is a message of the ledger: what NATS carries for one entry or a frame.
 type Message struct {
 	Subject string
@@ -153,7 +189,8 @@ type Message struct {
 
 // Message returns the entry as a message on its stage's subject.
 func (e *Entry) Message() Message {
-	h := make(map[string][]string, 6)
+	h := make(map[string][]string, 7)
+	h[HeaderFormat] = []string{ledgerFormat}
 	h[HeaderType] = []string{string(e.Type)}
 	h[HeaderProject] = []string{e.Project}
 	h[HeaderSrc] = []string{strconv.FormatUint(e.Src, 10)}
@@ -172,6 +209,9 @@ func ParseEntry(subject string, h map[string][]string, body []byte, seq uint64, 
 	var err error
 	if e.Partition, e.Stage, err = ParseLedger(subject); err != nil {
 		return e, fmt.Errorf("ledger entry %d: %w", seq, err)
+	}
+	if err := checkFormat(subject, h, seq); err != nil {
+		return e, err
 	}
 	// Checked before they are believed: whoever follows the ledger keeps them,
 	// and a group of somebody else's can write what it likes.

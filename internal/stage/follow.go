@@ -39,6 +39,9 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 	if err != nil {
 		return err
 	}
+	if err := checkLedger(ctx, js, ""); err != nil {
+		return err
+	}
 	from := f.Next()
 	last, err := checkStart(ctx, js, streams.LedgerStream, from)
 	if err != nil {
@@ -77,6 +80,9 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 		case <-tick.C:
 		}
 		for _, m := range buf {
+			if err := later(m, ""); err != nil {
+				return err
+			}
 			if m.err != nil {
 				// It stands in the ledger, so it is followed like the rest;
 				// that nobody of ours wrote it shows in its empty type.

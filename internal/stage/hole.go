@@ -131,6 +131,9 @@ type following struct {
 // was forgotten. It waits while the server cannot be asked. A stage of some partitions does
 // not read the others', so that its guard counts instead.
 func (r *runtime) follows(ctx context.Context, a *arrival) error {
+	if err := later(a, r.cfg.Name); err != nil {
+		return err
+	}
 	e := a.first()
 	if r.all() && e.Seq > r.due.next {
 		for {

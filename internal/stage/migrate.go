@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/streams"
 )
@@ -34,14 +37,40 @@ var migrations = map[int]Migration{
 	11: {Exact: true}, // entries that wait are noted: none are, and the cursor lies before them
 }
 
-// LaterError says that state or ledger was written by a later version.
-type LaterError struct {
-	What       string
-	Have, Read int
+// later is the error of a message that a later version of our stages wrote, or of this one.
+// Messages of somebody else's groups are not ours to refuse.
+func later(a *arrival, own string) error {
+	var e *streams.LaterError
+	if a.err == nil || !errors.As(a.err, &e) {
+		return nil
+	}
+	switch s := a.first().Stage; s {
+	case streams.StageIngest, streams.StageArbiter, own:
+		return e
+	}
+	return nil
 }
 
-func (e *LaterError) Error() string {
-	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it; start that one, or a later one", e.What, e.Have, e.Read)
+// checkLedger refuses a ledger that a later version has written to.
+func checkLedger(ctx context.Context, js jetstream.JetStream, own string) error {
+	for _, s := range []string{streams.StageIngest, streams.StageArbiter, own} {
+		if s == "" { // a follower, which writes nothing
+			continue
+		}
+		m, err := lastOn(ctx, js, streams.LedgerStageFilter(s))
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			continue
+		}
+		a := new(arrival)
+		a.entries, a.err = streams.ParseEntries(m.Subject, m.Header, m.Data, m.Sequence, m.Time)
+		if err := later(a, own); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readFormat is the format of the state in a store; 0 if it is new.
@@ -58,7 +87,7 @@ func (s *store) readFormat() (int, error) {
 		return 0, fmt.Errorf("the format of the stage state in %s is %v, want one byte", s.dir, v)
 	}
 	if int(v[0]) > stateFormat {
-		return 0, &LaterError{What: "the stage state in " + s.dir, Have: int(v[0]), Read: stateFormat}
+		return 0, &streams.LaterError{What: "the stage state in " + s.dir, Have: int(v[0]), Read: stateFormat}
 	}
 	return int(v[0]), nil
 }
@@ -66,7 +95,11 @@ func (s *store) readFormat() (int, error) {
 // openState opens the state, and brings what an earlier version left to the present format.
 func (r *runtime) openState(ctx context.Context) (err error) {
 	cfg := &r.cfg
-	if r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key); err != nil {
+	r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key)
+	if errors.Is(err, ErrSealed) {
+		err = r.anewIfUnsealed(ctx, err)
+	}
+	if err != nil {
 		return err
 	}
 	if r.store.format == stateFormat {
@@ -113,6 +146,58 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 	}
 	r.store.format = stateFormat
 	return errors.Join(r.store.set(formatKey, []byte{stateFormat}), r.store.commit(), r.store.flush())
+}
+
+// anewIfUnsealed begins with an empty state where the one that is there was written by a version
+// before state was sealed, if the ledger is whole. Nothing of the old one is believed. err is why it
+// does not open.
+func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
+	fs := r.cfg.FS
+	if fs == nil {
+		fs = vfs.Default
+	}
+	if was, uerr := unsealed(fs, r.cfg.Dir); uerr != nil || !was {
+		return errors.Join(err, uerr)
+	}
+	trimmed, herr := Hole(ctx, r.js, 1)
+	if herr != nil {
+		return herr
+	}
+	if trimmed > 0 {
+		return fmt.Errorf("the stage state in %s was written by a version before state was sealed, and the ledger was trimmed up to %d: go on with that version: %w", r.cfg.Dir, trimmed, err)
+	}
+	r.log.Warn("the state is of a version before state was sealed, and is folded from the ledger anew", "dir", r.cfg.Dir)
+	if err := errors.Join(fs.RemoveAll(SnapshotDir(r.cfg.Dir)), fs.RemoveAll(r.cfg.Dir)); err != nil {
+		return err
+	}
+	r.store, err = openStore(r.cfg.Dir, r.cfg.FS, r.cfg.Key)
+	return err
+}
+
+// unsealed reports whether a manifest in a folder is in the clear.
+func unsealed(fs vfs.FS, dir string) (bool, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if sealedKindOf(name) != sealedManifest {
+			continue
+		}
+		f, err := fs.Open(fs.PathJoin(dir, name))
+		if err != nil {
+			return false, err
+		}
+		magic := make([]byte, len(sealedMagic))
+		_, err = io.ReadFull(f, magic)
+		if cerr := f.Close(); cerr != nil {
+			return false, cerr
+		}
+		if err == nil && string(magic) != sealedMagic {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // beginAnew throws away a state that the ledger leads to.

@@ -1,11 +1,15 @@
 package stage_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
@@ -73,7 +77,7 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	}
 	format(stage.StateFormat + 1)
 	err := run(t.Context(), cfg)
-	if later := new(stage.LaterError); !errors.As(err, &later) {
+	if later := new(streams.LaterError); !errors.As(err, &later) {
 		t.Fatalf("state of a later version: %v", err)
 	}
 	fails("a later version wrote it")
@@ -124,5 +128,77 @@ func TestStateOfAnEarlierVersionIsFoldedAnewOrMigrated(t *testing.T) {
 	p.awaitReady()
 	if migrated != streams.Partitions {
 		t.Errorf("migrated %d partitions, want %d, once", migrated, streams.Partitions)
+	}
+}
+
+// A stage does not go on from what a later version has written, neither when it meets it nor when
+// it starts behind it. A stranger's group cannot stop it so.
+func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
+	srv := natstest.Start(t)
+	js, err := jetstream.New(srv.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(s string) {
+		t.Helper()
+		e := streams.Entry{Partition: 3, Stage: s, Type: streams.TypeObservation, Project: "p", Salt: streams.NewSalt(), Body: []byte("{}")}
+		m := e.Msg()
+		if m.Header.Get(streams.HeaderFormat) != "2" {
+			t.Fatalf("an entry has format %q", m.Header.Get(streams.HeaderFormat))
+		}
+		m.Header.Set(streams.HeaderFormat, "99")
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: t.TempDir()}
+	run := sentinel(new(watcher))
+	p := start(t, cfg, run)
+	p.awaitReady()
+	say("sentinel-strange")
+	natstest.Eventually(t, time.Minute, "the stranger's entry is ignored", func() bool { return p.Stats.Ignored.Load() == 1 })
+	say(streams.StageIngest)
+	const want = "has format 99, and this version of lazaret reads up to 2: a later version wrote it"
+	select {
+	case err := <-p.done:
+		p.done = nil
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a stage that meets it: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+	for name, run := range map[string]func(context.Context, stage.Config) error{"sentinel-test": run, streams.StageIngest: ingest} {
+		cfg := stage.Config{Name: name, Conn: srv.Connect(), Dir: t.TempDir()}
+		if err := run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s starts: %v", name, err)
+		}
+	}
+}
+
+// State of a version before state was sealed is folded anew, and nothing of it is believed.
+func TestUnsealedStateIsFoldedAnew(t *testing.T) {
+	srv := natstest.Start(t)
+	in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest)
+	in.awaitReady()
+	publish(t, srv.Connect(), "acme", 0, 9)
+	natstest.Eventually(t, time.Minute, "all is decided", func() bool { return len(srv.Ledger()) == 9 })
+	cfg := stage.Config{Name: "sentinel-test", Conn: srv.Connect(), Dir: t.TempDir()}
+	run := sentinel(new(watcher))
+	for _, key := range [][]byte{nil, bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{7}, 32)} {
+		fresh := cfg.Key == nil
+		cfg.Key = key
+		p := start(t, cfg, run)
+		p.awaitReady()
+		if n := p.Stats.Entries.Load(); fresh != (n >= 9) {
+			t.Errorf("with key %x, %d entries were folded", key, n)
+		}
+		natstest.Eventually(t, time.Minute, "answers", func() bool { return len(srv.Ledger()) == 12 })
+		natstest.Eventually(t, time.Minute, "and their fold", func() bool { return p.Stats.Folded.Load() >= 12 })
+		p.stop()
+	}
+	cfg.Key = bytes.Repeat([]byte{8}, 32)
+	if err := run(t.Context(), cfg); !errors.Is(err, stage.ErrSealed) {
+		t.Errorf("state that was sealed with another key: %v", err)
 	}
 }

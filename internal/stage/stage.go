@@ -318,6 +318,9 @@ func (r *runtime) oldest() uint64 {
 // openLedger starts to read the ledger where the state ends, and returns the
 // last sequence that it held for the stage's partitions.
 func (r *runtime) openLedger(ctx context.Context) (*ledgerReader, uint64, error) {
+	if err := checkLedger(ctx, r.js, r.cfg.Name); err != nil {
+		return nil, 0, err
+	}
 	from := r.oldest() + 1
 	last, err := checkStart(ctx, r.js, streams.LedgerStream, from)
 	if t, ok := asTrimmed(err); ok {
