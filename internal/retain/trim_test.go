@@ -14,6 +14,7 @@ import (
 
 	"lazaret/internal/inquiry"
 	"lazaret/internal/natstest"
+	"lazaret/internal/wire"
 	"lazaret/pkg/keys"
 	"lazaret/streams"
 )
@@ -117,7 +118,7 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	say := func(e streams.Entry) {
-		if _, err := js.PublishMsg(ctx, e.Msg()); err != nil {
+		if _, err := js.PublishMsg(ctx, wire.Msg(&e)); err != nil {
 			t.Error(err)
 		}
 	}

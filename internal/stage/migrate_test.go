@@ -13,6 +13,7 @@ import (
 
 	"lazaret/internal/natstest"
 	"lazaret/internal/stage"
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -142,7 +143,7 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	say := func(s string) {
 		t.Helper()
 		e := streams.Entry{Partition: 3, Stage: s, Type: streams.TypeObservation, Project: "p", Salt: streams.NewSalt(), Body: []byte("{}")}
-		m := e.Msg()
+		m := wire.Msg(&e)
 		if m.Header.Get(streams.HeaderFormat) != "2" {
 			t.Fatalf("an entry has format %q", m.Header.Get(streams.HeaderFormat))
 		}
