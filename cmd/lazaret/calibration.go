@@ -49,7 +49,7 @@ func two(x float64) string { return fmt.Sprintf("%.2f", x) }
 
 func (a *app) askCalibration(ctx context.Context, project string) (items []arbiter.Calibration, err error) {
 	err = a.operator(ctx, func(ctx context.Context, nc *nats.Conn) error {
-		for _, p := range partitionsOf(project) {
+		for _, p := range query.Partitions(project) {
 			var page []arbiter.Calibration
 			if err := query.Ask(ctx, nc, arbiter.AskCalibration, p, arbiter.CalibrationRequest{Project: project}, &page); err != nil {
 				return err

@@ -142,7 +142,7 @@ func (a *app) holds() *cobra.Command {
 		}
 		var items []arbiter.Hold
 		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-			for _, p := range partitionsOf(req.Project) {
+			for _, p := range query.Partitions(req.Project) {
 				var page []arbiter.Hold
 				if err := query.Ask(ctx, nc, arbiter.AskHolds, p, ask, &page); err != nil {
 					return err
@@ -170,18 +170,6 @@ func (a *app) holds() *cobra.Command {
 	ls.Flags().StringVar(&req.State, "state", "open", "open, approved, rejected, expired, cancelled, denied or all")
 	ls.Flags().BoolVar(&each, "each", false, "a line for each, similar or not")
 	return group("holds", "What waits for a person", ls, a.holdShow(), a.holdResolve(approval.Approve), a.holdResolve(approval.Reject), a.holdEdit(), a.holdCancel(), a.holdWatch())
-}
-
-// partitionsOf are the partitions where a project's state is: one, or all.
-func partitionsOf(project string) []int {
-	if project != "" {
-		return []int{streams.PartitionOf(project)}
-	}
-	all := make([]int, streams.Partitions)
-	for p := range all {
-		all[p] = p
-	}
-	return all
 }
 
 // quote shows foreign text in a sentence.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,6 +17,7 @@ import (
 	"lazaret/client"
 	"lazaret/internal/arbiter"
 	"lazaret/internal/cli"
+	"lazaret/internal/holds"
 	"lazaret/internal/query"
 	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
@@ -29,84 +28,6 @@ import (
 
 // approverRole is the credential that holds are resolved with.
 const approverRole = "approver"
-
-// topReason is the reason that a hold is shown under: the most specific one of the
-// strictest that held it. Of equally specific ones it is the first in the canonical
-// order. A reason that asks for nothing and the end of a hold are no reasons for it.
-func topReason(v *streams.VerdictEntry) (top streams.Reason) {
-	first := true
-	for _, r := range v.Reasons {
-		switch r.Code {
-		case streams.CodeApproved, streams.CodeRejected, streams.CodeCancelled, streams.CodeExpired:
-			if len(v.Reasons) > 1 {
-				continue
-			}
-		}
-		if first || r.Verdict > top.Verdict || r.Verdict == top.Verdict && specificity(&r) > specificity(&top) {
-			top, first = r, false
-		}
-	}
-	return top
-}
-
-// specificity ranks the reasons of one verdict: a rule that fired, something that the
-// proposal rests on, a fact about it, a group's silence, its level alone.
-func specificity(r *streams.Reason) int {
-	switch {
-	case r.Rule != "":
-		return 5
-	case r.Code == streams.CodeFloor && len(r.Path) == 0:
-		return 0
-	case r.Code == streams.CodeFloor: // a list of tools
-		return 1
-	case r.Code == streams.CodeSilent, r.Code == streams.CodeHoldBudget:
-		return 2
-	case len(r.Path) > 0:
-		return 4
-	}
-	return 3
-}
-
-// holdGroup is holds that are alike: one agent, one tool, one reason.
-type holdGroup struct {
-	arbiter.Hold
-	why string
-	ids []string
-}
-
-// likeness is what holds that are alike have in common.
-type likeness struct{ state, project, agent, tool, level, why string }
-
-func likenessOf(h *arbiter.Hold) likeness {
-	r := topReason(&h.Verdict)
-	k := likeness{h.State, h.Project, h.Agent, h.Verdict.Tool, h.Verdict.Level, string(r.Code) + r.Rule}
-	if r.Rule == "" {
-		k.why += r.Text
-	}
-	if h.Verdict.Tool == streams.ApproveTools {
-		k.why += h.Verdict.Digest // no two lists of tools are alike
-	}
-	return k
-}
-
-func groupHolds(items []arbiter.Hold) []*holdGroup {
-	var out []*holdGroup
-	by := make(map[likeness]*holdGroup)
-	for _, h := range items {
-		r, k := topReason(&h.Verdict), likenessOf(&h)
-		g := by[k]
-		if g == nil {
-			g = &holdGroup{Hold: h, why: r.Text}
-			by[k] = g
-			out = append(out, g)
-		}
-		if h.Expires.Before(g.Expires) {
-			g.Hold, g.why = h, r.Text // the one that ends first stands for the others
-		}
-		g.ids = append(g.ids, h.ID)
-	}
-	return out
-}
 
 func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 	filter, err := cli.NewFilter(f.Where, arbiter.Hold{})
@@ -123,59 +44,14 @@ func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 			kept = append(kept, h)
 		}
 	}
-	groups := groupHolds(kept)
-	err = cli.Print(w, cli.ListFlags{}, groups, []string{"HOLD", "ALIKE", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL", "EXPIRES", "WHY"}, func(g *holdGroup) []string {
-		return []string{g.ID, fmt.Sprint(len(g.ids)), g.State, g.Project, g.Agent, g.Verdict.Level, g.Verdict.Tool, g.Expires.Format(time.DateTime), g.why}
+	groups := holds.Grouped(kept)
+	err = cli.Print(w, cli.ListFlags{}, groups, []string{"HOLD", "ALIKE", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL", "EXPIRES", "WHY"}, func(g *holds.Group) []string {
+		return []string{g.ID, fmt.Sprint(len(g.IDs)), g.State, g.Project, g.Agent, g.Verdict.Level, g.Verdict.Tool, g.Expires.Format(time.DateTime), g.Why}
 	})
 	if len(kept) > len(groups) {
 		fmt.Fprintln(w, "of holds that are alike the first to expire is shown; --each lists all")
 	}
 	return err
-}
-
-// findHold looks a hold up in all partitions, or in that of a project.
-func findHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
-	if err := streams.CheckID("hold", id); err != nil {
-		return nil, err
-	}
-	for _, p := range partitionsOf(project) {
-		var page []arbiter.Hold
-		if err := query.Ask(ctx, nc, arbiter.AskHolds, p, arbiter.HoldsRequest{Project: project, ID: id}, &page); err != nil {
-			return nil, err
-		}
-		if len(page) > 0 {
-			return &page[0], nil
-		}
-	}
-	return nil, &cli.Exit{Code: cli.ExitNegative, Text: "there is no hold " + id + ": lazaret holds ls lists them"}
-}
-
-// checkShown makes sure that what is shown of a hold is what would be signed
-// for: a digest that somebody else computed is not looked at, it is compared.
-func checkShown(h *arbiter.Hold) error {
-	v := &h.Verdict
-	var digest string
-	var err error
-	if v.Type == streams.TypeMemory {
-		key := ""
-		if v.Belief != nil {
-			key = v.Belief.Key
-		}
-		digest, err = approval.MemoryDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), key, h.Body)
-	} else {
-		digest, err = approval.ActionDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), v.Tool, jsontext.Value(h.Body))
-	}
-	if err != nil {
-		return err
-	}
-	if args := new(streams.ApproveToolsArgs); len(h.Tools) > 0 &&
-		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Instructions, h.Tools) != args.Digest) {
-		return &cli.Exit{Code: cli.ExitNegative, Text: "the tools that the arbiter shows are not those of the list that is to be accepted: do not sign"}
-	}
-	if digest != v.Digest {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the ledger entry %d", digest, v.Digest, v.Proposal)}
-	}
-	return nil
 }
 
 func printHold(w io.Writer, h *arbiter.Hold) {
@@ -260,7 +136,7 @@ func (a *app) holdShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign", Args: oneHold, RunE: func(cmd *cobra.Command, args []string) error {
 		return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-			h, err := findHold(ctx, nc, project, args[0])
+			h, err := holds.Find(ctx, nc, project, args[0])
 			if err != nil {
 				return err
 			}
@@ -271,7 +147,7 @@ func (a *app) holdShow() *cobra.Command {
 			if h.State != streams.HoldOpen {
 				return nil
 			}
-			return checkShown(h)
+			return holds.CheckShown(h)
 		})
 	}}
 	c.Flags().StringVar(&project, "project", "", "look in this `PROJECT` only")
@@ -315,18 +191,18 @@ lazaret holds ls counts them; when there are more or fewer by now nothing is sig
 			defer nc.Close()
 			ctx, cancel := a.timeout(cmd.Context())
 			defer cancel()
-			holds, err := holdsNamed(ctx, nc, project, args, alike)
+			named, err := holdsNamed(ctx, nc, project, args, alike)
 			if err != nil {
 				return err
 			}
-			for _, h := range holds {
+			for _, h := range named {
 				if h.State != streams.HoldOpen {
 					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID, h.State)}
 				}
 				if revision != "" && revision != h.Revision {
 					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again", h.ID, h.Revision)}
 				}
-				if err := checkShown(h); err != nil {
+				if err := holds.CheckShown(h); err != nil {
 					return err
 				}
 			}
@@ -335,7 +211,7 @@ lazaret holds ls counts them; when there are more or fewer by now nothing is sig
 			}
 			var reps []*streams.ResolveReply
 			code := cli.ExitOK
-			for _, h := range holds {
+			for _, h := range named {
 				ctx, cancel := a.timeout(cmd.Context())
 				rep, err := o.resolve(ctx, cmd.OutOrStdout(), nc, h, d, signer)
 				cancel()
@@ -404,7 +280,7 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 	if err != nil {
 		return nil, err
 	}
-	return sendResolution(ctx, nc, h.Project, h.ID, signed)
+	return holds.Send(ctx, nc, h.Project, h.ID, signed)
 }
 
 // holdsNamed looks up holds by name, and with alike the open ones that are like
@@ -412,7 +288,7 @@ func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn
 func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string, alike int) ([]*arbiter.Hold, error) {
 	var out []*arbiter.Hold
 	for _, id := range ids {
-		h, err := findHold(ctx, nc, project, id)
+		h, err := holds.Find(ctx, nc, project, id)
 		if err != nil {
 			return nil, err
 		}
@@ -428,10 +304,10 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 	}
 	out = nil
 	for i := range page {
-		if likenessOf(&page[i]) != likenessOf(first) {
+		if holds.LikenessOf(&page[i]) != holds.LikenessOf(first) {
 			continue
 		}
-		h, err := findHold(ctx, nc, first.Project, page[i].ID) // with its body
+		h, err := holds.Find(ctx, nc, first.Project, page[i].ID) // with its body
 		if err != nil {
 			return nil, err
 		}
@@ -465,7 +341,7 @@ the default one's, or that of lazaret agent add.`,
 			var h *arbiter.Hold
 			act := new(streams.Action)
 			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-				if h, err = findHold(ctx, nc, project, pos[0]); err != nil {
+				if h, err = holds.Find(ctx, nc, project, pos[0]); err != nil {
 					return err
 				}
 				if h.State != streams.HoldOpen || h.Verdict.Type != streams.TypeAction {
@@ -516,30 +392,6 @@ func heldAction(ctx context.Context, nc *nats.Conn, h *arbiter.Hold, act *stream
 		}
 	}
 	return nil
-}
-
-// sendResolution asks for a hold to be resolved.
-func sendResolution(ctx context.Context, nc *nats.Conn, project, hold string, signed []byte) (*streams.ResolveReply, error) {
-	subject, err := streams.ResolveSubject(project, hold)
-	if err != nil {
-		return nil, err
-	}
-	body, err := streams.Marshal(streams.ResolveRequest{Note: string(signed)})
-	if err != nil {
-		return nil, err
-	}
-	m, err := nc.RequestWithContext(ctx, subject, body)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, fmt.Errorf("nobody answers on %s: is the pipeline running?", subject)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look at the hold before signing again", subject, err)
-	}
-	rep := new(streams.ResolveReply)
-	if err := streams.Unmarshal(m.Data, rep); err != nil {
-		return nil, fmt.Errorf("answer on %s: %w", subject, err)
-	}
-	return rep, nil
 }
 
 func (a *app) holdCancel() *cobra.Command {
@@ -635,7 +487,7 @@ func (a *app) holdWatch() *cobra.Command {
 			}
 			why := x.Reason.Text
 			if why == "" {
-				why = topReason(&streams.VerdictEntry{Reasons: x.Reasons}).Text
+				why = holds.TopReason(&streams.VerdictEntry{Reasons: x.Reasons}).Text
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), tok[6], tok[5], tok[2], tok[4], x.Tool, why}), "  "))
 			return nil

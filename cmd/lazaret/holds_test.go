@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lazaret/internal/cli"
+	"lazaret/internal/holds"
 	"lazaret/streams"
 )
 
@@ -46,7 +47,7 @@ func TestPromiseA11HoldsAreListedUnderTheStrictestAndMostSpecificReason(t *testi
 		{"expired", []streams.Reason{expired}},
 		{"", nil},
 	} {
-		if got := topReason(&streams.VerdictEntry{Reasons: c.reasons}); got.Text != c.want {
+		if got := holds.TopReason(&streams.VerdictEntry{Reasons: c.reasons}); got.Text != c.want {
 			t.Errorf("listed under %q, want %q, of %v", got.Text, c.want, c.reasons)
 		}
 	}

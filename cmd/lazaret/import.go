@@ -10,6 +10,7 @@ import (
 
 	"lazaret/client"
 	"lazaret/internal/cli"
+	"lazaret/internal/holds"
 	"lazaret/internal/imported"
 	"lazaret/streams"
 )
@@ -112,7 +113,7 @@ func (a *app) importOne(ctx context.Context, cl *client.Client, session string, 
 		row.Hold = h.ID
 	}
 	if row.Verdict != streams.Allow {
-		r := topReason(rep.Entry)
+		r := holds.TopReason(rep.Entry)
 		row.Why = string(r.Code) + ": " + r.Text
 	}
 	return row, nil

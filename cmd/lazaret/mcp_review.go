@@ -19,6 +19,7 @@ import (
 	"lazaret/internal/arbiter"
 	"lazaret/internal/backtest"
 	"lazaret/internal/cli"
+	"lazaret/internal/holds"
 	"lazaret/internal/query"
 	"lazaret/internal/suggest"
 	"lazaret/pkg/approval"
@@ -125,7 +126,7 @@ func (a *app) review(cmd *cobra.Command, o *reviewOptions, id string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkShown(h); err != nil {
+	if err := holds.CheckShown(h); err != nil {
 		return err
 	}
 	var seen *suggest.Seen
@@ -172,7 +173,7 @@ func (a *app) review(cmd *cobra.Command, o *reviewOptions, id string) error {
 func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
 	if id == "" {
 		var open []arbiter.Hold
-		for _, p := range partitionsOf(project) {
+		for _, p := range query.Partitions(project) {
 			var page []arbiter.Hold
 			if err := query.Ask(ctx, nc, arbiter.AskHolds, p, arbiter.HoldsRequest{Project: project, State: streams.HoldOpen}, &page); err != nil {
 				return nil, err
@@ -192,7 +193,7 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 			return nil, &cli.Exit{Code: cli.ExitNegative, Text: text}
 		}
 	}
-	h, err := findHold(ctx, nc, project, id)
+	h, err := holds.Find(ctx, nc, project, id)
 	switch {
 	case err != nil:
 		return nil, err

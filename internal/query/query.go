@@ -121,3 +121,15 @@ func Ask(ctx context.Context, nc *nats.Conn, what string, partition int, req, re
 	}
 	return nil
 }
+
+// Partitions are the partitions where a project's state is: one, or all.
+func Partitions(project string) []int {
+	if project != "" {
+		return []int{streams.PartitionOf(project)}
+	}
+	all := make([]int, streams.Partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return all
+}

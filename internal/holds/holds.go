@@ -1,0 +1,168 @@
+// Package holds is what people do with holds: list them with those that are alike, look one up, make sure that what
+// is shown is what is signed, and send a signed resolution. The command line and the console share it.
+package holds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nats.go"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/cli"
+	"lazaret/internal/query"
+	"lazaret/pkg/approval"
+	"lazaret/streams"
+)
+
+// TopReason is the reason that a hold is shown under: the most specific one of the
+// strictest that held it. Of equally specific ones it is the first in the canonical
+// order. A reason that asks for nothing and the end of a hold are no reasons for it.
+func TopReason(v *streams.VerdictEntry) (top streams.Reason) {
+	first := true
+	for _, r := range v.Reasons {
+		switch r.Code {
+		case streams.CodeApproved, streams.CodeRejected, streams.CodeCancelled, streams.CodeExpired:
+			if len(v.Reasons) > 1 {
+				continue
+			}
+		}
+		if first || r.Verdict > top.Verdict || r.Verdict == top.Verdict && specificity(&r) > specificity(&top) {
+			top, first = r, false
+		}
+	}
+	return top
+}
+
+// specificity ranks the reasons of one verdict: a rule that fired, something that the
+// proposal rests on, a fact about it, a group's silence, its level alone.
+func specificity(r *streams.Reason) int {
+	switch {
+	case r.Rule != "":
+		return 5
+	case r.Code == streams.CodeFloor && len(r.Path) == 0:
+		return 0
+	case r.Code == streams.CodeFloor: // a list of tools
+		return 1
+	case r.Code == streams.CodeSilent, r.Code == streams.CodeHoldBudget:
+		return 2
+	case len(r.Path) > 0:
+		return 4
+	}
+	return 3
+}
+
+// Group is holds that are alike: one agent, one tool, one reason.
+type Group struct {
+	arbiter.Hold
+	Why string   // its reason
+	IDs []string // of all of them
+}
+
+// Likeness is what holds that are alike have in common.
+type Likeness struct{ State, Project, Agent, Tool, Level, Why string }
+
+// LikenessOf returns what a hold has in common with those that are like it.
+func LikenessOf(h *arbiter.Hold) Likeness {
+	r := TopReason(&h.Verdict)
+	k := Likeness{h.State, h.Project, h.Agent, h.Verdict.Tool, h.Verdict.Level, string(r.Code) + r.Rule}
+	if r.Rule == "" {
+		k.Why += r.Text
+	}
+	if h.Verdict.Tool == streams.ApproveTools {
+		k.Why += h.Verdict.Digest // no two lists of tools are alike
+	}
+	return k
+}
+
+// Grouped puts holds that are alike together, in the order in which they come.
+func Grouped(items []arbiter.Hold) []*Group {
+	var out []*Group
+	by := make(map[Likeness]*Group)
+	for _, h := range items {
+		r, k := TopReason(&h.Verdict), LikenessOf(&h)
+		g := by[k]
+		if g == nil {
+			g = &Group{Hold: h, Why: r.Text}
+			by[k] = g
+			out = append(out, g)
+		}
+		if h.Expires.Before(g.Expires) {
+			g.Hold, g.Why = h, r.Text // the one that ends first stands for the others
+		}
+		g.IDs = append(g.IDs, h.ID)
+	}
+	return out
+}
+
+// Find looks a hold up in all partitions, or in that of a project.
+func Find(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
+	if err := streams.CheckID("hold", id); err != nil {
+		return nil, err
+	}
+	for _, p := range query.Partitions(project) {
+		var page []arbiter.Hold
+		if err := query.Ask(ctx, nc, arbiter.AskHolds, p, arbiter.HoldsRequest{Project: project, ID: id}, &page); err != nil {
+			return nil, err
+		}
+		if len(page) > 0 {
+			return &page[0], nil
+		}
+	}
+	return nil, &cli.Exit{Code: cli.ExitNegative, Text: "there is no hold " + id + ": lazaret holds ls lists them"}
+}
+
+// CheckShown makes sure that what is shown of a hold is what would be signed
+// for: a digest that somebody else computed is not looked at, it is compared.
+func CheckShown(h *arbiter.Hold) error {
+	v := &h.Verdict
+	var digest string
+	var err error
+	if v.Type == streams.TypeMemory {
+		key := ""
+		if v.Belief != nil {
+			key = v.Belief.Key
+		}
+		digest, err = approval.MemoryDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), key, h.Body)
+	} else {
+		digest, err = approval.ActionDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), v.Tool, jsontext.Value(h.Body))
+	}
+	if err != nil {
+		return err
+	}
+	if args := new(streams.ApproveToolsArgs); len(h.Tools) > 0 &&
+		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Instructions, h.Tools) != args.Digest) {
+		return &cli.Exit{Code: cli.ExitNegative, Text: "the tools that the arbiter shows are not those of the list that is to be accepted: do not sign"}
+	}
+	if digest != v.Digest {
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the ledger entry %d", digest, v.Digest, v.Proposal)}
+	}
+	return nil
+}
+
+// Send asks for a hold to be resolved.
+func Send(ctx context.Context, nc *nats.Conn, project, hold string, signed []byte) (*streams.ResolveReply, error) {
+	subject, err := streams.ResolveSubject(project, hold)
+	if err != nil {
+		return nil, err
+	}
+	body, err := streams.Marshal(streams.ResolveRequest{Note: string(signed)})
+	if err != nil {
+		return nil, err
+	}
+	m, err := nc.RequestWithContext(ctx, subject, body)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("nobody answers on %s: is the pipeline running?", subject)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w: it may be journaled, look at the hold before signing again", subject, err)
+	}
+	rep := new(streams.ResolveReply)
+	if err := streams.Unmarshal(m.Data, rep); err != nil {
+		return nil, fmt.Errorf("answer on %s: %w", subject, err)
+	}
+	return rep, nil
+}
