@@ -97,6 +97,7 @@ const (
 type key struct {
 	algorithm byte
 	public    ed25519.PublicKey
+	passkey   *passkey // of algorithm 0xff
 	roles     []string
 	// replaced is set once another key took the log's place from the tree of replacedAt
 	// leaves on.
@@ -107,6 +108,8 @@ type key struct {
 type verifier struct {
 	keys    map[string]*key // by name+hash
 	unknown []string
+	// counters are the highest of each passkey in each project, in the order of approvals.
+	counters map[string]uint32
 }
 
 // parseKey reads <name>+<hash>+<base64>.
@@ -114,12 +117,16 @@ func parseKey(vkey string) (id string, k *key, err error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	hash, data, _ := strings.Cut(rest, "+")
 	b, err := base64.StdEncoding.DecodeString(data)
-	if err != nil || len(b) != 33 || b[0] != 1 && b[0] != 4 || name == "" {
+	if err != nil || name == "" || len(b) == 0 || b[0] != passkeyAlgorithm && (len(b) != 33 || b[0] != 1 && b[0] != 4) {
 		return "", nil, fmt.Errorf("%q is no key", vkey)
 	}
 	sum := sha256.Sum256(append([]byte(name+"\n"), b...))
 	if hash != hex.EncodeToString(sum[:4]) {
 		return "", nil, fmt.Errorf("the hash in %q is not that of the key", vkey)
+	}
+	if b[0] == passkeyAlgorithm {
+		p, err := parsePasskey(b[1:])
+		return name + "+" + hash, &key{algorithm: b[0], passkey: p}, err
 	}
 	return name + "+" + hash, &key{algorithm: b[0], public: b[1:]}, nil
 }
@@ -163,7 +170,11 @@ func note(msg string, keys map[string]*key) (text string, by []*key, unknown []s
 			signed = fmt.Sprintf("cosignature/v1\ntime %d\n%s", binary.BigEndian.Uint64(sig), text)
 			sig = sig[8:]
 		}
-		if !ed25519.Verify(k.public, []byte(signed), sig) {
+		if k.passkey != nil {
+			if err := k.passkey.verify(text, sig); err != nil {
+				return "", nil, nil, fmt.Errorf("the assertion of %s: %w", id, err)
+			}
+		} else if !ed25519.Verify(k.public, []byte(signed), sig) {
 			return "", nil, nil, fmt.Errorf("the signature of %s does not fit", id)
 		}
 		by = append(by, k)
@@ -497,6 +508,11 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 	text, signers, unknown, err := note(resolution.Note, map[string]*key{id: k})
 	if err != nil || len(signers) != 1 || len(unknown) > 0 {
 		return errors.Join(fmt.Errorf("%s has not signed the decision, alone", id), err)
+	}
+	if k.passkey != nil {
+		if err := v.count(r.Project+" "+res.Key, resolution.Note); err != nil {
+			return err
+		}
 	}
 	var s struct{ V, Project, Hold, Revision, Decision string }
 	if err := json.Unmarshal([]byte(text), &s); err != nil {

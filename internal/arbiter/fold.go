@@ -164,6 +164,7 @@ const (
 	keyRing     = 'R' // table, project, number → key: the order in which a table was filled
 	keyFilled   = 'Q' // table, project → how many keys it ever had
 	keyNonce    = 'x' // project, nonce → nothing: resolutions that counted
+	keyCounter  = 'k' // project, key → the highest counter of a passkey that was obeyed
 	keyRefused  = 'f' // project, hold or "-", check → how often
 	keyForecast = 'K' // project, agent, class → calibration.Window
 	keyCalib    = 'C' // project, agent, class → the last calibration entry

@@ -12,6 +12,7 @@ import (
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/pkg/keys"
+	_ "lazaret/pkg/passkey" // verifies the signatures of passkeys
 	"lazaret/pkg/policy"
 	"lazaret/streams"
 )
@@ -60,6 +61,9 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		c.Open, c.State = false, streams.HoldExpired // its due entry is on the way
 	}
 	if _, c.Used, err = st.Get(nonceKey(s)); err != nil {
+		return nil, err
+	}
+	if c.Counter, err = counter(st, s); err != nil {
 		return nil, err
 	}
 	if err := s.Judge(&c); err != nil {
@@ -371,5 +375,24 @@ func (f *Fold) useNonce(st *stage.State, s *approval.Signed) error {
 	if err := f.forgetAt(st, s.Expires, key); err != nil {
 		return err
 	}
+	if s.Counter > 0 {
+		if err := st.Set(counterKey(s), binary.BigEndian.AppendUint32(nil, s.Counter)); err != nil {
+			return err
+		}
+	}
 	return st.Set(key, nil)
+}
+
+func counterKey(s *approval.Signed) []byte {
+	return stage.Key(keyCounter, s.Project, streams.Digest([]byte(s.Pin.Key)))
+}
+
+// counter is the highest counter of the signer's passkey that was obeyed in the project. An
+// authenticator counts for all projects; a fold sees one partition.
+func counter(st *stage.State, s *approval.Signed) (uint32, error) {
+	v, ok, err := st.Get(counterKey(s))
+	if err != nil || !ok || len(v) != 4 {
+		return 0, err
+	}
+	return binary.BigEndian.Uint32(v), nil
 }

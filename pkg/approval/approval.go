@@ -1,8 +1,8 @@
 // Package approval is the signed word of a person on a hold: what is signed,
 // how it is signed, and when it may be obeyed. It is pure: no I/O, no clock.
 //
-// A resolution is a C2SP signed note with one Ed25519 signature. Its text is one
-// line, the JCS form (RFC 8785) of a Statement. It names the hold, the revision
+// A resolution is a C2SP signed note with one signature, of an Ed25519 key or of a
+// passkey (package keys says how). Its text is one line, the JCS form (RFC 8785) of a Statement. It names the hold, the revision
 // of the hold that the signer saw, the digest of the action, the decision, an
 // expiry and a nonce, so that it resolves that one hold, as it was seen, once.
 //
@@ -170,6 +170,7 @@ const (
 	CheckSignature Check = "signature" // forged or altered
 	CheckHold      Check = "hold"      // for another hold, or for one that there is not
 	CheckReplayed  Check = "replayed"  // used before
+	CheckCounter   Check = "counter"   // the passkey's counter did not grow: it was cloned, or the assertion is old
 	CheckSettled   Check = "settled"   // the hold is not open
 	CheckExpired   Check = "expired"   // signed for a time that is over, or too far off
 	CheckRole      Check = "role"      // the key lacks a role that the policy asks for
@@ -180,7 +181,7 @@ const (
 )
 
 // Checks is every check, in order.
-var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckReplayed, CheckSettled, CheckExpired,
+var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckReplayed, CheckCounter, CheckSettled, CheckExpired,
 	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckPolicy}
 
 // Error says why a resolution is not obeyed.
@@ -214,6 +215,9 @@ type Signed struct {
 	Statement
 	Signer string   // name of the key
 	Pin    keys.Pin // what is pinned of it
+	// Passkey is set where a passkey signed, and Counter is its count of signatures then.
+	Passkey bool
+	Counter uint32
 }
 
 // sigLine begins the line of a signature in a note.
@@ -228,7 +232,10 @@ func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Signer, s.Pin = by.name, by.pin
+	s.Signer, s.Pin, s.Passkey, s.Counter = by.name, by.pin, by.assertion != nil, 0
+	if by.assertion != nil {
+		s.Counter = by.assertion.Counter()
+	}
 	return s, nil
 }
 
@@ -240,6 +247,14 @@ func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string,
 		return by, err
 	}
 	return by, readStatement(signed, into, text)
+}
+
+// withoutPasskey refuses the signature of a passkey: its counter is kept of resolutions only.
+func withoutPasskey(by signer, err error) (signer, error) {
+	if err == nil && by.assertion != nil {
+		err = refuse(CheckRole, "key %q is a passkey: it resolves holds and signs nothing else", by.name)
+	}
+	return by, err
 }
 
 // inTime is why a statement that expires then may not be obeyed at a ledger
@@ -256,8 +271,9 @@ func inTime(expires, now time.Time) error {
 
 // signer is the key that signed a note.
 type signer struct {
-	name string
-	pin  keys.Pin
+	name      string
+	pin       keys.Pin
+	assertion *keys.Assertion // of a passkey
 }
 
 // openNote verifies that msg is a note in its one encoding, signed by exactly
@@ -300,6 +316,13 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 		return "", by, refuse(CheckUnpinned, "key %q is not pinned", clip(sig.Name))
 	}
 	by.pin = pin
+	p, _, err := keys.ParsePasskey(pin.Key)
+	if p != nil {
+		by.assertion, err = keys.ParseAssertion(raw[4:]) // after the hash of the key
+	}
+	if err != nil {
+		return "", by, refuse(CheckForm, "its assertion cannot be read: %v", err)
+	}
 	return n.Text, by, nil
 }
 
@@ -333,6 +356,8 @@ type Case struct {
 	Used  bool
 	Open  bool
 	State string
+	// Counter is the highest that was obeyed of the signer's passkey.
+	Counter uint32
 }
 
 // Judge returns why a verified statement may not decide the case, as an *Error,
@@ -343,6 +368,8 @@ func (s *Signed) Judge(c *Case) error {
 		return refuse(CheckHold, "it is for hold %s of project %s", clip(s.Hold), clip(s.Project))
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
+	case s.Passkey && (s.Counter > 0 || c.Counter > 0) && s.Counter <= c.Counter:
+		return refuse(CheckCounter, "the passkey %q counts %d signatures, and %d were counted before: it may have been copied", s.Signer, s.Counter, c.Counter)
 	case !c.Open:
 		return refuse(CheckSettled, "the hold is %s", c.State)
 	}

@@ -104,7 +104,7 @@ type SignedBelief struct {
 // error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	s := new(SignedBelief)
-	by, err := openStatement(msg, trust, &s.BeliefStatement, s.Text)
+	by, err := withoutPasskey(openStatement(msg, trust, &s.BeliefStatement, s.Text))
 	if err != nil {
 		return nil, err
 	}

@@ -216,7 +216,7 @@ type SignedOrder struct {
 // an *Error.
 func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	s := new(SignedOrder)
-	by, err := openStatement(msg, trust, &s.Order, s.Text)
+	by, err := withoutPasskey(openStatement(msg, trust, &s.Order, s.Text))
 	if err != nil {
 		return nil, err
 	}

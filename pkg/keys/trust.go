@@ -60,7 +60,7 @@ var Roles = []Role{RoleOperator, RoleApprover, RoleAuditor, RoleProbe}
 
 // Pin is one key that is trusted, and in what.
 type Pin struct {
-	Key   string `yaml:"key" json:"key"` // note verifier key
+	Key   string `yaml:"key" json:"key"` // note verifier key, also of a passkey (see Passkey)
 	Roles []Role `yaml:"roles" json:"roles"`
 	// Agent is whose key it is when an agent holds it: project/agent. Such a
 	// key never resolves a hold of that agent.
@@ -135,7 +135,7 @@ func (t *Trust) Add(p Pin) error {
 	if strings.HasPrefix(p.Key, privatePrefix) {
 		return fmt.Errorf("%w: this is a private key: pin its public half, and replace it if others could have read it here", ErrBadKey)
 	}
-	v, err := note.NewVerifier(p.Key)
+	v, passkey, err := newVerifier(p.Key)
 	if err != nil {
 		return fmt.Errorf("%w: %q: %v: want <name>+<hash>+<base64> as lazaret key gen prints it", ErrBadKey, p.Key, err)
 	}
@@ -152,6 +152,9 @@ func (t *Trust) Add(p Pin) error {
 		if slices.Contains(p.Roles[:i], r) {
 			return fmt.Errorf("key %s: role %q stands twice", v.Name(), r)
 		}
+	}
+	if passkey && (p.Agent != "" || slices.ContainsFunc(p.Roles, func(r Role) bool { return !r.Approver() })) {
+		return fmt.Errorf("key %s is a passkey: it resolves holds, in the role approver or one below it, and is no agent's", v.Name())
 	}
 	if p.Agent != "" {
 		project, agent, ok := strings.Cut(p.Agent, "/")

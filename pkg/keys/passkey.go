@@ -1,0 +1,231 @@
+package keys
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/note"
+)
+
+// A passkey is pinned as a key of C2SP signed notes of the type 0xff, which is followed by
+// passkeyType and the JSON form of Passkey. Its signature in a note is the JSON form of
+// Assertion, whose challenge is the SHA-256 of the note's text.
+const (
+	algPasskey  = 0xff
+	passkeyType = "lazaret/passkey/v1\n"
+)
+
+// Limits of passkeys and assertions, in bytes.
+const (
+	maxCredential = 1023 // WebAuthn's own
+	maxAssertion  = 8 << 10
+	maxOrigins    = 8
+)
+
+// Bytes are written in base64url without padding.
+type Bytes []byte
+
+// MarshalText implements encoding.TextMarshaler.
+func (b Bytes) MarshalText() ([]byte, error) { return base64.RawURLEncoding.AppendEncode(nil, b), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *Bytes) UnmarshalText(text []byte) (err error) {
+	*b, err = base64.RawURLEncoding.Strict().AppendDecode(nil, text)
+	return err
+}
+
+// Passkey is the public half of a WebAuthn credential, and where it may be used.
+type Passkey struct {
+	Credential Bytes    `json:"credential"`
+	Origins    []string `json:"origins"` // of the pages that may ask for a signature
+	Public     Bytes    `json:"public"`  // COSE_Key, as the authenticator gave it
+	RP         string   `json:"rp"`      // relying party id: the host of each origin, or a domain above it
+}
+
+// Assertion is what an authenticator answered, as it is.
+type Assertion struct {
+	AuthData   Bytes `json:"auth_data"`
+	ClientData Bytes `json:"client_data"`
+	Signature  Bytes `json:"signature"`
+}
+
+func (p *Passkey) check() error {
+	if len(p.Credential) == 0 || len(p.Credential) > maxCredential || len(p.Public) == 0 || len(p.Public) > 1024 {
+		return errors.New("its credential or its public key is empty or too long")
+	}
+	if p.RP == "" || len(p.Origins) == 0 || len(p.Origins) > maxOrigins {
+		return fmt.Errorf("it needs a relying party and 1 to %d origins", maxOrigins)
+	}
+	for i, o := range p.Origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme+"://"+u.Host != o || u.Hostname() != p.RP && !strings.HasSuffix(u.Hostname(), "."+p.RP) {
+			return fmt.Errorf("origin %q is not SCHEME://HOST[:PORT] at %s or below it", o, p.RP)
+		}
+		if u.Scheme != "https" && (u.Scheme != "http" || p.RP != "localhost") {
+			return fmt.Errorf("origin %q is not https", o)
+		}
+		if slices.Contains(p.Origins[:i], o) {
+			return fmt.Errorf("origin %q stands twice", o)
+		}
+	}
+	return nil
+}
+
+// Pin returns the key of a passkey, as a trust file holds it.
+func (p *Passkey) Pin(name string) (string, error) {
+	if err := errors.Join(checkName(name), p.check()); err != nil {
+		return "", err
+	}
+	data, err := p.data()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s+%08x+%s", name, keyHash(name, data), base64.StdEncoding.EncodeToString(data)), nil
+}
+
+func (p *Passkey) data() ([]byte, error) {
+	b, err := json.Marshal(p, json.Deterministic(true))
+	return append([]byte{algPasskey}, append([]byte(passkeyType), b...)...), err
+}
+
+// keyHash is that of C2SP signed notes.
+func keyHash(name string, data []byte) uint32 {
+	h := sha256.Sum256(append([]byte(name+"\n"), data...))
+	return binary.BigEndian.Uint32(h[:])
+}
+
+// ParsePasskey reads a pinned key that is a passkey; nil without an error is a key of
+// another kind.
+func ParsePasskey(key string) (*Passkey, string, error) {
+	parts := strings.SplitN(key, "+", 3)
+	if len(parts) != 3 {
+		return nil, "", nil
+	}
+	data, err := base64.StdEncoding.Strict().DecodeString(parts[2])
+	if err != nil || len(data) == 0 || data[0] != algPasskey {
+		return nil, "", nil
+	}
+	rest, ok := bytes.CutPrefix(data[1:], []byte(passkeyType))
+	if !ok {
+		return nil, "", fmt.Errorf("%w: its type is not %q", ErrBadKey, strings.TrimSpace(passkeyType))
+	}
+	p := new(Passkey)
+	if err := json.Unmarshal(rest, p, json.RejectUnknownMembers(true)); err != nil {
+		return nil, "", fmt.Errorf("%w: a passkey that cannot be read: %v", ErrBadKey, err)
+	}
+	if err := p.check(); err != nil {
+		return nil, "", fmt.Errorf("%w: a passkey: %v", ErrBadKey, err)
+	}
+	if same, err := p.data(); err != nil || !bytes.Equal(same, data) {
+		return nil, "", fmt.Errorf("%w: a passkey that is not in its one encoding", ErrBadKey)
+	}
+	if parts[1] != hex.EncodeToString(binary.BigEndian.AppendUint32(nil, keyHash(parts[0], data))) {
+		return nil, "", fmt.Errorf("%w: its hash is not %s", ErrBadKey, parts[1])
+	}
+	return p, parts[0], nil
+}
+
+// Encode returns the assertion as the signature of a note.
+func (a *Assertion) Encode() ([]byte, error) { return json.Marshal(a, json.Deterministic(true)) }
+
+// ParseAssertion reads the signature of a note by a passkey, in its one encoding.
+func ParseAssertion(sig []byte) (*Assertion, error) {
+	if len(sig) > maxAssertion {
+		return nil, fmt.Errorf("an assertion of %d bytes, at most %d are taken", len(sig), maxAssertion)
+	}
+	a := new(Assertion)
+	if err := json.Unmarshal(sig, a, json.RejectUnknownMembers(true)); err != nil {
+		return nil, err
+	}
+	if same, err := a.Encode(); err != nil || !bytes.Equal(same, sig) {
+		return nil, errors.New("an assertion that is not in its one encoding")
+	}
+	return a, nil
+}
+
+// AssembleNote is a text with the signature of a passkey, as a C2SP signed note.
+func AssembleNote(text, key string, a *Assertion) ([]byte, error) {
+	v, isPasskey, err := newVerifier(key)
+	if err != nil || !isPasskey {
+		return nil, errors.Join(errors.New("the key is no passkey"), err)
+	}
+	if !strings.HasSuffix(text, "\n") || strings.Contains(text, "\n\n") {
+		return nil, errors.New("the text is not that of a note")
+	}
+	sig, err := a.Encode()
+	if err != nil {
+		return nil, err
+	}
+	raw := append(binary.BigEndian.AppendUint32(nil, v.KeyHash()), sig...)
+	return []byte(text + "\n— " + v.Name() + " " + base64.StdEncoding.EncodeToString(raw) + "\n"), nil
+}
+
+// authHead is the length of the fixed part of authenticator data: the hash of the relying
+// party, flags and the counter of signatures.
+const authHead = 32 + 1 + 4
+
+// Counter is the authenticator's count of its signatures; 0 where it keeps none.
+func (a *Assertion) Counter() uint32 {
+	if len(a.AuthData) < authHead {
+		return 0
+	}
+	return binary.BigEndian.Uint32(a.AuthData[33:])
+}
+
+// Challenge is what an authenticator signs for a note with this text, in the form in which
+// a browser reports it.
+func Challenge(text []byte) string {
+	h := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(h[:])
+}
+
+// verify checks assertions; see Passkeys.
+var verify atomic.Pointer[func(p *Passkey, challenge string, a *Assertion) error]
+
+// Passkeys sets what verifies assertions. Package passkey does, in its initialization, so
+// that a program that verifies none does not link what it needs. Without it no signature
+// of a passkey counts.
+func Passkeys(f func(p *Passkey, challenge string, a *Assertion) error) { verify.Store(&f) }
+
+// passkeyVerifier implements note.Verifier.
+type passkeyVerifier struct {
+	name string
+	hash uint32
+	key  *Passkey
+}
+
+func (v *passkeyVerifier) Name() string    { return v.name }
+func (v *passkeyVerifier) KeyHash() uint32 { return v.hash }
+
+func (v *passkeyVerifier) Verify(msg, sig []byte) bool {
+	f := verify.Load()
+	a, err := ParseAssertion(sig)
+	return err == nil && f != nil && (*f)(v.key, Challenge(msg), a) == nil
+}
+
+// newVerifier is note.NewVerifier, for passkeys too.
+func newVerifier(key string) (v note.Verifier, passkey bool, err error) {
+	p, name, err := ParsePasskey(key)
+	if err != nil {
+		return nil, true, err
+	}
+	if p == nil {
+		v, err = note.NewVerifier(key)
+		return v, false, err
+	}
+	data, err := p.data()
+	if err != nil {
+		return nil, true, err
+	}
+	return &passkeyVerifier{name, keyHash(name, data), p}, true, nil
+}

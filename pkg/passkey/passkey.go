@@ -1,0 +1,77 @@
+// Package passkey verifies WebAuthn registrations and assertions with
+// github.com/go-webauthn/webauthn. A program that imports it verifies the signatures of
+// passkeys that a trust file pins; the format is that of package keys.
+//
+// User verification is required, the origin is one of those that are pinned, and a page in
+// a frame of another origin does not count. The counter is the caller's to keep.
+package passkey
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/protocol/webauthncose"
+
+	"lazaret/pkg/keys"
+)
+
+func init() { keys.Passkeys(Verify) }
+
+// Algorithms are the COSE algorithms of keys that may be pinned, preferred ones first.
+var Algorithms = []webauthncose.COSEAlgorithmIdentifier{webauthncose.AlgES256, webauthncose.AlgEdDSA}
+
+// Verify returns why an assertion is no signature of the passkey over the challenge, or nil.
+func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
+	id := base64.RawURLEncoding.EncodeToString(p.Credential)
+	car := protocol.CredentialAssertionResponse{
+		PublicKeyCredential: protocol.PublicKeyCredential{Credential: protocol.Credential{ID: id, Type: string(protocol.PublicKeyCredentialType)}, RawID: protocol.URLEncodedBase64(p.Credential)},
+		AssertionResponse: protocol.AuthenticatorAssertionResponse{
+			AuthenticatorResponse: protocol.AuthenticatorResponse{ClientDataJSON: protocol.URLEncodedBase64(a.ClientData)},
+			AuthenticatorData:     protocol.URLEncodedBase64(a.AuthData), Signature: protocol.URLEncodedBase64(a.Signature),
+		},
+	}
+	parsed, err := car.Parse()
+	if err != nil {
+		return explained(err)
+	}
+	return explained(parsed.Verify(challenge, p.RP, "", p.Origins, nil, nil, protocol.TopOriginExplicitVerificationMode, false, true, true, p.Public,
+		protocol.SignaturePolicy{}))
+}
+
+// Register verifies a registration, as navigator.credentials.create returned it in JSON,
+// for a challenge that was given to the page. It returns the passkey to be pinned.
+func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, error) {
+	parsed, err := protocol.ParseCredentialCreationResponseBytes(response)
+	if err != nil {
+		return nil, explained(err)
+	}
+	var params []protocol.CredentialParameter
+	for _, a := range Algorithms {
+		params = append(params, protocol.CredentialParameter{Type: protocol.PublicKeyCredentialType, Algorithm: a})
+	}
+	_, err = parsed.Verify(challenge, rp, []string{origin}, nil, nil, protocol.TopOriginExplicitVerificationMode, false, true, true, nil, params,
+		protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
+	if err != nil {
+		return nil, explained(err)
+	}
+	data := parsed.Response.AttestationObject.AuthData.AttData
+	if !bytes.Equal(data.CredentialID, parsed.RawID) {
+		return nil, errors.New("the credential is not the one that was attested")
+	}
+	return &keys.Passkey{Credential: data.CredentialID, Origins: []string{origin}, Public: data.CredentialPublicKey, RP: rp}, nil
+}
+
+// explained adds to the library's errors what they keep apart.
+func explained(err error) error {
+	var e *protocol.Error
+	if errors.As(err, &e) && e.DevInfo != "" {
+		return fmt.Errorf("%s: %s", e.Details, e.DevInfo)
+	}
+	if errors.As(err, &e) {
+		return errors.New(e.Details)
+	}
+	return err
+}

@@ -1,0 +1,301 @@
+package passkey
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+)
+
+const origin = "https://lazaret.example.org"
+
+// device is an authenticator in software.
+type device struct {
+	private *ecdsa.PrivateKey
+	key     keys.Passkey
+	pin     string
+	counter uint32
+}
+
+func newDevice(t *testing.T, name string) *device {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := private.PublicKey.Bytes() // 4, X, Y
+	if err != nil {
+		t.Fatal(err)
+	}
+	// COSE_Key {1: 2, 3: -7, -1: 1, -2: X, -3: Y}
+	cose := append([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 0x20}, point[1:33]...)
+	cose = append(append(cose, 0x22, 0x58, 0x20), point[33:]...)
+	d := &device{private: private, key: keys.Passkey{Credential: []byte("credential of " + name), Origins: []string{origin}, Public: cose, RP: "lazaret.example.org"}}
+	if d.pin, err = d.key.Pin(name); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// made is what an authenticator and a browser say; fields that differ are attacks.
+type made struct {
+	kind, challenge, origin, rp string
+	flags                       byte
+	counter                     uint32
+	cross                       bool
+}
+
+func (d *device) sign(t *testing.T, m made) *keys.Assertion {
+	t.Helper()
+	client := fmt.Sprintf(`{"type":%q,"challenge":%q,"origin":%q,"crossOrigin":%t}`, m.kind, m.challenge, m.origin, m.cross)
+	rp := sha256.Sum256([]byte(m.rp))
+	data := binary.BigEndian.AppendUint32(append(rp[:], m.flags), m.counter)
+	hash := sha256.Sum256([]byte(client))
+	sum := sha256.Sum256(append(append([]byte{}, data...), hash[:]...))
+	sig, err := ecdsa.SignASN1(rand.Reader, d.private, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &keys.Assertion{AuthData: data, ClientData: []byte(client), Signature: sig}
+}
+
+// honest is what a browser and an authenticator say of a text.
+func (d *device) honest(text string) made {
+	d.counter++
+	return made{kind: "webauthn.get", challenge: keys.Challenge([]byte(text)), origin: origin, rp: d.key.RP, flags: 0x05, counter: d.counter}
+}
+
+func (d *device) note(t *testing.T, text string, m made) []byte {
+	t.Helper()
+	msg, err := keys.AssembleNote(text, d.pin, d.sign(t, m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return msg
+}
+
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+func statement() *approval.Statement {
+	return &approval.Statement{Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve, Expires: now.Add(time.Minute), Hold: "h1",
+		Nonce: approval.NewNonce(), Project: "acme", Revision: "r1", Version: approval.Version}
+}
+
+func text(t *testing.T, s *approval.Statement) string {
+	t.Helper()
+	text, err := s.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func trusting(t *testing.T, pins ...keys.Pin) *keys.Trust {
+	t.Helper()
+	trust := new(keys.Trust)
+	for _, p := range pins {
+		if err := trust.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := trust.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trust, err = keys.ParseTrust("trust.yaml", b); err != nil {
+		t.Fatal(err)
+	}
+	return trust
+}
+
+// hold is the case that a decision is held against, with what a fold keeps.
+type hold struct {
+	trust   *keys.Trust
+	used    map[string]bool
+	counter uint32
+}
+
+// release opens and judges a decision as the arbiter does.
+func (h *hold) release(msg []byte) error {
+	s, err := approval.Open(msg, h.trust)
+	if err != nil {
+		return err
+	}
+	c := approval.Case{Project: "acme", Agent: "support", Hold: "h1", Revision: "r1", Action: "sha256:" + strings.Repeat("ab", 32), Now: now, Open: true,
+		Used: h.used[s.Nonce], Counter: h.counter}
+	if err := s.Judge(&c); err != nil {
+		return err
+	}
+	h.used[s.Nonce], h.counter = true, s.Counter
+	return nil
+}
+
+func TestAPasskeyReleasesWhatItSignedOnce(t *testing.T) {
+	d := newDevice(t, "alice")
+	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}), used: make(map[string]bool)}
+	s := text(t, statement())
+	msg := d.note(t, s, d.honest(s))
+	if err := h.release(msg); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.release(msg); !errors.Is(err, &approval.Error{Check: approval.CheckReplayed}) {
+		t.Errorf("a second time: %v", err)
+	}
+	// A copy of the authenticator goes on counting from where it was copied.
+	copied := text(t, statement())
+	m := d.honest(copied)
+	m.counter = 1
+	if err := h.release(d.note(t, copied, m)); !errors.Is(err, &approval.Error{Check: approval.CheckCounter}) {
+		t.Errorf("a counter that does not grow: %v", err)
+	}
+	zero := text(t, statement())
+	m = d.honest(zero)
+	m.counter = 0
+	if err := h.release(d.note(t, zero, m)); !errors.Is(err, &approval.Error{Check: approval.CheckCounter}) {
+		t.Errorf("a counter that is gone: %v", err)
+	}
+}
+
+func TestAPasskeyResolvesHoldsAndNothingElse(t *testing.T) {
+	d := newDevice(t, "alice")
+	for _, role := range []keys.Role{keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe} {
+		if err := new(keys.Trust).Add(keys.Pin{Key: d.pin, Roles: []keys.Role{role}}); err == nil {
+			t.Errorf("a passkey is pinned as %s", role)
+		}
+	}
+	trust := trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover, "approver:finance"}})
+	o := approval.NewOrder(approval.TakePoint, "acme", now, time.Minute)
+	o.Point = "p1"
+	s, err := o.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := approval.OpenOrder(d.note(t, s, d.honest(s)), trust); !errors.Is(err, &approval.Error{Check: approval.CheckRole}) {
+		t.Errorf("an order by a passkey: %v", err)
+	}
+}
+
+func TestTenThousandForgedReplayedAndMisboundAssertionsReleaseNothing(t *testing.T) {
+	d, other := newDevice(t, "alice"), newDevice(t, "alice")
+	// other has the credential's id and another key.
+	other.key.Credential = d.key.Credential
+	trust := trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}})
+	h := &hold{trust: trust, used: make(map[string]bool)}
+	used := text(t, statement())
+	first := d.honest(used)
+	assertion := d.sign(t, first)
+	old, err := keys.AssembleNote(used, d.pin, assertion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.release(old); err != nil {
+		t.Fatal(err)
+	}
+	d.counter = 1 << 20
+	r := mrand.New(mrand.NewPCG(1, 2))
+	released, kinds := 0, make(map[string]int)
+	const n = 10_000
+	for i := range n {
+		s := statement()
+		m, by := made{}, d
+		var msg []byte
+		name := ""
+		switch k := i % 14; k {
+		case 0:
+			name, s.Hold = "another hold", "h2"
+		case 1:
+			name, s.Revision = "another revision", "r2"
+		case 2:
+			name, s.Action = "another action", "sha256:"+strings.Repeat("cd", 32)
+		case 3:
+			name, s.Project = "another project", "other"
+		case 4:
+			name, s.Expires = "expired", now.Add(-time.Second)
+		case 5: // the old assertion under a new statement
+			name = "replayed assertion"
+			if msg, err = keys.AssembleNote(text(t, s), d.pin, assertion); err != nil {
+				t.Fatal(err)
+			}
+		case 6:
+			name, msg = "replayed note", old
+		case 7:
+			name, by = "another key", other
+		}
+		line := text(t, s)
+		m = d.honest(line)
+		switch i % 14 {
+		case 8:
+			name, m.origin = "another origin", []string{"https://evil.example", "http://lazaret.example.org", origin + ":444", "https://x.lazaret.example.org"}[r.IntN(4)]
+		case 9:
+			name, m.rp = "another relying party", []string{"evil.example", "example.org", "localhost"}[r.IntN(3)]
+		case 10:
+			name, m.flags = "no person was verified", []byte{0x00, 0x01, 0x04, 0x81 &^ 0x80}[r.IntN(4)]
+		case 11:
+			name, m.kind = "a registration", "webauthn.create"
+		case 12:
+			name, m.cross = "in a frame", true
+		case 13: // a bit is flipped anywhere in what was signed honestly
+			name = "altered"
+			a := d.sign(t, m)
+			part := [][]byte{a.AuthData, a.ClientData, a.Signature}[r.IntN(3)]
+			part[r.IntN(len(part))] ^= 1 << r.IntN(8)
+			if msg, err = keys.AssembleNote(line, d.pin, a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kinds[name]++
+		if msg == nil {
+			if msg, err = keys.AssembleNote(line, d.pin, by.sign(t, m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if h.release(msg) == nil {
+			released++
+			t.Errorf("released: %s", name)
+		}
+	}
+	if released != 0 || len(kinds) != 14 {
+		t.Errorf("%d of %d were released; kinds %v", released, n, kinds)
+	}
+	last := text(t, statement())
+	if err := h.release(d.note(t, last, d.honest(last))); err != nil {
+		t.Errorf("an honest one after them: %v", err)
+	}
+}
+
+func TestAPinnedPasskeyHasOneEncoding(t *testing.T) {
+	d := newDevice(t, "alice")
+	name, rest, _ := strings.Cut(d.pin, "+")
+	_, data, _ := strings.Cut(rest, "+")
+	raw, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spaced := strings.Replace(string(raw), `","`, `", "`, 1)
+	for _, pin := range []string{name + "+00000000+" + data, name + "+" + rest[:8] + "+" + base64.StdEncoding.EncodeToString([]byte(spaced))} {
+		if err := new(keys.Trust).Add(keys.Pin{Key: pin, Roles: []keys.Role{keys.RoleApprover}}); err == nil {
+			t.Errorf("pinned: %s", pin)
+		}
+	}
+	for _, p := range []keys.Passkey{
+		{Credential: []byte("c"), Public: d.key.Public, RP: "example.org", Origins: []string{"https://evil.example"}},
+		{Credential: []byte("c"), Public: d.key.Public, RP: "example.org", Origins: []string{"http://example.org"}},
+		{Credential: []byte("c"), Public: d.key.Public, RP: "example.org", Origins: []string{"https://badexample.org"}},
+		{Credential: []byte("c"), Public: d.key.Public, RP: "example.org"},
+	} {
+		if pin, err := p.Pin("alice"); err == nil {
+			t.Errorf("%v becomes %s", p.Origins, pin)
+		}
+	}
+}
