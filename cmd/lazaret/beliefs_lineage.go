@@ -12,6 +12,7 @@ import (
 	"lazaret/internal/cli"
 	"lazaret/internal/embedded"
 	"lazaret/internal/ingest"
+	"lazaret/internal/lineage"
 	"lazaret/internal/query"
 	"lazaret/pkg/text"
 	"lazaret/streams"
@@ -49,7 +50,7 @@ writer declared.`,
 			case "dot":
 				_, err = io.WriteString(w, lineageDOT(g))
 			case "svg":
-				_, err = io.WriteString(w, lineageSVG(g))
+				_, err = io.WriteString(w, lineage.SVG(g))
 			case "text":
 				printLineage(w, g)
 			default:
@@ -115,33 +116,6 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 	}
 }
 
-// The colours of nodes by what they are; of beliefs by how they stand.
-func nodeColour(n *ingest.LineageNode) string {
-	switch {
-	case n.Belief != nil && n.Belief.Axes.Security > 0:
-		return "#f4b6b6"
-	case n.Belief != nil && n.Belief.Axes.Truth.String() == "supported":
-		return "#bfe3c0"
-	case n.Kind == ingest.NodeBelief:
-		return "#f6e3b4"
-	case n.Kind == ingest.NodeAction, n.Kind == ingest.NodeDecision:
-		return "#c3d4f0"
-	}
-	return "#e6e6e6"
-}
-
-// nodeLines is what a node says in a drawing.
-func nodeLines(n *ingest.LineageNode) []string {
-	lines := []string{n.Kind + " " + text.InertLine(n.ID, 30)}
-	if b := n.Belief; b != nil {
-		lines = append(lines, fmt.Sprintf("%s, %s, %s", b.Origin, b.Axes.Truth, b.Axes.Security))
-	}
-	if n.Content != "" {
-		lines = append(lines, text.InertLine(n.Content, 34))
-	}
-	return lines
-}
-
 // lineageDOT draws a lineage in Graphviz's language.
 func lineageDOT(g *ingest.Lineage) string {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
@@ -151,57 +125,15 @@ func lineageDOT(g *ingest.Lineage) string {
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		at[n.ID] = i
-		lines := nodeLines(n)
+		lines := lineage.Lines(n)
 		for j := range lines {
 			lines[j] = quoted.Replace(lines[j])
 		}
-		fmt.Fprintf(&b, "  n%d [label=\"%s\", fillcolor=\"%s\"];\n", i, strings.Join(lines, `\n`), nodeColour(n))
+		fmt.Fprintf(&b, "  n%d [label=\"%s\", fillcolor=\"%s\"];\n", i, strings.Join(lines, `\n`), lineage.Colour(n))
 	}
 	for _, e := range g.Edges {
 		fmt.Fprintf(&b, "  n%d -> n%d [label=\"%s\"];\n", at[e.From], at[e.To], quoted.Replace(e.How))
 	}
 	b.WriteString("}\n")
-	return b.String()
-}
-
-// lineageSVG draws a lineage in columns, one for each step, from what came first
-// on the left to what came of it on the right.
-func lineageSVG(g *ingest.Lineage) string {
-	const width, height, gapX, gapY, margin = 230, 52, 90, 14, 16
-	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
-	least := 0
-	for _, n := range g.Nodes {
-		least = min(least, n.Step)
-	}
-	type place struct{ x, y int }
-	at := map[string]place{}
-	rows := map[int]int{}
-	right, bottom := 0, 0
-	for _, n := range g.Nodes {
-		col := n.Step - least
-		p := place{margin + col*(width+gapX), margin + rows[col]*(height+gapY)}
-		rows[col]++
-		at[n.ID] = p
-		right, bottom = max(right, p.x+width+margin), max(bottom, p.y+height+margin)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", right, bottom, right, bottom)
-	b.WriteString(`<defs><marker id="a" markerWidth="8" markerHeight="8" refX="7" refY="3" orient="auto"><path d="M0,0 L7,3 L0,6 z" fill="#666"/></marker></defs>` + "\n")
-	for _, e := range g.Edges {
-		from, to := at[e.From], at[e.To]
-		x1, y1, x2, y2 := from.x+width, from.y+height/2, to.x, to.y+height/2
-		fmt.Fprintf(&b, `<path d="M%d,%d C%d,%d %d,%d %d,%d" fill="none" stroke="#666" marker-end="url(#a)"><title>%s</title></path>`+"\n",
-			x1, y1, x1+gapX/2, y1, x2-gapX/2, y2, x2, y2, escape.Replace(e.How))
-	}
-	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		p := at[n.ID]
-		fmt.Fprintf(&b, `<g><rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="%s" stroke="#555"/>`, p.x, p.y, width, height, nodeColour(n))
-		for j, line := range nodeLines(n) {
-			fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, p.x+8, p.y+16+14*j, escape.Replace(line))
-		}
-		b.WriteString("</g>\n")
-	}
-	b.WriteString("</svg>\n")
 	return b.String()
 }

@@ -122,6 +122,14 @@ func (f *Filter) Match(item any) (bool, error) {
 	if err := streams.Unmarshal(b, &env); err != nil {
 		return false, err
 	}
+	return f.MatchFields(env)
+}
+
+// MatchFields is Match for the JSON form of an item. Every field of the type has to be set.
+func (f *Filter) MatchFields(env map[string]any) (bool, error) {
+	if f.program == nil {
+		return true, nil
+	}
 	v, err := expr.Run(f.program, env)
 	if err != nil {
 		return false, fmt.Errorf("--where: %w", err)
