@@ -99,6 +99,11 @@ FUZZTIME ?= 1m
 fuzz: ## run every fuzz target for FUZZTIME (1m) and print a table
 	$(GO) run ./internal/fuzztest/all -time $(FUZZTIME)
 
+.PHONY: screenshots
+screenshots: ## take the pictures of the console that docs/console.md shows (needs chromium)
+	mkdir -p docs/console
+	LAZARET_SCREENSHOTS=$(CURDIR)/docs/console $(GO) test -count=1 ./internal/console -run 'TestEveryPageIsAccessible'
+
 .PHONY: fmt
 fmt: ## format the code
 	gofmt -w cmd internal pkg probes streams rules

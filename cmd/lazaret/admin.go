@@ -26,8 +26,29 @@ import (
 	"lazaret/streams"
 )
 
+// pin adds a public key to the data folder's trust file.
+func (a *app) pin(public, agent string, roles []string) error {
+	a.conn.Resolve()
+	t, err := keys.LoadTrust(embedded.TrustFile(a.conn.Data))
+	if err != nil {
+		return err
+	}
+	pin := keys.Pin{Key: public, Agent: agent}
+	for _, r := range roles {
+		pin.Roles = append(pin.Roles, keys.Role(r))
+	}
+	if err := t.Add(pin); err != nil {
+		return err
+	}
+	if err := t.Write(embedded.TrustFile(a.conn.Data)); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; it resolves holds once it is in force: lazaret key activate. Operators' keys count from the daemons' next start")
+	return nil
+}
+
 func (a *app) key() *cobra.Command {
-	var roles []string
+	var roles, pinned []string
 	var agent string
 	gen := &cobra.Command{
 		Use:   "gen NAME FILE",
@@ -48,25 +69,20 @@ folder's trust file, for the roles named.`,
 			if len(roles) == 0 {
 				return nil
 			}
-			a.conn.Resolve()
-			t, err := keys.LoadTrust(embedded.TrustFile(a.conn.Data))
-			if err != nil {
-				return err
-			}
-			pin := keys.Pin{Key: public, Agent: agent}
-			for _, r := range roles {
-				pin.Roles = append(pin.Roles, keys.Role(r))
-			}
-			if err := t.Add(pin); err != nil {
-				return err
-			}
-			if err := t.Write(embedded.TrustFile(a.conn.Data)); err != nil {
-				return err
-			}
-			fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; it resolves holds once it is in force: lazaret key activate. Operators' keys count from the daemons' next start")
-			return nil
+			return a.pin(public, agent, roles)
 		},
 	}
+	pin := &cobra.Command{
+		Use:   "pin KEY",
+		Short: "Pin a public key that somebody else made, such as a passkey's",
+		Long: `Pin a public key in the data folder's trust file. A passkey is registered in the
+console, which prints this command. A passkey resolves holds and does nothing else.`,
+		Example: "  lazaret key pin alice+1b2c3d4e+/2xhe… --role approver && lazaret key activate",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.pin(args[0], agent, pinned) },
+	}
+	pin.Flags().StringSliceVar(&pinned, "role", []string{string(keys.RoleApprover)}, "`ROLES`: operator, approver, approver:NAME, auditor, probe")
+	pin.Flags().StringVar(&agent, "agent", "", "the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
 	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
 	gen.Flags().StringVar(&agent, "agent", "", "the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
 	activate := a.activate("activate [FILE]", "Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust, func(args []string) ([]byte, error) {
@@ -80,7 +96,7 @@ folder's trust file, for the roles named.`,
 		}
 		return os.ReadFile(file)
 	})
-	return group("key", "Signing keys", gen, activate)
+	return group("key", "Signing keys", gen, pin, activate)
 }
 
 // agentContext is the name of an agent's credential and context.

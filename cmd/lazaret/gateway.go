@@ -29,6 +29,10 @@ type httpFlags struct{ listen, cert, key string }
 
 func (h *httpFlags) bind(f *pflag.FlagSet, name, usage string) {
 	f.StringVar(&h.listen, name, h.listen, usage)
+	h.bindTLS(f)
+}
+
+func (h *httpFlags) bindTLS(f *pflag.FlagSet) {
 	f.StringVar(&h.cert, "http-cert", "", "certificate `FILE` (PEM): HTTP with TLS")
 	f.StringVar(&h.key, "http-key", "", "key `FILE` (PEM) of the certificate")
 }

@@ -40,14 +40,14 @@ func writeManual(root *cobra.Command) string {
 	fmt.Fprintf(&b, "# The lazaret command\n\n<!-- generated from the commands: go generate ./cmd/lazaret -->\n\n%s\n\n", root.Long)
 	b.WriteString("## Commands\n\n| command | purpose |\n|---|---|\n")
 	each(root, func(c *cobra.Command) {
-		if c.Runnable() && !c.HasSubCommands() {
+		if c.Runnable() && !c.DisableFlagsInUseLine {
 			fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
 		}
 	})
 	b.WriteString("\n## Flags of every command\n\n")
 	flags(&b, root.PersistentFlags())
 	each(root, func(c *cobra.Command) {
-		if !c.Runnable() || c.HasSubCommands() {
+		if !c.Runnable() || c.DisableFlagsInUseLine {
 			return
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n", c.CommandPath())

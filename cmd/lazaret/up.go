@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"lazaret/internal/console"
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
 	"lazaret/internal/inquiry"
@@ -33,6 +34,7 @@ func (a *app) up() *cobra.Command {
 	var spans otelFlags
 	var web httpFlags
 	var keep time.Duration
+	var face consoleFlags
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -72,7 +74,13 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 				return errors.Join(err, p.Close())
 			}
 			defer gw.Close()
+			con, link, err := face.serve(p, cfg)
+			if err != nil {
+				return errors.Join(err, p.Close())
+			}
+			defer con.Close()
 			printWelcome(cmd, p, cfg, addr, gw.URL())
+			printConsole(cmd, con, link)
 			stopSpans, err := a.spansOf(cmd, p, &spans, cfg.Log)
 			if err != nil {
 				return errors.Join(err, p.Close())
@@ -93,6 +101,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			stopTrims()
 			stopSpans()
 			gw.Close()
+			con.Close()
 			err = p.Close()
 			if err == nil {
 				fmt.Fprintln(cmd.OutOrStdout(), "stopped; everything acknowledged is in", cfg.Data)
@@ -110,6 +119,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as http://localhost:4318; see \"lazaret otel\" (default off)")
 	web.bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is taken or --listen picks one)")
 	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more often, see \"lazaret audit trim\" (default: never)")
+	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is taken or --listen picks one)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
 }
@@ -183,6 +193,18 @@ func (a *app) spansOf(cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags, lo
 		}
 	}()
 	return sync.OnceFunc(func() { cancel(); <-done; nc.Close() }), nil
+}
+
+// printConsole prints the link that logs in to the console, last, where it is seen.
+func printConsole(cmd *cobra.Command, c *console.Console, link string) {
+	if c == nil {
+		return
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "\nopen the console, once by this link within %v; another one: lazaret console login NAME\n  %s\n", console.LoginExpires, link)
+	if !metrics.Loopback(c.Addr) {
+		fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n", c.Addr)
+	}
 }
 
 func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config, addr, web string) {

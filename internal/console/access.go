@@ -1,0 +1,345 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lazaret/internal/natsfiles"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Role is what a user of the console may do.
+type Role string
+
+// The roles. An approver's signature still has to be one of a pinned key: the role only
+// lets a user send it.
+const (
+	RoleViewer   Role = "viewer"   // looks
+	RoleApprover Role = "approver" // looks, and sends signed decisions
+)
+
+// User is who a session of the console speaks for.
+type User struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	// Projects are those that the user sees; none means all.
+	Projects []string `json:"projects,omitzero"`
+	// Ceiling is the highest sensitivity that the user sees; the zero value is internal.
+	Ceiling beliefs.Sensitivity `json:"ceiling,omitzero"`
+}
+
+// May reports whether the user sees a project.
+func (u *User) May(project string) bool {
+	return len(u.Projects) == 0 || slices.Contains(u.Projects, project)
+}
+
+// Approver reports whether the user may send decisions.
+func (u *User) Approver() bool { return u.Role == RoleApprover }
+
+func (u *User) check() error {
+	if u.Name == "" || len(u.Name) > 64 || strings.ContainsFunc(u.Name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return fmt.Errorf("the user's name %q is not 1 to 64 printable ASCII characters", u.Name)
+	}
+	if u.Role != RoleViewer && u.Role != RoleApprover {
+		return fmt.Errorf("role %q is unknown: use %s or %s", u.Role, RoleViewer, RoleApprover)
+	}
+	for _, p := range u.Projects {
+		if err := streams.CheckID("project", p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Times of logins and sessions.
+const (
+	LoginExpires   = 15 * time.Minute // of a link that nobody has used
+	SessionExpires = 12 * time.Hour
+	SessionIdle    = 2 * time.Hour
+	maxSessionsOf  = 1000 // sessions at once; the oldest ends first
+)
+
+// grant is a login that was issued and not used yet.
+type grant struct {
+	User
+	Hash    string    `json:"hash"` // SHA-256 of the code, hex
+	Expires time.Time `json:"expires"`
+}
+
+type grants struct {
+	Grants []grant `json:"grants"`
+}
+
+// LoginsFile is where a data folder keeps the logins that were issued.
+func LoginsFile(data string) string { return filepath.Join(data, "console", "logins.json") }
+
+// NewLogin issues a code that logs a user in once, before it expires. The file has its
+// SHA-256 only.
+func NewLogin(data string, u User, lasts time.Duration) (code string, err error) {
+	if err := u.check(); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(LoginsFile(data)), 0o700); err != nil {
+		return "", err
+	}
+	code = random()
+	err = changeGrants(data, func(g *grants) {
+		g.Grants = append(g.Grants, grant{User: u, Hash: hash(code), Expires: time.Now().Add(lasts).UTC()})
+	})
+	return code, err
+}
+
+// errNoLogin says that a code logs nobody in.
+var errNoLogin = errors.New("the link was used before, has expired, or was never issued")
+
+// takeLogin uses a code up.
+func takeLogin(data, code string) (*User, error) {
+	var found *User
+	err := changeGrants(data, func(g *grants) {
+		for i := range g.Grants {
+			if g.Grants[i].Hash == hash(code) {
+				u := g.Grants[i].User
+				found = &u
+				g.Grants = slices.Delete(g.Grants, i, i+1)
+				return
+			}
+		}
+	})
+	if err == nil && found == nil {
+		err = errNoLogin
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// changeGrants changes the file of logins under its lock, and drops those that expired.
+func changeGrants(data string, f func(g *grants)) error {
+	file := LoginsFile(data)
+	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
+		return errNoLogin
+	}
+	return natsfiles.Locked(file, func() error {
+		g := new(grants)
+		b, err := os.ReadFile(file)
+		if err == nil {
+			err = streams.Unmarshal(b, g)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the logins in %s: %w", file, err)
+		}
+		now := time.Now()
+		g.Grants = slices.DeleteFunc(g.Grants, func(x grant) bool { return !now.Before(x.Expires) })
+		f(g)
+		if b, err = streams.Marshal(g); err != nil {
+			return err
+		}
+		return natsfiles.WriteFile(file, append(b, '\n'), 0o600)
+	})
+}
+
+func random() string {
+	b := make([]byte, 32)
+	rand.Read(b) // never fails, see crypto/rand
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func hash(s string) string {
+	h := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(h[:])
+}
+
+// login is a session of a user in a browser.
+type login struct {
+	user       *User
+	began, saw time.Time
+	register   string // challenge of the registration of a passkey that was begun
+}
+
+// logins are the sessions of a console. They end with the process.
+type logins struct {
+	now func() time.Time
+
+	mu sync.Mutex
+	by map[string]*login // by the hash of the cookie; guarded by mu
+}
+
+func newLogins() *logins { return &logins{now: time.Now, by: make(map[string]*login)} }
+
+func (l *logins) begin(u *User) (cookie string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	for k, s := range l.by {
+		if s.over(now) {
+			delete(l.by, k)
+		}
+	}
+	for len(l.by) >= maxSessionsOf {
+		oldest := ""
+		for k, s := range l.by {
+			if oldest == "" || s.began.Before(l.by[oldest].began) {
+				oldest = k
+			}
+		}
+		delete(l.by, oldest)
+	}
+	cookie = random()
+	l.by[hash(cookie)] = &login{user: u, began: now, saw: now}
+	return cookie
+}
+
+func (s *login) over(now time.Time) bool {
+	return now.Sub(s.began) >= SessionExpires || now.Sub(s.saw) >= SessionIdle
+}
+
+// find returns whom a cookie speaks for, nil of none. A look that a person did not ask
+// for, such as a feed's, does not keep the session alive.
+func (l *logins) find(cookie string, person bool) *User {
+	if cookie == "" {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k, now := hash(cookie), l.now()
+	s := l.by[k]
+	if s == nil {
+		return nil
+	}
+	if s.over(now) {
+		delete(l.by, k)
+		return nil
+	}
+	if person {
+		s.saw = now
+	}
+	return s.user
+}
+
+func (l *logins) end(cookie string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.by, hash(cookie))
+}
+
+// The cookie of a session. Its name has the port, since cookies of one host are shared by
+// its ports.
+func (c *Console) cookieName() string {
+	if c.secure() {
+		return "__Host-lazaret"
+	}
+	return "lazaret-" + c.port
+}
+
+func (c *Console) cookie(value string, age int) *http.Cookie {
+	return &http.Cookie{Name: c.cookieName(), Value: value, Path: "/", HttpOnly: true, Secure: c.secure(), SameSite: http.SameSiteStrictMode, MaxAge: age}
+}
+
+// user returns whom a request speaks for, nil of nobody.
+func (c *Console) user(r *http.Request) *User {
+	k, err := r.Cookie(c.cookieName())
+	if err != nil {
+		return nil
+	}
+	return c.logins.find(k.Value, r.Header.Get("HX-Request") == "" && r.URL.Path != "/events")
+}
+
+// login logs in by a one-time code. Where it leads is never taken from the request.
+func (c *Console) login(w http.ResponseWriter, r *http.Request) {
+	code := r.URL.Query().Get("code")
+	if code == "" {
+		c.fail(w, r, http.StatusUnauthorized, "Sign in", "Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
+		return
+	}
+	if p := r.Header.Get("Sec-Purpose") + r.Header.Get("Purpose"); strings.Contains(p, "prefetch") {
+		http.Error(w, "a login is not fetched ahead", http.StatusServiceUnavailable)
+		return
+	}
+	u, err := takeLogin(c.cfg.Data, code)
+	if err != nil {
+		if !errors.Is(err, errNoLogin) {
+			c.cfg.Log.Error("logins cannot be read", "err", err)
+		}
+		c.fail(w, r, http.StatusUnauthorized, "This link does not sign in", errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
+		return
+	}
+	c.cfg.Log.Info("signed in", "user", u.Name, "role", u.Role)
+	http.SetCookie(w, c.cookie(c.logins.begin(u), int(SessionExpires/time.Second)))
+	c.watch()
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
+	if k, err := r.Cookie(c.cookieName()); err == nil {
+		c.logins.end(k.Value)
+	}
+	http.SetCookie(w, c.cookie("", -1))
+	w.Header().Set("Clear-Site-Data", `"cache", "storage"`)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
+// guard sets the headers of every answer, and refuses requests that were made for another
+// host or by another site.
+func (c *Console) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), publickey-credentials-create=(self)")
+		h.Set("Cache-Control", "no-store")
+		if !c.ours(r.Host) { // a name that was rebound to this address
+			http.Error(w, "this console is not served under that name", http.StatusMisdirectedRequest)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !c.sameOrigin(r) {
+			http.Error(w, "the request comes from another site", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin reports whether a browser says that a page of this console made a request.
+// One that says nothing is refused: every browser says it of a POST.
+func (c *Console) sameOrigin(r *http.Request) bool {
+	if s := r.Header.Get("Sec-Fetch-Site"); s != "" && s != "same-origin" {
+		return false
+	}
+	return slices.Contains(c.origins, r.Header.Get("Origin"))
+}
+
+func (c *Console) ours(host string) bool {
+	return slices.ContainsFunc(c.origins, func(o string) bool { _, h, _ := strings.Cut(o, "://"); return h == host })
+}
+
+// challenge sets the challenge of a session's registration, or takes it where c is empty.
+func (l *logins) challenge(cookie, c string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.by[hash(cookie)]
+	if s == nil {
+		return ""
+	}
+	was := s.register
+	s.register = c
+	return was
+}

@@ -1,0 +1,189 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lazaret/internal/cli"
+	"lazaret/streams"
+)
+
+// Bounds of the page of alerts.
+const (
+	maxAlertGroups = 200
+	maxAlertRows   = 100
+)
+
+// periods are the time filters, from the shortest on.
+var periods = []struct {
+	Name string
+	For  time.Duration
+}{{"1h", time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}, {"all", 0}}
+
+type alertsView struct {
+	Severity, Rule, Tool, Project, Since, Where string
+	One                                         bool // of one rule and one action
+	Severities, Sinces, Projects                []string
+	Groups                                      []*alertGroup
+	Rows                                        []alertRow // of one group
+	Total, More                                 int
+	From, Next                                  int
+	query                                       url.Values
+}
+
+// alertGroup is alerts of one rule about one action.
+type alertGroup struct {
+	Tool, Rule, Effect string
+	Severity           string // the highest
+	Count              int
+	Last               alertRow
+	Link               string
+}
+
+var severities = []string{"critical", "high", "medium", "low", "info"}
+
+func rank(severity string) int {
+	if i := slices.Index(severities, severity); i >= 0 {
+		return len(severities) - i
+	}
+	return 0
+}
+
+func (c *Console) alertsPage(r *http.Request, p *page) (string, error) {
+	q := r.URL.Query()
+	v := &alertsView{Severity: q.Get("severity"), Rule: q.Get("rule"), Tool: q.Get("tool"), Project: q.Get("project"), Since: cmp.Or(q.Get("since"), "all"),
+		Where: strings.TrimSpace(q.Get("where")), One: q.Has("rule"), Severities: severities, Projects: c.index.listProjects(p.User.May), query: q}
+	p.Title, p.Nav, p.Live, p.Data = "Alerts", "alerts", true, v
+	var since time.Time
+	known := false
+	for _, x := range periods {
+		v.Sinces = append(v.Sinces, x.Name)
+		if x.Name == v.Since {
+			if known = true; x.For > 0 {
+				since = time.Now().Add(-x.For)
+			}
+		}
+	}
+	if !known {
+		return "", badRequest("The time filter %q is unknown: use %s.", v.Since, strings.Join(v.Sinces, ", "))
+	}
+	if s := q.Get("from"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 0 {
+			return "", badRequest("%q is no number of an alert.", streams.Clip(s, 20))
+		}
+		v.From = n
+	}
+	where, err := cli.NewFilter(v.Where, streams.Alert{})
+	if err != nil {
+		return "", badRequest("The search cannot be read: %s", strings.TrimPrefix(err.Error(), "--where: "))
+	}
+	err = c.collect(p, v, since, where)
+	if err != nil {
+		return "", badRequest("The search fails: %v", err)
+	}
+	return "alerts", nil
+}
+
+func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Filter) error {
+	may := func(project string) bool { return (v.Project == "" || v.Project == project) && p.User.May(project) }
+	groups := make(map[[2]string]*alertGroup)
+	var failed error
+	env := make(map[string]any)
+	c.index.eachAlert(may, func(a *alertRow) bool {
+		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) || !since.IsZero() && a.Time.Before(since) {
+			return true
+		}
+		if v.Where != "" {
+			ok, err := where.MatchFields(a.fields(env))
+			if err != nil {
+				failed = err
+				return false
+			}
+			if !ok {
+				return true
+			}
+		}
+		v.Total++
+		if v.One {
+			if v.Total > v.From && len(v.Rows) < maxAlertRows {
+				v.Rows = append(v.Rows, *a)
+			}
+			return true
+		}
+		k := [2]string{a.Tool, a.Rule}
+		g := groups[k]
+		if g == nil {
+			g = &alertGroup{Tool: a.Tool, Rule: a.Rule, Effect: a.Effect, Severity: a.Severity, Last: *a}
+			groups[k] = g
+			v.Groups = append(v.Groups, g)
+		}
+		if g.Count++; rank(a.Severity) > rank(g.Severity) {
+			g.Severity = a.Severity
+		}
+		return true
+	})
+	slices.SortStableFunc(v.Groups, func(a, b *alertGroup) int { return cmp.Compare(rank(b.Severity), rank(a.Severity)) })
+	if len(v.Groups) > maxAlertGroups {
+		v.More, v.Groups = len(v.Groups)-maxAlertGroups, v.Groups[:maxAlertGroups]
+	}
+	for _, g := range v.Groups {
+		g.Link = v.with("rule", g.Rule, "tool", g.Tool, "from", "")
+	}
+	if v.Next = v.From + len(v.Rows); v.Next >= v.Total {
+		v.Next = 0
+	}
+	return failed
+}
+
+// fields sets the JSON form of what the index keeps of an alert. 100,000 are searched for a
+// page, so that none is encoded for it.
+func (a *alertRow) fields(env map[string]any) map[string]any {
+	env["id"], env["rule"], env["rule_digest"], env["group"], env["severity"] = a.ID, a.Rule, a.RuleDigest, a.Group, a.Severity
+	env["subject"] = map[string]any{"kind": a.Subject.Kind, "id": a.Subject.ID}
+	env["project"], env["agent"], env["session"], env["message"] = a.Project, a.Agent, a.Session, a.Message
+	env["effect"], env["mode"], env["exception"], env["error"] = a.Effect, a.Mode, a.Exception, a.Error
+	env["count"], env["time"] = float64(a.Count), a.Time.Format(time.RFC3339Nano)
+	env["observed_event_ids"], env["detail"], env["path"] = noList, noDetail, noList
+	return env
+}
+
+// The index keeps neither lists nor details of alerts.
+var (
+	noList   = []any{}
+	noDetail = map[string]any{}
+)
+
+// with is the page's address with other parameters, name after name.
+func (v *alertsView) with(pairs ...string) string {
+	q := make(url.Values)
+	for k, x := range v.query {
+		q[k] = x
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if q.Set(pairs[i], pairs[i+1]); pairs[i] == "from" && pairs[i+1] == "" {
+			q.Del("from")
+		}
+	}
+	return "/alerts?" + q.Encode()
+}
+
+// Back is the page of all groups.
+func (v *alertsView) Back() string {
+	q := make(url.Values)
+	for k, x := range v.query {
+		if k != "rule" && k != "tool" && k != "from" {
+			q[k] = x
+		}
+	}
+	return "/alerts?" + q.Encode()
+}
+
+// Older is the page of the next alerts of the group.
+func (v *alertsView) Older() string { return v.with("from", fmt.Sprint(v.Next)) }

@@ -1,0 +1,103 @@
+package console
+
+import (
+	"html/template"
+	"net/http"
+	"slices"
+
+	"lazaret/internal/ingest"
+	"lazaret/internal/lineage"
+	"lazaret/internal/query"
+	"lazaret/streams"
+)
+
+// maxBeliefs is how many beliefs a page lists.
+const maxBeliefs = 100
+
+type beliefsView struct {
+	Project, After, Next string
+	Projects             []string
+	Rows                 []ingest.Belief
+}
+
+func (c *Console) beliefsPage(r *http.Request, p *page) (string, error) {
+	q := r.URL.Query()
+	v := &beliefsView{Project: q.Get("project"), After: q.Get("after"), Projects: c.index.listProjects(p.User.May)}
+	p.Title, p.Nav, p.Data = "Beliefs", "beliefs", v
+	if v.Project == "" && len(v.Projects) > 0 {
+		v.Project = v.Projects[0]
+		if ss := c.index.listSessions(p.User.May); len(ss) > 0 {
+			v.Project = ss[0].Project // where something happened last
+		}
+	}
+	if v.Project == "" {
+		return "beliefs", nil
+	}
+	if streams.CheckID("project", v.Project) != nil || !p.User.May(v.Project) {
+		return "", notFound("There is no project %s.", v.Project)
+	}
+	var ans ingest.BeliefsAnswer
+	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(v.Project), ingest.BeliefsRequest{Project: v.Project, After: v.After, Limit: maxBeliefs}, &ans)
+	if err != nil {
+		return "", err
+	}
+	v.Rows, v.Next = ans.Beliefs, ans.Next
+	for i := range v.Rows {
+		v.Rows[i].Content = p.believed(&v.Rows[i])
+	}
+	return "beliefs", nil
+}
+
+// believed is a belief's content, or that the user may not see it.
+func (p *page) believed(b *ingest.Belief) string {
+	if !b.Sensitivity.Within(p.ceiling()) {
+		return redacted(b.Sensitivity)
+	}
+	return p.Say(b.Project, b.Content)
+}
+
+type beliefView struct {
+	ingest.Belief
+	Drawing template.HTML
+	Graph   *ingest.Lineage
+}
+
+func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
+	project, id := r.PathValue("project"), r.PathValue("id")
+	p.Nav = "beliefs"
+	if streams.CheckID("project", project) != nil || streams.CheckID("id", id) != nil || !p.User.May(project) {
+		return "", notFound("There is no belief %s in project %s.", id, project)
+	}
+	var ans ingest.BeliefsAnswer
+	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: id}, &ans)
+	if err != nil {
+		return "", err
+	}
+	if len(ans.Beliefs) == 0 {
+		return "", notFound("There is no belief %s in project %s.", id, project)
+	}
+	v := &beliefView{Belief: ans.Beliefs[0], Graph: new(ingest.Lineage)}
+	v.Content = p.believed(&v.Belief)
+	p.Title, p.Data = "Belief "+id, v
+	err = query.Ask(r.Context(), c.cfg.Conn, ingest.AskLineage, streams.PartitionOf(project), ingest.LineageRequest{Project: project, ID: id, Up: true, Down: true}, v.Graph)
+	if err != nil {
+		return "", err
+	}
+	for i := range v.Graph.Nodes {
+		n := &v.Graph.Nodes[i]
+		n.Content = p.Say(project, n.Content)
+		if n.Belief != nil && !n.Belief.Sensitivity.Within(p.ceiling()) {
+			n.Content = redacted(n.Belief.Sensitivity)
+		}
+	}
+	shown := *v.Graph
+	if shown.Nodes = shown.Nodes[:min(len(shown.Nodes), 60)]; len(shown.Nodes) < len(v.Graph.Nodes) {
+		known := make(map[string]bool)
+		for _, n := range shown.Nodes {
+			known[n.ID] = true
+		}
+		shown.Edges = slices.DeleteFunc(slices.Clone(shown.Edges), func(e ingest.LineageEdge) bool { return !known[e.From] || !known[e.To] })
+	}
+	v.Drawing = template.HTML(lineage.SVG(&shown)) // SVG escapes what it draws
+	return "belief", nil
+}

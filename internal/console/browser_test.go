@@ -1,0 +1,216 @@
+package console
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"lazaret/pkg/beliefs"
+)
+
+//go:embed testdata/axe.min.js.gz
+var axeGzip []byte
+
+// browser is a headless Chromium that notes what a page asks for and complains about.
+type browser struct {
+	ctx context.Context
+
+	mu       sync.Mutex
+	foreign  []string // requests to anybody but the console
+	complain []string // errors on the page's console
+}
+
+func newBrowser(t *testing.T) *browser {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if p, err := exec.LookPath(name); err == nil {
+			path = p
+			break
+		}
+	}
+	if path == "" {
+		t.Fatal("no Chromium: apt-get install chromium")
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
+	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(cancel)
+	b := &browser{ctx: ctx}
+	b.run(t) // starts it
+	err := chromedp.Listen(ctx, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch ev := ev.(type) {
+		case *network.EventRequestWillBeSent:
+			if u := ev.Request.URL; !strings.HasPrefix(u, shared.c.URL()+"/") && !strings.HasPrefix(u, "data:") {
+				b.foreign = append(b.foreign, u)
+			}
+		case *runtime.EventConsoleAPICalled:
+			if ev.Type == runtime.ConsoleAPICalledTypeError || ev.Type == runtime.ConsoleAPICalledTypeWarning {
+				b.complain = append(b.complain, fmt.Sprint(ev.Args))
+			}
+		case *runtime.EventExceptionThrown:
+			b.complain = append(b.complain, fmt.Sprint(ev.ExceptionDetails))
+		case *log.EventEntryAdded:
+			if ev.Entry.Level == log.EntryLevelError || ev.Entry.Level == log.EntryLevelWarning {
+				b.complain = append(b.complain, ev.Entry.Text+" "+ev.Entry.URL)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, b, log.Enable, cdp.Empty{})
+	call(t, b, network.Enable, network.EnableParams{})
+	return b
+}
+
+// call sends a protocol command.
+func call[P, R any](t *testing.T, b *browser, cmd cdp.Command[P, R], params P) R {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	r, err := chromedp.Call(ctx, cmd, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (b *browser) run(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx := b.ctx
+	if len(steps) > 0 { // the context of the first run is that of the browser
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+	}
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		t.Fatalf("%v; the page says %q", err, b.complain)
+	}
+}
+
+// eval returns what a script is, once it is settled.
+func eval[T any](t *testing.T, b *browser, script string) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		t.Fatalf("%v in %.200s", err, script)
+	}
+	return v
+}
+
+// open opens a path and waits until scripts have run.
+func (b *browser) open(t *testing.T, path string) {
+	t.Helper()
+	if strings.HasPrefix(path, "/") {
+		path = shared.c.URL() + path
+	}
+	b.run(t, chromedp.Navigate(path), chromedp.WaitReady(chromedp.CSS("main")))
+}
+
+// axe returns what axe-core finds wrong with the page.
+func (b *browser) axe(t *testing.T) string {
+	t.Helper()
+	r, err := gzip.NewReader(bytes.NewReader(axeGzip))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eval[int](t, b, string(script)+";0")
+	return eval[string](t, b, `axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(
+		v => v.id + ": " + v.nodes.map(n => n.html.slice(0, 160) + " " + n.failureSummary).join(" | ")).join("\n"))`)
+}
+
+func (b *browser) scheme(t *testing.T, name string) {
+	t.Helper()
+	call(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+}
+
+// shot writes a picture of the page if LAZARET_SCREENSHOTS names a folder.
+func (b *browser) shot(t *testing.T, name string) {
+	t.Helper()
+	dir := os.Getenv("LAZARET_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	quality := int64(80)
+	r := call(t, b, cdppage.CaptureScreenshot, cdppage.CaptureScreenshotParams{Format: "webp", Quality: &quality})
+	if err := os.WriteFile(filepath.Join(dir, name+".webp"), r.Data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
+	project, hold := attack(t)
+	b := newBrowser(t)
+	b.open(t, link(t, User{Name: "operator", Role: RoleApprover, Ceiling: beliefs.Secret}))
+	b.open(t, "/beliefs?project="+project)
+	ids := eval[[]string](t, b, `[...document.querySelectorAll("td a")].map(a => a.getAttribute("href"))`)
+	if len(ids) == 0 {
+		t.Fatal("no belief is listed")
+	}
+	for _, x := range []struct{ name, path string }{
+		{"now", "/"}, {"holds", "/holds"}, {"hold", "/holds/" + project + "/" + hold}, {"alerts", "/alerts"},
+		{"alert", "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents"}, {"sessions", "/sessions"}, {"session", "/sessions/" + project + "/s1"},
+		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"log", "/log?project=" + project + "&entry=1"}, {"help", "/help"},
+	} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.scheme(t, scheme)
+			b.open(t, x.path)
+			if bad := b.axe(t); bad != "" {
+				t.Errorf("%s, %s: %s", x.path, scheme, bad)
+			}
+			name := "console-" + x.name
+			if scheme == "dark" {
+				name += "-dark"
+			}
+			b.shot(t, name)
+		}
+	}
+	b.scheme(t, "light")
+	b.run(t, chromedp.EmulateViewport(390, 844))
+	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts", "/sessions/" + project + "/s1", ids[0], "/log"} {
+		b.open(t, path)
+		if wide := eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
+			t.Errorf("%s on a phone is %d pixels too wide", path, wide)
+		}
+	}
+	b.shot(t, "console-phone")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.foreign) > 0 {
+		t.Errorf("requests to others: %v", b.foreign)
+	}
+	if len(b.complain) > 0 {
+		t.Errorf("the browser complains: %v", b.complain)
+	}
+}

@@ -1,0 +1,327 @@
+// Package console serves pages for people: what comes in, what is held and why, what the
+// sentinels found, what a session read and did, what is believed, and the log.
+//
+// Pages are rendered on the server and readable without script. Script keeps lists
+// current and signs with passkeys. The console decides nothing: it asks the stages as the
+// commands do, keeps an index of the ledger in memory, bounded and rebuilt at each start,
+// and hands signed decisions to the arbiter, which verifies them. It begins to read the
+// ledger when the first person signs in.
+package console
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/net/netutil"
+)
+
+// DefaultListen is where the console listens unless told otherwise.
+const DefaultListen = "127.0.0.1:4281"
+
+// Limits of the console.
+const (
+	maxConns   = 256
+	maxFeeds   = 64 // pages that are kept current at once
+	maxBody    = 128 << 10
+	headerTime = 5 * time.Second
+	readTime   = 10 * time.Second
+	writeTime  = 20 * time.Second
+	askTime    = 10 * time.Second // for the stages to answer
+)
+
+// Config is how a console runs.
+type Config struct {
+	Data   string // the folder with trust.yaml and console/
+	Listen string // HOST:PORT; empty: DefaultListen
+	// Conn is an operator's connection. The console closes it.
+	Conn *nats.Conn
+	// Origin is the address that people open, such as https://lazaret.example.org; empty:
+	// http://localhost and the port. Passkeys are bound to its host, and do not work with
+	// an IP address.
+	Origin string
+	TLS    *tls.Config // nil: plain HTTP
+	Log    *slog.Logger
+}
+
+// Console is a running console.
+type Console struct {
+	Addr string // HOST:PORT
+
+	cfg     Config
+	port    string
+	origins []string // that requests may come from; the first is the one that is printed
+	js      jetstream.JetStream
+	http    *http.Server
+	index   *index
+	logins  *logins
+	looks   looks
+	feeds   chan struct{}
+
+	ctx   context.Context
+	stop  context.CancelFunc
+	begin sync.Once
+	wg    sync.WaitGroup
+}
+
+//go:embed static
+var static embed.FS
+
+// Start listens and serves until Close.
+func Start(cfg Config) (*Console, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Listen == "" {
+		cfg.Listen = DefaultListen
+	}
+	js, err := jetstream.New(cfg.Conn)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("serving the console: %w", err)
+	}
+	c := &Console{Addr: l.Addr().String(), cfg: cfg, js: js, index: newIndex(), logins: newLogins(), feeds: make(chan struct{}, maxFeeds)}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	_, c.port, _ = net.SplitHostPort(c.Addr)
+	scheme := "http://"
+	if cfg.TLS != nil {
+		scheme = "https://"
+	}
+	if cfg.Origin != "" {
+		c.origins = append(c.origins, strings.TrimSuffix(cfg.Origin, "/"))
+	}
+	for _, host := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		c.origins = append(c.origins, scheme+net.JoinHostPort(strings.Trim(host, "[]"), c.port))
+	}
+	c.http = &http.Server{
+		Handler: c.guard(c.routes()), TLSConfig: cfg.TLS, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return c.ctx },
+		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+	}
+	l = netutil.LimitListener(l, maxConns)
+	c.wg.Go(func() {
+		err := error(nil)
+		if cfg.TLS != nil {
+			err = c.http.ServeTLS(l, "", "")
+		} else {
+			err = c.http.Serve(l)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			cfg.Log.Error("the console is served no more", "err", err)
+		}
+	})
+	return c, nil
+}
+
+// URL is the address that people open; empty of nil.
+func (c *Console) URL() string {
+	if c == nil {
+		return ""
+	}
+	return c.origins[0]
+}
+
+// LoginURL is the link that logs in with a code of NewLogin.
+func (c *Console) LoginURL(code string) string { return c.URL() + "/login?code=" + code }
+
+func (c *Console) secure() bool { return strings.HasPrefix(c.origins[0], "https://") }
+
+// Close stops serving and closes the connection.
+func (c *Console) Close() {
+	if c == nil {
+		return
+	}
+	c.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if c.http.Shutdown(ctx) != nil {
+		c.http.Close()
+	}
+	c.wg.Wait()
+	c.cfg.Conn.Close()
+}
+
+// watch begins to follow the ledger, once.
+func (c *Console) watch() {
+	c.begin.Do(func() {
+		c.wg.Go(func() {
+			for c.ctx.Err() == nil {
+				if err := c.index.follow(c.ctx, c.cfg.Conn, c.cfg.Log); err != nil && c.ctx.Err() == nil {
+					c.cfg.Log.Warn("the ledger cannot be followed, trying again", "err", err)
+				}
+				select {
+				case <-c.ctx.Done():
+				case <-time.After(time.Second):
+				}
+			}
+		})
+	})
+}
+
+// handler makes a page: the name of its template and what it shows.
+type handler func(r *http.Request, p *page) (name string, err error)
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(files)))
+	mux.HandleFunc("GET /login", c.login)
+	mux.HandleFunc("POST /logout", c.logout)
+	mux.HandleFunc("GET /events", c.events)
+	for pattern, h := range map[string]handler{
+		"GET /{$}":                          c.nowPage,
+		"GET /holds":                        c.holdsPage,
+		"GET /holds/{project}/{id}":         c.holdPage,
+		"GET /alerts":                       c.alertsPage,
+		"GET /sessions":                     c.sessionsPage,
+		"GET /sessions/{project}/{session}": c.sessionPage,
+		"GET /beliefs":                      c.beliefsPage,
+		"GET /beliefs/{project}/{id}":       c.beliefPage,
+		"GET /log":                          c.logPage,
+		"GET /passkeys":                     c.passkeysPage,
+		"GET /help":                         func(_ *http.Request, p *page) (string, error) { p.Title = "Keys and words"; return "help", nil },
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, h) })
+	}
+	mux.HandleFunc("GET /log/proof", c.proofFile)
+	mux.HandleFunc("POST /passkeys", c.serveJSON(c.register))
+	mux.HandleFunc("POST /holds/{project}/{id}", c.serveJSON(c.resolve))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		c.fail(w, r, http.StatusNotFound, "Not found", "There is no such page.")
+	})
+	return mux
+}
+
+// failure is an error that a person is told about.
+type failure struct {
+	status      int
+	title, text string
+}
+
+func (f *failure) Error() string { return f.text }
+
+func notFound(format string, args ...any) error {
+	return &failure{http.StatusNotFound, "Not found", fmt.Sprintf(format, args...)}
+}
+
+func badRequest(format string, args ...any) error {
+	return &failure{http.StatusBadRequest, "This cannot be answered", fmt.Sprintf(format, args...)}
+}
+
+// serve renders a page for a user who is signed in.
+func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
+	u := c.user(r)
+	if u == nil {
+		if r.Header.Get("HX-Request") != "" {
+			w.Header().Set("HX-Redirect", "/login")
+		}
+		c.fail(w, r, http.StatusUnauthorized, "Sign in", "Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	p := c.newPage(u)
+	name, err := h(r.WithContext(ctx), p)
+	var f *failure
+	switch {
+	case errors.As(err, &f):
+		c.fail(w, r, f.status, f.title, f.text)
+	case err != nil:
+		c.cfg.Log.Warn("a page cannot be made", "path", r.URL.Path, "err", err)
+		c.fail(w, r, http.StatusServiceUnavailable, "The pipeline does not answer", err.Error())
+	default:
+		c.render(w, http.StatusOK, name, p)
+	}
+}
+
+// fail shows a page that says what went wrong.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, status int, title, text string) {
+	p := &page{Title: title, Data: text, c: c}
+	if u := c.user(r); u != nil {
+		p = c.newPage(u)
+		p.Title, p.Data = title, text
+	}
+	c.render(w, status, "message", p)
+}
+
+func (c *Console) render(w http.ResponseWriter, status int, name string, p *page) {
+	var b bytes.Buffer
+	if err := pages[name].ExecuteTemplate(&b, "layout", p); err != nil {
+		c.cfg.Log.Error("a page cannot be rendered", "page", name, "err", err)
+		http.Error(w, "the page cannot be rendered", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+	w.Write(b.Bytes())
+}
+
+// quiet is the shortest time between two events of one page, beat the longest.
+const (
+	quiet = time.Second
+	beat  = 5 * time.Second
+)
+
+// events tells a page that something changed, until the page or the session ends.
+func (c *Console) events(w http.ResponseWriter, r *http.Request) {
+	select {
+	case c.feeds <- struct{}{}:
+		defer func() { <-c.feeds }()
+	default:
+		http.Error(w, "too many pages are kept current already", http.StatusServiceUnavailable)
+		return
+	}
+	rc := http.NewResponseController(w)
+	if c.user(r) == nil {
+		http.Error(w, "sign in", http.StatusUnauthorized)
+		return
+	}
+	rc.SetReadDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(s string) bool {
+		rc.SetWriteDeadline(time.Now().Add(writeTime))
+		_, err := w.Write([]byte(s))
+		return err == nil && rc.Flush() == nil
+	}
+	if !send("retry: 2000\n\n") {
+		return
+	}
+	for {
+		_, changed := c.index.state()
+		name := "change"
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		case <-time.After(beat):
+			name = "beat"
+		}
+		if c.user(r) == nil || !send("event: "+name+"\ndata: \n\n") {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(quiet):
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"lazaret/examples"
+	"lazaret/internal/embedded"
+	"lazaret/internal/natsserver"
+	"lazaret/internal/replay"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// The pipeline and the console that the tests of this package share: starting one takes
+// seconds.
+var shared struct {
+	data string
+	p    *embedded.Pipeline
+	c    *Console
+	nc   *nats.Conn
+}
+
+func TestMain(m *testing.M) {
+	code := func() int {
+		dir, err := os.MkdirTemp("", "console-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		p, err := embedded.Start(context.Background(), embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: true})
+		if err != nil {
+			panic(err)
+		}
+		defer p.Close()
+		shared.data, shared.p = dir, p
+		nc, err := p.Server.Connect(natsserver.RoleOperator)
+		if err != nil {
+			panic(err)
+		}
+		shared.nc = nc
+		own, err := p.Server.Connect(natsserver.RoleOperator)
+		if err != nil {
+			panic(err)
+		}
+		shared.c, err = Start(Config{Data: dir, Listen: "127.0.0.1:0", Conn: own})
+		if err != nil {
+			panic(err)
+		}
+		defer shared.c.Close()
+		return m.Run()
+	}()
+	os.Exit(code)
+}
+
+// attack plays the demo's attack and returns its project and open hold.
+func attack(t *testing.T) (project, hold string) { return attackAs(t, "demo") }
+
+func attackAs(t *testing.T, name string) (project, hold string) {
+	t.Helper()
+	nc, err := shared.p.Server.Connect(natsserver.RoleReplay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	scripts, err := replay.Read(bytes.NewReader(examples.PoisonedSession), "poisoned-session.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range scripts {
+		scripts[i].Project = streams.SyntheticPrefix + name
+	}
+	if err := replay.Play(t.Context(), nc, scripts, replay.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	project = scripts[0].Project
+	shared.c.watch()
+	await(t, "the hold in the index", func() bool {
+		for _, h := range shared.c.index.openHolds(func(p string) bool { return p == project }) {
+			hold = h.ID
+		}
+		return hold != ""
+	})
+	return project, hold
+}
+
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not seen within 30 s: %s", what)
+		}
+	}
+}
+
+// link is a login link for a user.
+func link(t *testing.T, u User) string {
+	t.Helper()
+	code, err := NewLogin(shared.data, u, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shared.c.LoginURL(code)
+}
+
+// visitor is an HTTP client that keeps cookies, signed in as a user.
+func visitor(t *testing.T, u User) *http.Client {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &http.Client{Jar: jar}
+	if code, body := get(t, c, link(t, u)); code != 200 {
+		t.Fatalf("signing in: %d %s", code, body)
+	}
+	return c
+}
+
+func get(t *testing.T, c *http.Client, url string) (int, string) {
+	t.Helper()
+	if strings.HasPrefix(url, "/") {
+		url = shared.c.URL() + url
+	}
+	res, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+var viewer = User{Name: "vera", Role: RoleViewer, Ceiling: beliefs.Internal}
+
+func TestThePagesTellTheDemosAttackWithoutScript(t *testing.T) {
+	project, hold := attack(t)
+	c := visitor(t, viewer)
+	for _, x := range []struct{ path, want string }{
+		{"/", "GmailSendEmail"},
+		{"/holds", hold},
+		{"/holds/" + project + "/" + hold, "amy.watson@gmail.com</strong>"}, // marked in the sentence
+		{"/holds/" + project + "/" + hold, "Peanut: Severe"},                // of the arguments, which a list cuts
+		{"/holds/" + project + "/" + hold, "GoogleCalendarReadEvents"},
+		{"/alerts", "read-command-score"},
+		{"/alerts?where=effect+%3D%3D+%22hold%22", "action-from-instruction"},
+		{"/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents", "reads like an order"},
+		{"/sessions", project},
+		{"/sessions/" + project + "/s1", "what it says"},
+		{"/sessions/" + project + "/s1", "GmailSendEmail"},
+		{"/beliefs?project=" + project, "unverified"},
+		{"/log", "lazaret"},
+	} {
+		code, body := get(t, c, x.path)
+		if code != 200 || !strings.Contains(body, x.want) {
+			t.Errorf("%s: %d, no %q in it", x.path, code, x.want)
+		}
+	}
+	if code, body := get(t, c, "/alerts?where=nonsense"); code != 400 || !strings.Contains(body, "unknown name") {
+		t.Errorf("a search that cannot be read: %d", code)
+	}
+	await(t, "a proof of the first entry", func() bool {
+		_, body := get(t, c, "/log?project="+project+"&entry=replayed/e1")
+		return strings.Contains(body, "Proven.")
+	})
+}

@@ -1,0 +1,366 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/cli"
+	"lazaret/internal/holds"
+	"lazaret/internal/ingest"
+	"lazaret/internal/lineage"
+	"lazaret/internal/stage"
+	"lazaret/pkg/text"
+	"lazaret/pkg/text/command"
+	"lazaret/streams"
+)
+
+// Bounds of the pages of holds.
+const (
+	maxGroups  = 100 // groups of a page
+	maxMembers = 50  // holds of a group that are listed
+	maxQuotes  = 3   // sources that are quoted beside a hold
+)
+
+type holdsView struct {
+	State, Project, Search string
+	Projects               []string
+	Groups                 []holdGroup
+	Total, More            int // holds that fit, and groups that are left out
+}
+
+type holdGroup struct {
+	*holds.Group
+	Members []arbiter.Hold
+	More    int // members that are not listed
+}
+
+func (c *Console) holdsPage(r *http.Request, p *page) (string, error) {
+	q := r.URL.Query()
+	v := &holdsView{State: q.Get("state"), Project: q.Get("project"), Search: strings.ToLower(strings.TrimSpace(q.Get("q"))), Projects: c.index.listProjects(p.User.May)}
+	p.Title, p.Nav, p.Live, p.Data = "Holds", "holds", true, v
+	may := p.User.May
+	if v.Project != "" {
+		may = func(project string) bool { return project == v.Project && p.User.May(project) }
+	}
+	list := c.index.openHolds
+	if v.State == "settled" {
+		list = c.index.closedHolds
+	} else {
+		v.State = "open"
+	}
+	items := list(may)
+	if v.Search != "" {
+		items = slices.DeleteFunc(items, func(h arbiter.Hold) bool {
+			return !strings.Contains(strings.ToLower(h.ID+" "+h.Agent+" "+h.Verdict.Tool+" "+h.Verdict.Session+" "+why(&h).Text), v.Search)
+		})
+	}
+	v.Total = len(items)
+	byID := make(map[[2]string]*arbiter.Hold, len(items))
+	for i := range items {
+		byID[[2]string{items[i].Project, items[i].ID}] = &items[i]
+	}
+	groups := holds.Grouped(items)
+	if len(groups) > maxGroups {
+		v.More, groups = len(groups)-maxGroups, groups[:maxGroups]
+	}
+	for _, g := range groups {
+		x := holdGroup{Group: g}
+		for _, id := range g.IDs[:min(len(g.IDs), maxMembers)] {
+			x.Members = append(x.Members, *byID[[2]string{g.Project, id}])
+		}
+		x.More = len(g.IDs) - len(x.Members)
+		v.Groups = append(v.Groups, x)
+	}
+	return "holds", nil
+}
+
+type holdView struct {
+	*arbiter.Hold
+	Body    string // what is held, as JSON or as text
+	JSON    bool   // Body is JSON text
+	Unsafe  string // what is shown is not what would be signed
+	Event   string // the id that the digest was made of
+	Key     string // of a memory
+	Quotes  []quoted
+	Drawing template.HTML
+	Alike   int // open holds that are like it, itself too
+	Row     *holdRow
+}
+
+func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
+	project, id := r.PathValue("project"), r.PathValue("id")
+	p.Nav = "holds"
+	if !p.User.May(project) || streams.CheckID("project", project) != nil {
+		return "", notFound("There is no hold %s in project %s.", id, project)
+	}
+	h, err := holds.Find(r.Context(), c.cfg.Conn, project, id)
+	var exit *cli.Exit
+	if errors.As(err, &exit) {
+		return "", notFound("There is no hold %s in project %s.", id, project)
+	}
+	if err != nil {
+		return "", err
+	}
+	v := &holdView{Hold: h, Event: h.Verdict.ID}
+	if h.Verdict.Reuses != "" {
+		v.Event = h.Verdict.Reuses
+	}
+	p.Title, p.Data = "Hold "+h.ID, v
+	body := h.Body
+	if body == "" {
+		body = h.Verdict.Summary
+	}
+	v.show(p, body)
+	if h.State == streams.HoldOpen {
+		if err := holds.CheckShown(h); err != nil {
+			v.Unsafe = err.Error()
+		}
+		if strings.HasPrefix(v.Body, "[redacted: ") {
+			v.Unsafe = "You may not see what is held, so you cannot sign for it."
+		}
+		mine := holds.LikenessOf(h)
+		for _, o := range c.index.openHolds(func(x string) bool { return x == project }) {
+			if holds.LikenessOf(&o) == mine {
+				v.Alike++
+			}
+		}
+	}
+	v.Quotes = c.quotes(r.Context(), p, h, body)
+	v.Drawing = c.drawPaths(p, h)
+	return "hold", nil
+}
+
+// show sets what is held in a form that is safe to look at and that a page can compute the
+// digest from.
+func (v *holdView) show(p *page, body string) {
+	if v.Verdict.Belief != nil {
+		v.Key = v.Verdict.Belief.Key
+	}
+	if s := p.Say(v.Project, body); s != body {
+		v.Body = s
+		return
+	}
+	js := jsontext.Value(bytes.Clone([]byte(body)))
+	if v.Verdict.Type == streams.TypeAction && js.Indent(jsontext.WithIndent("  ")) == nil {
+		v.Body, v.JSON = cli.EscapeJSON(string(js)), true
+		return
+	}
+	if v.Body = text.Inert(body); v.Body == body {
+		return
+	}
+	// With characters that cannot be shown: as a JSON string, which has escapes for them.
+	if b, err := jsontext.AppendQuote(nil, body); err == nil {
+		v.Body, v.JSON = cli.EscapeJSON(string(b)), true
+	}
+}
+
+// quoted is a passage of what the agent read, with the sentence that asked for the action.
+type quoted struct {
+	Event, Agent, Origin, Tool, Source string
+	Session                            string
+	At                                 uint64
+	Before, After                      string
+	Sentence                           []mark
+	Why                                string // it is not quoted
+}
+
+// mark is a part of a sentence. Hit is a value that the action's arguments have too.
+type mark struct {
+	Text string
+	Hit  bool
+}
+
+// quotes finds the sentences that asked for a held action, in the observations that its
+// reasons lead to.
+func (c *Console) quotes(ctx context.Context, p *page, h *arbiter.Hold, body string) []quoted {
+	var out []quoted
+	seen := make(map[string]bool)
+	for _, r := range h.Verdict.Reasons {
+		for _, step := range r.Path {
+			id, ok := strings.CutPrefix(step, "observation:")
+			if !ok || seen[id] || len(out) == maxQuotes {
+				continue
+			}
+			seen[id] = true
+			agent, event, other := strings.Cut(id, "/")
+			if !other {
+				agent, event = h.Agent, id
+			}
+			q := quoted{Event: event, Agent: agent, At: c.index.find(h.Project, agent, event)}
+			if q.At == 0 {
+				q.Why = "The source is older than what the console keeps at hand: lazaret verdict show " + h.ID
+				out = append(out, q)
+				continue
+			}
+			e, err := stage.ReadEntry(ctx, c.js, q.At)
+			if err != nil {
+				q.Why = "The source cannot be read: it may be forgotten."
+				out = append(out, q)
+				continue
+			}
+			o, err := streams.Read[streams.ObservationEntry](&e)
+			if err != nil || e.Type != streams.TypeObservation {
+				continue
+			}
+			q.Origin, q.Tool, q.Source, q.Session = string(o.Origin), o.Tool, o.Source, o.Session
+			var all strings.Builder
+			for _, b := range o.Blocks {
+				all.WriteString(b.Text)
+				all.WriteByte('\n')
+			}
+			if _, why := p.body(&e); why != "" {
+				q.Why = why
+			} else {
+				q.pick(all.String(), values(body))
+			}
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// values are what in a held action's arguments can be found again in a source: addresses,
+// hosts, accounts and the like.
+func values(body string) []string {
+	var out []string
+	for _, s := range text.CarrierSpans(body) {
+		if v := strings.ToLower(strings.Trim(body[s.Start:s.End], ` "'\`)); len(v) > 3 && !slices.Contains(out, v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// pick chooses the sentence that most reads like an order and shares most with the action.
+func (q *quoted) pick(content string, values []string) {
+	const around = 240 // characters before and after
+	var best []string
+	at, most := 0, -1
+	for _, seg := range text.Segments(content) {
+		ss := sentences(seg.Text)
+		for i, s := range ss {
+			n := command.Of(s).Points
+			for _, v := range values {
+				if strings.Contains(strings.ToLower(s), v) {
+					n += 100
+				}
+			}
+			if n > most {
+				best, at, most = ss, i, n
+			}
+		}
+	}
+	if best == nil {
+		return
+	}
+	q.Before = tail(strings.Join(best[:at], " "), around)
+	q.After = text.InertLine(strings.Join(best[at+1:], " "), around)
+	q.Sentence = marked(text.InertLine(best[at], 1500), values)
+}
+
+// sentences cuts a text after full stops, question and exclamation marks and line ends.
+func sentences(s string) []string {
+	var out []string
+	from := 0
+	for i := 0; i < len(s); i++ {
+		end := s[i] == '\n' || (s[i] == '.' || s[i] == '!' || s[i] == '?') && (i+1 == len(s) || s[i+1] == ' ' || s[i+1] == '\n')
+		if !end {
+			continue
+		}
+		if part := strings.TrimSpace(s[from : i+1]); part != "" {
+			out = append(out, part)
+		}
+		from = i + 1
+	}
+	if part := strings.TrimSpace(s[from:]); part != "" {
+		out = append(out, part)
+	}
+	return out
+}
+
+// tail is the end of a text, from a character on.
+func tail(s string, n int) string {
+	r := []rune(text.InertLine(s, 0))
+	if len(r) <= n {
+		return string(r)
+	}
+	return "…" + string(r[len(r)-n:])
+}
+
+// marked cuts a sentence where it has one of the values.
+func marked(s string, values []string) []mark {
+	low := strings.ToLower(s)
+	if len(low) != len(s) { // lower case of another length: nothing is marked within
+		return []mark{{Text: s}}
+	}
+	var out []mark
+	for from := 0; from < len(s); {
+		start, end := len(s), len(s)
+		for _, v := range values {
+			if i := strings.Index(low[from:], v); i >= 0 && from+i < start {
+				start, end = from+i, from+i+len(v)
+			}
+		}
+		if start > from {
+			out = append(out, mark{Text: s[from:start]})
+		}
+		if end > start {
+			out = append(out, mark{s[start:end], true})
+		}
+		from = end
+	}
+	return out
+}
+
+// drawPaths draws the ways on which a hold's reasons lead from a source to the action.
+func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
+	g := new(ingest.Lineage)
+	seen := make(map[string]bool)
+	edges := make(map[[2]string]bool)
+	for _, r := range h.Verdict.Reasons {
+		if len(r.Path) < 2 {
+			continue
+		}
+		for i, step := range r.Path {
+			if !seen[step] {
+				seen[step] = true
+				kind, id, _ := strings.Cut(step, ":")
+				n := ingest.LineageNode{ID: step, Kind: kind, Step: -i}
+				if i == 0 {
+					n.Content = h.Verdict.Tool
+				} else {
+					n.Content = p.Say(h.Project, id)
+				}
+				g.Nodes = append(g.Nodes, n)
+			}
+			if i > 0 && !edges[[2]string{step, r.Path[i-1]}] {
+				edges[[2]string{step, r.Path[i-1]}] = true
+				g.Edges = append(g.Edges, ingest.LineageEdge{From: step, To: r.Path[i-1], How: "leads to"})
+			}
+		}
+	}
+	if len(g.Nodes) == 0 {
+		return ""
+	}
+	return template.HTML(lineage.SVG(g)) // SVG escapes what it draws
+}
+
+// Command is the command that decides by a key file.
+func (v *holdView) Command(d string) string { return "lazaret holds " + d + " " + v.ID + " --key FILE" }
+
+// ObservationPath is where the source of a quote stands on its session's time line.
+func (q quoted) ObservationPath(project string) string {
+	if q.Session == "" {
+		return ""
+	}
+	return "/sessions/" + url.PathEscape(project) + "/" + url.PathEscape(q.Session) + "#e" + q.Event
+}

@@ -1,0 +1,466 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/ceiling"
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Bounds of the index. The oldest goes first; the ledger still has it.
+const (
+	maxEvents    = 100_000 // events whose position is known
+	maxAlerts    = 100_000
+	maxClosed    = 5_000 // holds that are settled; open ones are all kept
+	maxSessions  = 10_000
+	maxPositions = 4_000 // entries of one session
+	batchSize    = 4096
+)
+
+// event is what the index knows of an entry of ingest.
+type event struct {
+	project, agent, session, id, tool string
+	typ                               streams.Type
+}
+
+// alertRow is an alert and where it stands.
+type alertRow struct {
+	streams.Alert
+	At   uint64 // position of its entry
+	Tool string // of the action or the observation that it is about
+}
+
+// holdRow is a hold as the verdicts and hold states of the ledger tell it.
+type holdRow struct {
+	arbiter.Hold
+	At     uint64    // position of the entry that opened it
+	Closed time.Time // zero while it is open
+	By     string    // who resolved it
+}
+
+// sessionRow is a session and the positions of its entries.
+type sessionRow struct {
+	Project, Name             string
+	Agents                    []string
+	First, Last               time.Time
+	Read, Proposed, Held, Bad int // Bad: denied or rejected
+	Alerts                    int
+	positions                 []uint64
+	dropped                   int // positions that are no longer kept
+}
+
+// index follows the ledger and keeps in memory what pages list. It is rebuilt from the
+// ledger at each start and is bounded.
+type index struct {
+	mu       sync.RWMutex // guards all below
+	next     uint64
+	ready    bool
+	changed  chan struct{} // closed when something was added
+	labels   ceiling.Labels
+	events   map[uint64]event
+	byEvent  map[[3]string]uint64 // project, agent, id
+	ring     []uint64
+	alerts   []alertRow
+	holds    map[[2]string]*holdRow // project, id
+	held     map[uint64]*holdRow    // open ones, by the position of the proposal
+	closed   []*holdRow
+	sessions map[[2]string]*sessionRow
+	projects map[string]bool
+	verdicts [3]uint64 // by verdict
+	incident map[[2]string]beliefs.Incident
+}
+
+func newIndex() *index {
+	return &index{changed: make(chan struct{}), events: make(map[uint64]event), byEvent: make(map[[3]string]uint64),
+		holds: make(map[[2]string]*holdRow), held: make(map[uint64]*holdRow), sessions: make(map[[2]string]*sessionRow),
+		projects: make(map[string]bool), incident: make(map[[2]string]beliefs.Incident)}
+}
+
+// follow feeds the index until ctx ends.
+func (x *index) follow(ctx context.Context, nc *nats.Conn, log *slog.Logger) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.next = max(x.next, st.CachedInfo().State.FirstSeq, 1)
+	x.mu.Unlock()
+	return stage.Follow(ctx, nc, nil, x, batchSize, log, nil, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.ready = true
+		x.wake()
+	})
+}
+
+// wake tells those that wait that something changed. The caller holds mu.
+func (x *index) wake() {
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// Next implements stage.Follower.
+func (x *index) Next() uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.next
+}
+
+// Take implements stage.Follower.
+func (x *index) Take(entries []streams.Entry, _ bool) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range entries {
+		x.take(&entries[i])
+		x.next = entries[i].Seq + 1
+	}
+	x.prune()
+	x.wake()
+	return nil
+}
+
+// head is what all bodies that the index reads have in common.
+type head struct {
+	ID      string `json:"id"`
+	Agent   string `json:"agent"`
+	Session string `json:"session"`
+	Tool    string `json:"tool"`
+}
+
+// take adds one entry. One that cannot be read is left out: it stands in the log.
+func (x *index) take(e *streams.Entry) {
+	if e.Project == streams.SystemProject {
+		return
+	}
+	at := e.Position()
+	x.labels.Scan(labelled(e))
+	switch {
+	case e.Stage == streams.StageIngest:
+		x.takeEvent(e, at)
+	case e.Type == streams.TypeVerdict:
+		if v, err := streams.Read[streams.VerdictEntry](e); err == nil {
+			x.takeVerdict(e, at, v)
+		}
+	case e.Type == streams.TypeHoldState:
+		if s, err := streams.Read[streams.HoldStateEntry](e); err == nil {
+			by := ""
+			if s.Resolved != nil {
+				by = s.Resolved.By
+			}
+			x.close(x.holds[[2]string{e.Project, s.Hold}], s.State, by, s.Time)
+			x.add(e, x.events[s.Proposal].session, "", at)
+		}
+	case e.Type == streams.TypeAlerts:
+		if a, err := streams.Read[streams.AlertsEntry](e); err == nil {
+			x.takeAlerts(e, at, a.Alerts)
+		}
+	case e.Type == streams.TypeAssessment:
+		if a, err := streams.Read[streams.AssessmentEntry](e); err == nil && len(a.Alerts) > 0 {
+			x.takeAlerts(e, at, a.Alerts)
+		}
+	}
+}
+
+func labelled(e *streams.Entry) ceiling.Entry {
+	return ceiling.Entry{Project: e.Project, Seq: e.Position(), Src: e.Src, Ingest: e.Stage == streams.StageIngest, Body: e.Body}
+}
+
+func (x *index) takeEvent(e *streams.Entry, at uint64) {
+	if e.Type == streams.TypeIncident {
+		if i, err := streams.Read[streams.IncidentEntry](e); err == nil {
+			x.incident[[2]string{e.Project, i.Incident.ID}] = i.Incident
+		}
+		return
+	}
+	var h head
+	if streams.Unmarshal(e.Body, &h) != nil {
+		return
+	}
+	x.projects[e.Project] = true
+	if h.ID != "" {
+		x.events[at] = event{project: e.Project, agent: h.Agent, session: h.Session, id: h.ID, tool: h.Tool, typ: e.Type}
+		x.byEvent[[3]string{e.Project, h.Agent, h.ID}] = at
+		x.ring = append(x.ring, at)
+	}
+	s := x.add(e, h.Session, h.Agent, at)
+	if s == nil {
+		return
+	}
+	switch e.Type {
+	case streams.TypeObservation:
+		s.Read++
+	case streams.TypeAction, streams.TypeMemory:
+		s.Proposed++
+	case streams.TypeRejected:
+		s.Bad++
+	}
+}
+
+// add notes an entry of a session; nil is no session.
+func (x *index) add(e *streams.Entry, name, agent string, at uint64) *sessionRow {
+	if name == "" {
+		return nil
+	}
+	k := [2]string{e.Project, name}
+	s := x.sessions[k]
+	if s == nil {
+		s = &sessionRow{Project: e.Project, Name: name, First: e.Time}
+		x.sessions[k] = s
+	}
+	s.Last = e.Time
+	if agent != "" && !slices.Contains(s.Agents, agent) && len(s.Agents) < 16 {
+		s.Agents = append(s.Agents, agent)
+	}
+	if len(s.positions) >= maxPositions {
+		s.positions, s.dropped = slices.Delete(s.positions, 0, maxPositions/4), s.dropped+maxPositions/4
+	}
+	s.positions = append(s.positions, at)
+	return s
+}
+
+func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
+	about := x.events[e.Src]
+	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
+	for _, a := range list {
+		a.Detail, a.Events, a.Time = nil, nil, e.Time // a synthetic project has a time of its own
+		a.Message, a.Project = streams.Clip(a.Message, 500), cmp.Or(a.Project, e.Project)
+		a.Session = cmp.Or(a.Session, about.session)
+		x.alerts = append(x.alerts, alertRow{Alert: a, At: at, Tool: about.tool})
+		if s != nil {
+			s.Alerts++
+		}
+	}
+}
+
+func firstSession(list []streams.Alert) string {
+	for _, a := range list {
+		if a.Session != "" {
+			return a.Session
+		}
+	}
+	return ""
+}
+
+func (x *index) takeVerdict(e *streams.Entry, at uint64, v *streams.VerdictEntry) {
+	s := x.add(e, v.Session, v.Agent, at)
+	if v.Again {
+		return
+	}
+	if int(v.Verdict) < len(x.verdicts) {
+		x.verdicts[v.Verdict]++
+	}
+	if s != nil {
+		switch v.Verdict {
+		case streams.Hold:
+			s.Held++
+		case streams.Deny:
+			s.Bad++
+		}
+	}
+	open := x.held[v.Proposal]
+	switch {
+	case v.Resolved != nil:
+		x.close(x.holds[[2]string{e.Project, v.Resolved.Hold}], v.Resolved.State, v.Resolved.By, v.Time)
+	case v.Hold == nil:
+		if open != nil && v.Verdict == streams.Deny {
+			x.close(open, streams.HoldDenied, "", v.Time)
+		}
+	case open != nil && open.ID == v.Hold.ID:
+		open.Verdict, open.Revision = *v, v.Hold.Revision
+	default:
+		h := &holdRow{At: at, Hold: arbiter.Hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Project: e.Project, Agent: v.Agent, State: streams.HoldOpen,
+			Opened: e.Time, Expires: v.Hold.Expires, Verdict: *v}}
+		x.holds[[2]string{e.Project, h.ID}], x.held[v.Proposal] = h, h
+	}
+}
+
+func (x *index) close(h *holdRow, state, by string, at time.Time) {
+	if h == nil || h.State != streams.HoldOpen {
+		return
+	}
+	h.State, h.By, h.Closed = state, by, at
+	delete(x.held, h.Verdict.Proposal)
+	x.closed = append(x.closed, h)
+}
+
+// prune drops what is beyond the bounds. The caller holds mu.
+func (x *index) prune() {
+	if n := len(x.ring) - maxEvents; n > maxEvents/10 {
+		for _, at := range x.ring[:n] {
+			if ev, k := x.events[at], x.events[at].key(); x.byEvent[k] == at {
+				delete(x.byEvent, ev.key())
+			}
+			delete(x.events, at)
+		}
+		x.ring = slices.Clone(x.ring[n:])
+	}
+	if n := len(x.alerts) - maxAlerts; n > maxAlerts/10 {
+		x.alerts = slices.Clone(x.alerts[n:])
+	}
+	if n := len(x.closed) - maxClosed; n > 0 {
+		for _, h := range x.closed[:n] {
+			delete(x.holds, [2]string{h.Project, h.ID})
+		}
+		x.closed = slices.Clone(x.closed[n:])
+	}
+	if n := len(x.sessions) - maxSessions; n > maxSessions/10 {
+		rows := make([]*sessionRow, 0, len(x.sessions))
+		for _, s := range x.sessions {
+			rows = append(rows, s)
+		}
+		slices.SortFunc(rows, func(a, b *sessionRow) int { return a.Last.Compare(b.Last) })
+		for _, s := range rows[:n] {
+			delete(x.sessions, [2]string{s.Project, s.Name})
+		}
+	}
+}
+
+func (e event) key() [3]string { return [3]string{e.project, e.agent, e.id} }
+
+// openHolds are the open holds of projects that may be seen, those that end first first.
+func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []arbiter.Hold
+	for _, h := range x.held {
+		if may(h.Project) {
+			out = append(out, h.Hold)
+		}
+	}
+	slices.SortFunc(out, func(a, b arbiter.Hold) int { return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID)) })
+	return out
+}
+
+// closedHolds are the settled holds, latest first.
+func (x *index) closedHolds(may func(project string) bool) []arbiter.Hold {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []arbiter.Hold
+	for _, h := range slices.Backward(x.closed) {
+		if may(h.Project) {
+			out = append(out, h.Hold)
+		}
+	}
+	return out
+}
+
+// eachAlert calls f for each alert of projects that may be seen, latest first, until f
+// returns false.
+func (x *index) eachAlert(may func(project string) bool, f func(a *alertRow) bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for i := range slices.Backward(x.alerts) {
+		if a := &x.alerts[i]; may(a.Project) && !f(a) {
+			return
+		}
+	}
+}
+
+// listSessions are the sessions of projects that may be seen, latest first.
+func (x *index) listSessions(may func(project string) bool) []sessionRow {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []sessionRow
+	for _, s := range x.sessions {
+		if may(s.Project) {
+			row := *s
+			row.Agents, row.positions = slices.Clone(s.Agents), nil
+			out = append(out, row)
+		}
+	}
+	slices.SortFunc(out, func(a, b sessionRow) int {
+		return cmp.Or(b.Last.Compare(a.Last), strings.Compare(a.Project+a.Name, b.Project+b.Name))
+	})
+	return out
+}
+
+// session returns one session with its positions.
+func (x *index) session(project, name string) (s sessionRow, ok bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	row := x.sessions[[2]string{project, name}]
+	if row == nil {
+		return s, false
+	}
+	s = *row
+	s.Agents, s.positions = slices.Clone(row.Agents), slices.Clone(row.positions)
+	return s, true
+}
+
+// find returns the position of an event, 0 where it is not known (any more).
+func (x *index) find(project, agent, id string) uint64 {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.byEvent[[3]string{project, agent, id}]
+}
+
+// listProjects are the projects that may be seen, in order.
+func (x *index) listProjects(may func(project string) bool) []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []string
+	for p := range x.projects {
+		if may(p) {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// openIncidents are the incidents that are not closed, latest first.
+func (x *index) openIncidents(may func(project string) bool) []beliefs.Incident {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []beliefs.Incident
+	for k, i := range x.incident {
+		if may(k[0]) && i.Closed.IsZero() {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b beliefs.Incident) int {
+		return cmp.Or(b.Opened.Compare(a.Opened), strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// state says how far the index has come, and returns a channel that is closed when
+// something is added.
+func (x *index) state() (ready bool, changed <-chan struct{}) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.ready, x.changed
+}
+
+// sensitivity labels a text of a project by what was marked in the ledger so far.
+func (x *index) sensitivity(project, s string) beliefs.Sensitivity {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.labels.Text(project, s)
+}
+
+// sensitivityOf labels an entry.
+func (x *index) sensitivityOf(e *streams.Entry) beliefs.Sensitivity {
+	x.mu.Lock() // labels have a scratch buffer
+	defer x.mu.Unlock()
+	return x.labels.Of(labelled(e))
+}

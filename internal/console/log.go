@@ -1,0 +1,149 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lazaret/internal/auditor"
+	"lazaret/internal/query"
+	"lazaret/pkg/chain"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// maxLeaves is how many leaves of the log's end are listed.
+const maxLeaves = 25
+
+type logView struct {
+	Head    *logHead
+	Leaves  []auditor.Leaf // of projects that the user sees, latest first
+	Project string
+	Entry   string
+	Proof   *proven
+	Why     string // there is no proof
+}
+
+// proven is a proof that was verified here.
+type proven struct {
+	Leaf      auditor.Leaf
+	Size      int64
+	Origin    string
+	Signers   []string
+	File, URL string
+}
+
+func (c *Console) logPage(r *http.Request, p *page) (string, error) {
+	q := r.URL.Query()
+	v := &logView{Project: q.Get("project"), Entry: strings.TrimSpace(q.Get("entry"))}
+	p.Title, p.Nav, p.Data = "Log", "log", v
+	var err error
+	if v.Head, err = c.logHead(r.Context()); err != nil {
+		return "", err
+	}
+	var ans auditor.Answer
+	req := auditor.Request{Do: "list", From: max(0, v.Head.Size-4*maxLeaves), To: v.Head.Size}
+	if err := query.Ask(r.Context(), c.cfg.Conn, auditor.AskAudit, 0, req, &ans); err != nil {
+		return "", err
+	}
+	for i := len(ans.Leaves) - 1; i >= 0 && len(v.Leaves) < maxLeaves; i-- {
+		if l := ans.Leaves[i]; l.Project == "" || p.User.May(l.Project) {
+			v.Leaves = append(v.Leaves, l)
+		}
+	}
+	if v.Entry == "" {
+		return "log", nil
+	}
+	text, err := c.prove(r.Context(), p.User, v.Project, v.Entry)
+	if err == nil {
+		v.Proof, err = c.check(text)
+	}
+	if err != nil {
+		v.Why = err.Error()
+		return "log", nil
+	}
+	v.Proof.URL = "/log/proof?" + r.URL.RawQuery
+	v.Proof.File = fmt.Sprintf("%d.tlog-proof", v.Proof.Leaf.Index)
+	return "log", nil
+}
+
+// prove asks the auditor for the proof of an entry: a position in the ledger, or the id of
+// an event as AGENT/ID.
+func (c *Console) prove(ctx context.Context, u *User, project, entry string) (string, error) {
+	if streams.CheckID("project", project) != nil || !u.May(project) {
+		return "", fmt.Errorf("there is no project %s that you may see", project)
+	}
+	req, agent := streams.ProveRequest{}, "console"
+	if seq, err := strconv.ParseUint(entry, 10, 64); err == nil {
+		req.Seq = seq
+	} else {
+		var ok bool
+		if agent, req.ID, ok = strings.Cut(entry, "/"); !ok {
+			return "", fmt.Errorf("name a ledger entry by its number, or an event as AGENT/ID")
+		}
+	}
+	if err := req.Check(); err != nil {
+		return "", err
+	}
+	subject, err := streams.ServiceSubject(streams.SvcProve, project, agent, "")
+	if err != nil {
+		return "", err
+	}
+	body, err := streams.Marshal(req)
+	if err != nil {
+		return "", err
+	}
+	m, err := c.cfg.Conn.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return "", fmt.Errorf("asking the auditor: %w", err)
+	}
+	rep := new(streams.ProveReply)
+	if err := streams.Unmarshal(m.Data, rep); err != nil {
+		return "", err
+	}
+	if rep.Error != nil {
+		return "", fmt.Errorf("%s: %s", rep.Error.Code, rep.Error.Message)
+	}
+	return rep.Proof, nil
+}
+
+// check verifies a proof with the pinned keys.
+func (c *Console) check(text string) (*proven, error) {
+	trust, err := keys.LoadTrust(filepath.Join(c.cfg.Data, keys.TrustFile))
+	if err != nil {
+		return nil, err
+	}
+	proof, err := chain.CheckProof([]byte(text), trust.Verifiers(keys.RoleAuditor), nil)
+	if err != nil {
+		return nil, err
+	}
+	cp, err := chain.ParseCheckpoint(proof.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	return &proven{Leaf: auditor.NewLeaf(&proof.Leaf), Size: cp.Size, Origin: cp.Origin}, nil
+}
+
+// proofFile sends a proof as a file.
+func (c *Console) proofFile(w http.ResponseWriter, r *http.Request) {
+	u := c.user(r)
+	if u == nil {
+		c.fail(w, r, http.StatusUnauthorized, "Sign in", "Open the login link that the terminal printed.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
+	text, err := c.prove(ctx, u, r.URL.Query().Get("project"), strings.TrimSpace(r.URL.Query().Get("entry")))
+	if err != nil {
+		c.fail(w, r, http.StatusNotFound, "There is no proof", err.Error())
+		return
+	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="entry.tlog-proof"`)
+	w.Write([]byte(text))
+}

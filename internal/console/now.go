@@ -1,0 +1,141 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"lazaret/internal/arbiter"
+	"lazaret/internal/auditor"
+	"lazaret/internal/holds"
+	"lazaret/internal/query"
+	"lazaret/internal/status"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/chain"
+	"lazaret/streams"
+)
+
+// looks are the last two snapshots of the pipeline. Pages share them, since a snapshot asks
+// every stage.
+type looks struct {
+	mu   sync.Mutex
+	last *status.Snapshot
+	was  *status.Snapshot
+	err  error
+	at   time.Time
+}
+
+// fresh is how long a snapshot is shown.
+const fresh = 2 * time.Second
+
+// look returns a snapshot with rates, at most fresh old.
+func (c *Console) look(ctx context.Context) (*status.Snapshot, error) {
+	l := &c.looks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) < fresh {
+		return l.last, l.err
+	}
+	s, err := status.Collect(ctx, c.cfg.Conn)
+	l.at, l.err = time.Now(), err
+	if err != nil {
+		return l.last, err
+	}
+	if l.was = l.last; l.was != nil {
+		s.Since(l.was)
+	}
+	l.last = s
+	return s, nil
+}
+
+// logHead is the audit log's head, with its checkpoint.
+type logHead struct {
+	auditor.Answer
+	Origin  string
+	Signers []string // of the last checkpoint: the log's key, then witnesses
+}
+
+func (c *Console) logHead(ctx context.Context) (*logHead, error) {
+	h := new(logHead)
+	if err := query.Ask(ctx, c.cfg.Conn, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &h.Answer); err != nil {
+		return nil, err
+	}
+	cp, err := chain.ParseCheckpoint([]byte(h.Checkpoint))
+	if err != nil {
+		return h, nil // none is signed yet
+	}
+	h.Origin = cp.Origin
+	for l := range strings.Lines(h.Checkpoint) {
+		if rest, ok := strings.CutPrefix(l, "— "); ok {
+			name, _, _ := strings.Cut(rest, " ")
+			h.Signers = append(h.Signers, name)
+		}
+	}
+	return h, nil
+}
+
+type nowView struct {
+	*status.Snapshot
+	Allowed, Held, Denied uint64
+	Observed              uint64
+	Rejected              uint64
+	Log                   *logHead
+	LogAge                float64 // of the last checkpoint, in seconds; below 0: unknown
+	Groups                []*holds.Group
+	Alerts                []alertRow
+	Incidents             []beliefs.Incident
+	Why                   string // the stages do not answer
+}
+
+func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
+	p.Title, p.Nav, p.Live = "Now", "now", true
+	v := &nowView{LogAge: -1}
+	s, err := c.look(r.Context())
+	if v.Snapshot = s; err != nil {
+		v.Why = err.Error()
+	}
+	if s != nil {
+		count := func(t streams.Type, word string) uint64 { return s.Counts[string(t)+word] }
+		v.Allowed, v.Held, v.Denied = count(streams.TypeVerdict, ".allow"), count(streams.TypeVerdict, ".hold"), count(streams.TypeVerdict, ".deny")
+		v.Observed, v.Rejected = count(streams.TypeObservation, ""), count(streams.TypeRejected, "")
+		for _, x := range s.Processes {
+			if x.Log != nil {
+				v.LogAge = x.Log.CheckpointAge
+			}
+		}
+	}
+	if v.Log, err = c.logHead(r.Context()); err != nil {
+		v.Log = nil
+	}
+	open := c.index.openHolds(p.User.May)
+	v.Groups = holds.Grouped(open[:min(len(open), 200)])
+	v.Groups = v.Groups[:min(len(v.Groups), 6)]
+	c.index.eachAlert(p.User.May, func(a *alertRow) bool {
+		if a.Mode != "shadow" {
+			v.Alerts = append(v.Alerts, *a)
+		}
+		return len(v.Alerts) < 6
+	})
+	v.Incidents = c.index.openIncidents(p.User.May)
+	v.Incidents = v.Incidents[:min(len(v.Incidents), 6)]
+	p.Data = v
+	return "now", nil
+}
+
+// State is that of a process in a word.
+func (v *nowView) State(p *status.Process) string {
+	switch {
+	case !p.Ready:
+		return "folding"
+	case p.Stage == status.StageAuditor:
+		return "chains"
+	case p.Active:
+		return "active"
+	}
+	return "stands by"
+}
+
+// Why is the reason that a hold is listed under.
+func why(h *arbiter.Hold) streams.Reason { return holds.TopReason(&h.Verdict) }

@@ -1,0 +1,136 @@
+package console
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+//go:embed pages
+var pageFiles embed.FS
+
+// pages are the templates, by name, each with the layout.
+var pages = parsePages()
+
+func parsePages() map[string]*template.Template {
+	base := template.Must(template.New("").Funcs(funcs).ParseFS(pageFiles, "pages/layout.html"))
+	out := make(map[string]*template.Template)
+	for _, name := range []string{"now", "holds", "hold", "alerts", "sessions", "session", "beliefs", "belief", "log", "passkeys", "help", "message"} {
+		out[name] = template.Must(template.Must(base.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
+	}
+	return out
+}
+
+var funcs = template.FuncMap{
+	"inert":  text.Inert,
+	"line":   func(n int, s string) string { return text.InertLine(s, n) },
+	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"stamp":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"left":   func(t time.Time) string { return span(time.Until(t)) },
+	"ago":    func(t time.Time) string { return span(time.Since(t)) },
+	"rate":   func(f float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", f), ".0") },
+	"secs":   func(s float64) string { return span(time.Duration(s * float64(time.Second))) },
+	"count":  grouped,
+	"tone":   tone,
+	"many":   many,
+	"digest": func(s string) string { return strings.TrimPrefix(s, "sha256:") },
+}
+
+// many is a number with its noun.
+func many(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + one + "s"
+}
+
+// grouped is a number with a thin space between groups of digits.
+func grouped(v any) string {
+	s := fmt.Sprint(v)
+	if len(s) <= 4 {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteRune('\u202f')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// span is a duration in its largest unit.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "over"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d d", int(d.Hours()/24))
+}
+
+// tone is the colour of a word, by its meaning: good, wait, bad, or none.
+func tone(v any) string {
+	switch fmt.Sprint(v) {
+	case "allow", "approved", "supported", "ok", "active", "chains", "confirmed":
+		return "good"
+	case "hold", "held", "open", "medium", "restricted", "suspicious", "stale", "expired", "folding", "restrict", "silent":
+		return "wait"
+	case "deny", "denied", "rejected", "critical", "high", "contradicted", "quarantined", "malicious", "blocked", "quarantine", "no answer", "error":
+		return "bad"
+	}
+	return ""
+}
+
+// page is what a template shows.
+type page struct {
+	Title    string
+	Nav      string // the entry of the navigation that it belongs to
+	Live     bool   // it is fetched again when something changes
+	User     *User
+	Open     int  // open holds
+	Indexing bool // the ledger is not read to its end yet
+	Data     any
+
+	c *Console
+}
+
+func (c *Console) newPage(u *User) *page {
+	c.watch()
+	ready, _ := c.index.state()
+	return &page{User: u, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c}
+}
+
+// redacted stands for what a user may not see.
+func redacted(as beliefs.Sensitivity) string { return "[redacted: " + as.String() + "]" }
+
+// Say returns a text of a project, or that the user may not see it.
+func (p *page) Say(project, s string) string {
+	if as := p.c.index.sensitivity(project, s); !as.Within(p.ceiling()) {
+		return redacted(as)
+	}
+	return s
+}
+
+// body returns an entry's body, or nil and why the user may not see it.
+func (p *page) body(e *streams.Entry) (body []byte, why string) {
+	if as := p.c.index.sensitivityOf(e); !as.Within(p.ceiling()) {
+		return nil, redacted(as)
+	}
+	return e.Body, ""
+}
+
+func (p *page) ceiling() beliefs.Sensitivity { return p.User.Ceiling }

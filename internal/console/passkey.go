@@ -1,0 +1,214 @@
+package console
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/internal/holds"
+	"lazaret/pkg/keys"
+	"lazaret/pkg/passkey"
+	"lazaret/streams"
+)
+
+// pinnedPasskey is a passkey of the trust file that this address may use.
+type pinnedPasskey struct {
+	Name       string
+	Credential string // base64url
+	RP         string
+	Roles      []keys.Role
+	key        string
+}
+
+// passkeys are the pinned passkeys that pages of this console can sign with.
+func (c *Console) passkeys() ([]pinnedPasskey, error) {
+	trust, err := keys.LoadTrust(filepath.Join(c.cfg.Data, keys.TrustFile))
+	if err != nil {
+		return nil, err
+	}
+	var out []pinnedPasskey
+	for _, p := range trust.Pins() {
+		k, name, err := keys.ParsePasskey(p.Key)
+		if err == nil && k != nil && slices.Contains(k.Origins, c.origins[0]) {
+			out = append(out, pinnedPasskey{name, base64.RawURLEncoding.EncodeToString(k.Credential), k.RP, p.Roles, p.Key})
+		}
+	}
+	return out, nil
+}
+
+// rp is the relying party of passkeys that are registered here; empty where the address is
+// no name.
+func (c *Console) rp() string {
+	u, err := url.Parse(c.origins[0])
+	if err != nil || strings.ContainsAny(u.Hostname(), ":") || strings.Trim(u.Hostname(), "0123456789.") == "" {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// signView is what a page needs to sign a decision.
+type signView struct {
+	Passkeys []pinnedPasskey
+	Now      time.Time
+	May      bool // the user's role
+}
+
+// Sign is for the template of a hold.
+func (p *page) Sign() (*signView, error) {
+	list, err := p.c.passkeys()
+	return &signView{list, time.Now(), p.User.Approver()}, err
+}
+
+// decision is a signed decision as a page sends it.
+type decision struct {
+	Text       string `json:"text"`       // the statement, as a line
+	Credential string `json:"credential"` // that signed it, base64url
+	keys.Assertion
+}
+
+// resolve hands a decision that a passkey signed to the arbiter. Nothing is verified here.
+func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
+	project, id := r.PathValue("project"), r.PathValue("id")
+	if !u.Approver() || !u.May(project) {
+		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not send decisions for this project"}
+	}
+	var d decision
+	if err := readJSON(w, r, &d); err != nil {
+		return nil, err
+	}
+	list, err := c.passkeys()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(p pinnedPasskey) bool { return p.Credential == d.Credential })
+	if i < 0 {
+		return nil, badRequest("the passkey is not pinned: an operator pins it with lazaret key pin")
+	}
+	note, err := keys.AssembleNote(d.Text, list[i].key, &d.Assertion)
+	if err != nil {
+		return nil, badRequest("%v", err)
+	}
+	return holds.Send(r.Context(), c.cfg.Conn, project, id, note)
+}
+
+// registration begins or ends the registration of a passkey.
+type registration struct {
+	Challenge string           `json:"challenge,omitzero"`
+	RP        string           `json:"rp,omitzero"`
+	Name      string           `json:"name,omitzero"`
+	User      string           `json:"user,omitzero"` // base64url
+	Key       string           `json:"key,omitzero"`  // to be pinned
+	Command   string           `json:"command,omitzero"`
+	Response  jsontext.Value   `json:"response,omitzero"`
+	Exclude   []string         `json:"exclude,omitzero"`
+	Params    []jsontext.Value `json:"params,omitzero"`
+}
+
+// register gives a challenge, or verifies a registration for the challenge that the
+// session was given, and returns the key. An operator pins it; until then it counts for
+// nothing.
+func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any, error) {
+	var in registration
+	if err := readJSON(w, r, &in); err != nil {
+		return nil, err
+	}
+	name := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' || r == '+' {
+			return '-'
+		}
+		return r
+	}, u.Name)
+	if c.rp() == "" {
+		return nil, badRequest("passkeys need a name in the address, and this console is opened at %s", c.origins[0])
+	}
+	k, err := r.Cookie(c.cookieName())
+	if err != nil {
+		return nil, err
+	}
+	if in.Response == nil {
+		out := &registration{Challenge: random(), RP: c.rp(), Name: name, User: base64.RawURLEncoding.EncodeToString([]byte(name))}
+		c.logins.challenge(k.Value, out.Challenge)
+		return out, nil
+	}
+	challenge := c.logins.challenge(k.Value, "")
+	if challenge == "" {
+		return nil, badRequest("the registration was begun in another session, or ended: begin again")
+	}
+	p, err := passkey.Register(in.Response, challenge, c.rp(), c.origins[0])
+	if err != nil {
+		return nil, badRequest("the passkey cannot be registered: %v", err)
+	}
+	key, err := p.Pin(name)
+	if err != nil {
+		return nil, badRequest("the passkey cannot be pinned: %v", err)
+	}
+	return &registration{Key: key, Name: name, Command: "lazaret key pin '" + key + "' --role approver && lazaret key activate"}, nil
+}
+
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	if t := r.Header.Get("Content-Type"); t != "application/json" {
+		return badRequest("the content type is %q, send application/json", streams.Clip(t, 60))
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return badRequest("the body cannot be read: %v", err)
+	}
+	if err := json.Unmarshal(b, into, json.RejectUnknownMembers(true)); err != nil {
+		return badRequest("the body cannot be read: %v", err)
+	}
+	return nil
+}
+
+// serveJSON answers a script of a page.
+func (c *Console) serveJSON(h func(w http.ResponseWriter, r *http.Request, u *User) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		status, answer := http.StatusOK, any(nil)
+		u := c.user(r)
+		ctx, cancel := context.WithTimeout(r.Context(), askTime)
+		defer cancel()
+		err := error(&failure{http.StatusUnauthorized, "Sign in", "the session is over: sign in again"})
+		if u != nil {
+			answer, err = h(w, r.WithContext(ctx), u)
+		}
+		if err != nil {
+			status = http.StatusServiceUnavailable
+			if f, ok := err.(*failure); ok {
+				status = f.status
+			}
+			answer = map[string]string{"error": err.Error()}
+		}
+		b, err := json.Marshal(answer)
+		if err != nil {
+			status, b = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be written"}`)
+		}
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprintf(w, "%s\n", b)
+	}
+}
+
+type passkeysView struct {
+	Pinned []pinnedPasskey
+	RP     string
+	Origin string
+}
+
+func (c *Console) passkeysPage(_ *http.Request, p *page) (string, error) {
+	list, err := c.passkeys()
+	if err != nil {
+		return "", err
+	}
+	p.Title, p.Data = "Passkeys", &passkeysView{list, c.rp(), c.origins[0]}
+	return "passkeys", nil
+}
