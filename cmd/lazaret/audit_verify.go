@@ -38,6 +38,11 @@ type verifyReport struct {
 	// Ledger is what comparing the leaves with the ledger found, if that was asked for.
 	Ledger *auditor.Comparison `json:"ledger,omitempty"`
 
+	// Decisions are people's decisions on holds whose signatures verify under the keys in
+	// force then, DecisionsOpen those whose note or keys the log does not show.
+	Decisions     int `json:"decisions"`
+	DecisionsOpen int `json:"decisions_not_shown,omitempty"`
+
 	RuleSets []string `json:"rule_sets"` // digests that entries put in force
 	Policies []string `json:"policies"`
 }
@@ -193,7 +198,11 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		seen.hold(&v)
 	}
 	inForce := newActivations()
-	v.Payload = inForce.see
+	decisions := newApprovals()
+	v.Payload = func(leaf *chain.Leaf, payload []byte) {
+		inForce.see(leaf, payload)
+		decisions.see(leaf, payload)
+	}
 	stop := showProgress(&v)
 	defer stop()
 
@@ -221,6 +230,7 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 	}
 	stop()
 	rep.RuleSets, rep.Policies = inForce.lists()
+	rep.decided(decisions, f.from == 0 && f.to == 0)
 	if seenErr != nil {
 		rep.Skipped = append(rep.Skipped, fmt.Sprintf("the checkpoint that this machine saw last: %v", seenErr))
 	}
@@ -237,6 +247,21 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		rep.Remembered = seen.file
 	}
 	return rep, nil
+}
+
+// decided adds what became of the signatures of people's decisions.
+func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
+	if !whole || r.Status == chain.Failed {
+		return
+	}
+	checked, open, bad := x.check()
+	r.Decisions, r.DecisionsOpen = checked, open+x.dropped
+	for _, b := range bad {
+		if r.FirstBad < 0 || b.index < r.FirstBad {
+			r.FirstBad = b.index
+		}
+		r.Problems, r.Status = append(r.Problems, b.text), chain.Failed
+	}
 }
 
 // noAnchor says what a log was not held against.
@@ -482,6 +507,9 @@ func printSeen(w io.Writer, r *verifyReport) {
 	}
 	if r.Seen > 0 {
 		fmt.Fprintf(w, "  it extends the %d leaves that this machine saw before\n", r.Seen)
+	}
+	if r.Decisions+r.DecisionsOpen > 0 {
+		fmt.Fprintf(w, "  %d decisions of people are signed as the arbiter says; of %d the note or the keys are not shown\n", r.Decisions, r.DecisionsOpen)
 	}
 	if len(r.RuleSets) > 0 {
 		fmt.Fprintf(w, "  rule sets that were in force: %s\n", strings.Join(r.RuleSets, ", "))

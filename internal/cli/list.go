@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/vm"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/pflag"
@@ -35,7 +36,11 @@ func (f *ListFlags) Bind(fs *pflag.FlagSet) {
 }
 
 // Filter decides by an Expr expression over the JSON form of an item.
-type Filter struct{ program *vm.Program }
+type Filter struct {
+	program *vm.Program
+	machine vm.VM
+	names   map[string]bool // that the expression has
+}
 
 // NewFilter compiles an expression over the fields of sample's type. An empty
 // expression lets everything through; a name that the type does not have is an
@@ -49,8 +54,21 @@ func NewFilter(where string, sample any) (*Filter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--where: %w", named(err, env))
 	}
-	return &Filter{p}, nil
+	f := &Filter{program: p, names: make(map[string]bool)}
+	node := p.Node()
+	ast.Walk(&node, f)
+	return f, nil
 }
+
+// Visit implements ast.Visitor.
+func (f *Filter) Visit(node *ast.Node) {
+	if n, ok := (*node).(*ast.IdentifierNode); ok {
+		f.names[n.Value] = true
+	}
+}
+
+// Names reports whether the expression has a field's name.
+func (f *Filter) Names(field string) bool { return f.names[field] }
 
 // named adds to an error about an unknown name those that there are.
 func named(err error, env map[string]any) error {
@@ -125,12 +143,13 @@ func (f *Filter) Match(item any) (bool, error) {
 	return f.MatchFields(env)
 }
 
-// MatchFields is Match for the JSON form of an item. Every field of the type has to be set.
+// MatchFields is Match for the JSON form of an item. Every field that the expression names has
+// to be set. It is for one goroutine at a time.
 func (f *Filter) MatchFields(env map[string]any) (bool, error) {
 	if f.program == nil {
 		return true, nil
 	}
-	v, err := expr.Run(f.program, env)
+	v, err := f.machine.Run(f.program, env)
 	if err != nil {
 		return false, fmt.Errorf("--where: %w", err)
 	}

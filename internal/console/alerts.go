@@ -95,13 +95,13 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	may := func(project string) bool { return (v.Project == "" || v.Project == project) && p.User.May(project) }
 	groups := make(map[[2]string]*alertGroup)
 	var failed error
-	env := make(map[string]any)
+	fields := fieldsOf(where)
 	c.index.eachAlert(may, func(a *alertRow) bool {
 		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) || !since.IsZero() && a.Time.Before(since) {
 			return true
 		}
 		if v.Where != "" {
-			ok, err := where.MatchFields(a.fields(env))
+			ok, err := where.MatchFields(fields(a))
 			if err != nil {
 				failed = err
 				return false
@@ -142,23 +142,39 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	return failed
 }
 
-// fields sets the JSON form of what the index keeps of an alert. 100,000 are searched for a
-// page, so that none is encoded for it.
-func (a *alertRow) fields(env map[string]any) map[string]any {
-	env["id"], env["rule"], env["rule_digest"], env["group"], env["severity"] = a.ID, a.Rule, a.RuleDigest, a.Group, a.Severity
-	env["subject"] = map[string]any{"kind": a.Subject.Kind, "id": a.Subject.ID}
-	env["project"], env["agent"], env["session"], env["message"] = a.Project, a.Agent, a.Session, a.Message
-	env["effect"], env["mode"], env["exception"], env["error"] = a.Effect, a.Mode, a.Exception, a.Error
-	env["count"], env["time"] = float64(a.Count), a.Time.Format(time.RFC3339Nano)
-	env["observed_event_ids"], env["detail"], env["path"] = noList, noDetail, noList
-	return env
+// alertFields are the fields that a search may name, as JSON has them. The index keeps neither
+// lists nor details of alerts.
+var alertFields = map[string]func(a *alertRow) any{
+	"id": func(a *alertRow) any { return a.ID }, "rule": func(a *alertRow) any { return a.Rule },
+	"rule_digest": func(a *alertRow) any { return a.RuleDigest }, "group": func(a *alertRow) any { return a.Group },
+	"severity": func(a *alertRow) any { return a.Severity }, "project": func(a *alertRow) any { return a.Project },
+	"agent": func(a *alertRow) any { return a.Agent }, "session": func(a *alertRow) any { return a.Session },
+	"message": func(a *alertRow) any { return a.Message }, "effect": func(a *alertRow) any { return a.Effect },
+	"mode": func(a *alertRow) any { return a.Mode }, "exception": func(a *alertRow) any { return a.Exception },
+	"error": func(a *alertRow) any { return a.Error }, "count": func(a *alertRow) any { return float64(a.Count) },
+	"time":    func(a *alertRow) any { return a.Time.Format(time.RFC3339Nano) },
+	"subject": func(a *alertRow) any { return map[string]any{"kind": a.Subject.Kind, "id": a.Subject.ID} },
+	"detail":  func(*alertRow) any { return map[string]any{} },
+	"path":    func(*alertRow) any { return []any{} }, "observed_event_ids": func(*alertRow) any { return []any{} },
 }
 
-// The index keeps neither lists nor details of alerts.
-var (
-	noList   = []any{}
-	noDetail = map[string]any{}
-)
+// fieldsOf returns what sets the fields of an alert that a search names. 100,000 alerts are
+// searched for a page.
+func fieldsOf(where *cli.Filter) func(a *alertRow) map[string]any {
+	env := make(map[string]any)
+	used := make(map[string]func(a *alertRow) any)
+	for name, get := range alertFields {
+		if where.Names(name) {
+			used[name] = get
+		}
+	}
+	return func(a *alertRow) map[string]any {
+		for name, get := range used {
+			env[name] = get(a)
+		}
+		return env
+	}
+}
 
 // with is the page's address with other parameters, name after name.
 func (v *alertsView) with(pairs ...string) string {

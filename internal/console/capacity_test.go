@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// fill gives an index 100,000 alerts and 1,000 open holds, as entries of the ledger.
-func fill(t *testing.T, x *index) {
+// fill gives an index 1,000 open holds, each with so many alerts, as entries of the ledger.
+func fill(t *testing.T, x *index, each int) {
 	t.Helper()
 	var at uint64
 	stamp := time.Now().Add(-time.Hour)
@@ -31,7 +31,7 @@ func fill(t *testing.T, x *index) {
 		act.Tool = fmt.Sprintf("tool%d", i%50)
 		src := entry(streams.StageIngest, streams.TypeAction, project, 0, act)
 		alerts := &streams.AssessmentEntry{Group: "core"}
-		for j := range 100 {
+		for j := range each {
 			alerts.Alerts = append(alerts.Alerts, streams.Alert{ID: fmt.Sprintf("x%d-%d", i, j), Rule: fmt.Sprintf("rule-%d", j%20), Severity: severities[j%5], Project: project,
 				Agent: "bot", Session: session, Subject: streams.AlertSubject{Kind: "action", ID: id}, Message: "it names eve@evil.example, which only o1 had named", Effect: "hold", Mode: "enforce", Count: 1})
 		}
@@ -55,8 +55,12 @@ func fill(t *testing.T, x *index) {
 func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing.T) {
 	c := &Console{cfg: shared.c.cfg, port: shared.c.port, origins: shared.c.origins, js: shared.c.js, index: newIndex(), logins: newLogins(), feeds: shared.c.feeds, ctx: shared.c.ctx}
 	c.begin.Do(func() {}) // the ledger is not followed: its entries are made here
-	fill(t, c.index)
-	if n := len(c.index.alerts); n != 100_000 {
+	each := 100
+	if testing.Short() {
+		each = 10
+	}
+	fill(t, c.index, each)
+	if n := len(c.index.alerts); n != 1000*each {
 		t.Fatalf("%d alerts", n)
 	}
 	if n := len(c.index.openHolds(viewer.May)); n != 1000 {
@@ -87,14 +91,22 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 
 func TestTheIndexIsBoundedAndLosesNoOpenHold(t *testing.T) {
 	x := newIndex()
-	for i := range 3 {
-		_ = i
-		fill(t, x)
+	fill(t, x, 1)
+	for len(x.alerts) <= maxAlerts+maxAlerts/10 {
+		x.alerts = append(x.alerts, x.alerts...)
 	}
-	if n := len(x.alerts); n > maxAlerts+maxAlerts/10 {
+	x.prune()
+	if n := len(x.alerts); n != maxAlerts {
 		t.Errorf("%d alerts", n)
 	}
-	if n := len(x.openHolds(viewer.May)); n != 1000 {
-		t.Errorf("%d open holds", n)
+	for _, h := range x.openHolds(viewer.May)[:10] {
+		x.close(x.holds[[2]string{h.Project, h.ID}], streams.HoldExpired, "", h.Expires)
+	}
+	for len(x.closed) <= maxClosed {
+		x.closed = append(x.closed, x.closed...)
+	}
+	x.prune()
+	if n := len(x.openHolds(viewer.May)); n != 990 || len(x.closed) != maxClosed {
+		t.Errorf("%d open holds, %d settled ones", n, len(x.closed))
 	}
 }

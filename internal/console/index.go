@@ -196,7 +196,7 @@ func (x *index) takeEvent(e *streams.Entry, at uint64) {
 		return
 	}
 	x.projects[e.Project] = true
-	if h.ID != "" {
+	if h.ID != "" && e.Type != streams.TypeRepeat { // the event itself is to be found
 		x.events[at] = event{project: e.Project, agent: h.Agent, session: h.Session, id: h.ID, tool: h.Tool, typ: e.Type}
 		x.byEvent[[3]string{e.Project, h.Agent, h.ID}] = at
 		x.ring = append(x.ring, at)

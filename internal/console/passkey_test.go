@@ -44,7 +44,7 @@ func activate(t *testing.T, key string) *keys.Trust {
 	if err := embedded.Activate(ctx, shared.nc, signer, streams.DoActivateTrust, b); err != nil {
 		t.Fatal(err)
 	}
-	if err := embedded.AwaitActive(ctx, shared.nc, "", streams.Digest(b)); err != nil {
+	if err := embedded.AwaitTrust(ctx, shared.nc, streams.Digest(b)); err != nil {
 		t.Fatal(err)
 	}
 	return trust
