@@ -279,7 +279,10 @@ func (x *index) takeVerdict(e *streams.Entry, at uint64, v *streams.VerdictEntry
 	open := x.held[v.Proposal]
 	switch {
 	case v.Resolved != nil:
-		x.close(x.holds[[2]string{e.Project, v.Resolved.Hold}], v.Resolved.State, v.Resolved.By, v.Time)
+		if h := x.holds[[2]string{e.Project, v.Resolved.Hold}]; h != nil {
+			h.Verdict = *v
+			x.close(h, v.Resolved.State, v.Resolved.By, v.Time)
+		}
 	case v.Hold == nil:
 		if open != nil && v.Verdict == streams.Deny {
 			x.close(open, streams.HoldDenied, "", v.Time)
