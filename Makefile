@@ -103,6 +103,7 @@ fuzz: ## run every fuzz target for FUZZTIME (1m) and print a table
 screenshots: ## take the pictures of the console that docs/console.md shows (needs chromium)
 	mkdir -p docs/console
 	LAZARET_SCREENSHOTS=$(CURDIR)/docs/console $(GO) test -count=1 ./internal/console -run 'TestEveryPageIsAccessible'
+	cd docs/console && ls | grep -vE '^console-(now|hold|hold-dark|session|alerts|phone)\.webp$$' | xargs -r rm --
 
 .PHONY: fmt
 fmt: ## format the code
