@@ -67,13 +67,13 @@ func newBrowser(t *testing.T) *browser {
 				b.foreign = append(b.foreign, u)
 			}
 		case *runtime.EventConsoleAPICalled:
-			if ev.Type == runtime.ConsoleAPICalledTypeError || ev.Type == runtime.ConsoleAPICalledTypeWarning {
+			if ev.Type == runtime.ConsoleAPICalledTypeError {
 				b.complain = append(b.complain, fmt.Sprint(ev.Args))
 			}
 		case *runtime.EventExceptionThrown:
 			b.complain = append(b.complain, fmt.Sprint(ev.ExceptionDetails))
 		case *log.EventEntryAdded:
-			if ev.Entry.Level == log.EntryLevelError || ev.Entry.Level == log.EntryLevelWarning {
+			if ev.Entry.Level == log.EntryLevelError {
 				b.complain = append(b.complain, ev.Entry.Text+" "+ev.Entry.URL)
 			}
 		}

@@ -1,0 +1,163 @@
+package console
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+
+	"lazaret/internal/embedded"
+	"lazaret/pkg/approval"
+	"lazaret/pkg/keys"
+	"lazaret/streams"
+)
+
+// activate pins a key as an operator does, and waits until it is in force.
+func activate(t *testing.T, key string) *keys.Trust {
+	t.Helper()
+	trust, err := keys.LoadTrust(embedded.TrustFile(shared.data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := trust.Write(embedded.TrustFile(shared.data)); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := keys.LoadSigner(embedded.OperatorKey(shared.data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(embedded.TrustFile(shared.data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := embedded.Activate(ctx, shared.nc, signer, streams.DoActivateTrust, b); err != nil {
+		t.Fatal(err)
+	}
+	if err := embedded.AwaitTrust(ctx, shared.nc, streams.Digest(b)); err != nil {
+		t.Fatal(err)
+	}
+	return trust
+}
+
+// A stranger opens the page by the login link, sees the demo's attack arrive, registers a
+// passkey that an operator pins, approves the hold with it, and verifies that approval with
+// nothing but the ledger's note and the trust file.
+func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
+	b := newBrowser(t)
+	call(t, b, webauthn.Enable, webauthn.EnableParams{})
+	call(t, b, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
+		Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: "internal", HasResidentKey: true, HasUserVerification: true, IsUserVerified: true,
+		AutomaticPresenceSimulation: true}})
+	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
+	project, hold := attackAs(t, "seen")
+	// The page that is open shows it by itself.
+	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))
+
+	b.open(t, "/passkeys")
+	b.run(t, chromedp.Click(chromedp.CSS("#register button")), chromedp.WaitVisible(chromedp.CSS("#registered pre")))
+	command := eval[string](t, b, `document.querySelector("#registered pre").textContent`)
+	_, rest, _ := strings.Cut(command, "'")
+	key, _, ok := strings.Cut(rest, "'")
+	if !ok || !strings.HasPrefix(key, "stranger+") {
+		t.Fatalf("the command is %q", command)
+	}
+	trust := activate(t, key)
+
+	b.open(t, "/holds/"+project+"/"+hold)
+	b.run(t, chromedp.WaitReady(chromedp.CSS("#sign button[value=approve]:not([disabled])")),
+		chromedp.SendKeys(chromedp.CSS("#sign input[name=reason]"), "the test says so"), chromedp.Click(chromedp.CSS("#sign button[value=approve]")),
+		chromedp.WaitReady(chromedp.CSS("#signing[data-state], #signing.bad")))
+	if said := eval[string](t, b, `document.querySelector("#signing").dataset.state || document.querySelector("#signing").textContent`); said != streams.HoldApproved {
+		t.Fatalf("the page says %q", said)
+	}
+	if s := eval[string](t, b, `document.querySelector("#signing").dataset.state`); s != streams.HoldApproved {
+		t.Fatalf("the hold is %s", s)
+	}
+	if bad := b.axe(t); bad != "" {
+		t.Error(bad)
+	}
+	b.shot(t, "console-approved")
+
+	note := resolution(t, project, hold)
+	s, err := approval.Open([]byte(note), trust)
+	if err != nil || !s.Passkey || s.Hold != hold || s.Decision != approval.Approve || s.Signer != "stranger" || s.Reason != "the test says so" {
+		t.Errorf("offline: %+v, %v", s, err)
+	}
+	if _, err := approval.Open([]byte(strings.Replace(note, `"approve"`, `"reject"`, 1)), trust); err == nil {
+		t.Error("an altered decision verifies")
+	}
+	verifyEvidence(t, project)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.foreign)+len(b.complain) > 0 {
+		t.Errorf("requests to others %v, complaints %v", b.foreign, b.complain)
+	}
+}
+
+// resolution is the signed note on a hold, as the ledger has it.
+func resolution(t *testing.T, project, hold string) (note string) {
+	t.Helper()
+	await(t, "the decision in the index", func() bool {
+		for _, h := range shared.c.index.closedHolds(func(p string) bool { return p == project }) {
+			if h.ID == hold && h.Verdict.Resolved != nil {
+				e, err := shared.c.readEntry(t.Context(), &page{User: &viewer, c: shared.c}, h.Verdict.Resolved.Entry)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := streams.Read[streams.ResolutionEntry](e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				note = r.Note
+			}
+		}
+		return note != ""
+	})
+	return note
+}
+
+// verifyEvidence writes the evidence of a session, and has the verifier that imports
+// nothing of ours look at it.
+func verifyEvidence(t *testing.T, project string) {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "lazaret/cmd/lazaret", "lazaret/examples/verifier").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file := filepath.Join(dir, "evidence.json")
+	await(t, "evidence of the session with its approval", func() bool {
+		out, err := exec.Command(filepath.Join(dir, "lazaret"), "--data", shared.data, "audit", "evidence", "s1", "--project", project, "-o", file).CombinedOutput()
+		return err == nil && strings.Contains(string(out), "1 approvals")
+	})
+	trust, err := keys.LoadTrust(embedded.TrustFile(shared.data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	for _, p := range trust.Pins() {
+		switch p.Roles[0] {
+		case keys.RoleAuditor:
+			args = append(args, "-log", p.Key)
+		case keys.RoleOperator:
+			args = append(args, "-operator", p.Key)
+		}
+	}
+	verify := func(file string) (string, error) {
+		out, err := exec.Command(filepath.Join(dir, "verifier"), append(args, file)...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := verify(file); err != nil || !strings.Contains(out, "VERIFIED  session") || !strings.Contains(out, "1 approvals") {
+		t.Errorf("the stand-alone verifier: %v: %s", err, out)
+	}
+}
