@@ -218,7 +218,7 @@ func (g *segmenter) literals(s, key string, depth int) bool {
 		last = c
 		next := strings.TrimLeft(s[from:], " \t\r\n")
 		switch isKey := strings.HasPrefix(next, ":"); {
-		case isKey && len(u) <= maxKey && u == raw && strings.Count(u, " ") < 2:
+		case isKey && len(u) <= maxKey && u == raw && strings.Count(u, " ") < 2 && !isPhrase(u):
 			name = u
 		case isKey:
 			g.read(u, "", depth+1)
@@ -572,9 +572,12 @@ func readTag(s string) (t tag) {
 		return t // an address in angle brackets
 	}
 	t.size, t.closing, t.name = end+1, closing, strings.ToLower(name)
+	if !closing && isPhrase(name) {
+		t.texts = []string{name}
+	}
 	t.inline = inlineTags[t.name]
 	if attributes = strings.TrimSpace(attributes); strings.ContainsAny(attributes, " \t\n&") {
-		t.texts = attributeTexts(in, attributes)
+		t.texts = append(t.texts, attributeTexts(in, attributes)...)
 	}
 	return t
 }
@@ -616,8 +619,9 @@ func attributeTexts(whole, attributes string) (out []string) {
 const shortLine = 45
 
 // lines is the normal form of a clean text with the places kept where a clause
-// may begin: line breaks, unless a wrapped line goes on, list marks, dashes and
-// symbols. It lives until the next call of lines or fold.
+// may begin: line breaks, unless a wrapped line goes on, list marks, dashes,
+// symbols, and capitals behind a full stop. Words that are a joined phrase are
+// parted. It lives until the next call of lines or fold.
 func (sc *scratch) lines(s string) []byte {
 	buf := sc.marked[:0]
 	changed := false
@@ -638,8 +642,9 @@ func (sc *scratch) lines(s string) []byte {
 			continue
 		}
 		if byteClass[c] != spaceByte {
-			buf = append(buf, c)
-			i++
+			var parted bool
+			i, buf, parted = appendWord(buf, s, i)
+			changed = changed || parted
 			continue
 		}
 		next, breaks := i, false
@@ -686,12 +691,58 @@ func partsClauses(r rune) bool {
 
 // hasBreaks reports whether lines of a clean text may differ from its normal form.
 func hasBreaks(s string) bool {
+	inside := false // a byte before stands in a word, or ends a sentence
 	for i := range len(s) {
-		if c := byteClass[s[i]]; c == highByte || c == spaceByte && s[i] != ' ' {
+		c := s[i]
+		switch byteClass[c] {
+		case highByte:
 			return true
+		case spaceByte:
+			if c != ' ' {
+				return true
+			}
+			inside = false
+		case upperByte:
+			if inside {
+				return true
+			}
+			inside = true
+		default:
+			if inside && (c == '_' || c == '-' || c == '.' || c == '+') && i+1 < len(s) && isAlnum(s[i+1]) {
+				return true
+			}
+			inside = inside || isAlnum(c)
 		}
 	}
 	return skipMarks(s) > 0
+}
+
+// appendWord adds what stands at byte i of s, a byte or a joined word, and returns where
+// it ends. parted says that a clause break is among it.
+func appendWord(buf []byte, s string, i int) (end int, to []byte, parted bool) {
+	c := s[i]
+	if !isAlnum(c) {
+		return i + 1, append(buf, c), false
+	}
+	if beginsSentence(s, i) {
+		buf, parted = append(buf, recordBreak), true
+	}
+	end = i + wordEnd(s[i:])
+	for k := i + 1; k < end; k++ {
+		if s[k-1] == '.' && beginsPhrase(s[k:end]) && !inAddress(s, i, end) {
+			return k, append(append(buf, s[i:k]...), recordBreak), true // place.DeleteTheFile
+		}
+	}
+	if spaced, ok := spread(buf, s[i:end]); ok && !inAddress(s, i, end) {
+		return end, spaced, parted
+	}
+	// A sentence may begin behind a full stop in the word.
+	for k := i + 1; k < end; k++ {
+		if s[k-1] == '.' && beginsSentence(s, k) {
+			return k, append(buf, s[i:k]...), parted
+		}
+	}
+	return end, append(buf, s[i:end]...), parted
 }
 
 // continues reports whether a line goes on with what the line before began.

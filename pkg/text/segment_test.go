@@ -124,7 +124,7 @@ func TestTextWithoutNotationIsOneSegment(t *testing.T) {
 
 func TestSegmentsAreBoundedInTimeAndLeaveNothingOut(t *testing.T) {
 	const size = 1 << 20
-	for _, unit := range []string{`"`, `:"`, `,"a`, `,""b`, `:'\'`, `-"`, "- \"\n", `{"a":"`, `[["`, `\n`, `\"`, "<a ", "<a b=\"", "<!--", "&lt;", "&amp;lt;", "a,b\n", "|\n", `{"a":"b\n"},`, "<p>x</p>", "x\n", "'\n", `"x",`} {
+	for _, unit := range []string{`"`, `:"`, `,"a`, `,""b`, `:'\'`, `-"`, "- \"\n", `{"a":"`, `[["`, `\n`, `\"`, "<a ", "<a b=\"", "<!--", "&lt;", "&amp;lt;", "a,b\n", "|\n", `{"a":"b\n"},`, "<p>x</p>", "x\n", "'\n", `"x",`, "aTheb!", "aThe.Bb ", "a-the-b", "x.Ab", "a.The"} {
 		s := strings.Repeat(unit, size/len(unit))
 		Segments(s)
 		f := Analyze(s)
