@@ -71,6 +71,7 @@ func refused(subject string, err error) error {
 	switch {
 	case errors.As(err, &api):
 		e.Code = streams.CodeIntakeFull
+		e.Message = fmt.Sprintf("publishing to %s: %s", subject, streams.RefusedText(int(api.ErrorCode), api.Description))
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Code = streams.CodeTimeout
 		e.Message += ": it may be stored; send it again with the same id (or the credential may not publish there)"

@@ -150,7 +150,13 @@ and have it reload.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "revoked %d\n", n)
+			if n == 0 {
+				if err := a.revokedBefore(cmd, credentialName(args), old); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked %d\n", n)
+			}
 			a.saySpread(cmd)
 			if !old {
 				return a.refusedNow(cmd, credentialName(args))
@@ -160,6 +166,26 @@ and have it reload.`,
 	}
 	c.Flags().BoolVar(&old, "old", false, "only those before the latest: those that a rotation has left")
 	return c
+}
+
+// revokedBefore says that there was nothing left to revoke.
+func (a *app) revokedBefore(cmd *cobra.Command, name string, old bool) error {
+	if old {
+		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n", name)
+		return nil
+	}
+	all, err := natsserver.Credentials(a.conn.Data)
+	if err != nil {
+		return err
+	}
+	var last time.Time
+	for _, c := range all {
+		if (c.Name == name || c.User == name) && c.Revoked.After(last) {
+			last = c.Revoked
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s was revoked already, at %s; lazaret agent rotate %s makes it anew\n", name, last.Format(time.RFC3339), name)
+	return nil
 }
 
 // saySpread says how servers of one's own hear of a revocation.

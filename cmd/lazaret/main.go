@@ -107,9 +107,9 @@ func group(use, short string, subs ...*cobra.Command) *cobra.Command {
 		}
 		err := fmt.Errorf("unknown command %q for %q", args[0], c.CommandPath())
 		if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-			err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
+			return fmt.Errorf("%w; did you mean %s?", err, strings.Join(like, " or "))
 		}
-		return err
+		return fmt.Errorf("%w; `%s --help` lists its commands", err, c.CommandPath())
 	}
 	c.AddCommand(subs...)
 	return c

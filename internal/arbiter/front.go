@@ -240,7 +240,7 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s", api.Description))
+			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s", streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
 		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
 	}

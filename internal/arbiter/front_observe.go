@@ -183,7 +183,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s", api.Description))
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s", streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
 		return failed(streams.CodeUnavailable, fmt.Errorf("the observation may not be journaled: %w", err))
 	}

@@ -85,7 +85,7 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s", api.Description))
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s", streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
 		return failed(streams.CodeUnavailable, fmt.Errorf("the resolution may not be journaled: %w", err))
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"lazaret/client"
 	"lazaret/internal/embedded"
 	"lazaret/internal/metrics"
 	"lazaret/internal/natsserver"
@@ -31,6 +32,38 @@ func smallDisk(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// What is refused because the disk is full says so, whichever way it is asked.
+func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
+	data := t.TempDir()
+	p := upForeign(t, data)
+	defer p.Close()
+	c := agent(t, p, data, "demo")
+	// This is what the pipeline itself does when its disk is nearly full.
+	if err := p.Server.Admit(false); err != nil {
+		t.Fatal(err)
+	}
+	for how, ask := range map[string]func() error{
+		"observe": func() error {
+			_, err := c.Observe(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: "x"})
+			return err
+		},
+		"submit": func() error {
+			_, err := c.Submit(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: "x"})
+			return err
+		},
+		"decide": func() error {
+			_, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file"})
+			return err
+		},
+	} {
+		var e *client.Error
+		if err := ask(); !errors.As(err, &e) || e.Code != streams.CodeIntakeFull || !strings.Contains(e.Message, "disk is full") ||
+			!strings.Contains(e.Message, "lazaret doctor") {
+			t.Errorf("%s on a full disk: %v", how, err)
+		}
+	}
 }
 
 // On a disk of 640 MiB the pipeline starts. When the disk is nearly full, publishers are refused, verdicts hold, readiness

@@ -7,6 +7,7 @@
 package natsconn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -144,7 +145,7 @@ func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) 
 		if s.URL != "" {
 			at += " (" + s.URL + ")"
 		}
-		return nil, hint(fmt.Errorf("connecting with context %s: %w", at, err))
+		return nil, f.refusal(fmt.Errorf("connecting with context %s: %w", at, err), cmp.Or(f.Creds, credsOf(name)))
 	}
 	return nc, nil
 }
@@ -156,19 +157,9 @@ func (f *Flags) direct(opts []nats.Option) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(url, f.more(opts)...)
 	if err != nil {
-		return nil, hint(fmt.Errorf("connecting to %s: %w", url, err))
+		return nil, f.refusal(fmt.Errorf("connecting to %s: %w", url, err), f.Creds)
 	}
 	return nc, nil
-}
-
-func hint(err error) error {
-	switch {
-	case errors.Is(err, nats.ErrNoServers):
-		return fmt.Errorf("%w: is the server running?", err)
-	case errors.Is(err, nats.ErrAuthorization):
-		return fmt.Errorf("%w: is the credential one of this server's?", err)
-	}
-	return err
 }
 
 // more adds what flags give to what a context gives; flags win.

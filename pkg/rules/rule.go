@@ -2,7 +2,6 @@ package rules
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -162,7 +161,12 @@ const (
 func (c *Draft) Decode(name string, v any) *strictyaml.Document {
 	text, ok := c.Source.Files[name]
 	if !ok {
-		c.Problems.note(name, fmt.Errorf("the file is missing"))
+		if name == groupsFile {
+			c.Problems.note(name, errors.New("the file is missing: it lists the packs of each group, as in "+
+				"`groups: {core: [mypack]}`, or says `extends: shipped` besides, which adds the packs to the shipped ones"))
+			return nil
+		}
+		c.Problems.note(name, errors.New("the file is missing"))
 		return nil
 	}
 	d, err := strictyaml.Parse(name, []byte(text))
