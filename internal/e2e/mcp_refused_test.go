@@ -263,10 +263,30 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	}
 }
 
+// A list of tools that ingest rejects is said to be rejected in the same call, and does not hold the session once the
+// server offers another one.
+func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
+	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
+	s := newServer()
+	addTool(s, "read_book", strings.Repeat("Reads a book. ", 10<<10), func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+		return nil, nil, nil
+	})
+	x := p.proxy(s, mcpproxy.Config{Session: "s", Wait: 50 * time.Millisecond}, nil)
+	said, meta := x.call("read_note", "hello")
+	if !strings.Contains(said, "list of tools was rejected") || !strings.Contains(said, string(streams.CodeTooLarge)) || meta == nil {
+		t.Errorf("of a rejected list the host hears %.300q, %v", said, meta)
+	}
+	s.RemoveTools("read_book")
+	x.heardChange()
+	if said, _ := x.call("read_note", "again"); said != "note: again" {
+		t.Errorf("the session does not go on: %s", said)
+	}
+}
+
 // A tool's result that ingest rejects is not shown, the host hears it in the same call,
 // and the session goes on.
 func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
-	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10})
+	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
 	addTool(s, "read_book", "Reads a book.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("BOOK ", 20<<10)}}}, nil, nil

@@ -8,6 +8,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
@@ -64,13 +65,15 @@ type Config struct {
 	// are taken from the free space of the disk, or from MaxDisk bytes, if that is less and not 0.
 	Storage wire.Storage
 	MaxDisk int64
-	// MaxEvent is the largest event that ingest admits, in bytes; 0:
+	// MaxEvent is the largest event that is taken, in bytes; 0:
 	// streams.DefaultMaxEvent.
 	MaxEvent int
 	// Expires is how long the credentials are valid that Start makes and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
-	// Takeover and AnswerTimeout are for tests.
+	// FrontEvent, if not 0, is MaxEvent of the front alone: what it lets pass is ingest's to
+	// reject. It, Takeover and AnswerTimeout are for tests.
+	FrontEvent    int
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
 	Log           *slog.Logger
@@ -468,7 +471,7 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		}
 	}
 	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed, Timeout: p.cfg.AnswerTimeout}, m)
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed, Timeout: p.cfg.AnswerTimeout, MaxSize: cmp.Or(p.cfg.FrontEvent, p.cfg.MaxEvent)}, m)
 	}); err != nil {
 		return err
 	}
@@ -527,7 +530,29 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	return activateFirst(ctx, nc, p.cfg, !p.cfg.ServerOnly)
+	return p.unlessFailed(ctx, func(ctx context.Context) error {
+		return activateFirst(ctx, nc, p.cfg, !p.cfg.ServerOnly)
+	})
+}
+
+// unlessFailed runs f until a stage ends with an error. That error is why the pipeline
+// does not start, not that f waits for the stage in vain.
+func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	select {
+	case err := <-done:
+		if p.Err() != nil {
+			return p.Err()
+		}
+		return err
+	case <-p.failed:
+		cancel()
+		<-done
+		return p.Err()
+	}
 }
 
 // activateFirst puts keys, rules and policy in force in the partitions whose ledger

@@ -160,7 +160,7 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 	t.Helper()
 	data := t.TempDir()
-	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: maxEvent})
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: maxEvent, FrontEvent: streams.DefaultMaxEvent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,6 +170,30 @@ func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 		}
 	})
 	return p, data
+}
+
+// The front takes events of the size that ingest takes: a larger one it refuses itself, and one that is smaller is decided
+// though it is larger than the size by default.
+func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
+	for _, c := range []struct {
+		most, size int
+		fits       bool
+	}{{64 << 10, 100 << 10, false}, {64 << 10, 10 << 10, true}, {3 << 19, 5 << 18, true}} {
+		data := t.TempDir()
+		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: c.most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = agent(t, p, data, "demo").Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file",
+			Args: fmt.Appendf(nil, `{"path":%q}`, strings.Repeat("x", c.size))})
+		var e *client.Error
+		if c.fits != (err == nil) || err != nil && (!errors.As(err, &e) || e.Code != streams.CodeTooLarge) {
+			t.Errorf("an event of %d bytes where %d are taken: %v", c.size, c.most, err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Ingest rejects what the front let pass. The caller hears it at once, with the code and

@@ -55,7 +55,8 @@ type catalogue struct {
 	action  *streams.Action
 	rep     *client.Reply
 	err     error
-	waiting string // the digest that somebody waits for in the background
+	record  *listRecord // of the list in the ledger
+	waiting string      // the digest that somebody waits for in the background
 }
 
 func newCatalogue(p *Proxy) *catalogue {
@@ -118,6 +119,11 @@ func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage,
 	}
 	if client.VerdictOf(c.rep, c.err) != streams.Allow {
 		c.propose(ctx, wait)
+	}
+	if why := c.record.rejected(); why != nil {
+		c.p.withheld(c.record, why)
+		err := fmt.Errorf("the server's list of tools was rejected, so none of them can be called: %s: %s", why.Code, why.Reason)
+		return &refusal{err: err, action: c.action.ID, what: c.label()}
 	}
 	if client.VerdictOf(c.rep, c.err) == streams.Allow {
 		return nil
@@ -190,9 +196,12 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 		ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Publish)
 		defer cancel()
 		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server, Instructions: instructions, Tools: tools}
-		if _, err := c.p.host.Publish(ctx, streams.KindTools, "", e); err != nil {
+		record, err := c.p.record(ctx, e)
+		if err != nil {
 			return fmt.Errorf("recording the server's tools: %w", err)
 		}
+		c.record.close()
+		c.record = record
 		action, binding, err := proposalOf(server, instructions, digest, tools, c.p.cfg.Command)
 		if err != nil {
 			return err
@@ -201,6 +210,74 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	}
 	c.first, c.raw, c.names = first, raw, names
 	return nil
+}
+
+// listRecord is a list of tools that was published. The intake has acknowledged it; ingest may
+// reject it yet, and says so in the live feed before it decides on the proposal to accept it.
+type listRecord struct {
+	id, session string
+	said        bool // it is recorded that nobody was shown a rejected list
+	why         chan client.Rejected
+	stop        func() error
+}
+
+// record publishes a list of tools.
+func (p *Proxy) record(ctx context.Context, e *streams.Tools) (*listRecord, error) {
+	r := &listRecord{id: e.ID, session: e.Session, why: make(chan client.Rejected, 1)}
+	var err error
+	r.stop, err = p.host.Rejections(func(x client.Rejected) {
+		if x.ID == e.ID {
+			select {
+			case r.why <- x:
+			default:
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.host.Publish(ctx, streams.KindTools, "", e); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// rejected is why ingest rejected the list, nil as far as it is known not to have.
+func (r *listRecord) rejected() *client.Rejected {
+	if r == nil {
+		return nil
+	}
+	select {
+	case why := <-r.why:
+		r.why <- why // for the next one who asks
+		return &why
+	default:
+		return nil
+	}
+}
+
+// withheld records under the id of a rejected list that nobody was shown it, which ends the
+// hold of its session.
+func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
+	if r.said || !why.Unseen {
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Publish)
+	defer cancel()
+	o := &streams.Observation{Head: streams.Head{ID: r.id, Session: r.session},
+		Blocks: []streams.Block{{Text: "Withheld: the server's list of tools was rejected: " + why.Reason}}}
+	if _, err := p.host.Submit(ctx, p.cfg.Origin, o); err != nil {
+		p.cfg.Log.Warn("that the list of tools is withheld was not recorded, so the session is held", "err", err)
+		return
+	}
+	r.said = true
+}
+
+func (r *listRecord) close() {
+	if r != nil {
+		_ = r.stop() // the connection may be gone already
+	}
 }
 
 // page is one page of a list of tools.
