@@ -38,7 +38,7 @@ test: fmt-check vet quick ## every package and the main ways end to end, in minu
 ci: test rest ## all that CI runs, in half an hour
 
 .PHONY: rest
-rest: staticcheck long race mutants ## the part of CI that make test leaves out
+rest: staticcheck long race mutants kubernetes ## the part of CI that make test leaves out
 
 # Tests of more than some seconds are shorter in a quick run, or left out: those of
 # internal/e2e that begin with long(t). A long run takes them whole.
@@ -78,6 +78,10 @@ race:
 .PHONY: mutants
 mutants: ## break the pipeline in eight ways, one after the other, and see that chaos convicts each
 	$(GO) run ./internal/chaos/mutants
+
+.PHONY: kubernetes
+kubernetes: ## build the kustomize files and decode them strictly, in a module of its own
+	cd deploy/kubernetes/check && $(GO) vet ./... && $(GO) test ./...
 
 .PHONY: test-long
 test-long: ## the long forms: kills over and over, each fuzz target for FUZZTIME

@@ -24,7 +24,7 @@ import (
 )
 
 // retention runs f with the retention credential.
-func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string, f func(ctx context.Context, c *retain.Config) error) error {
+func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string, log logFlags, f func(ctx context.Context, c *retain.Config) error) error {
 	nc, err := a.conn.Connect(string(natsserver.RoleRetention))
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string
 	}
 	return f(ctx, &retain.Config{Conn: nc, Trust: trust, Without: without,
 		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
-			return a.withLog(ctx, logFlags{}, inquiry.Options{}, ask)
+			return a.withLog(ctx, log, inquiry.Options{}, ask)
 		},
 		Tell: func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) },
 	})
@@ -98,7 +98,7 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 			if reason == "" && !dry {
 				return errors.New("say why with --reason: it stands in the ledger")
 			}
-			return a.retention(cmd, wait, without, func(ctx context.Context, c *retain.Config) error {
+			return a.retention(cmd, wait, without, logFlags{}, func(ctx context.Context, c *retain.Config) error {
 				shards := filepath.Join(a.conn.Data, "shards")
 				if dry {
 					survey := c.SurveyPerson
@@ -245,7 +245,7 @@ func (a *app) auditLegalHold() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.retention(cmd, a.conn.Timeout, nil, func(ctx context.Context, c *retain.Config) error {
+			return a.retention(cmd, a.conn.Timeout, nil, logFlags{}, func(ctx context.Context, c *retain.Config) error {
 				signer, err := a.operatorSigner(key)
 				if err != nil {
 					return err

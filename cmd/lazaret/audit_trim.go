@@ -29,6 +29,7 @@ func (a *app) auditTrim() *cobra.Command {
 	var older, wait, every time.Duration
 	var dry, json bool
 	var without []string
+	var log logFlags
 	c := &cobra.Command{
 		Use:   "trim [--older DURATION]",
 		Short: "Remove from the ledger what is old, chained and folded",
@@ -54,7 +55,7 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 				return errors.New("--older cannot be negative")
 			}
 			once := func() error {
-				return a.retention(cmd, 0, without, func(ctx context.Context, c *retain.Config) error {
+				return a.retention(cmd, 0, without, log, func(ctx context.Context, c *retain.Config) error {
 					c.Wait = wait
 					before := time.Now().Add(-older)
 					do := c.Trim
@@ -89,6 +90,7 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 		},
 	}
 	f := c.Flags()
+	log.bind(f)
 	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only what is older goes; verdicts are repeated to who asks again for 31 days (744h)")
 	f.DurationVar(&every, "every", 0, "go on, and trim again after this `DURATION`; an error is printed and tried again")
 	f.DurationVar(&wait, "wait", 2*time.Minute, "how long stages may say nothing before it gives up; reading the log and removing take as long as they take")

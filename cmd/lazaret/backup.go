@@ -64,7 +64,7 @@ func (a *app) makeBackup(cmd *cobra.Command, to string, keys bool, wait time.Dur
 		return fmt.Errorf("the auditor's log: %w", err)
 	}
 	defer os.RemoveAll(ans.Dir) // it was moved, if all went well
-	return a.retention(cmd, wait, nil, func(ctx context.Context, c *retain.Config) error {
+	return a.retention(cmd, wait, nil, logFlags{}, func(ctx context.Context, c *retain.Config) error {
 		dir, err := c.Copy(ctx, keys)
 		if err != nil {
 			return err

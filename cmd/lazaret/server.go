@@ -19,7 +19,7 @@ import (
 )
 
 func (a *app) server() *cobra.Command {
-	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(), a.serverRenew(), a.serverMend(), a.serverErase(), a.serverInit())
+	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(), a.serverRenew(), a.serverMend(), a.serverErase(), a.serverInit(), a.serverPart())
 }
 
 func (a *app) serverConfig() *cobra.Command {
@@ -214,8 +214,8 @@ and a credential and a NATS context for each daemon, and sign the first rules an
 policy into the intake, where ingest finds them. Rules and policies that are there already stay, so
 that it may be run again.
 
-The data folder then holds every secret of the installation. Give each daemon the
-contexts and credentials of its own role, and keep the rest offline.`,
+The data folder then holds every secret of the installation. Give each daemon its own
+part ("lazaret server part"), and keep the rest offline.`,
 		Example: "  lazaret server init --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222 --replicas 3",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

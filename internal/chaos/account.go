@@ -61,8 +61,8 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), contents: make(map[string]content), proposals: make(map[uint64]*proposed),
-		verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string)}
+	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), contents: make(map[string]content),
+		proposals: make(map[uint64]*proposed), verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string)}
 	for _, g := range pol.Always() {
 		a.groups = append(a.groups, g.Name)
 	}
@@ -155,7 +155,8 @@ func (a *account) decided(e *streams.Entry) error {
 	a.verdicts[e.Seq], a.projects[e.Seq] = v, e.Project
 	p := a.proposals[v.Proposal]
 	if v.Verdict == streams.Allow && (p == nil || !p.clear(a.groups)) {
-		a.uncleared = append(a.uncleared, fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Seq, e.Project, v.ID, a.groups))
+		why := fmt.Sprintf("entry %d allows %s %s, which was not cleared by each of %v", e.Seq, e.Project, v.ID, a.groups)
+		a.uncleared = append(a.uncleared, why)
 	}
 	if p != nil && !v.Again && !v.Late {
 		if p.verdict != 0 {

@@ -152,6 +152,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	rep.count(o, r.l, heard, a)
 	rep.TookOver = f.took.Load()
+	overlaps := func(d string) bool { return canPause && strings.HasPrefix(d, "overlap:") }
+	if rep.TookOver == 0 && slices.ContainsFunc(o.Drills, overlaps) {
+		rep.problem("no stand-by took over from a process that stood still")
+	}
 	op.Close()
 	all := append([]string{server}, daemons...)
 	slices.Reverse(all)
@@ -163,6 +167,13 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		rep.problem("%v", err)
 	}
 	rep.audited(a, logs)
+	rep.untried(f)
+	rep.Seconds = time.Since(began).Seconds()
+	return rep, nil
+}
+
+// untried notes the faults that a run does not make.
+func (rep *Report) untried(f *fleet) {
 	rep.NotTried = append(rep.NotTried, "a slow disk: processes run in short bursts instead, so that their writes and syncs take longer; the disk itself is as fast as it is",
 		"a power failure: a kill leaves what was written to the operating system, which a power failure may not")
 	if f.noClocks != nil {
@@ -171,8 +182,6 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if !canPause {
 		rep.NotTried = append(rep.NotTried, "pauses and bursts: processes cannot be stopped and resumed here")
 	}
-	rep.Seconds = time.Since(began).Seconds()
-	return rep, nil
 }
 
 // run is a pipeline that is being disturbed. One goroutine uses it.

@@ -101,7 +101,9 @@ func (r *run) overlap(ctx context.Context, stage string) error {
 		defer resume(p)
 		heard := r.heard.Load()
 		r.feed(someEvents, false)
-		err := r.await(ctx, "answers while "+name+" stands still", func() (bool, error) { return r.heard.Load() > heard+2, nil })
+		err := r.await(ctx, "answers while "+name+" stands still", func() (bool, error) {
+			return r.heard.Load() > heard+2, nil
+		})
 		if err != nil {
 			return err
 		}
@@ -234,5 +236,7 @@ func (r *run) feed(n int, plain bool) {
 
 // acknowledged waits until all events that clients were to send are acknowledged.
 func (r *run) acknowledged(ctx context.Context) error {
-	return r.await(ctx, "all events being acknowledged", func() (bool, error) { return r.l.acked.Load() >= int64(r.rep.Events), nil })
+	return r.await(ctx, "all events being acknowledged", func() (bool, error) {
+		return r.l.acked.Load() >= int64(r.rep.Events), nil
+	})
 }

@@ -237,7 +237,8 @@ type answer struct {
 
 // ask makes proposals of all kinds, one after the other, until ctx ends. After an error it
 // asks again under the same id. It asks while it may, which it holds for reading.
-func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex, heard func(answer), refused func(streams.Code)) error {
+func ask(ctx context.Context, nc *nats.Conn, project string, may *sync.RWMutex,
+	heard func(answer), refused func(streams.Code)) error {
 	c, err := client.New(nc, project, asker, client.WithRetry(client.Retry{}))
 	if err != nil {
 		return err

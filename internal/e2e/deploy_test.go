@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +31,10 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	help["lazaret audit trim"] = string(out)
+	if out, err = exec.Command(filepath.Join(bin, "lazaret"), "server", "part", "--help").Output(); err != nil {
+		t.Fatal(err)
+	}
+	help["lazaret server part"] = string(out)
 	flags := regexp.MustCompile(`--[a-z][a-z-]+`)
 	known := func(file string, programs []string, line string) {
 		t.Helper()
@@ -48,6 +51,7 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 			Entrypoint []string `yaml:"entrypoint"`
 			Command    []string `yaml:"command"`
 		} `yaml:"services"`
+		Common map[string]any `yaml:"x-common"`
 	}
 	b, err := os.ReadFile("../../deploy/compose/compose.yaml")
 	if err != nil {
@@ -60,50 +64,22 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		p := "lazaret"
 		if len(s.Entrypoint) > 0 {
 			p = filepath.Base(s.Entrypoint[0])
+		} else if len(s.Command) > 1 && help["lazaret "+s.Command[0]+" "+s.Command[1]] != "" {
+			p = "lazaret " + s.Command[0] + " " + s.Command[1]
 		}
 		if help[p] == "" || len(s.Command) == 0 {
 			t.Errorf("compose: %s runs %q %q", name, s.Entrypoint, s.Command)
 		}
 		known("compose, "+name, []string{p}, strings.Join(s.Command, " "))
 	}
-	if b, err = os.ReadFile("../../deploy/kubernetes/lazaret.yaml"); err != nil {
-		t.Fatal(err)
+	for _, d := range []string{"ingest", "sentinels", "arbiter", "auditor"} {
+		c := stageOfKubernetes(t, d)
+		if c.Command[0] != "/usr/local/bin/"+d {
+			t.Errorf("kubernetes: %s runs %q", d, c.Command)
+		}
+		known("kubernetes, "+d, []string{d}, strings.Join(c.Args, " "))
 	}
-	var stages []string
-	for i, doc := range strings.Split(string(b), "\n---\n") {
-		var o struct {
-			Kind string `yaml:"kind"`
-			Spec struct {
-				Replicas int `yaml:"replicas"`
-				Template struct {
-					Spec struct {
-						Containers []struct {
-							Name    string   `yaml:"name"`
-							Command []string `yaml:"command"`
-							Args    []string `yaml:"args"`
-						} `yaml:"containers"`
-					} `yaml:"spec"`
-				} `yaml:"template"`
-			} `yaml:"spec"`
-		}
-		if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
-			t.Fatalf("document %d: %v", i, err)
-		}
-		if o.Kind != "StatefulSet" {
-			continue
-		}
-		for _, c := range o.Spec.Template.Spec.Containers {
-			stages = append(stages, c.Name)
-			if c.Command[0] != "/usr/local/bin/"+c.Name || o.Spec.Replicas != 2 {
-				t.Errorf("kubernetes: %+v", c)
-			}
-			known("kubernetes, "+c.Name, []string{c.Name}, strings.Join(c.Args, " "))
-		}
-	}
-	if slices.Sort(stages); !slices.Equal(stages, []string{"arbiter", "auditor", "ingest", "sentinels"}) {
-		t.Errorf("kubernetes runs %v", stages)
-	}
-	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret-trim.service": {"lazaret audit trim"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
+	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret-trim.service": {"lazaret audit trim"}, "lazaret-auditor-trim.service": {"lazaret audit trim"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
 		b, err := os.ReadFile("../../deploy/systemd/" + file)
 		if err != nil {
 			t.Fatal(err)
@@ -114,4 +90,60 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		}
 		known(file, programs, line)
 	}
+}
+
+// container is how a pod runs its program.
+type container struct {
+	Command []string `yaml:"command"`
+	Args    []string `yaml:"args"`
+	Items   []string // paths of the secret's files in the folder /lz
+}
+
+// stageOfKubernetes reads the first document of a file of the kustomize base.
+func stageOfKubernetes(t *testing.T, stage string) container {
+	t.Helper()
+	b, err := os.ReadFile("../../deploy/kubernetes/base/" + stage + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type pod struct {
+		Spec struct {
+			Containers []container `yaml:"containers"`
+			Volumes    []struct {
+				Secret struct {
+					Items []struct {
+						Path string `yaml:"path"`
+					} `yaml:"items"`
+				} `yaml:"secret"`
+			} `yaml:"volumes"`
+		} `yaml:"spec"`
+	}
+	var o struct {
+		Spec struct {
+			Template    pod `yaml:"template"`
+			JobTemplate struct {
+				Spec struct {
+					Template pod `yaml:"template"`
+				} `yaml:"spec"`
+			} `yaml:"jobTemplate"`
+		} `yaml:"spec"`
+	}
+	doc, _, _ := strings.Cut(string(b), "\n---\n")
+	if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+		t.Fatalf("%s: %v", stage, err)
+	}
+	p := o.Spec.Template.Spec
+	if len(p.Containers) == 0 {
+		p = o.Spec.JobTemplate.Spec.Template.Spec
+	}
+	if len(p.Containers) != 1 {
+		t.Fatalf("%s runs %d containers", stage, len(p.Containers))
+	}
+	c := p.Containers[0]
+	for _, v := range p.Volumes {
+		for _, i := range v.Secret.Items {
+			c.Items = append(c.Items, i.Path)
+		}
+	}
+	return c
 }

@@ -92,8 +92,15 @@ func (p *process) output() string {
 // start starts a program and waits until its output holds ready.
 func start(t *testing.T, ready string, name string, args ...string) *process {
 	t.Helper()
+	return startWith(t, func(*exec.Cmd) {}, ready, name, args...)
+}
+
+// startWith is start of a command that was changed first.
+func startWith(t *testing.T, change func(*exec.Cmd), ready string, name string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, name: name, cmd: exec.Command(filepath.Join(bin, name), args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p, p
+	change(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
