@@ -148,6 +148,9 @@ func (f *fleet) furnish(name, url string) error {
 			if d.IsDir() {
 				return os.MkdirAll(filepath.Join(to, rel), 0o700)
 			}
+			if d.Name() == "audit-master.key" {
+				return nil // auditors agree without sharing keys
+			}
 			b, err := os.ReadFile(path)
 			if err != nil {
 				return err

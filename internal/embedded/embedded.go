@@ -151,7 +151,9 @@ func Start(ctx context.Context, cfg Config) (_ *Pipeline, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.credentials(), makeStateKey(cfg.Data)); err != nil {
+	// An auditor that runs apart gets its key from this folder.
+	_, err = MasterKey(cfg.Data)
+	if err := errors.Join(err, p.credentials(), makeStateKey(cfg.Data)); err != nil {
 		return nil, err
 	}
 	p.wg.Go(func() { p.renewCredentials(run) })
