@@ -62,19 +62,18 @@ func give(t *testing.T, dir string, user uint32, write bool) {
 		if err != nil {
 			return err
 		}
-		mode := fs.FileMode(0o440)
+		mode := fs.FileMode(0o400)
 		if d.IsDir() {
-			mode = 0o550
+			mode = 0o500
 		}
-		owner := 0
 		if write {
-			mode, owner = mode|0o200, int(user)
+			mode |= 0o200
 			if d.IsDir() {
 				mode = 0o700
 			}
 		}
 		if os.Getuid() == 0 {
-			if err := os.Chown(path, owner, int(user)); err != nil {
+			if err := os.Chown(path, int(user), int(user)); err != nil {
 				return err
 			}
 		}
