@@ -63,6 +63,9 @@ func (p *Passkey) check() error {
 	if len(p.Credential) == 0 || len(p.Credential) > maxCredential || len(p.Public) == 0 || len(p.Public) > 1024 {
 		return errors.New("its credential or its public key is empty or too long")
 	}
+	if !knownKey(p.Public) {
+		return errors.New("its public key is not of ES256 or EdDSA, in canonical CBOR")
+	}
 	if p.RP == "" || len(p.Origins) == 0 || len(p.Origins) > maxOrigins {
 		return fmt.Errorf("it needs a relying party and 1 to %d origins", maxOrigins)
 	}
@@ -79,6 +82,14 @@ func (p *Passkey) check() error {
 		}
 	}
 	return nil
+}
+
+// knownKey reports whether a COSE_Key has one of the two forms that examples/verifier reads:
+// {1: 2, 3: -7, -1: 1, -2: X, -3: Y} and {1: 1, 3: -8, -1: 6, -2: X} in CTAP2 canonical CBOR.
+func knownKey(cose []byte) bool {
+	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21, 0x58, 32}
+	return len(cose) == 77 && bytes.HasPrefix(cose, es256) && bytes.Equal(cose[42:45], []byte{0x22, 0x58, 32}) ||
+		len(cose) == 42 && bytes.HasPrefix(cose, eddsa)
 }
 
 // Pin returns the key of a passkey, as a trust file holds it.

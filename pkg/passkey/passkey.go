@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/protocol/webauthncose"
@@ -36,6 +37,10 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 	parsed, err := car.Parse()
 	if err != nil {
 		return explained(err)
+	}
+	// The library takes another spelling of an origin for the same one; browsers know one.
+	if o := parsed.Response.CollectedClientData.Origin; !slices.Contains(p.Origins, o) {
+		return fmt.Errorf("origin %q is not one of the pinned %q", o, p.Origins)
 	}
 	return explained(parsed.Verify(challenge, p.RP, "", p.Origins, nil, nil, protocol.TopOriginExplicitVerificationMode, false, true, true, p.Public,
 		protocol.SignaturePolicy{}))

@@ -299,3 +299,31 @@ func TestAPinnedPasskeyHasOneEncoding(t *testing.T) {
 		}
 	}
 }
+
+// The verifier in examples compares origins byte by byte and knows two forms of keys. The
+// arbiter obeys nothing that it would refuse.
+func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T) {
+	d := newDevice(t, "alice")
+	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}), used: make(map[string]bool)}
+	for _, o := range []string{"HTTPS://lazaret.example.org", "https://LAZARET.example.org", origin + ":443", origin + "/", origin + "/evil?a#b",
+		"https://eve@lazaret.example.org"} {
+		s := text(t, statement())
+		m := d.honest(s)
+		m.origin = o
+		if err := h.release(d.note(t, s, m)); err == nil {
+			t.Errorf("released from the origin %q", o)
+		}
+	}
+	longer := append([]byte{0xa6}, d.key.Public[1:]...)        // one more member,
+	longer = append(longer, 0x62, 'i', 'd', 0x61, 'x')         // which nobody reads
+	loose := append([]byte{0xbf}, d.key.Public[1:]...)         // of indefinite length
+	rsa := []byte{0xa4, 1, 3, 3, 0x39, 1, 0, 0x20, 0x41, 0xff} // RS256, and so on
+	for name, public := range map[string][]byte{"another member": longer, "indefinite": append(loose, 0xff), "RS256": rsa,
+		"ES384": append([]byte{0xa5, 1, 2, 3, 0x38, 0x22}, d.key.Public[5:]...)} {
+		p := d.key
+		p.Public = public
+		if pin, err := p.Pin("alice"); err == nil {
+			t.Errorf("a key of the form %q is pinned: %s", name, pin)
+		}
+	}
+}
