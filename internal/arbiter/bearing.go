@@ -15,16 +15,14 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds the alerts that bear on a proposal: those on the beliefs that
-// it or its decision cites, on the beliefs that were recalled in its session,
-// and on the untrusted content that its arguments lean on, with all that these
-// derive from. When, where and by whom any of it was taken in does not matter.
-// What its session has merely read bears on nothing.
+// This file finds earlier alerts that apply to a proposal: alerts on beliefs that it or
+// its decision cites, on beliefs recalled in its session, on untrusted content in its
+// arguments, and on the ancestors of these. It does not matter when or where any of it
+// was ingested. Content that its session merely read does not count.
 //
-// All of it is bounded. What falls out of the tables is the oldest, and what
-// only alerts never pushes out what asks for a hold. A belief that a sentinel
-// restricted stays restricted in ingest's own record, which every later action
-// that cites it carries.
+// All tables are bounded. The oldest entry is evicted. An alert that asks for nothing
+// never evicts one that asks for a hold. A sentinel's restriction of a belief stays in
+// ingest's own record, which every later action that cites the belief carries.
 const (
 	maxAlerted  = 20_000  // subjects with findings that ask for nothing, of a project
 	maxBinding  = 200_000 // subjects with findings that ask for something
@@ -37,7 +35,7 @@ const (
 	maxSteps    = 32      // ancestors that are looked at for one of its rests
 )
 
-// How a proposal leans on something.
+// How a proposal depends on something.
 const (
 	relCited    = "cited"
 	relDecision = "decision"
@@ -46,7 +44,7 @@ const (
 	relArgument = "argument"
 )
 
-// rest is what a proposal leans on, in the words of a path.
+// rest is one dependency of a proposal.
 type rest struct {
 	Rel         string `json:"rel"`
 	Decision    string `json:"decision,omitzero"`
@@ -69,7 +67,7 @@ func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
 	}
 }
 
-// pathTo leads from the proposal to where a rest comes from.
+// pathTo is the path from the proposal to the origin of a rest.
 func (p *proposal) pathTo(r rest) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
 	for _, step := range [][2]string{{"decision", r.Decision}, {"belief", r.Belief}, {"observation", r.Observation}, {"source", r.Source}} {
@@ -80,16 +78,15 @@ func (p *proposal) pathTo(r rest) []string {
 	return path
 }
 
-// finding is an alert, kept under what it names.
+// finding is an alert, kept under a subject.
 type finding struct {
 	Agent  string         `json:"agent,omitzero"` // whose events it saw
 	Reason streams.Reason `json:"reason"`
 }
 
-// note keeps a group's findings for the actions that rest on what they name.
-// belief is the candidate of the memory write that they are about; reading is
-// set when they are about what was read or written, and not about a proposal
-// that rests on it.
+// note stores a group's findings for later actions that depend on their subjects. belief
+// is the candidate of the memory write that they are about. reading is set when they are
+// about content read or written, and not about a proposal that depends on it.
 func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string, reading bool, now time.Time) error {
 	for _, al := range alerts {
 		v, named := alertVerdict(&al, "")
@@ -123,8 +120,8 @@ func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []st
 	return nil
 }
 
-// What findings are kept under. An identifier of somebody else's is kept by its
-// digest if it is no legal name.
+// subject is a key under which findings are stored. An id that is no legal name is
+// hashed.
 func subject(kind byte, id string) string {
 	if !streams.ValidID(id) {
 		sum := sha256.Sum256([]byte(id))
@@ -139,8 +136,8 @@ func eventSubject(id string) string  { return subject('e', id) }
 // A source is a URL or a sender, and in what the sentinels keep of it clipped.
 func sourceSubject(id string) string { return subject('s', streams.Clip(id, 120)) }
 
-// noteFinding keeps a finding under what it names. Open holds that depend on that are
-// checked again if the finding asks for something.
+// noteFinding stores a finding under a subject. If the finding asks for something, open
+// holds that depend on the subject are checked again.
 func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, now time.Time) error {
 	var fs []finding
 	known, err := st.Load(stage.Key(keyAlerted, project, under), &fs)
@@ -148,8 +145,8 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return err
 	}
 	was := binds(fs)
-	// The strictest are kept, whatever the order in which they came; of one
-	// rule that finds the same again the first that was written.
+	// The strictest findings are kept, in whatever order they come. Of equal findings of
+	// one rule the first written is kept.
 	for i, x := range fs {
 		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule && x.Reason.Verdict == fd.Reason.Verdict {
 			if x.Reason.Entry <= fd.Reason.Entry {
@@ -177,17 +174,17 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 		return keepRaw(st, keyBinding, keyAlerted, project, under, known && was, maxBinding, b, nil)
 	}
 	return keepRaw(st, keyAlerted, keyAlerted, project, under, known, maxAlerted, b, func(old []byte) bool {
-		// It became binding since, and is in the other order too.
+		// Findings that have become binding are in the other order too.
 		var fs []finding
 		return streams.Unmarshal(old, &fs) == nil && binds(fs)
 	})
 }
 
-// binds reports whether findings ask for something: the strictest come first.
+// binds reports whether findings ask for something. The strictest comes first.
 func binds(fs []finding) bool { return len(fs) > 0 && fs[0].Reason.Verdict > streams.Allow }
 
-// keep stores a value in a table that holds so many keys of a project: when
-// there is one more, the one that came first falls out.
+// keep stores a value in a table that holds limit keys per project. One key more evicts
+// the oldest.
 func keep(st *stage.State, table byte, project, key string, known bool, limit uint64, v any) error {
 	b, err := streams.Marshal(v)
 	if err != nil {
@@ -196,8 +193,8 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 	return keepRaw(st, table, table, project, key, known, limit, b, nil)
 }
 
-// keepRaw keeps a value of a table, which nobody changes afterwards, in an order of
-// its own. spare, if not nil, is asked before a value falls out.
+// keepRaw stores a value in a table with an eviction order of its own. Nobody may change
+// v afterwards. spare, if not nil, can exempt a value from eviction.
 func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte, spare func(old []byte) bool) error {
 	if !known {
 		count := append([]byte{keyFilled, order}, project...)
@@ -239,9 +236,9 @@ func keepRaw(st *stage.State, order, table byte, project, key string, known bool
 	return st.Give(stage.Key(table, project, key), v)
 }
 
-// served notes what a recall that was allowed brought into its session: the latest
-// maxRecalled beliefs. The list is written with each recall, so it is kept as nothing
-// but the strings of its rests, and what is in it already is copied as it stands.
+// served records the beliefs that an allowed recall brought into its session, the latest
+// maxRecalled. Every recall writes the list, so it holds only the strings of its rests,
+// and present ones are copied unchanged.
 func served(st *stage.State, p *proposal) error {
 	key := p.Agent + "\x00" + p.Session
 	have, _, err := st.Get(stage.Key(keyRecalled, p.Project, key))
@@ -254,7 +251,7 @@ func served(st *stage.State, p *proposal) error {
 			more = append(more, r)
 		}
 	}
-	var ends []int // of what is in it, of each
+	var ends []int // the end of each rest in have
 	for at := 0; at < len(have); ends = append(ends, at) {
 		fs, n, err := nextServed(have[at:])
 		if err != nil {
@@ -283,7 +280,7 @@ func served(st *stage.State, p *proposal) error {
 	return keepRaw(st, keyRecalled, keyRecalled, p.Project, key, len(ends) > 0, maxSessions, b, nil)
 }
 
-// servedTo is what served noted of a proposal's session.
+// servedTo is the list of a proposal's session.
 func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 	v, _, err := st.Get(stage.Key(keyRecalled, p.Project, p.Agent+"\x00"+p.Session))
 	if err != nil {
@@ -304,15 +301,15 @@ func servedTo(st *stage.State, p *proposal) ([]rest, error) {
 	return out, nil
 }
 
-// fields are those of a rest that is relRecalled.
+// fields are the stored fields of a relRecalled rest.
 func (r *rest) fields() [5]*string {
 	return [...]*string{&r.Decision, &r.Belief, &r.Agent, &r.Observation, &r.Source}
 }
 
-// servedBelief is which of its fields is the belief.
+// servedBelief is the index of the belief in fields.
 const servedBelief = 1
 
-// nextServed is the first rest of a session's list, its fields and its length.
+// nextServed decodes the first rest of a list: its fields and its length.
 func nextServed(v []byte) (fs [5][]byte, n int, err error) {
 	for i := range fs {
 		size, m := binary.Uvarint(v[n:])
@@ -333,7 +330,7 @@ type parents struct {
 	From  []string `json:"from,omitzero"`
 }
 
-// derive notes what a memory write derives from, whatever becomes of it.
+// derive records the parents of a memory write, whatever its verdict.
 func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	if p.Belief == nil || len(p.From) == 0 {
 		return nil
@@ -349,11 +346,9 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	return keep(st, keyParents, p.Project, p.Belief.ID, known, maxParents, parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
 }
 
-// bearing are the reasons that follow from earlier findings on what a proposal
-// rests on. Such a finding holds what it bears on and never denies it. It holds
-// whatever cites the belief that it names; observations and suggestions, L0 and
-// L1, it does not hold for what their session recalled or where their arguments
-// come from.
+// bearing returns the reasons from earlier findings on a proposal's dependencies. A
+// finding can hold a proposal, never deny it. A finding that names a cited or recalled
+// belief applies to any proposal. Other findings do not hold actions at L0 and L1.
 func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 	rests := p.leans()
 	if p.Type == streams.TypeAction {
@@ -369,20 +364,19 @@ func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 		if err != nil {
 			return nil, err
 		}
-		// What a group says of this proposal itself need not be said twice.
+		// Allow reasons that a group's answer already gives are dropped.
 		rs = slices.DeleteFunc(rs, func(r streams.Reason) bool { return r.Verdict == streams.Allow && p.said(r) })
 		out = joinReasons(maxBearing, out, rs)
 	}
 	return out, nil
 }
 
-// leans is what a proposal leans on by what it says itself and by what the
-// groups found of its arguments.
+// leans returns the dependencies that a proposal declares and those that groups found.
 func (p *proposal) leans() []rest {
 	rests := slices.Clone(p.Rests)
 	for _, a := range p.Answers {
 		for _, r := range a.Rests {
-			// Of several values that come from one content the first will do.
+			// One of several values from the same content is enough.
 			if !slices.ContainsFunc(rests, func(x rest) bool { return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation }) {
 				rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
 			}
@@ -398,14 +392,13 @@ func (p *proposal) said(r streams.Reason) bool {
 	})
 }
 
-// step is one of the things behind a rest.
+// step is one ancestor of a rest.
 type step struct {
 	id, agent string
 	path      []string // from the rest on
 }
 
-// findings are the reasons that follow from one rest, by all that it derives
-// from.
+// findings returns the reasons from one rest and its ancestors.
 func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 	var out []streams.Reason
 	look := func(under, agent string, path []string, named bool) error {
@@ -428,7 +421,7 @@ func (p *proposal) findings(st *stage.State, r rest) ([]streams.Reason, error) {
 	return out, err
 }
 
-// sourceOf is the source of a rest by which findings are kept.
+// sourceOf is the source name that findings are stored under.
 func sourceOf(r rest) string { return strings.TrimPrefix(r.Source, "tool:") }
 
 // because turns a finding into a reason of this proposal.

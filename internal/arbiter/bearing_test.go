@@ -9,8 +9,8 @@ import (
 	"lazaret/internal/stage"
 )
 
-// What recalls brought into a session is kept in the order in which it came, each
-// belief once, and the oldest falls out.
+// Beliefs recalled in a session are kept in order of arrival, each once. The oldest is
+// evicted.
 func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {

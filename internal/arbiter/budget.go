@@ -14,13 +14,13 @@ import (
 // were held, eight bytes each, oldest first.
 const keyRate = 'q'
 
-// allHolds is how many times the policy's bound on open holds an agent may have open
-// in all. The bound itself is for holds that are alike.
+// An agent may have allHolds times the policy's bound of open holds in all. The bound
+// itself is for one tool in one session.
 const allHolds = 10
 
-// overBudget turns a hold into a deny where the agent has too many like it open, of
-// one tool in one session, or far too many in all, or had too many within the last
-// minute. A session that fills its budget leaves that of others alone.
+// overBudget denies a hold if the agent has too many open ones of one tool in one
+// session, far too many in all, or had too many within the last minute. The first bound
+// is per session, so that a session does not use up that of others.
 func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.Reason, error) {
 	if pol == nil {
 		return nil, nil
@@ -65,8 +65,7 @@ func recentHolds(st *stage.State, p *proposal, now time.Time) ([]byte, error) {
 	return append([]byte(nil), v...), nil
 }
 
-// noteHold counts a hold that was opened. What is kept is bounded by what the
-// policy admits.
+// noteHold records the time of an action's hold, up to the policy's limit per minute.
 func noteHold(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) error {
 	if pol == nil || pol.MaxHoldsPerMinute == 0 || p.Type != streams.TypeAction {
 		return nil

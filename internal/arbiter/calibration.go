@@ -29,8 +29,8 @@ const (
 
 func classKey(agent, class string) string { return agent + "\x00" + class }
 
-// forecast takes in the first outcome of a released action. What synthetic
-// projects do counts for nobody.
+// forecast counts the first outcome of a released action. Synthetic projects do not
+// count.
 func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, now time.Time) (*stage.Output, error) {
 	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {
 		return nil, nil
@@ -96,7 +96,7 @@ func (f *Fold) calibrated(st *stage.State, e *streams.Entry) error {
 	return keep(st, keyCalib, e.Project, key, known, maxClasses, c)
 }
 
-// overConfident adds what its calibration speaks against an action.
+// overConfident adds the reason against an action of an over-confident class.
 func overConfident(st *stage.State, p *proposal) error {
 	if p.Class == "" {
 		return nil

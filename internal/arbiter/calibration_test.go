@@ -60,7 +60,7 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 	if v := d.says("b", "write_file", beliefs.L3, 0.95, ""); v.Verdict != streams.Hold || v.Reasons[0].Code != streams.CodeOver {
 		t.Errorf("an action of an over-confident class: %s %+v", v.Verdict, v.Reasons)
 	}
-	// Without a confidence too, so that saying nothing is no way out.
+	// Omitting the confidence does not avoid the hold.
 	seq := d.add(streams.StageIngest, streams.TypeAction, 0, action("c", "write_file", beliefs.L3))
 	for _, g := range []string{"a", "b"} {
 		d.assess(g, seq, &streams.AssessmentEntry{})
@@ -68,7 +68,7 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 	if v := d.last(seq); v.Verdict != streams.Hold {
 		t.Errorf("without a confidence: %s", v.Verdict)
 	}
-	// Another class of the same agent, and what only looks, go on.
+	// Another class of the agent, at L1, is still allowed.
 	if v := d.says("d", "read_file", beliefs.L1, 0.9, "ok"); v.Verdict != streams.Allow {
 		t.Errorf("another class: %s %+v", v.Verdict, v.Reasons)
 	}

@@ -15,9 +15,8 @@ const (
 	ruleFallen  = "decision-on-fallen-belief"
 )
 
-// decisions tells of a decision that cites nothing, and of decisions and actions
-// of the past that cite a belief which fell since. What it says is ingest's
-// finding, and no verdict changes by it.
+// decisions alerts on a decision that cites nothing, and on past decisions and actions
+// that cite a belief which fell since. Ingest found these. No verdict changes.
 func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	var b struct {
 		streams.EntryHead

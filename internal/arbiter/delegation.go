@@ -34,8 +34,8 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 	return fmt.Sprintf("delegated by %s: %s", ground, ev)
 }
 
-// party reports whether a carrier is somebody or somewhere that an action reaches
-// and that the user did not name. The host of an address goes by the address.
+// party reports whether a carrier is a recipient or a destination that the user did not
+// name. The host of an e-mail address or URL does not count apart.
 func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	switch c.Kind {
 	case text.Email, text.URL, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:

@@ -14,10 +14,9 @@ import (
 // fellRule begins the rules of the findings on beliefs that fell; the axis ends them.
 const fellRule = "belief-fell-"
 
-// noteRevisions keeps how the beliefs fell that an entry revises, by a signed word or
-// by a contradiction, and drops what was kept of an axis on which one stands well
-// again. The findings bear on everything that cites the belief or what derives from it, open
-// holds included.
+// noteRevisions stores how revised beliefs fell, by an attestation or a contradiction. It
+// drops earlier findings on each axis that moved. The findings apply to all that cites
+// the belief or derives from it, open holds included.
 func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) error {
 	var b struct {
 		Check     string             `json:"check"`
@@ -45,8 +44,8 @@ func (f *Fold) noteRevisions(st *stage.State, e *streams.Entry, now time.Time) e
 	return nil
 }
 
-// fellSince are the reasons against a held memory that follow from the fall of what it
-// derives from, since it was proposed. Its own entry has the earlier falls.
+// fellSince returns the reasons against a held memory from parents that fell since it was
+// proposed. Its own entry has the earlier falls.
 func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error) {
 	var out []streams.Reason
 	for _, id := range h.From {
@@ -62,7 +61,7 @@ func (p *proposal) fellSince(st *stage.State, h *hold) ([]streams.Reason, error)
 	return out, nil
 }
 
-// fell reports whether an action that cites a belief is held for where a move led.
+// fell reports whether a move's new state holds actions that cite the belief.
 func fell(m beliefs.Move) bool {
 	switch m.To {
 	case beliefs.Contradicted.String(), beliefs.Superseded.String(), beliefs.Blocked.String(), beliefs.Hidden.String(),

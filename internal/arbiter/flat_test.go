@@ -90,7 +90,7 @@ func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 			t.Errorf("%s of %d decisions: %d after 1,000, %d after %d", c.what, window, c.first, c.last, many)
 		}
 	}
-	// What is over is gone: a decided proposal after keepLate.
+	// Decided proposals are removed after keepLate.
 	proposals := 0
 	if err := d.st.Scan([]byte{keyProposal}, func(_, _ []byte) (bool, error) { proposals++; return true, nil }); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 	}
 }
 
-// TestAnOldAlertStillCounts: what bears on later actions has no age.
+// TestAnOldAlertStillCounts: findings on later actions do not expire.
 func TestAnOldAlertStillCounts(t *testing.T) {
 	pol := testPolicy(t)
 	d := newDesk(t, newArbiter(t), pol)
@@ -190,8 +190,8 @@ func TestAnOldAlertStillCounts(t *testing.T) {
 	}
 }
 
-// TestAFloodOfAlertsPushesOutNoneThatHolds: what only alerts does not make room
-// by what asks for a hold.
+// TestAFloodOfAlertsPushesOutNoneThatHolds: an alert that asks for nothing evicts none
+// that asks for a hold.
 func TestAFloodOfAlertsPushesOutNoneThatHolds(t *testing.T) {
 	off, err := stage.OpenOffline()
 	if err != nil {

@@ -32,8 +32,8 @@ type Fold struct {
 	timers   [streams.Partitions]timers
 	pruned   [streams.Partitions]pruning
 	counted  [streams.Partitions]bool // the metrics know the holds of the state
-	// recalled, if not nil, is given each recall that was read from the ledger. It
-	// is for answers, and nothing is decided by it.
+	// recalled, if not nil, receives each recall read from the ledger. It serves answers;
+	// no decision depends on it.
 	recalled func(project string, seq uint64, r *streams.RecallEntry)
 }
 
@@ -51,7 +51,7 @@ func (f *Fold) Reset() {
 	f.timers, f.pruned = [streams.Partitions]timers{}, [streams.Partitions]pruning{}
 }
 
-// proposal is an open question, as it is kept in the state.
+// proposal is a proposal's record in the state.
 type proposal struct {
 	Seq      uint64       `json:"seq"`
 	Stamp    time.Time    `json:"stamp,omitzero"` // of the entry; for metrics only
@@ -68,13 +68,13 @@ type proposal struct {
 	Level    string       `json:"level,omitzero"`
 	Digest   string       `json:"digest,omitzero"`
 	Deadline time.Time    `json:"deadline"`
-	// Reasons are the facts that no group brought: floor, host, session, what it
-	// rests on; once it is decided also who was silent.
+	// Reasons are the facts that no group brought: floor, host, session, dependencies;
+	// once decided also the silent groups.
 	Reasons []streams.Reason   `json:"reasons,omitzero"`
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	From    []string           `json:"from,omitzero"`    // memory writes: what they derive from
-	Rests   []rest             `json:"rests,omitzero"`   // what it leans on, as far as it says so itself
-	Weighty bool               `json:"weighty,omitzero"` // above L1: what taints its session may hold it
+	Rests   []rest             `json:"rests,omitzero"`   // the dependencies that it declares
+	Weighty bool               `json:"weighty,omitzero"` // above L1: session taint may hold it
 	Groups  []required         `json:"groups"`
 	Policy  string             `json:"policy"`
 	Rules   string             `json:"rules"`
@@ -206,7 +206,7 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	return nil, nil
 }
 
-// fromIngest takes in an event, or what else ingest says.
+// fromIngest folds an entry of ingest.
 func (f *Fold) fromIngest(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	switch e.Type {
 	case streams.TypeAction, streams.TypeMemory, streams.TypeRecall:
@@ -391,8 +391,8 @@ func (f *Fold) again(st *stage.State, e *streams.Entry, now time.Time) (*stage.O
 	return stage.NewOutput(streams.TypeVerdict, e.Project, v, verdictLive(e.Project, v)...)
 }
 
-// maxAlso bounds the repeats of an open proposal that its verdict answers. Those
-// beyond are answered once it is given.
+// maxAlso bounds the repeats of an open proposal that its verdict answers. Further
+// callers must ask again.
 const maxAlso = 64
 
 // alsoAnswer lets the verdict on an open proposal answer a repeat of it.
@@ -429,8 +429,8 @@ func proposalType(k streams.Kind) streams.Type {
 	return streams.TypeAction
 }
 
-// taken answers for a proposal under an id that names another one. It says nothing
-// of that one.
+// taken answers a proposal under an id that names another one, and reveals nothing of
+// that one.
 func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) (*streams.VerdictEntry, error) {
 	pol, digest, err := f.policies.Active(st, streams.DoActivatePolicy)
 	if err != nil {
@@ -455,7 +455,7 @@ func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
 	return v
 }
 
-// fromSentinel takes in a group's findings.
+// fromSentinel folds a group's findings.
 func (f *Fold) fromSentinel(st *stage.State, e *streams.Entry, group string, now time.Time) (*stage.Output, error) {
 	switch e.Type {
 	case streams.TypeAlerts:
@@ -528,10 +528,9 @@ type assessment struct {
 	Verdict *streams.Verdict `json:"verdict"`
 }
 
-// answer is what an assessment amounts to: the strictest of its verdict and of
-// what its alerts ask for, with a reason at least as strict. It counts as the
-// group's judgement under the digest that is wanted of it; what it found counts
-// under any.
+// answer is the strictest of an assessment's verdict and of what its alerts ask for, with
+// a reason at least as strict. It counts as the group's judgement only under the wanted
+// digest. Its findings count under any.
 func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 	ans := answer{Group: group, Rests: joinRests(maxRests, nil, a.Rests)}
 	digest := streams.Clip(a.Digest, maxReasonText)
@@ -575,8 +574,7 @@ func alertReason(code streams.Code, v streams.Verdict, group string, al streams.
 	return r
 }
 
-// wants is the digest that a group has to judge by, empty when nobody requires
-// it.
+// wants is the digest that a group must judge by, empty if no policy requires the group.
 func (p *proposal) wants(group string) string {
 	for _, g := range p.Groups {
 		if g.Group == group {
@@ -598,8 +596,7 @@ func (p *proposal) answered(g required) bool {
 	return false
 }
 
-// waits is how long the proposal waits for its groups: until the last deadline
-// of those that have not answered, or the zero time.
+// waits is the last deadline of the groups that have not answered, or the zero time.
 func (p *proposal) waits() (until time.Time) {
 	for _, g := range p.Groups {
 		if g.Until.After(until) && !p.answered(g) {
@@ -609,9 +606,9 @@ func (p *proposal) waits() (until time.Time) {
 	return until
 }
 
-// alertVerdict is what an alert asks for, and whether it is named: what is on
-// trial is not, nor what only changes a recalled text. An alert that asks for
-// nothing, or whose effect an exception takes away, is named all the same.
+// alertVerdict is the verdict that an alert asks for, and whether it becomes a reason.
+// Shadow alerts and text effects do not. An alert that asks for nothing, or has an
+// exception, does.
 func alertVerdict(a *streams.Alert, on streams.Type) (v streams.Verdict, named bool) {
 	v, binding := a.Asks(on)
 	switch {

@@ -8,9 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// forget drops what was derived from a project: its proposals, holds, verdicts,
-// findings, and their timers. What waits for a verdict is never answered, which
-// its caller has to take for a hold.
+// forget drops a project's proposals, holds, verdicts, findings and timers. Open
+// proposals are never answered, which callers have to take for a hold.
 func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	b := new(streams.CustodyEntry)
 	if err := streams.Unmarshal(e.Body, b); err != nil {

@@ -45,18 +45,18 @@ type FrontConfig struct {
 	MaxSize int           // of an event; zero: streams.DefaultMaxEvent
 	Version string
 	Log     *slog.Logger
-	// Pending says of a proposal that has no verdict until when it waits for its
-	// groups; ok is false when it does not, or when nobody can tell. Nil: nobody
-	// can. intake is the message by which it was asked.
+	// Pending is the time until which a proposal without a verdict waits for its groups.
+	// ok is false if it does not wait or the time is unknown. nil: never known. intake is
+	// the message by which it was asked.
 	Pending func(ctx context.Context, project, agent, id string, intake uint64) (until time.Time, ok bool)
 }
 
-// pendingWait bounds the look for what a proposal waits for.
+// pendingWait bounds a call of Pending.
 const pendingWait = time.Second
 
-// Front turns requests into proposals and verdicts into replies. It holds no
-// state that matters: a verdict is read back from the ledger before anybody
-// hears it, and asking again with the same id gives the same answer.
+// Front turns requests into proposals and verdicts into replies. Its state may be lost: a
+// verdict is read from the ledger before it is sent, and asking again with the same id
+// gives the same answer.
 type Front struct {
 	cfg  FrontConfig
 	js   jetstream.JetStream
@@ -374,7 +374,7 @@ func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	}
 }
 
-// recallOf is the entry of a recall, to be made an answer of.
+// recallOf is a recall's entry, from memory or from the ledger.
 func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.RecallEntry, error) {
 	f.mu.Lock()
 	r, at := w.recall, w.recallSeq

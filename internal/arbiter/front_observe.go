@@ -17,28 +17,28 @@ import (
 	"lazaret/streams"
 )
 
-// admissions is what ingest made of the messages that requests wait for, by their
-// sequence in the intake. Requests to observe wait for any entry, proposals and
-// resolutions only for a rejection: else the arbiter answers them.
+// admissions holds ingest's results for messages that requests wait for, by intake
+// sequence. Observations wait for any entry. Proposals and resolutions wait only for a
+// rejection; otherwise the arbiter answers them.
 type admissions struct {
 	mu      sync.Mutex
 	waiting int                                     // requests to observe
 	others  int                                     // proposals and resolutions
-	heard   map[uint64]*streams.ObserveReply        // while somebody waits
+	heard   map[uint64]*streams.ObserveReply        // results not asked for yet
 	order   []uint64                                // of heard
-	asked   map[uint64]chan<- *streams.ObserveReply // by those who know their sequence
+	asked   map[uint64]chan<- *streams.ObserveReply // by requests that know their sequence
 }
 
-// maxHeard bounds what is kept for those who do not know their sequence yet.
+// maxHeard bounds heard.
 const maxHeard = 2*MaxWaiting + 4*streams.MaxBatch
 
-// tail begins to listen.
+// tail follows ingest's entries.
 func (a *admissions) tail(ctx context.Context, cfg *FrontConfig) (stop func(), err error) {
 	a.heard, a.asked = make(map[uint64]*streams.ObserveReply), make(map[uint64]chan<- *streams.ObserveReply)
 	return stage.TailStage(ctx, cfg.Intake, cfg.Feed, streams.StageIngest, cfg.Log, a.take)
 }
 
-// take notes what ingest says. Called by the tail's goroutine, in ledger order.
+// take records an entry of ingest. The tail's goroutine calls it, in ledger order.
 func (a *admissions) take(e streams.Entry) {
 	if e.Type != streams.TypeObservation && e.Type != streams.TypeRepeat && e.Type != streams.TypeRejected {
 		return
@@ -110,8 +110,8 @@ func (a *admissions) answered(seq uint64) {
 	a.left(seq)
 }
 
-// ask returns the channel on which comes what ingest made of a message. Of what a
-// proposal or a resolution led to it brings perhaps nothing but a rejection.
+// ask returns the channel for ingest's result for a message. For proposals and
+// resolutions perhaps only a rejection comes.
 func (a *admissions) ask(seq uint64) <-chan *streams.ObserveReply {
 	c := make(chan *streams.ObserveReply, 1)
 	a.mu.Lock()
@@ -124,7 +124,7 @@ func (a *admissions) ask(seq uint64) <-chan *streams.ObserveReply {
 	return c
 }
 
-// of waits for what ingest made of a message.
+// of waits for ingest's result for a message.
 func (a *admissions) of(ctx context.Context, seq uint64) (*streams.ObserveReply, error) {
 	c := a.ask(seq)
 	select {
@@ -178,7 +178,8 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 		events = len(batch)
 		m.Header.Set(streams.HeaderContentType, streams.BatchContentType)
 	}
-	// What is malformed is published, too: it was perhaps shown, and the ledger says so.
+	// Malformed content is published, too: it may have been shown, and the ledger records
+	// it.
 	ack, err := f.js.PublishMsg(ctx, m)
 	if err != nil {
 		var api *jetstream.APIError
@@ -200,7 +201,7 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	return &streams.ObserveReplies{ObserveReply: *rep}
 }
 
-// observedAll waits for what ingest made of each event of a batch.
+// observedAll waits for ingest's result for each event of a batch.
 func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *streams.ObserveReplies {
 	all := &streams.ObserveReplies{Results: make([]*streams.ObserveReply, events)}
 	all.IntakeSeq = seq
@@ -217,7 +218,7 @@ func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *stream
 	return all
 }
 
-// admittedReply says what an entry of ingest says of its message.
+// admittedReply is the reply that an entry of ingest gives.
 func admittedReply(e *streams.Entry) *streams.ObserveReply {
 	rep := &streams.ObserveReply{IntakeSeq: position.Sequence(e.Src), Index: position.Index(e.Src), Seq: e.Position(), Repeat: e.Type == streams.TypeRepeat}
 	if e.Type == streams.TypeRejected {

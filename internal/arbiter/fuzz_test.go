@@ -10,10 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// FuzzForeign: whatever a sentinel group of somebody else's writes into the
-// ledger, the arbiter goes on, and what it answers is no milder for it: with one
-// group that cleared and one that wrote that, it never allows unless that group
-// cleared too.
+// FuzzForeign: no bytes that a foreign sentinel group writes to the ledger stop the
+// arbiter or make its answer milder. With one group that cleared and one that wrote them,
+// it allows only if that group cleared too.
 func FuzzForeign(f *testing.F) {
 	like, pol := newArbiter(f), testPolicy(f)
 	f.Add("assessment", uint64(1), []byte(`{"group":"b","verdict":"allow","digest":"sha256:rules","alerts":[]}`))

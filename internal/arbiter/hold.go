@@ -78,8 +78,8 @@ func (f *Fold) countHold(project string, by int) {
 
 func agentKey(project, agent string) []byte { return stage.Key(keyOpen, project, agent) }
 
-// alikeKey counts the open holds of one tool in one session. Names of tools are
-// anybody's, so that only their digest is in the key.
+// alikeKey counts the open holds of one tool in one session. Tool names are arbitrary, so
+// the key has only their digest.
 func alikeKey(project, agent, session, tool string) []byte {
 	return stage.Key(keyOpen, project, agent, session, streams.Digest([]byte(tool)))
 }

@@ -15,14 +15,13 @@ const ruleIntegrity = "belief-integrity"
 
 func sealKey(project, belief string) []byte { return stage.Key(keySeal, project, belief) }
 
-// noteSeal keeps what a memory write's entry says of the belief's identity. It
-// is made from the ledger, in another process than the one that will serve it.
+// noteSeal stores the seal of a memory write's belief from its ledger entry. Another
+// process serves the belief.
 func noteSeal(st *stage.State, project string, m *streams.MemoryEntry) error {
 	return st.Set(sealKey(project, m.Belief.ID), []byte(m.Belief.Seal(streams.Digest([]byte(m.Content)))))
 }
 
-// moveSeals lets beliefs that a rollback states anew have the identity of those
-// that they are stated for.
+// moveSeals gives beliefs that a rollback restates the seals of the originals.
 func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
 	for _, rv := range all {
 		if rv.Anew == "" {
@@ -41,9 +40,8 @@ func moveSeals(st *stage.State, project string, all []beliefs.Revision) error {
 	return nil
 }
 
-// checkSeals withholds what a recall would hand out and what is not what the
-// ledger said of it when it was written. What ingest found out itself is in
-// withheld too.
+// checkSeals withholds recalled beliefs that differ from their ledger entry, and those
+// that ingest refused for integrity.
 func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	for _, x := range r.Refused {
 		if x.Reason == beliefs.ReasonIntegrity {
@@ -69,7 +67,7 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 	return nil
 }
 
-// withhold says in a verdict what is withheld, and raises the alarm.
+// withhold lists the withheld beliefs in a verdict and raises an alert.
 func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 	if v.Withheld = p.Withheld; len(v.Withheld) == 0 {
 		return

@@ -18,8 +18,8 @@ import (
 // together before they come here cannot matter; and what is joined is never
 // milder than its parts.
 
-// What a verdict repeats of a group's answer. A group may be anybody's program,
-// and a verdict that does not fit into the ledger would stop the partition.
+// Limits on what a verdict repeats of a group's answer. A group may be anybody's program,
+// and a verdict too large for the ledger would stop the partition.
 const (
 	maxReasons    = 32  // of one answer
 	maxRests      = 16  // of one answer

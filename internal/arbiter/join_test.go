@@ -124,7 +124,7 @@ func TestAnswersOfAGroupAreASemilattice(t *testing.T) {
 		if x.Verdict != a.Verdict.Join(b.Verdict) || a.Judged && !x.Judged {
 			t.Fatalf("not an upper bound: %+v", x)
 		}
-		// What is cut off is never stricter than what is kept.
+		// The cut part is never stricter than the rest.
 		if v, _ := judge(x.Reasons); v != x.Verdict || len(x.Reasons) > maxReasons || len(x.Rests) > maxRests {
 			t.Fatalf("%d reasons amount to %s, the answer is %s", len(x.Reasons), v, x.Verdict)
 		}

@@ -14,17 +14,15 @@ import (
 // lateRule names the arbiter's own alert.
 const lateRule = "late-finding"
 
-// tighten lets a late assessment make a given verdict stricter, or add to what
-// is done to recalled texts. It never makes anything milder, and says nothing
-// when it changes nothing.
+// tighten lets a late assessment make a verdict stricter or add effects on recalled
+// texts. It never makes anything milder, and writes nothing if nothing changes.
 //
-// What is not carried out yet is tightened: an allow becomes a hold or a deny,
-// a hold a deny, and an open hold that got a further reason another revision,
-// so that nobody approves what he has not seen. What is carried out, or has
-// entered a context, cannot be taken back: then an alert says so.
+// A pending allow becomes a hold or a deny, a hold a deny, and an open hold with a new
+// reason gets another revision, so that nobody approves unseen reasons. An action that
+// ran or a recall that was served cannot be undone: an alert says so.
 func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, texts bool, now time.Time) (*stage.Output, error) {
 	if more {
-		// What it leans on by this answer may bear on it too.
+		// Findings may apply to dependencies that this adds.
 		rests, err := f.bearing(st, p)
 		if err != nil {
 			return nil, err
@@ -61,7 +59,7 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	if rev == was {
 		verdict = *p.Decided // only texts: what a person or a standing permission released stays released
 	}
-	// What a person or the clock has said in between stays among the reasons.
+	// Reasons that a person or a timer added in between are kept.
 	_, reasons = judge(v.Reasons, reasons)
 	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(verdict), reasons, now, true, nil, textEffects(p.Texts)
 	if v.Verdict > *p.Decided {
@@ -123,7 +121,7 @@ func (f *Fold) reviseHold(st *stage.State, project string, v *streams.VerdictEnt
 	return st.Put(key, h)
 }
 
-// lateAlert says that what a finding speaks against has happened already.
+// lateAlert says that the subject of a late finding already ran or was served.
 func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Alert {
 	sum := sha256.Sum256(fmt.Appendf(nil, "late\x00%s\x00%d\x00%s", p.Project, p.Seq, p.Revision))
 	done := "was carried out"

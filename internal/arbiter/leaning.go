@@ -173,7 +173,7 @@ func (f *Fold) touch(st *stage.State, project, under string, now time.Time) erro
 	if !ok {
 		t.At = now
 	}
-	t.After = "" // those that were checked do not know of this finding
+	t.After = "" // holds checked so far do not have this finding
 	if err := f.addTimer(st, t.At, timerRecheck, []byte(project+"\x00"+under)); err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (f *Fold) rechecked(st *stage.State, project string, d *streams.DueEntry, n
 	return f.reviseOpen(st, project, ids[0], now)
 }
 
-// reviseOpen gives an open hold the revision that what has come to speak against it
-// asks for. An action that the policy denies by now is denied.
+// reviseOpen gives an open hold another revision if new reasons speak against it. It
+// denies an action that the policy now denies.
 func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*stage.Output, error) {
 	h := new(hold)
 	ok, err := st.Load(stage.Key(keyHold, project, id), h)

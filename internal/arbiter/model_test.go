@@ -24,11 +24,10 @@ import (
 // with the fence, write a due entry, die and begin anew. docs/barrier.md tells
 // what is modelled and what was covered.
 //
-// The fold's state is a function of the ledger, so a process is a place in it.
-// Each place is folded once, by a fold that knows nothing but the state: as if
-// the process had been killed before every single entry. Reading shows to
-// nobody; so a process may have read up to anywhere behind its low-water mark
-// when it publishes, and that is all that is told apart.
+// The fold's state is a function of the ledger, so a process is a place in it. Each place
+// is folded once, from the state alone, as if the process had been killed before every
+// entry. Reading has no visible effect, so a process may have read any distance beyond
+// its low-water mark when it publishes. Only that is told apart.
 
 // never is a group that does not answer.
 const never = streams.Verdict(9)
@@ -36,7 +35,7 @@ const never = streams.Verdict(9)
 // script is what a group says of the two proposals.
 type script [2]streams.Verdict
 
-// A group answers in order: who never answers the first never answers.
+// A group answers in order: one that skips the first never answers.
 func scripts() (all []script) {
 	for v := streams.Allow; v <= streams.Deny; v++ {
 		for w := streams.Allow; w <= streams.Deny; w++ {
@@ -47,7 +46,7 @@ func scripts() (all []script) {
 	return append(all, script{never, never})
 }
 
-// limits are how often what need not happen may happen in a run.
+// limits bounds the optional events of a run.
 type limits struct {
 	proposals  int
 	ticks      int // how often time passes a deadline
@@ -173,8 +172,7 @@ func (p *place) answers(group string, proposal int) (at []int) {
 	return at
 }
 
-// moves are all that can happen next. What has to happen some day comes first;
-// must counts it.
+// moves are all possible next worlds. The first must of them have to happen eventually.
 func (m *model) moves(w world) (next []world, must int) {
 	to := func(p *place) world { x := w; x.ledger = p; return x }
 	l := w.ledger
@@ -257,7 +255,7 @@ func (m *model) moves(w world) (next []world, must int) {
 			must++
 		}
 	}
-	// What need not happen: kills, and answers that come again.
+	// Optional moves: kills and repeated answers.
 	if w.crashes < m.limits.crashes {
 		for i := range m.limits.procs {
 			if w.procs[i] == (process{}) {
@@ -286,8 +284,8 @@ func (m *model) moves(w world) (next []world, must int) {
 	return next, must
 }
 
-// timerMayRun is the runtime's own rule, see ledgerStage.timer: who has not read
-// up to what is answered already does not look at the time.
+// timerMayRun is the runtime's own rule, see ledgerStage.timer: a process looks at the
+// time only once it has read its answered input.
 func timerMayRun(read, src int) bool { return read >= src }
 
 func (m *model) answer(w world, g, i int) *place {
@@ -313,15 +311,15 @@ func (m *model) check(w world) {
 			before = p.says
 		}
 	}
-	// Nothing is loosened, and nothing said twice.
+	// Nothing is loosened or repeated.
 	if before == nil == v.Late {
 		m.fail(w, "late is %v, the verdict before is %+v", v.Late, before)
 	}
 	if before != nil && v.Verdict < before.Verdict {
 		m.fail(w, "%s became %s", before.Verdict, v.Verdict)
 	}
-	// What it was decided on stands before it in the ledger, and it is at least
-	// as strict as all of that.
+	// The inputs of a verdict precede it in the ledger, and it is at least as strict as
+	// all of them.
 	var silent []string
 	for g, name := range groupNames {
 		heard := slices.ContainsFunc(l.answers(name, l.posed[i]), func(n int) bool { return n <= int(l.e.Src) })

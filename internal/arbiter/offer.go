@@ -36,8 +36,8 @@ func offerPointer(agent, server, digest string) string {
 	return "d" + streams.Digest([]byte(agent+"\x00"+server+"\x00"+digest))
 }
 
-// noteOffer keeps which entry holds a catalogue of tools, so that whoever is asked
-// to accept it sees it whole.
+// noteOffer stores which entry holds a catalogue of tools, so that its approver sees it
+// whole.
 func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 	t := new(streams.ToolsEntry)
 	if err := streams.Unmarshal(e.Body, t); err != nil {

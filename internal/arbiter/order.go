@@ -30,8 +30,8 @@ type obeyed struct {
 	Signed *streams.Signature `json:"signed"`
 }
 
-// ordered tells of a signed order what ingest's fold made of it. It judges
-// nothing. What happened without an order is told by its entry alone.
+// ordered reports ingest's result for a signed order as an alert. It judges nothing. An
+// event without an order gives no alert.
 func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
 		Detail: map[string]any{"entry": fmt.Sprint(e.Seq)}}

@@ -8,8 +8,7 @@ import (
 	"lazaret/streams"
 )
 
-// What a policy says of levels, deadlines, silence and holds is what the fold
-// does.
+// The fold obeys a policy's levels, deadlines, silence rules and hold limits.
 
 func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) {
 	pol := testPolicy(t, "on_silent: hold", "on_silent: deny", "hold_expiry: 24h", "hold_expiry: 2h", "  default: 2s", "  default: 2s\n  L1: 700ms\n  L3: 3s")
@@ -39,8 +38,8 @@ func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) 
 	}
 }
 
-// TestLearnModeHoldsNothing: whatever would have been, the answer is allow, and
-// says so; also when an id is used for something else.
+// TestLearnModeHoldsNothing: in learn mode each answer is allow and says so, also for a
+// reused id.
 func TestLearnModeHoldsNothing(t *testing.T) {
 	pol := testPolicy(t, "mode: enforce", "mode: learn")
 	d := newDesk(t, newArbiter(t), pol)

@@ -7,13 +7,13 @@ import (
 	"lazaret/internal/stage"
 )
 
-// What the arbiter keeps, and for how long: by ledger time, so that a replay
-// forgets the same at the same entry. The ledger keeps all of it; this is about
-// what the arbiter itself can still answer for.
+// How long the arbiter keeps records, in ledger time, so that a replay forgets the same
+// at the same entry. The ledger keeps all of it; these limits are about the arbiter's own
+// answers.
 //
-// What bears on later actions is not here: the tables of findings, recalls and
-// derivations are bounded by number and not by age (bearing.go), since an alert
-// on a belief that was taken long ago still counts.
+// Tables that affect later actions are not here: findings, recalls and derivations are
+// bounded by number and not by age (bearing.go), since an alert on an old belief still
+// counts.
 const (
 	// keepLate is how long a decided proposal is kept so that a late assessment
 	// can still tighten it.
@@ -25,18 +25,16 @@ const (
 	// KeepHold is how long a hold that ended is listed.
 	KeepHold = 31 * 24 * time.Hour
 
-	// pruneSlack lets what is over gather, so that not every entry looks for
-	// the little that became over since the last one.
+	// pruneSlack lets expired records gather, so that not every entry scans for a few.
 	pruneSlack = 10 * time.Second
 	// pruneMost bounds what one entry removes.
 	pruneMost = 256
 )
 
-// pruning is what is known of a partition's queue of things to forget.
+// pruning caches the position of a partition's removal queue.
 //
-// The queue lies in the state, ordered by time. Removed keys lie in the way of
-// whoever looks for the first one until they are compacted away, so the place
-// of the first is remembered.
+// The queue is in the state, ordered by time. Removed keys slow down a scan for the first
+// one until they are compacted away, so its place is remembered.
 type pruning struct {
 	known bool
 	from  []byte // no key of the queue lies before it
@@ -56,7 +54,7 @@ func (f *Fold) forgetAt(st *stage.State, at time.Time, key []byte) error {
 	return st.Set(k, nil)
 }
 
-// prune removes what is over, a bounded number of keys, oldest first.
+// prune removes expired keys, at most pruneMost, oldest first.
 func (f *Fold) prune(st *stage.State, now time.Time) error {
 	q := &f.pruned[st.Partition()]
 	if q.known && q.head > now.Add(-pruneSlack).UnixNano() {

@@ -118,7 +118,7 @@ func (h *hold) call() policy.Call {
 	return policy.Call{Tool: h.Entry.Tool, Args: []byte(h.Body), Project: h.Project, Agent: h.Agent, Of: h.Of, Accepted: h.Accepted}
 }
 
-// approvers are the roles that whoever resolves a hold needs under a policy.
+// approvers are the roles that resolve a hold under a policy.
 func approvers(pol *policy.Policy, h *hold) []keys.Role {
 	if pol == nil {
 		return nil
@@ -146,8 +146,8 @@ func (f *Fold) upToDate(st *stage.State, in *resolution, pol *policy.Policy) err
 	return f.revise(st, h, fresh)
 }
 
-// recheck looks at what a hold rests on as it stands now, and returns what
-// speaks against it that its approver has not seen.
+// recheck returns the reasons against a hold, as its dependencies stand now, that its
+// approver has not seen.
 func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.Reason, error) {
 	var fresh []streams.Reason
 	add := func(r streams.Reason) {
@@ -205,8 +205,8 @@ func strictest(reasons []streams.Reason) (v streams.Verdict) {
 	return v
 }
 
-// revise adds reasons to an open hold. Its revision changes with them, so that
-// whoever signed without having seen them did not sign this hold.
+// revise adds reasons to an open hold. They change its revision, so that an earlier
+// signature does not release it.
 func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
 	h.Entry.Reasons = append(slices.Clip(h.Entry.Reasons), fresh...)
 	h.Revision = revision(h.Entry.Reasons)
@@ -219,8 +219,7 @@ func (f *Fold) revise(st *stage.State, h *hold, fresh []streams.Reason) error {
 	return f.remember(st, h)
 }
 
-// remember makes a hold's verdict the one that is given again to whoever asks
-// again.
+// remember makes a hold's verdict the one that repeats of its proposal get.
 func (f *Fold) remember(st *stage.State, h *hold) error {
 	return st.Put(stage.Key(keyVerdict, h.Project, h.Agent, h.Entry.ID), &h.Entry)
 }

@@ -341,7 +341,7 @@ func TestAnExpiredHoldIsNotDeniedAndSaysWhatToDo(t *testing.T) {
 	if err := streams.Unmarshal(out.Body, again); err != nil || again.Verdict != streams.Hold || again.Hold != nil || again.Reasons[len(again.Reasons)-1].Code != streams.CodeExpired {
 		t.Errorf("%+v, %v", again, err)
 	}
-	// Between the expiry and its due entry nobody gets in either.
+	// Between the expiry and its due entry no resolution counts.
 	v = b.hold("a2")
 	b.at = v.Hold.Expires
 	if out := b.resolve(v.Hold.ID, msg()); out.Type != streams.TypeAlerts || b.state(v.Hold.ID) != streams.HoldOpen {
@@ -414,7 +414,7 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	if _, err := b.st.Load(stage.Key(keyHold, project, v.Hold.ID), h); err != nil || h.Revision == v.Hold.Revision || !strings.Contains(fmt.Sprint(h.Entry.Reasons), "it was planted") {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	// It stays outdated, and whoever has seen the reason may still decide.
+	// It stays outdated. A signer who has seen the reason may decide.
 	b.resolve(v.Hold.ID, old)
 	if b.state(v.Hold.ID) != streams.HoldOpen {
 		t.Error("released by the second try")
@@ -514,7 +514,7 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *tes
 	if b.state(v.Hold.ID) != streams.HoldApproved {
 		t.Error("who saw that it fell cannot release it")
 	}
-	// What fell before it was proposed does not take back what its entry says.
+	// A fall from before the proposal does not change its revision.
 	v = write("m2")
 	b.resolve(v.Hold.ID, b.sign(b.statement(v), who.alice))
 	if b.state(v.Hold.ID) != streams.HoldApproved {

@@ -13,8 +13,8 @@ import (
 // another one.
 const ruleReuse = "id-reused"
 
-// reused adds to what an event leads to the alert that its id was another's. That of
-// a proposal comes with its verdict.
+// reused adds an alert for an event sent under another one's id. A proposal's comes with
+// its verdict.
 func (f *Fold) reused(e *streams.Entry, out *stage.Output, now time.Time) (*stage.Output, error) {
 	if e.Type.Proposal() || e.Type == streams.TypeRepeat || !bytes.Contains(e.Body, []byte(`"reuses":`)) {
 		return out, nil

@@ -10,11 +10,10 @@ import (
 	"lazaret/streams"
 )
 
-// textWish is what the groups want done to one recalled text, or to all of
-// them when Belief is empty. Wishes of all groups are united; nothing takes one
-// back. The verdict's entry holds them, and the front applies them to the texts
-// of the recall's entry: both stand in the ledger, so that whoever reads it
-// knows what the agent was handed.
+// textWish holds the effects that groups ask for on one recalled text, or on all when
+// Belief is empty. Wishes of all groups are united and never withdrawn. The verdict's
+// entry holds them, and the front applies them to the texts of the recall's entry. Both
+// are in the ledger, which so shows the texts that the agent received.
 type textWish struct {
 	Belief  string    `json:"belief,omitzero"`
 	Effects []string  `json:"effects"`
@@ -28,8 +27,7 @@ type message struct {
 	Text string `json:"text"`
 }
 
-// What is kept of the words that come with a wish. A group may be anybody's
-// program.
+// Limits on the words kept of a wish. A group may be a third party's program.
 const (
 	maxNotes     = 3
 	maxNote      = 300 // bytes
@@ -38,10 +36,9 @@ const (
 
 var severityRank = []string{"info", "low", "medium", "high", "critical"}
 
-// takeTexts unites the effects on text that a group's alerts ask for with those
-// that were asked for before, and reports whether there are more now. What
-// names none of the recall's entries is meant for all of them: a rule that
-// failed cannot say which one.
+// takeTexts unites the text effects that a group's alerts ask for with earlier ones, and
+// reports whether there are more now. An alert that names no item of the recall applies
+// to all of them: a failed rule cannot name one.
 func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
 	if p.Type != streams.TypeRecall {
 		return false
@@ -119,8 +116,8 @@ func recalled(r *streams.RecallEntry) iter.Seq[*streams.RecallItem] {
 	}
 }
 
-// applyTexts does to the texts of an answer what its verdict says: mask, then
-// annotate, then spotlight, each once, whoever asked for it and how often.
+// applyTexts applies a verdict's effects to the texts of an answer: mask, then annotate,
+// then spotlight, each at most once.
 func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	if len(texts) == 0 {
 		return
@@ -153,9 +150,9 @@ func applyTexts(r *streams.RecallEntry, texts []streams.TextEffect) {
 	}
 }
 
-// spotlight puts what nobody vouches for between markers, as its caller asked:
-// all that is no more than context or contradicted, and what is of external
-// origin. What a rule had wrapped already stays as it is.
+// spotlight marks texts that nobody vouches for, as the caller asked: all context-only
+// and contradicted ones, and admitted ones of external origin. Texts that a rule marked
+// stay as they are.
 func spotlight(r *streams.RecallEntry) {
 	wrap := func(items []streams.RecallItem, all bool) {
 		for i := range items {
@@ -175,9 +172,8 @@ func spotlight(r *streams.RecallEntry) {
 // personal data.
 var leaking = text.KindsWith(func(t text.Traits) bool { return t.Personal })
 
-// mask takes what leaks out of a text. Where one stands in the text only
-// encoded it cannot be told apart from what is around it, and nothing of the
-// text is left.
+// mask removes secrets and personal data from a text. The extent of one that is only
+// encoded in the text is unknown, and then nothing of the text is left.
 func mask(s string) string {
 	s = text.Mask(s, text.CarrierSpans(s, leaking...))
 	for _, c := range text.Analyze(s).Carriers {

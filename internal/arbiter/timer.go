@@ -18,10 +18,9 @@ const (
 	timerRecheck  = 's' // open holds depend on something with a new finding
 )
 
-// timers are a partition's, in memory, earliest first. The state has them too,
-// and they are read from there once: a scan for the first of them would step
-// over all those that were dropped since the last compaction, so that a verdict
-// would cost more the more verdicts were given before it.
+// timers are a partition's timers in memory, earliest first. They are read once from the
+// state: a scan for the first one would step over all keys deleted since the last
+// compaction, so that each verdict would make the next one slower.
 type timers struct {
 	known bool
 	live  map[string]bool
@@ -98,7 +97,7 @@ func (t *timers) first() string {
 // holds counts the timers of open holds.
 func (t *timers) holds() (n int) {
 	for k := range t.live {
-		// Those of synthetic projects count nowhere.
+		// Synthetic projects do not count.
 		if k[9] == timerExpiry && !streams.IsSynthetic(k[10:]) {
 			n++
 		}

@@ -308,9 +308,8 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	return v, nil
 }
 
-// judge is the join of all that is known of a proposal. Whoever says something
-// against it is heard, required or not: an answer under other rules proves
-// nothing, but what it found still counts.
+// judge joins all reasons on a proposal. Findings count whether or not their group is
+// required: an answer under other rules proves nothing, but its findings count.
 func (p *proposal) judge() (streams.Verdict, []streams.Reason) {
 	facts := make([][]streams.Reason, 0, len(p.Answers)+1)
 	facts = append(facts, p.Reasons)
@@ -320,7 +319,7 @@ func (p *proposal) judge() (streams.Verdict, []streams.Reason) {
 	return judge(facts...)
 }
 
-// silence says why a group counts as silent, to whoever has to mend it.
+// silence says why a group counts as silent.
 func (p *proposal) silence(g required) string {
 	for _, a := range p.Answers {
 		switch {

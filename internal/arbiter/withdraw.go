@@ -25,8 +25,8 @@ func (w *withdrawal) output() (*stage.Output, error) {
 	return stage.NewOutput(streams.TypeHoldState, w.project, &w.entry, w.live...)
 }
 
-// with lets the withdrawal ride with an output that its input makes anyway: one
-// input makes one entry.
+// with adds the withdrawal to the output that its input makes anyway: one input makes one
+// entry.
 func (w *withdrawal) with(out *stage.Output, err error) (*stage.Output, error) {
 	if w == nil || err != nil {
 		return out, err
@@ -78,8 +78,7 @@ func (f *Fold) replace(st *stage.State, p *proposal, a *streams.ActionEntry, now
 	return f.withdraw(st, p.Project, a.Agent, a.Replaces, "the agent proposed "+a.ID+" instead", now)
 }
 
-// outcome takes in that an agent withdrew a proposal of its own. Other outcomes
-// concern nobody here.
+// outcome cancels a proposal that its agent withdrew. Other outcomes are ignored here.
 func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {

@@ -11,16 +11,14 @@ import (
 	"lazaret/streams"
 )
 
-// The rules of the arbiter's alerts about signed words on beliefs: one that was
-// obeyed, for whoever follows the feed, and one that was refused, with the check
-// that failed at its end.
+// The rules of the arbiter's alerts about attestations: one that was obeyed, and one that
+// was refused, with the failed check at its end.
 const (
 	wordRule    = "belief-word"
 	refusedWord = "belief-word-"
 )
 
-// word tells of a signed word on a belief what ingest's fold made of it. It
-// judges nothing.
+// word reports ingest's result for an attestation as an alert. It judges nothing.
 func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	c := new(streams.ConfirmationEntry)
 	if err := streams.Unmarshal(e.Body, c); err != nil {
@@ -56,7 +54,7 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 		Answers: c.ID, Intake: c.Intake}, live...)
 }
 
-// readWord reads off the alert about a word what became of it.
+// readWord reads the result of an attestation off its alert.
 func readWord(rep *streams.ResolveReply, a *streams.Alert) {
 	rep.Text = a.Message
 	if check, refused := strings.CutPrefix(a.Rule, refusedWord); refused {

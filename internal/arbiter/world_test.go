@@ -78,7 +78,7 @@ func action(id, tool string, level beliefs.Level) *streams.ActionEntry {
 	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: level}}}
 }
 
-// desk is an arbiter with a ledger: what it decides is published at once.
+// desk is an arbiter with a ledger. Its decisions are published at once.
 type desk struct {
 	t       testing.TB
 	f       *Fold

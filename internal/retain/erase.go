@@ -18,10 +18,10 @@ const filesOf = "files of "
 // stops meanwhile.
 const eraseTimeout = 5 * time.Minute
 
-// notErased is left of the streams of a server that is a process of its own.
+// notErased is the Left of the streams of a separate nats-server.
 const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it leaves a deleted message in its files until more than half of the block is deleted; docs/forgetting.md says what removes it"
 
-// noAnswer is left where the request was neither answered nor refused.
+// noAnswer is the Left where a request was neither answered nor refused.
 const noAnswer = "deleted, not overwritten: nobody answered on " + streams.EraseSubject + ". A retention credential of an earlier version may not ask: remove creds/retention.creds from the data folder, start lazaret up again, and run this again"
 
 // answerTimeout is how long the first answer may take.

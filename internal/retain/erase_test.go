@@ -11,7 +11,7 @@ import (
 	"lazaret/streams"
 )
 
-// Nobody answers where nats-server is a process of its own. Nothing is claimed then.
+// A separate nats-server does not answer. The record then claims nothing.
 func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	srv := natstest.Start(t)
 	c := &Config{Conn: srv.Connect()}

@@ -156,8 +156,8 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	return r, err
 }
 
-// kept reports whether an entry stays: statements, and the stages' words on
-// them, hold nothing of anybody's content.
+// kept reports whether entries of a type stay. Statements and the stages' answers to them
+// hold nobody's content.
 func kept(t streams.Type) bool {
 	return t.Statement()
 }
@@ -237,7 +237,7 @@ func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custod
 			return nil
 		})
 		if ctx.Err() != nil {
-			err = nil // when time is up in the midst of reading, too, it is said what it was up for
+			err = nil // report the wait also if time runs out during a read
 		}
 		if err = errors.Join(err, refused); err != nil || entry > 0 {
 			return s.ID, entry, err
@@ -363,7 +363,7 @@ func orderOn(ctx context.Context, js jetstream.JetStream, project string) (c str
 	return c, nil
 }
 
-// sign leaves the record, signed.
+// sign writes the signed record.
 func (c *Config) sign(r *Record, signer note.Signer, records string) error {
 	now := time.Now()
 	signed, err := note.Sign(&note.Note{Text: r.text(now)}, signer)
@@ -530,8 +530,8 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 	}
 }
 
-// checkLog looks at the log itself: whatever it held before has to be
-// unreadable. Sealed shards are made anew from what it can still say.
+// checkLog reads the log: payloads of the project must be unreadable. Sealed shards are
+// made anew from the remaining ones.
 func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		n, _, err := l.Holding(ctx, r.Project, r.upTo+1)
@@ -558,7 +558,7 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 	})
 }
 
-// remake makes sealed shards anew from what the log can still say.
+// remake makes sealed shards anew from the readable part of the log.
 func remake(ctx context.Context, l *inquiry.Log, r *Record, files []string, trust []byte) error {
 	for _, f := range files {
 		p := Place{Where: f, What: "a sealed shard, made anew without the payloads", Count: 1}

@@ -78,15 +78,14 @@ func (a *AlsoForgotten) Decision() bool {
 	return false
 }
 
-// Which entries say something of somebody is found like this: those that name the
-// pseudonym, as data_subject or as user; those that were made from such an entry
-// (src, but for timers, whose src only says when); and those that name what such an
-// entry brought in: its id, the beliefs, findings and holds in it, its place in the
-// ledger. A proposal and its verdicts go together. All of that is followed as far as
-// it leads, so that nothing that stays refers to what is gone. It is rather too much
-// than too little: an id counts wherever it stands, whatever for.
+// An entry is about somebody if it names the pseudonym as data_subject or user, if it was
+// made from such an entry (src, but for timers, whose src only says when), or if it names
+// something that such an entry introduced: its id, the beliefs, findings and holds in it,
+// its place in the ledger. A proposal and its verdicts go together. The rules apply
+// transitively, so that no remaining entry refers to a removed one. They err on the side
+// of too much: an id counts wherever it occurs.
 
-// A trace follows what says something of a person through a partition.
+// A trace finds the entries about a person in a partition.
 type trace struct {
 	subject Subject
 	before  uint64 // entries that name the pseudonym count below it; 0: all
@@ -112,7 +111,7 @@ func newTrace(s Subject) *trace {
 		alone: make(map[uint64]bool), owner: make(map[string]string)}
 }
 
-// head is what is looked at of every body.
+// traceHead is what is read of every body.
 type traceHead struct {
 	ID          string `json:"id"`
 	Agent       string `json:"agent"`
@@ -132,20 +131,19 @@ func isEvent(t streams.Type) bool {
 	return false
 }
 
-// take looks at an entry, and reports whether it was found to be about the person
-// now.
+// take reports whether an entry is newly found to be about the person.
 func (t *trace) take(e *streams.Entry) bool {
 	t.end = max(t.end, e.Seq)
 	if e.Project != t.subject.Project || e.Type.Statement() || t.taken[e.Position()] {
 		return false
 	}
 	var h traceHead
-	_ = streams.Unmarshal(e.Body, &h) // of what is no JSON there is nothing to follow
+	_ = streams.Unmarshal(e.Body, &h) // a body that is no JSON refers to nothing
 	ingest := e.Stage == streams.StageIngest
 	event := ingest && isEvent(e.Type)
 	person := streams.Person{DataSubject: h.DataSubject, User: h.User}
 	if e.Type == streams.TypeRejected {
-		// What was refused may have named somebody all the same.
+		// A rejected event may have named somebody, too.
 		var r traceHead
 		if streams.Unmarshal(h.Raw, &r) == nil {
 			person = streams.Person{DataSubject: r.DataSubject, User: r.User}
@@ -276,16 +274,16 @@ func broughtIn(e *streams.Entry, fn func(id string)) {
 	}
 }
 
-// notIDs are fields that name what is no event, belief, finding or hold.
+// notIDs are fields that never hold the id of an event, belief, finding or hold.
 var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data_subject": true, "project": true, "tool": true, "rule": true, "rule_digest": true,
 	"group": true, "digest": true, "type": true, "kind": true, "stage": true, "severity": true, "mode": true, "origin": true, "event_kind": true, "status": true,
 	"verdict": true, "level": true, "code": true, "quality": true, "truth": true, "retrieval": true, "security": true, "freshness": true, "sensitivity": true}
 
-// idLike is how long an id is that is taken for one within a longer text too. Those
-// that the pipeline gives are longer.
+// idLike is the least length of an id that is found within a longer text. The pipeline's
+// ids are longer.
 const idLike = 8
 
-// refers says what an entry refers to that a listed one brought in, or is empty.
+// refers describes a reference to something that a listed entry introduced.
 func (t *trace) refers(e *streams.Entry, h *traceHead) (why string) {
 	if len(t.names) == 0 {
 		return ""
@@ -364,18 +362,18 @@ func notInID(r rune) bool {
 	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r == '-')
 }
 
-// isName reports whether a text is an id that a listed entry brought in. An event's
-// id is its agent's: another agent that has one of that id means its own.
+// isName reports whether a text is an id that a listed entry introduced. Event ids belong
+// to their agent: the same id of another agent is another event.
 //
-// What comes behind the statement was decided without what that lists, so that
-// naming it says nothing of it any more; but for what was made from entries before.
+// Entries behind the statement were decided without the listed ones, so that a name in
+// them refers to none of these, except in entries made from earlier ones.
 func (t *trace) isName(s string, e *streams.Entry, h *traceHead) bool {
 	late := t.before > 0 && e.Seq > t.before && (e.Stage == streams.StageIngest || position.Sequence(e.Src) > t.before)
 	counts := func(round int) bool { return round > 0 && (!late || round > 1) }
 	if counts(t.names[s]) || counts(t.names[eventName(h.Agent, s)]) {
 		return true
 	}
-	// Whose ids these are is known once all was read since they came up.
+	// The owner of an id is known after a full pass since it came up.
 	b, ok := t.bare[s]
 	return ok && counts(b.round) && t.pass >= b.pass+2 && !t.own[eventName(h.Agent, s)]
 }
@@ -568,9 +566,9 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 	return r, err
 }
 
-// ForgetPerson forgets one data subject of a project. It differs from Forget in
-// that the statement lists the entries; what is written about them while it is
-// signed is found afterwards, and takes another statement.
+// ForgetPerson forgets one data subject of a project. Unlike Forget, its statement lists
+// the entries. Entries written while it is signed are found afterwards and take another
+// statement.
 func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject, reason, shards, records string, trust []byte) (*Record, error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
@@ -592,9 +590,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	}
 	r := &Record{Project: s.Project, DataSubject: s.Person}
 	t := newTrace(s)
-	// What an earlier attempt, that was interrupted, had listed is gone for the
-	// stages, and what refers to it can no longer be told: it is removed with the
-	// rest.
+	// Stages have dropped the entries that an interrupted attempt listed, so references
+	// to them can no longer be followed. They are removed with the rest.
 	done, id, entry, err := statedBefore(ctx, js, s)
 	if err != nil {
 		return nil, err
@@ -628,7 +625,7 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 				return nil, err
 			}
 			if t.before == 0 {
-				t.before = r.Entry // what is said of them from here on is new
+				t.before = r.Entry // later entries about them are new
 			}
 			r.Statements = append(r.Statements, r.Statement)
 			for _, seq := range part {
@@ -695,9 +692,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 	return r, c.sign(r, signer, records)
 }
 
-// maxRounds is how many times entries that came in meanwhile are looked for. After
-// the first statement nobody but who works on the very last entries can still write
-// about what is listed.
+// maxRounds bounds the searches for entries that came in meanwhile. After the first
+// statement only stages at work on the very last entries still write about listed ones.
 const maxRounds = 8
 
 // statedBefore is what earlier statements about a data subject list, and the last of
@@ -766,7 +762,7 @@ func liveCopies(ctx context.Context, js jetstream.JetStream, project string, lis
 	})
 }
 
-// checkListed looks at the log itself: what is listed has to be unreadable.
+// checkListed checks that the log can no longer read the listed entries.
 func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, shards string, trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		n, err := l.HoldingListed(ctx, r.Project, listed)

@@ -27,7 +27,7 @@ import (
 	shipped "lazaret/rules"
 )
 
-// plant is the three folds over one partition, with a ledger that is a list.
+// plant is the three folds over one partition, with a slice as ledger.
 type plant struct {
 	fail       func(format string, args ...any)
 	in, se, ar *stage.State
@@ -42,7 +42,7 @@ type plant struct {
 	queue      []queued
 }
 
-// What compiles bundles is shared: the shipped rules take a while.
+// Compiled bundles are shared, since the shipped rules compile slowly.
 var folds = sync.OnceValues(func() (*sentinel.Fold, []byte) {
 	bundle, err := rules.Pack(shipped.FS())
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *plant) admitted(out *stage.Admission, src uint64) {
 	p.write(&streams.Entry{Stage: streams.StageIngest, Type: out.Type, Project: out.Project, Src: src, At: uint64(len(p.ledger)), Body: out.Body}, out.Decided)
 }
 
-// owed lets ingest write what it owes.
+// owed lets ingest write its pending entries.
 func (p *plant) owed() {
 	for n := 0; ; n++ {
 		p.catchUp(uint64(len(p.ledger)))
@@ -170,7 +170,7 @@ func (p *plant) wait(by time.Duration) {
 	p.owed()
 }
 
-// rest is a plant that holds what a fold of these entries leads to.
+// rest is a plant that has folded only the entries to keep.
 func (p *plant) rest(keep func(*streams.Entry) bool) *plant {
 	n := newPlant(p.fail)
 	n.replaying = true
@@ -204,8 +204,8 @@ func (p *plant) state() string {
 
 const quokka = "quokka"
 
-// history is a random life of three people with two agents. Those who meet say the
-// same words and refer to each other's; the others share the project and nothing else.
+// history is a random run of three people with two agents. Those who meet say the same
+// words and refer to each other's. The others share only the project.
 func history(rt *rapid.T, p *plant, steps int, meet bool) {
 	known := map[string][]string{} // ids of events and beliefs
 	n := 0
@@ -277,9 +277,9 @@ func history(rt *rapid.T, p *plant, steps int, meet bool) {
 	}
 }
 
-// Whatever happened: what a person's trace lists is all that holds their words, the
-// folds take what is left, hold none of it, and go on from there as one that was
-// there when it was forgotten.
+// In any history, every entry that holds a person's words is listed in the trace. Folds
+// of the other entries hold none of the words and continue like a fold that saw the
+// erasure.
 func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 	total, gone, also, apart := 0, 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -323,7 +323,7 @@ func TestWhatIsListedOfAPersonIsAllThatHoldsTheirWords(t *testing.T) {
 		live.owed()
 		live.wait(time.Hour)
 		history(rt, live, rapid.IntRange(0, 8).Draw(rt, "later"), meet)
-		// What is said of them now is new.
+		// Later statements about them are new.
 		words := func(s string) bool {
 			for i := range p.intake {
 				if strings.Contains(s, fmt.Sprintf("%s-%d,", quokka, i+1)) && !slices.ContainsFunc(live.ledger[len(p.ledger):], func(e *streams.Entry) bool {

@@ -1,8 +1,7 @@
-// Package retain removes from the streams what may be removed: entries that are
-// old and audited (Trim), and those of a project that is to be forgotten
-// (Forget). It decides nothing on its own: what may go is read off the streams,
-// off signed checkpoints and off the log itself, and anything that it cannot
-// make sure of keeps everything where it is.
+// Package retain removes entries from the streams: old audited ones (Trim), and those of
+// a project that is to be forgotten (Forget). It reads off the streams, off signed
+// checkpoints and off the log itself what may go. Entries of which it cannot make sure
+// stay.
 package retain
 
 import (
@@ -36,7 +35,7 @@ type Config struct {
 	// Wait is how long stages may say nothing while a trimming waits for them; 0: 2 minutes.
 	Wait time.Duration
 	step uint64 // for tests
-	// Tell, if set, hears what is being waited for.
+	// Tell, if set, is called with what is being waited for.
 	Tell func(format string, args ...any)
 }
 
@@ -114,8 +113,8 @@ func (c *Config) auditors() map[string]note.Verifier {
 // checkpointSubject is where auditors publish their checkpoints.
 const checkpointSubject = "lz.live." + streams.SystemProject + ".checkpoint"
 
-// chained is up to which ledger sequence each registered auditor has signed a
-// tree that is this log's own: 0 for one of whom there is no such checkpoint.
+// chained is the ledger sequence up to which each registered auditor has signed a tree of
+// this log, or 0 without such a checkpoint.
 func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[string]uint64, error) {
 	out := make(map[string]uint64)
 	registered := c.auditors()

@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// Whoever waits for auditors in vain hears which, also when his time is up while
-// it is asked how far they are.
+// A failed wait for auditors names the missing ones, also when time runs out while their
+// progress is read.
 func TestWhoeverWaitsForAuditorsHearsWhoIsMissing(t *testing.T) {
 	_, public, err := keys.Generate("audit-1")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestWhoeverWaitsForAuditorsHearsWhoIsMissing(t *testing.T) {
 	}
 }
 
-// The same of a statement that nobody decides on.
+// The same holds for a statement without a decision.
 func TestWhoeverWaitsForADecisionHearsThatThereIsNone(t *testing.T) {
 	private, _, err := keys.Generate("olga")
 	if err != nil {

@@ -69,14 +69,13 @@ func (c *Config) PlanTrim(ctx context.Context, before time.Time) (*Trimming, err
 	return t, err
 }
 
-// Trim removes entries that are older than before from the ledger: those that
-// every registered auditor has chained and that every stage and every required
-// group has folded, which they say anew, with their state on disk. Of each
-// subject the last entry stays. What an interrupted trim left is removed first.
+// Trim removes ledger entries older than before that every registered auditor has chained
+// and every stage and required group has folded. The stages confirm anew that their state
+// is on disk. The last entry of each subject stays. The rest of an interrupted trim is
+// removed first.
 //
-// Once the stages have answered, entries go step by step, each of which is whole by itself:
-// it is found in the log, said to go, and removed. So a ledger of any length takes as
-// long as it takes, and what an interruption leaves is little.
+// Once the stages have answered, entries go in steps. The entries of a step are found in
+// the log, announced in the ledger and removed, so that an interruption leaves little.
 func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) {
 	t, err := c.PlanTrim(ctx, before)
 	if err != nil {
@@ -114,7 +113,7 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	if err != nil {
 		return nil, err
 	}
-	// What came in the meantime makes these less than was removed, not more.
+	// Entries that came meanwhile can only lower these counts.
 	t.Messages = was.Msgs + (now.State.LastSeq - was.LastSeq) - now.State.Msgs
 	if was.Bytes > now.State.Bytes {
 		t.Bytes = was.Bytes - now.State.Bytes
@@ -161,8 +160,7 @@ func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.
 // tellEvery is how often a long trimming says how far it has come.
 const tellEvery = 10 * time.Second
 
-// held makes sure that the log can still say what is about to go: it will be the
-// only place that does.
+// held checks that the log has the entries about to go, since no other copy will remain.
 func held(ctx context.Context, l *inquiry.Log, from, to uint64) error {
 	n, err := l.Missing(ctx, from, to)
 	if err != nil {
@@ -196,7 +194,7 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 		return 0, err
 	} else if m != nil {
 		last = m.Sequence
-		// Who wrote it may have moved the mark since the plan was made.
+		// Another process may have moved the mark since the plan was made.
 		var b *streams.Retention
 		e, err := wire.RawEntry(m)
 		if err == nil {
@@ -252,7 +250,7 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 			}
 			return nil
 		})
-		if err != nil && ctx.Err() == nil { // when time is up in the midst of reading, too, it is said who is missing
+		if err != nil && ctx.Err() == nil { // name the missing stages also if time runs out during a read
 			return err
 		}
 		var who []string

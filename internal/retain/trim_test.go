@@ -19,8 +19,8 @@ import (
 	"lazaret/streams"
 )
 
-// What is trimmed is what is old, and never a subject's last entry, whoever
-// wrote when. Each case asks a server some dozens of times, so there are only a hundred.
+// Purge removes only old entries and never a subject's last, in any order of writers.
+// Each case makes dozens of server requests, so there are only a hundred.
 func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := context.Background()
