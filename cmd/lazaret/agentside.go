@@ -359,7 +359,7 @@ func printReply(w io.Writer, rep *streams.Reply) {
 		if r.Rule != "" {
 			where += " " + r.Group + "/" + r.Rule
 		}
-		fmt.Fprintf(w, "  %-5s %s: %s\n", r.Verdict, where, text.InertLine(r.Text, 300))
+		fmt.Fprintf(w, "  %-5s %s: %s\n", r.Verdict, where, text.InertLine(r.Text, 600))
 		if len(r.Path) > 0 {
 			fmt.Fprintf(w, "        %s\n", text.InertLine(strings.Join(r.Path, " → "), 200))
 		}

@@ -78,13 +78,13 @@ recomputes by itself; --offline forbids that. --from and --to read only some lea
 and the result is then incomplete.
 
 --export computes the tree of an export of all entries and holds it against signed
-checkpoints: whether a line was altered, left out or moved. It says nothing about the
-bodies, which only the log can hold against its commitments.
+checkpoints: whether a line was altered, left out or moved. The bodies, which only the log
+can hold against its commitments, are not checked, so that it exits with 3 at best.
 
 Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with what was
 checked, but not all was: there was nothing from outside to hold the log against (the first
-time on a machine, without --against and witnesses), the ledger has gaps, bodies could not be
-read, or the key that decrypts them is not there. It never makes a key.`,
+time on a machine, without --against and witnesses), the ledger has gaps, bodies were not
+checked, or the key that decrypts them is not there. It never makes a key.`,
 		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -86,7 +86,7 @@ verdict: the policy may hold what no rule does.`,
 			h := backtest.NewHistory()
 			add := h.Add
 			if export != "" {
-				f, err := os.Create(export)
+				f, err := os.OpenFile(export, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 				if err != nil {
 					return err
 				}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -44,7 +45,8 @@ func TestPromiseB16TheStatementSaysWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"\nof: session s\n", "\napprovals: 0\napprovals not shown: 1\n", "\nforgotten in the project: 1\n", "\ngaps in the log: 1, 3 ledger entries missing\n",
-		"\nledger trimmed up to: 2\n", "\nwithheld: none\n", "\nnot covered yet: 0\n"} {
+		"\nledger trimmed up to: 2\n", "\nwithheld: none\n", "\nnot covered yet: 0\n",
+		"\nfirst: " + ev.Leaves[0].Time.UTC().Format(time.RFC3339Nano) + "\n", "\nlast: " + ev.Leaves[len(ev.Leaves)-1].Time.UTC().Format(time.RFC3339Nano) + "\n"} {
 		if !strings.Contains(ev.Statement, want) {
 			t.Errorf("%q is not in the statement\n%s", want, ev.Statement)
 		}
