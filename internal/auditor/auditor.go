@@ -57,13 +57,13 @@ type Config struct {
 	// Pinned are the auditors' keys that the trust file pins. An auditor whose key is not
 	// among them does not start. Nil: any key signs.
 	Pinned note.Verifiers
-	// WitnessPolicy is the file of a witness policy (C2SP tlog-policy), whose
-	// witnesses are asked to cosign. Empty, or no such file: nobody is asked.
-	// It may change while the auditor runs.
+	// WitnessPolicy is a witness policy file (C2SP tlog-policy). Its witnesses are asked
+	// to cosign. If it is empty or does not exist, no witness is asked. It may change
+	// while the auditor runs.
 	WitnessPolicy string
-	// From, if set, is what a new log is made of when the ledger no longer has
-	// its beginning: the tiles of another auditor, with the keys that may have
-	// signed its checkpoint.
+	// From, if set, is the source of a new log when the ledger no longer has its
+	// beginning: another auditor's tiles. Trusted holds the keys that may have signed its
+	// checkpoint.
 	From    chain.Source
 	Trusted note.Verifiers
 	Log     *slog.Logger
@@ -93,8 +93,7 @@ type Auditor struct {
 	mu sync.Mutex
 }
 
-// Open opens the log. If there is none and Config.From is set, it is made of
-// what that has.
+// Open opens the log. If there is none and Config.From is set, it imports From.
 func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -136,7 +135,7 @@ func Open(ctx context.Context, cfg Config) (*Auditor, error) {
 	return a, nil
 }
 
-// checkPinned refuses a key that nobody would believe or wait for.
+// checkPinned refuses a signer whose key is not in Config.Pinned.
 func checkPinned(cfg *Config) error {
 	if cfg.Pinned == nil || cfg.Signer == nil {
 		return nil
@@ -148,8 +147,8 @@ func checkPinned(cfg *Config) error {
 	return nil
 }
 
-// checkSigner sees to it that the key is the one that the log was handed over
-// to: what another one signs would not count.
+// checkSigner refuses a signer whose key is not the one that the log was handed over to:
+// verifiers would not accept its checkpoints.
 func checkSigner(l *chain.Log, signer note.Signer) error {
 	vkey, err := l.Successor()
 	if err != nil || vkey == "" || signer == nil {
@@ -205,8 +204,8 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	return errors.Join(err, a.settle(), a.checkpoint())
 }
 
-// publishHandovers tells which keys this log was signed with before, so that nobody waits for
-// those. A handover is a checkpoint that names the next key.
+// publishHandovers publishes the handovers of this log, so that no process waits for its
+// earlier keys. A handover is a checkpoint that names the next key.
 func (a *Auditor) publishHandovers() error {
 	hs, err := a.log.Handovers()
 	for _, h := range hs {
@@ -215,8 +214,8 @@ func (a *Auditor) publishHandovers() error {
 	return err
 }
 
-// identify looks at which ledger is there: the one that was followed before,
-// with its beginning or what comes next, or another one.
+// identify compares the ledger with the log: whether it was created anew, whether the
+// last leaf that it still has is the same, and whether entries were purged.
 func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	st, err := stage.Stream(ctx, js, streams.LedgerStream)
 	if err != nil {
@@ -238,14 +237,14 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	if err != nil {
 		return err
 	}
-	purged := h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 // all that is chained, and more
+	purged := h.Size > 0 && info.State.FirstSeq > h.LastSeq+1 // all chained entries, and more
 	if !purged {
 		if err := a.compareLast(ctx, js, info.State.LastSeq, trimmed); err != nil {
 			return err
 		}
 	}
 	if h.Size == 0 && trimmed > 0 {
-		// Of what is missing only the last entry of each subject may be there.
+		// Up to trimmed, the ledger holds at most the last entry of each subject.
 		return &stage.TrimmedError{Stream: streams.LedgerStream, From: 1, First: trimmed + 1}
 	}
 	if purged { // a gap like any other, and an alarm
@@ -273,7 +272,7 @@ func (e *MismatchError) Error() string {
 		"compare it with another auditor's (lazaret audit compare), and move it aside to begin a new log from the ledger", e.Leaf, e.Seq, e.Reason)
 }
 
-// lookForLast is how many leaves are looked at for one that the ledger still has.
+// lookForLast is how many leaves compareLast reads at most.
 const lookForLast = 1000
 
 // compareLast compares the last leaf that the ledger still has with its entry. Entries
@@ -342,7 +341,7 @@ func (a *Auditor) Next() uint64 {
 	return a.log.Head().LastSeq + 1
 }
 
-// follower is an auditor as stage.Follow sees it.
+// follower implements stage.Follower for an auditor.
 type follower struct {
 	*Auditor
 	js jetstream.JetStream
@@ -365,7 +364,7 @@ func (f *follower) same() error {
 	defer cancel()
 	st, err := f.js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
-		// It may be on its way back; the reader waits for it too.
+		// The ledger may come back; the reader waits for it too.
 		f.cfg.Log.Debug("looking up the ledger", "err", err)
 		return nil
 	}
@@ -389,7 +388,7 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 		}
 	}
 	a.from = 0
-	// While a batch is on its way to the disk the next is made, if there is one.
+	// The next batch is chained while the one before it is written to disk.
 	before := a.synced
 	a.synced = nil
 	err := a.append(entries)
@@ -409,8 +408,8 @@ func (a *Auditor) take(entries []streams.Entry, more bool) error {
 	return a.checkpoint()
 }
 
-// settle waits until everything that was chained is on disk. Only that is part
-// of the log's head, is signed, and counts as taken.
+// settle waits until all chained entries are on disk. Only those are in the log's head,
+// are signed, and count as taken.
 func (a *Auditor) settle() error {
 	if a.synced == nil {
 		return nil
@@ -424,7 +423,7 @@ func (a *Auditor) settle() error {
 	return nil
 }
 
-// noteHead tells how far the log has come.
+// noteHead reports the log's size, and new gaps as an incident.
 func (a *Auditor) noteHead() {
 	h := a.log.Head()
 	a.cfg.Metrics.Head(h.Size, h.Gaps)
@@ -437,8 +436,8 @@ func (a *Auditor) noteHead() {
 	}
 }
 
-// Payload is what a leaf commits to: who wrote the entry because of which
-// input, knowing what, and the entry's body.
+// Payload is what a leaf commits to: the stage that wrote the entry, Src, At, and the
+// body.
 //
 //	<stage> SP <src> SP <at> LF <body>
 func Payload(e *streams.Entry) []byte {
@@ -480,9 +479,8 @@ func (a *Auditor) publish(what string, body []byte) {
 	}
 }
 
-// Snapshot makes a copy of the log that another process can open and verify
-// while this one goes on, and returns its folder. It takes no time and no
-// room worth naming: files are linked, not copied.
+// Snapshot makes a copy of the log that another process can open and verify while this
+// one goes on, and returns its folder. Files are linked, not copied.
 func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -502,8 +500,8 @@ func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// Head is where the log stands.
+// Head returns the log's head.
 func (a *Auditor) Head() chain.Head { return a.log.Head() }
 
-// Source is the log as others see it.
+// Source returns a reader of the log's checkpoints and tiles.
 func (a *Auditor) Source() chain.Source { return a.log.Source() }

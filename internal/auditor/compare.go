@@ -14,13 +14,13 @@ import (
 	"lazaret/streams"
 )
 
-// Comparison is what comparing a log with the ledger found.
+// Comparison is the result of CompareLedger.
 type Comparison struct {
-	Compared  int64 `json:"compared"`  // leaves that are what the ledger has
-	Trimmed   int64 `json:"trimmed"`   // that the ledger does not have because they were trimmed
-	Forgotten int64 `json:"forgotten"` // that it does not have because they were forgotten
-	// Bad are leaves that the ledger does not have, or has otherwise, and entries that
-	// the log says were missing.
+	Compared  int64 `json:"compared"`  // leaves that equal the ledger's entry
+	Trimmed   int64 `json:"trimmed"`   // leaves whose entries were trimmed from the ledger
+	Forgotten int64 `json:"forgotten"` // leaves whose entries were forgotten
+	// Bad are leaves whose entry is missing from the ledger or differs, and entries that
+	// the log calls missing.
 	Bad []chain.Finding `json:"bad,omitempty"`
 }
 

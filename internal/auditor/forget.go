@@ -43,14 +43,14 @@ func (a *Auditor) subject(e *streams.Entry) string {
 	return e.Project
 }
 
-// forgetting is the last time that a project was forgotten.
+// forgetting is the last forgetting of a project.
 type forgetting struct {
-	seq uint64 // entries because of those before it are forgotten, too
+	seq uint64 // entries derived from entries before it are forgotten, too
 	at  time.Time
 }
 
-// forgettingOf is what an order says that became the entry of that sequence; the order may
-// be unknown.
+// forgettingOf returns the forgetting of the order at a ledger sequence. c is nil if the
+// order is unknown.
 func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 	if c != nil && c.UpTo > 0 && c.UpTo < seq {
 		seq = c.UpTo + 1
@@ -58,13 +58,13 @@ func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 	return forgetting{seq, at}
 }
 
-// entry is a ledger entry as the log takes it.
+// entry converts a ledger entry to an entry of the log.
 func (a *Auditor) entry(e *streams.Entry) chain.Entry {
 	return chain.Entry{Seq: e.Position(), Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
 }
 
-// append chains entries, and destroys keys at those that say so. What is
-// chained is on disk once a.synced, if it is set, has returned.
+// append chains entries and carries out the statements among them. The entries are on
+// disk once a.synced, if it is set, has returned.
 func (a *Auditor) append(entries []streams.Entry) error {
 	es := make([]chain.Entry, 0, len(entries))
 	late := make(map[string]bool)
@@ -106,9 +106,9 @@ func (a *Auditor) append(entries []streams.Entry) error {
 	return err
 }
 
-// obey does what a statement asks for, if an operator signed it whose key is in force in
-// the log. One that nobody signed is chained and refused: the verification of the log will
-// name it.
+// obey carries out a statement that an operator signed with a key in force in the log. A
+// statement without such a signature is chained and not obeyed; the verification of the
+// log reports it.
 func (a *Auditor) obey(e *streams.Entry) error {
 	c, err := a.order(e)
 	if err != nil {
@@ -168,8 +168,8 @@ func (a *Auditor) order(e *streams.Entry) (*streams.Custody, error) {
 	return j.Order(e.Type, e.Project, e.Time, e.Body)
 }
 
-// forget destroys a project's keys and whatever may hold a copy of them. Payloads that the
-// order does not cover, because they came after it was signed, are kept under another key.
+// forget destroys a project's keys and every copy of them, snapshots included. Payloads
+// that the order does not cover are kept under another key.
 func (a *Auditor) forget(project string, c *streams.Custody) error {
 	stay, err := a.notCovered(project, c)
 	if err != nil {
@@ -189,7 +189,7 @@ func (a *Auditor) forget(project string, c *streams.Custody) error {
 	return nil
 }
 
-// notCovered are the leaves of a project's entries that came after an order was signed.
+// notCovered returns the leaves of a project's entries that an order does not cover.
 func (a *Auditor) notCovered(project string, c *streams.Custody) (stay []int64, err error) {
 	h := a.log.Head()
 	if c.UpTo == 0 || c.UpTo >= h.LastSeq {
@@ -220,7 +220,7 @@ func (a *Auditor) notCovered(project string, c *streams.Custody) (stay []int64, 
 	return stay, err
 }
 
-// source is the ledger sequence of the input that a payload says.
+// source returns the ledger sequence of the input that a payload names.
 func source(payload []byte) (src uint64) {
 	if f := bytes.Fields(payload[:min(len(payload), 200)]); len(f) > 1 {
 		src, _ = strconv.ParseUint(string(f[1]), 10, 64)
@@ -228,8 +228,8 @@ func source(payload []byte) (src uint64) {
 	return position.Sequence(src)
 }
 
-// eraseListed erases the payloads that a statement lists, and whatever may hold a
-// copy of them. Others' payloads are under the same key, and stay.
+// eraseListed erases the payloads that a statement lists, and the log's snapshots. Other
+// payloads under the same key stay.
 func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	if err := a.dropSnapshots(); err != nil {
 		return err
@@ -242,8 +242,7 @@ func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	return nil
 }
 
-// dropSnapshots removes the copies that were made for other processes: they
-// hold the keys too.
+// dropSnapshots removes the log's snapshots: they hold the keys too.
 func (a *Auditor) dropSnapshots() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,11 +259,11 @@ func (a *Auditor) dropSnapshots() error {
 	return err
 }
 
-// lookBack is how many leaves are looked at for statements when an auditor
-// starts: what is still written because of forgotten entries comes soon after.
+// lookBack is how many of the last leaves are searched for statements when an auditor
+// starts. Entries derived from forgotten ones follow soon after the statement.
 const lookBack = 100_000
 
-// loadForgotten finds what was forgotten lately.
+// loadForgotten finds projects forgotten lately and destroys their keys of late entries.
 func (a *Auditor) loadForgotten() error {
 	a.forgotten = make(map[string]forgetting)
 	size := a.log.Head().Size

@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of what agents may ask of the log. An id is looked for from the log's
-// end on, which reads the project's payloads.
+// Bounds of requests for proofs. An id is searched from the log's end on, which reads the
+// project's payloads.
 const (
 	provers      = 2   // proofs made at once
 	provingMost  = 256 // requests that may wait
@@ -85,8 +85,8 @@ func unproven(code streams.Code, format string, args ...any) *streams.ProveReply
 	return &streams.ProveReply{Error: &streams.ReplyError{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
-// prove answers one request. What belongs to another project is answered as what
-// does not exist.
+// prove answers one request. An entry of another project is answered like one that does
+// not exist.
 func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *streams.ProveReply {
 	_, who, err := streams.ParseService(subject)
 	if err != nil {

@@ -30,7 +30,7 @@ type Request struct {
 	ID string `json:"id,omitzero"`
 }
 
-// Answer is what the auditor says; which fields are set depends on Do.
+// Answer is an answer to a Request; its Do says which fields are set.
 type Answer struct {
 	Size       int64  `json:"size"`
 	Root       string `json:"root,omitzero"` // base64
@@ -43,7 +43,7 @@ type Answer struct {
 	Dir        string `json:"dir,omitzero"`   // snapshot
 	Bytes      []byte `json:"bytes,omitzero"` // tile, bundle, payload (after its salt)
 	Leaf       int64  `json:"leaf,omitzero"`  // find
-	Range      bool   `json:"range,omitzero"` // what was asked for is beyond the log's end
+	Range      bool   `json:"range,omitzero"` // the request is beyond the log's end
 }
 
 // maxList bounds a list.
@@ -164,12 +164,12 @@ func (r Remote) Salted(ctx context.Context, i int64) (salt [16]byte, payload []b
 	return salt, ans.Bytes[len(salt):], nil
 }
 
-// ErrNoEvent says that no entry that can be read has that id.
+// ErrNoEvent says that no readable entry has this id.
 var ErrNoEvent = errors.New("no entry that can be read has this id")
 
-// FindEvent is the index of the leaf of the entry that ingest made of the event
-// with this id; of several projects' the last one. Every payload from the end
-// on is read until it is found.
+// FindEvent returns the leaf of the entry that ingest made of the event with this id; if
+// several projects have one, the last. It reads payloads from the end on until it is
+// found.
 func FindEvent(ctx context.Context, l *chain.Log, id string) (int64, error) {
 	return findEvent(ctx, l, id, func(*chain.Leaf) bool { return true }, "")
 }

@@ -28,8 +28,8 @@ type cosigner struct {
 	failed  string // what was last complained of
 }
 
-// witnessRetry is when a witness is asked again that did not answer, or a
-// policy is looked for that was not there.
+// witnessRetry is how long the auditor waits before it asks a failed witness or looks for
+// a missing policy again.
 const witnessRetry = 5 * time.Second
 
 func newCosigner(file string, log *chain.Log, out *slog.Logger) *cosigner {

@@ -24,8 +24,8 @@ import (
 const (
 	maxPages = 64
 	maxTools = 2048
-	// listWait is how long a tools/list waits for a person, at most: clients
-	// list tools while they start.
+	// listWait is how long a tools/list waits for a person, at most: clients list tools
+	// while they start.
 	listWait = 3 * time.Second
 	// maxRenewals is how often a catalogue is proposed again after its hold
 	// expired.
@@ -35,15 +35,14 @@ const (
 	catalogueSession = "mcp-tools"
 )
 
-// catalogue is what the server offers, and whether a person has accepted it.
+// catalogue is the server's list of tools, and whether a person has accepted it.
 //
-// That it was accepted stands in the ledger and nowhere else: the id of its
-// proposal is made of its digest, and asking again with the same id gives the
-// same verdict.
+// The acceptance is stored only in the ledger: the proposal's id is derived from the
+// list's digest, and asking again with the same id gives the same verdict.
 type catalogue struct {
 	p    *Proxy
 	gen  atomic.Int64  // counts how often the server said that its tools changed
-	lock chan struct{} // held by whoever uses what follows
+	lock chan struct{} // guards the fields below
 
 	seen    int64 // gen when it was listed; -1 never
 	digest  string
@@ -65,9 +64,9 @@ func newCatalogue(p *Proxy) *catalogue {
 
 func (c *catalogue) changed() { c.gen.Add(1) }
 
-// offered are the names of the tools that were accepted and the binding of their list,
-// or why there are none.
-// fresh asks the server again though it has not said that they changed.
+// offered returns the names of the accepted tools and the binding of their list, or why
+// there are none. With fresh it asks the server again though it has not said that they
+// changed.
 func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) (names map[string]bool, binding string, why *refusal) {
 	select {
 	case <-ctx.Done():
@@ -101,7 +100,7 @@ func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMes
 	if why != nil || c.raw == nil {
 		out["tools"] = []json.RawMessage{}
 	}
-	// No client may keep a list for longer than it is looked at here.
+	// Clients must not cache the list: the proxy asks the server each time.
 	if out["ttlMs"] != nil {
 		out["ttlMs"] = 0
 	}
@@ -243,22 +242,22 @@ func (p *Proxy) record(ctx context.Context, e *streams.Tools) (*listRecord, erro
 	return r, nil
 }
 
-// rejected is why ingest rejected the list, nil as far as it is known not to have.
+// rejected returns why ingest rejected the list, or nil if no rejection has come yet.
 func (r *listRecord) rejected() *client.Rejected {
 	if r == nil {
 		return nil
 	}
 	select {
 	case why := <-r.why:
-		r.why <- why // for the next one who asks
+		r.why <- why // for the next caller
 		return &why
 	default:
 		return nil
 	}
 }
 
-// withheld records under the id of a rejected list that nobody was shown it, which ends the
-// hold of its session.
+// withheld records, under the id of a rejected list, that no model was shown it. That
+// ends the hold of its session.
 func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	if r.said || !why.Unseen {
 		return
@@ -324,8 +323,8 @@ func readPage(result json.RawMessage) (*page, error) {
 	return p, nil
 }
 
-// pageNames and toolNames are what is passed on of a page and of a tool: what is
-// recorded, and what no model is shown.
+// pageNames and toolNames are the fields of a page and of a tool that are passed on.
+// readPage and shownTool drop all others.
 var (
 	pageNames = namesOf("_meta cacheScope resultType ttlMs")
 	toolNames = namesOf("_meta annotations description execution icons inputSchema name outputSchema title")
@@ -344,7 +343,7 @@ func shownTool(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(t)
 }
 
-// readTool takes from a tool what rules and people see: also the title and the
+// readTool returns the parts of a tool that rules and people see, with its title and the
 // output's schema, which a model may be shown.
 func readTool(raw json.RawMessage) (streams.Tool, error) {
 	var t struct {
@@ -424,8 +423,8 @@ const (
 	maxCommandWord = 300 // bytes
 )
 
-// masked is a command without its secrets: in their place stands a digest, so that
-// another secret is another command. What does not fit is one digest.
+// masked returns a command with digests in the place of secrets, so that another secret
+// is another command. The words beyond maxCommand become one digest.
 func masked(command []string) []string {
 	out := make([]string, 0, len(command))
 	secret := false
@@ -485,8 +484,8 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// ended says that a hold expired or was withdrawn, or that the id stands for
-// what another version of this program wrote, so that a new proposal may have one.
+// ended reports whether a hold expired or was withdrawn, or the id belongs to an entry of
+// another version of this program: then a new proposal may have one.
 func ended(rep *client.Reply) bool {
 	for _, r := range rep.Entry.Reasons {
 		if r.Code == streams.CodeExpired || r.Code == streams.CodeCancelled || r.Code == streams.CodeInvalid {

@@ -25,8 +25,8 @@ import (
 // proposal has all of them.
 const maxArgs = 32 << 10
 
-// shown observes what a response brings before a model, and returns what is
-// passed on: the response, or an error if it could not be recorded.
+// shown records what a model may read in a response. It returns the response to pass on,
+// or an error if it could not be recorded.
 func (p *Proxy) shown(ctx context.Context, c *call, m *jsonrpc.Response) *jsonrpc.Response {
 	if err := vetResponse(m); err != nil {
 		return fault(m.ID, jsonrpc.CodeInternalError, p.refused(ctx, c.method, "", err).Error())
@@ -56,9 +56,8 @@ func source(c *call) string {
 	return at.URI
 }
 
-// words are what a response brings before a model, as blocks: of an introduction
-// the instructions and the rest, of resources each content, of anything else all
-// there is.
+// words returns the text of a response that a model may read, in blocks: the instructions
+// of an introduction and its rest, each content of resources, and otherwise all text.
 func words(method string, m *jsonrpc.Response) (out []string) {
 	if m.Error != nil {
 		return []string{errorText(m.Error)}
@@ -88,8 +87,8 @@ func words(method string, m *jsonrpc.Response) (out []string) {
 	return append(out, together(walk(nil, "", r, false))...)
 }
 
-// serverInfo is the name under _meta by which each result says who made it, in
-// versions of the protocol without initialize.
+// serverInfo is the name under _meta by which a result identifies the server, in versions
+// of the protocol without initialize.
 const serverInfo = "io.modelcontextprotocol/serverInfo"
 
 // unsigned is a result without its serverInfo, which signed records.
@@ -101,7 +100,7 @@ func unsigned(result json.RawMessage) (map[string]any, bool) {
 	return r, ok
 }
 
-// signed records the serverInfo of a result where it is another one than before.
+// signed records the serverInfo of a result if it changed.
 func (p *Proxy) signed(ctx context.Context, result json.RawMessage) error {
 	var r struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -181,9 +180,9 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	return &out
 }
 
-// instructed notes the server's instructions. Others than before make its tools wait.
+// instructed notes the server's instructions. If they change, its tools wait.
 func (p *Proxy) instructed(raw json.RawMessage) {
-	said := string(raw) // of what is no text, as it is written
+	said := string(raw) // as it is written, if it is not a string
 	var text *string
 	if len(raw) > 0 && json.Unmarshal(raw, &text) == nil {
 		if said = ""; text != nil {
@@ -198,8 +197,8 @@ func (p *Proxy) instructed(raw json.RawMessage) {
 	}
 }
 
-// observe records words as observations and returns once all of them are in the
-// ledger. Nothing to say needs none.
+// observe records words as observations and returns once all of them are in the ledger.
+// Without words it records nothing.
 func (p *Proxy) observe(ctx context.Context, tool, call, source string, args json.RawMessage, words []string) error {
 	blocks := make([]streams.Block, 0, len(words))
 	for _, w := range words {
@@ -227,8 +226,8 @@ func (p *Proxy) publish(ctx context.Context, tool, call, source string, args jso
 	return nil
 }
 
-// submit records one observation. Of one that was rejected nothing is shown, which is
-// recorded under its id and ends the hold of its session.
+// submit records one observation. If it is rejected, submit records under its id that it
+// is withheld, which ends the hold of its session.
 func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	rep, err := p.host.Submit(ctx, p.cfg.Origin, o)
 	if err == nil || client.Stored(rep, err) && !rep.Unseen {
@@ -245,15 +244,15 @@ func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 	return err
 }
 
-// resultBlocks are the blocks of a tool's result: text as it is, of others what
-// can be read of them. Of images, sounds and other bytes the digest is kept.
+// resultBlocks returns the blocks of a tool's result: text as it is, and the readable
+// parts of others. Images, sounds and other bytes become digests.
 func resultBlocks(result json.RawMessage) []streams.Block {
 	rest, ok := unsigned(result)
 	if !ok {
 		return joined("", content.All(result)) // no result of a tool that we know
 	}
 	var out []streams.Block
-	var more []string // what is no block
+	var more []string // all other text
 	blocks, _ := rest["content"].([]any)
 	for _, b := range blocks {
 		c, _ := b.(map[string]any)
@@ -281,12 +280,12 @@ func resultBlocks(result json.RawMessage) []streams.Block {
 	}
 	fresh := slices.DeleteFunc(walk(more, "", rest, false), func(w string) bool { return said[w] })
 	if !slices.ContainsFunc(fresh, func(w string) bool { return foreign(w) && w != "result" }) {
-		return out // such names say nothing
+		return out // only names of the protocol
 	}
 	return append(out, joined("structured", fresh)...)
 }
 
-// plain are values of the protocol that say nothing.
+// plain are values of the protocol that are not recorded.
 var plain = namesOf(`assistant system user text image audio resource resource_link tool_use tool_result complete input_required
 	private public debug info notice warning error critical alert emergency`)
 
@@ -365,8 +364,8 @@ func decodeBase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "", "\r", "").Replace(s))
 }
 
-// asText is what a host may show of bytes that are called a text, or mostly are
-// one. Bytes that are no characters are left out.
+// asText returns the text that a host may show of bytes whose type is text, or that
+// mostly are text. Bytes that are no characters are left out.
 func asText(b []byte, kind string) string {
 	kind = strings.ToLower(kind)
 	odd := 0

@@ -106,8 +106,8 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	return err
 }
 
-// closed leaves out what an end brings along: that a pipe is closed already, and
-// that a server which was told to end did so with an exit code.
+// closed drops the errors of a normal end: a closed pipe, and the exit code of a server
+// that was told to end.
 func closed(err error) error {
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
@@ -191,8 +191,8 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// cancelled takes in that the client gave a request up, and says whether the
-// server is to hear of it.
+// cancelled ends a request that the client gave up, and reports whether the server is to
+// hear of it.
 func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	var n struct {
 		RequestID any `json:"requestId"`
@@ -361,7 +361,7 @@ func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMes
 	}
 }
 
-// send writes to a connection; that it is broken its reader will notice.
+// send writes to a connection. The connection's reader notices if it is broken.
 func (p *Proxy) send(to mcp.Connection, m jsonrpc.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

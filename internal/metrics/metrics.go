@@ -1,12 +1,12 @@
-// Package metrics is what a process tells its operators: Prometheus metrics,
+// Package metrics exports the state of a process to its operators: Prometheus metrics,
 // and whether it lives and has caught up.
 //
-// Nothing here decides anything, and the clock that it reads goes nowhere
-// else. The labels are stages, groups, rules, and words of fixed vocabularies:
-// never a project or an agent, of which there may be any number.
+// Nothing here decides anything, and the clock is read for metrics only. The labels are
+// stages, groups, rules, and words of fixed vocabularies: never a project or an agent,
+// whose number is not bounded.
 //
-// A nil *Process, and what it gives, takes everything and keeps nothing, so
-// that who is observed need not ask whether anybody looks.
+// A nil *Process and the values that it returns discard everything, so that callers need
+// no check.
 package metrics
 
 import (
@@ -62,7 +62,7 @@ func New() *Process {
 	return p
 }
 
-// Stage adds a stage and returns what it has to keep up to date.
+// Stage adds a stage and returns the counts that it keeps up to date.
 func (p *Process) Stage(name string, tail Tail) *stage.Stats {
 	if p == nil {
 		return nil
@@ -79,7 +79,7 @@ func (p *Process) Watch(name string, tail Tail, stats *stage.Stats) {
 	p.stages = append(p.stages, &stageOf{name: name, stats: stats, tail: tail})
 }
 
-// Unless sets what says why the process as a whole is not ready; it returns nil if it is.
+// Unless sets a function that returns why the process as a whole is not ready, or nil.
 func (p *Process) Unless(why func() error) {
 	if p == nil {
 		return
@@ -100,7 +100,7 @@ func (p *Process) Complete() {
 	p.complete = true
 }
 
-// obstacle is why the process as a whole is not ready, or nil.
+// obstacle returns why the process as a whole is not ready, or nil.
 func (p *Process) obstacle() error {
 	p.mu.Lock()
 	why := p.unless

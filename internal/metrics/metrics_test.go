@@ -77,7 +77,7 @@ func row(name, kind string, labels []string, help string) string {
 	return fmt.Sprintf("| `%s` | %s | %s | %s |", name, kind, strings.Join(labels, ", "), help)
 }
 
-// table is what the registry says of itself.
+// table is the registry's own description.
 func table(t testing.TB, p *Process) (rows []string) {
 	t.Helper()
 	fams, err := p.reg.Gather()

@@ -12,12 +12,11 @@ import (
 	"lazaret/streams"
 )
 
-// sampleEvery is how many evaluations of a rule stand for one that is timed:
-// looking at the clock takes about as long as a cheap rule.
+// sampleEvery is how many evaluations of a rule go with one that is timed: reading the
+// clock takes about as long as a cheap rule.
 const sampleEvery = 64
 
-// excepted is the mode under which a fire is counted that an exception took
-// the effect from.
+// excepted is the mode of fires whose effect an exception removed.
 const excepted = "excepted"
 
 // sentinelVecs are shared by the groups that one process runs.

@@ -21,8 +21,8 @@ type Server struct {
 	done chan struct{}
 }
 
-// Serve starts to answer on an address, in the clear and to everybody who
-// reaches it: no more than rule ids and counts is to be had.
+// Serve starts to answer on an address, in the clear and to every client. It shows only
+// rule ids and counts.
 func (p *Process) Serve(addr string, log *slog.Logger) (*Server, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// Arbiter counts what the arbiter says.
+// Arbiter counts the arbiter's verdicts.
 type Arbiter struct {
 	verdicts, silent *prometheus.CounterVec
 	seconds          prometheus.Histogram
@@ -23,8 +23,8 @@ type Verdict struct {
 	Proposed time.Time // the proposal's stamp in the ledger; zero if unknown
 }
 
-// CountedAs implements stage.Counted: verdicts by what they say and by the groups
-// that had not answered, but for those that were asked for again.
+// CountedAs implements stage.Counted: verdicts by result and by groups that had not
+// answered, except repeated answers.
 func (v *Verdict) CountedAs() []string {
 	if v == nil || v.Entry == nil || v.Entry.Again {
 		return nil
@@ -36,8 +36,7 @@ func (v *Verdict) CountedAs() []string {
 	return as
 }
 
-// SilentGroup is what a group's name has in front where verdicts that missed its
-// answer are counted.
+// SilentGroup precedes a group's name in the count of verdicts that missed its answer.
 const SilentGroup = "silent."
 
 // Arbiter returns the arbiter's counts.
@@ -123,8 +122,8 @@ func (a *Arbiter) calibrated(e *streams.Entry) {
 	a.calibrations.WithLabelValues(result).Inc()
 }
 
-// Required says that the policy wants an answer of a group, so that its
-// counter is there before it is silent.
+// Required says that the policy requires an answer of a group, so that its counter exists
+// before it misses one.
 func (a *Arbiter) Required(group string) {
 	if a != nil {
 		a.silent.WithLabelValues(group)

@@ -13,16 +13,16 @@ import (
 	"lazaret/internal/natsfiles"
 )
 
-// accounts are the operator, the account that everything is in, and the
-// system's own, as signed claims.
+// accounts holds the signed claims of the operator, of the pipeline's account, and of the
+// system account.
 type accounts struct {
 	operator, account, system string // JWTs
 	accountKey, systemKey     string // public
 	claims                    *jwt.OperatorClaims
 }
 
-// operatorFile keeps the operator's claims as they were signed first: a server that
-// reloads its configuration refuses other ones.
+// operatorFile keeps the operator's first signed claims: a server that reloads its
+// configuration refuses other ones.
 const operatorFile = "operator.jwt"
 
 func (k *keyring) accounts() (*accounts, error) {
@@ -95,7 +95,7 @@ resolver_preload {
 `, a.operator, a.systemKey, a.accountKey, a.account, a.systemKey, a.system), 0o600)
 }
 
-// refreshAccounts writes the accounts anew for servers of one's own, if there are any.
+// refreshAccounts rewrites AccountsFile if it exists.
 func refreshAccounts(data string) error {
 	if _, err := os.Stat(AccountsFile(data)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -107,11 +107,11 @@ func refreshAccounts(data string) error {
 	return keys.writeAccounts()
 }
 
-// registerEvery is how often the server looks whether a credential was revoked.
+// registerEvery is how often the server checks the register for revoked credentials.
 const registerEvery = 250 * time.Millisecond
 
-// followRegister has the server take up what is revoked while it runs. seen is the
-// register that it started with, or nil.
+// followRegister applies revocations while the server runs. seen is the register that it
+// started with, or nil.
 func (s *Server) followRegister(seen fs.FileInfo) {
 	t := time.NewTicker(registerEvery)
 	defer t.Stop()
@@ -133,7 +133,7 @@ func (s *Server) followRegister(seen fs.FileInfo) {
 	}
 }
 
-// updateAccount tells the server what the account is now. It disconnects clients
+// updateAccount gives the server the account's current claims. It disconnects clients
 // whose credential was revoked.
 func (s *Server) updateAccount() error {
 	s.life.Lock()

@@ -190,8 +190,8 @@ func blockFiles(store, stream string) ([]string, error) {
 	return filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", "streams", stream, "msgs", "*.blk"))
 }
 
-// ReadBlocks calls fn for each block of the streams in a data folder, decrypted: what
-// somebody reads who has the folder and its keys. The server may be running.
+// ReadBlocks calls fn with each decrypted block of the streams in a data folder. It needs
+// only the folder and its keys. The server may be running.
 func ReadBlocks(data string, fn func(file string, content []byte) error) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {

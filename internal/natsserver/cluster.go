@@ -24,9 +24,9 @@ import (
 	"lazaret/internal/natsfiles"
 )
 
-// The servers of a cluster trust what comes over a route: another server says for
-// which account a message is, and its word is taken. A route therefore needs a
-// certificate of the cluster's own authority, on both sides, and a password.
+// The servers of a cluster trust their routes: another server says for which account a
+// message is. A route therefore needs, on both sides, a certificate of the cluster's own
+// authority, and a password.
 
 const (
 	// authorityFor is how long a certificate of the authority is valid.

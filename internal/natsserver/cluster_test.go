@@ -338,7 +338,7 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 			}
 		}
 	}
-	// restart cuts the routes by a server that comes anew, so that they are made with what is trusted now.
+	// restart restarts a server, so that new routes use the certificates now trusted.
 	restart := func() {
 		t.Helper()
 		ms[1].Shutdown()
@@ -417,7 +417,7 @@ func routeIDs(t *testing.T, m *member) (ids []uint64) {
 	return ids
 }
 
-// routePassword is the password in the file that all servers include.
+// routePassword is the routes' password in the file that all servers include.
 func routePassword(t *testing.T, data string) string {
 	t.Helper()
 	p, err := natsserver.Secret(data, "cluster.key")

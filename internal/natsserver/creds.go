@@ -110,7 +110,7 @@ type natsContext struct {
 	InboxPrefix string `json:"inbox_prefix"`
 }
 
-// InboxOfCreds is the inbox prefix that a credential file of ours may hear, or
+// InboxOfCreds is the inbox prefix that a credential file of ours may subscribe to, or
 // empty.
 func InboxOfCreds(file []byte) string { return natsfiles.Inbox(file) }
 

@@ -19,8 +19,8 @@ import (
 // stays in its block until the server compacts that, which it does once more than half of
 // it is deleted, and never with the last block (docs/decisions/0030).
 
-// ErrStopped says that the server was shut down, ErrNotErased that nothing was done and
-// the server runs.
+// ErrStopped says that the server was shut down. ErrNotErased says that nothing was
+// erased and the server runs.
 var (
 	ErrStopped   = errors.New("the server was shut down")
 	ErrNotErased = errors.New("nothing was erased")
@@ -64,9 +64,9 @@ func (s *Server) WhileStopped(fn func() error) (err, down error) {
 	return err, s.run()
 }
 
-// EraseStore removes deleted messages from the files of a nats-server that somebody runs
-// alone with a configuration of WriteConfig. That server may not be running. The store of
-// a server of a cluster is refused: what it holds is the cluster's to say.
+// EraseStore removes deleted messages from the files of a nats-server that somebody runs alone with a
+// configuration of WriteConfig. That server must not be running. The store of a clustered server is refused:
+// its streams are recovered with the other servers only.
 func EraseStore(ctx context.Context, data, store string) ([]streams.Erased, error) {
 	if _, err := os.Stat(filepath.Join(store, server.JetStreamStoreDir)); err != nil {
 		return nil, fmt.Errorf("the store of a nats-server: %w", err)
@@ -88,8 +88,8 @@ type streamState struct {
 	state  jetstream.StreamState
 }
 
-// deleted reports whether a message was deleted. A deleted message never comes back, so
-// that what is said of one stays true; of later ones it says that they are there.
+// deleted reports whether a message was deleted when the state was read. Later deletions
+// are not seen; a deleted message never comes back.
 func (s *streamState) deleted(seq uint64) bool {
 	_, found := slices.BinarySearch(s.state.Deleted, seq)
 	return found || seq < s.state.FirstSeq
@@ -125,7 +125,7 @@ func (s *Server) states(ctx context.Context) ([]streamState, error) {
 	return out, nil
 }
 
-// eraseDeleted removes deleted messages from the blocks of a stream. The server may not
+// eraseDeleted removes deleted messages from the blocks of a stream. The server must not
 // be running.
 func eraseDeleted(store, key, stream string, deleted func(seq uint64) bool) streams.Erased {
 	e := streams.Erased{Stream: stream}
@@ -166,14 +166,14 @@ func eraseBlock(store, file, key string, deleted func(seq uint64) bool) (n int, 
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	// The server never meets a block that does not hold together.
+	// A damaged block is never written.
 	if err := b.each(buf, func(uint64, []byte) error { return nil }); err != nil {
 		return 0, fmt.Errorf("the block would be damaged, and is left as it was: %w", err)
 	}
 	if err := b.stamp.xor(buf); err != nil {
 		return 0, err
 	}
-	// Not in the stream's folder: the server reads the names there.
+	// The server reads every name in the stream's folder.
 	tmp := filepath.Join(store, "erasing")
 	defer os.Remove(tmp)
 	if err := writeSynced(tmp, buf); err != nil {

@@ -85,7 +85,7 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 	}
 }
 
-// content is what the streams hold for whoever reads them.
+// content is all that a client reads of the streams.
 func content(t *testing.T, s *natsserver.Server) string {
 	t.Helper()
 	var out strings.Builder
@@ -115,8 +115,8 @@ func content(t *testing.T, s *natsserver.Server) string {
 	return strings.Join(lines, "")
 }
 
-// The server keeps what was deleted of an encrypted stream in its files. This fails when
-// a later version does not: then EraseDeleted is not needed.
+// The server leaves deleted messages in the files of an encrypted stream. If this fails
+// with a later version, EraseDeleted is not needed.
 func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 	for name, size := range map[string]int{"one block": 10, "many blocks": 300_000} {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestPromiseB14AKillWhileErasingLosesNothing(t *testing.T) {
 	}
 }
 
-// A block that cannot be read stays as it is, and is said to.
+// A block that cannot be read is left as it is, and named.
 func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)

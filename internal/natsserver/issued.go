@@ -37,7 +37,7 @@ type Grant struct {
 	Role  Role          `json:"role,omitempty"`
 	Agent *Agent        `json:"agent,omitempty"`
 	Lasts time.Duration `json:"-"` // 0: it never expires
-	// Description stands in the context.
+	// Description is written to the context.
 	Description string `json:"description,omitempty"`
 }
 

@@ -15,16 +15,16 @@ import (
 )
 
 // nats-server 2.15.2 removes the files of a stream that it cannot recover
-// (docs/decisions/0029). So that a start never costs a ledger, there is a second name
-// for each of them until the streams are there, and what is known to keep the server
-// from recovering one is mended before.
+// (docs/decisions/0029). So that a start never costs a ledger, each file has a second
+// hard link until the server has its streams, and known damage is mended before the
+// start.
 
-// storeDir is where the server of a data folder stores, keptDir where second names are
-// meanwhile. They are on one file system.
+// storeDir is the server's store in a data folder. keptDir holds the hard links, on the
+// same file system.
 func storeDir(data string) string { return filepath.Join(data, "jetstream") }
 func keptDir(store string) string { return filepath.Join(store, "kept") }
 
-// kept are second names of streams' files.
+// kept is the set of hard links to streams' files.
 type kept struct {
 	from, to string   // folders of accounts
 	streams  []string // ACCOUNT/streams/NAME of those that hold messages
@@ -34,11 +34,11 @@ type kept struct {
 // noLinks are errors of file systems that have no hard links, or not for this file.
 var noLinks = []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EXDEV, syscall.EMLINK}
 
-// keep gives the files of all streams a second name.
+// keep hard-links every stream file. Before, it finishes an earlier start and mends.
 func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	// The server's own folder in its store.
 	k := &kept{from: filepath.Join(store, server.JetStreamStoreDir), to: keptDir(store), log: log}
-	// An earlier start ended before it had looked whether the streams are there.
+	// An earlier start ended before its check.
 	if err := k.putBack(); err != nil {
 		return nil, err
 	}
@@ -57,10 +57,10 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 		holds, err := k.link(rel, sync)
 		switch {
 		case slices.ContainsFunc(noLinks, func(e error) bool { return errors.Is(err, e) }):
-			// Most starts do not need it.
+			// The links matter only if recovery fails.
 			log.Warn("a stream that the server cannot recover would be lost: its files cannot have second names", "stream", filepath.Base(dir), "err", err)
 		case err != nil:
-			// A full disk, say: just then the server does not recover a stream either.
+			// A full disk is one cause, and also keeps the server from recovering a stream.
 			return nil, errors.Join(fmt.Errorf("nats-server is not started, since stream %s is lost if it cannot recover it, and its files could not be given a second name: %w", filepath.Base(dir), err), k.drop())
 		case holds:
 			k.streams = append(k.streams, rel)
@@ -69,8 +69,8 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 	return k, nil
 }
 
-// link gives the files of a stream a second name, with what is staged of atomic
-// batches, and reports whether it holds messages.
+// link hard-links the files of a stream, staged atomic batches included, and reports
+// whether it holds messages.
 func (k *kept) link(stream string, sync bool) (holds bool, err error) {
 	var dirs []string
 	root := filepath.Join(k.from, stream)
@@ -115,7 +115,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// check looks whether a server that has started has all streams that held messages.
+// check returns an error if the started server lacks a stream that held messages.
 func (k *kept) check(ns *server.Server) error {
 	var errs []error
 	for _, s := range k.streams {
@@ -131,8 +131,8 @@ func (k *kept) check(ns *server.Server) error {
 	return errors.Join(errs...)
 }
 
-// putBack gives files that are gone their first name again, and takes second names
-// away. The server that removed them has to have ended.
+// putBack links missing files to their first names and removes the second links. The
+// server that removed the files must have ended.
 func (k *kept) putBack() error {
 	err := filepath.WalkDir(k.to, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -159,7 +159,7 @@ func (k *kept) putBack() error {
 	return k.drop()
 }
 
-// drop takes second names away: from then on, what the server removes is gone.
+// drop removes the second links: a file that the server removes later is lost.
 func (k *kept) drop() error {
 	if err := os.RemoveAll(k.to); err != nil {
 		return fmt.Errorf("removing second names of streams' files: %w", err)
@@ -172,11 +172,10 @@ func streamDirs(store string) string {
 	return filepath.Join(store, server.JetStreamStoreDir, "*", "streams", "*")
 }
 
-// Mend removes the empty blocks that a kill of a server leaves behind which comes
-// between the making of a block's file and that of its key: at its next start the
-// server takes such a one for a block that is not encrypted yet, finds that it is none,
-// and cannot recover the stream. It returns their files. store is the server's
-// store_dir; the server may not be running.
+// Mend removes the empty blocks without a key file from encrypted streams, and returns
+// their names. A kill between the creation of a block's file and of its key leaves one.
+// At its next start the server takes it for an unencrypted block and cannot recover the
+// stream. store is the server's store_dir; the server must not be running.
 func Mend(store string, log *slog.Logger) (removed []string, err error) {
 	blocks, err := filepath.Glob(filepath.Join(streamDirs(store), "msgs", "*.blk"))
 	if err != nil {

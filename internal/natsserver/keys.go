@@ -26,8 +26,7 @@ type keyring struct {
 }
 
 const (
-	// signingKey is the key that signs credentials: it can be exchanged, and what
-	// the account is stays.
+	// signingKey signs credentials. It can be exchanged without changing the account.
 	signingKey = "signing.nk"
 	// identityKey is the account's own key. Only installations of older versions
 	// have it; it signed their credentials.

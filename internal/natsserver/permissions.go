@@ -26,9 +26,8 @@ const (
 	RoleService  Role = "service"  // answers requests, publishes to inboxes only
 	RoleOperator Role = "operator" // people
 	RoleApprover Role = "approver"
-	// RoleRetention removes from the streams what may be removed, and says so in
-	// the ledger. It is the one
-	// credential that can take away what was logged.
+	// RoleRetention trims the streams and records that in the ledger. It is the only
+	// credential that can remove ledger entries.
 	RoleRetention Role = "retention"
 	RoleReplay    Role = "replay" // replays recorded sessions in synthetic projects
 	// RoleViewer is for dashboards, exporters and people who look: it reads the
@@ -119,8 +118,8 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
-		// The one credential that answers strangers: it can publish to
-		// inboxes and nowhere else, whatever reply subject a request names.
+		// This credential answers requests. Whatever reply subject a request names, it
+		// can publish to inboxes only.
 		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
 		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
 	case RoleOperator:
@@ -130,8 +129,8 @@ func (r Role) permissions() (perms, error) {
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleViewer:
-		// No consumers: a push consumer is delivered to the subject that its maker
-		// names, past its maker's permissions; another's inbox was tried and works.
+		// No consumers: a push consumer delivers to any subject that its creator names,
+		// even another's inbox, past the creator's permissions.
 		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.DIRECT.GET."+st+".>")
 		}

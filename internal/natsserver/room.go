@@ -12,12 +12,11 @@ import (
 )
 
 // nats-server disables JetStream for good when a write of it meets a full disk, and
-// Pebble ends the process. So the streams are sized to what is free when they are
-// made, and the server takes nothing any more while less than a reserve is left:
-// publishers are refused, the stages wait, and both go on when there is room.
+// Pebble ends the process. So the streams are sized to the free space when they are made,
+// and the server refuses messages while less than a reserve is free. The stages then
+// wait; they and publishers go on when there is space.
 
-// Free says how much room a folder's file system has for us, and how large it is, in
-// bytes.
+// Free returns the free space and the size of a folder's file system, in bytes.
 func Free(dir string) (free, all int64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -26,8 +25,8 @@ func Free(dir string) (free, all int64, err error) {
 	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
 }
 
-// Reserve is what has to stay free on a disk of a size, for the state of the stages,
-// the log and what is under way, in bytes.
+// Reserve is how many bytes must stay free on a disk of a size, for the state of the
+// stages, the log and pending writes.
 func Reserve(all int64) int64 { return max(min(512<<20, all/8), 32<<20) }
 
 // leastRoom is what the streams need at least, in bytes.

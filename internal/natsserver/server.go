@@ -1,14 +1,14 @@
-// Package natsserver runs the embedded nats-server of `lazaret up`: JetStream
-// encrypted at rest and synced to disk before it acknowledges, accounts in
-// operator mode, and one credential for each role and agent.
+// Package natsserver runs the embedded nats-server of `lazaret up`: JetStream encrypted
+// at rest and synced to disk before it acknowledges, accounts in operator mode, and one
+// credential for each role and agent.
 //
-// A credential is a signed JWT that lists, subject by subject, what its holder
-// may publish and hear. It is what says which project, agent and origin a
-// message speaks for; nothing in a payload can. Credentials are ordinary NATS
-// .creds files, so the same ones serve a cluster in operator mode.
+// A credential is a signed JWT that lists, subject by subject, what its holder may
+// publish and hear. The credential alone, and nothing in a payload, says which project,
+// agent and origin a message speaks for. Credentials are ordinary NATS .creds files, so
+// the same ones serve a cluster in operator mode.
 //
-// It does not protect against somebody who can read the data folder: the keys
-// that sign credentials and encrypt the streams lie there.
+// It does not protect against somebody who can read the data folder: the keys that sign
+// credentials and encrypt the streams are in it.
 package natsserver
 
 import (
@@ -152,7 +152,7 @@ func (s *Server) run() error {
 	}
 	ns.SetLoggerV2(slogger{s.cfg.Log}, false, false, false)
 	ns.Start()
-	// By then the server has recovered the account's streams, or never will.
+	// Once the server is ready, it recovers no more streams.
 	switch {
 	case !ns.ReadyForConnections(30 * time.Second):
 		err = errors.New("nats-server did not get ready within 30 s")
@@ -172,7 +172,7 @@ func (s *Server) run() error {
 		return err
 	}
 	if a, ok := ns.Addr().(*net.TCPAddr); ok {
-		// Started again, it is where its clients know it to be.
+		// A restart listens at the same address.
 		s.cfg.Listen = net.JoinHostPort(opts.Host, strconv.Itoa(a.Port))
 	}
 	s.set(ns)
@@ -195,7 +195,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 		SystemAccount:    a.systemKey,
 		JetStream:        true,
 		StoreDir:         cfg.store(),
-		// The streams are bounded by themselves, and by what is free: see room.go.
+		// The streams have their own bounds, and the disk's: see room.go.
 		JetStreamMaxStore: 1 << 50,
 		JetStreamKey:      keys.storage,
 		JetStreamCipher:   server.AES,
@@ -224,8 +224,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 	return o, nil
 }
 
-// ours are the files and folders of a data folder. Other files in it are left
-// alone: somebody may have named a folder that holds more.
+// ours are the files and folders of a data folder. Other files in it are left alone.
 var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "nats", "shards", "state", "trust.yaml", "witnesses.policy"}
 
 // tighten takes the rights of others from a data folder that an older version made.
@@ -257,8 +256,7 @@ func (s *Server) Minter() *Minter { return s.minter }
 
 // Connect opens an in-process connection with a role's credential.
 //
-// The credential never expires: it leaves this process as little as the key that
-// signed it, and ends with it.
+// The credential never expires. It never leaves this process and ends with it.
 func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	creds, err := s.minter.mint(Grant{Role: r})
 	if err != nil {

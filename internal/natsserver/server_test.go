@@ -47,7 +47,7 @@ func roleStreams(t *testing.T, s *natsserver.Server, r natsserver.Role) (js jets
 	return js, nc.Close
 }
 
-// user is a client with a credential, and what the server told it off for.
+// user is a client with a credential, and the permission errors that it got.
 type user struct {
 	*nats.Conn
 	js     jetstream.JetStream
@@ -74,7 +74,7 @@ func connect(t *testing.T, s *natsserver.Server, creds []byte, inbox string) *us
 	return u
 }
 
-// refused awaits the server's word that it refused something about subject.
+// refused awaits a permission error about subject.
 func (u *user) refused(t *testing.T, subject string) {
 	t.Helper()
 	for {
@@ -191,9 +191,9 @@ func TestAServiceAnswersToInboxesOnly(t *testing.T) {
 	}
 }
 
-// A client may name any subject as reply subject of a publish, and JetStream
-// answers there with the server's own rights. What lands is an
-// acknowledgement, which ingest knows for what it is.
+// A client may name any subject as reply subject of a publish, and JetStream answers
+// there with the server's own rights. Ingest recognises such an answer as an
+// acknowledgement.
 func TestAnAcknowledgementSteeredToAnotherAgentIsNoEvent(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	a := agentCreds(t, s, "acme", "bot", beliefs.OriginTool)

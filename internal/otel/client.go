@@ -22,18 +22,17 @@ const (
 	ProtocolGRPC = "grpc"
 )
 
-// The client tries again by itself, from firstTry on for as long as tries; the
-// follower then waits longer (backOff).
+// The client retries, from firstTry on, for as long as tries; then the follower waits
+// longer (backOff).
 const (
 	firstTry = 500 * time.Millisecond
 	tries    = 10 * time.Second
 )
 
-// NewClient returns a client of an OTLP receiver. What is empty comes from the
+// NewClient returns a client of an OTLP receiver. Empty arguments come from the
 // environment variables of OpenTelemetry (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS,
-// _CERTIFICATE and so on, also with _TRACES), then from their defaults:
-// http/protobuf to http://localhost:4318. An endpoint without a path gets
-// /v1/traces over HTTP.
+// _CERTIFICATE and so on, also with _TRACES), then from their defaults: http/protobuf to
+// http://localhost:4318. An endpoint without a path gets /v1/traces over HTTP.
 func NewClient(endpoint, protocol string) (otlptrace.Client, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if protocol == "" {

@@ -14,25 +14,24 @@ import (
 	"lazaret/streams"
 )
 
-// Options is what leaves, and of which projects.
+// Options selects the content and the projects to export.
 type Options struct {
 	// Ceiling is the highest sensitivity that leaves; the zero value is internal.
 	Ceiling beliefs.Sensitivity
-	// Content lets leave what agents and people wrote: arguments, results,
-	// memories, queries, and the texts of reasons, which quote them.
+	// Content exports what agents and people wrote: arguments, results, memories,
+	// queries, and the texts of reasons, which quote them.
 	Content bool
-	// Project is the only one that is told of; empty: all but synthetic ones,
-	// which are told of by name or with Synthetic.
+	// Project is the only exported project. Empty: all projects; synthetic ones only with
+	// Synthetic.
 	Project   string
 	Synthetic bool
 }
 
-// maxOpen bounds the actions whose outcome is awaited: those that were allowed
-// longest ago go first, and an outcome of theirs names no tool.
+// maxOpen bounds the actions whose outcome is awaited. The oldest are dropped first; a
+// later outcome of theirs names no tool.
 const maxOpen = 10_000
 
-// patience is how long a result waits for the outcome that says how the tool
-// fared, by ledger time.
+// patience is how long, by ledger time, a result waits for its outcome.
 const patience = 5 * time.Second
 
 // open is an action that has a verdict. It is kept when the sender stops.
@@ -42,7 +41,7 @@ type open struct {
 	Since   time.Time `json:"since"` // when it was released, or refused
 	Session string    `json:"session,omitzero"`
 	Trace   string    `json:"trace,omitzero"`  // the traceparent that it was proposed with
-	Done    bool      `json:"done,omitzero"`   // its execution was told of
+	Done    bool      `json:"done,omitzero"`   // its execution has a span
 	Result  uint64    `json:"result,omitzero"` // entry of its result, while its outcome is awaited
 	At      time.Time `json:"at,omitzero"`     // of that entry
 }
@@ -62,7 +61,7 @@ func NewFold(o Options, read func(seq uint64) (*streams.Entry, error)) *Fold {
 	return &Fold{o: o, read: read, open: make(map[string]*open)}
 }
 
-// Skip takes note of an entry that was told of before: of what it marks.
+// Skip folds the labels of an entry that was exported before.
 func (f *Fold) Skip(e *streams.Entry) { f.labels.Scan(ceiling.FromLedger(e)) }
 
 // Take returns the spans that an entry completes.
@@ -100,8 +99,8 @@ func (f *Fold) wanted(project string) bool {
 	return f.o.Synthetic || !streams.IsSynthetic(project)
 }
 
-// tells reports whether the content of something labelled so may leave, and
-// notes on the span where it may not for its sensitivity.
+// tells reports whether content of this sensitivity may leave. If it is above the
+// ceiling, the span names the sensitivity.
 func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
 	if !as.Within(f.o.Ceiling) {
 		b.str(attrRedacted, as.String())
@@ -110,7 +109,7 @@ func (f *Fold) tells(b builder, as beliefs.Sensitivity) bool {
 	return f.o.Content
 }
 
-// name is a name that an agent chose, unless it holds what may not leave.
+// name returns a name that an agent chose, unless it is labelled above the ceiling.
 func (f *Fold) name(project, s string) string {
 	if f.labels.Text(project, s).Within(f.o.Ceiling) {
 		return s
@@ -118,7 +117,7 @@ func (f *Fold) name(project, s string) string {
 	return "redacted"
 }
 
-// proposal is what a verdict is about.
+// proposal is the proposal that a verdict judges.
 type proposal struct {
 	entry *streams.Entry
 	as    beliefs.Sensitivity
@@ -144,8 +143,8 @@ func (f *Fold) proposal(seq uint64) (*proposal, error) {
 
 func openKey(project, agent, id string) string { return project + "/" + agent + "/" + id }
 
-// verdict tells of what the arbiter said of a proposal. The verdict is the root
-// of the request's trace: what it is about may never happen.
+// verdict returns the span of a verdict. It is the root of the request's trace, since the
+// proposal may never be carried out.
 func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var v streams.VerdictEntry
 	if err := streams.Unmarshal(e.Body, &v); err != nil {
@@ -277,7 +276,7 @@ func codes(reasons []streams.Reason) string {
 	return strings.Join(out, ", ")
 }
 
-// refer says where in the ledger, and in the audit log, all of it stands.
+// refer adds the entry's position, the proposal's, and the proposal's commitment.
 func (f *Fold) refer(b builder, e *streams.Entry, proposal uint64, p *proposal) {
 	b.num(attrSeq, e.Position())
 	if proposal != 0 {
@@ -304,7 +303,7 @@ func (b builder) finding(at time.Time, r *streams.Reason, tells bool) {
 	b.Events = append(b.Events, &tracepb.Span_Event{Name: eventResult, TimeUnixNano: uint64(at.UnixNano()), Attributes: e.Attributes})
 }
 
-// memory tells of a memory write or a recall.
+// memory returns the span of a memory write or a recall.
 func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r request, start time.Time, as beliefs.Sensitivity) builder {
 	op := opUpsertMemory
 	if v.Type == streams.TypeRecall {
@@ -346,7 +345,7 @@ func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r 
 	return b
 }
 
-// records are memories in the form of the conventions' JSON schema.
+// records adds memories in the form of the conventions' JSON schema.
 func (b builder) records(items []streams.RecallItem) {
 	type record struct {
 		ID      string   `json:"id"`
@@ -366,7 +365,7 @@ func (b builder) records(items []streams.RecallItem) {
 	}
 }
 
-// holdState tells of a hold that ended without a verdict: it expired, or was
+// holdState returns the span of a hold that ended without a verdict: it expired or was
 // withdrawn.
 func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
 	var h streams.HoldStateEntry
@@ -398,7 +397,7 @@ func (f *Fold) holdState(e *streams.Entry) ([]*tracepb.Span, error) {
 	return []*tracepb.Span{b.Span}, nil
 }
 
-// note keeps an action, and forgets the oldest where there are too many.
+// note keeps an action, and drops the oldest beyond maxOpen.
 func (f *Fold) note(key string, o *open) {
 	if f.open[key] == nil {
 		f.order = append(f.order, key)
@@ -410,7 +409,7 @@ func (f *Fold) note(key string, o *open) {
 	}
 }
 
-// outcome tells that a tool was executed, as its host reports it.
+// outcome returns the span of an execution that its host reports.
 func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var x streams.OutcomeEntry
 	if err := streams.Unmarshal(e.Body, &x); err != nil {
@@ -441,7 +440,7 @@ func (f *Fold) outcome(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	return []*tracepb.Span{b.Span}, nil
 }
 
-// executed is the span of an execution, below its verdict.
+// executed returns the span of an execution, a child of its verdict.
 func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Time) builder {
 	b := newSpan(r, "execute", "verdict", opExecuteTool+" "+o.Tool, tracepb.Span_SPAN_KIND_INTERNAL, start, end)
 	b.str(attrOperation, opExecuteTool)
@@ -455,8 +454,8 @@ func (f *Fold) executed(e *streams.Entry, r request, o *open, start, end time.Ti
 	return b
 }
 
-// observation tells that a tool was executed, where its result is all there is:
-// nobody proposed it, or nobody reports its outcome.
+// observation returns the span of a tool's execution that nobody proposed. The result of
+// a proposed one waits for its outcome.
 func (f *Fold) observation(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Span, error) {
 	var x streams.ObservationEntry
 	if err := streams.Unmarshal(e.Body, &x); err != nil {
@@ -502,7 +501,7 @@ func (f *Fold) result(b builder, x *streams.ObservationEntry, as beliefs.Sensiti
 	b.str(attrToolResult, strings.Join(words, "\n"))
 }
 
-// Due returns the executions whose result waited in vain for an outcome.
+// Due returns the executions whose outcome did not come within patience.
 func (f *Fold) Due(now time.Time) ([]*tracepb.Span, error) {
 	var out []*tracepb.Span
 	for len(f.await) > 0 {

@@ -19,18 +19,17 @@ import (
 	"lazaret/streams"
 )
 
-// Config is how spans are sent.
+// Config is the configuration of Run.
 type Config struct {
 	Options
 	Conn   *nats.Conn       // of a credential that may read the ledger
 	Client otlptrace.Client // Run starts and stops it
-	// State is the file that says how far was sent; empty: nothing is kept.
+	// State is the file with the progress; empty: it is not stored.
 	State string
-	// All begins with the first entry where no state says otherwise; else it is
-	// with the next one.
+	// All begins with the first entry if there is no State file. Without All, Run begins
+	// with the next entry.
 	All bool
-	// From is the first entry that is looked at at all; what was marked before it
-	// is not known.
+	// From is the first entry that is read. Marks before it are not known.
 	From uint64
 	// Once stops where the ledger ends instead of following it.
 	Once     bool
@@ -41,25 +40,24 @@ type Config struct {
 }
 
 const (
-	poll     = 250 * time.Millisecond // how long the ledger's end is waited at
+	poll     = 250 * time.Millisecond // between two looks for new entries
 	maxBatch = 512                    // spans of one request
-	lastTry  = 5 * time.Second        // for what waits when it stops
+	lastTry  = 5 * time.Second        // for the last spans at the end
 )
 
-// backOff is how long a receiver that refuses or does not answer is left alone,
-// beyond what the client tries by itself.
+// backOff is the pause after a failed upload, beyond the client's own retries.
 var backOff = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// progress is what State holds.
+// progress is the content of State.
 type progress struct {
-	Seq   uint64           `json:"seq"` // entries up to here were told of
+	Seq   uint64           `json:"seq"` // entries up to here were exported
 	Open  map[string]*open `json:"open,omitzero"`
 	Order []string         `json:"order,omitzero"`
 	Await []string         `json:"await,omitzero"`
 }
 
-// Run follows the ledger and sends spans until ctx ends, or with Once until all
-// there is was sent. A receiver that is away is waited for; nothing else is.
+// Run follows the ledger and sends spans until ctx ends, or with Once until all there is was sent. It waits
+// for a receiver that does not answer, and for the ledger while it follows.
 func Run(ctx context.Context, cfg Config) (err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -81,7 +79,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := s.resume(last); err != nil {
 		return err
 	}
-	// What is marked is known by the whole ledger only.
+	// Labels are complete only after all earlier entries.
 	for at := s.before(); at < s.seq; {
 		es, err := s.reader.after(ctx, at)
 		if err != nil {
@@ -114,7 +112,7 @@ type sender struct {
 	Config
 	reader *reader
 	fold   *Fold
-	seq    uint64 // told of
+	seq    uint64 // exported
 	wait   []*tracepb.Span
 	saved  uint64
 }
@@ -175,15 +173,14 @@ func (s *sender) follow(ctx context.Context) error {
 				if !sleep(ctx, time.Second) {
 					return s.stop(nil)
 				}
-				break // and read from here again
+				break // the entry is taken again
 			}
 			if err != nil {
-				// An entry that nobody of ours wrote, or a later version did: it has
-				// no span.
+				// An entry that a foreign program or a later version wrote has no span.
 				s.Log.Warn("no span", "seq", e.Seq, "err", err)
 			}
 			s.wait, s.seq = append(s.wait, spans...), e.Seq
-			last := i+1 == len(es) || es[i+1].Seq != e.Seq // only whole messages are told of
+			last := i+1 == len(es) || es[i+1].Seq != e.Seq // a message is exported whole
 			if last && len(s.wait) >= maxBatch && !s.send(ctx) {
 				return s.stop(nil)
 			}
@@ -193,7 +190,7 @@ func (s *sender) follow(ctx context.Context) error {
 		}
 		now := time.Now()
 		if s.Once {
-			now = now.Add(time.Hour) // nothing is waited for
+			now = now.Add(time.Hour) // wait for no outcome
 		}
 		due, err := s.fold.Due(now)
 		if err != nil {
@@ -209,7 +206,7 @@ func (s *sender) follow(ctx context.Context) error {
 	}
 }
 
-// stop sends what waits, once, when the loop ends.
+// stop sends the waiting spans, once, when the loop ends.
 func (s *sender) stop(err error) error {
 	if len(s.wait) == 0 {
 		return err
@@ -223,8 +220,8 @@ func (s *sender) stop(err error) error {
 	return errors.Join(err, s.save())
 }
 
-// send sends what waits, however long that takes, and notes it; false says that
-// ctx ended.
+// send sends the waiting spans, retrying until ctx ends, and saves the progress. It
+// returns false if ctx ended.
 func (s *sender) send(ctx context.Context) bool {
 	for try := 0; len(s.wait) > 0; try++ {
 		err := s.upload(ctx)
@@ -259,8 +256,7 @@ func (s *sender) upload(ctx context.Context) error {
 	return nil
 }
 
-// save notes how far was sent. It need not survive the machine: what is lost is
-// sent again.
+// save writes the progress. It is not synced: spans after the last save are sent again.
 func (s *sender) save() error {
 	if s.State == "" || s.seq == s.saved {
 		return nil

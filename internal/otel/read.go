@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// reader reads the ledger by direct gets. It makes no consumer: whoever may make
-// one may have the server deliver to others' inboxes, and so is no mere reader.
+// reader reads the ledger by direct gets. It makes no consumer, since a credential that
+// may make one can have the server deliver to other inboxes.
 type reader struct {
 	nc     *nats.Conn
 	recent map[uint64]*streams.Entry
@@ -57,8 +57,7 @@ func (r *reader) last(ctx context.Context) (uint64, error) {
 	return info.State.Last, nil
 }
 
-// after reads the next entries behind a sequence; none says that there are none
-// yet.
+// after reads the next entries behind a sequence; none if there are none yet.
 func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -99,7 +98,7 @@ func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error
 	}
 }
 
-// read fetches the entry at a position; nil is one that is there no more.
+// read returns the entry at a position, or nil if it is gone.
 func (r *reader) read(at uint64) (*streams.Entry, error) {
 	if e := r.recent[at]; e != nil {
 		return e, nil
@@ -123,7 +122,7 @@ func (r *reader) read(at uint64) (*streams.Entry, error) {
 	return &entries[i], nil
 }
 
-// readError says that the ledger could not be asked: later it may.
+// readError is a failed read of the ledger, which may succeed later.
 type readError struct{ error }
 
 func (r *reader) keep(e *streams.Entry) {

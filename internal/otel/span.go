@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Attributes of the conventions; those of guardrails are still a proposal there
-// (pull request 427). What has no convention begins with lazaret.
+// Attributes of the conventions; those of guardrails are still a proposal there (pull
+// request 427). Attributes without a convention begin with lazaret.
 const (
 	attrOperation    = "gen_ai.operation.name"
 	attrProvider     = "gen_ai.provider.name"
@@ -65,7 +65,7 @@ const (
 	attrDigest     = "lazaret.action.digest"
 	attrLate       = "lazaret.late"
 	attrProposed   = "lazaret.proposed"
-	attrRedacted   = "lazaret.redacted" // the sensitivity because of which content is missing
+	attrRedacted   = "lazaret.redacted" // the sensitivity that redacts the content
 	attrOrigin     = "lazaret.origin"
 	attrText       = "lazaret.reason.text" // with content
 	attrGroup      = "lazaret.group"
@@ -74,7 +74,7 @@ const (
 // maxText bounds one text attribute, in bytes.
 const maxText = 8 << 10
 
-// request names what a trace is about.
+// request identifies a trace.
 type request struct {
 	Project string `json:"p"`
 	Agent   string `json:"a"`
@@ -84,8 +84,8 @@ type request struct {
 	Parent string `json:"t,omitzero"`
 }
 
-// trace is the trace's id: that of the sender's traceparent, and without one the first
-// 16 bytes of SHA-256 over what names the request, each part behind a zero byte.
+// trace returns the trace's id: that of the sender's traceparent, or the first 16 bytes
+// of a SHA-256 over project, agent, session and id.
 func (r request) trace() []byte {
 	if trace, _ := streams.ParseTraceparent(r.Parent); trace != nil {
 		return trace
@@ -93,7 +93,7 @@ func (r request) trace() []byte {
 	return r.hash("")[:16]
 }
 
-// span is the id of one of its spans, by what it is of the request.
+// span returns the id of the request's span of this name.
 func (r request) span(what string) []byte { return r.hash(what)[:8] }
 
 func (r request) hash(what string) []byte {
@@ -106,8 +106,8 @@ func (r request) hash(what string) []byte {
 	return h.Sum(nil)
 }
 
-// commitment is what the audit log's leaf commits to, without the head that the
-// auditor puts before the payload being needed by whoever only compares.
+// commitment returns the commitment of the entry's leaf in the audit log: SHA-256 of salt
+// and payload.
 func commitment(e *streams.Entry, payload []byte) string {
 	h := sha256.New()
 	h.Write(e.Salt[:])
@@ -165,7 +165,7 @@ func (b builder) flag(k string, v bool) {
 	b.Attributes = append(b.Attributes, &commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v}}})
 }
 
-// fails says why the operation did not come off.
+// fails marks the operation as failed.
 func (b builder) fails(typ string) {
 	b.str(attrErrorType, typ)
 	b.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}

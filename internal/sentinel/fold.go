@@ -52,9 +52,8 @@ func compile(bundle []byte) (*rules.Set, error) {
 // Reset implements stage.LedgerFold. Everything that matters is in the state.
 func (f *Fold) Reset() {}
 
-// Timer implements stage.LedgerFold. Sentinels have none: what time changes,
-// the events that come later show. It is called for each partition at the
-// start, which tells the metrics what an idle one has in force.
+// Timer implements stage.LedgerFold. Sentinels have no timers. It is called for each
+// partition at the start, and then reports an idle one's rule set to the metrics.
 func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	if p := st.Partition(); f.Metrics != nil && !f.told[p] {
 		f.told[p] = true
@@ -65,8 +64,8 @@ func (f *Fold) Timer(st *stage.State) (time.Time, *stage.Output, bool, error) {
 	return time.Time{}, nil, false, nil
 }
 
-// evaluator is what judges in a partition, and the digest of its rule set; nil
-// if there are no rules or none for this group.
+// evaluator returns a partition's evaluator and the digest of its rule set; nil if there
+// are no rules or none for this group.
 func (f *Fold) evaluator(st *stage.State) (*rules.Evaluator, string, error) {
 	set, digest, err := f.sets.Active(st, streams.DoActivateRules)
 	if err != nil {
@@ -129,8 +128,8 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	return output(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: f.group, Digest: digest, Alerts: res.Alerts}, res.Alerts)
 }
 
-// heard takes in a verdict that lets a catalogue of tools stand, holds an action
-// or releases one. Other verdicts, nearly all, are not even decoded.
+// heard folds a verdict that accepts a catalogue of tools, or that holds, denies or
+// releases an action. Most other verdicts are not decoded.
 func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
 	tools := bytes.Contains(e.Body, []byte(streams.ApproveTools))
 	if !tools && !bytes.Contains(e.Body, []byte(`"verdict":"hold"`)) && !bytes.Contains(e.Body, []byte(`"verdict":"deny"`)) &&

@@ -1,12 +1,11 @@
-// Package statement judges the statements in the log by which payloads may be
-// forgotten: whether an operator signed each, with a key that was in force in the
-// log at that place.
+// Package statement judges the statements in the log that allow payloads to be forgotten:
+// whether an operator signed each, with a key that was in force in the log at that place.
 //
-// Who may sign is derived from two things: the operators' keys that the reader has
-// pinned, and the activations of trust files in the log. An activation counts if a
-// pinned key or one in force signed it. From then on the operators in the activated
-// file count, and nobody else; before the first activation the pinned keys count.
-// Somebody who can write the log, its checkpoints included, has none of these keys.
+// The keys in force follow from two things: the operators' keys that the reader has
+// pinned, and the activations of trust files in the log. An activation counts if a pinned
+// key or one in force signed it. From then on only the operators in the activated file
+// count; before the first activation the pinned keys count. Write access to the log and
+// its checkpoints gives none of these keys.
 package statement
 
 import (
@@ -22,13 +21,12 @@ import (
 // maxOpen bounds the bundles whose chunks are held at once.
 const maxOpen = 64
 
-// Keys is which operators' keys are in force, at one place of the log after the
-// other.
+// Keys holds the operators' keys in force while the log is read in order.
 type Keys struct {
 	pinned note.Verifiers
 	chunks map[string][][]byte // digest → bundle in the making
 	trusts map[string]*keys.Trust
-	// force is the trust files in force, oldest first: more than one while the
+	// force holds the trust files in force, oldest first: more than one while the
 	// partitions switch one after the other.
 	force []inForce
 }

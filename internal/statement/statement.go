@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// entered is how long after it was issued a statement may come into the ledger: as
-// long as ingest takes one, and a day for what waits in the intake.
+// entered is how long after its issue a statement may enter the ledger: as long as ingest
+// accepts one, and a day in the intake.
 const entered = streams.CustodyValid + 24*time.Hour
 
 // Judge reads the statements of a log, in its order.
@@ -24,8 +24,8 @@ type Judge struct {
 	used map[string]bool // ids of statements
 }
 
-// NewJudge returns a judge who has read nothing. Operators are the keys that the
-// reader pinned.
+// NewJudge returns a judge at the log's beginning. Operators are the keys that the reader
+// pinned.
 func NewJudge(operators note.Verifiers) *Judge {
 	return &Judge{NewKeys(operators), make(map[string]bool)}
 }
@@ -66,33 +66,32 @@ func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byt
 	return &c, nil
 }
 
-// Split cuts what a leaf commits to, see auditor.Payload, into the stage that wrote the
-// entry and the entry's body.
+// Split cuts a leaf's payload (see auditor.Payload) into the stage that wrote the entry
+// and the entry's body.
 func Split(payload []byte) (stage string, body []byte) {
 	head, body, _ := bytes.Cut(payload, []byte{'\n'})
 	name, _, _ := bytes.Cut(head, []byte{' '})
 	return string(name), body
 }
 
-// LateFor is how long after a project was forgotten entries of other stages may be
-// forgotten at once that they made of its entries: longer than a policy may give a group
-// for its answer.
+// LateFor is how long after a project was forgotten other stages' entries derived from
+// its entries may be forgotten at once. It exceeds the longest time that a policy gives a
+// group for its answer.
 const LateFor = 10 * time.Minute
 
-// LateSubject is the data subject of what is derived from forgotten entries and comes
-// after them. No project's name holds a tilde.
+// LateSubject is the data subject of entries that are derived from forgotten entries and
+// come after them. No project's name holds a tilde.
 func LateSubject(project string) string { return project + "~" }
 
-// Lawful is what lets a payload of the pipeline's log be forgotten: a forgotten entry of
-// its project behind it, or an erased entry that lists it, which an operator signed. What
-// sentinels and the arbiter wrote within LateFor after a forgotten entry, because of
-// earlier entries, may be gone too. Nothing lets statements be forgotten, nor what the
-// pipeline says for itself.
+// Lawful decides which payloads of the pipeline's log may be forgotten: those with a
+// forgotten entry of their project behind them, and those that an erased entry lists,
+// each signed by an operator. Statements and the pipeline's own entries may never be
+// forgotten.
 //
 // An order to forget a project names the ledger sequence up to which it covers the
-// project's entries. What sentinels and the arbiter wrote behind it, up to LateFor after it
-// was issued, may be gone too. An order of an earlier version names none and covers all that
-// stands before it; that is reported.
+// project's entries. Entries that sentinels and the arbiter derived from those, up to
+// LateFor after it was issued, may be gone too. An order of an earlier version names none
+// and covers all entries before it; that is reported.
 //
 // A statement that no operator signed is a finding. Without operators' keys signatures
 // are not checked, and the verification is incomplete.
@@ -112,7 +111,7 @@ func Lawful(operators note.Verifiers) *chain.Lawful {
 	}}
 }
 
-// order is a statement that counts.
+// order is a statement that an operator signed.
 type order struct {
 	index, first int64
 	at           time.Time
@@ -137,7 +136,7 @@ func Covers(c *streams.Custody, seq uint64, at time.Time, derived bool) bool {
 	return c == nil || c.UpTo == 0 || position.Sequence(seq) <= c.UpTo || derived && !at.After(c.Issued.Add(LateFor))
 }
 
-// ruling is what statements let be forgotten, by project.
+// ruling holds the statements that count, by project.
 type ruling struct {
 	whole, listed map[string][]order
 	bad           []chain.Finding
@@ -176,7 +175,7 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	}
 }
 
-// order is what a leaf orders, nil if that is not known, or why it does not count.
+// order returns the order in a leaf, nil if it is unknown, or why it does not count.
 func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage string, body []byte) (*streams.Custody, error) {
 	switch {
 	case errors.Is(s.Err, chain.ErrNotHeld):
