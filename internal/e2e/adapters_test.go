@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Each program is an agent of a stock framework with a model that follows a script. It
-// reads a poisoned page, is stopped, and goes on once a person has approved the call.
+// Each program is an agent of a stock framework with a scripted model. It reads a
+// poisoned page, is stopped, and goes on once a person has approved the call.
 func TestAgentsOfStockFrameworksAreStoppedAndGoOnAfterApproval(t *testing.T) {
 	long(t)
 	const client = "../../clients/typescript"

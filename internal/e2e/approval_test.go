@@ -156,7 +156,7 @@ func (p *approving) hold(id string) *arbiter.Hold {
 	return &page[0]
 }
 
-// asks what the verdict on an id is by now.
+// now is the present verdict on an id.
 func (p *approving) now(id string) *streams.VerdictEntry {
 	p.t.Helper()
 	return p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"x@example.org","n":1.0}`)})
@@ -387,7 +387,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	p.activate()
 	v := p.held("a1")
 	old := signed(t, statementOn(v), alice)
-	// The group that was silent speaks at last, and against it.
+	// The silent group answers late, and against it.
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"hold","alerts":[`+alert("hold", "it smells")+`]`))
 	natstest.Eventually(t, time.Minute, "another revision", func() bool { return p.hold(v.Hold.ID).Revision != v.Hold.Revision })
 	if rep := p.resolve(v.Hold.ID, old); rep.Check != string(approval.CheckRevision) {
@@ -400,7 +400,7 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(&h.Verdict), alice)); rep.State != streams.HoldApproved {
 		t.Errorf("of the hold as it is: %+v", rep)
 	}
-	// A deny that comes late is a deny: no approval helps.
+	// A late deny is final: no approval helps.
 	v = p.held("a2")
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"deny"`))
 	natstest.Eventually(t, time.Minute, "a deny", func() bool { return p.hold(v.Hold.ID).State == streams.HoldDenied })
@@ -467,7 +467,7 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
-	// An observation that nobody could judge makes what the session writes wait.
+	// A rejected observation holds the session's memory writes.
 	p.publish("lz.in.demo.agent.obs.tool", `{"id":"bad","session":"s","content":7}`)
 	rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"}, Key: "shoe", Content: "My shoe size is 43"})
 	if err != nil || rep.Entry.Hold == nil || rep.Entry.Belief.Axes.Security != beliefs.Suspicious {
@@ -539,7 +539,7 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 		if is := snapshot(p); is != was {
 			t.Errorf("wiped %t: the holds were\n%s\nand are\n%s", wipe, was, is)
 		}
-		// What was used stays used, also in a cache that was made anew.
+		// A used approval stays used, also in a rebuilt cache.
 		if rep := p.resolve(done.Hold.ID, once); rep.Check != string(approval.CheckReplayed) {
 			t.Errorf("wiped %t: %+v", wipe, rep)
 		}
@@ -626,8 +626,8 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	if lines := strings.Count(strings.TrimSpace(out), "\n"); lines != 2 || !strings.Contains(out, "3 ") || !strings.Contains(out, "alike") {
 		t.Errorf("%s", out)
 	}
-	// Those that are alike, with one command and a signature each; not when there
-	// are others than the person saw.
+	// Alike holds take one command and a signature each. It is refused when there are
+	// other holds than the person saw.
 	one := ""
 	for _, f := range strings.Fields(out) {
 		if len(f) == 17 && f[0] == 'h' {

@@ -21,9 +21,9 @@ import (
 
 var urlIn = regexp.MustCompile(`http://[0-9.:]+/`)
 
-// TestTheLogConvictsAsAPersonUsesIt goes through the commands of an auditor on
-// a running pipeline: a witness, proofs, what is served, a change of key, and
-// at the end somebody who puts an old log in the place of the newer one.
+// TestTheLogConvictsAsAPersonUsesIt runs the commands of an auditor on a live pipeline: a
+// witness, proofs, serving, a change of key, and at the end an old log in the place of
+// the newer one.
 func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0", "--no-sync")
@@ -64,7 +64,7 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	expect(2, "does not hold", "audit", "prove", "--check", forged)
 	expect(1, "no entry", "audit", "prove", "unknown")
 
-	// What is served is what the log is.
+	// The served log equals the log on disk.
 	s := start(t, "served at", "lazaret", "audit", "serve", "--data", data, "--listen", "127.0.0.1:0")
 	url := urlIn.FindString(s.output())
 	expect(0, "EQUAL", "audit", "compare", url)

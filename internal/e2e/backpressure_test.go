@@ -45,8 +45,8 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	return f
 }
 
-// Whichever stage stands still: what was acknowledged is kept, who is not served
-// hears it, and once it goes on everything catches up by itself.
+// With any stage stopped, acknowledged events are kept and refused publishers get an
+// error. Once the stage goes on, everything catches up by itself.
 func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	long(t)
 	const perSubject = 300
@@ -82,7 +82,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 		t.Fatalf("%+v, %v", rep, err)
 	}
 
-	// Ingest: what may wait waits, and the next is refused to its publisher.
+	// Ingest: the intake fills up to its limit, and the next publish is refused.
 	f.procs["ingest"].signal(syscall.SIGSTOP)
 	n := 0
 	var refusal error
@@ -101,7 +101,7 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "what was refused is taken", func() bool { return observe(n-1) == nil })
 	caughtUp("ingest")
 
-	// The others: the intake takes what comes.
+	// The others: the intake still takes events.
 	for i, stage := range []string{"sentinels", "arbiter", "auditor"} {
 		f.procs[stage].signal(syscall.SIGSTOP)
 		for range 100 {

@@ -32,7 +32,7 @@ func (p *approving) belief(id string) *ingest.Belief {
 	return &page.Beliefs[0]
 }
 
-// say sends a signed word on a belief, as it stands.
+// say sends an attestation on a belief's present revision.
 func (p *approving) say(id string, d approval.Decision, by note.Signer) *streams.ResolveReply {
 	p.t.Helper()
 	b := p.belief(id)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Figures are for machines that do nothing else; that they are there, from a
-// client of its own, is tried here.
+// Figures need an idle machine. This test checks only that a separate client reports
+// them.
 func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 	long(t)
 	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate", "50"}, {"--flat", "--few", "20", "--many", "120", "--requests", "30", "--warm", "5"}} {

@@ -123,10 +123,10 @@ func (c *cluster) said() string {
 	return b.String()
 }
 
-// Within how long verdicts are there again. Streams whose leader was killed wait
-// for an election: nats-server begins one 4 to 9 s after it last heard the leader
-// (raft.go, minElectionTimeoutDefault and maxElectionTimeoutDefault), which cannot
-// be configured, and a pipeline needs the leaders of two streams and of JetStream.
+// Bounds on how long verdicts are missing. Streams whose leader was killed wait for an
+// election: nats-server begins one 4 to 9 s after it last heard the leader (raft.go,
+// minElectionTimeoutDefault and maxElectionTimeoutDefault), which cannot be configured.
+// A pipeline needs the leaders of two streams and of JetStream.
 const (
 	daemonResumes = 5 * time.Second
 	serverResumes = 30 * time.Second

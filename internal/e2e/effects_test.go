@@ -165,7 +165,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 		t.Errorf("what nobody named: %+v", it)
 	}
 
-	// What names no entry of the recall is meant for all.
+	// An alert that names no item of the recall applies to all.
 	recall("r2", alerts(wish("a", "spotlight", "", "x")))
 	recall("r3", alerts(wish("a", "mask", "bnobody", "x")))
 	for id, effect := range map[string]string{"r2": "spotlight", "r3": "mask"} {
@@ -176,8 +176,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 			}
 		}
 	}
-	// Shadow has no effect; an effect of a later version is hold, one on a
-	// text that nobody hands out too.
+	// Shadow has no effect. An unknown effect is hold, also on a text that is not served.
 	recall("r4", alerts(strings.Replace(wish("a", "spotlight", mine, "x"), "enforce", "shadow", 1)))
 	if _, items := p.recall("r4", "booking"); items[mine].Effects != nil {
 		t.Errorf("in shadow mode: %+v", items[mine])
@@ -188,7 +187,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if rep, items := p.recall("r5", "booking"); rep.Verdict != streams.Hold || len(items) != 0 {
 		t.Errorf("an unknown effect hands out %+v", items)
 	}
-	// A late wish is kept for whoever asks again, and said.
+	// A late wish is kept for repeats and reported.
 	seq := p.proposed(streams.TypeRecall, "r4")
 	j.publish("judge", "assessment", seq, assess(alerts(wish("late", "spotlight", page, "x"))))
 	if v := j.verdict(seq, 3); !v.Late || v.Verdict != streams.Allow || len(v.Reasons) != 0 {
@@ -203,7 +202,7 @@ func TestEffectsOnTextOfAllGroupsAreUnited(t *testing.T) {
 	if v := j.verdict(seq, 1); v.Verdict != streams.Hold {
 		t.Errorf("mask on an action: %+v", v)
 	}
-	// That text effect marked nobody's belief as bad.
+	// That text effect marked no belief as bad.
 	seq = j.ask("act2", "read_file")
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	if v := j.verdict(seq, 1); v.Verdict != streams.Allow {

@@ -101,7 +101,7 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What is confidential is withheld, and said to be.
+	// Confidential payloads are withheld and marked.
 	if bytes.Contains(b, []byte("Xylophone")) || !bytes.Contains(b, []byte(`"withheld": "confidential"`)) {
 		t.Errorf("a confidential payload: %s", b)
 	}

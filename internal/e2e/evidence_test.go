@@ -16,8 +16,8 @@ import (
 	"lazaret/streams"
 )
 
-// benign is call i of an agent's day: reads, drafts and changes of its own
-// project, none of which serves anything that it read.
+// benign is call i of an agent's day: reads, drafts and changes of its own project. None
+// of them carries out anything that it read.
 func benign(i int) (tool, args string) {
 	switch i % 12 {
 	case 0:
@@ -149,7 +149,7 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	}
 }
 
-// heard is a pipeline with a judge whom nobody has to wait for.
+// heard is a pipeline with a judge that the policy does not require.
 func heard(t *testing.T) (*pipeline, *judge) {
 	t.Helper()
 	p := newPipeline(t, embedded.Config{})
@@ -161,9 +161,9 @@ func onBelief(kind, id, effect string) string {
 	return strings.NewReplacer(`"kind":"action","id":"x"`, fmt.Sprintf(`"kind":%q,"id":%q`, kind, id)).Replace(alert(effect, "taken from a forged page"))
 }
 
-// TestAnAlertOnABeliefFollowsIt covers what rests on a belief that is found bad
-// long after it was taken in: by whom, when and in which session does not
-// matter, and what does not rest on it goes on.
+// TestAnAlertOnABeliefFollowsIt covers actions that depend on a belief found bad long
+// after it was ingested, by any agent, at any time and in any session. Actions that do
+// not depend on it are not held.
 func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	p, j := heard(t)
 	remember := func(session, text string, from ...string) string {

@@ -39,22 +39,20 @@ func (p *pipeline) agentOf(project string) *nats.Conn {
 	return connect(p.t, p.data, name)
 }
 
-// refusedForBeingFull reports whether a publish was refused because what may
-// wait of it does.
+// refusedForBeingFull reports whether a publish was refused because its subject is full.
 func refusedForBeingFull(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && strings.Contains(api.Description, "maximum messages per subject")
 }
 
-// One agent publishes as fast as it can, for as long as the test runs. It is
-// refused; nobody else is, and what others ask is answered after at most what
-// may wait of the flood.
+// One agent publishes as fast as it can for the whole test. It alone is refused. Other
+// requests are answered after at most the flood's waiting messages.
 func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 	const (
 		mayWait = 500
 		asked   = 25
-		// What waits is decided at some thousand a second; ten times that and
-		// what a busy machine adds.
+		// Waiting messages are decided at some thousand a second. This is ten times that
+		// and a margin for a busy machine.
 		patience = 8 * time.Second
 	)
 	p := newPipeline(t, embedded.Config{NoSync: true, Storage: wire.Storage{IntakePerSubject: mayWait}})

@@ -14,8 +14,7 @@ import (
 	"lazaret/internal/natstest"
 )
 
-// stockMCP is the stock MCP client of TypeScript's SDK, told what to do line by
-// line.
+// stockMCP is the MCP client of TypeScript's SDK, controlled line by line.
 type stockMCP struct {
 	t    *testing.T
 	in   *json.Encoder
@@ -73,7 +72,7 @@ func startMCP(t *testing.T, dir string, command ...string) *stockMCP {
 	return s
 }
 
-// next is the next thing that the client says which has this key.
+// next is the client's next message with this key.
 func (s *stockMCP) next(key string) map[string]any {
 	s.t.Helper()
 	for {

@@ -159,8 +159,8 @@ func (x *forgetting) finish(subject string) {
 	}
 }
 
-// check holds that what was to go is gone and what was to stay is there, and tells
-// which entries of which type are readable and which not.
+// check checks that the forgotten entries are gone and the others are there, and counts
+// the readable and unreadable entries of each type.
 func (x *forgetting) check(subject string) map[string]int {
 	x.t.Helper()
 	words, after := []string{gone17}, ""

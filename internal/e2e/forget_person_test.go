@@ -18,9 +18,9 @@ import (
 	"lazaret/streams"
 )
 
-// Two people in one project, served by one agent. One is forgotten: nothing that was
-// said of them is in any file, what is believed of the other is served as before, and
-// the log says how many payloads are gone and by whose word.
+// Two people in one project are served by one agent. One is forgotten: no file holds
+// anything said of them, beliefs about the other are served as before, and the log says
+// how many payloads are gone and who ordered it.
 func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.T) {
 	long(t)
 	data, addr := t.TempDir(), freePort(t)
@@ -38,7 +38,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 			t.Fatal("an action without a tool is taken")
 		}
 	}
-	// What quotes both goes with either.
+	// Quotes of both go with either.
 	if _, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: "rboth", Session: "s"}, Query: "the word of this person"}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,8 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Fatalf("before: %s\n%s\n%s", other, of("p-17"), holds)
 	}
 
-	// Legal holds: on who is to be forgotten, and on somebody of whom the same
-	// entries say something.
+	// Legal holds: on the person to be forgotten, and on another person of the same
+	// entries.
 	for _, who := range []string{"demo/p-17", "demo/p-18", "demo"} {
 		must(t, data, "audit", "legal-hold", "set", "--subject", who, "--reason", "case 3")
 		if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "r"); code != 2 || !strings.Contains(out, "legal hold") {
@@ -194,7 +194,7 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	aud = start(t, "ready", "auditor", "--data", data, "--dir", second, "--key", filepath.Join(data, "second.key"))
 	check("folded anew")
-	// What is said of them now is new, and is forgotten by another request.
+	// Later statements about them are new, and take another request.
 	const fresh = "Halcyon-9092-numbat"
 	personSays(t, h, h.c, "p-17", fresh)
 	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 19"); strings.Contains(out, "LEFT") {

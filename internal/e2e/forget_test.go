@@ -219,12 +219,11 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	if out := must(t, data, "beliefs", "ls"); !strings.Contains(out, "none") {
 		t.Errorf("the project's beliefs: %s", out)
 	}
-	// A statement that somebody kept destroys nothing later.
 	if out := must(t, data, "audit", "laundering"); !strings.HasPrefix(out, "NONE") {
 		t.Error(out)
 	}
 
-	// What is new is new, under an id that was used before too.
+	// New events are kept, also under an id used before.
 	const fresh = "Halcyon-9092-numbat"
 	if rep, err := h.c.Remember(h.ctx(), "user", &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"}, Key: "word", Content: "The word is " + fresh}); err != nil || rep.Entry.Again || rep.Entry.Verdict != streams.Allow {
 		t.Errorf("%+v, %v", rep, err)
@@ -235,7 +234,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 	check("after a kill")
 	mine := must(t, data, "beliefs", "ls", "--json")
 
-	// Who folds what is left of the ledger comes to the same.
+	// A fold of the remaining ledger comes to the same.
 	up.interrupt()
 	for _, s := range []string{"ingest", "arbiter", "sentinel-core"} {
 		if err := os.RemoveAll(filepath.Join(data, "state", s)); err != nil {
@@ -258,8 +257,7 @@ func TestAForgottenProjectIsGoneFromEveryFileAndTheLogVerifies(t *testing.T) {
 		t.Errorf("the decrypted state does not hold the other project's text, so that the absence of this one shows nothing: %s", f)
 	}
 
-	// Somebody with the disk and the keys makes what he does not like
-	// unreadable, and nobody had asked for that.
+	// Somebody with the disk and the keys makes an entry unreadable without a request.
 	master, err := embedded.MasterKey(data)
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"lazaret/streams"
 )
 
-// What cannot be journaled is answered with an error and hold, first as a
-// time-out while the intake takes it, then as a refusal.
+// An event that cannot be journaled is answered with an error and hold: first a time-out
+// while the intake takes it, then a refusal.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)
 	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20}, AnswerTimeout: 3 * time.Second})

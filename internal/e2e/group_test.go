@@ -175,8 +175,8 @@ func TestAGroupHasADeadlineOfItsOwn(t *testing.T) {
 	time.Sleep(time.Until(began.Add(time.Second)))
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"allow"`))
 	v := j.verdict(seq, 1)
-	// Decided by the judge's answer: gone was silent long before, and nobody
-	// else is waited for.
+	// The judge's answer decides: gone was silent long before, and no other group is
+	// required.
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -200,7 +200,7 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	j.publish("judge", "assessment", 1<<60, assess(`,"verdict":"deny"`))
 	j.publish("judge", "alerts", 2, `[]`)
 	j.publish("judge", "alerts", 2, "\xff\x00")
-	// Findings that would not fit into a verdict, several times over.
+	// Findings too large for a verdict, several times over.
 	var alerts []string
 	for range 3000 {
 		alerts = append(alerts, alert("hold", "much"))
@@ -219,7 +219,7 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	if v := j.verdict(seq, 1); v.Verdict != streams.Allow {
 		t.Errorf("afterwards: %+v", v)
 	}
-	// Headers that nobody could keep.
+	// Headers too long to keep.
 	j.publish("judge", long[:1100], 1, "{}")
 	natstest.Eventually(t, time.Minute, "the auditor chains all of it", func() bool {
 		out, code := command(t, p.data, "audit", "verify")

@@ -33,7 +33,7 @@ func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 		t.Fatalf("%+v, and again %+v", first, again)
 	}
 	letta := imp(0, "letta", "letta.af")
-	// What commands is kept from the agent, the rest of the file is not.
+	// Commands are withheld from the agent; the rest of the file is not.
 	mem0 := imp(11, "mem0", "mem0.json")
 	if mem0[0].Verdict != streams.Allow || mem0[1].Verdict == streams.Allow {
 		t.Errorf("%+v", mem0)

@@ -115,7 +115,7 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 	if i := all[0]; i.ID != id || i.By != beliefs.ByProbe || i.Who != "canary" || i.Findings != 2 || i.Closer != "alice" {
 		t.Errorf("%+v", i)
 	}
-	// What was done to each belief stands in the ledger.
+	// The ledger has each belief's revisions.
 	n := 0
 	for _, e := range p.entries(streams.TypeRevision) {
 		n += strings.Count(string(e.Body), "incident "+id)

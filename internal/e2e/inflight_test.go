@@ -67,7 +67,7 @@ func eachEntry(ctx context.Context, t *testing.T, js jetstream.JetStream, last u
 	}
 }
 
-// asked is what a caller heard of a proposal.
+// asked is a proposal and its caller's answer.
 type asked struct {
 	id     string
 	poison bool
@@ -85,7 +85,7 @@ func (a *asked) action() *streams.Action {
 	return act
 }
 
-// ask asks once. Whoever gets no verdict gets a reason that is documented.
+// ask asks once. A failure has a documented reason.
 func (a *asked) ask(t *testing.T, c *client.Client) {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 	defer cancel()
@@ -149,7 +149,7 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 		f.start(name)
 	}
 	wg.Wait()
-	// Whoever asks once more, under the same id, hears the same.
+	// Asking again under the same id gives the same answer.
 	first, retried := make([]*client.Reply, n), 0
 	limit := make(chan struct{}, 64)
 	for i, a := range all {

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// What an auditor asks is asked of the log of a real pipeline, while it runs.
+// An auditor's questions are answered from the log of a real pipeline, while it runs.
 func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 	long(t)
 	p := newApproving(t, embedded.Config{})
@@ -89,7 +89,7 @@ func TestAnAuditorsQuestionsAreAnsweredFromTheLog(t *testing.T) {
 		t.Error(out)
 	}
 
-	// What is held and runs all the same is found.
+	// A held action that runs anyway is found.
 	outcome("waiting", "")
 	p.decide(read("s"))
 	awaitLog(t, p.data, `body.action == "waiting"`)

@@ -28,8 +28,8 @@ const (
 	kills      = 20
 )
 
-// load publishes events until all are acknowledged, through whatever happens
-// to the server, and keeps the ids when it has to send one again.
+// load publishes events until all are acknowledged, whatever happens to the server. It
+// sends an event again under the same id.
 type load struct {
 	total int
 	most  atomic.Int64 // how many may have been sent
@@ -128,8 +128,8 @@ func mixed(i int) (subject, body string) {
 	return "lz.in.demo.agent.obs.tool", fmt.Sprintf(`{"id":"o%d","session":"s%d","tool":"web.fetch","content":"observation number %d of the test"}`, i, i%50, i)
 }
 
-// rejudge folds the ledger once more, in one go, and compares: a sentinel that
-// was killed has raised the alerts of one that never was, under the same ids.
+// rejudge folds the ledger once more, in one go, and compares: a killed sentinel has
+// raised the same alerts, under the same ids, as an undisturbed one.
 type rejudge struct {
 	ev     *rules.Evaluator
 	states [streams.Partitions]*index.MemStore

@@ -130,7 +130,7 @@ func (x *rawProxied) ask(n float64, method, params string) (r *jsonrpc.Response,
 	}
 }
 
-// said are the words of all that the ledger has of observations and catalogues.
+// said is the text of all observations and catalogues in the ledger.
 func (p *pipeline) said() string {
 	p.t.Helper()
 	var b strings.Builder

@@ -240,7 +240,7 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 		t.Errorf("%s was carried out", name)
 	default:
 	}
-	// What a tool says when it fails is shown too, and observed.
+	// A failing tool's message is shown too, and observed.
 	r, err := x.session.CallTool(p.ctx, &mcp.CallToolParams{Name: "fail_to_read", Arguments: textArgs{}})
 	if err != nil || !r.IsError {
 		t.Fatalf("%+v, %v", r, err)
@@ -432,8 +432,8 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	}
 }
 
-// Who is asked to accept a list of tools sees the tools whole, with their schemas, and
-// what the sentinels found of them; the list of holds gives that as the reason.
+// The approver of a list of tools sees the tools whole, with their schemas and the
+// sentinels' findings. The list of holds gives the findings as the reason.
 func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	run := p.commands()
@@ -543,7 +543,7 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 	if _, err := x.session.CallTool(p.ctx, &mcp.CallToolParams{Name: "mcp.approve_tools", Arguments: map[string]any{"server": "x"}}); err == nil {
 		t.Error("a tool that the server does not offer was called")
 	}
-	// Whatever a model could read of it stands in the ledger.
+	// All text that a model could read is in the ledger.
 	var words []string
 	for _, o := range p.observations() {
 		for _, b := range o.Blocks {

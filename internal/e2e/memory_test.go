@@ -13,9 +13,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt follows an incident
-// with the commands that a person has: what a page became, what rests on it,
-// how it stood before, and taking it out of service and back, signed.
+// TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt handles an incident with the
+// commands: the beliefs that a page became, their dependants, their earlier state, and
+// taking them out of service and back, signed.
 func TestAPoisonedSourceIsFoundAndTakenOutWithWhatDerivesFromIt(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	run := func(want int, args ...string) string {

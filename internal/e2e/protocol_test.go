@@ -267,7 +267,7 @@ func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
 			t.Errorf("%s is served with scope %v", x.ID, x.Scope)
 		}
 	}
-	// What is to be read only cannot steer an action.
+	// A context_only belief cannot steer an action.
 	v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar", Beliefs: []string{rep.Recall.ContextOnly[0].ID}})
 	if v.Verdict == streams.Allow {
 		t.Errorf("an action on a context_only belief: %+v", v)

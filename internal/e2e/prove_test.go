@@ -95,7 +95,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	code(h.c, &streams.ProveRequest{}, streams.CodeInvalid)
 	code(h.c, &streams.ProveRequest{ID: "no id"}, streams.CodeInvalid)
 
-	// A credential asks as whom it is, and what is no request is answered.
+	// A credential asks only as itself, and a malformed request is answered.
 	nc := connect(t, data, "other.bot")
 	if m, err := nc.Request("lz.svc.prove.demo.agent", []byte(`{"id":"a1"}`), 500*time.Millisecond); err == nil {
 		t.Errorf("it may ask as somebody else: %s", m.Data)
@@ -111,7 +111,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 		}
 	}
 
-	// Whoever is given the proof checks it with the public key alone.
+	// The proof is checked with the public key alone.
 	rep, err := h.c.Prove(h.ctx(), &streams.ProveRequest{ID: "a1", Payload: true})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	}
 	must(t, data, "audit", "prove", "--check", file)
 
-	// What was forgotten is proven without what it said.
+	// Forgotten entries are proven without their payload.
 	must(t, data, "audit", "forget", "--subject", "demo", "--reason", "test")
 	code(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq, Payload: true}, streams.CodeGone)
 	if p, err := prove(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq}); err != nil || p.Leaf.Commitment != mine.Leaf.Commitment {

@@ -185,8 +185,7 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	if n != 4 {
 		t.Errorf("%d beliefs were judged again", n)
 	}
-	// What is out of service is not judged once more, and nothing is flagged
-	// that was not.
+	// Beliefs out of service are not judged again, and nothing is flagged anew.
 	p.activate(streams.DoActivateRules, bundle(t, walrus+"# again\n"))
 	natstest.Eventually(t, 2*time.Minute, "another run", func() bool { names, chunks = p.runs(); return len(names) == 2 && chunks[names[1]][0].Last })
 	for _, b := range chunks[names[1]][0].Beliefs {

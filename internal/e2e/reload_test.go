@@ -131,8 +131,8 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	}
 }
 
-// The operator's own program refuses such a set before it signs it; somebody
-// else's, or one of another version, may not.
+// The operator's own program refuses such a set before signing it. Another program or
+// version may not.
 func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Rules: ruleSet(t, strings.Replace(watched, "EFFECT", "hold", 1))})
 	live, err := p.op.SubscribeSync("lz.live." + streams.SystemProject + ".rejected")

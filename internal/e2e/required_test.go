@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// TestRequiringAGroupWaitsForItsCursor: a group that has not answered what was
-// decided last is not made required; once it has, it is.
+// TestRequiringAGroupWaitsForItsCursor: a group becomes required only once it has
+// answered the latest proposals.
 func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	var last uint64

@@ -47,7 +47,7 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	}
 	run(2, "beliefs", "restore", "--to", "nowhere", "--key", key)
 
-	// Who looks at what is hidden now leaves an entry with what was shown.
+	// A recall of hidden beliefs leaves an entry with the result.
 	if out := run(0, "audit", "recall", "shoe size", "--key", key, "--reason", "case 7"); !strings.Contains(out, "size is 12") || !strings.Contains(out, "hidden") || !strings.Contains(out, "case 7") {
 		t.Errorf("%s", out)
 	}

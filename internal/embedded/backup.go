@@ -15,13 +15,13 @@ import (
 	"lazaret/streams"
 )
 
-// A backup is a data folder without what is made anew from the rest. The auditor's log in it is
-// a snapshot from before the streams were copied: an auditor follows a ledger that is ahead of
-// its log, and refuses one that is behind it. The streams are copied while the server is
-// stopped, so that they fit each other. Of the stages' state only the snapshots are in it
-// that stages leave when the ledger is trimmed; any other state is folded from the ledger.
+// A backup is a data folder without the parts that can be rebuilt. Its auditor's log is a
+// snapshot from before the streams were copied: an auditor follows a ledger that is ahead
+// of its log, and refuses one that is behind it. The streams are copied while the server
+// is stopped, so that they fit each other. Of the stages' state it has only the snapshots
+// left by trimming. Any other state is folded from the ledger.
 
-// backupsDir is where copies are made before they are moved to where they belong.
+// backupsDir is where copies are made before they are moved.
 func backupsDir(data string) string { return filepath.Join(data, "backups") }
 
 const snapshotSuffix = ".snapshot"
@@ -39,7 +39,7 @@ func (p *Pipeline) copy(run string, keys bool) streams.EraseReply {
 	return out
 }
 
-// copyData copies the parts of a data folder that a backup has, but for the auditor's log.
+// copyData copies a backup's parts of a data folder, but for the auditor's log.
 func copyData(data, to string, keys bool) error {
 	es, err := os.ReadDir(data)
 	if err != nil {
@@ -75,7 +75,7 @@ func copyData(data, to string, keys bool) error {
 	return secure(to)
 }
 
-// copySnapshots copies what stages left when the ledger was trimmed.
+// copySnapshots copies the snapshots that trimming left.
 func copySnapshots(from, to string) error {
 	dirs, err := filepath.Glob(filepath.Join(from, "*"+snapshotSuffix))
 	for _, d := range dirs {
@@ -94,7 +94,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, b, 0o600)
 }
 
-// secure takes the rights of others from all that is in a folder, and has it on disk.
+// secure makes all files in a folder private to the owner, and syncs them.
 func secure(dir string) error {
 	if err := private.Tighten(dir); err != nil {
 		return err

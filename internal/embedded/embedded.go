@@ -104,7 +104,7 @@ type Pipeline struct {
 
 	mu  sync.Mutex
 	err error // guarded by mu
-	// noRoom is why the streams take nothing, or nil. Guarded by mu.
+	// noRoom is why the streams refuse messages, or nil. Guarded by mu.
 	noRoom error
 }
 
@@ -195,8 +195,8 @@ func (p *Pipeline) setup(ctx context.Context) error {
 		return err
 	}
 	if begun(p.cfg.Data) {
-		// This installation had its streams. One that is missing now must not
-		// be replaced by an empty one: what it held may still be on disk.
+		// This installation had its streams. A missing one must not be replaced by an
+		// empty one: its messages may still be on disk.
 		return awaitStreams(ctx, js)
 	}
 	size, err := natsserver.Size(p.cfg.Storage, p.cfg.Data, p.cfg.MaxDisk)
@@ -537,8 +537,8 @@ func (p *Pipeline) activateFirst(ctx context.Context) error {
 	})
 }
 
-// unlessFailed runs f until a stage ends with an error. That error is why the pipeline
-// does not start, not that f waits for the stage in vain.
+// unlessFailed runs f until it returns or a stage fails. It returns the stage's error in
+// preference to f's.
 func (p *Pipeline) unlessFailed(ctx context.Context, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -686,8 +686,8 @@ func AwaitTrust(ctx context.Context, nc *nats.Conn, trust string) error {
 // compiles sixteen sets of rules before its partitions answer.
 const startTime = 2 * time.Minute
 
-// awaitFirst waits until rules and a policy are in force in every partition. Which ones is
-// not asked: somebody may have activated others meanwhile.
+// awaitFirst waits until any rules and policy are in force in every partition. Somebody
+// may have activated others meanwhile.
 func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
 }

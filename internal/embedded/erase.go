@@ -37,7 +37,7 @@ func (p *Pipeline) serveErase() error {
 		running := last.Run != "" && !last.Done
 		switch {
 		case req.Run == "" && running:
-			// What was deleted since it began is not among what it erases.
+			// The running erasure does not cover later deletions.
 			p.answerErase(nc, m, streams.EraseReply{Error: "another erasure is under way: ask again"})
 			return
 		case req.Run == "":

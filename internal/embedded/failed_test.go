@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The first start asks ingest what is in force. If a stage ends meanwhile, on a damaged state, its error is why the
-// pipeline does not start, at once, and not that nobody answered.
+// The first start asks ingest what is in force. If a stage ends meanwhile, on a damaged
+// state, Start returns its error at once, and no time-out.
 func TestAStageThatEndsWhileThePipelineStartsIsWhyItDoesNot(t *testing.T) {
 	damaged := errors.New("the state is damaged")
 	for name, f := range map[string]func(ctx context.Context) error{

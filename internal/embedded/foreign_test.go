@@ -98,7 +98,7 @@ func (c *raw) publish(subject string, header, body []byte) {
 	}
 }
 
-// outsider is one who may write to a subject that stages read.
+// outsider is a party that may write to a subject that stages read.
 type outsider struct {
 	name     string
 	subjects []string
@@ -136,7 +136,7 @@ func entryHeader(typ streams.Type) string {
 	return fmt.Sprintf("NATS/1.0\r\nLz-Type: %s\r\nLz-Project: demo\r\nLz-Src: 1\r\nLz-Salt: %032d\r\n\r\n", typ, 0)
 }
 
-// hostile are headers and bodies that nobody of ours writes.
+// hostile are headers and bodies that we never write.
 func hostile() [][2]string {
 	out := [][2]string{
 		{"", ""}, {"", "no JSON"}, {"", `{"trimmed":18446744073709551615}`}, {"", `{"id":1}`}, {"", "\xff\xfe"},
@@ -179,8 +179,8 @@ func upForeign(t testing.TB, data string) *embedded.Pipeline {
 	return p
 }
 
-// Whatever the holders of other credentials write to the subjects that stages read, every stage goes on, and starts
-// again.
+// No message on the subjects that stages read, written with other credentials, stops a
+// stage or keeps it from starting again.
 func TestPromiseC22NoForeignMessageStopsAStage(t *testing.T) {
 	data := t.TempDir()
 	for range 2 {
@@ -211,8 +211,8 @@ type lasting struct {
 
 func (l lasting) Cleanup(f func()) { *l.ends = append(*l.ends, f) }
 
-// FuzzForeignSubjects: whatever bytes come on the subjects of retention, of a group of somebody else's, of operators
-// and of an agent, the pipeline answers, and now and then starts again.
+// FuzzForeignSubjects: the pipeline answers, and now and then starts again, with any
+// bytes on the subjects of retention, of a foreign group, of operators and of an agent.
 func FuzzForeignSubjects(f *testing.F) {
 	for i, h := range hostile() {
 		f.Add(uint8(i), []byte(h[0]), []byte(h[1]))

@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// All that lies in the data folder is its owner's alone, whatever the umask; a folder
-// from before is tightened.
+// The data folder and everything in it is private to its owner, whatever the umask. An
+// older folder is tightened.
 func TestPromiseA12TheDataFolderIsItsOwnersAlone(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	data := filepath.Join(t.TempDir(), "data")

@@ -34,7 +34,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// What is refused because the disk is full says so, whichever way it is asked.
+// Each refusal on a full disk names the disk.
 func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 	data := t.TempDir()
 	p := upForeign(t, data)
@@ -85,7 +85,7 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	if err := decide(); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody else fills the disk, up to what is written in a moment.
+	// Another process fills the disk, almost.
 	filler := filepath.Join(disk, "filler")
 	free, all, err := natsserver.Free(disk)
 	if err != nil {

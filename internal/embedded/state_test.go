@@ -23,8 +23,8 @@ import (
 	"lazaret/streams"
 )
 
-// loosen turns every hold in a stage's state into allow, as somebody does who may
-// write to its folder and has Pebble. It returns how many values it changed.
+// loosen turns every hold in a stage's state into allow, like an attacker who may write
+// to its folder and has Pebble. It returns how many values it changed.
 func loosen(dir string) (n int, err error) {
 	db, err := pebble.Open(dir, &pebble.Options{})
 	if err != nil {

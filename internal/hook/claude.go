@@ -141,7 +141,7 @@ func identifier(s string) string {
 }
 
 // record sends an event. An observation is sent as a request, so that its rejection is
-// heard: it is in the ledger then, and nothing is gained by sending it again.
+// reported: it is in the ledger then, and need not be sent again.
 func (h *claude) record(ctx context.Context, subject string, body []byte) error {
 	origin, ok := observationOf(subject)
 	if !ok {
@@ -195,8 +195,8 @@ func (h *claude) flush(ctx context.Context) error {
 	return nil
 }
 
-// publish sends events in order, after those that were not acknowledged before.
-// What cannot be sent now is kept, and the error says so.
+// publish sends events in order, after those not acknowledged before. It spools unsent
+// events and returns the error.
 func (h *claude) publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin, events ...streams.Event) error {
 	subject, err := streams.IntakeSubject(h.cfg.Project, h.cfg.Agent, kind, origin)
 	if err != nil {
@@ -379,7 +379,7 @@ func (h *claude) propose(ctx context.Context) (*Answer, error) {
 	return &Answer{&Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " + fmt.Sprint(rep.Seq) + ")"}}, nil
 }
 
-// patient waits for a person; a hold that is still open then is no error.
+// patient waits for a person. A hold that is still open then is no error.
 func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await func(context.Context) (*client.Reply, error)) (*client.Reply, error) {
 	w, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -393,8 +393,8 @@ func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await f
 	return then, err
 }
 
-// answer is nil for what is allowed. A held call is remembered, so that the same
-// call is the same proposal.
+// answer is nil for an allow. A held call is remembered, so that the same call is the
+// same proposal.
 func (h *claude) answer(rep *client.Reply, err error, key string, p *pending, what string) (*Answer, error) {
 	v := client.VerdictOf(rep, err)
 	if v == streams.Allow {
@@ -420,7 +420,7 @@ func (h *claude) answer(rep *client.Reply, err error, key string, p *pending, wh
 	return &Answer{a}, nil
 }
 
-// reason is for the model, or for the person who is asked.
+// reason is the text for the model, or for the person who is asked.
 func reason(rep *client.Reply, what string) string {
 	var b strings.Builder
 	switch {
@@ -490,8 +490,8 @@ func originOf(tool string) beliefs.Origin {
 	return beliefs.OriginTool
 }
 
-// Keep spools what an event was to record, when there is no connection at all. The
-// next hook of the session sends it before anything is proposed.
+// Keep spools an event's records when there is no connection. The next hook of the
+// session sends them before anything is proposed.
 func Keep(cfg Config, e *Event) error {
 	session := identifier(e.Session)
 	if session == "" || e.Name == PreToolUse {

@@ -2,11 +2,11 @@
 // a process is started for each event, reads it as JSON and answers in JSON or by
 // its exit code.
 //
-// What a user types is an observation of origin user, what tools return one of
-// their origin, and a call of a tool is proposed before it is made. A write into
-// a file that the agent reads as its memory is a memory write too.
+// User input is an observation of origin user, a tool's result one of its own origin, and
+// a call of a tool is proposed before it is made. A write into a file that the agent
+// reads as its memory is a memory write too.
 //
-// A hook is a short process: it keeps what has to outlive it (observations that
-// were not acknowledged, held calls) in small files. It must start fast, so this
-// package knows neither rules nor policies.
+// A hook is a short process: it keeps longer-lived data (unacknowledged observations,
+// held calls) in small files. It must start fast, so this package knows neither rules nor
+// policies.
 package hook

@@ -15,9 +15,9 @@ import (
 	"lazaret/streams"
 )
 
-// state is what outlives one process of a session: files in a folder of its own.
+// state is the data that outlives one process of a session: files in a folder of its own.
 // Each is written whole and moved into place, and taken by removing it, so that
-// hooks which run at the same time do not get in each other's way.
+// concurrent hooks do not interfere.
 type state struct{ dir string }
 
 // openState opens the folder of a session. Sessions that nobody touched for a

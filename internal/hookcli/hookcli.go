@@ -1,7 +1,6 @@
-// Package hookcli is the command that answers a coding agent's hooks, as part of
-// lazaret and as a program of its own. A host starts it anew for each event and
-// waits: what it imports is what that costs, so that it knows NATS as a client
-// does and nothing of the server, the stages or the rules.
+// Package hookcli is the command that answers a coding agent's hooks, in lazaret and as a
+// program of its own. A host starts it for each event and waits for it. So it imports
+// little: a NATS client, but not the server, the stages or the rules.
 package hookcli
 
 import (
@@ -28,8 +27,8 @@ import (
 // Program is the name of the program that is nothing but this command.
 const Program = "lazaret-hook"
 
-// The exit codes of a hook. Only Blocks stops what the hook was asked about; the
-// host takes any other failure as none of its business and goes on.
+// The exit codes of a hook. Only Blocks stops the event. The host ignores any other
+// failure.
 const (
 	Blocks = 2
 	Passes = 1
@@ -156,7 +155,7 @@ func (c *command) answer(cmd *cobra.Command) error {
 		return err
 	}
 	var e hook.Event
-	// Half a character in what a tool returned must not keep it from the record.
+	// Malformed characters in a tool's result must not keep it from the record.
 	if err := streams.UnmarshalExact(b, &e, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return fmt.Errorf("the event on standard input is not the JSON of a hook: %w", err)
 	}
@@ -188,8 +187,7 @@ func (c *command) answer(cmd *cobra.Command) error {
 func (c *command) ask(ctx context.Context, cfg hook.Config, e *hook.Event) (*hook.Answer, error) {
 	cl, done, err := c.client()
 	if err != nil {
-		// The observation is kept, so that it is recorded before
-		// anything else is proposed.
+		// The observation is spooled and recorded before anything else is proposed.
 		return nil, errors.Join(err, hook.Keep(cfg, e))
 	}
 	defer done()

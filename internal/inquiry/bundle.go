@@ -28,8 +28,8 @@ import (
 	"lazaret/streams"
 )
 
-// A bundle is a range of the log in one file, a zip archive that verifies with
-// nothing but itself and the public keys that may sign checkpoints.
+// A bundle is a range of the log in one zip file. It verifies with nothing but the public
+// keys that may sign checkpoints.
 const (
 	bundleFormat    = "lazaret/bundle/v2"
 	bundleFormat1   = "lazaret/bundle/v1" // without bundleOrders
@@ -48,8 +48,7 @@ const (
 //go:embed bundle.md
 var bundleText string
 
-// manifest is what a bundle says of itself, and the proofs that are no files of
-// their own.
+// manifest is a bundle's own description, and the proofs without files of their own.
 type manifest struct {
 	Format   string    `json:"format"`
 	Origin   string    `json:"origin"`
@@ -84,8 +83,8 @@ type bundleLine struct {
 // BundleOptions is what goes into a bundle.
 type BundleOptions struct {
 	From, To int64 // as CheckpointAt allows; To 0: the last checkpoint
-	// WithoutPayloads leaves out what the entries say: what is left proves when
-	// what kind of entry was logged, and reveals nothing else.
+	// WithoutPayloads leaves out payloads: the rest proves which kinds of entries were
+	// logged when, and reveals nothing else.
 	WithoutPayloads bool
 	// Trust is the text of the trust file: public keys and their roles.
 	Trust []byte
@@ -104,7 +103,7 @@ type BundleInfo struct {
 	SHA256    string    `json:"sha256"` // of the file, hex
 }
 
-// Bundle writes leaves From <= index < To, with what proves them, into a file.
+// Bundle writes leaves From <= index < To, with their proofs, into a file.
 func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info BundleInfo, err error) {
 	if o.To == 0 {
 		cp, err := l.chain.CheckpointAt(l.Size())
@@ -304,9 +303,9 @@ func (b *activatedBundle) file() string {
 	return path.Join(dir, strings.TrimPrefix(b.digest, "sha256:"))
 }
 
-// bundlesInForce collects what was in force at the beginning of a range or put
-// in force within it, from the chunks that the log holds. What was forgotten or
-// is not held is left out, and so the verification says that it is missing.
+// bundlesInForce collects the bundles in force at the beginning of a range or activated
+// within it, from the log's chunks. Bundles with forgotten or missing chunks are left
+// out, and verification reports them missing.
 func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedBundle, error) {
 	chunks := make(map[string][][]byte)
 	before := make(map[string]*activatedBundle) // by what it is
@@ -358,7 +357,7 @@ func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedB
 	return slices.CompactFunc(out, func(a, b *activatedBundle) bool { return a.file() == b.file() }), err
 }
 
-// Bounds of a bundle that is read: whoever made it may be hostile.
+// Bounds of a bundle that is read, since its author may be hostile.
 const (
 	maxBundleFile = 64 << 20
 	maxBundleLine = 64 << 20
@@ -461,8 +460,7 @@ func (v *bundleCheck) readUpTo(name string, most int64) ([]byte, error) {
 	return b, errors.Join(err, r.Close())
 }
 
-// check finds what is wrong with a bundle; an error says that nothing could be
-// found out.
+// check finds the faults of a bundle. An error says that it could not be checked.
 func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trust, against [][]byte, progress func(done, total int64)) error {
 	for _, f := range z.File {
 		if v.files[f.Name] != nil {
@@ -600,7 +598,7 @@ func (v *bundleCheck) checkSums() {
 	}
 }
 
-// span puts together what the leaves are held against.
+// span collects what the leaves are checked against.
 func (v *bundleCheck) span(m *manifest) (*chain.Span, error) {
 	s := &chain.Span{From: m.From, To: m.To, Next: m.Next}
 	prev, err := hex.DecodeString(m.Prev)

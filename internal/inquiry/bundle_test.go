@@ -138,8 +138,7 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 	}
 }
 
-// repack changes a bundle's files and, where that is asked for, writes its sums
-// anew, as whoever tampers would.
+// repack changes a bundle's files. With sums it recomputes the sums, as a forger would.
 func repack(t *testing.T, b []byte, sums bool, change func(files map[string][]byte)) []byte {
 	t.Helper()
 	r, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
@@ -249,8 +248,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 			t.Errorf("%s: %+v", name, rep)
 		}
 	}
-	// What the leaves do not commit to is covered by the sums, and what is
-	// wrong about it is said.
+	// The sums cover files that no leaf commits to, and faults in them are reported.
 	if rep := verified(t, repack(t, whole, false, func(f map[string][]byte) { f[bundleReadme] = []byte("x") }), w.trust); rep.Status != chain.Failed {
 		t.Errorf("a README altered: %+v", rep)
 	}

@@ -8,17 +8,17 @@ import (
 	"lazaret/streams"
 )
 
-// Redactor takes the bodies of entries that are more sensitive than may leave.
+// Redactor removes the bodies of entries above a sensitivity.
 type Redactor struct {
 	to     beliefs.Sensitivity
 	labels ceiling.Labels
 
-	// Redacted counts the entries whose bodies were taken.
+	// Redacted counts the entries without their bodies.
 	Redacted int
 }
 
-// Ceiling returns a redactor for what may be at most that sensitive. It reads the
-// whole log first: what is marked late is not to leave in what was read before.
+// Ceiling returns a redactor for entries up to a sensitivity. It reads the whole log
+// first, since a later entry may mark earlier content.
 func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, error) {
 	r := &Redactor{to: to}
 	if beliefs.Secret.Within(to) {
@@ -33,9 +33,8 @@ func (l *Log) Ceiling(ctx context.Context, to beliefs.Sensitivity) (*Redactor, e
 	return r, err
 }
 
-// Redact takes an entry's body if it may not leave. What stays are its place in
-// the log, who wrote it and the commitment: the leaf can be computed from them,
-// and so can the tree.
+// Redact removes an entry's body if it is above the ceiling. Its place in the log, its
+// writer and the commitment stay: they suffice to compute the leaf, and so the tree.
 func (r *Redactor) Redact(e *Entry) {
 	if beliefs.Secret.Within(r.to) || e.Kind != "entry" || len(e.Body) == 0 {
 		return

@@ -10,9 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// TestNothingAboveTheCeilingIsExported exports a log with a secret in it, in
-// each format and under each ceiling: what is above has no body, and the tree can
-// be computed from what is left.
+// TestNothingAboveTheCeilingIsExported exports a log with a secret in it, in each format
+// and under each ceiling: entries above it have no body, and the tree can still be
+// computed.
 func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 	const secret, private, open = "the vault code of the north door is blue heron seven", "my salary is ninety thousand a year", "tea without sugar is what I like best"
 	w := newWriter(t)

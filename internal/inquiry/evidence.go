@@ -27,8 +27,8 @@ import (
 // docs/evidence.md describes it byte by byte.
 const EvidenceFormat = "lazaret/evidence/v1"
 
-// Evidence is a file with what the log holds about a session or a verdict, and all that
-// proves it.
+// Evidence is a file with the log's entries about a session or a verdict, and their
+// proofs.
 type Evidence struct {
 	Format     string `json:"format"`
 	Statement  string `json:"statement"`  // signed note
@@ -77,7 +77,7 @@ type gathered struct {
 	log       logFacts
 }
 
-// logFacts is what the log says of its own completeness.
+// logFacts is the log's own account of its completeness.
 type logFacts struct {
 	gaps, missing, resets uint64
 	forgotten, notHeld    int64 // entries of the project
@@ -239,7 +239,7 @@ func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 	return nil, fmt.Errorf("%d proposals have the id %q: name the ledger sequence of one, such as %d", len(found), o.Of, found[0].Seq)
 }
 
-// about are the entries that say something of one proposal.
+// about are the entries about one proposal.
 func about(all []*Entry, p *Entry) (out []*Entry, err error) {
 	holds := make(map[string]bool)
 	for _, e := range all {

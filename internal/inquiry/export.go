@@ -32,7 +32,7 @@ func NewWriter(format string, w io.Writer) (Writer, error) {
 
 type jsonl struct{ w io.Writer }
 
-// Write writes an entry on a line. What a terminal would act on is escaped.
+// Write writes an entry on a line, with terminal control characters escaped.
 func (j jsonl) Write(e *Entry) error {
 	b, err := streams.Marshal(e)
 	if err != nil {

@@ -381,7 +381,7 @@ func TestCellsAreNoFormulas(t *testing.T) {
 	}
 }
 
-// hostile is what an attacker would like a report's reader to see run.
+// hostile is text that tries to run in a report's reader.
 const hostile = `</td></table><script>document.title='pwned'</script><img src=x onerror="document.title='pwned'"><a href="javascript:document.title='pwned'">x</a>` +
 	"`](javascript:x) | ![p](http://evil.example/p.png) \u202e\u0007 www.evil.example =1+1"
 
@@ -525,7 +525,7 @@ func TestABrowserRunsNothingOfAReport(t *testing.T) {
 		}
 		return string(out)
 	}
-	// A page that does not escape is taken in: the browser is no decoration.
+	// The control: the browser runs an unescaped page.
 	control := filepath.Join(t.TempDir(), "control.html")
 	if err := os.WriteFile(control, []byte("<title>control</title><table><td>"+hostile), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Laundered is a belief that stood as supported although its lineage reaches
-// content that nobody vouches for.
+// Laundered is a belief that was supported although its lineage reaches untrusted content
+// without an attestation.
 type Laundered struct {
 	Project string    `json:"project"`
 	Belief  string    `json:"belief"`
@@ -23,7 +23,7 @@ type Laundered struct {
 	Time    time.Time `json:"time"`
 	// Path leads from the belief to the untrusted content.
 	Path []string `json:"path"`
-	// Promotion is the logged act that made it so, if there is one.
+	// Promotion is the logged act that supported it, if there is one.
 	Promotion *Promotion `json:"promotion,omitzero"`
 }
 
@@ -59,19 +59,18 @@ type source struct {
 
 type named struct{ project, name string }
 
-// lineage is the log's content by where it came from. It is built from what
-// credentials and writers said, not from what ingest made of it.
+// lineage indexes the log's content by its origin, as credentials and writers state it,
+// not as ingest classified it.
 type lineage struct {
 	events  map[[3]string]*source // project, agent, id
 	beliefs map[named][]*source   // what a belief was introduced by
 	texts   map[named]*source     // project, normalised content → the external content that said it first
 }
 
-// Launder looks through the whole log for beliefs that ever stood as supported
-// and whose lineage reaches untrusted content. It does not believe ingest: the
-// lineage is followed anew, from the origins that credentials gave, through
-// everything that a write says it derives from, and where the very words of
-// outside content had been read before.
+// Launder looks through the whole log for beliefs that were ever supported and whose
+// lineage reaches untrusted content. It does not rely on ingest: it follows the lineage
+// anew, from the origins of credentials, through the declared sources of each write, and
+// through texts that repeat outside content read before.
 func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) {
 	lin := &lineage{events: make(map[[3]string]*source), beliefs: make(map[named][]*source), texts: make(map[named]*source)}
 	type standing struct {
@@ -195,8 +194,8 @@ func (l *Log) proveLeaf(ctx context.Context, index int64) error {
 	return l.Range(ctx, index, index+1, func(*Entry) bool { return false }, func(e *Entry) error { _, err := l.Prove(e); return err })
 }
 
-// minWords is the length of a text, in characters, from which the same words
-// twice are no coincidence.
+// minWords is the length of a text, in characters, from which a repetition is no
+// coincidence.
 const minWords = 40
 
 func (lin *lineage) read(project string, s *source) {

@@ -2,11 +2,10 @@
 // which entries there are, whether anything untrusted became trusted, whether
 // anything irreversible ran without approval, and what happened in a session.
 //
-// It asks no daemon. What it tells was read from the store, decrypted, held
-// against the commitment in its leaf, and the leaf proven to be in the tree of
-// a signed checkpoint; Integrity says how much of that was done, and for what.
-// It says nothing about entries that were never logged, nor about payloads that
-// were lawfully forgotten: those it counts.
+// It asks no daemon. Each payload that it shows was read from the store, decrypted and
+// checked against the commitment in its leaf, and the leaf proven to be in the tree of a
+// signed checkpoint. Integrity says how many were. Unlogged entries are unknown to it.
+// Lawfully forgotten payloads are counted.
 package inquiry
 
 import (

@@ -17,10 +17,10 @@ import (
 )
 
 // A payload of a bundle may be forgotten by a statement behind the bundle's range, which
-// an operator signed whose key was put in force before it. So a bundle in which something
-// is forgotten also has, of the rest of the log, the statements, the activations of trust
-// files with their chunks, and the resets of the ledger. Only the statements
-// that operators signed count; they are not proven to be in the tree.
+// an operator signed whose key was put in force before it. So a bundle with forgotten
+// payloads also has, of the rest of the log, the statements, the activations of trust
+// files with their chunks, and the resets of the ledger. Only statements signed by
+// operators count. They are not proven to be in the tree.
 
 // orders are these leaves outside of a range, one a line, as in entries.jsonl.
 func (l *Log) orders(from, to int64) ([]byte, error) {

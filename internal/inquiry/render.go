@@ -57,9 +57,9 @@ func (r *Report) funcs() template.FuncMap {
 	return template.FuncMap{"cell": cell, "cellLong": func(s string) string { return text.InertLine(s, 0) }, "link": r.link, "more": func() string { return "detail-001.html" }}
 }
 
-// HTML is the report as a page of its own: no script, no style, font or picture
-// from elsewhere, and a policy that forbids them. Whatever was logged is
-// hostile, so all of it goes through html/template and is made inert first.
+// HTML is the report as a page of its own: no script, no outside style, font or picture,
+// and a policy that forbids them. Logged text is hostile, so all of it is made inert and
+// goes through html/template.
 func (r *Report) HTML() ([]byte, error) {
 	t, err := template.New("report").Funcs(r.funcs()).Parse(reportTemplate)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// Report is a session told to a person: what matters first, tables that fold
-// what is alike, and links to every entry behind them. Its size depends on how
-// much happened that is different, hardly on how much happened.
+// Report is a session for a person to read: the important facts first, tables that join
+// like rows, and links to every entry behind them. Its size depends on how much differs,
+// hardly on how much happened.
 type Report struct {
 	Title   string
 	Status  string // ok, attention or failed: of what stands in it
@@ -53,8 +53,7 @@ const (
 	maxText = 140 // characters of a cell
 )
 
-// rows adds rows to a table, what a reader should look at first, and leaves
-// out what is beyond the bound.
+// rows adds rows to a table, those to look at first, and drops rows beyond the bound.
 func (t *Table) rows(rs []Row) {
 	sort.SliceStable(rs, func(i, j int) bool { return rs[i].Bad && !rs[j].Bad })
 	if len(rs) > maxRows {
@@ -121,7 +120,7 @@ func (f *fold) list() []Row {
 	return out
 }
 
-// place is a source without what makes each of its pages another one.
+// place is a URL's scheme and host, or the source as it is.
 func place(source string) string {
 	if u, err := url.Parse(source); err == nil && u.Host != "" {
 		return u.Scheme + "://" + u.Host

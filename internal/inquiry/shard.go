@@ -47,10 +47,9 @@ type Sealed struct {
 	BundleInfo
 }
 
-// Seal writes a bundle for every period of the log that ended before that time
-// and has none in the folder yet. A shard ends at the last checkpoint before
-// its period did, and the next begins there, so that shards join without a gap;
-// what they are called is a matter of order, not of proof.
+// Seal writes a bundle for every period of the log that ended before that time and has
+// none in the folder yet. A shard ends at the last checkpoint before its period did, and
+// the next begins there, so that shards join without a gap. Their names prove nothing.
 func (l *Log) Seal(ctx context.Context, dir string, p Period, before time.Time, o BundleOptions) ([]Sealed, error) {
 	layout, err := p.layout()
 	if err != nil {

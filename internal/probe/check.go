@@ -9,7 +9,7 @@ import (
 	"lazaret/streams"
 )
 
-// check holds what came of a step against what is expected of it.
+// check compares the result of a step with its expectation.
 func (p *play) check(ctx context.Context, st *Step) error {
 	x, d := st.Expect, p.done[st.ID]
 	same := func(what, have, want string) {
@@ -91,8 +91,7 @@ func (p *play) check(ctx context.Context, st *Step) error {
 	return nil
 }
 
-// because says in short why a verdict is what it is, where it is another one
-// than expected.
+// because gives a verdict's reasons in short where it is not the expected one.
 func (p *play) because(d *played, x *Expect) string {
 	if d.verdict.String() == x.Verdict || d.rep == nil || d.rep.Entry == nil || len(d.rep.Entry.Reasons) == 0 {
 		return ""

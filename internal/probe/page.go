@@ -28,8 +28,8 @@ func ReadElsewhere(b []byte) ([]Elsewhere, error) {
 	return out, nil
 }
 
-// Tables are the tables of docs/probes.md: what each scenario asserts and does
-// not claim, and who holds what is none.
+// Tables are the tables of docs/probes.md: each scenario's assertions and limits, and what
+// holds the other invariants.
 func Tables(scenarios []*Scenario, elsewhere []Elsewhere) string {
 	var b strings.Builder
 	cell := func(s string) string { return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", `\|`) }

@@ -14,16 +14,16 @@ import (
 	shipped "lazaret/rules"
 )
 
-// basePatch is what probes change of the shipped policy, so that a busy machine
-// is not taken for a finding.
+// basePatch changes the shipped policy for probes, so that a slow machine causes no
+// finding.
 var basePatch = map[string]any{
 	"deadline":       map[string]any{"default": "60s", "L4": "60s"},
 	"max_open_holds": 1000,
 }
 
-// Patch changes a document as a JSON merge patch does (RFC 7386): what is null
-// goes, mappings are merged, the rest is replaced. Where the document has a list
-// of mappings with a name and the patch a mapping, the patch is by that name.
+// Patch changes a document as a JSON merge patch does (RFC 7386): null removes, mappings
+// are merged, the rest is replaced. A list of mappings with a name is patched by a
+// mapping from names.
 func Patch(doc, patch any) any {
 	p, ok := patch.(map[string]any)
 	if !ok {
@@ -89,9 +89,9 @@ func policyWith(patches ...map[string]any) ([]byte, error) {
 	return b, nil
 }
 
-// rulesWithout is the shipped rule set with an exception for each scenario whose
-// contrast names rules: in its project they find what they find, and it has no
-// effect. So one pipeline serves them all.
+// rulesWithout is the shipped rule set with an exception for each scenario whose contrast
+// names rules: in its project their findings have no effect. So one pipeline serves all
+// of them.
 func rulesWithout(scenarios []*Scenario) ([]byte, error) {
 	src, err := rules.Pack(shipped.FS())
 	if err != nil {

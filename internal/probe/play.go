@@ -31,7 +31,7 @@ const (
 	awaitTime = 5 * time.Second // of real time, for a hold to end
 )
 
-// played is what came of a step.
+// played is the result of a step.
 type played struct {
 	project, agent string
 	event          streams.Event
@@ -63,7 +63,7 @@ type play struct {
 	failed  []string
 }
 
-// run plays a scenario and returns what did not hold. An error means that it
+// run plays a scenario and returns the assertions that failed. An error means that it
 // could not be run.
 func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []string, err error) {
 	p := &play{Scenario: s, site: at, off: off, project: projectName(s.Name) + at.tag, now: make(map[string]time.Time), done: make(map[string]*played)}
@@ -156,7 +156,7 @@ func (p *play) tick(project string, d time.Duration) time.Time {
 
 var reference = regexp.MustCompile(`^\$([A-Za-z0-9_-]+)(?:\.(envelope|digest))?$`)
 
-// refer replaces what stands for an id that is known only now.
+// refer replaces references to ids that are known only now.
 func (p *play) refer(v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -386,7 +386,7 @@ func (p *play) publish(ctx context.Context, st *Step, d *played, kind streams.Ki
 	})
 }
 
-// posing is whom a step says that it speaks for.
+// posing is the claimed project and agent of a step.
 func (p *play) posing(st *Step, d *played) (project, agent string) {
 	project, agent = d.project, d.agent
 	if st.Posing != "" {

@@ -27,8 +27,8 @@ func shippedScenarios(t *testing.T) []*Scenario {
 	return all
 }
 
-// TestEveryProbeHoldsAndFailsWithoutItsDefence runs the threat model. The short
-// form leaves out what needs a pipeline of its own, and with it the contrast.
+// TestEveryProbeHoldsAndFailsWithoutItsDefence runs the threat model. The short form
+// leaves out contrasts and scenarios that need a pipeline of their own.
 func TestEveryProbeHoldsAndFailsWithoutItsDefence(t *testing.T) {
 	all, contrast := shippedScenarios(t), !testing.Short()
 	if !contrast {
@@ -139,8 +139,8 @@ func TestEveryInvariantIsSomewhere(t *testing.T) {
 	}
 }
 
-// The mechanism itself: what does not hold is found, and a contrast that changes
-// nothing of what a scenario is about is no contrast.
+// The runner itself: it finds a failed assertion, and a contrast that changes nothing
+// relevant to its scenario is no contrast.
 func TestAProbeThatPassesWithoutItsDefenceIsFound(t *testing.T) {
 	text := func(name, verdict, rule string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte("name: " + name + "\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{id: a, decide: {tool: send_report}, expect: {verdict: " + verdict + "}}]\n" +

@@ -34,18 +34,18 @@ type Running struct {
 	Operator, Person *nats.Conn // credentials of those roles; closed when the run ends
 }
 
-// Result is what became of a scenario.
+// Result is the result of a scenario.
 type Result struct {
 	Name    string `json:"name"`
 	Asserts string `json:"asserts"`
-	// Verdict is pass, fail or skipped, Failed what did not hold, and Skipped why
-	// it was not run.
+	// Verdict is pass, fail or skipped, Failed the failed assertions, and Skipped why it
+	// was not run.
 	Verdict string   `json:"verdict"`
 	Failed  []string `json:"failed,omitzero"`
 	Skipped string   `json:"skipped,omitzero"`
-	// Contrast is, in contrast mode, failed (as it has to), passed (the defence
-	// that is off is not what holds) or none (the scenario has no contrast). Shown
-	// is what did not hold then.
+	// Contrast is, in contrast mode, failed (as it has to), passed (the disabled defence
+	// is not the one that holds) or none (the scenario has no contrast). Shown is what
+	// failed then.
 	Contrast string   `json:"contrast,omitzero"`
 	Off      string   `json:"off,omitzero"`
 	Shown    []string `json:"shown,omitzero"`

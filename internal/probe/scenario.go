@@ -139,7 +139,7 @@ type Lessons struct {
 	Age string `yaml:"age"` // how long they have had support
 }
 
-// Expect is what is asserted of a step. What is not given is not looked at.
+// Expect is what is asserted of a step. Unset fields are not checked.
 type Expect struct {
 	Verdict string   `yaml:"verdict"`
 	Level   string   `yaml:"level"`

@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// The people that scenarios know. Alice's key is pinned as an approver's, and
-// nothing is known of Mallory's.
+// The people that scenarios know. Alice's key is pinned as an approver's. Mallory's is
+// not pinned.
 const (
 	alice   = "alice"
 	mallory = "mallory"

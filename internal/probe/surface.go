@@ -31,7 +31,7 @@ import (
 	"lazaret/streams"
 )
 
-// The surfaces by which what is known leaves, and those who look at it.
+// The surfaces by which data leaves, and their readers.
 
 // role connects with a role's credential.
 func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
@@ -51,8 +51,8 @@ func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
 	return nc, nil
 }
 
-// nobody is a body that no server and no stage obeys: a JetStream request that is
-// not empty has to be JSON.
+// nobody is a body that no server and no stage obeys: a non-empty JetStream request has
+// to be JSON.
 var nobody = []byte("a probe's attempt")
 
 // attempt publishes with a role's credential and notes whether the server let it
@@ -79,7 +79,7 @@ func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
 	return nil
 }
 
-// exported is what left.
+// exported is the exported data.
 type exported struct {
 	text string
 	// size, root are of the tree that the export gives, want of the log's own.
@@ -87,7 +87,7 @@ type exported struct {
 	root, want string
 }
 
-// export has what is known of the project leave.
+// export exports the project's data.
 func (p *play) export(ctx context.Context, st *Step, d *played) error {
 	if err := p.settle(ctx, d.project); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (s *site) logTo(ctx context.Context, project string, to beliefs.Sensitivity
 	return out, err
 }
 
-// everything is what is believed in a project.
+// everything is all beliefs of a project.
 func (s *site) everything(ctx context.Context, project string) (all []ingest.Belief, err error) {
 	req := ingest.BeliefsRequest{Project: project}
 	for {
@@ -254,7 +254,7 @@ func (p *play) reflect(ctx context.Context, d *played) error {
 	return nil
 }
 
-// obey signs a supersession: what nobody but a person may do.
+// obey signs a supersession, which only a person may do.
 func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, successor string) error {
 	by := p.site.signers[p.off.Obey]
 	if by == nil {
@@ -279,8 +279,7 @@ func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, succe
 	return err
 }
 
-// checkSurfaces holds what left, was harvested or proposed against what is
-// expected of it.
+// checkSurfaces compares what was exported, harvested or proposed with the expectation.
 func (p *play) checkSurfaces(st *Step, d *played) error {
 	x := st.Expect
 	if len(x.Exported)+len(x.NotExported) > 0 || x.Root {
