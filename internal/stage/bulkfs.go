@@ -8,13 +8,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// bulkFS lets a database write the files of its tables in large pieces, and read
-// them so where it reads all of them to merge them. Pebble does either block by block,
-// 4 KiB, and the calls into the system for that were a third of what merging costs.
-// All else, its log first of all, goes through as it comes.
+// bulkFS lets a database write its table files in large pieces, and read them so when it
+// reads whole tables to merge them. Pebble does either block by block, 4 KiB, and those
+// system calls were a third of the cost of merging. Other files, the log among them, pass
+// unchanged.
 //
-// What was written and not synced may be lost with the process, and not only with the
-// machine. Pebble syncs a table before it names it anywhere.
+// Unsynced writes may be lost with the process, and not only with the machine. Pebble
+// syncs a table before it names it anywhere.
 type bulkFS struct{ vfs.FS }
 
 // bulk is the size of a piece.

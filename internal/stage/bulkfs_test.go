@@ -108,8 +108,8 @@ func (f *fullFile) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// Whoever writes to a full disk hears of it at the latest when he wants to rely on
-// what he wrote, and each time.
+// A writer to a full disk gets an error at the latest on the calls that rely on its
+// writes, and each time.
 func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	for name, end := range map[string]func(f vfs.File) error{"sync": vfs.File.Sync, "sync data": vfs.File.SyncData,
 		"sync to": func(f vfs.File) error { _, err := f.SyncTo(1); return err }, "size": func(f vfs.File) error { _, err := f.Stat(); return err }} {

@@ -77,7 +77,7 @@ func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 			t.Errorf("%d entries were read again", n)
 		}
 	}
-	// What waited is known to the next entry, and once.
+	// The next entry knows the entries that waited, and knows them once.
 	for i := range 2 {
 		publish(t, nc, "quiet", 3+i, 1)
 		natstest.Eventually(t, time.Minute, "the next entry", func() bool { return a.Stats.Published.Load() == uint64(1+i) })

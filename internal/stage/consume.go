@@ -41,9 +41,8 @@ var (
 
 // consumption calls take for each message of a stream from a sequence on, from one
 // goroutine at a time, in order and without a gap, until it is stopped. Nothing is
-// acknowledged and nothing is redelivered, so what comes out is the stream. When
-// its consumer is gone, or sent what did not arrive, it begins another one where it
-// was.
+// acknowledged and nothing is redelivered. If its consumer is gone, or a message was
+// lost, it begins another consumer at the same place.
 type consumption struct {
 	js      jetstream.JetStream
 	stream  string
@@ -113,7 +112,7 @@ func (c *consumption) stop() {
 	<-c.ended
 }
 
-// keep sees to it that there is a consumer.
+// keep replaces the consumer when it is lost.
 func (c *consumption) keep(s *sitting) {
 	defer close(c.ended)
 	status := c.js.Conn().StatusChanged(nats.CONNECTED)
@@ -148,8 +147,7 @@ func (c *consumption) keep(s *sitting) {
 	}
 }
 
-// remove spares the server a consumer that nobody asks any more; it goes by itself
-// if this fails.
+// remove deletes an unused consumer; the server removes it later if this fails.
 func (c *consumption) remove(name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), reopenMost)
 	defer cancel()
@@ -179,7 +177,7 @@ type sitting struct {
 	cons  jetstream.Consumer
 	inbox string
 	sub   *nats.Subscription
-	lost  chan error    // why it is of no use any more
+	lost  chan error    // why it is lost
 	came  atomic.Uint64 // messages that arrived, which the server numbers
 	heard atomic.Int64  // when anything arrived, in Unix nanoseconds
 
@@ -310,9 +308,9 @@ func (s *sitting) lose(err error) {
 	}
 }
 
-// until waits until the consumer is of no use any more and says why, or nil when
-// ctx ends. What is lost on its way is missed by the number of the next
-// message; if none comes, by asking how many were sent.
+// until waits until the consumer is lost and returns why, or nil when ctx ends. A gap
+// shows in the number of the next message, or, if none comes, in the number of sent
+// messages.
 func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 	quiet := time.NewTicker(quietFor)
 	defer quiet.Stop()
@@ -340,7 +338,7 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 			continue
 		}
 		if !s.mu.TryLock() {
-			continue // the stage has no room for what came
+			continue // the stage has no room
 		}
 		s.mu.Unlock()
 		soon, cancel := context.WithTimeout(ctx, quietFor)
@@ -351,7 +349,7 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 			return err
 		case err != nil || info.Delivered.Consumer <= before:
 			short = false
-		case short: // twice, so that it is not on its way
+		case short: // twice: it is not in transit
 			return errGap
 		default:
 			short = true
@@ -362,7 +360,7 @@ func (s *sitting) until(ctx context.Context, status <-chan nats.Status) error {
 // deaf reports whether nothing came although something should have.
 func (s *sitting) deaf() bool {
 	if !s.mu.TryLock() {
-		return false // the stage has no room for what came
+		return false // the stage has no room
 	}
 	defer s.mu.Unlock()
 	if n, _, err := s.sub.Pending(); err != nil || n > 0 {

@@ -44,8 +44,8 @@ func read(t *testing.T, nc *nats.Conn, gate <-chan struct{}) *atomic.Uint64 {
 	return came
 }
 
-// Whatever happens to a consumer, its reader has every message once and in order,
-// also the last one before it is quiet.
+// A reader gets every message once and in order after any failure of its consumer, also
+// the last one before it is quiet.
 func TestAReaderOutlivesItsConsumer(t *testing.T) {
 	srv := natstest.Start(t)
 	l := newLedger(t, srv)

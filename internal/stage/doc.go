@@ -1,9 +1,8 @@
-// Package stage is the runtime that the four daemons share. A stage is a fold
-// of the ledger: it reads its input in order, decides, publishes what it
-// decided to its own ledger subject, and keeps what follows from it in a
-// Pebble cache.
+// Package stage is the runtime that the four daemons share. A stage is a fold of the
+// ledger: it reads its input in order, decides, publishes its decisions to its own ledger
+// subject, and keeps the resulting state in a Pebble cache.
 //
-// What it guarantees, whatever process dies and whenever:
+// It guarantees, even if processes die:
 //
 //   - One input makes at most one entry, exactly once. Every publish is fenced
 //     with the sequence of the stage's last entry in that partition, so of two
@@ -15,12 +14,11 @@
 //   - A stand-by is the same program. It folds the same ledger, keeps quiet,
 //     and publishes only once work has lain undone for the takeover time.
 //
-// RunLedger drives stages whose input is the ledger itself (sentinels,
-// arbiter), RunIntake drives ingest, which reads the intake with the ledger
-// folded beside it, and Follow drives readers that add nothing (the auditor).
-// Nothing else in the program talks to consumers.
+// RunLedger drives stages whose input is the ledger itself (sentinels, arbiter),
+// RunIntake drives ingest, which reads the intake with the ledger folded beside it, and
+// Follow drives readers that add nothing (the auditor). Nothing else in the program talks
+// to consumers.
 //
-// The shape is the decider of event sourcing, Decide(state, input) → entries
-// and Evolve(state, entry), over Kafka-style fenced producers; see section 3
-// of the design.
+// The shape is the decider of event sourcing, Decide(state, input) → entries and
+// Evolve(state, entry), over Kafka-style fenced producers; see section 3 of the design.
 package stage

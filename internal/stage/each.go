@@ -19,14 +19,13 @@ type Span struct {
 	Headers bool      // without the messages' data
 }
 
-// eachPatience is how long nothing may come although something is there.
+// eachPatience is how long Each waits for an existing message.
 const eachPatience = 10 * time.Second
 
-// Each calls fn for the messages of a span, in order. Whoever reads on and on is a
-// stage.
+// Each calls fn for the messages of a span, in order, and returns at its end.
 func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstream.Msg, seq uint64, at time.Time) error) error {
-	// The leader says how far there is to go: the consumer may be with a replica
-	// that lags, and what it does not have yet would be passed over.
+	// The leader knows the last message: the consumer may be with a replica that lags,
+	// and would pass over messages that it does not have yet.
 	last := uint64(0)
 	for _, f := range s.Filters {
 		m, err := LastOn(ctx, js, s.Stream, f)

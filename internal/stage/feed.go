@@ -243,7 +243,7 @@ func (f *Feed) leave(r *ledgerReader) {
 	f.taps = slices.DeleteFunc(f.taps, func(t *ledgerReader) bool { return t == r })
 }
 
-// Close stops the feed. Who still reads goes on alone.
+// Close stops the feed. Its readers go on with consumers of their own.
 func (f *Feed) Close() {
 	if f == nil {
 		return

@@ -108,7 +108,7 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	defer whole.close()
 	defer tail.close()
 	defer one.close()
-	// Who begins at the end has nothing in common with the feed yet, and has it
+	// A reader that begins at the end has nothing in common with the feed yet, and has it
 	// with the next entry or, if that came here first, the one after it.
 	l.add(1)
 	seen(t, "who begins at the end", tail, 101, 101, 1)

@@ -70,7 +70,7 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 		case <-ctx.Done():
 			return nil
 		case m := <-rd.msgs:
-			// What comes within a moment is taken together: each batch is a sync.
+			// Messages of a short time are taken together: each batch is a sync.
 			if err := sleep(ctx, followEvery-time.Since(took)); err != nil {
 				return nil
 			}
@@ -84,11 +84,11 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 				return err
 			}
 			if m.err != nil {
-				// It stands in the ledger, so it is followed like the rest;
-				// that nobody of ours wrote it shows in its empty type.
+				// A follower takes it like the rest; its empty type shows that no stage
+				// wrote it.
 				log.Error("foreign message in the ledger", "err", m.err)
 			}
-			entries = append(entries, m.entries...) // of a message all, or the follower could not go on
+			entries = append(entries, m.entries...) // all of a message, or the follower could not go on
 		}
 		if err := f.Take(entries, len(rd.msgs) > 0); err != nil {
 			return err

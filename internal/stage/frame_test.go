@@ -45,7 +45,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "all alerts", func() bool { return len(srv.Ledger()) >= len(projects)*n+len(projects)*n/3 })
 	ledger := srv.Ledger()
 	account(t, ledger)
-	// What an alert was made from is one entry, also within a message.
+	// An alert names exactly one entry as its input, also within a message.
 	at := make(map[uint64]*streams.Entry)
 	for i := range ledger {
 		at[ledger[i].Position()] = &ledger[i]

@@ -17,8 +17,8 @@ import (
 // allOfLedger matches every entry.
 const allOfLedger = "lz.ledger.>"
 
-// HoleError says that the ledger lacks entries, and that it does not say why. A stage
-// does not fold on over them: what it would decide is not what the ledger leads to.
+// HoleError says that the ledger lacks entries without a reason in it. A stage does not
+// fold over them: its decisions would not follow from the ledger.
 type HoleError struct {
 	From, To uint64 // sequences
 	Stage    string
@@ -31,9 +31,8 @@ func (e *HoleError) Error() string {
 		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }
 
-// forgettings are what statements of the ledger say about entries that may be gone.
-// They are read from the ledger when a hole is met: a fold that begins anew meets the
-// hole before the statement.
+// forgettings hold the ledger's statements about entries that may be gone. They are read
+// when a hole is met: a fold that begins anew meets the hole before the statement.
 type forgettings struct {
 	read    uint64              // the last message of ingest's that was read
 	listed  map[uint64]struct{} // sequences that erased entries list
@@ -45,15 +44,15 @@ type ordered struct {
 	at     uint64 // its entry
 	upTo   uint64 // 0 in an order of an earlier version, which names no sequences
 	ranges []streams.SeqRange
-	late   time.Time // until then other stages write because of what is forgotten
+	late   time.Time // until then other stages write derived entries
 }
 
-// explains reports whether the entry of a sequence may be gone because of an order. before is
-// when the entry before it was written.
+// explains reports whether the entry of a sequence may be gone because of an order.
+// before is when the entry before it was written.
 //
-// An order names where the project's entries stand. What other stages write because of them
-// goes, too; it stands behind what is named, and comes soon. An order of an earlier version
-// names nothing, and explains all that is missing before it.
+// An order names the sequences of the project's entries. Entries that other stages derive
+// from them go, too; they have later sequences and come soon. An order of an earlier
+// version names no sequences, and explains every missing entry before it.
 func (o *ordered) explains(seq uint64, before time.Time) bool {
 	late := !before.After(o.late)
 	if o.upTo == 0 {
@@ -62,7 +61,7 @@ func (o *ordered) explains(seq uint64, before time.Time) bool {
 	return streams.InRanges(o.ranges, seq) || seq > o.upTo && late
 }
 
-// follow reads what was said since.
+// follow reads the statements since the last call.
 func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error {
 	if f.listed == nil {
 		f.listed = make(map[uint64]struct{})
@@ -90,7 +89,7 @@ func (f *forgettings) follow(ctx context.Context, js jetstream.JetStream) error 
 	return nil
 }
 
-// add takes a statement.
+// add folds a statement.
 func (f *forgettings) add(e *streams.Entry) {
 	if e.Type == streams.TypeForgotten {
 		o := ordered{at: e.Seq, late: e.Time.Add(statement.LateFor)}
@@ -109,8 +108,8 @@ func (f *forgettings) add(e *streams.Entry) {
 	}
 }
 
-// explain is the first of the sequences from one to another that no statement speaks
-// of, or 0. before is when the entry before them was written.
+// explain returns the first sequence of a range that no statement explains, or 0. before
+// is when the entry before the range was written.
 func (f *forgettings) explain(from, to uint64, before time.Time) uint64 {
 	for seq := from; seq <= to; seq++ {
 		_, ok := f.listed[seq]

@@ -86,7 +86,7 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			b.awaitReady()
 			b.stop()
 
-			// Sequence 7 is deleted: who has it behind itself goes on, who begins anew does not.
+			// Sequence 7 is deleted: a stage that has read it goes on, one that begins anew does not.
 			if err := st.DeleteMsg(t.Context(), 7); err != nil {
 				t.Fatal(err)
 			}

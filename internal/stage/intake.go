@@ -73,8 +73,8 @@ type IntakeFold interface {
 // Admission is what ingest makes of one message.
 type Admission struct {
 	Output
-	// Together says which entries may share a ledger message: those with the same
-	// text. Empty: the entry has one of its own. What may have to be forgotten apart
+	// Together groups entries that may share a ledger message: those with the same text.
+	// Empty: the entry has its own message. Entries that may have to be forgotten apart
 	// must not share one.
 	Together string
 	Decided  any // the value that Body encodes
@@ -84,18 +84,16 @@ const (
 	intakeQueue = 4096 // messages held in memory
 	intakeBatch = 500  // messages decided at once
 	// intakeBatchBytes is how many bytes of messages are decided at once, unless one
-	// alone has more: what comes meanwhile for another partition waits for so much.
+	// alone has more. A message for another partition waits for at most so many.
 	intakeBatchBytes = 1 << 20
-	// intakeHeld bounds the bytes of messages that are held in memory. Of what is read
-	// beyond, messages above leanFrom are held without their data, which is read again
-	// when they are decided on.
+	// intakeHeld bounds the bytes of messages held in memory. Beyond it, messages above
+	// leanFrom are held without their data, which is read again for the decision.
 	intakeHeld   = 32 << 20
 	leanFrom     = 4 << 10
 	purgeEvery   = 2 * time.Second
 	purgeAtLeast = 1 // messages
-	// purgeBacklog is how many messages are purged sooner than that: a subject
-	// may hold streams.IntakePerSubject, and what is decided must not refuse
-	// what comes.
+	// purgeBacklog is how many messages are purged sooner than that: a subject may hold
+	// streams.IntakePerSubject, and decided messages must not make it refuse new ones.
 	purgeBacklog = streams.IntakePerSubject / 8
 )
 
@@ -120,14 +118,14 @@ type intakeStage struct {
 	turn     int    // partition that is served first
 	seen     uint64 // last intake sequence that came in
 	active   [streams.Partitions]bool
-	owes     [streams.Partitions]bool               // perhaps
+	owes     [streams.Partitions]bool               // possibly
 	progress [streams.Partitions]time.Time          // wall clock of the last own entry by others
 	trims    [streams.Partitions]*streams.Retention // announced and not answered
 	purged   uint64
 	purgedAt time.Time
 	// purgeFailed waits for the next time instead of trying at once.
 	purgeFailed bool
-	blind       int // proposals that are not decided ahead
+	blind       int // proposals to decide without foresee
 }
 
 type queued struct {
@@ -182,7 +180,7 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		}
 		return err
 	}
-	// Nothing is said over a hole that was made while this was folded.
+	// Nothing is published over a hole that was made during the fold.
 	if err := s.guard(ctx, s.read); err != nil {
 		return ended(ctx, err)
 	}
@@ -285,7 +283,7 @@ func (s *intakeStage) again() error {
 	return errRefold
 }
 
-// closed is a channel that never makes anybody wait.
+// closed is a closed channel: a receive from it returns at once.
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -311,7 +309,7 @@ func (s *intakeStage) arriving() <-chan jetstream.Msg {
 	return s.in.msgs
 }
 
-// take queues a message and those that wait behind it.
+// take queues a message and those that have arrived after it.
 func (s *intakeStage) take(m jetstream.Msg) error {
 	for {
 		if err := s.enqueue(m); err != nil {
@@ -384,8 +382,8 @@ func (s *intakeStage) unqueue(p int) {
 	}
 }
 
-// load reads the data of messages that are held without. It reports whether all have
-// theirs: if the server does not answer, they wait.
+// load reads the data of messages held without. It reports whether all have theirs; if
+// the server does not answer, they wait.
 func (s *intakeStage) load(ctx context.Context, batch []*queued) bool {
 	for _, q := range batch {
 		if !q.lean {
@@ -443,7 +441,7 @@ func (s *intakeStage) fromLedger(ctx context.Context, a *arrival) error {
 	if seq <= c.own {
 		return nil // published here
 	}
-	// Another process of this stage, or this one before it lost its memory.
+	// Another process of this stage wrote it, or this one before a restart.
 	for i := range entries {
 		e := &entries[i]
 		if err := s.applyForeign(p, e.At); err != nil {
@@ -543,8 +541,8 @@ func (s *intakeStage) foldTo(ctx context.Context, seq uint64) error {
 	return s.commitFolded()
 }
 
-// commitFolded makes durable what the ledger is known to hold: all partitions have come as
-// far as the reader, but for foreign entries that wait, which are noted.
+// commitFolded commits all partitions as folded up to the reader. Foreign entries that
+// wait are noted.
 func (s *intakeStage) commitFolded() error {
 	for _, p := range s.cfg.Partitions {
 		if err := s.note(p); err != nil {
@@ -555,14 +553,14 @@ func (s *intakeStage) commitFolded() error {
 	return s.commit()
 }
 
-// waitingKey notes a message with foreign entries that were read and wait for the next own
-// entry. A partition may be quiet for long: without the note its cursor would stay before
-// them, and a start would read all that other partitions were told since.
+// waitingKey notes a message with foreign entries that wait for the next own entry. A
+// partition may be quiet for long: without the note its cursor would stay before them,
+// and a start would reread the entries of other partitions since.
 func waitingKey(p int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{spaceMeta, 'h', byte(p)}, seq)
 }
 
-// note notes the entries of a partition that wait.
+// note notes the waiting entries of a partition.
 func (s *intakeStage) note(p int) error {
 	f := s.foreign[p]
 	for i := len(f) - 1; i >= 0 && f[i].Seq > s.noted[p]; i-- {
@@ -617,8 +615,7 @@ func (s *intakeStage) loadWaiting(ctx context.Context) error {
 	return nil
 }
 
-// takenIn is the ledger sequence up to which all is in the state of a partition, and nothing
-// waits.
+// takenIn is the ledger sequence up to which a partition's state holds every entry.
 func (s *intakeStage) takenIn(p int) uint64 {
 	if f := s.foreign[p]; len(f) > 0 {
 		return min(s.saved[p].folded, f[0].Seq-1)
@@ -671,22 +668,21 @@ func (s *intakeStage) work(ctx context.Context) error {
 	return s.again()
 }
 
-// mistaken is how many proposals are not decided ahead after one was decided in vain.
+// mistaken is how many proposals are not decided ahead after one that was in vain.
 const mistaken = 16
 
-// foresees reports whether a proposal is decided before it is known that the ledger
-// ends where it was read to. Where much is said, it is mostly in vain.
+// foresees reports whether to decide a proposal before it is known that the ledger ends
+// where it was read to. Under load that is mostly in vain.
 func (s *intakeStage) foresees() bool {
 	s.blind = max(s.blind-1, 0)
-	// Of a part of the ledger nobody knows its end, and of an empty one it is no
-	// sequence that could be expected.
+	// The end of a part of the ledger is unknown, and an empty one has no sequence to
+	// expect.
 	return s.blind == 0 && s.known > 0 && s.all()
 }
 
-// foresee decides on a proposal with what was read, and has its entry refused unless
-// the ledger ends there: that is the barrier, without asking for the tail first. If
-// there is more to know, nothing of what was decided stays, and the proposal is
-// decided again behind it.
+// foresee decides a proposal on the entries read so far, and publishes on the condition
+// that the ledger ends there: a barrier without asking for the tail first. If the ledger
+// has more, the decision is dropped, and the proposal is decided again behind it.
 func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
 	s.stats.Foreseen.Add(1)
 	f := s.flight()
@@ -701,10 +697,10 @@ func (s *intakeStage) foresee(ctx context.Context, batch []*queued) error {
 }
 
 // next takes a batch off the heads of the queues, behind what is in flight: an equal
-// share of messages and bytes of each partition that has some, and at least one
-// message of as many partitions as the bytes allow. Those that got none are first
-// the next time. The order within a partition stays: where a stage goes on after a
-// crash is one sequence for each.
+// share of messages and bytes of each partition that has some, and at least one message
+// of as many partitions as the bytes allow. Those that got none are first the next time.
+// Each partition keeps its order, so that one sequence for each says where to go on after
+// a crash.
 func (s *intakeStage) next(flights ...*flight) []*queued {
 	var heads [streams.Partitions][]*queued
 	n := 0
@@ -742,12 +738,12 @@ func (s *intakeStage) next(flights ...*flight) []*queued {
 	return batch
 }
 
-// answerTail is how long a query waits to hear where the ledger ends.
+// answerTail is how long a query waits for the sequence at which the ledger ends.
 const answerTail = time.Second
 
-// answer runs a query on the state as it would be if the next own entry were
-// decided now, and leaves no trace of it. Whoever heard a verdict and asks what
-// became of it is answered by that verdict: the ledger is folded to its end.
+// answer runs a query on the state as it would be if the next own entry were decided now,
+// and discards that state. It folds the ledger to its end first, so that the answer
+// reflects every published verdict.
 func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	short, cancel := context.WithTimeout(ctx, answerTail)
 	tail, err := s.tail(short, q.Partition)
@@ -762,7 +758,7 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 		return err
 	}
 	if err := s.again(); err != nil {
-		return err // the question runs into its deadline
+		return err // the query times out
 	}
 	if err := s.commitFolded(); err != nil {
 		return err
@@ -780,9 +776,8 @@ func (s *intakeStage) answer(ctx context.Context, q Query) error {
 	return nil
 }
 
-// barrier folds the ledger to the tail that it has now, in the partitions of
-// the batch that hold a proposal: what a sentinel has said by now must be
-// known when a proposal is enriched.
+// barrier folds the ledger to its present tail in the partitions of the batch that hold a
+// proposal: a proposal's entry must know all alerts published so far.
 func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	var asked [streams.Partitions]bool
 	var tail uint64
@@ -803,12 +798,12 @@ func (s *intakeStage) barrier(ctx context.Context, batch []*queued) error {
 	return s.foldTo(ctx, tail)
 }
 
-// tail is the sequence up to which the ledger has to be read to know all that it
-// has of a partition now; 0 if that is known already.
+// tail is the sequence up to which the ledger has to be read to know all entries of a
+// partition; 0 if they are known.
 func (s *intakeStage) tail(ctx context.Context, p int) (uint64, error) {
 	m, err := lastOn(ctx, s.js, streams.LedgerFilter(p))
-	// That the last entry is an own one says nothing of those before it: it
-	// may have been decided before they were read.
+	// An own last entry proves nothing about the entries before it: it may have been
+	// decided before they were read.
 	if err != nil || m == nil || m.Sequence == s.cursors[p].own && s.read+1 >= m.Sequence {
 		return 0, err
 	}
@@ -832,9 +827,8 @@ type flight struct {
 // aheadMost is how many batches are decided before the ledger is read again.
 const aheadMost = 8
 
-// decide admits a batch, publishes the entries and commits. While a batch is on
-// its way the next is decided on top of it. If the fence was lost, nothing of
-// either stays.
+// decide admits a batch, publishes the entries and commits. The next batch is decided on
+// top of it meanwhile. If the fence was lost, both are dropped.
 func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	f := s.flight()
 	if err := s.admit(f, batch); err != nil {
@@ -843,7 +837,7 @@ func (s *intakeStage) decide(ctx context.Context, batch []*queued) error {
 	return s.fly(ctx, f)
 }
 
-// fly is decide from where a batch is decided.
+// fly is decide for an admitted batch.
 func (s *intakeStage) fly(ctx context.Context, f *flight) error {
 	for ahead := 0; len(f.entries) > 0; ahead++ {
 		for p, c := range s.cursors {
@@ -892,8 +886,8 @@ func (f *flight) gather() {
 	}
 }
 
-// ahead decides on what is queued and on what arrives until a flight landed, up
-// to the first proposal: that one waits for what the ledger says by then.
+// ahead decides on queued and arriving messages until a flight landed, up to the first
+// proposal: that one waits for the ledger's present tail.
 func (s *intakeStage) ahead(ctx context.Context, f, next *flight, landed <-chan struct{}) error {
 	for !s.erasing && !s.refolding && len(next.entries) < intakeBatch && next.size < intakeBatchBytes {
 		batch := s.next(f, next)
@@ -988,8 +982,7 @@ func (s *intakeStage) fits(p int, m *Message, out *Admission) (*Admission, error
 	return s.fold.Reject(s.states[p], m, why)
 }
 
-// land commits a batch that is in the ledger, or takes back what was decided
-// since.
+// land commits a batch that is in the ledger, or undoes it.
 func (s *intakeStage) land(ctx context.Context, f *flight) error {
 	s.stats.Published.Add(uint64(f.n))
 	for i, e := range f.entries[:f.n] {
@@ -1007,18 +1000,17 @@ func (s *intakeStage) land(ctx context.Context, f *flight) error {
 	return s.commitSealed()
 }
 
-// knows notes an own entry: if it stands right behind what is known, that is known too.
+// knows notes an own entry: it extends known if it follows directly.
 func (s *intakeStage) knows(seq uint64) {
 	if seq == s.known+1 {
 		s.known = seq
 	}
 }
 
-// owed adds at most one entry in each partition that no message asks for. One
-// at a time and between batches, so that messages do not wait for many. Such an
-// entry names the input of the entry before it and moves no cursor: what it
-// leaves to be done is in the state, which is a fold of the ledger, so that
-// whoever reads on from there neither leaves one out nor repeats it.
+// owed adds at most one entry in each partition that no message asks for, one at a time
+// and between batches, so that messages do not wait for many. Such an entry names the
+// input of the entry before it and moves no cursor. The remaining debt is in the state, a
+// fold of the ledger, so that another process neither skips nor repeats one.
 func (s *intakeStage) owed(ctx context.Context) error {
 	for _, p := range s.cfg.Partitions {
 		if s.trims[p] != nil && (s.active[p] || time.Since(s.progress[p]) > s.cfg.Takeover) {
@@ -1046,7 +1038,7 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 		return fmt.Errorf("stage %s, partition %d: %w", s.cfg.Name, p, err)
 	}
 	if out != nil && tooLarge(&out.Output) != nil {
-		// Nobody waits for it. The debt stays, and messages go on.
+		// The debt stays in the state, and messages go on.
 		s.stats.Oversized.Add(1)
 		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes", len(out.Body), "code", streams.CodeEntrySize)
 		out = nil
@@ -1131,11 +1123,11 @@ func (s *intakeStage) forget() error {
 	return nil
 }
 
-// undo drops what was applied of a batch of which the first n entries are in
-// the ledger for certain.
+// undo drops what was applied of a batch of which the first n entries are in the ledger
+// for certain.
 func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int, held [streams.Partitions][]*streams.Entry, err error) error {
-	// What was applied is not, or not for certain, in the ledger: forget it.
-	// Entries that did get there come back through the reader.
+	// The applied entries are not, or not for certain, in the ledger: drop them. Entries
+	// that are come back through the reader.
 	s.foreign, s.cursors = held, s.saved
 	if err := s.forget(); err != nil {
 		return err
@@ -1161,8 +1153,8 @@ func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
 	return s.settleOwn(ctx, entries[:n])
 }
 
-// settleOwn folds the ledger up to the last own entry that it holds, and goes
-// quiet in the partitions where that is none of ours.
+// settleOwn folds the ledger up to its last own entry, and stands by in the partitions
+// where another process wrote that.
 func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) error {
 	var tail uint64
 	for _, p := range s.cfg.Partitions {
@@ -1184,8 +1176,7 @@ func (s *intakeStage) settleOwn(ctx context.Context, ours []*streams.Entry) erro
 	return s.foldTo(ctx, tail)
 }
 
-// purge removes from the intake what the ledger holds. It is a courtesy to
-// the disk: whether it happens changes nothing.
+// purge removes decided messages from the intake. It only frees disk space.
 func (s *intakeStage) purge(ctx context.Context) {
 	if time.Since(s.purgedAt) < purgeEvery && (s.purgeFailed || s.seen < s.purged+purgeBacklog+uint64(s.queued)) {
 		return

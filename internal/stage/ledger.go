@@ -171,8 +171,7 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if read > 0 {
-			// One reader serves all partitions, so those that had nothing up
-			// to here have come as far.
+			// One reader serves all partitions: those without messages have come as far.
 			for _, p := range s.cfg.Partitions {
 				s.cursors[p].folded = max(s.cursors[p].folded, read)
 			}
@@ -182,8 +181,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 		}
 		if s.erasing || s.syncing {
-			// What a stage says it has dropped is gone before it says so, and
-			// what it says is on disk is there.
+			// A stage's answer about dropped or synced state follows the commit that
+			// drops or syncs it.
 			if err := s.commit(); err != nil {
 				return err
 			}
@@ -198,8 +197,8 @@ func (s *ledgerStage) loop(ctx context.Context, rd *ledgerReader, last uint64, q
 			}
 			return err
 		}
-		// The cache may lag behind the ledger, so nobody waits for it: what is
-		// lost with a process is folded again.
+		// The cache may lag behind the ledger, so commits can wait: entries lost with a
+		// process are folded again.
 		if dirty += len(buf); dirty >= commitEvery || dirty > 0 && ticked {
 			if err := s.commit(); err != nil {
 				return err
@@ -281,12 +280,12 @@ func (s *ledgerStage) step(e *streams.Entry) error {
 	return nil
 }
 
-// decided reports whether what an entry leads to was decided before the partition
-// was folded anew: it is in the ledger, or waits in the outbox.
+// decided reports whether the output for an entry was decided before the partition was
+// refolded: it is in the ledger, or waits in the outbox.
 func (s *ledgerStage) decided(e *streams.Entry) bool { return e.Seq < s.erasures[e.Partition].upTo }
 
-// forget takes off the outbox what was decided about a project that is
-// forgotten, or because of entries that are.
+// forget drops the outbox entries of a forgotten project, or those derived from erased
+// entries.
 func (s *ledgerStage) forget(e *streams.Entry) error {
 	gone := func(*streams.Entry) bool { return true }
 	if e.Type == streams.TypeErased {
@@ -313,8 +312,8 @@ func (s *ledgerStage) forget(e *streams.Entry) error {
 	return nil
 }
 
-// confirm notes an own entry that came back from the ledger, and takes it off
-// the outbox.
+// confirm notes an own entry that came back from the ledger, and drops it from the
+// outbox.
 func (s *ledgerStage) confirm(e *streams.Entry) error {
 	c := &s.cursors[e.Partition]
 	c.own, c.src = e.Seq, position.Later(c.src, e.Src)
@@ -348,8 +347,8 @@ func (s *ledgerStage) pop(partition int) error {
 	return nil
 }
 
-// flush publishes what waits in the partitions where this process is active,
-// and takes over those where work has lain undone for too long.
+// flush publishes the outboxes of the partitions where this process is active, and takes
+// over those where work has lain undone for too long.
 func (s *ledgerStage) flush(ctx context.Context) error {
 	now := time.Now()
 	var batch []*streams.Entry
@@ -381,7 +380,7 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 		return nil
 	}
 	if !s.spoke {
-		// Nothing is said over a hole that was made while this was folded.
+		// Nothing is published over a hole that was made during the fold.
 		if err := s.guard(ctx, s.oldest()); err != nil {
 			if refusal(err) {
 				return err
@@ -415,8 +414,8 @@ func (s *ledgerStage) flush(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		// The server is away or the ledger is full. Nothing is lost: the
-		// outbox keeps what was decided, and the next flush tries again.
+		// The server is away or the ledger is full. The outbox keeps the entries, and the
+		// next flush tries again.
 		s.stats.refused(err)
 		s.log.Warn("entries wait for the ledger", "waiting", len(batch)-n, "err", err)
 		return sleep(ctx, 200*time.Millisecond)
@@ -465,14 +464,12 @@ type alarm struct {
 // behind ours, does not count.
 const timerRetry = 250 * time.Millisecond
 
-// timer puts the due entry of a passed timer on the outbox. The wall clock
-// only decides when the entry is written; what follows is decided when it is
-// read back, by ledger time.
+// timer puts the due entry of a passed timer on the outbox. The wall clock only decides
+// when the entry is written; its effect is decided when it is read back, by ledger time.
 //
-// A process that has not read up to what is answered already, because it began
-// anew, does not look at the time: its due entry would name an earlier input
-// than the entry before it, and whoever begins anew after that would take later
-// answers for unsaid, and say them twice.
+// A process that refolds checks no timer before it has read all inputs that were
+// answered. Its due entry would name an earlier input than the entry before it. A later
+// refold would then take later answers for missing and publish them twice.
 func (s *ledgerStage) timer(p int, now time.Time) error {
 	if s.cursors[p].folded < max(position.Sequence(s.cursors[p].src), s.erasures[p].upTo) {
 		return nil
@@ -509,7 +506,7 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 		return nil
 	}
 	a.wrote = now
-	// It names the last input, so that of a frame no earlier one than was answered.
+	// It names the last input; within a frame, none earlier than the answered one.
 	src := position.Later(s.cursors[p].folded, s.cursors[p].src)
 	due, err := s.fitting(a.due, src)
 	if err != nil {
@@ -522,8 +519,8 @@ func (s *ledgerStage) timer(p int, now time.Time) error {
 	return nil
 }
 
-// commit makes state, cursors and what still waits durable as one. What waits
-// must be kept with the cursor that lies behind it, or a crash would lose it.
+// commit makes state, cursors and outbox durable together. A crash would lose the outbox
+// if it were committed after the cursor.
 func (s *ledgerStage) commit() error {
 	for _, p := range s.cfg.Partitions {
 		for _, b := range s.outbox[p] {

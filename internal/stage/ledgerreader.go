@@ -68,8 +68,8 @@ type ledgerReader struct {
 	held atomic.Int64  // bytes of bodies that wait for the stage
 	room chan struct{} // some were taken
 
-	// Owned by whoever delivers: the own consumer's goroutine or, guarded by
-	// Feed.mu, the feed.
+	// Owned by the delivering side: the own consumer's goroutine or, guarded by Feed.mu,
+	// the feed.
 	next  uint64     // sequence to go on with
 	trail []*arrival // read last over its own consumer, newest last
 }
@@ -165,7 +165,7 @@ func (r *ledgerReader) own(ctx context.Context) (c *consumption, joined chan str
 	return c, joined, err
 }
 
-// keep sees to it that there is somebody who delivers, until the reader is closed.
+// keep replaces a consumer or feed that no longer delivers, until the reader is closed.
 func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 	defer close(r.ended)
 	for {
@@ -205,7 +205,7 @@ func (r *ledgerReader) keep(c *consumption, joined chan struct{}) {
 
 func (r *ledgerReader) wants(a *arrival) bool { return r.only == "" || r.only == a.first().Stage }
 
-// close stops the reader. What it still holds is dropped.
+// close stops the reader. Messages that it still holds are dropped.
 func (r *ledgerReader) close() {
 	close(r.done)
 	<-r.ended

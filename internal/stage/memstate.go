@@ -6,9 +6,8 @@ import (
 	"sort"
 )
 
-// NewMemState returns an empty state of a partition that is kept in memory
-// only: for whoever folds a ledger without running a stage, and for tests that
-// go back to where they were.
+// NewMemState returns an empty state of a partition that is kept in memory only, for
+// folds without a stage and for tests that return to an earlier state.
 func NewMemState(partition int) *State {
 	return &State{s: new(memory), partition: partition}
 }
@@ -72,7 +71,7 @@ func (m *memory) scan(prefix []byte, fn func(key, value []byte) (bool, error)) e
 }
 
 func (m *memory) scanFrom(prefix, from []byte, fn func(key, value []byte) (bool, error)) error {
-	// What fn changes is not seen by the scan, as with a snapshot.
+	// The scan does not see changes by fn, as with a snapshot.
 	at, _ := m.find(from)
 	end := at
 	for end < len(m.keys) && bytes.HasPrefix(m.keys[end], prefix) {

@@ -139,10 +139,9 @@ func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	return nil
 }
 
-// knowledge says which keys are not in the database: most look-ups of a fold ask
-// for what is new. It is a Bloom filter of every key that was ever written. Of a
-// database that was there before it is made in the background, out of a
-// snapshot; until then it knows nothing.
+// knowledge says which keys are not in the database: most look-ups of a fold ask for new
+// keys. It is a Bloom filter of every key that was ever written. For an existing database
+// it is made in the background from a snapshot; until then it excludes no key.
 type knowledge struct {
 	now  *filter    // nil: nothing is known
 	next *filter    // being made, of the snapshot and of what was written since
@@ -151,8 +150,8 @@ type knowledge struct {
 	wg   sync.WaitGroup
 }
 
-// filter is a Bloom filter: four bits for each key, in one cache line. Bits may be
-// set by two goroutines at once; who asks for them comes after both.
+// filter is a Bloom filter: four bits for each key, in one cache line. Two goroutines may
+// set bits at once; reads come after both.
 type filter struct {
 	lines [][8]uint64 // a power of two
 	keys  int         // that were new, as far as the filter can tell
@@ -204,9 +203,9 @@ func (f *filter) may(key uint64) bool {
 	return true
 }
 
-// learnAfter is how long a store that is opened waits before its filter is made: all of its
-// keys are read for that, and at a start somebody waits for the first verdict. Look-ups go to
-// the files until then. Tests do not wait.
+// learnAfter is how long an opened store waits before its filter is made. That reads all
+// keys, which would delay the first verdict after a start. Look-ups go to the files until
+// then. Tests do not wait.
 var learnAfter = 10 * time.Second
 
 // learn begins to fill a filter with what the database holds, after a while.

@@ -15,20 +15,19 @@ import (
 	"lazaret/streams"
 )
 
-// How entries are published. Under backlog, entries that may share a message go in
-// frames; few entries have a message each, so that those who read the ledger message by
-// message see most of them like that. What is left to publish goes in atomic batches of
-// messages. Such a batch costs the server a file of its own, about as much as a dozen
-// single publishes with sync_always, so that it pays off for many messages only.
+// Entries that may share a message go in frames under backlog. Few entries have a message
+// each, for readers that read the ledger message by message. The other messages go in
+// atomic batches. Such a batch costs the server a file of its own, about as much as a
+// dozen single publishes with sync_always, so that it pays off for many messages only.
 const (
 	frameFrom     = 16      // entries that share a message at least
 	batchFrom     = 12      // messages that wait before a batch is used
 	batchMaxMsgs  = 500     // the server's limit is 1,000
 	batchMaxBytes = 4 << 20 // of bodies
 
-	// What is asked of a server that dies, or of a cluster without a leader, is
-	// never answered, and a stage does nothing else meanwhile. Asking again is
-	// safe: what was published is known by its salt.
+	// A server that dies, or a cluster without a leader, never answers, and a stage does
+	// nothing else meanwhile. Asking again is safe: a published entry is recognised by
+	// its salt.
 	ackTimeout = 3 * time.Second
 	askTries   = 4
 
@@ -46,11 +45,10 @@ type pubAck struct {
 // errFenced says that another process of the same stage added an entry first.
 var errFenced = errors.New("another process of this stage holds the fence")
 
-// errUnmoved is an errFenced that the fence does not explain: as far as the ledger
-// shows, nobody has moved it.
+// errUnmoved is an errFenced although the ledger shows the expected fence.
 var errUnmoved = fmt.Errorf("%w, or something else was expected in vain", errFenced)
 
-// errBehind says that the ledger holds more than what an entry was decided on.
+// errBehind says that the ledger holds entries that the decision did not know.
 var errBehind = errors.New("the ledger holds more than what was known")
 
 // publisher adds entries to the ledger, each fenced with the sequence of the
@@ -295,9 +293,9 @@ func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq u
 	return m, nil
 }
 
-// EntryAt reads the ledger entry at a position. An entry that is not there is
-// jetstream.ErrMsgNotFound. Of a message that no stage wrote it returns what a follower
-// takes it for.
+// EntryAt reads the ledger entry at a position. A missing entry is
+// jetstream.ErrMsgNotFound. A message that no stage wrote is returned as a follower takes
+// it.
 func EntryAt(ctx context.Context, js jetstream.JetStream, at uint64) (streams.Entry, error) {
 	e, err := ReadEntry(ctx, js, at)
 	if err != nil && e.Seq > 0 {
@@ -357,7 +355,7 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 	}
 	var h nats.Header
 	if len(resp.Message.Header) > 0 { // copies for people have none
-		// Whoever may publish may publish bytes that are no headers: then it has none.
+		// A foreign publisher may send malformed headers: the message then has none.
 		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
 	}
 	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h, Data: resp.Message.Data, Time: resp.Message.Time}, nil

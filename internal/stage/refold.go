@@ -13,15 +13,14 @@ import (
 	"lazaret/streams"
 )
 
-// An erased entry lists entries that are to be forgotten. Taking out of a state
-// what follows from them cannot be done but by folding the partition anew without
-// them: counts, clusters, first origins and whatever was compared with them do not
-// say what they were made of. So the state of the partition is removed, its files
-// are written anew, and the stage starts as one that has no state, but passes over
-// what is listed. What it had decided before the statement stays decided.
+// An erased entry lists entries that are to be forgotten. Their effects on a state can be
+// removed only by folding the partition anew without them: counts, clusters, first
+// origins and comparisons do not record their inputs. So the state of the partition is
+// removed, its files are rewritten, and the stage starts without state, but passes over
+// the listed entries. Its decisions before the statement stay.
 //
-// Whoever folds the ledger later without the entries that are gone comes to the
-// same state, since it is the fold of the same entries.
+// A later fold of a ledger without those entries gives the same state, since it folds the
+// same entries.
 
 // errRefold ends a stage's loop so that it starts anew.
 var errRefold = errors.New("a partition is folded anew")
@@ -32,7 +31,7 @@ var errRefold = errors.New("a partition is folded anew")
 func refoldKey(p int) []byte  { return []byte{spaceMeta, 'r', byte(p)} }
 func withoutKey(p int) []byte { return []byte{spaceMeta, 'w', byte(p)} }
 
-// erasures is what a partition is folded without.
+// erasures are the entries that a partition's fold passes over.
 type erasures struct {
 	upTo uint64            // statements up to here
 	gone map[uint64]string // ledger sequence → project
@@ -43,7 +42,7 @@ func (r *runtime) without(e *streams.Entry) bool {
 	return r.erasures[e.Partition].gone[e.Seq] == e.Project && e.Project != "" && !e.Type.Statement()
 }
 
-// runs repeats a stage's loop for as long as it ends in order to fold anew.
+// runs repeats a stage's loop while it ends to refold.
 func runs(cfg Config, run func(cfg Config) error) error {
 	ready := cfg.Ready
 	cfg.Ready = func() {
@@ -64,10 +63,10 @@ func runs(cfg Config, run func(cfg Config) error) error {
 	}
 }
 
-// loadErasures removes the state of partitions that are to be folded anew, and
-// finds what each is folded without. said is, for a partition without state, up to
-// where the stage had spoken: what it decided up to there is decided, and statements
-// up to there hold from the beginning.
+// loadErasures removes the state of partitions that are to be folded anew, and finds the
+// entries that each passes over. said returns, for a partition without state, the
+// sequence up to which the stage has decided; statements up to there hold from the
+// beginning.
 func (r *runtime) loadErasures(ctx context.Context, said func(p int) (uint64, error)) error {
 	var scan bool
 	wiped := false
@@ -179,9 +178,8 @@ func (r *runtime) addErasure(e *streams.Entry) {
 	}
 }
 
-// refolds reports whether an entry is a statement for which the partition has to be
-// folded anew, which it has not been yet. A seq of 0 is that of one that was
-// decided on just now.
+// refolds reports whether an entry is a statement that requires a refold which has not
+// been made. A seq of 0 is that of an entry decided just now.
 func (r *runtime) refolds(e *streams.Entry) bool {
 	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 || e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil
 }

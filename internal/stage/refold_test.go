@@ -177,7 +177,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 		say(fmt.Sprintf("%s %d", word, i))
 	}
 	settled(in, in2, se, se2)
-	// All that says something of it: what was said, and the answers to that.
+	// Its entries and the answers to them.
 	list := func() (seqs []uint64) {
 		t.Helper()
 		st, err := js.Stream(ctx, streams.LedgerStream)
@@ -199,7 +199,7 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	// One is away while it is forgotten.
 	in2.stop()
 	se2.stop()
-	// What comes right behind the statement is decided on without what it lists.
+	// Entries right behind the statement are decided without the listed ones.
 	say("erase " + streams.FormatSeqs(gone))
 	for i := range 10 {
 		say(fmt.Sprintf("later %d", i))

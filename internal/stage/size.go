@@ -8,9 +8,9 @@ import (
 	"lazaret/streams"
 )
 
-// An entry that exceeds the largest message can never be published, and a stage
-// that tried would not go on. Folds bound what they write; the check here is made
-// of every entry before it is published, so that no input can stop a partition.
+// An entry that exceeds the largest message can never be published, and a stage that
+// tried would not go on. Folds bound what they write, and every entry is checked before
+// it is published, so that no input can stop a partition.
 
 // checkPayload reports that a server does not take the ledger's largest message. A
 // connection that no server has answered yet has no limit, and passes.
@@ -30,8 +30,8 @@ func tooLarge(out *Output) *streams.RejectError {
 		out.Type, len(out.Body), streams.MaxEntry)}
 }
 
-// fitting returns an output of a LedgerFold, or the rejection that takes its place
-// in the ledger. Of a sentinel's answer to a proposal the arbiter makes silence.
+// fitting returns an output of a LedgerFold, or the rejection that replaces it in the
+// ledger. The arbiter counts a sentinel's rejected answer as silence.
 func (r *runtime) fitting(out *Output, src uint64) (*Output, error) {
 	if out == nil {
 		return nil, nil

@@ -16,10 +16,10 @@ import (
 	"lazaret/streams"
 )
 
-// Once the ledger is trimmed, a stage's state can no longer be folded from it
-// alone. So every process of a stage leaves a snapshot beside its state when it
-// secures it, before anything is removed: from it and what is left of the ledger
-// the state can be had again, on this machine or on another one.
+// Once the ledger is trimmed, a stage's state cannot be folded from it alone. So every
+// process of a stage leaves a snapshot beside its state when it secures it, before
+// entries are removed. The snapshot and the rest of the ledger restore the state, on this
+// machine or on another one.
 
 // SnapshotDir is where a stage leaves the snapshot of the state in dir.
 func SnapshotDir(dir string) string { return dir + ".snapshot" }

@@ -62,8 +62,7 @@ type Config struct {
 	Published func(e *streams.Entry, note any)
 }
 
-// Stats is what a stage tells of itself. All fields are safe to read while it
-// runs.
+// Stats are a stage's own figures. All fields are safe to read while it runs.
 type Stats struct {
 	Ready     atomic.Bool   // all that was in the ledger at the start is folded
 	Folded    atomic.Uint64 // ledger sequence up to which everything was taken in
@@ -90,9 +89,8 @@ type Stats struct {
 	why    string            // guarded by mu
 }
 
-// Owes says for how long the stage has owed an entry: it has read what asks for one,
-// has added none to the ledger since, and is to add it. why is what came in its way,
-// if it knows.
+// Owes says for how long the stage has owed an entry: it has read an input, has added no
+// entry since, and is to add one. why is the obstacle, if it is known.
 func (s *Stats) Owes() (since time.Duration, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +116,7 @@ func (s *Stats) refused(err error) {
 	s.why = err.Error()
 }
 
-// A Counted note says as what its entry is counted besides its type.
+// A Counted note names further counts of its entry besides its type.
 type Counted interface{ CountedAs() []string }
 
 func (s *Stats) count(e *streams.Entry, note any) {
@@ -135,8 +133,8 @@ func (s *Stats) count(e *streams.Entry, note any) {
 	}
 }
 
-// Counts are the entries that this process added to the ledger, by type and, of
-// verdicts, by what they say and whom they missed.
+// Counts are the entries that this process added to the ledger, by type and, for
+// verdicts, by result and by missing groups.
 func (s *Stats) Counts() map[string]uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,12 +228,12 @@ type runtime struct {
 	erasing bool   // the next commit writes the files anew
 	syncing bool   // the next commit is synced
 	kept    uint64 // Stats.Entries when the state was last written to files
-	// refolding says that a partition is to be folded anew, erasures what each is
-	// folded without.
+	// refolding says that a partition is to be folded anew. erasures are the entries that
+	// each fold passes over.
 	refolding bool
 	erasures  [streams.Partitions]erasures
-	// whole is up to where the ledger was read when it was last known not to
-	// be trimmed further, and guarded when that was.
+	// whole is how far the ledger had been read at the last successful guard, and guarded
+	// is when that was.
 	whole   uint64
 	guarded time.Time
 	marks   marks
@@ -440,8 +438,8 @@ func (r *runtime) entries(a *arrival) ([]streams.Entry, bool) {
 	return a.entries, r.mine[a.first().Partition]
 }
 
-// owing notes since when the oldest of what waits for its entry waits, zero if nothing
-// does, or since when no entry was added.
+// owing records since when the oldest input waits for its entry, or since the last added
+// entry if that is later; zero if none waits.
 func (r *runtime) owing(oldest time.Time) {
 	if !oldest.IsZero() && r.moved.After(oldest) {
 		oldest = r.moved
@@ -449,7 +447,7 @@ func (r *runtime) owing(oldest time.Time) {
 	r.stats.owed(oldest)
 }
 
-// added tells of an entry that this process has added to the ledger.
+// added reports an entry that this process added to the ledger.
 func (r *runtime) added(e *streams.Entry, live []Live, note any) {
 	r.moved = time.Now()
 	r.live(e, live)

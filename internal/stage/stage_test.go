@@ -370,9 +370,9 @@ func TestTheIntakeIsPurgedOnlyOfWhatTheLedgerHolds(t *testing.T) {
 	}
 }
 
-// A proposal is decided before ingest knows where the ledger ends, and again where it
-// was wrong. Whatever stood in the ledger before the proposal was published is known
-// to its entry all the same.
+// A proposal is decided before ingest knows where the ledger ends, and again if that was
+// wrong. Its entry knows every entry that was in the ledger before the proposal was
+// published.
 func TestAProposalKnowsWhatStoodInTheLedgerBeforeIt(t *testing.T) {
 	for _, kind := range []streams.Kind{streams.KindRecall, streams.KindAct} {
 		t.Run(string(kind), func(t *testing.T) { knowsWhatStood(t, kind) })

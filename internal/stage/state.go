@@ -406,9 +406,8 @@ func (st *State) GetHot(key []byte) ([]byte, bool, error) {
 	return v, ok, err
 }
 
-// Memo is a place for what the fold has made of its values, so that it need not be
-// made again with each entry. It is empty at first, and again after changes were
-// taken back or Drop removed keys.
+// Memo holds derived data of the fold. It is emptied when changes are discarded or Drop
+// removes keys.
 func (st *State) Memo() *any {
 	if n := st.s.discards(); st.memoDrops != n {
 		st.memo, st.memoDrops = nil, n
@@ -421,7 +420,7 @@ func (st *State) Set(key, value []byte) error { return st.Give(key, bytes.Clone(
 
 // Give is Set of a value that nobody changes afterwards, so that it is not copied.
 func (st *State) Give(key, value []byte) error {
-	value = slices.Clip(value) // who appends to what Get returns gets bytes of his own
+	value = slices.Clip(value) // an append to what Get returns must not write here
 	if _, ok := st.hot[string(key)]; ok {
 		st.hot[string(key)] = hot{value, true}
 	}

@@ -209,7 +209,7 @@ func TestTheFilterKnowsEveryKey(t *testing.T) {
 	}
 }
 
-// What is read ahead by several at once is what is read one after the other.
+// Values read ahead by several goroutines are those that are read one by one.
 func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {
@@ -247,7 +247,7 @@ func TestWhatIsReadAheadIsWhatIsRead(t *testing.T) {
 	}
 }
 
-// What is set is the caller's again, and what is given is what it was.
+// Set copies its value, and an append to a value that was given does not write into it.
 func TestWhatIsSetIsCopied(t *testing.T) {
 	s, err := openStore("state", vfs.NewMem(), nil)
 	if err != nil {

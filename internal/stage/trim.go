@@ -10,14 +10,14 @@ import (
 	"lazaret/streams"
 )
 
-// marks are what the retention stage said in partition 0 about entries that may be
-// gone. Messages that are no entries of it, or that cannot be true, are ignored.
+// marks hold what the retention stage announced in partition 0 about removed entries.
+// Messages that are no entries of it, or that cannot be true, are ignored.
 type marks struct {
 	seq     uint64 // the last message that was read
 	trimmed uint64 // entries up to here may be gone
 }
 
-// read takes in what was said since. ignored, if not nil, is told of what is ignored.
+// read reads the new announcements. ignored, if not nil, gets the error of each ignored one.
 func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(error)) error {
 	subject := streams.LedgerSubject(0, streams.StageRetention)
 	return Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, From: m.seq + 1}, func(msg jetstream.Msg, seq uint64, at time.Time) error {
@@ -37,17 +37,16 @@ func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(e
 	})
 }
 
-// Trimmed is the ledger sequence up to which entries may have been removed
-// because they were old, or 0. What is left of the stream does not tell: of
-// each subject the last entry stays.
+// Trimmed is the ledger sequence up to which entries may have been removed because they
+// were old, or 0. The stream does not show it: the last entry of each subject stays.
 func Trimmed(ctx context.Context, js jetstream.JetStream) (uint64, error) {
 	var m marks
 	err := m.read(ctx, js, nil)
 	return m.trimmed, err
 }
 
-// Hole is Trimmed if an entry from a sequence on up to there is gone, and else 0:
-// that entries may be gone is only said.
+// Hole is Trimmed if an entry from a sequence on up to there is gone, and else 0. Trimmed
+// alone says only that entries may be gone.
 func Hole(ctx context.Context, js jetstream.JetStream, from uint64) (uint64, error) {
 	trimmed, err := Trimmed(ctx, js)
 	if err != nil || trimmed < from {
@@ -87,23 +86,21 @@ func pendingFrom(ctx context.Context, js jetstream.JetStream, seq uint64) (uint6
 		return 0, fmt.Errorf("counting the entries of %s from %d on: %w", streams.LedgerStream, seq, err)
 	}
 	n := c.CachedInfo().NumPending
-	// It goes by itself if this fails.
+	// The server removes it if this fails.
 	_ = js.DeleteConsumer(ctx, streams.LedgerStream, c.CachedInfo().Name)
 	return n, nil
 }
 
-// guardEvery is how often a stage that runs makes sure that it is not reading
-// over a hole.
+// guardEvery is how often a running stage checks for a hole in what it reads.
 const guardEvery = 5 * time.Second
 
-// guard makes sure that nothing was trimmed that this process had not read
-// before, and notes how far it has read. A process that refolds, or that was cut
-// off, may have read over a hole that was made in the meantime: the reader does
-// not show it.
+// guard makes sure that nothing was trimmed that this process had not read before, and
+// notes how far it has read. A process that refolds, or that was cut off, may have read
+// over a hole that was made in the meantime: the reader does not show it.
 //
-// What was read before the last guard that found it untrimmed was whole. So the
-// ledger has to be trimmed no further than that. That it may have been is looked up
-// in the ledger: whoever holds the retention credential can say what it likes.
+// Everything read before the last successful guard was whole, so no entry after that may be
+// gone. guard counts them in the ledger, since the holder of the retention credential can
+// announce anything.
 func (r *runtime) guard(ctx context.Context, read uint64) error {
 	if err := r.marks.read(ctx, r.js, r.ignore); err != nil {
 		return err
@@ -133,7 +130,7 @@ func (r *runtime) ignore(err error) {
 	r.log.Error("foreign message in the ledger, ignored", "err", err)
 }
 
-// guardDue is guard once it is due. That the server is away is no finding.
+// guardDue is guard once it is due. An error of the server is logged only.
 func (r *runtime) guardDue(ctx context.Context, read uint64) error {
 	if time.Since(r.guarded) < guardEvery {
 		return nil
@@ -147,7 +144,7 @@ func (r *runtime) guardDue(ctx context.Context, read uint64) error {
 	return nil
 }
 
-// sync makes what was committed so far durable, whatever happens to the machine.
+// sync makes all commits so far survive a crash of the machine.
 func (s *store) sync() error {
 	if err := s.flush(); err != nil {
 		return err

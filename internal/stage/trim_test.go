@@ -19,7 +19,7 @@ import (
 	"lazaret/streams"
 )
 
-// retention says what whoever trims the ledger says.
+// retention writes the announcements of a trimming retention stage.
 type retention struct {
 	t  *testing.T
 	js jetstream.JetStream
@@ -58,7 +58,7 @@ func (r *retention) announce(id string, upTo, already uint64) {
 	}
 }
 
-// purge does what is left to do once it was said.
+// purge removes entries after their announcement.
 func (r *retention) purge(upTo uint64) {
 	r.t.Helper()
 	ctx := context.Background()
@@ -126,8 +126,8 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		}
 	}
 
-	// Whoever folded it goes on, also after a crash that took what was not
-	// synced: what a stage says is on disk is there.
+	// A stage that folded it goes on, also after a crash that lost unsynced writes: the
+	// state that a stage announced as synced is on disk.
 	a.stop()
 	b.stop()
 	a, b = start(t, in, ingest), start(t, group, runGroup)
@@ -139,7 +139,7 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		return strings.Contains(string(l[len(l)-1].Body), `{"of":120}`) && l[len(l)-1].Stage == "sentinel-test"
 	})
 
-	// Who has not says so, and is silent.
+	// A stage that did not fold it says so, and publishes nothing.
 	if err := end(start(t, late, runGroup)); !isTrimmed(err, "sentinel-late") {
 		t.Errorf("a group that comes late: %v", err)
 	}
@@ -222,8 +222,8 @@ func (s *slowReader) Step(st *stage.State, e *streams.Entry) (*stage.Output, err
 	return s.watcher.Step(st, e)
 }
 
-// A stand-by that lost its disk folds anew while the ledger is trimmed under it:
-// its reader goes on behind the hole as if nothing had been.
+// A stand-by that lost its disk folds anew while the ledger is trimmed: its reader goes
+// on behind the hole without an error.
 func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	r := newRetention(t, srv)

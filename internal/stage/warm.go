@@ -5,15 +5,13 @@ import (
 	"sync"
 )
 
-// warmers is how many look-ups are made at once: most of the time of one is spent in
-// reading from files.
+// warmers is how many look-ups are made at once: a look-up mostly waits for files.
 const warmers = 4
 
-// Warm calls fn for 0 to n-1, several at once, and returns when all have returned. get
-// is like Get of the state; what it reads is kept for the Gets that follow, which
-// then need not wait for files one after the other. fn must do nothing else with the
-// state. Nothing depends on what is read: a look-up that fails is made again by who
-// needs it, and says so.
+// Warm calls fn for 0 to n-1, several at once, and returns when all have returned. get is
+// like Get of the state; what it reads is kept, so that the Gets that follow do not read
+// files one by one. fn must do nothing else with the state. Warm is an optimisation only:
+// a failed look-up is repeated by the Get, which returns its error.
 func (st *State) Warm(n int, fn func(i int, get func(key []byte) (value []byte, ok bool))) {
 	s, ok := st.s.(*store)
 	if !ok || n < 2 {
