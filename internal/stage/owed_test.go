@@ -2,6 +2,9 @@ package stage_test
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +50,27 @@ func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
 		b.Reset()
 		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: owes an entry for") && strings.Contains(b.String(), "maximum bytes exceeded")
 	})
+	if owed := scraped(t, p, `lazaret_stage_owed_seconds{stage="ingest"}`); owed < 1 {
+		t.Errorf("the metric says that it has owed an entry for %v seconds", owed)
+	}
 	room(-1)
 	natstest.Eventually(t, time.Minute, "a stage that is ready again", func() bool { return len(srv.Ledger()) == 6 && p.Ready(t.Context(), &b) })
+}
+
+// scraped is the value of a metric as Prometheus reads it.
+func scraped(t *testing.T, p *metrics.Process, series string) float64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	p.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			f, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+	}
+	t.Fatalf("there is no %s", series)
+	return 0
 }
