@@ -160,7 +160,11 @@ func act(ctx context.Context, c *client.Client, i, round, k int) error {
 
 func agent(t testing.TB, p *embedded.Pipeline, data, project string) *client.Client {
 	t.Helper()
-	const name = "agent"
+	return agentNamed(t, p, project, "agent")
+}
+
+func agentNamed(t testing.TB, p *embedded.Pipeline, project, name string) *client.Client {
+	t.Helper()
 	creds, err := p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: name, Origins: beliefs.Origins()})
 	if err != nil {
 		t.Fatal(err)
