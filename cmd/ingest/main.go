@@ -1,5 +1,5 @@
-// Command ingest decides what every intake message is, and keeps what was read
-// apart from what is believed.
+// Command ingest classifies every intake message, and keeps observations apart from
+// beliefs.
 package main
 
 import "lazaret/internal/daemon"

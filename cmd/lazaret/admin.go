@@ -156,8 +156,8 @@ policy in force names it under groups; see docs/sentinels.md.`,
 	return group("sentinel", "Sentinel groups of your own", add)
 }
 
-// install mints a credential, leaves it and its context in the data folder, and
-// says where.
+// install mints a credential, writes it and its context to the data folder, and prints
+// where.
 func (a *app) install(cmd *cobra.Command, g natsserver.Grant) error {
 	m, err := natsserver.OpenMinter(a.conn.Data)
 	if err != nil {
@@ -266,12 +266,12 @@ func (a *app) activate(use, short, do string, load func(args []string) ([]byte, 
 	return c
 }
 
-// operator is who signs and publishes commands.
+// operator signs and publishes commands.
 type operator struct {
 	nc         *nats.Conn
 	signer     note.Signer
 	timeout    time.Duration
-	rejections *nats.Subscription // what ingest refused of commands
+	rejections *nats.Subscription // ingest's rejections of commands
 }
 
 // openOperator connects with the operator's key and credential. A lasting
@@ -309,8 +309,8 @@ func (o *operator) publish(ctx context.Context, do string, bundle []byte) error 
 	return embedded.Activate(ctx, o.nc, o.signer, do, bundle)
 }
 
-// putInForce publishes a bundle and waits until it is in force in every
-// partition. A wait that is interrupted is no failure of the activation.
+// putInForce publishes a bundle and waits until it is in force in every partition. An
+// interrupted wait is not a failed activation.
 func (o *operator) putInForce(cmd *cobra.Command, do string, bundle []byte) error {
 	if err := o.publish(cmd.Context(), do, bundle); err != nil {
 		return err
@@ -325,9 +325,9 @@ func (o *operator) putInForce(cmd *cobra.Command, do string, bundle []byte) erro
 // silent is how long a partition may not answer before await stops waiting for it.
 const silent = 30 * time.Second
 
-// await waits until a published bundle is in force in every partition, however
-// long that takes, and says on w how far it has come. Its error is a refusal, or
-// that a partition does not answer.
+// await waits until a published bundle is in force in every partition, for as long as
+// that takes, and writes the progress to w. Its error is a refusal, or a partition that
+// does not answer.
 func (o *operator) await(ctx context.Context, do string, bundle []byte, w io.Writer) error {
 	digest := streams.Digest(bundle)
 	said, heard := time.Now(), time.Now()
@@ -361,8 +361,8 @@ func (o *operator) await(ctx context.Context, do string, bundle []byte, w io.Wri
 	return nil
 }
 
-// refusals are what ingest said of commands since the bundle was published: the
-// first, and how many there were.
+// refusals are ingest's rejections of commands since the bundle was published: the first,
+// and their number.
 func (o *operator) refusals() string {
 	said, n := "", 0
 	for {

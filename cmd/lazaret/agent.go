@@ -168,7 +168,7 @@ and have it reload.`,
 	return c
 }
 
-// revokedBefore says that there was nothing left to revoke.
+// revokedBefore prints that there was nothing left to revoke.
 func (a *app) revokedBefore(cmd *cobra.Command, name string, old bool) error {
 	if old {
 		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n", name)
@@ -188,7 +188,7 @@ func (a *app) revokedBefore(cmd *cobra.Command, name string, old bool) error {
 	return nil
 }
 
-// saySpread says how servers of one's own hear of a revocation.
+// saySpread prints how servers of one's own learn of a revocation.
 func (a *app) saySpread(cmd *cobra.Command) {
 	file := natsserver.AccountsFile(a.conn.Data)
 	if _, err := os.Stat(file); err == nil {
@@ -196,8 +196,8 @@ func (a *app) saySpread(cmd *cobra.Command) {
 	}
 }
 
-// refusedNow says which servers refuse the credential of that name, if its file is
-// there, and fails if one that is reached does not.
+// refusedNow prints which servers refuse the credential of that name, if its file is
+// there, and fails if a reached server does not.
 func (a *app) refusedNow(cmd *cobra.Command, name string) error {
 	file := natsserver.CredsFile(a.conn.Data, name)
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {

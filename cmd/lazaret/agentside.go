@@ -21,7 +21,7 @@ import (
 	"lazaret/streams"
 )
 
-// speaker is whom an agent-side command speaks for.
+// speaker is the agent that a command speaks for.
 type speaker struct {
 	project, agent, session, id, about string
 	json                               bool

@@ -20,8 +20,8 @@ func askAuditor(ctx context.Context, nc *nats.Conn, req auditor.Request) (*audit
 	return ans, query.Ask(ctx, nc, auditor.AskAudit, 0, req, ans)
 }
 
-// askSnapshot asks the auditor that works on the log in dir for a snapshot. Where
-// several answer, each question goes to one of them, whichever it is.
+// askSnapshot asks the auditor of the log in dir for a snapshot. If there are several,
+// any of them may get a question.
 func askSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answer, error) {
 	want := filepath.Base(filepath.Clean(dir)) + "-"
 	for range 64 {

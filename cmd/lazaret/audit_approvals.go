@@ -16,8 +16,8 @@ import (
 // maxNotes bounds the resolutions that a verification keeps, obeyed or not.
 const maxNotes = 100_000
 
-// approvalsSeen is what a log has of people's decisions: what was signed, what the arbiter
-// says of it, and the keys that were in force. Payloads come in any order.
+// approvalsSeen is a log's record of people's decisions: the signed statements, the
+// arbiter's entries on them, and the keys in force. Payloads come in any order.
 type approvalsSeen struct {
 	mu       sync.Mutex
 	parts    map[string]map[int][]byte // of trust files, by digest
@@ -89,9 +89,9 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 	}
 }
 
-// check verifies the signature of each decision that was obeyed, of key files and of
-// passkeys, and that the counters of passkeys grew. checked are those that verify; open
-// ones lack their note or the trust file, as what was forgotten does.
+// check verifies the signature of each obeyed decision, of key files and of passkeys, and
+// that the counters of passkeys grew. checked are those that verify. open ones lack their
+// note or the trust file, as forgotten ones do.
 func (x *approvalsSeen) check() (checked, open int, bad []outcomeProblem) {
 	slices.SortFunc(x.trusts, func(a, b trustSeen) int { return int(a.index - b.index) })
 	slices.SortFunc(x.outcomes, func(a, b outcomeSeen) int { return int(a.index - b.index) })
@@ -147,7 +147,7 @@ func (x *approvalsSeen) inForce(o outcomeSeen, files map[string]*keys.Trust) *ke
 	return nil
 }
 
-// verifyDecision returns why a note is not the decision that an outcome says, or nil.
+// verifyDecision returns why a note does not prove an outcome, or nil.
 func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[string]uint32) error {
 	s, err := approval.Open([]byte(note), trust)
 	if err != nil {

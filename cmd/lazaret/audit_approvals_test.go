@@ -13,7 +13,7 @@ import (
 	"lazaret/streams"
 )
 
-// A log in which the arbiter says that somebody approved is held against what was signed.
+// The arbiter's approvals in a log are checked against the signed statements.
 func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 	private, public, err := keys.Generate("alice")
 	if err != nil {

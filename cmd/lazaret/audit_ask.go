@@ -80,7 +80,7 @@ func (a *app) withLogBy(ctx context.Context, f logFlags, o inquiry.Options, oper
 	return errors.Join(ask(l), l.Close())
 }
 
-// told prints what was verified, away from what other programs read.
+// told prints the extent of the verification, on standard error.
 func told(cmd *cobra.Command, i inquiry.Integrity) error {
 	fmt.Fprintln(cmd.ErrOrStderr(), text.InertLine(i.String(), 0))
 	if i.Status == chain.Failed {
@@ -436,7 +436,7 @@ func verdictOn(cmd *cobra.Command, findings int, i inquiry.Integrity) error {
 	return nil
 }
 
-// answer is what a question to the whole log came to: as JSON, or in words.
+// answer is the answer to a question on the whole log: as JSON, or in words.
 type answer struct {
 	of        any
 	findings  int

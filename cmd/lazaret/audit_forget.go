@@ -193,8 +193,8 @@ func printRecord(w io.Writer, r *retain.Record, json bool, done string) error {
 // alsoShown is how many entries that go too are listed by name; --json has all.
 const alsoShown = 40
 
-// printAlso lists what goes with a data subject without being about them alone.
-// People's decisions come first: what they decided about others no longer holds.
+// printAlso lists entries that go with a data subject without being about them alone.
+// People's decisions come first: for others they no longer hold.
 func printAlso(w io.Writer, r *retain.Record) {
 	if len(r.Also) == 0 {
 		return

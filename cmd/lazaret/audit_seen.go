@@ -14,8 +14,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// stateDir is where this machine remembers what it saw of logs: in checkpoints
-// a signed note for each origin and key, in folders which log a folder held.
+// stateDir is where this machine stores what it saw of logs: a signed note for each
+// origin and key in checkpoints, and the log of each folder in folders.
 func stateDir() (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if state == "" {
@@ -31,22 +31,22 @@ func stateDir() (string, error) {
 // maxSeen bounds how many files are looked at.
 const maxSeen = 10_000
 
-// seen is what this machine remembers when it verifies the log in a folder.
+// seen is what this machine stored about the log in a folder.
 type seen struct {
-	state string // folder of all that is remembered
+	state string // the folder of all such records
 	dir   string // of the log, absolute and without links
 
-	// notes are checkpoints of whatever logs; which of them are of this one is
-	// for the verification to say, since it depends on the keys that signed it.
+	// notes are checkpoints of any logs. The verification decides which of them are of
+	// this one, since that depends on the keys that signed it.
 	notes [][]byte
-	// here is what the folder held when it was last verified, if a key that is
-	// trusted signed it. It is of this log whatever key signs this log now:
-	// otherwise another log whose key is pinned, too, could take its place.
+	// here is the folder's checkpoint from its last verification, if a trusted key signed
+	// it. It counts for this log whatever key signs the log now: otherwise another log
+	// with a pinned key could take its place.
 	here *chain.Checkpoint
-	file string // where that stands
+	file string // the file of here
 }
 
-// inFolder is the file of what a folder held.
+// inFolder is the record of a folder's log.
 type inFolder struct {
 	Folder     string   `json:"folder"`
 	Checkpoint string   `json:"checkpoint"`
@@ -98,15 +98,14 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	for _, h := range in.Handovers {
 		handovers = append(handovers, []byte(h))
 	}
-	// By a key that is not trusted now: the data folder was made anew, with keys
-	// of its own.
+	// Signed by an untrusted key: the data folder was made anew, with its own keys.
 	if cp, err := chain.OpenSigned([]byte(in.Checkpoint), vs, handovers); err == nil {
 		s.here = &cp
 	}
 	return s, nil
 }
 
-// hold has a verification held against what is remembered.
+// hold adds the stored checkpoints to a verification.
 func (s *seen) hold(v *chain.VerifyOptions) {
 	v.Seen = s.notes
 	if s.here != nil {
@@ -130,8 +129,7 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s+%08x\n", cp.Origin, sig.Name, sig.Hash))
 	path := filepath.Join(s.state, "checkpoints", hex.EncodeToString(sum[:16]))
 	if old, err := os.ReadFile(path); err == nil {
-		// What is there was held against the log if it is of it; if it is not, it
-		// says nothing.
+		// If it is of this log, the log was verified against it. Else it does not matter.
 		if have, err := chain.ParseCheckpoint(old); err == nil && have.Size > cp.Size {
 			path = ""
 		}

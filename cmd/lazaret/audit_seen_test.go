@@ -119,9 +119,8 @@ func put(t *testing.T, dir, from string) {
 	}
 }
 
-// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned
-// in both data folders, and what somebody who has their keys puts in their
-// places.
+// TestWhatAMachineSawOfALogIsHeldAgainstThatLog verifies two logs, each pinned in both
+// data folders, and replacements made by somebody with their keys.
 func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	a, b := install(t, "first", 5), install(t, "second", 3)
@@ -195,8 +194,8 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 	b.expect(cli.ExitOK, "it extends the 12 leaves")
 }
 
-// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog has what
-// versions left that remembered nothing of folders.
+// TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog has the records of
+// versions without folder records.
 func TestWhatWasRememberedByAnEarlierVersionIsStillHeldAgainstTheLog(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
@@ -248,8 +247,8 @@ func TestWhatAHandedOverKeySignedIsRemembered(t *testing.T) {
 	a.expect(cli.ExitOK, "it extends the 9 leaves")
 	a.expect(cli.ExitNegative, "truncated", "--dir", rolled)
 
-	// Without the handover, the new key says nothing to who does not pin it; the
-	// folder does.
+	// Without the handover, the new key counts only where it is pinned. The
+	// folder's record counts still.
 	put(t, a.audit, before)
 	a.expect(cli.ExitNegative, "FAILED")
 	a.signer = first

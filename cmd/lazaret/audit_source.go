@@ -62,7 +62,7 @@ func (a *app) openSource(name string) (*source, error) {
 	return &source{Source: r, remote: r, close: nc.Close}, nil
 }
 
-// locked says of a log that an auditor works on what to do about it.
+// locked adds to the error of a locked log how to proceed.
 func locked(err error, do string) error {
 	if errors.Is(err, chain.ErrLocked) {
 		return fmt.Errorf("%w: an auditor works on it: %s", err, do)

@@ -264,12 +264,12 @@ func (r *verifyReport) decided(x *approvalsSeen, whole bool) {
 	}
 }
 
-// noAnchor says what a log was not held against.
+// noAnchor is the reason for an unanchored verification.
 const noAnchor = "whether the log was rewritten as a whole: nothing from outside was there to hold it against. " +
 	"Its checkpoint is remembered for the next time; or give an earlier one with --against, or a witness policy"
 
-// complete says what was not checked although nothing is wrong with the rest. The log is
-// anchored if it was held against something from outside of it.
+// complete lists what was not checked, and then makes the result incomplete. The log is
+// anchored if it was checked against something from outside of it.
 func (r *verifyReport) complete(anchored bool) {
 	if !anchored && r.Size > 0 {
 		r.Skipped = append(r.Skipped, noAnchor)
@@ -357,7 +357,7 @@ func readAll(files []string) ([][]byte, error) {
 	return out, nil
 }
 
-// onSnapshot has the running auditor make a snapshot, and runs f on it.
+// onSnapshot runs f on a snapshot from the running auditor.
 func (a *app) onSnapshot(ctx context.Context, log string, locked error, f func(dir string) error) error {
 	nc, err := a.conn.Connect("operator")
 	if err != nil {
@@ -372,7 +372,7 @@ func (a *app) onSnapshot(ctx context.Context, log string, locked error, f func(d
 	return f(ans.Dir)
 }
 
-// verifyLog is verify for commands that only want to know.
+// verifyLog is verify for commands that only need the report.
 func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.Report, error) {
 	trust, err := a.auditorKeys()
 	if err != nil {

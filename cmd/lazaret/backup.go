@@ -54,7 +54,7 @@ keep them elsewhere. Forgetting does not reach backups: remove those that are ol
 
 func (a *app) makeBackup(cmd *cobra.Command, to string, keys bool, wait time.Duration) error {
 	a.conn.Resolve()
-	// The log first: what the streams have more of, the auditor chains later.
+	// The log first: the auditor chains the streams' later entries afterwards.
 	var ans *auditor.Answer
 	err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
 		ans, err = askSnapshot(ctx, nc, embedded.AuditDir(a.conn.Data))

@@ -152,9 +152,8 @@ With --every it goes on, and prints each proposal once, as a line of JSON with -
 	return c
 }
 
-// again does something now and every so often until the command is interrupted.
-// A failure is reported and tried again: a service outlives a restart of what it
-// asks.
+// again runs do now and at every interval until the command is interrupted. It reports a
+// failure and tries again: a service outlives restarts of the servers that it asks.
 func (a *app) again(cmd *cobra.Command, every time.Duration, do func() error) error {
 	for {
 		if err := do(); err != nil && cmd.Context().Err() == nil {

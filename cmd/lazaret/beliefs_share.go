@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// beliefShare writes what one project believes to another one's memory.
+// beliefShare writes a project's beliefs to another one's memory.
 func (a *app) beliefShare() *cobra.Command {
 	var s speaker
 	var home, from string

@@ -25,7 +25,7 @@ import (
 	"lazaret/streams"
 )
 
-// word is what a signed word on beliefs is made of.
+// word holds the options of an attestation on beliefs.
 type word struct {
 	project, key, reason string
 	successor            string // of what is superseded
@@ -40,8 +40,7 @@ func (w *word) bind(c *cobra.Command) {
 	f.DurationVar(&w.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
 }
 
-// say signs a decision on a belief as it is shown, and returns what the ledger
-// says became of it.
+// say signs a decision on a belief as shown, and returns the ledger's answer.
 func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision, b *ingest.Belief) (*streams.ResolveReply, error) {
 	if sum := sha256.Sum256([]byte(b.Content)); b.Memory && b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
 		return nil, fmt.Errorf("what ingest shows of belief %s is not what it wants signed: do not sign, check the ledger", b.ID)
@@ -177,15 +176,15 @@ a class that may support a belief and from elsewhere, is spared unless --all is 
 	return c
 }
 
-// quarantined is what became of one belief.
+// quarantined is the result for one belief.
 type quarantined struct {
 	ingest.PinpointedBelief
 	Outcome string `json:"outcome"` // quarantined, spared, was quarantined, would be quarantined, refused
 	Why     string `json:"why,omitzero"`
 }
 
-// quarantineAll signs for what an incident has touched; without a signer it only
-// shows it.
+// quarantineAll signs for all beliefs that an incident touched. Without a signer it only
+// shows them.
 func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer, q *ingest.PinpointRequest, all, asJSON bool) error {
 	var found ingest.Pinpointed
 	if err := query.Ask(ctx, nc, ingest.AskPinpoint, streams.PartitionOf(q.Project), q, &found); err != nil {
@@ -193,8 +192,8 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 	}
 	counts, served := map[string]int{}, 0
 	done := []quarantined{}
-	// Beliefs that derive from others come first: it is flagged when they fall, and what is
-	// signed names how it stands.
+	// Derived beliefs come first: a parent's fall would flag them and change the revision
+	// that is signed.
 	slices.Reverse(found.Beliefs)
 	for i := range found.Beliefs {
 		b := quarantined{PinpointedBelief: found.Beliefs[i]}

@@ -170,7 +170,7 @@ func (p *beliefsRun) fill(ctx context.Context, many int) error {
 	return nil
 }
 
-// recall measures recalls, and on which parts of their way they take how long.
+// recall measures recalls and the phases of their requests.
 func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile string) error {
 	stop, err := profileTo(cpuprofile)
 	if err != nil {
@@ -193,7 +193,7 @@ func (p *beliefsRun) recall(ctx context.Context, l *bench.Latencies, cpuprofile 
 	return err
 }
 
-// grow measures all of the report but what the other pipelines add to the step after
+// grow measures all of the report except the other pipelines' share of the step after
 // few, which it returns.
 func (p *beliefsRun) grow(ctx context.Context) (first bench.Window, err error) {
 	rep := p.rep

@@ -88,7 +88,7 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 		r := bench.Restart{Entries: mark}
 		var cpu []float64
 		for range b.kills {
-			// What a kill interrupts is work.
+			// The kill interrupts a loaded pipeline.
 			loading, cancel := context.WithCancel(ctx)
 			ended := make(chan error, 1)
 			go func() { ended <- b.publish(loading, up.url, 1_000_000) }()

@@ -13,7 +13,7 @@ import (
 	"lazaret/internal/query"
 )
 
-// calibration is what agents say of their actions against what came of them.
+// calibration compares agents' stated confidence with their actions' outcomes.
 func (a *app) calibration() *cobra.Command {
 	var f cli.ListFlags
 	var project string

@@ -14,8 +14,7 @@ import (
 	"lazaret/streams"
 )
 
-// calibrationBeliefs is how the confidence of beliefs stood to what became of
-// them.
+// calibrationBeliefs compares the confidence of beliefs with their later fate.
 func (a *app) calibrationBeliefs() *cobra.Command {
 	var f cli.ListFlags
 	var project string

@@ -224,8 +224,8 @@ func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	return cs, nil
 }
 
-// half leaves half of the time for what comes afterwards: a stage that stands
-// still answers nothing, and the others are to be heard all the same.
+// half leaves half of the time for later checks: a stopped stage does not answer, and the
+// others are asked all the same.
 func half(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -289,7 +289,7 @@ func (c *checks) stages(s *status.Snapshot) {
 			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end", x.Last, x.Since)
 		}
 	}
-	// Of what has never run there is no entry either.
+	// A stage that has never run has no entry either.
 	heard := func(stage string) bool {
 		return slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Stage == stage }) ||
 			slices.ContainsFunc(s.Silent, func(x status.Silent) bool { return x.Stage == stage })

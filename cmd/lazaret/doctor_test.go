@@ -13,7 +13,7 @@ import (
 	"lazaret/internal/status"
 )
 
-// Of a stage that has never run there is no entry that would tell.
+// No entry reveals a stage that has never run.
 func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	wrong := func(s *status.Snapshot) (stages []string) {
 		var cs checks
@@ -37,7 +37,7 @@ func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest, arbiter}, Counts: missed}); !slices.Equal(got, []string{"sentinel-core"}) {
 		t.Errorf("without a group that is waited for: %v", got)
 	}
-	// A group of others answers no questions, and is known by what it wrote.
+	// A foreign group answers no questions; its entries show that it runs.
 	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed, Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
 		t.Errorf("a group of others: %v", got)
 	}

@@ -17,7 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// project is a filter's token: a project, or any.
+// projectToken is a filter's token: a project, or any.
 func projectToken(project string) (string, error) {
 	if project == "" {
 		return "*", nil

@@ -15,7 +15,7 @@ import (
 	"lazaret/streams"
 )
 
-// importRow is what became of one memory.
+// importRow is the result for one memory.
 type importRow struct {
 	imported.Item
 	Verdict streams.Verdict `json:"verdict"`

@@ -33,7 +33,7 @@ where it stood before. The beliefs that were ordered out stay out; beliefs resto
 		a.incidentOrder(approval.CloseIncident, "close ID --reason REPORT", "Sign that an incident is closed, with a report", ""))
 }
 
-// signedOrder is what every signed order is made of.
+// signedOrder holds the options of every signed order.
 type signedOrder struct{ project, key, reason string }
 
 func (s *signedOrder) bind(c *cobra.Command) {
@@ -43,7 +43,7 @@ func (s *signedOrder) bind(c *cobra.Command) {
 	f.StringVar(&s.reason, "reason", "", "why, for the log")
 }
 
-// send signs an order and prints what the ledger says became of it.
+// send signs an order and prints the ledger's answer.
 func (a *app) send(cmd *cobra.Command, s *signedOrder, o *approval.Order) error {
 	a.conn.Resolve()
 	signer, err := keys.LoadSigner(s.key)

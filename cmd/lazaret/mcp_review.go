@@ -169,7 +169,7 @@ func (a *app) review(cmd *cobra.Command, o *reviewOptions, id string) error {
 	return r.sign(ctx, cmd.OutOrStdout(), nc, o, signer)
 }
 
-// catalogueHold is the open hold on a list of tools that is named, or the only one.
+// catalogueHold is the named open hold on a list of tools, or the only one.
 func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arbiter.Hold, error) {
 	if id == "" {
 		var open []arbiter.Hold

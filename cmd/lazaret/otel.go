@@ -16,7 +16,7 @@ import (
 	"lazaret/internal/otel"
 )
 
-// otelFlags say what is sent where.
+// otelFlags configure sending.
 type otelFlags struct {
 	otel.Options
 	endpoint, protocol, state string

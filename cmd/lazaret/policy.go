@@ -53,7 +53,7 @@ func policyCheck(load policyLoader) *cobra.Command {
 	return c
 }
 
-// policyNotes are what is legal and deserves a second look.
+// policyNotes are warnings about legal but doubtful policies.
 func policyNotes(p *policy.Policy) []string {
 	notes := []string{}
 	if p.Learn() {

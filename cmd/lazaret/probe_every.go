@@ -41,7 +41,7 @@ func (a *app) runningPipeline() (*probe.Running, error) {
 	return &probe.Running{Data: a.conn.Data, Operator: op}, nil
 }
 
-// round is what came of one round, as --json has it.
+// round is the result of one round, as --json has it.
 type round struct {
 	At      time.Time `json:"at"`
 	Passed  int       `json:"passed"`
@@ -85,9 +85,8 @@ func (a *app) probeEvery(cmd *cobra.Command, scenarios []*probe.Scenario, o prob
 	})
 }
 
-// probeRound runs them once and opens incidents for those that fail. An error
-// means that something could not be done; the round, if there is one, says what
-// was.
+// probeRound runs them once and opens incidents for those that fail. An error means that
+// something could not be done. The round, if there is one, has the results.
 func (a *app) probeRound(ctx context.Context, scenarios []*probe.Scenario, o probe.Options, signer note.Signer) (*round, error) {
 	var err error
 	if o.Running, err = a.runningPipeline(); err != nil {

@@ -70,7 +70,7 @@ they were, by the rules that were in force, or by those of DIR.`,
 	return c
 }
 
-// explained is an event and what the groups made of it.
+// explained is an event with each group's judgement.
 type explained struct {
 	Seq     uint64              `json:"seq"`
 	Type    streams.Type        `json:"type"`

@@ -115,8 +115,7 @@ func (o *operator) try(ctx context.Context, w io.Writer, dir string, b []byte) (
 		return true
 	}
 	if err := o.await(ctx, streams.DoActivateRules, b, w); err != nil {
-		// It was refused, or will be in force late: the same again would
-		// not help.
+		// It was refused or will be in force late: a retry would not help.
 		fmt.Fprintln(w, err)
 		return false
 	}
@@ -157,7 +156,7 @@ func vet(ctx context.Context, w io.Writer, dir string, b []byte) (tests string, 
 	return fmt.Sprintf("%d tests passed", rep.Passed), true
 }
 
-// refused says what goes on to judge.
+// refused prints which rules stay in force.
 func (o *operator) refused(ctx context.Context, w io.Writer) {
 	if ctx.Err() != nil {
 		return

@@ -67,7 +67,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			if err != nil {
 				return err
 			}
-			// Compiling the rules sixteen times leaves twice of what stays.
+			// Compiling the rules sixteen times leaves much garbage.
 			debug.FreeOSMemory()
 			gw, err := web.serve(cmd, p, cfg)
 			if err != nil {
@@ -156,7 +156,7 @@ func (a *app) trims(ctx context.Context, p *embedded.Pipeline, cfg embedded.Conf
 	go func() {
 		defer close(done)
 		every := max(leastRetention, min(keep/7, 24*time.Hour))
-		// What was not done while nothing ran comes soon.
+		// Missed trims are made up for soon after the start.
 		for wait := min(every, time.Minute); ; wait = every {
 			select {
 			case <-ctx.Done():

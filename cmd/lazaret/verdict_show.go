@@ -148,7 +148,7 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 			posed = v.Proposal
 		}
 		if v.Proposal != posed {
-			// Of an id that another agent has used too.
+			// Another agent has used the id, too.
 			ambiguous = ambiguous || from == 1 && v.ID == name
 			return nil
 		}

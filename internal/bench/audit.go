@@ -31,7 +31,7 @@ type AuditOptions struct {
 	Follow func(ctx context.Context, entries, size int) (perSecond float64, err error)
 }
 
-// AuditReport is what the log costs. Rates are medians of the rounds.
+// AuditReport is the log's cost. Rates are medians of the rounds.
 type AuditReport struct {
 	Entries int `json:"entries"`
 	Size    int `json:"payload_bytes"`
@@ -48,12 +48,12 @@ type AuditReport struct {
 	Verify      float64 `json:"verify_per_s"`
 	VerifyCPU   float64 `json:"verify_cpu_us"`
 	VerifyBytes float64 `json:"verify_bytes_per_s"`
-	// SHA256 is what crypto/sha256 hashes on the same processors, each one message
-	// of a payload's size at a time, measured in turn with Verify.
+	// SHA256 is the rate of crypto/sha256 on the same processors, each hashing one
+	// payload-sized message at a time, measured in turn with Verify.
 	SHA256 float64 `json:"sha256_bytes_per_s"`
 	Ratio  float64 `json:"verify_of_sha256"`
-	// RatioCPU is the same by processor time, which others' load on the
-	// machine changes less.
+	// RatioCPU is the same by processor time, which other load on the machine affects
+	// less.
 	RatioCPU float64 `json:"verify_of_sha256_cpu"`
 	// ProofP50 and ProofP99 are of inclusion proofs of random leaves, in
 	// microseconds.

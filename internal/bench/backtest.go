@@ -31,8 +31,8 @@ type BacktestReport struct {
 	FullState float64 `json:"full_pack_all_signals_events_per_s"`
 	// FullBoth judges by all rules of both sets.
 	FullBoth float64 `json:"full_both_events_per_s"`
-	// CPU is processor time an event, in microseconds, of the same. A
-	// machine that others use too shows by it what it would do alone.
+	// CPU is processor time an event, in microseconds, of the same. On a shared machine
+	// it estimates the figure of an idle one.
 	ChangedCPU float64 `json:"changed_rules_cpu_us"`
 	SignalCPU  float64 `json:"changed_signal_rule_cpu_us"`
 	FullCPU    float64 `json:"full_pack_cpu_us"`

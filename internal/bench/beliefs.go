@@ -17,8 +17,7 @@ import (
 	"lazaret/streams"
 )
 
-// BeliefsReport is what a project costs that knows much, against one that knows
-// little.
+// BeliefsReport compares the costs of a project with many beliefs and of one with few.
 type BeliefsReport struct {
 	Few        int       `json:"few"`
 	Many       int       `json:"many"`
@@ -28,9 +27,9 @@ type BeliefsReport struct {
 	Ratio      float64   `json:"cpu_ratio"` // of the cost of an observation
 	RecallFew  Latencies `json:"recall_few"`
 	RecallMany Latencies `json:"recall_many"`
-	// Phases are the parts of the way of the recalls in RecallMany.
+	// Phases are the phases of RecallMany's requests.
 	Phases []Phase `json:"phases_many,omitzero"`
-	// RecallCPU is what one of those took of all processors, in server and stages.
+	// RecallCPU is the processor time of one of them, server and stages.
 	RecallCPU   float64      `json:"recall_cpu_us"`
 	MemoryBytes uint64       `json:"memory_bytes"`      // resident, of the whole pipeline, with all beliefs, Rest after the last work
 	BusyBytes   uint64       `json:"memory_busy_bytes"` // right after it
@@ -40,7 +39,7 @@ type BeliefsReport struct {
 	SyncAlways  bool         `json:"sync_always"`
 }
 
-// Window is what some observations cost, until they were audited.
+// Window is the cost of some observations, until they were audited.
 type Window struct {
 	Beliefs int       `json:"beliefs"` // that were made
 	CPU     float64   `json:"cpu_us"`  // of all stages and the server, for each
@@ -48,7 +47,7 @@ type Window struct {
 	Each    []float64 `json:"cpu_us_each,omitempty"` // of the windows that it is the mean of
 }
 
-// Mean is what windows cost together.
+// Mean is the cost of several windows together.
 func Mean(ws []Window) (m Window) {
 	var cpu, seconds float64
 	for _, w := range ws {
@@ -89,9 +88,8 @@ func (r *BeliefsReport) Lines() []Line {
 	return append(lines, Line{What: "ingest's state on disk", Value: float64(r.DiskBytes) / mb, Unit: "MiB"})
 }
 
-// Rest is after how much idle time memory is measured. The server keeps what it
-// stored or sent for 10 s, and internal/heap takes some seconds to see that nothing
-// happens any more.
+// Rest is the idle time before memory is measured. The server keeps stored and sent data
+// for 10 s, and internal/heap takes some seconds to notice that the process is idle.
 const Rest = 25 * time.Second
 
 // CPUTime is what this process has used of all processors.
@@ -169,7 +167,7 @@ func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) erro
 	}
 }
 
-// RecallMany asks what is known, for planning, with words of what there is.
+// RecallMany recalls for planning, with words from the corpus.
 func RecallMany(ctx context.Context, nc *nats.Conn, o DecideOptions) (*Recalls, error) {
 	c, err := client.New(nc, o.Project, o.Agent)
 	if err != nil {

@@ -40,7 +40,7 @@ type Latencies struct {
 	Unanswered int `json:"unanswered,omitzero"`
 }
 
-// DecideReport is what a verdict costs.
+// DecideReport is the cost of a verdict.
 type DecideReport struct {
 	Latencies
 	SyncAlways bool `json:"sync_always"`

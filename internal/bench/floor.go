@@ -19,17 +19,16 @@ import (
 	"lazaret/streams"
 )
 
-// Floor is what the messages of one verdict take on a server that does nothing else,
-// in microseconds: what no verdict is faster than on this machine.
+// Floor is the time of one verdict's messages on an otherwise idle server, in
+// microseconds. No verdict is faster on this machine.
 type Floor struct {
 	Publishes int `json:"publishes"` // one in the intake, the others in the ledger
 	// P50 and P99 are those of the publishes, one after the other by one process.
 	P50 int64 `json:"p50"`
 	P99 int64 `json:"p99"`
-	// ShapeP50 and ShapeP99 are those of the way of a verdict with nobody who thinks
-	// about it: a request over TCP; its answerer puts it into the intake; who reads
-	// there publishes the first entry; whoever the ledger brings one to, the next;
-	// and the answerer answers with the last.
+	// ShapeP50 and ShapeP99 are those of a verdict's messages without any processing: a
+	// request over TCP, its publish into the intake by the answerer, each entry by a
+	// reader of the message before it, and the answer with the last entry.
 	ShapeP50 int64 `json:"shape_p50"`
 	ShapeP99 int64 `json:"shape_p99"`
 }
@@ -78,7 +77,7 @@ func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.En
 	return rep, err
 }
 
-// measureRounds returns the percentiles of what once takes, in microseconds.
+// measureRounds returns the percentiles of the time of once, in microseconds.
 func measureRounds(once func() error) (p50, p99 int64, err error) {
 	var took []time.Duration
 	for i := range floorRounds + floorRounds/10 {
@@ -96,7 +95,7 @@ func measureRounds(once func() error) (p50, p99 int64, err error) {
 
 const floorAgent = "agent"
 
-// floor is a server of its own, and what a verdict consists of.
+// floor is a server of its own, and the messages of a verdict.
 type floor struct {
 	srv     *natsserver.Server
 	conns   map[natsserver.Role]*nats.Conn
@@ -144,8 +143,8 @@ func (f *floor) publish(ctx context.Context) error {
 	return nil
 }
 
-// shape sets up those who take part in a verdict, each with a goroutine of its own, and
-// returns what a client does. One request at a time may be on its way.
+// shape starts the participants of a verdict, each in a goroutine of its own, and returns
+// the client's call. One request at a time may be on its way.
 func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var stops []func()
@@ -248,8 +247,8 @@ func roles(way []streams.Entry) (r []natsserver.Role) {
 	return r
 }
 
-// Way is what the last verdict on an action of a project left in the ledger: the
-// proposal, what each group said of it, and the verdict.
+// Way returns the last verdict's entries in the ledger: the proposal, each group's
+// assessment, and the verdict.
 func Way(ctx context.Context, js jetstream.JetStream, project string) ([]streams.Entry, error) {
 	ledger, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {

@@ -14,14 +14,14 @@ func residentMemory() (now, peak uint64) { return ResidentOf(os.Getpid()) }
 // residentFiles is what this process has resident of files.
 func residentFiles() uint64 { return status(os.Getpid())["RssFile"] }
 
-// ResidentOf is what a process has resident now and had at most, in bytes; zero
-// if nobody says.
+// ResidentOf is the resident memory of a process, now and at most, in bytes; zero if
+// unknown.
 func ResidentOf(pid int) (now, peak uint64) {
 	s := status(pid)
 	return s["VmRSS"], s["VmHWM"]
 }
 
-// CPUOf is what a process has used of all processors so far; zero if nobody says.
+// CPUOf is the processor time of a process so far; zero if unknown.
 func CPUOf(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -40,8 +40,7 @@ func CPUOf(pid int) time.Duration {
 	return time.Duration(user+system) * time.Second / 100 // the kernel's clock ticks
 }
 
-// status are the sizes that the kernel says of a process, in bytes; none if
-// nobody says.
+// status are the kernel's sizes of a process, in bytes; none if unknown.
 func status(pid int) map[string]uint64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -2,8 +2,7 @@ package bench
 
 import "runtime/metrics"
 
-// MemoryParts are what this process has of the system, by what it is for, in
-// bytes.
+// MemoryParts is the memory of this process by purpose, in bytes.
 type MemoryParts struct {
 	Live     uint64 `json:"heap_live"`     // that the last collection found in use
 	Objects  uint64 `json:"heap_objects"`  // in use, or not yet collected
@@ -15,7 +14,7 @@ type MemoryParts struct {
 	Files    uint64 `json:"files"` // resident of the program itself and of mapped files
 }
 
-// Parts says what the memory of this process is for.
+// Parts returns the memory of this process by purpose.
 func Parts() *MemoryParts {
 	p := new(MemoryParts)
 	by := map[string]*uint64{

@@ -29,12 +29,12 @@ type Phase struct {
 	P99  int64  `json:"p99_us"`
 }
 
-// phaseNames are the parts of the way of a proposal, in their order: what lies
-// between one of these moments and the one before it.
+// phaseNames are the phases of a proposal, in their order. Each lies between its moment
+// and the one before.
 var phaseNames = [...]string{"stored in the intake", "decided by ingest", "first assessment", "last assessment", "verdict", "reply"}
 
-// Phases reads from the ledger at which moments requests got how far, by the
-// server's stamps and the client's clock, which is the same machine's.
+// Phases reads from the ledger when requests reached each phase, by the server's stamps
+// and the client's clock, which is the same machine's.
 func Phases(ctx context.Context, js jetstream.JetStream, samples []Asked) ([]Phase, error) {
 	took := make([][]time.Duration, len(phaseNames))
 	for _, s := range samples {

@@ -27,19 +27,19 @@ import (
 	"lazaret/streams"
 )
 
-// PipelineOptions are what goes through a pipeline.
+// PipelineOptions are the load of a pipeline.
 type PipelineOptions struct {
 	Events   int // observations of 1 KiB
 	Projects int // that they are spread over
 	Rules    int // generated ones instead of the shipped packs; zero: the shipped ones
 	Batch    int // observations of one message; 0 and 1: each has a message of its own
 	Sync     bool
-	// HeapProfile is a file for what the process holds once all is audited; empty: none.
+	// HeapProfile is a file for the heap profile once all is audited; empty: none.
 	HeapProfile string
 }
 
-// PipelineReport is what a pipeline carries, from the client's first publish to
-// the auditor's last leaf.
+// PipelineReport is a pipeline's throughput, from the client's first publish to the
+// auditor's last leaf.
 type PipelineReport struct {
 	Events   int    `json:"events"`
 	Projects int    `json:"projects"`
@@ -49,32 +49,31 @@ type PipelineReport struct {
 
 	PerSecond float64 `json:"events_per_s"` // audited
 	Accepted  float64 `json:"accepted_per_s"`
-	// Raw is what the same client process publishes into one stream of a bare
-	// nats-server with the same storage, sync and message size, and RawConsume
-	// what one ordered consumer then reads.
+	// Raw is the rate at which the same client process publishes into one stream of a
+	// bare nats-server with the same storage, sync and message size, and RawConsume the
+	// rate of one ordered consumer.
 	Raw        float64 `json:"raw_jetstream_per_s"`
 	RawConsume float64 `json:"raw_jetstream_consume_per_s"`
 	Ratio      float64 `json:"ratio"`
-	// Serial is one publish into an intake and one, in batches, into a ledger,
-	// one after the other: what no pipeline with two durable streams exceeds
-	// on one disk.
+	// Serial is one publish into an intake and one, in batches, into a ledger, one after
+	// the other. No pipeline with two durable streams exceeds it on one disk.
 	Serial      float64 `json:"serial_bound_per_s"`
 	SerialRatio float64 `json:"serial_ratio"`
-	// Singles is what a pipeline of the same run audits of observations that have a message
-	// each, if the others come in batches, and SinglesCPU what each of them costs.
+	// Singles is the audited rate of a pipeline of the same run with one observation a
+	// message, if the others come in batches, and SinglesCPU its cost of one.
 	Singles      float64 `json:"singles_per_s,omitzero"`
 	SinglesCPU   float64 `json:"singles_cpu_us_per_event,omitzero"`
 	SinglesRatio float64 `json:"singles_ratio,omitzero"` // of batches to singles
-	// Shape is what the bare server carries of the same messages in the same streams,
-	// with as many readers and the same batches and nothing that looks at them, and
-	// ShapeCPU what that costs in the server's process.
+	// Shape is the bare server's rate for the same messages in the same streams, with as
+	// many readers, the same batches and no processing, and ShapeCPU its cost in the
+	// server's process.
 	Shape      float64 `json:"shape_bound_per_s"`
 	ShapeRatio float64 `json:"shape_ratio"`
 	ShapeCPU   float64 `json:"shape_cpu_us_per_event"`
 	// CPU is of the process that runs the server and all stages.
 	CPU float64 `json:"cpu_us_per_event"`
 	RSS float64 `json:"rss_mb"` // highest
-	// Parts are what that memory is for, right after the last observation was audited.
+	// Parts are the parts of that memory, right after the last observation was audited.
 	Parts      *MemoryParts `json:"memory,omitzero"`
 	Entries    uint64       `json:"ledger_entries"`
 	Lost       int          `json:"lost"`
@@ -143,7 +142,7 @@ type LoadOptions struct {
 	Subjects         []string // by project
 }
 
-// LoadReport is what a load did.
+// LoadReport is the result of a load.
 type LoadReport struct {
 	Seconds float64 `json:"seconds"` // from the first publish to the last acknowledgement
 	Refused int     `json:"refused"`
@@ -479,8 +478,8 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 	}
 	defer nc.Close()
 
-	// What the auditor has chained, by time. The last observation's place in
-	// the ledger is known only afterwards.
+	// The auditor's progress over time. The last observation's place in the ledger is
+	// known only afterwards.
 	type mark struct {
 		at   time.Time
 		cpu  time.Duration

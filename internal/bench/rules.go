@@ -128,7 +128,7 @@ func shippedSet() (*rules.Set, error) {
 	return rules.Compile(src)
 }
 
-// RulesReport is what the rule engine costs.
+// RulesReport is the cost of the rule engine.
 type RulesReport struct {
 	Rules  int `json:"rules"`
 	Events int `json:"events"` // distinct ones, 1 KiB each
@@ -305,9 +305,9 @@ func (rep *RulesReport) candidates(small, large *rules.Evaluator, events []*rule
 // shippedKinds are what the shipped packs are measured on, in equal parts.
 var shippedKinds = []streams.Type{streams.TypeObservation, streams.TypeMemory, streams.TypeAction}
 
-// shippedRun measures the shipped packs, event by event. Each is read right
-// before it is judged, as a sentinel does, so that its text lies in the cache;
-// the state does only as far as a project's of that many events does.
+// shippedRun measures the shipped packs, event by event. Each is read right before it is
+// judged, as a sentinel does, so that its text is in the cache. The state is in the cache
+// only as far as it fits.
 type shippedRun struct {
 	ev     *rules.Evaluator
 	events []*streams.Entry
@@ -374,8 +374,8 @@ type Line struct {
 	Unit   string
 	Budget string // empty: there is none
 	Pass   bool
-	// Limit says that this is no figure of ours: it is what the machine allows, taken
-	// in the same run, that the budgets are to be read against.
+	// Limit marks a limit of the machine, measured in the same run, that puts the budgets
+	// in proportion.
 	Limit bool
 }
 

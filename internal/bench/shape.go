@@ -17,10 +17,10 @@ import (
 	"lazaret/streams"
 )
 
-// The shape of a pipeline is what it asks of the server: each observation is stored
-// in the intake, read once, stored in the ledger in atomic batches, purged, and read
-// from the ledger once. What a server carries in this shape, with nobody who thinks
-// about any of it, is what no pipeline of this shape exceeds on this machine.
+// The shape of a pipeline is its load on the server: each observation is stored in the
+// intake, read once, stored in the ledger in atomic batches, purged, and read from the
+// ledger once. The rate of a server with this load and no processing bounds every
+// pipeline of this shape on this machine.
 const (
 	shapeBatch  = 500                          // as in internal/stage
 	shapeSingle = 12                           // fewer are published one by one
@@ -28,8 +28,8 @@ const (
 	shapeAhead  = 2048                         // messages that a reader holds
 )
 
-// shape measures that with entries that a pipeline has made of the same load. Other
-// stages' entries are left out: sentinels say nothing of nearly all observations.
+// shape measures that rate with a pipeline's own entries from the same load. Other
+// stages' entries are left out: sentinels write nothing about nearly all observations.
 func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client, entries []streams.Entry) error {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync})
 	if err != nil {

@@ -26,7 +26,7 @@ type Sample struct {
 	Log     uint64  `json:"log_bytes"`
 }
 
-// SoakReport is how a pipeline fares under a load that does not end.
+// SoakReport is a pipeline's behaviour under an endless load.
 type SoakReport struct {
 	Events   int      `json:"events"`
 	Projects int      `json:"projects"`
@@ -46,19 +46,19 @@ type SoakReport struct {
 	DiskBytes float64 `json:"disk_bytes_per_event"`
 }
 
-// Title is what a graph of it is called.
+// Title is the title of its graph.
 func (r *SoakReport) Title() string {
 	return fmt.Sprintf("%d observations of %d bytes", r.Events, r.Size)
 }
 
-// mostGrowth is what the memory of the last quarter may be of that of the
-// second: flat, but for noise.
+// mostGrowth bounds the memory of the last quarter relative to the second: flat, but for
+// noise.
 const mostGrowth = 1.2
 
-// leastSamples is how many make a quarter mean something.
+// leastSamples is the minimum of samples in a quarter.
 const leastSamples = 12
 
-// Conclude computes what the samples come to.
+// Conclude computes the results of the samples.
 func (r *SoakReport) Conclude() error {
 	if len(r.Samples) < leastSamples {
 		return fmt.Errorf("%d samples are too few to say whether memory is flat, at least %d: more --events or a shorter --every", len(r.Samples), leastSamples)
@@ -138,8 +138,8 @@ func ReadCSV(b []byte) (out []Sample, err error) {
 	return out, nil
 }
 
-// DiskUse is what the files of a folder take, in bytes. Files that go away
-// meanwhile count nothing.
+// DiskUse is the size of the files of a folder, in bytes. Files that vanish meanwhile do
+// not count.
 func DiskUse(dir string) (n uint64) {
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -191,7 +191,7 @@ func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <
 	}
 }
 
-// IdleReport is what a pipeline has resident that has nothing to do.
+// IdleReport is the resident memory of an idle pipeline.
 type IdleReport struct {
 	RSS  float64 `json:"rss_mb"`
 	Peak float64 `json:"peak_mb"` // since its start

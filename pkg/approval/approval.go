@@ -1,13 +1,14 @@
-// Package approval is the signed word of a person on a hold: what is signed,
-// how it is signed, and when it may be obeyed. It is pure: no I/O, no clock.
+// Package approval has the signed decisions of people on holds: their content, their
+// signature, and when they may be obeyed. It is pure: no I/O, no clock.
 //
 // A resolution is a C2SP signed note with one signature, of an Ed25519 key or of a
-// passkey (package keys says how). Its text is one line, the JCS form (RFC 8785) of a Statement. It names the hold, the revision
-// of the hold that the signer saw, the digest of the action, the decision, an
-// expiry and a nonce, so that it resolves that one hold, as it was seen, once.
+// passkey (package keys says how). Its text is one line, the JCS form (RFC 8785) of a
+// Statement. It names the hold, the revision of the hold that the signer saw, the digest
+// of the action, the decision, an expiry and a nonce, so that it resolves that one hold,
+// as it was seen, once.
 //
-// There is exactly one encoding of a signed statement. Whatever differs from it
-// in a byte is refused, even where the signature would still verify.
+// There is exactly one encoding of a signed statement. Any other bytes are refused, even
+// where the signature would still verify.
 package approval
 
 import (
@@ -30,8 +31,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Version begins every statement's meaning: nothing that was signed for another
-// purpose can be read as a resolution, and no resolution as anything else.
+// Version begins every statement: no statement signed for another purpose can be read as
+// a resolution, and no resolution as anything else.
 const Version = "lazaret/approval/v1"
 
 // Limits.
@@ -110,8 +111,7 @@ func signStatement(of func() (string, error), signer note.Signer) ([]byte, error
 	return msg, err
 }
 
-// check is whether the statement says all that it has to, in the one way that
-// it can be said.
+// check reports whether the statement is complete and in its one form.
 func (s *Statement) check() error {
 	switch {
 	case s.Version != Version:
@@ -159,8 +159,8 @@ func isHex(s string, n int) bool {
 	return len(s) == n && !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') })
 }
 
-// Check is one of the things that are checked of a resolution. It is what the
-// alert about a refused one is named after.
+// Check is one of the checks of a resolution. The alert about a refused one is named
+// after it.
 type Check string
 
 // The checks, in the order in which they are made.
@@ -239,8 +239,8 @@ func Open(msg []byte, trust *keys.Trust) (*Signed, error) {
 	return s, nil
 }
 
-// openStatement verifies that msg is a statement, signed by exactly one key,
-// which is pinned, and reads it. text is what signing into makes of it.
+// openStatement verifies that msg is a statement, signed by exactly one key, which is
+// pinned, and reads it. text returns into's signed text.
 func openStatement(msg []byte, trust *keys.Trust, into any, text func() (string, error)) (signer, error) {
 	signed, by, err := openNote(msg, trust)
 	if err != nil {
@@ -257,8 +257,8 @@ func withoutPasskey(by signer, err error) (signer, error) {
 	return by, err
 }
 
-// inTime is why a statement that expires then may not be obeyed at a ledger
-// time, or nil.
+// inTime returns why a statement with that expiry may not be obeyed at a ledger time, or
+// nil.
 func inTime(expires, now time.Time) error {
 	switch {
 	case !now.Before(expires):
@@ -326,7 +326,7 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 	return n.Text, by, nil
 }
 
-// readStatement reads a note's text into a statement, whose one form text says.
+// readStatement reads a note's text into a statement, whose one form text returns.
 func readStatement(signed string, into any, text func() (string, error)) error {
 	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), into, json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
 		return refuse(CheckForm, "the text is not a statement")
@@ -341,7 +341,7 @@ func readStatement(signed string, into any, text func() (string, error)) error {
 	return nil
 }
 
-// Case is the hold that a resolution is held against, as it stands.
+// Case is the present state of the hold that a resolution is for.
 type Case struct {
 	Project  string
 	Agent    string // that asked
@@ -351,12 +351,12 @@ type Case struct {
 	// Roles are those that the signer's key must have, all of them.
 	Roles []keys.Role
 	Now   time.Time // ledger time
-	// Used tells whether the nonce was used before, and Open whether the hold
-	// waits for a decision; State says what it is otherwise.
+	// Used tells whether the nonce was used before, and Open whether the hold waits for a
+	// decision. If not, State is its state.
 	Used  bool
 	Open  bool
 	State string
-	// Counter is the highest that was obeyed of the signer's passkey.
+	// Counter is the highest obeyed counter of the signer's passkey.
 	Counter uint32
 }
 

@@ -47,7 +47,7 @@ func theCase(s *Statement) *Case {
 	return &Case{Project: s.Project, Agent: "bot", Hold: s.Hold, Revision: s.Revision, Action: s.Action, Now: now, Open: true, State: "open"}
 }
 
-// try is what the arbiter does with what it gets.
+// try handles a message like the arbiter.
 func try(msg []byte, trust *keys.Trust, c *Case) (*Signed, error) {
 	s, err := Open(msg, trust)
 	if err != nil {
@@ -149,8 +149,8 @@ func TestAStatementThatCannotBeMeantIsNotSigned(t *testing.T) {
 	}
 }
 
-// TestTenThousandForgeriesReleaseNothing alters what is signed in every way that
-// I could think of, and once more at random, byte by byte.
+// TestTenThousandForgeriesReleaseNothing alters a signed statement in every way that I
+// could think of, and once more at random, byte by byte.
 func TestTenThousandForgeriesReleaseNothing(t *testing.T) {
 	trust := new(keys.Trust)
 	alice := signerOf(t, trust, "alice", "", keys.RoleApprover)
@@ -283,7 +283,7 @@ func TestWhatIsSignedIsReadBack(t *testing.T) {
 	})
 }
 
-// FuzzOpen: whatever opens is, byte for byte, what somebody signed.
+// FuzzOpen: a message that opens is, byte for byte, a signed one.
 func FuzzOpen(f *testing.F) {
 	trust := new(keys.Trust)
 	alice := signerOf(f, trust, "alice", "", keys.RoleApprover)

@@ -12,7 +12,7 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// BeliefVersion begins the meaning of every signed word on a belief.
+// BeliefVersion begins every signed statement on a belief.
 const BeliefVersion = "lazaret/belief/v1"
 
 // The decisions on a belief. A verification run's key (role probe) may confirm;
@@ -37,8 +37,8 @@ var beliefDecisions = []Decision{Confirm, RejectBelief, Quarantine, ClearBelief,
 // BeliefDecisions is every decision on a belief.
 func BeliefDecisions() []Decision { return slices.Clone(beliefDecisions) }
 
-// BeliefStatement is a person's word on one belief, as it is signed: what is
-// decided of exactly these bytes, as the belief stood when the signer saw it.
+// BeliefStatement is a person's attestation on one belief, as it is signed: a decision on
+// exactly these bytes, in the state that the signer saw.
 type BeliefStatement struct {
 	Belief    string    `json:"belief"`
 	Content   string    `json:"content"` // digest of exactly its bytes
@@ -92,16 +92,15 @@ func (s *BeliefStatement) check() error {
 	return nil
 }
 
-// SignedBelief is a word on a belief whose signature was verified.
+// SignedBelief is an attestation whose signature was verified.
 type SignedBelief struct {
 	BeliefStatement
 	Signer string   // name of the key
 	Pin    keys.Pin // what is pinned of it
 }
 
-// OpenBelief verifies that msg is a word on a belief, signed by exactly one key,
-// which is pinned. It says nothing yet about what the key may do: see Judge. An
-// error is an *Error.
+// OpenBelief verifies that msg is an attestation, signed by exactly one key, which is
+// pinned. It does not check yet what the key may do: see Judge. An error is an *Error.
 func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	s := new(SignedBelief)
 	by, err := withoutPasskey(openStatement(msg, trust, &s.BeliefStatement, s.Text))
@@ -112,18 +111,17 @@ func OpenBelief(msg []byte, trust *keys.Trust) (*SignedBelief, error) {
 	return s, nil
 }
 
-// CheckBelief is the check that a word on a belief fails that does not name the
-// belief it came for, or one that nobody knows.
+// CheckBelief fails for an attestation that does not name the belief it came for, or
+// names an unknown one.
 const CheckBelief Check = "belief"
 
-// CheckContent is the one that it fails if it was signed for other bytes.
+// CheckContent fails if it was signed for other bytes.
 const CheckContent Check = "content"
 
-// CheckMove is the one that it fails if the belief cannot become that from how
-// it stands.
+// CheckMove fails if the belief's state does not allow the decision.
 const CheckMove Check = "move"
 
-// BeliefCase is the belief that a word is held against, as it stands.
+// BeliefCase is the present state of the belief of an attestation.
 type BeliefCase struct {
 	Project  string
 	Agent    string // that wrote it
@@ -135,7 +133,7 @@ type BeliefCase struct {
 	Used     bool      // the nonce was used before
 }
 
-// Judge returns why a verified word may not be obeyed, as an *Error, or nil.
+// Judge returns why a verified attestation may not be obeyed, as an *Error, or nil.
 func (s *SignedBelief) Judge(c *BeliefCase) error {
 	switch {
 	case s.Project != c.Project || s.Belief != c.Belief || c.Belief == "":
@@ -159,7 +157,7 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	return nil
 }
 
-// Person reports whether the key is a person's who may speak on beliefs.
+// Person reports whether a person who may attest holds the key.
 func (s *SignedBelief) Person(role keys.Role) bool {
 	if role == "" {
 		role = keys.RoleApprover

@@ -12,8 +12,8 @@ import (
 
 const digestPrefix = "sha256:"
 
-// ActionDigest binds a resolution to an action: SHA-256 over the JCS form (RFC
-// 8785) of who does what.
+// ActionDigest binds a resolution to an action: SHA-256 over the JCS form (RFC 8785) of
+// the action and its agent.
 func ActionDigest(project, agent, session, id, tool string, args jsontext.Value) (string, error) {
 	return digest(id, struct {
 		Project string         `json:"project"`

@@ -11,9 +11,9 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// FuzzStatements: the fuzzer makes texts of notes, of resolutions and of words
-// on beliefs. Unsigned none opens; signed by a pinned key, what opens is what
-// was signed, byte for byte.
+// FuzzStatements: the fuzzer makes texts of notes, of resolutions and of attestations.
+// None opens unsigned. One that opens with a pinned key's signature equals the signed
+// text, byte for byte.
 func FuzzStatements(f *testing.F) {
 	private, public := fuzztest.Key(f, "alice")
 	signer, err := note.NewSigner(private)

@@ -13,7 +13,7 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// OrderVersion begins the meaning of every signed order.
+// OrderVersion begins every signed order.
 const OrderVersion = "lazaret/order/v1"
 
 // Do is what an order asks for.
@@ -28,13 +28,12 @@ const (
 	CloseIncident      Do = "incident-close"
 	TakePoint          Do = "point"   // a restore point
 	Restore            Do = "restore" // to one
-	// Disclose is a privileged recall: everything that fits, whatever stands
-	// against it, to be looked at and for no context.
+	// Disclose is a privileged recall: all matches, in any state, for inspection and not
+	// for a context.
 	Disclose Do = "disclosure"
 )
 
-// orders says who may give which: keys with any of these roles, and besides
-// them those with the policy's role for approvers.
+// orders lists the roles that may give an order, beside the policy's role for approvers.
 var orders = map[Do][]keys.Role{
 	OpenIncident:       {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
 	AddEvidence:        {keys.RoleOperator, keys.RoleAuditor, keys.RoleProbe},
@@ -46,9 +45,8 @@ var orders = map[Do][]keys.Role{
 	Disclose:           {keys.RoleAuditor},
 }
 
-// Order is a signed order that is about more than one belief: on an incident, or
-// on how things stood at a restore point.
-// Who may give it is in Judge; what it leads to stands in the ledger.
+// Order is a signed order on more than one belief: on an incident, or on a restore point.
+// Judge decides who may give it. The ledger has its effects.
 type Order struct {
 	Do      Do        `json:"do"`
 	Expires time.Time `json:"expires"` // whole seconds, UTC
@@ -69,8 +67,8 @@ type Order struct {
 	Version  string                    `json:"v"`
 }
 
-// Recall says what of a project's beliefs is asked for: those with the ids, or
-// those that fit query and key.
+// Recall selects some of a project's beliefs: those with the ids, or those that fit query
+// and key.
 type Recall struct {
 	Beliefs []string `json:"beliefs,omitzero"`
 	Key     string   `json:"key,omitzero"`
@@ -211,9 +209,8 @@ type SignedOrder struct {
 	Pin    keys.Pin // what is pinned of it
 }
 
-// OpenOrder verifies that msg is an order, signed by exactly one key, which is
-// pinned. It says nothing yet about what the key may do: see Judge. An error is
-// an *Error.
+// OpenOrder verifies that msg is an order, signed by exactly one key, which is pinned. It
+// does not check yet what the key may do: see Judge. An error is an *Error.
 func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	s := new(SignedOrder)
 	by, err := withoutPasskey(openStatement(msg, trust, &s.Order, s.Text))
@@ -224,11 +221,11 @@ func OpenOrder(msg []byte, trust *keys.Trust) (*SignedOrder, error) {
 	return s, nil
 }
 
-// CheckOrder is the check that an order fails that is for another project, or
-// that cannot be carried out as things stand.
+// CheckOrder fails for an order for another project, or one that cannot be carried out
+// now.
 const CheckOrder Check = "order"
 
-// OrderCase is what an order is held against.
+// OrderCase is the state to judge an order in.
 type OrderCase struct {
 	Project string
 	Role    keys.Role // that the policy asks of approvers; empty: keys.RoleApprover
@@ -261,7 +258,7 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	return nil
 }
 
-// By is in whose name an order changes what is believed.
+// By is the authority with which an order changes beliefs.
 func (s *SignedOrder) By(role keys.Role) beliefs.Authority {
 	if role == "" {
 		role = keys.RoleApprover

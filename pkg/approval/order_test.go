@@ -100,7 +100,7 @@ func TestEachFailureOfAnOrderHasItsCheck(t *testing.T) {
 	if _, err := OpenOrder([]byte(strings.Replace(string(msg), "shop", "shot", 1)), trust); !errors.Is(err, &Error{Check: CheckSignature}) {
 		t.Errorf("altered: %v", err)
 	}
-	// What was signed for another purpose is no order, and an order is nothing else.
+	// A statement with another purpose is no order, and an order nothing else.
 	if _, err := OpenOrder(sign(t, statement(), alice), trust); !errors.Is(err, &Error{Check: CheckForm}) {
 		t.Errorf("a resolution: %v", err)
 	}

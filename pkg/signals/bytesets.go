@@ -1,7 +1,7 @@
 package signals
 
-// trimmed are what stands around a word and is none of it, and unusual what
-// only unusual words hold.
+// trimmed are bytes around a word that are no part of it, and unusual bytes that only
+// unusual words have.
 var (
 	trimmed = byteSet(`.,;:!?"'()[]{}<>`)
 	edges   = byteSet(`.,;:!?"'()[]`)

@@ -12,8 +12,7 @@ import (
 )
 
 // tableCounts holds declared counts and distinct counts, and tableSteps declared
-// sequences. tableSwaps holds the sequences that an action went into, until its
-// verdict is heard.
+// sequences. tableSwaps holds the sequences that an action went into, until its verdict.
 var (
 	tableCounts = index.NewTable(0, "counts", 20_000)
 	tableSteps  = index.NewTable(1, "sequences", 20_000)
@@ -73,8 +72,8 @@ func (d *Declared) tableKey(s *State) (key []byte, ok bool) {
 	return t.Name, ok
 }
 
-// Note counts an event, or takes it as a step. What cannot be evaluated counts
-// nothing: the rules that read the signal have conditions of their own.
+// Note counts an event, or takes it as a step. A failed expression counts nothing: the
+// rules that read the signal have conditions of their own.
 func (d *Declared) Note(s *State) {
 	if !d.On[s.In.Event.Kind] {
 		return
@@ -133,9 +132,8 @@ func (c *chain) has(event string) bool {
 	return false
 }
 
-// noteStep takes an event as a step of a sequence. Each step remembers the
-// latest chain that led to it, so that no number of other events in between
-// makes a sequence forgotten.
+// noteStep takes an event as a step of a sequence. Each step stores the latest chain that
+// led to it, so that no number of events between the steps ends it.
 func (d *Declared) noteStep(s *State) {
 	var matched [MaxSteps]bool
 	some := false
@@ -151,7 +149,7 @@ func (d *Declared) noteStep(s *State) {
 	if !ok {
 		return
 	}
-	// What is read points into the old value; the new one is made elsewhere.
+	// Decoded values point into the old value; the new one is made elsewhere.
 	var memory [MaxSteps]chain
 	chains := memory[:len(d.Steps)]
 	dc := index.Decoder(s.t.Get(tableSteps, k))

@@ -157,7 +157,7 @@ func TestPromiseA4JoinedWordsHideNoInstruction(t *testing.T) {
 	}
 }
 
-// What is found in a text is found in it however it is written.
+// A finding in a text is found in every notation of it.
 func TestPromiseA4NotationHidesNoFinding(t *testing.T) {
 	words := rapid.SampledFrom([]string{"ignore all previous", "instructions", "you are now", "the file", "Delete", "send the report to bob", "please", "AI agent", "must", "don't tell", "the user",
 		"password", "and", "remember", "always", ".", "\n", "\n\n", ",", ":", "\"", "- ", "if asked", "reply only", "in your answer", "the weather", "use the tool", "secretly", "a", "System", "message", "\t"})

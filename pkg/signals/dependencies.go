@@ -10,10 +10,10 @@ import (
 // maxDependencies is how many contents an action is reported to depend on.
 const maxDependencies = 8
 
-// Dependencies are the untrusted contents that the action leans on by evidence, and
-// not by having been read before it: those whose instruction it would carry
-// out, and those that were the first in the project to name a value of its
-// arguments. What the user named as well leans on the user.
+// Dependencies are the untrusted contents that the action depends on by evidence, not by
+// having been read before it: those whose instruction it would carry out, and those that
+// first named a value of its arguments in the project. Those that the user accounts for
+// do not count.
 func (s *State) Dependencies() []streams.Rest {
 	var out []streams.Rest
 	s.echo()

@@ -18,8 +18,8 @@ const (
 
 var partDirectives = keep(orderDirectives, (*State).noteDirectives)
 
-// noteDirectives keeps untrusted content, and what the model wrote, because that
-// steers it again.
+// noteDirectives stores untrusted content and the model's own memories, since those steer
+// it again.
 func (s *State) noteDirectives() {
 	if s.hasForeignContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" {
 		s.noteDirective()
@@ -29,7 +29,7 @@ func (s *State) noteDirectives() {
 // tableNotes holds the directives of untrusted content.
 var tableNotes = index.NewTable(3, "directives", 4_000)
 
-// directive is what is kept of an instruction.
+// directive is the stored part of an instruction.
 type directive struct {
 	sum                                []byte // of kind and text
 	event, source, text, agent, belief []byte
@@ -134,15 +134,15 @@ func (s *State) noteDirective() {
 		commands:  in.directives.found&^(1<<mRequest|1<<mPlea|1<<mTool) != 0,
 	}
 	if n.commands {
-		n.text = text // what asks and commands nothing is compared by its words
+		n.text = text // other notes are compared by their words
 	}
 	n.named = in.directives.carriers(in)
 	for _, cs := range n.named {
 		n.carriers = append(n.carriers, cs...)
 	}
 	n.carriers = distinct(n.carriers)
-	// The same text is one note, however often it is read, and never another
-	// one's: a number that another text has is taken for neither.
+	// The same text is one note, however often it is read. A number that another text has
+	// is skipped.
 	id := binary.BigEndian.Uint32(sum[8:])
 	for b := s.t.Get(tableNotes, s.t.NumberKey(id)); b != nil; b = s.t.Get(tableNotes, s.t.NumberKey(id)) {
 		if d := index.Decoder(b); string(d.Raw()) == string(n.sum) {

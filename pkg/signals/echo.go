@@ -42,8 +42,8 @@ type Served struct {
 	Age          float64 `cel:"age" doc:"seconds since it was read"`
 }
 
-// echo finds the instructions that the action would carry out: dependence by
-// evidence, not by everything that was seen.
+// echo finds the instructions that the action would carry out, by evidence and not by all
+// that was read.
 func (s *State) echo() []*Served {
 	if s.servedRead {
 		return s.servedBy
@@ -122,8 +122,8 @@ func (s *State) echo() []*Served {
 	return s.servedBy
 }
 
-// match is how the action serves one of the note's sentences; of several the
-// one that the user accounts for least.
+// match is how the action serves one of the note's sentences. It prefers one that the
+// user does not account for.
 func (s *State) match(n *directive, same bool) (best *Served) {
 	in, c := s.In, s.In.call
 	for i, words := range n.sentences {
@@ -200,9 +200,8 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 	case !asks:
 		return nil
 	}
-	// The user accounts for an action whose receivers they named, or of which the
-	// sentence names nothing that they did not, or that their own words name as
-	// closely.
+	// The user accounts for an action whose receivers they named, or whose values in the
+	// sentence they named, or that their own words name as closely.
 	return &Served{By: "tool", Value: in.Action.Tool,
 		UserNamed: named || asked && (len(c.Values) > 0 && foreign == 0 || in.intent.Closeness >= c.Strength(words))}
 }
@@ -216,8 +215,8 @@ func (s *State) known(v *intent.Value) bool {
 	return i >= 0 && s.inside(i)
 }
 
-// inside reports whether the user, the operator or the agent named a carrier of
-// the action before anything from outside did.
+// inside reports whether the user, the operator or the agent named a carrier of the
+// action before any outside content did.
 func (s *State) inside(i int) bool {
 	m := &s.met()[i]
 	return m.ok && !(s.noted && m.ref&^index.NamedByUser == s.ownRef) && !s.originOfMet(m).external

@@ -15,7 +15,7 @@ func init() {
 // entropy is the Shannon entropy of a text's bytes, over its first 64 KiB:
 // log2 n less the mean of log2 c over the n bytes, c being how often each is there.
 func entropy(s string) float64 {
-	// Two counts of each byte: one need not wait for what the other has written.
+	// Two counts of each byte, so that one increment need not wait for the other.
 	var n [2][256]int32
 	s = s[:min(len(s), BoundText)]
 	i := 0

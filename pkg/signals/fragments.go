@@ -62,7 +62,7 @@ func oddFields(s string) iter.Seq[string] {
 	}
 }
 
-// pieces are the unusual words of a content: what a value might be cut into.
+// pieces are the unusual words of a content: candidate parts of a value.
 func pieces(s string) []string {
 	s = streams.Clip(s, 16<<10)
 	var out []string
@@ -104,9 +104,9 @@ func pieces(s string) []string {
 	return out
 }
 
-// notePieces keeps the pieces. The index knows how long those may be that a value
-// begins with: where no piece is known that is found out by one look-up instead of
-// one for each of its prefixes.
+// notePieces stores the pieces. The index knows their possible lengths for a value's
+// beginning: where no piece is known, one look-up shows it instead of one for each
+// prefix.
 func (s *State) notePieces() {
 	if !s.hasForeignContent() {
 		return
@@ -123,7 +123,7 @@ func (s *State) notePieces() {
 	}
 }
 
-// pieceLengths says which lengths the pieces have that begin as v does.
+// pieceLengths are the lengths of the pieces that begin as v does.
 func (s *State) pieceLengths(v string) uint64 {
 	if b := s.t.Index(); b != nil {
 		return b.Lengths(v)

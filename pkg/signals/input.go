@@ -7,8 +7,8 @@ import (
 	"lazaret/pkg/text"
 )
 
-// The types that expressions see. A field's name in CEL is its cel tag; what an
-// entry does not have is the zero value, so that a rule never fails for asking.
+// The types that expressions see. A field's name in CEL is its cel tag. A field that an
+// entry lacks is the zero value, so that no rule fails for reading it.
 
 // Event is what all entries have in common.
 type Event struct {
@@ -167,7 +167,7 @@ type Input struct {
 	belief     string // that the content became
 	directives directives
 
-	// What signals compare of the text; like views, it depends on nothing else.
+	// Data that signals compare. Like views, they depend on the text alone.
 	names     []uint32        // identifiers, hashed
 	carried   []string        // carriers, and proper names as name:a b
 	carriedBy []uint64        // their hashes

@@ -62,7 +62,7 @@ type met struct {
 	head    *origin // nil until asked for
 }
 
-// originOfMet is whose it is.
+// originOfMet is its origin.
 func (s *State) originOfMet(m *met) *origin {
 	if m.head == nil {
 		m.head = s.originOf(m.ref)
@@ -70,7 +70,7 @@ func (s *State) originOfMet(m *met) *origin {
 	return m.head
 }
 
-// noteCarriers keeps who named a carrier first.
+// noteCarriers stores each carrier's first origin.
 func (s *State) noteCarriers() {
 	in := s.In
 	if !s.hasContent() && in.Event.Kind != "action" {
@@ -100,7 +100,7 @@ func (s *State) noteCarriers() {
 	}
 }
 
-// met are the carriers of the input, with whose they are.
+// met are the carriers of the input, with their origins.
 func (s *State) met() []met {
 	if s.metBy == nil {
 		for i, c := range s.In.carried {
@@ -156,8 +156,8 @@ func properNames(text string) []string {
 	return out
 }
 
-// sampled are the phrases that both sides keep: chosen by their own value, so
-// that an extract has the same ones.
+// sampled are the phrases kept of a text: chosen by their own hash, so that an extract
+// keeps the same ones.
 func sampled(p text.Phrases) []uint64 {
 	var out []uint64
 	for _, h := range p.Hashes {
@@ -168,7 +168,7 @@ func sampled(p text.Phrases) []uint64 {
 	return out
 }
 
-// notePhrases keeps which foreign content brought a phrase first.
+// notePhrases stores which foreign content had a phrase first.
 func (s *State) notePhrases() {
 	if !s.hasForeignContent() {
 		return

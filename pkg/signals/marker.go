@@ -205,7 +205,7 @@ func (d *directives) read(views []text.View, keep bool) (markedIn string) {
 	return markedIn
 }
 
-// carriers are those of the content's that stand in each of its sentences.
+// carriers are the content's carriers in each of its sentences.
 func (d *directives) carriers(in *Input) [][]uint32 {
 	out := make([][]uint32, len(d.said))
 	for i, said := range d.said {

@@ -9,13 +9,13 @@ import (
 	"lazaret/streams"
 )
 
-// origin says whose content it was that brought something into the project.
+// origin is the content that brought something into the project.
 type origin struct {
 	origin, event, src, session, agent, belief string
 	external                                   bool
 	userNamed                                  bool // the user named where it came from
 	at                                         time.Time
-	// What tells clusters' members apart, and the cluster that this founds.
+	// These distinguish members of a cluster; cluster is the one that this founds.
 	source, in, by uint32
 	cluster        uint64
 }
@@ -48,7 +48,7 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	return s.ownRef
 }
 
-// member is what tells the input apart from others of its cluster.
+// member distinguishes the input from others of its cluster.
 func (s *State) member() (source, session, agent uint32) {
 	in := s.In
 	return hash32(

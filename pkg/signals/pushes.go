@@ -31,8 +31,8 @@ type Push struct {
 	Count  int64  `cel:"count" doc:"different contents in which it does"`
 }
 
-// targets are what a source may push: hosts, addresses and handles, and names
-// in the text, by their capitals.
+// findTargets returns what a source may push: hosts, addresses, handles and capitalized
+// names.
 func (in *Input) findTargets() []string {
 	var out []string
 	for _, c := range in.Content.Carriers {
@@ -96,7 +96,7 @@ func (s *State) push(target, contents int) {
 	}
 }
 
-// minPushes is in how many contents a source brings a target up that it pushes.
+// minPushes is the least number of contents in which a source pushes a target.
 const minPushes = 3
 
 func (s *State) pushes() []*Push {

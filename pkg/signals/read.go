@@ -209,8 +209,7 @@ func readOutcome(e *streams.Entry) ([]*Input, error) {
 	return []*Input{in}, nil
 }
 
-// audited is a belief that is judged again. What a memory write says of the
-// moment of writing is not there.
+// audited is a belief that is judged again. Data about the moment of writing are missing.
 func audited(e *streams.Entry, b *streams.BeliefsEntry, a *streams.AuditedBelief) *Input {
 	in := head(e, &streams.EntryHead{ID: a.Observation, Agent: a.Agent, Session: a.Session, Time: b.Time})
 	writer := a.Writer

@@ -20,7 +20,7 @@ func init() {
 	}, (*State).recalledExternal)
 }
 
-// noteRecall keeps which memories were recalled in the session.
+// noteRecall stores which memories were recalled in the session.
 func (s *State) noteRecall() {
 	if s.In.Event.Kind != "recall" {
 		return

@@ -25,16 +25,16 @@ var polite = map[string]bool{
 	"enter":   true,
 }
 
-// never is the place of a word that did not come.
+// never is the place of a word that has not occurred.
 const never = -100
 
-// sentence is the place in one sentence: when each class of words was met.
+// sentence is the state of one sentence: the last place of each class of words.
 type sentence struct {
 	d     *directives
 	n     int    // words so far
 	found uint16 // in this sentence
 	words []string
-	// colon and start: the last word was followed by a colon; a clause begins.
+	// start is set where a clause begins.
 	start                                                                          bool
 	prev, prev2                                                                    uint32
 	last, last2                                                                    string
@@ -43,8 +43,8 @@ type sentence struct {
 	open, self, asks                                                               bool
 	from                                                                           int // first word that is kept
 	after                                                                          int // sentences that still belong to the last request
-	// view is the text, at and till the bytes of it that the sentence takes, and
-	// asked where the last one that was kept begins.
+	// view is the text, at and till the sentence's bytes in it, and asksAt the start of
+	// the last kept one.
 	view             string
 	at, till, asksAt int
 }
@@ -156,7 +156,7 @@ func (s *sentence) end() {
 	s.d.found |= s.found
 	asks := (s.found != 0 || s.asks) && len(s.words) > 1
 	if n := len(s.d.sentences); n > 0 && s.after > 0 && len(s.words) > 0 {
-		// What follows a request says more of it.
+		// The sentences after a request belong to it.
 		s.d.sentences[n-1] = distinct(append(s.d.sentences[n-1], s.kept()...))
 		s.d.said[n-1] = s.view[s.asksAt:s.till]
 		s.after--
@@ -333,12 +333,12 @@ func (s *sentence) more(c uint32, w string, n int) {
 	if c&wSelf != 0 {
 		s.self = true
 	}
-	// What the reader says, and that it is the reader's: in your answer.
+	// The reader's answer: in your answer.
 	if c&wAnswer != 0 && (s.last == "your" || s.last == "the" && s.last2 == "in") && n-s.shape <= 8 &&
 		s.last == "your" {
 		s.mark(mAnswer)
 	}
-	// What to say if asked: a document that scripts its reader's answers.
+	// A document that scripts its reader's answers: if asked, reply.
 	if c&wReply != 0 && s.asked > never && n > s.asked {
 		s.mark(mAnswer)
 	}

@@ -5,7 +5,7 @@ import "lazaret/pkg/signals/index"
 // tableSessions holds the directives and the recalls of each session.
 var tableSessions = index.NewTable(4, "sessions", 10_000)
 
-// sessionKey is the key of what a session keeps of a kind: n directives, r recalls.
+// sessionKey is the key of a session's directives (n) or recalls (r).
 func (s *State) sessionKey(kind string) []byte {
 	return s.t.NameKey(kind, s.In.Event.Agent, "\x00", s.In.Event.Session)
 }

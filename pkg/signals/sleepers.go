@@ -178,8 +178,8 @@ func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 	}
 }
 
-// recalledSleeper is a memory that was recalled in this session, however often
-// before, if the action shares something with it that is not the user's.
+// recalledSleeper is a memory recalled in this session, at any time, if the action shares
+// something with it that the user did not name.
 func (s *State) recalledSleeper(id string) *Sleeper {
 	b := s.t.Get(tableBeliefs, s.t.NameKey(id))
 	if b == nil {
@@ -192,8 +192,8 @@ func (s *State) recalledSleeper(id string) *Sleeper {
 	return r.sleeper(id, s.In, s.In.Event.Time)
 }
 
-// shares reports whether words hold an address or a value of the action that the
-// user did not name; where the action has neither, whether they hold a thing of the
+// shares reports whether words hold an address or a value of the action that the user did
+// not name. For an action without values, it reports whether they hold a thing of the
 // tool's name and the user did not ask for it.
 func (in *Input) shares(words []uint32) bool {
 	c := in.call

@@ -15,11 +15,11 @@ type State struct {
 	act Activation // of declared signals
 	// done holds the sequences that this input completes.
 	done map[string][]string
-	// swaps are the sequences that it goes into, see noteSwaps.
+	// swaps are the sequences that it goes into, see NoteSequences.
 	swaps index.Encoder
 
-	// The input's own origin: whose content it is, the cluster that it founds, and
-	// the ref of its record once it has one.
+	// The input's own origin, the cluster that it founds, and the ref of its record once
+	// it has one.
 	origin string
 	extern bool
 	noted  bool
@@ -52,7 +52,7 @@ func (s *State) since(t time.Time) float64 {
 	return s.In.Event.Time.Sub(t).Seconds()
 }
 
-// begin says whose content the input is.
+// begin sets the origin of the input.
 func (s *State) begin() {
 	in := s.In
 	switch in.Event.Kind {

@@ -24,8 +24,7 @@ func (in *Input) isTarget(kind, v string) bool {
 	})
 }
 
-// targets calls f with the place of each carrier that leads from the arguments to
-// somebody.
+// targets calls f with the place of each carrier by which the arguments reach somebody.
 func (in *Input) targets(f func(i int) bool) {
 	for i, c := range in.Content.Carriers {
 		kind, v, _ := strings.Cut(c, ":")
@@ -46,8 +45,8 @@ func (in *Input) targetsNamed() bool {
 	return some && all
 }
 
-// elsewhere reports whether a sentence names receivers, and the action has others:
-// it is then not what the sentence asks for.
+// elsewhere reports whether a sentence names receivers and the action has only others:
+// then the sentence does not ask for the action.
 func (in *Input) elsewhere(carriers []uint32) bool {
 	if len(carriers) == 0 {
 		return false

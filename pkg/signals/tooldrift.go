@@ -23,7 +23,7 @@ func init() {
 	fieldParts["tools.items"] = PartTools // drift and shadows
 }
 
-// noteCatalogues keeps what servers offer and what a person is asked to accept.
+// noteCatalogues stores servers' catalogues and those that a person is asked to accept.
 func (s *State) noteCatalogues() {
 	switch {
 	case s.In.Event.Kind == "tools":
@@ -80,7 +80,7 @@ const (
 	keyProposed = "\x03" // agent, proposal → what a person is asked to accept
 )
 
-// offer is a catalogue, as far as later ones are compared with it.
+// offer is the part of a catalogue that later ones are compared with.
 type offer struct {
 	server, digest string
 	names, prints  []string
@@ -110,7 +110,7 @@ func readOffer(b []byte) *offer {
 	return o
 }
 
-// noteOffer keeps what a server offers now.
+// noteOffer stores a server's present catalogue.
 func (s *State) noteOffer() {
 	o := &offer{server: s.In.Tools.Server, digest: s.In.Tools.digest}
 	for _, it := range s.In.Tools.Items {
@@ -119,8 +119,8 @@ func (s *State) noteOffer() {
 	s.t.Put(tableTools, s.t.NameKey(keyOffered, o.server), o.bytes())
 }
 
-// noteProposed keeps which catalogue a person is asked to accept, if it is the
-// one that its server offers.
+// noteProposed stores the catalogue that a person is asked to accept, if its server
+// offers it.
 func (s *State) noteProposed() {
 	server, _ := s.In.Action.Args["server"].(string)
 	digest, _ := s.In.Action.Args["digest"].(string)
@@ -130,7 +130,7 @@ func (s *State) noteProposed() {
 	}
 }
 
-// accepts says whether an input is a proposal to accept a catalogue.
+// accepts reports whether an input proposes to accept a catalogue.
 func (s *State) accepts() bool { return s.In.Action.Tool == streams.ApproveTools }
 
 // Accept folds in that a person accepted a catalogue: the tools of its

@@ -7,7 +7,7 @@ import (
 	"lazaret/pkg/intent"
 )
 
-// Words and calls are compared as pkg/intent has them.
+// Words and calls are compared as in pkg/intent.
 
 func hash32(s string) uint32                { return intent.Hash(s) }
 func notWord(r rune) bool                   { return intent.NotWord(r) }
@@ -65,8 +65,8 @@ func identifiers(s string) []uint32 {
 	return distinct(out)
 }
 
-// What a byte is in a name: no part of one, a small letter, something else, or
-// to be looked at as a rune.
+// The class of a byte in a name: no part of one, a small letter, something else, or the
+// start of a rune to look at.
 const (
 	nameNone = iota
 	nameSmall

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// slowIdentifiers is what identifiers is defined as.
+// slowIdentifiers is the definition of identifiers.
 func slowIdentifiers(s string) []uint32 {
 	s = s[:min(len(s), 64<<10)]
 	var out []uint32
@@ -57,7 +57,7 @@ func TestEveryWordWithClassesIsLookedUp(t *testing.T) {
 	}
 }
 
-// asked looks only at words that begin like one that is wanted.
+// asked only looks at words with the first letter of a stem.
 func TestAStemBeginsLikeItsWord(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := rapid.StringMatching(`[a-z0-9é]{3,12}(ing|ed|ies|ly|s|ational)?`).Draw(rt, "word")

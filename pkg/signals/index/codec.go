@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// Encoder and dec are the plain encoding of what tables hold.
+// Encoder is the plain encoding of table values.
 type Encoder []byte
 
 // Num appends a number.
@@ -38,7 +38,7 @@ func (e *Encoder) Hashes(hs []uint32) {
 	}
 }
 
-// Decoder reads what enc wrote; what is missing reads as zero.
+// Decoder reads an Encoder's bytes; missing values read as zero.
 type Decoder []byte
 
 // Num reads a number.
@@ -64,7 +64,7 @@ func (d *Decoder) Str() string {
 	return s
 }
 
-// Raw is str without a copy.
+// Raw is Str without a copy.
 func (d *Decoder) Raw() []byte {
 	n := d.Num()
 	if n > uint64(len(*d)) {
@@ -76,7 +76,7 @@ func (d *Decoder) Raw() []byte {
 	return b
 }
 
-// Into is hashes at the end of a buffer.
+// Into is Hashes at the end of a buffer.
 func (d *Decoder) Into(buf []uint32) (hs, rest []uint32) {
 	n := d.Num()
 	if n > uint64(len(*d)/4) {

@@ -11,8 +11,8 @@ const (
 	MaxPiece = 64
 )
 
-// Hash tells carriers and pieces apart. Who writes a document must not be
-// able to make one that hashes like another.
+// Hash is the start of a SHA-256 of a carrier or piece, since attackers
+// may choose the texts.
 func Hash(v string) uint64 {
 	sum := sha256.Sum256([]byte(v))
 	return max(binary.BigEndian.Uint64(sum[:]), 1)

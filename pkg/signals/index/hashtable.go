@@ -20,8 +20,7 @@ func (e *hashSlot) used() bool { return e.high|e.low != 0 }
 
 func (e *hashSlot) hash() uint64 { return uint64(e.high)<<32 | uint64(e.low) }
 
-// prefetch reads the slots of some keys, one of them not waiting for another: a table
-// that lies in no cache near costs the wait for memory once and not for each.
+// prefetch reads the slots of some keys, so that their cache misses overlap.
 func (t *hashTable) prefetch(hs []uint64) {
 	if t.count == 0 {
 		return
@@ -32,7 +31,7 @@ func (t *hashTable) prefetch(hs []uint64) {
 	}
 }
 
-// slot is where a key stands or may be put.
+// slot is the slot of a key, or a free one for it.
 func (t *hashTable) slot(h uint64) *hashSlot {
 	mask := len(t.slots) - 1
 	i := int(h*0x9e3779b97f4a7c15>>32) & mask
@@ -58,7 +57,7 @@ func (t *hashTable) put(h uint64, ref uint32) {
 	*at = ref
 }
 
-// at is the place of a key's ref, which it makes where there is none.
+// at is the place of a key's ref. It adds a missing key.
 func (t *hashTable) at(h uint64) (ref *uint32, known bool) {
 	if 8*(t.count+1) > 7*len(t.slots) {
 		t.grow()

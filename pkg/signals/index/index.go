@@ -59,7 +59,7 @@ type postingTable struct {
 	generations
 }
 
-// generations is which records two of them are made of.
+// generations are the records of two generations.
 type generations struct {
 	from, since uint32 // first record of the elder and of the younger generation
 	lost        bool   // hashes have fallen out
@@ -77,7 +77,7 @@ func (b *Index) generations() []*generations {
 	return out
 }
 
-// posting is an origin and what leads to it.
+// posting is an origin and the hashes that lead to it.
 type posting struct {
 	Ref    uint32
 	of     uint32 // the ref that its origin was copied from, or ref
@@ -296,11 +296,11 @@ func (b *Index) posting(ref uint32) *posting {
 	return b.NewPosting(b.Origin(ref), ref)
 }
 
-// NewPosting begins a posting. of is what the origin is a copy of, or maxRef.
+// NewPosting begins a posting. of is the ref of the copied origin, or MaxRef.
 func (b *Index) NewPosting(head []byte, of uint32) *posting {
 	ref := b.addOrigin(head)
 	if n := len(b.postings); n < cap(b.postings) {
-		// The lists of an earlier record serve again.
+		// Reuse the lists of an earlier record.
 		b.postings = b.postings[:n+1]
 		g := &b.postings[n]
 		for i := range g.lists {
@@ -361,7 +361,7 @@ func (p *postingTable) putPiece(young bool, s string, h uint64, ref uint32) {
 	(*stems)[stemOf(s)] |= PieceBit(len(s))
 }
 
-// Lengths says which lengths the pieces have that v may begin with.
+// Lengths are the possible lengths of pieces that v begins with.
 func (b *Index) Lengths(v string) uint64 {
 	p := &b.tabs[PostPieces]
 	some := p.youngStems[stemOf(v)] | p.elderStems[stemOf(v)]
@@ -444,7 +444,7 @@ func (b *Index) compact() {
 	}
 }
 
-// span is how long an origin is in the text, with its length before it.
+// span is the length of an origin in the text, with its length prefix.
 func (b *Index) span(ref int) int {
 	end := len(b.text)
 	if ref+1 < len(b.origins) {
@@ -526,8 +526,8 @@ func (b *Index) size() int {
 	return n
 }
 
-// account counts an index after it was used, and takes those out of the cache that were
-// used longest ago, if there is too much on it.
+// account updates an index's size after use, and evicts the least recently used ones if
+// the cache is too large.
 func (b *Index) account(st Store) {
 	sh, ok := (*st.Memo()).(*cache)
 	if !ok || sh.indexes[b.project] != b {

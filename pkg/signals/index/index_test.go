@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A table that is never full keeps what it has, however often another one is, and
-// the heads that nothing leads to any more do not stay for it.
+// A table that is never full keeps its hashes, however often another one is full, and
+// unused origins are still dropped.
 func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 	before := limits
 	defer func() { limits = before }()
@@ -41,7 +41,7 @@ func TestABookDoesNotGrowWithWhatItHasLetGo(t *testing.T) {
 	}
 }
 
-// Whatever a record is cut to, reading it fails or gives a book, and never panics.
+// Reading a record that is cut anywhere fails or gives an index, and never panics.
 func FuzzReadBook(f *testing.F) {
 	st := NewMemStore()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -75,8 +75,8 @@ func FuzzReadBook(f *testing.F) {
 	})
 }
 
-// BenchmarkReadBook reads the book of a project whose tables of phrases are full,
-// by what a KiB brings.
+// BenchmarkReadBook reads the index of a project whose tables are filled in the
+// proportions of real content.
 func BenchmarkReadBook(b *testing.B) {
 	st, r := NewMemStore(), rand.New(rand.NewPCG(5, 5))
 	head := bytes.Repeat([]byte{'h'}, 150)
@@ -108,8 +108,8 @@ func BenchmarkReadBook(b *testing.B) {
 	b.ReportMetric(float64(bk.next), "records")
 }
 
-// The lengths that a book gives of a value leave out no piece that the value
-// begins with, in either generation, and few others are among them.
+// The lengths that an index gives for a value include those of all pieces that the value
+// begins with, in either generation, and few others.
 func TestLengthsLeaveOutNoPiece(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	b := &Index{}

@@ -56,7 +56,7 @@ func (c *chains) add(h uint64, to uint32) {
 	c.links = append(c.links, l)
 }
 
-// of appends what a hash leads to, up to most and the last first.
+// of appends up to most links of a hash, the last first.
 func (c *chains) of(h uint64, most int, buf []uint32) []uint32 {
 	i, ok := c.last.get(h)
 	if !ok {
@@ -103,7 +103,7 @@ func (b *Index) LinkAll(id LinkID, of []uint32, to uint32) {
 	}
 }
 
-// Linked appends what a hash is linked to, the last first.
+// Linked appends the links of a hash, the last first.
 func (b *Index) Linked(id LinkID, h uint64, buf []uint32) []uint32 {
 	b.moved(id, h)
 	return b.links[id].young.of(h, linkMost[id], buf)
@@ -171,7 +171,7 @@ func (b *Index) addLink(id LinkID, h uint64, to uint32) {
 	b.runs = append(b.runs, run{id, to, []uint64{h}})
 }
 
-// writeRuns is the links of a record, and loadRuns takes them in.
+// writeRuns encodes the links of a record. loadRuns reads them.
 func (b *Index) writeRuns(e Encoder) Encoder {
 	e.Num(uint64(len(b.runs)))
 	for i := range b.runs {

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// MemStore is a Store in memory, for tests, trials and back-tests. Keys and
-// values lie one after another in large pieces of memory, so that the garbage
-// collector has nothing to follow, whatever a store holds.
+// MemStore is a Store in memory, for tests, trials and back-tests. Keys and values lie
+// one after another in large pieces of memory, so that the garbage collector has no
+// pointers to follow.
 //
-// What Get returns is good until its key is written again.
+// The result of Get is valid until its key is written again.
 type MemStore struct {
 	seed   maphash.Seed
 	slots  []memSlot // open addressing, a power of two
 	used   int       // slots that are not free, dropped ones included
 	chunks [][]byte
-	wasted int // bytes of chunks that nothing names any more
+	wasted int // bytes of chunks without references
 	total  int
 	memo   any
 }

@@ -79,7 +79,7 @@ type Tables struct {
 	last    lookup
 }
 
-// lookup remembers the last Get, so that a Put after it does not look again.
+// lookup is the last Get, so that a Put after it need not look again.
 type lookup struct {
 	id    tableID
 	some  bool // there was one, and its key is in buf still
@@ -88,7 +88,7 @@ type lookup struct {
 
 const metaSize = 10
 
-// metaKey is valid until the next key of the like is made.
+// metaKey is valid until it is called again.
 func (t *Tables) metaKey() []byte {
 	t.apart = append(append(t.apart[:0], 'm'), t.project...)
 	return t.apart
@@ -230,7 +230,7 @@ func (t *Tables) NumberKey(h uint32) []byte {
 	return t.Name
 }
 
-// Get returns a value, or nil. What it finds among the elder keys it moves.
+// Get returns a value, or nil. It moves a key of the elder generation to the younger.
 func (t *Tables) Get(id tableID, k []byte) []byte {
 	if !t.opened {
 		t.open()
@@ -277,8 +277,7 @@ func (t *Tables) Put(id tableID, k, v []byte) {
 	t.set(id, k, v, ok)
 }
 
-// set is put of a key of which it is known whether the younger generation has
-// it.
+// set is Put of a key. known says whether the younger generation has it.
 func (t *Tables) set(id tableID, k, v []byte, known bool) {
 	if t.Err != nil {
 		return
