@@ -9,17 +9,16 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// A quarantine that names an agent, a session, a source or a tool holds for what
-// comes in later, too, until its incident is closed: whoever poisons a source goes
-// on doing so while people look at it. It is the same signed order, so it needs no
-// other authority; what it takes out is in force at the entry that brings it in, and
-// a revision entry follows.
+// A quarantine that names an agent, a session, a source or a tool also applies to later
+// beliefs, until its incident is closed: an attacker goes on while people look at the
+// incident. It is the same signed order, so it needs no other authority. It takes a
+// belief out of service at the entry that brings it in, and a revision entry follows.
 
 // maxStanding is how many quarantines hold in a project at once. Each new belief is
 // held against all of them.
 const maxStanding = 64
 
-// standingOrder is a quarantine that holds for what comes in.
+// standingOrder is a quarantine that applies to later beliefs.
 type standingOrder struct {
 	Incident string                `json:"incident"`
 	Signer   string                `json:"signer"`
@@ -33,13 +32,13 @@ func standingOrders(st *stage.State, project string) (all []standingOrder, err e
 	return all, err
 }
 
-// stands reports whether a scope can fit what comes in after a time. A scope of
-// beliefs or times alone names what was there.
+// stands reports whether a scope can match beliefs after a time. A scope of beliefs or
+// times alone matches earlier ones only.
 func stands(s *beliefs.IncidentScope, now time.Time) bool {
 	return s.Agent+s.Session+s.Source+s.Tool != "" && (s.Until.IsZero() || s.Until.After(now))
 }
 
-// mayStand says why a quarantine cannot hold for what comes in, or nil.
+// mayStand returns why a quarantine cannot apply to later beliefs, or nil.
 func mayStand(st *stage.State, project string, s *beliefs.IncidentScope, now time.Time) error {
 	if !stands(s, now) {
 		return nil
@@ -51,7 +50,7 @@ func mayStand(st *stage.State, project string, s *beliefs.IncidentScope, now tim
 	return err
 }
 
-// letStand keeps a quarantine for what comes in.
+// letStand stores a quarantine for later beliefs.
 func letStand(st *stage.State, project string, o standingOrder, now time.Time) error {
 	if !stands(&o.Scope, now) {
 		return nil
@@ -85,7 +84,7 @@ func looksFor(s *beliefs.IncidentScope, r *record) bool {
 	return (s.Since.IsZero() || !came.Before(s.Since)) && (s.Until.IsZero() || came.Before(s.Until))
 }
 
-// arrived holds a new belief against the quarantines that hold in its project.
+// arrived applies the standing quarantines of a project to a new belief.
 func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time) error {
 	all, err := standingOrders(st, project)
 	if err != nil {

@@ -18,12 +18,12 @@ type record struct {
 	Agent   string            `json:"agent,omitzero"`
 	Session string            `json:"session,omitzero"`
 	Tool    string            `json:"tool,omitzero"`
-	// DataSubject is whom it says something of, and About the user, where that is not
-	// the one whose namespace it is in.
+	// DataSubject is the person that it is about, and About the user, if that is not the
+	// user of its namespace.
 	DataSubject string `json:"data_subject,omitzero"`
 	About       string `json:"about,omitzero"`
-	// Adopted is how its evidence would have it stand; a memory gets there by
-	// the arbiter's verdict.
+	// Adopted is the standing that its evidence gives; a memory gets it by the arbiter's
+	// verdict.
 	Adopted beliefs.Adoption `json:"adopted"`
 	At      time.Time        `json:"at"` // event time of its last confirmation, but for what was read again
 	From    time.Time        `json:"valid_from,omitzero"`
@@ -36,7 +36,7 @@ type record struct {
 	Inherited beliefs.Origin `json:"inherited,omitzero"`
 	Category  string         `json:"category,omitzero"`
 	Channel   string         `json:"channel,omitzero"`
-	// Evidence is what speaks for and against it, within bounds.
+	// Evidence supports or contradicts it, within bounds.
 	Evidence beliefs.EvidenceSet `json:"evidence,omitzero"`
 	Parents  []streams.Parent    `json:"parents,omitzero"` // of a memory: what it derives from
 	Triples  []beliefs.Triple    `json:"triples,omitzero"`
@@ -50,13 +50,13 @@ type record struct {
 	Since   time.Time `json:"since,omitzero"` // what both are counted from
 	// StagedFor says why it waits, while it does.
 	StagedFor string `json:"staged_for,omitzero"`
-	// Signed is the name of the key that somebody vouched for it with.
+	// Signed is the name of the key that confirmed it.
 	Signed string `json:"signed,omitzero"`
-	// Conflicts are beliefs that say otherwise, of the same subject and
-	// predicate; Successor is the one that took its place.
+	// Conflicts are beliefs that contradict it, of the same subject and predicate;
+	// Successor is the one that superseded it.
 	Conflicts []string `json:"conflicts,omitzero"`
 	Successor string   `json:"successor,omitzero"`
-	// Flag says why somebody should look at it again.
+	// Flag is why a person should review it.
 	Flag string `json:"flag,omitzero"`
 
 	// How often and when last it was read since, which is kept apart.
@@ -98,7 +98,7 @@ func (f *Fold) belief(st *stage.State, project, id string) (*record, error) {
 	return r, again(st, project, r)
 }
 
-// cited is the belief for an event that refers to it.
+// cited returns the reference that an event stores of the belief.
 func (r *record) cited() streams.BeliefRef {
 	b := r.Ref
 	b.Agent = r.Agent
@@ -170,8 +170,8 @@ func (f *Fold) applyAlerts(st *stage.State, e *streams.Entry) error {
 	return nil
 }
 
-// applyArbiterAlerts lets what the arbiter itself finds open incidents. What it
-// tells of signed words and orders is no finding.
+// applyArbiterAlerts lets the arbiter's own findings open incidents. Its answers to
+// signed statements and orders are no findings.
 func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	a := new(streams.AlertsEntry)
 	if err := streams.Unmarshal(e.Body, a); err != nil {
@@ -184,8 +184,7 @@ func (f *Fold) applyArbiterAlerts(st *stage.State, e *streams.Entry) error {
 	return f.findings(st, e, a.Alerts)
 }
 
-// applyVerdict lets the arbiter's verdict on a memory write decide how its
-// candidate stands.
+// applyVerdict applies the arbiter's verdict on a memory write to its candidate.
 func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	if e.Type != streams.TypeVerdict {
 		return nil
@@ -217,11 +216,10 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 		return f.verdictOnSigned(st, e.Project, r, v)
 	}
 	next := r.Adopted.Admit(v.Verdict.String())
-	// A person who decides on what the hold left clears it, unless something
-	// else was found since.
+	// A person's resolution of the hold clears it, unless something else was found since.
 	resolved := v.Resolved != nil && r.Ref.Axes == r.Adopted.Admit(streams.Hold.String())
 	if !resolved && r.Ref.Axes != (beliefs.Axes{}) {
-		// What was found or decided in the meantime stays.
+		// Findings and decisions of the meantime stay.
 		next = stricter(next, r.Ref.Axes)
 	}
 	next.Freshness = r.Ref.Axes.Freshness
@@ -247,8 +245,8 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 	return f.settle(st, e.Project, r.Ref.ID, v.Time)
 }
 
-// signProcedure makes a skill what it says, once a person has signed for
-// exactly its bytes: the digest of the hold that was approved is over them.
+// signProcedure confirms a skill once a person has signed for exactly its bytes: the
+// digest of the approved hold covers them.
 func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion, Source: "key:" + v.Resolved.By, At: v.Resolved.Time}
 	s, _, err := r.standing().Confirm(word, beliefs.ByUser)
@@ -260,8 +258,8 @@ func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
 	r.Ref.Staged, r.StagedFor, r.Signed = false, "", v.Resolved.By
 }
 
-// verdictOnSigned is what a verdict still does to a belief that a person has
-// signed for: a deny takes it out of service, and nothing else changes it.
+// verdictOnSigned applies a verdict to a belief that a person has signed for: a deny
+// takes it out of service, and other verdicts change nothing.
 func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *streams.VerdictEntry) error {
 	if v.Verdict != streams.Deny || v.Learn {
 		return nil
@@ -273,9 +271,8 @@ func (f *Fold) verdictOnSigned(st *stage.State, project string, r *record, v *st
 	return f.keep(st, project, r)
 }
 
-// takeKey makes an admitted memory the one that holds its key, unless that is
-// held on stronger evidence. What its user says anew under a key takes the place
-// of what the same user said before.
+// takeKey gives an admitted memory its key, unless the holder has stronger evidence. A
+// user's new memory supersedes the same user's earlier one under the key.
 func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time) error {
 	if r.Ref.Key == "" || r.Ref.Axes.Security >= beliefs.Quarantined {
 		return nil
@@ -310,8 +307,7 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 	return st.Set(key, []byte(r.Ref.ID))
 }
 
-// nameKey is what the holder of a memory key is kept under, in each place its
-// own.
+// nameKey is the state key of a memory key's holder, one for each place.
 func nameKey(project string, in beliefs.Namespace, key string) []byte {
 	if in == (beliefs.Namespace{}) {
 		return stage.Key(keyName, project, key)

@@ -7,10 +7,9 @@ import (
 	"lazaret/streams"
 )
 
-// forecast holds the confidence that a belief had against what became of it: it
-// was confirmed by a person or a probe, or contradicted by whoever may. It is
-// counted by calibration class, and changes nothing: confidence never promotes.
-// r is the belief before the revision.
+// forecast compares a belief's confidence with its outcome: confirmed by a person or a
+// probe, or contradicted. The result is counted by calibration class, and changes
+// nothing: confidence never promotes. r is the belief before the revision.
 func (f *Fold) forecast(st *stage.State, project string, r *record, rv *beliefs.Revision) error {
 	if r.Ref.Class == "" || r.Ref.Quality == beliefs.SyntheticProbe || rv.Restored != nil {
 		return nil

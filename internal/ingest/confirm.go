@@ -14,8 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-// revision is the digest of how a belief stands, as whoever signs for it sees
-// it: a word that was signed before something else was found does not count.
+// revision is the digest of a belief's standing, which a statement on it signs: a
+// statement signed before a new finding does not count.
 func (r *record) revision() string {
 	b, err := streams.Marshal(struct {
 		Axes      beliefs.Axes
@@ -36,9 +36,8 @@ func (r *record) standing() beliefs.Standing {
 	return beliefs.Standing{Axes: r.Ref.Axes, Evidence: r.Evidence, Scope: r.Ref.Scope}
 }
 
-// confirmation records a signed word on a belief and what it leads to. Whatever
-// it says is in the ledger: a forged one is evidence too. All that it is judged
-// by stands in the ledger before it.
+// confirmation records a signed statement on a belief and its effects. A forged one is
+// recorded too, as evidence. All that it is judged by is in the ledger before it.
 func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
 	invalid := func(err error) (*stage.Admission, error) {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
@@ -66,8 +65,8 @@ func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Contro
 	return admission(streams.TypeConfirmation, c.Project, e)
 }
 
-// judgeWord verifies a word and works out what it leads to. An *approval.Error
-// says why it is not obeyed.
+// judgeWord verifies a statement and works out its effects. An *approval.Error says why
+// it is not obeyed.
 func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.ConfirmationEntry) error {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
@@ -151,7 +150,7 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	return nil
 }
 
-// decideOn is what a word does to how a belief stands.
+// decideOn applies a statement to a belief's standing.
 func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence, by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
 	set := func(x beliefs.Axis, to string) (beliefs.Standing, []beliefs.Move, error) {
 		return s.Set(beliefs.Change{Axis: x, To: to}, by)

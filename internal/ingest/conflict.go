@@ -16,11 +16,10 @@ import (
 	"lazaret/streams"
 )
 
-// What memories state is compared by scope, subject and predicate, as their
-// writers take it apart, and as a whole by content. What states another object
-// contradicts, what states the same from a stronger and independent source
-// corroborates. Both sides stay; who loses is the model's to say, by the class of
-// the evidence. Nothing is compared across scopes.
+// Memories are compared by scope, subject and predicate, as their writers state them, and
+// as a whole by content. A different object contradicts. The same object from a stronger
+// and independent source corroborates. Both sides stay; the model decides which loses, by
+// the class of the evidence. Nothing is compared across scopes.
 
 // maxStated bounds how many beliefs are kept of one scope, subject and
 // predicate, or of one content: those of the strongest classes, and of those the
@@ -90,9 +89,8 @@ func flatTriples(content string) []beliefs.Triple {
 	return out
 }
 
-// settle compares what a belief states, now that it was admitted or confirmed,
-// with what else is stated, changes what that changes, and notes it for the
-// ledger.
+// settle compares the statements of an admitted or confirmed belief with those of others,
+// applies the revisions, and queues them for the ledger.
 func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
 	r, err := f.belief(st, project, id)
 	if err != nil || r == nil || r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Truth == beliefs.Superseded {
@@ -192,9 +190,8 @@ func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) er
 	return nil
 }
 
-// contradict lets two beliefs that state different things speak against each
-// other. What its user said anew takes the place of what the same user said
-// before.
+// contradict lets two beliefs that state different things count against each other. A
+// user's new statement supersedes the same user's earlier one.
 func (f *Fold) contradict(st *stage.State, project string, mine, other *record, t beliefs.Triple, at time.Time, do func(beliefs.Revision) error) error {
 	why := fmt.Sprintf("%s %s: %s", streams.Clip(t.Subject, 80), streams.Clip(t.Predicate, 80), streams.Clip(t.Object, 80))
 	fall := func(r *record, rv beliefs.Revision) error {
@@ -243,9 +240,8 @@ func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do
 	return err
 }
 
-// vouched are the revisions that an observation leads to: of memories that say
-// what the user just said, and of those that a tool which the policy names for
-// that states too.
+// vouched are the revisions that an observation causes: of memories that say what the
+// user just said, and of those that a tool which the policy names confirms.
 func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy, e *streams.ObservationEntry) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision
 	try := func(key []byte, object string, ev beliefs.Evidence, who, why string, sources int, fits func(r *record) bool) error {

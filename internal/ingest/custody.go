@@ -11,9 +11,9 @@ import (
 	"lazaret/streams"
 )
 
-// What is known of statements about projects' data. It is no part of any
-// project's state, and outlives what is forgotten. The second byte says what a
-// key holds, so that none begins like a project's.
+// keyCustody begins the keys of statements about projects' data. They are no part of any
+// project's state, and outlive forgotten data. The next byte is zero, unlike in a
+// project's keys; the third says what a key holds.
 const keyCustody = 0xB0
 
 func legalHoldKey(project string) []byte { return append([]byte{keyCustody, 0, 'h'}, project...) }
@@ -32,8 +32,8 @@ var trimKey = []byte{keyCustody, 0, 't'}
 
 func noteTrim(st *stage.State) error { return st.Set(trimKey, nil) }
 
-// custody decides on a signed statement about a project's data. What is refused
-// is recorded as a rejected command.
+// custody decides on a signed statement about a project's data. A refused statement is
+// recorded as a rejected command.
 func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
 	refuse := func(code streams.Code, format string, args ...any) (*stage.Admission, error) {
 		return f.reject(st, m, &streams.RejectError{Code: code, Reason: fmt.Sprintf(format, args...)})
@@ -42,7 +42,7 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 	if err != nil {
 		return f.reject(st, m, err)
 	}
-	// Whoever verifies the log judges by the keys that are in force in it.
+	// Verifiers of the log judge by the keys that are in force in it.
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
 		return nil, err
@@ -166,9 +166,8 @@ func (f *Fold) applyCustody(st *stage.State, e *streams.Entry, b *streams.Custod
 	if err := st.Set(dropKey(e.Project), []byte(b.ID)); err != nil {
 		return err
 	}
-	// A re-audit that was under way had its place in what is gone now. It
-	// begins anew whether or not there was one, so that who folds what is left
-	// of the ledger comes to the same state.
+	// The position of a running re-audit is gone. One begins even if none was running, so
+	// that a fold of the remaining ledger comes to the same state.
 	return f.startReaudit(st, "forgotten "+b.ID)
 }
 
@@ -178,8 +177,8 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	case len(k) == 0 || k[0] == keyCursor: // a group may be called like a project
 		return false, nil
 	case k[0] == keyDecided:
-		// The proposals decided last, of whichever project: who folds what is
-		// left of the ledger does not meet those that are gone.
+		// The last decided proposals of all projects: a fold of the remaining ledger does
+		// not meet the forgotten ones.
 		return true, nil
 	case k[0] == keyNonceEnd && len(k) > 9: // behind a time, another key
 		return stage.OfProject(k[9:], project), nil
@@ -196,7 +195,7 @@ func ofProject(k, v []byte, project string) (bool, error) {
 	return stage.OfProject(k, project), nil
 }
 
-// applyDropped notes that ingest has said that it dropped what was forgotten.
+// applyDropped folds ingest's answer that it dropped forgotten data.
 func applyDropped(st *stage.State, project string, b *streams.DroppedEntry) error {
 	key := eraseDropKey(project, b.Statement)
 	if _, ok, err := st.Get(key); err != nil {
@@ -207,7 +206,7 @@ func applyDropped(st *stage.State, project string, b *streams.DroppedEntry) erro
 	return st.Delete(key)
 }
 
-// owedDrop is ingest's own word that it has dropped what was forgotten.
+// owedDrop returns ingest's answer that it has dropped forgotten data.
 func (f *Fold) owedDrop(st *stage.State) (*stage.Admission, error) {
 	var project, id string
 	prefix := dropKey("")

@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// Whoever is held is not forgotten, alone, with the project, or with somebody else of
-// whom the same entries speak; and nobody alone once the ledger is trimmed.
+// A person under legal hold is not forgotten, alone, with the project, or with somebody
+// else in the same entries; and nobody is forgotten alone once the ledger is trimmed.
 func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 	signer, v := fuzztest.Signer(t, "op")
 	h := newHouse(t, stage.NewMemState(streams.PartitionOf("demo")))

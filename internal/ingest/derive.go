@@ -13,18 +13,16 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds out what a text derives from though nobody says so: a memory
-// that the agent wrote after reading a page, or a user's message that is a
-// paste of one.
+// This file finds the undeclared parents of a text: of a memory that the agent wrote
+// after reading a page, or of a user's message that is a paste of one.
 //
-// Of all external content of a project, a sample of its phrases and its
-// distinctive carriers are kept in an index, and with the latest readings of
-// each agent all their phrases. What the user or the operator said in other
-// words than those is kept too, and counts as theirs for good: a page that
-// echoes the user does not make his words external.
+// Of all external content of a project, an index keeps a sample of its phrases and its
+// distinctive carriers, and of each agent's latest readings all phrases. It also keeps
+// the other words of the user and the operator, which count as theirs for good: a page
+// that echoes the user does not make his words external.
 //
-// It compares wording. A text put into other words altogether is not found; it
-// is the model's inference then, which supports nothing either.
+// It compares wording. A complete paraphrase is not found; it is the model's inference
+// then, which supports nothing either.
 
 // Bounds of the index and of a look-up.
 const (
@@ -43,9 +41,9 @@ const (
 	maxFound = 8
 )
 
-// How much a text has to share to count as derived. Of what an agent writes
-// little is enough: it is at most as trusted as what it was derived from. What
-// came over the user's credential has to be a paste.
+// How much a text must share to count as derived. Little is enough for an agent's text:
+// it is at most as trusted as its source. A text over the user's credential must be a
+// paste.
 const (
 	// agentPhrases is how many phrases of three content words each make an
 	// agent's text derived, however long it is; shortShare of a text of few

@@ -235,7 +235,7 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 	h := newHouse(t, offline(t))
 	claim := func(e *streams.ObservationEntry) streams.ClaimEntry { return e.Claims[len(e.Claims)-1] }
 
-	// What the user says before anybody else is his, though a page echoes it.
+	// Words that the user says first are his, though a page echoes them.
 	mine := "Our standing desk order with Fjord Furniture arrives on the ninth and goes to Jana in the second floor office"
 	if c := claim(h.read(beliefs.OriginUser, "u1", mine)); c.Belief.Origin != beliefs.OriginUser || c.Belief.Axes.Truth != beliefs.Supported {
 		t.Fatalf("the user's words: %+v", c.Belief)

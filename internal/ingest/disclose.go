@@ -7,9 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// disclose is a privileged recall: everything that fits, of every user and
-// session and whatever stands against it, for somebody with a key that may. What
-// it showed stands in its entry.
+// disclose is a privileged recall: it shows every match, of every user and session and of
+// any standing, to the holder of a key that allows it. Its entry records the items shown.
 func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature) (*stage.Admission, error) {
 	e := &streams.DisclosureEntry{Text: s.Reason, Signed: signed,
 		RecallEntry: streams.RecallEntry{EntryHead: head, Query: s.Recall.Query, Key: s.Recall.Key, Purpose: "audit", Privileged: true, Limit: s.Recall.Limit}}

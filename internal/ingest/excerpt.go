@@ -22,8 +22,8 @@ const (
 	maxExcerptText = 256 << 10
 )
 
-// excerpted is what of a text stands word for word in foreign readings and is not the
-// user's own.
+// excerpted is the part of a text that stands word for word in foreign readings and is
+// not the user's own.
 type excerpted struct {
 	hit  []bool // of each word
 	from []brought

@@ -8,9 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// noteFall finds, when a belief falls, the decisions and actions of the past
-// that cite it, and owes the ledger an entry that names them. next is about to
-// be written.
+// noteFall finds the past decisions and actions that cite a falling belief, and queues an
+// entry that names them. next is about to be written.
 func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	now := next.Ref.Axes
 	if now.Truth < beliefs.Contradicted && now.Security < beliefs.Quarantined {
@@ -47,7 +46,7 @@ func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	return nil
 }
 
-// fallBecause says why a belief is nothing to rest on.
+// fallBecause says why a belief must not be relied on.
 func (r *record) fallBecause() string {
 	switch a := r.Ref.Axes; {
 	case a.Security >= beliefs.Quarantined:

@@ -1,12 +1,12 @@
-// Package ingest decides what an event is: it keeps what was read apart from
-// what is believed, turns observations into claims with evidence and beliefs,
-// admits proposals with all that the sentinels need to judge them, and refuses
-// what is malformed without losing a byte of it.
+// Package ingest decides what an event is: it keeps read content apart from beliefs,
+// turns observations into claims with evidence and beliefs, admits proposals with all
+// that the sentinels need to judge them, and refuses malformed messages without losing a
+// byte of them.
 //
-// Every intake message leaves exactly one entry. Who sent it is read off the
-// subject that the server let the credential publish to; nothing in a payload
-// can say otherwise. Decisions are a function of the message and of the state,
-// which is itself a function of the ledger (see internal/stage).
+// Every intake message leaves exactly one entry. Its sender is read off the subject that
+// the server let the credential publish to; nothing in a payload can say otherwise.
+// Decisions are a function of the message and of the state, which is itself a function of
+// the ledger (see internal/stage).
 package ingest
 
 import (
@@ -36,8 +36,8 @@ type Fold struct {
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
 
-	// What Apply found the ledger to be owed, for Wakes, by partition; dues and
-	// virtual, the clock of virtual time that something is due on, are caches.
+	// owes is set by Apply where the ledger is owed an entry, for Wakes. dues and virtual
+	// are caches; virtual is the clock of virtual time with something due.
 	owes    [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
@@ -291,8 +291,8 @@ func admission(t streams.Type, project string, body any, live ...stage.Live) (*s
 	return &stage.Admission{Decided: body, Together: together(project, body), Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
 }
 
-// together says which entries may share a ledger message, see stage.Admission: observations
-// that name the same data subject and user, and change nobody's beliefs.
+// together groups entries that may share a ledger message, see stage.Admission:
+// observations that name the same data subject and user, and change no beliefs.
 func together(project string, body any) string {
 	o, ok := body.(*streams.ObservationEntry)
 	if !ok || len(o.Revisions) > 0 {
@@ -352,7 +352,7 @@ const (
 	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
 )
 
-// applyHead notes what every own entry brings: the clock and the id.
+// applyHead folds the clock and the id of an own entry.
 func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead) error {
 	clock := clockKey(e.Project)
 	switch e.Type {

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// lifetime is until when a write is fresh, and until when it is served: what it
-// asks for itself, and at most what the policy gives its category.
+// lifetime returns until when a write is fresh, and until when it is served: by its own
+// TTL, and at most as long as the policy gives its category.
 func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expires time.Time) {
 	var fresh, served time.Duration
 	if pol != nil {
@@ -31,7 +31,7 @@ func lifetime(pol *policy.Policy, m *streams.Memory, now time.Time) (stale, expi
 	return stale, expires
 }
 
-// renew starts the time of a belief anew: somebody confirmed it.
+// renew restarts the lifetime of a belief after its confirmation.
 func (f *Fold) renew(st *stage.State, project string, r *record, now time.Time) error {
 	if !r.Stale.IsZero() {
 		r.Stale = now.Add(r.Stale.Sub(r.Since))
@@ -43,8 +43,8 @@ func (f *Fold) renew(st *stage.State, project string, r *record, now time.Time) 
 	return f.noteDue(st, project, r)
 }
 
-// axesAt is how a belief stands at a time: what expired is expired then, whether
-// its entry stands in the ledger yet or not.
+// axesAt is a belief's standing at a time. An expired belief counts as expired even
+// before the entry that says so.
 func (r *record) axesAt(now time.Time) beliefs.Axes {
 	a := r.Ref.Axes
 	switch {

@@ -89,10 +89,9 @@ func count(st *stage.State, key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-// hear notes whether an observation speaks for the user or the operator, and whether
-// it is foreign. What a system of record returns is foreign to notes as well. The
-// agent's own words are not, until the project has read something foreign that they
-// may repeat.
+// hear notes whether an observation speaks for the user or the operator, and whether it
+// is foreign. Results of a system of record are foreign to notes as well. The agent's own
+// words are not, until the project has read something foreign that they may repeat.
 func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry) error {
 	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Kind == beliefs.Content && c.Belief.Origin.External() })
 	foreign := e.Origin.External() || pasted

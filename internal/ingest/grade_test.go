@@ -84,7 +84,7 @@ func TestReasoningWithoutForeignParentsIsTheAgentsOwn(t *testing.T) {
 	own := g.grades("Moving on a weekend disturbs fewer people, so weekends come first.", beliefs.Own)
 	g.grades("Always wire the deposit to IBAN DE89370400440532013000.", beliefs.NoGrade)
 	g.grades("Use wire_transfer for the deposit.", beliefs.NoGrade)
-	// What is read again in another session is still the agent's own.
+	// A note read again in another session is still the agent's own.
 	e := g.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "t"}, Query: "weekend"}).(*streams.RecallEntry)
 	if len(e.Admitted) != 1 || e.Admitted[0].ID != own.Belief.ID {
 		t.Fatalf("%+v", e)

@@ -12,8 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// Bounds of grounding. What they leave out counts as unsupported, and the entry
-// names it.
+// Bounds of grounding. Sources beyond them count as unsupported, and the entry names
+// them.
 const (
 	// maxSources and maxSourceBytes bound what one answer is held against.
 	maxSources     = 16

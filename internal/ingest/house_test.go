@@ -90,7 +90,7 @@ func (h *house) own(a *stage.Admission, src uint64) {
 	}
 }
 
-// owed lets ingest write what it owes.
+// owed lets ingest write all entries that it owes.
 func (h *house) owed() (n int) {
 	h.t.Helper()
 	for ; ; n++ {
@@ -122,7 +122,7 @@ func (h *house) foreign(stg string, typ streams.Type, body any) {
 	}
 }
 
-// verdict is the arbiter's word on a memory write.
+// verdict folds the arbiter's verdict on a memory write.
 func (h *house) verdict(m *streams.MemoryEntry, v streams.Verdict) {
 	h.t.Helper()
 	b := m.Belief

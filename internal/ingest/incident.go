@@ -14,10 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// An incident is opened by a finding that is serious enough, by a person, or by
-// a service with a key; findings that belong together go into one. What it says
-// of beliefs is a person's signed order, and in force at its entry; the
-// revisions follow. Its record is a fold of what stands in the ledger.
+// An incident is opened by a serious finding, by a person, or by a service with a key;
+// findings with the same key go into one. Its effect on beliefs is a person's signed
+// order, in force at its entry; the revisions follow. Its record is a fold of the ledger.
 
 // Why revisions of an incident were made.
 const becauseIncident = "incident"
@@ -87,7 +86,7 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	if at.IsZero() {
 		at = e.Time
 	}
-	// What one rule finds of one agent is one incident, however often.
+	// All findings of one rule about one agent are one incident.
 	key := "rule/" + streams.Clip(al.Rule, 80)
 	if al.Agent != "" {
 		key += "/" + streams.Clip(al.Agent, 64)
@@ -295,10 +294,10 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 	}
 }
 
-// contain works out what a quarantine does, without doing it: what fits goes out
-// of service, and so does, if that is asked for, what derives from it and has no
-// support of its own. What derives from it and stays is stale until somebody
-// confirms it, or until the repair.
+// contain computes a quarantine without applying it. Matching beliefs go out of service, and
+// with Descendants or All those that derive from them. Other descendants become stale until
+// somebody confirms them, or until the repair. Without All, beliefs with support of their own
+// are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
 	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session, Source: s.Source, Tool: s.Tool,
 		Since: s.Since, Until: s.Until, Descendants: true})
@@ -351,10 +350,9 @@ type back struct {
 	rev beliefs.Revision
 }
 
-// rederive works out which of the beliefs that derive from what an incident took
-// out of service stand without it: those that have support of a class that may
-// support a belief, from elsewhere, or which somebody states anew who is not
-// touched. They come back to where they were, and no further.
+// rederive returns the descendants of an incident's beliefs that stand without it: those
+// with other support of a class that may support a belief, and those that an untouched
+// belief states anew. They come back to where they were, and no further.
 func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
 	rows := map[string]*touched{}
 	var order []string

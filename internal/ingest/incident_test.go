@@ -111,8 +111,8 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	if n := h.owed(); n != 1 {
 		t.Errorf("%d entries for 99 more findings of one burst", n)
 	}
-	// What it finds of another agent, and what the arbiter finds itself, are
-	// incidents of their own; the arbiter's answers to orders are none.
+	// Alerts about another agent and the arbiter's own findings open other incidents; the
+	// arbiter's answers to orders open none.
 	h.alerts(streams.StageArbiter, "critical", alertEnforced, 1)
 	if n := len(h.incidents()); n != 1 {
 		t.Errorf("%d incidents", n)

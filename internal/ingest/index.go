@@ -11,11 +11,10 @@ import (
 	"lazaret/streams"
 )
 
-// What may be recalled is in inverted indexes, two for each class of origin in
-// each place where beliefs hold, so that however much is read or written by
-// those who are trusted less, nothing of what is trusted more falls out of a
-// search, nor what was remembered by what was only read. They are a part of the
-// state like any other: written by Apply, gone and rebuilt with it.
+// Recall searches inverted indexes, two for each class of origin in each place where
+// beliefs hold. So no amount of less trusted content displaces more trusted content from
+// a search, and no amount of read content displaces memories. The indexes are part of the
+// state: Apply writes them, and a refold rebuilds them.
 
 // The classes of origin, in order of trust.
 const (
@@ -24,10 +23,10 @@ const (
 	classExternal = '2'
 )
 
-// shelf is what of a class is searched together.
+// shelf is the part of a class that one index holds.
 type shelf struct {
 	class  byte
-	memory bool // what was remembered, else what was read
+	memory bool // memories, else what was read
 }
 
 // shelves are all there are, in order of trust.

@@ -6,10 +6,10 @@ import (
 	"lazaret/streams"
 )
 
-// intact reports whether a belief's words and origin are those of its entry, as
-// far as the state has them: of what was read long ago it has the beginning only.
-// Whoever can change the state can change the seal with it; the arbiter keeps a
-// second one, made from the ledger in another process, and looks again.
+// intact reports whether a belief's words and origin are those of its entry, as far as
+// the state has them: of a text read long ago only the beginning. Write access to the
+// state includes the seal; the arbiter checks a second one, which it makes from the
+// ledger in another process.
 func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) {
 	if r.Seal == "" {
 		return true, nil // from before seals
@@ -28,8 +28,8 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 	return streams.Digest([]byte(content)) == r.Digest, nil
 }
 
-// keepIntact moves what is not what the ledger says of it from a list of what is
-// served to what is refused. A privileged recall shows it, and says so.
+// keepIntact moves beliefs that differ from their entries from a list of served items to
+// the refused ones. A privileged recall shows them with that reason.
 func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem, by map[string]*match) error {
 	kept := (*list)[:0]
 	for _, it := range *list {

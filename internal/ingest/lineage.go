@@ -16,7 +16,7 @@ import (
 // AskLineage asks what a belief comes from and what it influenced.
 const AskLineage = "lineage"
 
-// Bounds of a lineage. What they leave out is said.
+// Bounds of a lineage. Lineage.Cut says when they apply.
 const (
 	maxLineage      = 2000 // nodes
 	maxLineageSteps = 32   // from the belief
@@ -199,7 +199,7 @@ func (l *lineage) below(n LineageNode) error {
 			}
 		}
 	case NodeBelief:
-		// Who derives from what was read may have named the event.
+		// A memory that derives from it may name the event instead.
 		if _, r, err := l.beliefNode(n.ID, n.Step); err != nil {
 			return err
 		} else if r != nil && !r.Memory {

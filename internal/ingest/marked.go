@@ -33,9 +33,9 @@ func noteMarked(st *stage.State, project string, e *streams.MemoryEntry) error {
 	return nil
 }
 
-// carriesMarked reports whether the arguments of an action have words of a memory
-// that is marked above internal: two adjacent ones, a word with digits, or the only
-// one. What cannot be read whole may have them.
+// carriesMarked reports whether the arguments of an action have words of a memory that is
+// marked above internal: two adjacent ones, a word with digits, or the only one.
+// Arguments too large to read whole count if the project has any.
 func carriesMarked(st *stage.State, project string, e *streams.ActionEntry) (found bool, err error) {
 	if len(e.Text) > maxMarkedText || e.Features.Partial {
 		err := st.Scan(stage.Key(keyMarked, project, ""), func(_, _ []byte) (bool, error) {

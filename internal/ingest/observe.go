@@ -65,7 +65,7 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 				return nil, err
 			}
 			if d.pasted() {
-				// Whoever pastes vouches for having pasted.
+				// The user vouches only for having pasted.
 				parents = d.parents
 				from = d.weakest(a.Origin)
 				of, src = beliefs.QualityOf(from), "paste:"+source

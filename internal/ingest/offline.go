@@ -5,11 +5,11 @@ import (
 	"lazaret/streams"
 )
 
-// Replay folds recorded entries the way ingest does, for whoever wants to know
-// what was believed and has nothing but the log. Entries come in ledger order;
-// those of other stages are folded with the next own entry that knew them.
+// Replay folds recorded entries as ingest does, to find past beliefs from the log alone.
+// Entries come in ledger order; those of other stages are folded with the next own entry
+// that knew them.
 //
-// Signed bundles are left out: they change what is decided, not what was.
+// Signed bundles are left out: they change later decisions, not recorded ones.
 type Replay struct {
 	fold    *Fold
 	state   *stage.Offline

@@ -9,9 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// order records a signed order and what it leads to. One that is refused is in
-// the ledger too, under a type of its own. All that it is judged by stands in
-// the ledger before it.
+// order records a signed order and its effects. A refused order is recorded under a type
+// of its own. All that it is judged by is in the ledger before it.
 func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
 	if err := addressed(m, c); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})

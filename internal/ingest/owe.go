@@ -10,11 +10,10 @@ import (
 	"lazaret/streams"
 )
 
-// The ledger is owed an entry for what changes without an event of its own: what
-// the verdict on a write changed of other beliefs, and what time did. What a
-// verdict led to is in force at once, and its entry follows; what time does
-// happens at its entry, and until then whoever asks is answered by the time of
-// the question.
+// The ledger is owed an entry for changes without an event of their own: changes of other
+// beliefs by the verdict on a write, and aging. A verdict's changes are in force at once,
+// and their entry follows. Aging is stored at its entry; until then queries compute it
+// from their own time.
 
 // Why an entry of revisions was written.
 const (
@@ -26,17 +25,17 @@ const (
 // maxOwed is how many revisions one entry holds.
 const maxOwed = 256
 
-// owed is a part of the queue, as it is kept.
+// owed is a part of the stored queue.
 type owed struct {
 	Because   string             `json:"because"`
 	Project   string             `json:"project"`
 	Revisions []beliefs.Revision `json:"revisions,omitzero"`
 	At        time.Time          `json:"at"`
-	// Of is whom the beliefs are about.
+	// Of is the person whom the beliefs are about.
 	Of streams.Person `json:"of,omitzero"`
 	// Aged is how many of them came of age.
 	Aged int `json:"aged,omitzero"`
-	// Dependants are what cites a belief that fell.
+	// Dependants are the decisions and actions that cite a belief that fell.
 	Dependants []beliefs.Dependant `json:"dependants,omitzero"`
 }
 
@@ -77,7 +76,7 @@ func owedKey(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{keyOwed, '#'}, seq)
 }
 
-// oldestOwed is the oldest of what the ledger is owed, or nil.
+// oldestOwed returns the first part of the queue, or nil.
 func (f *Fold) oldestOwed(st *stage.State) (o *owed, key []byte, err error) {
 	err = st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
 		o, key = new(owed), append([]byte(nil), k...)
@@ -110,7 +109,7 @@ func (f *Fold) applyRevisions(st *stage.State, project string, e *streams.Revisi
 		return f.applyRollback(st, project, e)
 	}
 	if e.Because != becauseTime {
-		// It is the oldest, unless what it was owed for is forgotten.
+		// It is the oldest, unless its queued part was forgotten.
 		var key []byte
 		err := st.Scan([]byte{keyOwed, '#'}, func(k, v []byte) (bool, error) {
 			o := new(owed)

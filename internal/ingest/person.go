@@ -8,12 +8,11 @@ import (
 	"lazaret/streams"
 )
 
-// A person may be forgotten within a project, by the entries that say something of
-// them (internal/retain). So that what is written of beliefs without an event can be
-// told apart, no such entry is about two persons, or about one and nobody in
-// particular.
+// A person may be forgotten within a project, by the entries about them
+// (internal/retain). So an entry about beliefs without an event never concerns two
+// persons, nor a person and the project at large.
 
-// of is whom a belief says something of.
+// of is the person that a belief is about.
 func (r *record) of() streams.Person {
 	p := streams.Person{DataSubject: r.DataSubject, User: r.About}
 	if p.User == "" {
@@ -22,7 +21,7 @@ func (r *record) of() streams.Person {
 	return p
 }
 
-// about notes whom the event that brought a belief in named.
+// about notes the person named by the event that brought a belief in.
 func (r *record) about(h *streams.EntryHead) {
 	r.DataSubject = h.DataSubject
 	if h.User != r.Ref.Namespace.User {

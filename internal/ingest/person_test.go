@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// What is written of beliefs without an event is of one person each, or of nobody in
-// particular, and says what it would say of all of them together.
+// An entry about beliefs without an event concerns one person, or none, and together they
+// say what one entry about all beliefs would.
 func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 	w := newWorld(t)
 	of := map[string]streams.Person{}

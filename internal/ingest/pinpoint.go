@@ -15,8 +15,8 @@ const AskPinpoint = "pinpoint"
 // maxPinpoint bounds the beliefs that one question finds.
 const maxPinpoint = 10_000
 
-// PinpointRequest says what to look for; every field that is set has to fit, and
-// one that is no time, or a belief, has to be set.
+// PinpointRequest selects beliefs. Agent, Session, Source, Tool and the times must match where
+// they are set. Beliefs names candidates; the four names add all beliefs that match.
 type PinpointRequest struct {
 	Project string   `json:"project"`
 	Beliefs []string `json:"beliefs,omitzero"`
@@ -31,7 +31,7 @@ type PinpointRequest struct {
 	Descendants bool `json:"descendants,omitzero"`
 }
 
-// Pinpointed is what an incident has touched.
+// Pinpointed are the beliefs that an incident has touched.
 type Pinpointed struct {
 	Beliefs []PinpointedBelief `json:"beliefs"`
 	Cut     bool               `json:"cut,omitzero"` // there is more
@@ -40,7 +40,7 @@ type Pinpointed struct {
 // PinpointedBelief is one of them.
 type PinpointedBelief struct {
 	Belief
-	// From is what it derives from, of a descendant.
+	// From is the belief that a descendant derives from.
 	From string `json:"from,omitzero"`
 	// Stands names the support of a class that may support a belief that does
 	// not come from what is looked for; then it need not fall with it.

@@ -8,8 +8,8 @@ import (
 // placeOf is where in its project a belief holds: empty for all of it.
 func placeOf(r *record) string { return r.Ref.Namespace.String() }
 
-// placesSeen are the places whose beliefs an event may be answered with: its own
-// and those above it. What holds in others is not even refused.
+// placesSeen are the places whose beliefs an event may be answered with: its own and
+// those above it. Beliefs of other places are not even reported as refused.
 func placesSeen(h streams.EntryHead) []string {
 	in := h.Namespace()
 	var out []string

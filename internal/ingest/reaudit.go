@@ -18,7 +18,7 @@ type reaudit struct {
 	Run   string    `json:"run"`
 	Index int       `json:"index"`
 	Next  [2]string `json:"next"` // project and belief
-	// Named is set among the beliefs about persons, and Of the person of Next.
+	// Named is set while beliefs about persons are audited. Of is the person of Next.
 	Named bool           `json:"named,omitzero"`
 	Of    streams.Person `json:"of,omitzero"`
 }

@@ -27,10 +27,9 @@ const (
 	maxServed = 4 << 10
 )
 
-// recall finds what is remembered and what was read, by key, by filter and by
-// rank, or takes what another store found, and lets the context policy say which
-// of it may enter a context. What it withholds comes back as a reason. The answer
-// is the arbiter's, like that to an action.
+// recall finds memories and read texts by key, by filter and by rank, or takes the
+// results of another store, and applies the context policy to them. Withheld results are
+// reported with a reason. The arbiter answers, as for an action.
 func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Recall) (*stage.Admission, error) {
 	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates), Purpose: ev.Purpose,
 		Limit: ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}
@@ -108,7 +107,7 @@ func (f *Fold) look(st *stage.State, project string, r reads) (*match, error) {
 	return &match{record: rec, score: r.score}, nil
 }
 
-// warm reads what will be looked up, several at once.
+// warm reads the beliefs of hits ahead, several at once.
 func warm(st *stage.State, project string, hits []reads) {
 	st.Warm(len(hits), func(i int, get func(key []byte) ([]byte, bool)) {
 		if id, ok := get(hits[i].in.IDKey(hits[i].hit)); ok {
@@ -117,9 +116,9 @@ func warm(st *stage.State, project string, hits []reads) {
 	})
 }
 
-// serve rules on what was found, in the order of trust, and then on what was read,
-// by rank, until as much of it is served as may be, and fills the entry's channels.
-// What is only context comes in the order of its rank.
+// serve rules on found, in the order of trust, and then on read, by rank, until as much
+// of it is served as may be, and fills the entry's channels. Context-only items come in
+// the order of their rank.
 func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy, found []match, read []reads) error {
 	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}
 	cands := make([]beliefs.Candidate, len(found))
@@ -203,10 +202,9 @@ func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, po
 	return f.serveTexts(st, project, e, by)
 }
 
-// serveTexts reads the texts of what is served, and of nothing else, and leaves out
-// what the entry has no room for.
+// serveTexts reads the texts of served items only, and drops items without room.
 func (f *Fold) serveTexts(st *stage.State, project string, e *streams.RecallEntry, by map[string]*match) error {
-	// What is left out first comes last.
+	// The last items are dropped first.
 	lists := []*[]streams.RecallItem{&e.Admitted, &e.Contradictions, &e.ContextOnly}
 	var all []*serving
 	for _, list := range lists {
@@ -315,8 +313,8 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 	return found, read, nil
 }
 
-// candidates looks up what another store brought. What is known by its content is
-// judged by the belief behind it; what is not counts as external.
+// candidates looks up the results of another store. Content that a belief here has is
+// judged by that belief; other content counts as external.
 func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.EntryHead, cs []streams.GateCandidate) ([]match, error) {
 	var out []match
 	have := make(map[string]bool, len(cs))

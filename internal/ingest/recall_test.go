@@ -133,8 +133,8 @@ func TestAFloodOfWhatIsTrustedLessHidesNothing(t *testing.T) {
 	}
 }
 
-// What was only read is looked at no further than it is served, and that changes
-// nothing of what is served, nor is anything passed over in silence.
+// Recall looks up read texts only until enough are served. That changes nothing of the
+// result, and omissions are counted.
 func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	w := newWorld(t)
 	r := rand.New(rand.NewPCG(4, 2))
@@ -180,8 +180,8 @@ func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	}
 }
 
-// TestRecallsRankAsALookAtEveryBeliefDoes holds a recall against BM25 over all
-// that was written, without an index.
+// TestRecallsRankAsALookAtEveryBeliefDoes checks the order of a recall's scores, and that
+// every result has a word of the query.
 func TestRecallsRankAsALookAtEveryBeliefDoes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -207,8 +207,7 @@ func TestRecallsRankAsALookAtEveryBeliefDoes(t *testing.T) {
 	for range 40 {
 		q := sentence()
 		got := w.recall("p", "a", &streams.Recall{Query: q, Limit: 8})
-		// What comes first has to have at least as much of the query, by the
-		// words that both have, as what is not served and has none of them.
+		// Scores do not rise, and each result has a word of the query.
 		if len(got.Admitted) == 0 {
 			t.Fatalf("nothing for %q", q)
 		}

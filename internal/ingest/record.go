@@ -14,10 +14,9 @@ import (
 	"lazaret/streams"
 )
 
-// Nearly all beliefs are what was read once and never spoken of again. Their
-// records say the same two or three times over, as evidence, as what was adopted
-// and as how they stand, so such a record has a short form. Whatever the short
-// form does not know makes a record JSON.
+// Nearly all beliefs were read once and have not changed. Their records would say the
+// same two or three times, as evidence, adoption and standing, so such a record has a
+// short form. Records with other content are JSON.
 
 const (
 	shortRecord  = 0x01 // first byte; JSON begins with a brace
@@ -72,7 +71,7 @@ const (
 	shortHead = 66 + sealSize
 )
 
-// What the short form has besides.
+// Optional parts of the short form.
 const (
 	shortSealed  = 1
 	shortClassed = 2

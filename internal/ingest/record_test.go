@@ -19,8 +19,8 @@ func plainRecord() *record {
 	return r
 }
 
-// Whichever field of a record, or of what it is made of, is changed: it comes back
-// as it was kept. Fields that are added later are among them.
+// A record comes back as it was kept, whichever field of it or of its parts is changed.
+// Fields that are added later are covered.
 func TestARecordComesBackAsItWasKept(t *testing.T) {
 	short, long := 0, 0
 	check := func(name string, r *record) {
@@ -104,7 +104,7 @@ func TestARecordComesBackAsItWasKept(t *testing.T) {
 	}
 }
 
-// What is kept is the same wherever a time's zone and an empty list came from.
+// A record is kept the same for any time zone, and for nil and empty lists.
 func TestARecordIsKeptTheSameWhereverItCameFrom(t *testing.T) {
 	a, b := plainRecord(), plainRecord()
 	b.At = b.At.In(time.FixedZone("x", 3600))

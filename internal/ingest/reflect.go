@@ -33,12 +33,10 @@ const (
 	BecauseLater   = "later"   // it was confirmed later, with as much behind it
 )
 
-// Reflect derives supersessions from the beliefs of a project: pairs that are
-// both supported and clean, neither superseded, in one scope, with different
-// objects of a predicate that has one. Whatever stands otherwise (contradicted,
-// unverified, quarantined) has lost already or never counted, and is not
-// proposed. It changes nothing, and its result does not depend on the order of
-// items.
+// Reflect derives supersessions from the beliefs of a project: pairs that are both
+// supported and clean, neither superseded, in one scope, with different objects of a
+// predicate that has one. Contradicted, unverified and quarantined beliefs are not
+// proposed. It changes nothing, and its result does not depend on the order of items.
 func Reflect(items []Belief) []Supersession {
 	type statement struct {
 		b      *Belief

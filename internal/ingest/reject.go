@@ -62,8 +62,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 		project = streams.SystemProject
 	}
 	var live []stage.Live
-	// What nobody can be named for is noise; an operator waits to hear of a
-	// command.
+	// A rejection without a project has no live copy, except an operator's command.
 	if project != streams.SystemProject || a.Kind == streams.KindCtl {
 		copied := &liveRejected{e.EntryHead, e.Subject, e.Code, e.Reason, e.Unseen}
 		live = stage.LiveCopy(copied, project, "rejected")
@@ -75,8 +74,7 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	return admission(streams.TypeRejected, project, e, live...)
 }
 
-// liveRejected is the live copy of a rejection: without the bytes, which
-// nobody has judged.
+// liveRejected is the live copy of a rejection, without the unjudged bytes.
 type liveRejected struct {
 	streams.EntryHead
 	Subject string       `json:"subject"`

@@ -170,8 +170,8 @@ func staged(pol *policy.Policy, a streams.Address, m *streams.Memory, origin bel
 	return ""
 }
 
-// parent is the observation or belief that a write names as its parent. What
-// nobody knows is as untrusted as can be.
+// parent resolves the observation or belief that a write names as its parent. An unknown
+// parent counts as web content.
 func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Parent, error) {
 	p := streams.Parent{ID: id, Origin: beliefs.OriginWeb, Declared: true}
 	r, err := f.belief(st, a.Project, id)
@@ -189,8 +189,8 @@ func (f *Fold) parent(st *stage.State, a streams.Address, id string) (streams.Pa
 	return p, err
 }
 
-// parentKey is what the influence of a parent is kept under: a belief's id, or
-// an event's with its agent, whose name for it that is.
+// parentKey is the key of a parent's influence: a belief's id, or an event's id behind
+// its agent.
 func parentKey(p streams.Parent) string {
 	if p.Agent == "" {
 		return p.ID

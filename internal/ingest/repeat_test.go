@@ -59,7 +59,7 @@ func TestPromiseA9AReusedIDHidesNothing(t *testing.T) {
 			t.Errorf("the repeat of the first is %+v", r)
 		}
 	}
-	// What derives from the id derives from all that came under it.
+	// A write that derives from the id derives from all events under it.
 	m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m"}, Content: "a summary", DerivedFrom: []string{"D"}})
 	if m.Belief.Origin != beliefs.OriginWeb {
 		t.Errorf("a write that derives from the id has origin %s", m.Belief.Origin)

@@ -10,11 +10,10 @@ import (
 	"lazaret/streams"
 )
 
-// A policy may require a sentinel group only once the group keeps up: otherwise
-// every proposal from then on would wait for a group that is still reading old
-// entries, and be held for its silence. How far a group has come is the input
-// of its last entry, and what there was to answer are the proposals that have a
-// verdict.
+// A policy may require a sentinel group only once the group keeps up: otherwise every
+// proposal from then on would wait for a group that is still reading old entries, and be
+// held for its silence. A group has come as far as the input of its last entry. The
+// proposals to answer are those with a verdict.
 
 // maxBehind is how many decided proposals of a partition a group may have left
 // unanswered when a policy makes it required.

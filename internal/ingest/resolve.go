@@ -7,9 +7,8 @@ import (
 	"lazaret/streams"
 )
 
-// resolution records a signed resolution of a hold, whatever it says: whether it
-// is obeyed is the arbiter's to say, in the ledger, where a forged one is
-// evidence too.
+// resolution records a signed resolution of a hold. The arbiter decides in the ledger
+// whether it is obeyed; a forged one is recorded as evidence.
 func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
 	if err := addressed(m, c); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})

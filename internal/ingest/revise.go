@@ -69,7 +69,7 @@ func (f *Fold) revise(st *stage.State, project string, rv *beliefs.Revision) err
 	return f.keep(st, project, r)
 }
 
-// Who changes a belief where no person, rule or policy does.
+// Authors of revisions that no person, rule or policy makes.
 const (
 	whoConflict = "contradiction" // of triples
 	whoLineage  = "lineage"       // what it derives from fell

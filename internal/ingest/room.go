@@ -10,8 +10,8 @@ import (
 // An entry of a recall repeats texts that are in the ledger already, so that
 // sentinels judge exactly what the agent is handed. These bound how much.
 const (
-	// recallBytes is the room for the items of one recall, as they are encoded.
-	// What the candidates of a gate bring along comes on top.
+	// recallBytes bounds the encoded items of one recall. Candidates that a gate brings
+	// along come on top.
 	recallBytes = 64 << 10
 	// leastServed is the least part of a text that an item is worth having for.
 	leastServed = 256

@@ -63,7 +63,7 @@ func TestPromiseC20ARecallOfLargeMemoriesHasABoundedEntry(t *testing.T) {
 	}
 }
 
-// What does not fit into one answer can be read in pieces, and each is judged.
+// A text too large for one answer can be read in pieces, and each is judged.
 func TestALargeMemoryIsReadInPieces(t *testing.T) {
 	w := newWorld(t)
 	text := "zebra " + strings.Repeat("größe \x01 世界 ", 20_000)

@@ -8,8 +8,8 @@ import (
 	"lazaret/streams"
 )
 
-// What of a session's user is kept, to tell his words when the agent writes them
-// down.
+// Bounds of the kept messages of a session's user. They show when the agent writes down
+// the user's words.
 const (
 	maxSaid     = 64      // messages, the latest
 	maxSaidText = 8 << 10 // bytes of each

@@ -60,9 +60,9 @@ func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.S
 	return streams.Shown{Foreign: int(n), Order: int(v[0]), Unread: v[1] == 1}, nil
 }
 
-// shown is what the session of an action was shown, and whether its arguments lean
-// on foreign content of the project; nil where the user said nothing in the session,
-// since then nothing shows whose will it is.
+// shown returns what the session of an action was shown, and whether its arguments lean
+// on foreign content of the project. It is nil if the user said nothing in the session:
+// there is no intent to compare with.
 func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*streams.Shown, error) {
 	words, err := f.userWords(st, project, e.Agent, e.Session)
 	if err != nil || len(words) == 0 {

@@ -257,7 +257,7 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 	if n := len(r.Evidence); n > 2*beliefs.MaxEvidence || len(r.Conflicts) > maxConflicts || len(r.Conflicts) == 0 {
 		t.Errorf("%d pieces of evidence, %d conflicts", n, len(r.Conflicts))
 	}
-	// What is true is still adopted, by whoever says it, and decides.
+	// The truth is still adopted, from any author, and decides.
 	late := h.remember(beliefs.OriginUser, mem("u2", "Bob's account is 55555.", triple("Bob", "account", "55555")))
 	h.stands(late, "supported", "normal", "clean", "fresh")
 	h.stands(truth, "superseded", "normal", "clean", "fresh")
@@ -303,7 +303,7 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 	if a, b := h.belief(ka).Ref.Namespace, h.belief(kb).Ref.Namespace; a == b {
 		t.Errorf("both hold in %q", a)
 	}
-	// What is kept apart is not found from beside.
+	// A belief of another place is not found.
 	for _, c := range []struct {
 		user, session string
 		want          []string
@@ -540,7 +540,7 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		}
 		return false
 	}
-	// Whoever writes it, and even if nobody objects.
+	// No author's skill is served, even if nobody objects.
 	for i, origin := range []beliefs.Origin{beliefs.OriginUser, beliefs.OriginSystem, beliefs.OriginAgent, beliefs.OriginWeb} {
 		e := skill(fmt.Sprint("m", i), fmt.Sprint(text, " Version ", i), origin)
 		h.verdict(e, streams.Allow)

@@ -10,10 +10,9 @@ import (
 	"lazaret/streams"
 )
 
-// A value that was refused, quarantined or rejected leaves a tombstone: what
-// says it again is recognised under another key, in another session, by another
-// agent, and in almost the same words, encoded or not. Recognising is all:
-// what comes of it is the arbiter's to say.
+// A value that was refused, quarantined or rejected leaves a tombstone. A repetition is
+// recognised under another key, in another session, by another agent, and in almost the
+// same words, encoded or not. The arbiter decides what follows.
 
 // tomb is a tombstone as it is kept.
 type tomb struct {
@@ -47,7 +46,7 @@ func exactKey(project string, d text.Digest) []byte {
 
 func tombKey(project, belief string) []byte { return stage.Key(keyTomb, project, belief) }
 
-// bury leaves a tombstone for what a belief says.
+// bury leaves a tombstone for a belief's content.
 func (f *Fold) bury(st *stage.State, project string, r *record, why string, at time.Time) error {
 	if _, ok, err := st.Get(tombKey(project, r.Ref.ID)); err != nil || ok {
 		return err
@@ -87,8 +86,8 @@ func (f *Fold) addGrave(st *stage.State, project string, band uint64, id string)
 	return st.Set(key, []byte(strings.Join(ids[max(0, len(ids)-maxGraves):], " ")))
 }
 
-// exhume takes a tombstone away: somebody who may has said that the value is
-// good. What is left of it in the index leads nowhere.
+// exhume removes the tombstone of an approved value. Its remaining index entries match
+// nothing.
 func (f *Fold) exhume(st *stage.State, project, belief string) error {
 	t := new(tomb)
 	ok, err := st.Load(tombKey(project, belief), t)

@@ -167,7 +167,7 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 	if total < 950 {
 		t.Errorf("%d of 1000 mutations are recognised, want 950", total)
 	}
-	// What is harmless.
+	// Harmless texts.
 	benign := slices.DeleteFunc(append(corpora(t, "benign_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...), func(l corpusLine) bool { return l.Label != "benign" })
 	if testing.Short() {
 		benign = everyNth(benign, 10)

@@ -9,10 +9,10 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// WorldValue is what is held to be so of one subject and key, or was written and
-// is withheld. The world model is a view of what is believed: what clears the
-// gate of the default context policy for decisions is current, everything else
-// that was stated is shown with the reason why it is not.
+// WorldValue is a current value of one subject and key, or a withheld one. The world
+// model is a view of the beliefs: those that the default context policy admits to
+// decisions are current, and all other stated values are shown with the reason why they
+// are not.
 type WorldValue struct {
 	Subject string `json:"subject,omitzero"` // empty for a memory with a key and no triples
 	Key     string `json:"key"`              // the predicate, or the memory's key
