@@ -21,8 +21,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// trimHorizon is how long the ledger keeps what the log holds: three times as
-// long as a verdict is repeated to whoever asks again.
+// trimHorizon is how long the ledger keeps logged entries: about three times as long as a
+// verdict is repeated.
 const trimHorizon = 90 * 24 * time.Hour
 
 func (a *app) auditTrim() *cobra.Command {

@@ -252,7 +252,7 @@ func (f *inForce) apply(e *streams.Entry, set **rules.Set) error {
 	if e.Type == streams.TypeChunk {
 		var c streams.ChunkEntry
 		if err := streams.Unmarshal(e.Body, &c); err != nil {
-			return nil // as a sentinel: it is nobody's
+			return nil // as a sentinel: it is ignored
 		}
 		if f.chunks[c.Digest] == nil {
 			f.chunks[c.Digest] = make(map[int][]byte)

@@ -226,7 +226,7 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from
 			}
 			entries, err := wire.Entries(m)
 			if err != nil {
-				continue // nobody of ours wrote it
+				continue // not one of our entries
 			}
 			for _, e := range entries {
 				if err := fn(e); err != nil {

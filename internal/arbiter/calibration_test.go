@@ -111,8 +111,8 @@ func TestAnOutcomeCountsOnceAndSyntheticProjectsDoNot(t *testing.T) {
 	}
 }
 
-// TestCalibrationOnlyTightens: what an agent says of itself, and how it fares,
-// never makes a verdict milder than it is without.
+// TestCalibrationOnlyTightens: neither an agent's confidence nor its outcomes make a
+// verdict milder.
 func TestCalibrationOnlyTightens(t *testing.T) {
 	like := newArbiter(t)
 	proptest.Check(t, func(r *rapid.T) {

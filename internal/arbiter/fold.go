@@ -131,8 +131,8 @@ type hold struct {
 	Opened   time.Time            `json:"opened"`
 	Expires  time.Time            `json:"expires"`
 	Entry    streams.VerdictEntry `json:"entry"`
-	// While it is open: what is held, what it rests on, and the reasons for it
-	// that do not come from a sentinel.
+	// While it is open: the held body, its dependencies, and the reasons for it that do
+	// not come from a sentinel.
 	Body  string `json:"body,omitzero"`
 	Hints string `json:"hints,omitzero"`
 	Rests []rest `json:"rests,omitzero"`

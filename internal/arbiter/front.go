@@ -362,8 +362,8 @@ func (w *waiter) hear(a answered) {
 	}
 }
 
-// recalled hands the entry of a recall, as the arbiter read it from the ledger, to
-// whoever waits for its verdict, so that it need not be read again.
+// recalled hands the entry of a recall, as the arbiter read it, to the request that waits
+// for its verdict, so that it need not be read again.
 func (f *Front) recalled(project string, seq uint64, r *streams.RecallEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,16 +7,15 @@ import (
 	"lazaret/streams"
 )
 
-// This file is the algebra of verdicts. It knows no state, no clock and no
-// policy: a verdict is a function of the set of facts that speak about a
-// proposal. A fact is a reason with the least verdict that it asks for: a
-// floor, the host's word, a finding, a silence, a hole in what was seen.
+// This file is the algebra of verdicts. It knows no state, no clock and no policy: a
+// verdict is a function of the set of facts about a proposal. A fact is a reason with the
+// least verdict that it asks for: a floor, the host's verdict, a finding, a silence, a
+// rejected observation.
 //
-// Verdicts with their reasons form a bounded join semilattice, and so do the
-// answers of a group. Joining is commutative, associative and idempotent, so
-// that order, repetition, redelivery and the way in which facts are put
-// together before they come here cannot matter; and what is joined is never
-// milder than its parts.
+// Verdicts with their reasons form a bounded join semilattice, and so do the answers of a
+// group. Joining is commutative, associative and idempotent, so that order, repetition,
+// redelivery and earlier grouping of facts do not matter. A join is never milder than its
+// parts.
 
 // Limits on what a verdict repeats of a group's answer. A group may be anybody's program,
 // and a verdict too large for the ledger would stop the partition.

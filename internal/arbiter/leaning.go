@@ -27,9 +27,9 @@ type touched struct {
 	After string    `json:"after,omitzero"` // the last hold that was checked
 }
 
-// walk visits the subjects whose findings bear on what depends on r, in order: what it
-// names itself, then what that derives from. agent, if not empty, is whose event a
-// subject names.
+// walk visits the subjects whose findings apply to a dependent of r, in order: those that
+// r names, then their ancestors. agent, if not empty, owns the event that a subject
+// names.
 func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string, named bool) error) error {
 	if r.Belief != "" {
 		if err := visit(beliefSubject(r.Belief), "", base, true); err != nil {

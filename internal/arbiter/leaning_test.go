@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// falls folds a signed word by which a belief falls.
+// falls folds an attestation by which a belief falls.
 func (b *bench) falls(belief, why string, move beliefs.Move) {
 	b.t.Helper()
 	b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: belief,

@@ -216,8 +216,7 @@ func (m *model) moves(w world) (next []world, must int) {
 			for ; n <= r && l.prefix(n).out == nil; n++ {
 			}
 			if n <= r {
-				// It publishes the first thing that it has to say and does not
-				// know to be said.
+				// It publishes its first entry that it does not know to be published.
 				if n == said {
 					continue
 				}
@@ -381,8 +380,7 @@ func (m *model) end(w world) {
 	}
 }
 
-// replay folds a whole ledger in one go, with one fold: what it says is what
-// the ledger holds.
+// replay folds a whole ledger in one go, with one fold: its output is the ledger's.
 func (m *model) replay(w world) {
 	f := foldLike(m.like)
 	st := w.ledger.prefix(0).st.Clone()

@@ -258,7 +258,7 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }
 
-// conclude keeps the verdict that a hold ended with, and gives it. in is nil where nobody
+// conclude stores the final verdict of a hold, and returns it. in is nil where nobody
 // sent a resolution.
 func (f *Fold) conclude(st *stage.State, in *resolution, h *hold, live []stage.Live) (*stage.Output, error) {
 	v := &h.Entry

@@ -425,9 +425,9 @@ func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	b.replayed()
 }
 
-// A belief that an action cites, or that one which it cites derives from, falls by a
-// signed word after the hold was opened. The approval of what was seen before does
-// not release it; one of what holds show says now does.
+// A belief that an action cites, or one of its ancestors, falls by an attestation after
+// the hold was opened. The approval of the earlier revision does not release it; one of
+// the present revision does.
 func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 	moves := map[string]beliefs.Move{
 		"quarantine": {Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()},

@@ -26,7 +26,7 @@ func TestMaskLeavesNothingThatLeaks(t *testing.T) {
 	}
 }
 
-// The order in which groups answer, and what they repeat, is of no matter.
+// Neither order nor repetition of groups' answers matters.
 func TestWishesOfGroupsAreAUnion(t *testing.T) {
 	var alerts []streams.Alert
 	for i := range 40 {

@@ -9,8 +9,8 @@ import (
 	"lazaret/streams"
 )
 
-// withdrawal is a hold that ended without a decision, and what there is to say
-// about it. A nil one says nothing.
+// withdrawal is a hold that ended without a decision, and its entry. A nil one has no
+// entry.
 type withdrawal struct {
 	project string
 	entry   streams.HoldStateEntry

@@ -23,8 +23,7 @@ type curve struct {
 	y           func(Sample) float64
 }
 
-// Graph draws memory and disk over the observations as SVG, with the figures
-// readable without any program of ours.
+// Graph draws memory and disk over the observations as an SVG that any viewer shows.
 func Graph(w io.Writer, title string, samples []Sample) error {
 	if len(samples) < 2 {
 		return fmt.Errorf("%d samples make no graph", len(samples))

@@ -109,8 +109,8 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	}
 }
 
-// A belief that open holds cite is quarantined by a person. The agent hears the new
-// revision, the list says it, and the approval of the old one releases nothing.
+// A person quarantines a belief that open holds cite. The agent gets the new revision,
+// the list shows it, and the approval of the old one releases nothing.
 func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	p := newApproving(t, embedded.Config{})
 	alice := p.key("alice", "", keys.RoleApprover)

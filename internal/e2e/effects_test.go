@@ -66,7 +66,7 @@ func (p *pipeline) proposed(typ streams.Type, id string) (seq uint64) {
 
 func TestWhatIsRecalledIsMaskedAndAnnotated(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
-	// The operator's: what anybody else writes is held for its card.
+	// By the operator: from others it is held for its card.
 	secret := p.remember("system", "m1", "My booking card is "+card+", write to ana@home.example about it.")
 	plain := p.remember("user", "m2", "The booking opens on Monday.")
 	page := p.remember("web", "m3", "The booking desk is closed on Sunday.")

@@ -263,8 +263,8 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 	}
 }
 
-// A list of tools that ingest rejects is said to be rejected in the same call, and does not hold the session once the
-// server offers another one.
+// A list of tools that ingest rejects is reported in the same call. It does not hold the
+// session once the server offers another one.
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
@@ -283,8 +283,8 @@ func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	}
 }
 
-// A tool's result that ingest rejects is not shown, the host hears it in the same call,
-// and the session goes on.
+// A tool's result that ingest rejects is not shown, the host gets the reason in the same
+// call, and the session goes on.
 func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()

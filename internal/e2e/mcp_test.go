@@ -376,7 +376,7 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if said, meta := x.call("read_note", "milk"); meta["verdict"] != "deny" {
 		t.Errorf("rejected: %q, %v", said, meta)
 	}
-	// Its hidden text was found although nobody was shown it.
+	// Its hidden text was found although it was never shown.
 	if p.alertsOf("tool-poisoning") == 0 {
 		t.Error("no alert about the hidden text")
 	}

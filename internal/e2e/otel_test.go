@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestARunningPipelineSendsSpans starts lazaret up with a receiver, and sends the
-// rest with lazaret otel. What is in the spans is tested in internal/otel.
+// TestARunningPipelineSendsSpans starts lazaret up with a receiver, and sends the rest
+// with lazaret otel. internal/otel tests the content of the spans.
 func TestARunningPipelineSendsSpans(t *testing.T) {
 	long(t)
 	names := make(chan string, 100)

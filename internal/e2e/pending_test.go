@@ -11,8 +11,8 @@ import (
 	"lazaret/streams"
 )
 
-// The policy gives a group longer
-// than the front waits. The caller hears so, and the verdict when it is there.
+// The policy gives a group longer than the front waits. The caller learns that, and gets
+// the verdict later.
 func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testing.T) {
 	text := strings.Replace(string(policy.Default), "groups: [core]", `groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)
 	text = strings.Replace(text, "tools:\n", "tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)

@@ -71,8 +71,8 @@ type Config struct {
 	// Expires is how long the credentials are valid that Start makes and renews; 0:
 	// natsserver.RoleExpires.
 	Expires time.Duration
-	// FrontEvent, if not 0, is MaxEvent of the front alone: what it lets pass is ingest's to
-	// reject. It, Takeover and AnswerTimeout are for tests.
+	// FrontEvent, if not 0, is MaxEvent of the front alone; ingest keeps its own.
+	// It, Takeover and AnswerTimeout are for tests.
 	FrontEvent    int
 	Takeover      time.Duration
 	AnswerTimeout time.Duration
@@ -632,7 +632,7 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	if policyText == nil {
 		policyText = policy.Default
 	}
-	// Ingest would refuse a bad one, and nobody would hear of it here.
+	// Ingest would refuse a bad one without an error here.
 	if _, err := policy.Compile(policy.DefaultName, policyText); err != nil {
 		return err
 	}
@@ -692,7 +692,7 @@ func awaitFirst(ctx context.Context, nc *nats.Conn) error {
 	return await(ctx, nc, ingest.ActiveAnswer{Rules: anyDigest, Policy: anyDigest})
 }
 
-// anyDigest stands for whatever is in force.
+// anyDigest stands for any digest in force.
 const anyDigest = "any"
 
 func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {

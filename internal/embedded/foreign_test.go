@@ -105,8 +105,8 @@ type outsider struct {
 	creds    func(m *natsserver.Minter) ([]byte, error)
 }
 
-// outsiders are the parties whose messages the stages read: trimming, a sentinel group of somebody else's, operators
-// and an agent.
+// outsiders are the parties whose messages the stages read: trimming, a foreign sentinel
+// group, operators and an agent.
 func outsiders() []*outsider {
 	role := func(r natsserver.Role, subjects ...string) *outsider {
 		return &outsider{string(r), subjects, func(m *natsserver.Minter) ([]byte, error) { return m.Role(r) }}

@@ -16,8 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// Two proposals are sent under one id at once. Each hears the verdict on what it
-// asked.
+// Two proposals are sent under one id at once. Each gets its own verdict.
 func TestPromiseA2ACallerHearsOnlyTheVerdictOfItsOwnProposal(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})

@@ -196,8 +196,8 @@ func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
 	}
 }
 
-// Ingest rejects what the front let pass. The caller hears it at once, with the code and
-// the reason, and not a time-out.
+// Ingest rejects a proposal that the front let pass. The caller gets the code and the
+// reason at once, and no time-out.
 func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	p, data := started(t, 64<<10)
 	c := agent(t, p, data, "demo")

@@ -155,7 +155,7 @@ func TestPromiseA8ATrimmedLedgerWithoutStateRefusesToStart(t *testing.T) {
 	}
 }
 
-// A backup of a trimmed ledger has the state that nobody can fold any more.
+// A backup of a trimmed ledger has the state of trimmed entries.
 func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})

@@ -131,7 +131,7 @@ func (h *claude) head(id string) streams.Head {
 	return streams.Head{ID: cmp.Or(id, client.NewID()), Session: h.session}
 }
 
-// identifier makes an id of somebody else's: the same one where it is legal.
+// identifier makes a legal id of a foreign one; a legal one stays.
 func identifier(s string) string {
 	if s == "" || streams.ValidID(s) {
 		return s

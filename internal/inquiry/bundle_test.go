@@ -266,8 +266,7 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		i := rnd.IntN(len(b))
 		b[i] ^= 1 << rnd.IntN(8)
 		if rep := verified(t, b, w.trust); rep.Status == chain.Verified {
-			// Only zip's own header fields mean nothing: what they hold is what
-			// it was.
+			// Only bits of zip's own headers may survive: the content is unchanged.
 			if repacked(t, b) != repacked(t, whole) {
 				t.Fatalf("seed %d: a flipped bit at %d of %d is not found", seed, i, len(b))
 			}

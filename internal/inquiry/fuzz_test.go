@@ -20,8 +20,8 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// FuzzBundle: a bundle is a file of somebody else's. The fuzzer makes the files
-// in it, and the archive's bytes; none of it verifies.
+// FuzzBundle: no foreign bundle verifies. The fuzzer makes the files in it, and the
+// archive's bytes.
 func FuzzBundle(f *testing.F) {
 	signer, _ := fuzztest.Signer(f, "test-log")
 	_, public := fuzztest.Key(f, "test-log")

@@ -83,16 +83,16 @@ func (x *act) outcome(e *Entry, o *streams.OutcomeEntry) {
 	}
 }
 
-// The arbiter's alerts about executions of something that nobody judged.
+// The arbiter's alerts about executions.
 const (
 	ruleMismatch   = "outcome-mismatch"
 	ruleUnreleased = "outcome-unreleased"
 	ruleRepeated   = "outcome-repeated"
 )
 
-// incidents are the executions that the arbiter found to be of something else than the
-// action that they name, which nobody judged, and second ones of one release, of actions
-// that are not irreversible by themselves.
+// incidents are executions that the arbiter found to differ from the named action,
+// unjudged ones, and second ones of one release, of actions that are not irreversible by
+// themselves.
 func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	a := new(streams.AlertsEntry)
 	if err := e.decode(a); err != nil {

@@ -177,8 +177,7 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 	return out, nil
 }
 
-// parents are what a memory write says that it derives from, and what ingest
-// found besides.
+// parents are the declared sources of a memory write, and those that ingest found.
 func parents(m *streams.MemoryEntry) []string {
 	from := slices.Clone(m.DerivedFrom)
 	for _, p := range m.Parents {

@@ -278,7 +278,7 @@ func (e *Entry) take(p []byte) error {
 	}
 	v := jsontext.Value(body)
 	if !v.IsValid() {
-		return nil // nobody of ours wrote it; its bytes stand in the log all the same
+		return nil // not one of our entries; the log has its bytes all the same
 	}
 	e.Body = v
 	var h struct {

@@ -456,8 +456,8 @@ func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Orig
 	return nil
 }
 
-// settle waits until every group has judged all that was published: it answers
-// in order, and what it found stands in the ledger before its answer.
+// settle waits until every group has judged all published events: it answers in order,
+// and its findings precede its answer in the ledger.
 func (p *play) settle(ctx context.Context, project string) error {
 	c, _, err := p.client(project, "barrier")
 	if err != nil {

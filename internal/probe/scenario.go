@@ -51,7 +51,7 @@ type Contrast struct {
 	Trust map[string]string `yaml:"trust"`
 	// Erase starts from an empty data folder where the scenario restarts.
 	Erase bool `yaml:"erase"`
-	// Role gives whoever holds a role another one's credential.
+	// Role replaces a role's credential by another one's.
 	Role map[string]string `yaml:"role"`
 	// Ceiling is that of exports, whatever they ask for.
 	Ceiling string `yaml:"ceiling"`
@@ -98,7 +98,7 @@ type Step struct {
 	after  time.Duration
 }
 
-// Resolve is a signed word on the hold of a proposal.
+// Resolve is a signed resolution of a proposal's hold.
 type Resolve struct {
 	Hold     string `yaml:"hold"` // step that proposed it
 	Decision string `yaml:"decision"`
@@ -128,7 +128,7 @@ type Attempt struct {
 	Subject string `yaml:"subject"`
 }
 
-// Export has what is known of the project leave.
+// Export exports the project's data.
 type Export struct {
 	As      string `yaml:"as"`      // spans, for OpenTelemetry with content, or log, as JSON lines
 	Ceiling string `yaml:"ceiling"` // internal unless said

@@ -24,7 +24,7 @@ import (
 	"lazaret/streams"
 )
 
-// Place is somewhere a project's data was, and what became of it there.
+// Place is a place of a project's data, and the result there.
 type Place struct {
 	Where string `json:"where"`
 	What  string `json:"what"`

@@ -8,15 +8,14 @@ import (
 	"lazaret/pkg/text"
 )
 
-// Markers are classes of instruction that a text carries for whoever reads it.
-// They are reasoned from what an instruction to a model has to say (put aside
-// what you were told, be somebody else, do this, tell nobody, keep it), over
-// normalised and decoded views, and not from any collection of attacks. Alone
-// each of them is common in harmless text; rules decide what to make of them.
+// Markers are classes of instruction that a text has for its reader. They are derived
+// from the parts of an instruction to a model (ignore earlier instructions, take a role,
+// do this, tell nobody, remember it), over normalised and decoded views, and not from a
+// collection of attacks. Alone each of them is common in harmless text; rules combine
+// them.
 //
-// They are found in one pass over the words of a view: a pattern is a few
-// classes of words that follow one another in a sentence, so that its cost is
-// the text's length, whatever the text is.
+// One pass over the words of a view finds them: a pattern is a few classes of words that
+// follow one another in a sentence, so that the cost is linear in the text's length.
 
 // classes of words, as bits.
 const (

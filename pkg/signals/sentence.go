@@ -189,8 +189,7 @@ func (s *sentence) kept() []uint32 {
 	return sentenceHashes(s.words[from:min(len(s.words), from+sentenceWords)])
 }
 
-// word takes the next word. Windows are in words, and what they join stands in
-// one sentence.
+// word takes the next word. Windows are in words, within one sentence.
 func (s *sentence) word(w string) {
 	if !s.open {
 		s.begin()

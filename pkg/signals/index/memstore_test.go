@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The store in memory is a map, whatever is written, overwritten and dropped.
+// The store in memory behaves like a map.
 func TestAStoreInMemoryIsAMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	st, want := NewMemStore(), make(map[string]string)
