@@ -118,9 +118,16 @@ func (l *Labels) Of(e Entry) beliefs.Sensitivity {
 	return l.projects[e.Project].of(e, l.read(e))
 }
 
-// Text labels a text of a project.
-func (l *Labels) Text(project, s string) beliefs.Sensitivity {
-	return l.projects[project].says(s)
+// Text labels a text of a project that was taken from the entries at these positions.
+func (l *Labels) Text(project, s string, at ...uint64) beliefs.Sensitivity {
+	m := l.projects[project]
+	as := m.says(s)
+	for _, seq := range at {
+		if m != nil {
+			as = join(as, m.seqs[seq])
+		}
+	}
+	return as
 }
 
 // mark notes a memory: it and its event by name, and its words.

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"lazaret/client"
+	"lazaret/internal/arbiter"
+	"lazaret/internal/ceiling"
 	"lazaret/internal/natsserver"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -202,8 +205,9 @@ func TestASessionEnds(t *testing.T) {
 	}
 }
 
-func TestAViewerSeesNoSecret(t *testing.T) {
-	const project, secret = "hush", "the vault code of the Zurich office is 7741 and nobody else knows"
+// keeper is a client of an agent of a project.
+func keeper(t *testing.T, project string) *client.Client {
+	t.Helper()
 	creds, err := shared.p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: "keeper", Origins: beliefs.Origins()})
 	if err != nil {
 		t.Fatal(err)
@@ -212,11 +216,17 @@ func TestAViewerSeesNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	t.Cleanup(nc.Close)
 	cl, err := client.New(nc, project, "keeper")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cl
+}
+
+func TestAViewerSeesNoSecret(t *testing.T) {
+	const project, secret = "hush", "the vault code of the Zurich office is 7741 and nobody else knows"
+	cl := keeper(t, project)
 	m := &streams.Memory{Head: streams.Head{Session: "s"}, Key: "vault", Content: secret, Sensitivity: beliefs.Secret}
 	if _, err := cl.Remember(t.Context(), beliefs.OriginWeb, m); err != nil {
 		t.Fatal(err)
@@ -249,5 +259,80 @@ func TestForeignTextIsShownAndNeverRun(t *testing.T) {
 	shared.c.render(w, 200, "message", p)
 	if body := w.Body.String(); strings.Contains(body, "<script>alert") || strings.Contains(body, "<img") {
 		t.Errorf("%s", body)
+	}
+}
+
+// An agent marks an action as secret: its arguments are shown to nobody below, whose words
+// no memory has.
+func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
+	const project, secret = "marked", "quince-4471@evil.example"
+	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"` + secret + `"}`), Sensitivity: beliefs.Secret}
+	rep, err := keeper(t, project).Decide(t.Context(), act)
+	if err != nil || rep.Entry == nil || rep.Entry.Hold == nil {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	shared.c.watch()
+	await(t, "the hold", func() bool {
+		return len(shared.c.index.openHolds(func(p string) bool { return p == project })) > 0
+	})
+	hold := "/holds/" + project + "/" + rep.Entry.Hold.ID
+	low, high := visitor(t, User{Name: "anna", Role: RoleApprover, Ceiling: beliefs.Internal}), visitor(t, User{Name: "sam", Role: RoleViewer, Ceiling: beliefs.Secret})
+	for _, path := range []string{"/", "/holds?project=" + project, hold, "/alerts?project=" + project, "/sessions/" + project + "/s"} {
+		if code, body := get(t, low, path); code != 200 || strings.Contains(body, "4471") {
+			t.Errorf("%s: %d, or it shows the secret", path, code)
+		}
+	}
+	if _, body := get(t, low, hold); strings.Contains(body, `id="sign"`) || strings.Contains(body, rep.Entry.Digest[len("sha256:"):]) {
+		t.Error("who may not see the action may sign for it, or guess it by its digest")
+	}
+	if code := post(t, low, hold, shared.c.URL(), "same-origin"); code != http.StatusForbidden {
+		t.Errorf("a decision on an action that the user may not see: %d", code)
+	}
+	if _, body := get(t, high, hold); !strings.Contains(body, "4471") {
+		t.Error("who may see secrets does not")
+	}
+}
+
+// A search asks about what it searches.
+func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
+	const project, message = "sought", "the arguments have the vault code of the Zurich office is 7741"
+	x := newIndex()
+	x.labels.Scan(ceiling.Entry{Project: project, Seq: 1, Ingest: true,
+		Body: []byte(`{"id":"m1","belief":{"id":"b1","sensitivity":"secret"},"content":"the vault code of the Zurich office is 7741"}`)})
+	verdict := streams.VerdictEntry{Proposal: 2, Tool: "send_email", Reasons: []streams.Reason{{Rule: "r", Verdict: streams.Hold, Text: message}}}
+	x.held[2] = &holdRow{Hold: arbiter.Hold{ID: "h1", Project: project, State: streams.HoldOpen, Verdict: verdict}}
+	x.alerts = append(x.alerts, alertRow{Alert: streams.Alert{Project: project, Rule: "r", Severity: "high", Message: message, Time: time.Now()}, At: 3})
+	x.next, x.ready = 4, true
+	c := &Console{index: x}
+	for most, want := range map[beliefs.Sensitivity]int{beliefs.Internal: 0, beliefs.Secret: 1} {
+		p := &page{User: &User{Name: "u", Role: RoleViewer, Ceiling: most}, c: c}
+		if _, err := c.holdsPage(httptest.NewRequest("GET", "/holds?q=7741", nil), p); err != nil || p.Data.(*holdsView).Total != want {
+			t.Errorf("%v: holds: %+v, %v", most, p.Data, err)
+		}
+		for where, want := range map[string]int{`message contains "7741"`: want, `not (message contains "7741")`: 1 - want} {
+			if _, err := c.alertsPage(httptest.NewRequest("GET", "/alerts?where="+url.QueryEscape(where), nil), p); err != nil || p.Data.(*alertsView).Total != want {
+				t.Errorf("%v: alerts where %s: %+v, %v", most, where, p.Data, err)
+			}
+		}
+	}
+}
+
+// Marks are known once the ledger was read up to a text. Before that every text may be secret.
+func TestATextThatTheIndexHasNotComeToIsNotShown(t *testing.T) {
+	x := newIndex()
+	x.next = 10
+	c := &Console{index: x}
+	low, high := &page{User: &viewer, c: c, Indexing: true}, &page{User: &User{Ceiling: beliefs.Secret}, c: c, Indexing: true}
+	if s := low.Say("p", "a text", 10); s == "a text" {
+		t.Error("shown, and the entry that it is from was not read")
+	}
+	if s := low.Say("p", "a text"); s == "a text" {
+		t.Error("shown, and the ledger was not read")
+	}
+	if s := low.Say("p", "a text", 9); s != "a text" {
+		t.Errorf("%s: what stands before its entry was read", s)
+	}
+	if s := high.Say("p", "a text", 10); s != "a text" {
+		t.Errorf("%s: the user may see all", s)
 	}
 }

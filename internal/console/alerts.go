@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lazaret/internal/cli"
+	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
 
@@ -95,13 +96,17 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	may := func(project string) bool { return (v.Project == "" || v.Project == project) && p.User.May(project) }
 	groups := make(map[[2]string]*alertGroup)
 	var failed error
-	fields := fieldsOf(where)
+	fields, quotes := fieldsOf(where), where.Names("message") || where.Names("error")
 	c.index.eachAlert(may, func(a *alertRow) bool {
 		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) || !since.IsZero() && a.Time.Before(since) {
 			return true
 		}
 		if v.Where != "" {
-			ok, err := where.MatchFields(fields(a))
+			sought := a
+			if quotes && !beliefs.Secret.Within(p.ceiling()) {
+				sought = c.index.shown(a, p.ceiling())
+			}
+			ok, err := where.MatchFields(fields(sought))
 			if err != nil {
 				failed = err
 				return false

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -60,7 +62,7 @@ func (c *Console) holdsPage(r *http.Request, p *page) (string, error) {
 	items := list(may)
 	if v.Search != "" {
 		items = slices.DeleteFunc(items, func(h arbiter.Hold) bool {
-			return !strings.Contains(strings.ToLower(h.ID+" "+h.Agent+" "+h.Verdict.Tool+" "+h.Verdict.Session+" "+why(&h).Text), v.Search)
+			return !strings.Contains(strings.ToLower(strings.Join([]string{h.ID, h.Agent, h.Verdict.Tool, h.Verdict.Session, p.Say(h.Project, why(&h).Text, h.Verdict.Proposal)}, " ")), v.Search)
 		})
 	}
 	v.Total = len(items)
@@ -87,6 +89,7 @@ type holdView struct {
 	*arbiter.Hold
 	Body    string // what is held, as JSON or as text
 	JSON    bool   // Body is JSON text
+	Hidden  bool   // the user may not see what is held
 	Unsafe  string // what is shown is not what would be signed
 	Event   string // the id that the digest was made of
 	Key     string // of a memory
@@ -96,17 +99,25 @@ type holdView struct {
 	Row     *holdRow
 }
 
+// findHold asks the arbiter for a hold, and waits a moment for the index to come to it.
+func (c *Console) findHold(ctx context.Context, project, id string) (*arbiter.Hold, error) {
+	h, err := holds.Find(ctx, c.cfg.Conn, project, id)
+	if exit := (*cli.Exit)(nil); errors.As(err, &exit) {
+		return nil, notFound("There is no hold %s in project %s.", id, project)
+	}
+	if err == nil {
+		c.index.await(ctx, h.Verdict.Proposal, time.Second)
+	}
+	return h, err
+}
+
 func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	project, id := r.PathValue("project"), r.PathValue("id")
 	p.Nav = "holds"
 	if !p.User.May(project) || streams.CheckID("project", project) != nil {
 		return "", notFound("There is no hold %s in project %s.", id, project)
 	}
-	h, err := holds.Find(r.Context(), c.cfg.Conn, project, id)
-	var exit *cli.Exit
-	if errors.As(err, &exit) {
-		return "", notFound("There is no hold %s in project %s.", id, project)
-	}
+	h, err := c.findHold(r.Context(), project, id)
 	if err != nil {
 		return "", err
 	}
@@ -115,16 +126,16 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 		v.Event = h.Verdict.Reuses
 	}
 	p.Title, p.Data = "Hold "+h.ID, v
-	body := h.Body
-	if body == "" {
-		body = h.Verdict.Summary
-	}
+	body := bodyOf(h)
 	v.show(p, body)
+	if v.Hidden { // nor what it has in common with what was read
+		body, v.Instructions, v.Tools = "", "", nil
+	}
 	if h.State == streams.HoldOpen {
 		if err := holds.CheckShown(h); err != nil {
 			v.Unsafe = err.Error()
 		}
-		if strings.HasPrefix(v.Body, "[redacted: ") {
+		if v.Hidden {
 			v.Unsafe = "You may not see what is held, so you cannot sign for it."
 		}
 		mine := holds.LikenessOf(h)
@@ -139,14 +150,16 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 	return "hold", nil
 }
 
+// bodyOf is what is held: of a settled hold, its beginning.
+func bodyOf(h *arbiter.Hold) string { return cmp.Or(h.Body, h.Verdict.Summary) }
+
 // show sets what is held in a form that is safe to look at and that a page can compute the
 // digest from.
 func (v *holdView) show(p *page, body string) {
 	if v.Verdict.Belief != nil {
 		v.Key = v.Verdict.Belief.Key
 	}
-	if s := p.Say(v.Project, body); s != body {
-		v.Body = s
+	if v.Body, v.Hidden = p.say(v.Project, body, v.Verdict.Proposal); v.Hidden {
 		return
 	}
 	js := jsontext.Value(bytes.Clone([]byte(body)))

@@ -16,6 +16,7 @@ import (
 	"lazaret/internal/ceiling"
 	"lazaret/internal/stage"
 	"lazaret/pkg/beliefs"
+	"lazaret/pkg/position"
 	"lazaret/streams"
 )
 
@@ -50,6 +51,13 @@ type holdRow struct {
 	By     string    // who resolved it
 }
 
+// incidentRow is an incident as its last entry tells it.
+type incidentRow struct {
+	beliefs.Incident
+	Project string
+	At      uint64
+}
+
 // sessionRow is a session and the positions of its entries.
 type sessionRow struct {
 	Project, Name             string
@@ -79,13 +87,13 @@ type index struct {
 	sessions map[[2]string]*sessionRow
 	projects map[string]bool
 	verdicts [3]uint64 // by verdict
-	incident map[[2]string]beliefs.Incident
+	incident map[[2]string]incidentRow
 }
 
 func newIndex() *index {
 	return &index{changed: make(chan struct{}), events: make(map[uint64]event), byEvent: make(map[[3]string]uint64),
 		holds: make(map[[2]string]*holdRow), held: make(map[uint64]*holdRow), sessions: make(map[[2]string]*sessionRow),
-		projects: make(map[string]bool), incident: make(map[[2]string]beliefs.Incident)}
+		projects: make(map[string]bool), incident: make(map[[2]string]incidentRow)}
 }
 
 // follow feeds the index until ctx ends.
@@ -187,7 +195,7 @@ func labelled(e *streams.Entry) ceiling.Entry {
 func (x *index) takeEvent(e *streams.Entry, at uint64) {
 	if e.Type == streams.TypeIncident {
 		if i, err := streams.Read[streams.IncidentEntry](e); err == nil {
-			x.incident[[2]string{e.Project, i.Incident.ID}] = i.Incident
+			x.incident[[2]string{e.Project, i.Incident.ID}] = incidentRow{i.Incident, e.Project, at}
 		}
 		return
 	}
@@ -431,16 +439,16 @@ func (x *index) listProjects(may func(project string) bool) []string {
 }
 
 // openIncidents are the incidents that are not closed, latest first.
-func (x *index) openIncidents(may func(project string) bool) []beliefs.Incident {
+func (x *index) openIncidents(may func(project string) bool) []incidentRow {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var out []beliefs.Incident
+	var out []incidentRow
 	for k, i := range x.incident {
 		if may(k[0]) && i.Closed.IsZero() {
 			out = append(out, i)
 		}
 	}
-	slices.SortFunc(out, func(a, b beliefs.Incident) int {
+	slices.SortFunc(out, func(a, b incidentRow) int {
 		return cmp.Or(b.Opened.Compare(a.Opened), strings.Compare(a.ID, b.ID))
 	})
 	return out
@@ -454,11 +462,46 @@ func (x *index) state() (ready bool, changed <-chan struct{}) {
 	return x.ready, x.changed
 }
 
-// sensitivity labels a text of a project by what was marked in the ledger so far.
-func (x *index) sensitivity(project, s string) beliefs.Sensitivity {
+// await waits until the index has read a position, for so long at most.
+func (x *index) await(ctx context.Context, at uint64, most time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for ctx.Err() == nil {
+		x.mu.RLock()
+		read, changed := position.Sequence(at) < x.next, x.changed
+		x.mu.RUnlock()
+		if read {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+}
+
+// shown is an alert as a user with a ceiling sees it. The caller holds mu.
+func (x *index) shown(a *alertRow, ceiling beliefs.Sensitivity) *alertRow {
+	as := x.labels.Text(a.Project, a.Message+"\n"+a.Error, a.At)
+	if as.Within(ceiling) {
+		return a
+	}
+	b := *a
+	b.Message, b.Error = redacted(as), ""
+	return &b
+}
+
+// sensitivity labels a text of a project, which was taken from the entries at these
+// positions, by what was marked in the ledger so far. A text is secret until its entries were read.
+func (x *index) sensitivity(project, s string, at ...uint64) beliefs.Sensitivity {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return x.labels.Text(project, s)
+	for _, pos := range at {
+		if position.Sequence(pos) >= x.next {
+			return beliefs.Secret
+		}
+	}
+	return x.labels.Text(project, s, at...)
 }
 
 // sensitivityOf labels an entry.

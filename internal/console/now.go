@@ -12,7 +12,6 @@ import (
 	"lazaret/internal/holds"
 	"lazaret/internal/query"
 	"lazaret/internal/status"
-	"lazaret/pkg/beliefs"
 	"lazaret/pkg/chain"
 	"lazaret/streams"
 )
@@ -85,7 +84,7 @@ type nowView struct {
 	LogAge                float64 // of the last checkpoint, in seconds; below 0: unknown
 	Groups                []*holds.Group
 	Alerts                []alertRow
-	Incidents             []beliefs.Incident
+	Incidents             []incidentRow
 	Why                   string // the stages do not answer
 }
 

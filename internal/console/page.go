@@ -117,12 +117,23 @@ func (c *Console) newPage(u *User) *page {
 // redacted stands for what a user may not see.
 func redacted(as beliefs.Sensitivity) string { return "[redacted: " + as.String() + "]" }
 
-// Say returns a text of a project, or that the user may not see it.
-func (p *page) Say(project, s string) string {
-	if as := p.c.index.sensitivity(project, s); !as.Within(p.ceiling()) {
-		return redacted(as)
-	}
+// Say returns a text of a project, which was taken from the entries at these positions, or
+// that the user may not see it. Texts without a position are secret until the index has
+// read the ledger.
+func (p *page) Say(project, s string, at ...uint64) string {
+	s, _ = p.say(project, s, at...)
 	return s
+}
+
+func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
+	as := beliefs.Secret
+	if !p.Indexing || len(at) > 0 {
+		as = p.c.index.sensitivity(project, s, at...)
+	}
+	if !as.Within(p.ceiling()) {
+		return redacted(as), true
+	}
+	return s, false
 }
 
 // body returns an entry's body, or nil and why the user may not see it.

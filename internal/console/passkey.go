@@ -82,6 +82,13 @@ func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any,
 	if !u.Approver() || !u.May(project) {
 		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not send decisions for this project"}
 	}
+	h, err := c.findHold(r.Context(), project, id)
+	if err != nil {
+		return nil, err
+	}
+	if _, hidden := c.newPage(u).say(project, bodyOf(h), h.Verdict.Proposal); hidden {
+		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not see what is held, so you cannot decide on it"}
+	}
 	var d decision
 	if err := readJSON(w, r, &d); err != nil {
 		return nil, err
