@@ -18,18 +18,18 @@ import (
 	"lazaret/streams"
 )
 
-// A statement about one data subject of a project lists entries, and their payloads
-// are erased one by one before it is chained: what says something of several people
-// has one record, and no key of theirs alone.
+// A statement about one data subject of a project lists entries, and their payloads are
+// erased one by one before it is chained: an entry about several people has one record,
+// and no key of theirs alone.
 //
-// Payloads are kept under the key of their project. Statements about a project's
-// data, and the word of each stage that it has dropped it, are kept under the
-// pipeline's own key: they stay readable when the project's is gone.
+// Payloads are kept under the key of their project. Statements about a project's data,
+// and each stage's answer that it has dropped the data, are kept under the pipeline's own
+// key: they stay readable when the project's is gone.
 //
-// At a forgotten entry all keys of the project are destroyed before the entry is
-// chained, so that a checkpoint which covers it also says that they are. What
-// other stages still write because of earlier entries is kept under a key of its
-// own, which is destroyed at once; what is new gets a new key.
+// At a forgotten entry all keys of the project are destroyed before the entry is chained,
+// so that a checkpoint which covers it also says that they are. Later entries that other
+// stages derive from earlier ones get a key of their own, which is destroyed at once. New
+// entries get a new key.
 
 // subject is the data subject of an entry's payload.
 func (a *Auditor) subject(e *streams.Entry) string {

@@ -9,9 +9,8 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// Lesson is what agents may be told they have learned: advice, for context or
-// for a file that a person reads over. It is a view of a belief and no belief of
-// its own, so that it stands and falls with it.
+// Lesson is advice for agents from a memory, for context or for a file that a person
+// reads over. It is a view of a belief, so that it stands and falls with it.
 type Lesson struct {
 	Belief   string    `json:"belief"`
 	Text     string    `json:"text"`
@@ -26,19 +25,18 @@ type Lesson struct {
 // harvest names others.
 var LessonCategories = []string{"lesson", "experience", "insight", "practice"}
 
-// Harvest says what is harvested.
+// Harvest selects the lessons.
 type Harvest struct {
 	Categories []string            // empty: LessonCategories
 	Age        time.Duration       // that a lesson has had support for
 	Ceiling    beliefs.Sensitivity // the highest that is harvested
 }
 
-// Lessons are the memories that have become lessons: of a category, for the
-// whole project, admitted to a plan by the default context policy, which wants
-// them supported, clean, fresh and of normal retrieval, without a conflict or
-// anything else that somebody should look at, and supported for some time. What
-// was only read, inferred or imported is none, however often it comes; a
-// procedure is one where somebody signed for it. The longest held come first.
+// Lessons are the memories that have become lessons: of a category, for the whole
+// project, admitted to a plan by the default context policy, which wants them supported,
+// clean, fresh and of normal retrieval, without a conflict or a flag, and supported for
+// some time. Content that was only read, inferred or imported is none, however often it
+// comes; a procedure is one if a person signed for it. The longest held come first.
 func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 	if len(h.Categories) == 0 {
 		h.Categories = LessonCategories

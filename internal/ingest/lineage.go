@@ -55,7 +55,7 @@ type LineageNode struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
 	Step int    `json:"step"` // negative: before the one asked for
-	// Belief is how it stands; nil for what is none, and for what nobody knows.
+	// Belief is the belief's reference; nil for other nodes and for unknown ids.
 	Belief  *streams.BeliefRef `json:"belief,omitzero"`
 	Content string             `json:"content,omitzero"` // its beginning
 }
@@ -101,7 +101,7 @@ func (l *lineage) edge(from, to, how string) {
 	}
 }
 
-// beliefNode is a belief as a node; ok is false where nobody knows the id.
+// beliefNode returns a belief as a node; the record is nil if the id is unknown.
 func (l *lineage) beliefNode(id string, step int) (LineageNode, *record, error) {
 	n := LineageNode{ID: id, Kind: NodeBelief, Step: step}
 	r, err := l.f.belief(l.st, l.project, id)

@@ -31,12 +31,11 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 			return nil, err
 		}
 		if !ok {
-			// A decision that nobody recorded is cited like a belief that
-			// nobody knows.
+			// An unrecorded decision is cited like an unknown belief.
 			cited = []string{ev.Decision}
 		}
 		ids = append(ids, cited...)
-		// Which of those under one id is meant, nobody can tell.
+		// The id may stand for several decisions: all are cited.
 		all, err := others(st, a.Project, a.Agent, ev.Decision)
 		if err != nil {
 			return nil, err

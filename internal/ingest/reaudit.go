@@ -143,8 +143,8 @@ func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.Au
 	return b, len(v), err
 }
 
-// live reports whether a belief can still reach a context or an action. What
-// an envelope says is ours.
+// live reports whether a belief can still reach a context or an action. An envelope is
+// excluded, since ingest itself writes it.
 func live(r *record) bool {
 	return r.Ref.Kind != beliefs.Envelope && r.Ref.Axes.Truth != beliefs.Superseded && r.Ref.Axes.Security < beliefs.Quarantined && r.Ref.Axes.Retrieval != beliefs.Hidden
 }

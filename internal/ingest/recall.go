@@ -73,8 +73,8 @@ func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead
 type match struct {
 	*record
 	score   float64
-	unknown bool // content that nobody observed or remembered here
-	missing bool // an id that nobody knows, or that the asker may not see
+	unknown bool // never observed or remembered here
+	missing bool // an id that is unknown, or that the asker may not see
 	brought bool // by its content, in the request
 }
 
@@ -84,9 +84,8 @@ func (m *match) candidate() beliefs.Candidate {
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 
-// reads is something that was read and fits, and is not looked up yet. It may inform
-// and never steer, so that it is not worth a look once nothing more that is only
-// read will be served.
+// reads is a matching read text that is not looked up yet. Read texts inform and never
+// steer, so the rest need no look-up once no more of them will be served.
 type reads struct {
 	in    *lexical.Index
 	hit   lexical.Hit
@@ -270,8 +269,8 @@ func omit(e *streams.RecallEntry, channel string, n int) {
 	e.Omitted[channel] += n
 }
 
-// search returns what was remembered and fits, of what holds at some places, in the
-// order of trust and, within a class, of rank; and what was read and fits, by rank.
+// search returns the matching memories of some places, in the order of trust and, within
+// a class, of rank; and the matching read texts, by rank.
 func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) (found []match, read []reads, err error) {
 	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked), lookedLimit)}
 	q.Near = lexical.Near(q.Words)

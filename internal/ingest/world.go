@@ -27,8 +27,8 @@ type WorldValue struct {
 	At        time.Time `json:"at"`
 }
 
-// World is what memories state, by subject and key, at a ledger time: of each,
-// what is current first, then what is withheld, the latest first.
+// World returns the values of memories by subject and key, at a ledger time: of each,
+// first the current ones, then the withheld ones, the latest first.
 func World(items []Belief, now time.Time) []WorldValue {
 	pol := beliefs.DefaultContext("decision")
 	pol.ContextOnly = false

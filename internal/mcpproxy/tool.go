@@ -18,8 +18,8 @@ import (
 // reportTime bounds how long a result waits for the report of its outcome.
 const reportTime = 5 * time.Second
 
-// callTool proposes a tools/call, lets it through if it is allowed, and observes
-// what it returns. A nil response means that nobody waits for one.
+// callTool proposes a tools/call, passes it on if it is allowed, and observes its result.
+// A nil response means that no caller waits for one.
 func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *jsonrpc.Response {
 	var params struct {
 		Name      string         `json:"name"`
@@ -121,8 +121,8 @@ func callKey(tool string, args jsontext.Value) string {
 	return tool + "\x00" + streams.Digest(c)
 }
 
-// take is the held proposal of the same call, if there is one. Nobody else gets
-// it then, so that one approval lets one call through.
+// take removes and returns the held proposal of the same call, if there is one, so that
+// one approval lets one call through.
 func (p *Proxy) take(key string) *streams.Action {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -118,8 +118,8 @@ func (r Role) permissions() (perms, error) {
 		p.read(streams.LedgerStream)
 		p.pub = append(p.pub, "lz.in.>", "lz.ctl.*")
 	case RoleService:
-		// This credential answers requests. Whatever reply subject a request names, it
-		// can publish to inboxes only.
+		// This credential answers requests. It can publish to inboxes only, whatever
+		// reply subject a request names.
 		p.pub = []string{"_INBOX.>", "_INBOX_LZ.>"}
 		p.sub = append(p.sub, "lz.svc.>", "$SRV.>")
 	case RoleOperator:

@@ -78,7 +78,7 @@ func (w *bulkWriter) free() {
 	}
 }
 
-// Sync and the like take what was written to be in the file.
+// Sync and the like write the buffer to the file first.
 func (w *bulkWriter) Sync() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (w *bulkWriter) Stat() (vfs.FileInfo, error) {
 	return w.File.Stat()
 }
 
-// Close leaves in the file what was written, as any file does.
+// Close writes the buffer, and closes the file.
 func (w *bulkWriter) Close() error {
 	err := w.flush()
 	if e := w.File.Close(); err == nil {

@@ -86,10 +86,10 @@ func Stream(ctx context.Context, js jetstream.JetStream, name string) (st jetstr
 	return st, nil
 }
 
-// served asks the server's API again while nobody serves it: a server that starts, or
-// takes up changed accounts, has nobody on the subjects of its API for a moment. It then
-// serves the API before it has recovered its streams, so that a stream which is not found
-// after such a moment is asked for again, too.
+// served repeats ask while no server answers: a server that starts, or takes up changed
+// accounts, has no subscriber on the subjects of its API for a moment. It then serves the
+// API before it has recovered its streams, so that a stream which is not found after such
+// a moment is asked for again, too.
 func served(ctx context.Context, ask func() error) error {
 	err := ask()
 	starts := errors.Is(err, nats.ErrNoResponders)
@@ -169,10 +169,10 @@ func (s *stored) Data() []byte                              { return s.m.Data }
 
 // sitting is one consumer of a consumption.
 //
-// It pulls by itself. The pull consumers of nats.go take a stored message that has
-// no data and a Status header for a word of the server's: whoever may publish could
-// end them with it, over and over. Here the server's words are those that come under
-// the inbox's own subject, which no stored message has.
+// It pulls by itself. The pull consumers of nats.go take a stored message that has no
+// data and a Status header for a status of the server: a publisher could end them with
+// it, over and over. Here the server's messages are those under the inbox's own subject,
+// which no stored message has.
 type sitting struct {
 	cons  jetstream.Consumer
 	inbox string

@@ -14,15 +14,14 @@ import (
 	"lazaret/streams"
 )
 
-// Feed reads the tail of the ledger once for all stages of a process: one
-// consumer, one delivery and one parsed entry in the place of one each.
+// Feed reads the tail of the ledger once for all stages of a process: one consumer, one
+// delivery and one parsed entry in the place of one each.
 //
-// It holds nobody up and is no authority. A stage begins with a consumer of its
-// own and joins once both have read the same entry, by sequence, salt and
-// stamp; one that falls behind by more than what it may have waiting is let go,
-// goes on with a consumer of its own from where it was, and joins again when it
-// has caught up. So each stage sees the ledger's order without a gap, as if it
-// were alone, whatever the feed or the others do.
+// It delays no stage. A stage begins with a consumer of its own and joins once both have
+// read the same entry, by sequence, salt and stamp. One that falls too far behind is
+// released, goes on with a consumer of its own from where it was, and joins again when it
+// has caught up. So each stage sees the ledger's order without a gap, whatever the feed
+// or the others do.
 //
 // A nil Feed is none: every stage reads for itself.
 type Feed struct {
@@ -39,8 +38,8 @@ type Feed struct {
 }
 
 const (
-	// feedRecent is how many messages are kept for those who want to join: who
-	// is no further behind under load catches up without a pause in it.
+	// feedRecent is how many messages are kept for stages that join: a stage that is no
+	// further behind catches up without a pause in the load.
 	feedRecent      = 512
 	feedRecentBytes = 4 << 20 // of their bodies; twice as many for a while
 )
@@ -57,7 +56,7 @@ func OpenFeed(ctx context.Context, nc *nats.Conn, log *slog.Logger) (*Feed, erro
 		return nil, err
 	}
 	f := &Feed{log: log}
-	// From the last entry on: who has read that one can join at once.
+	// From the last entry on: a stage that has read it can join at once.
 	if f.c, err = consume(ctx, js, streams.LedgerStream, nil, st.CachedInfo().State.LastSeq, log, f.take); err != nil {
 		return nil, err
 	}
@@ -74,10 +73,9 @@ type made struct {
 // mostMade is how many of them are remembered until they are read back.
 const mostMade = 4 * batchMaxMsgs
 
-// announce tells what the bodies of entries encode that are about to be
-// published, so that nobody in this process has to decode them. Whether they get
-// into the ledger changes nothing: what is read back is known by its salt, and
-// has to have the same body, byte for byte.
+// announce stores the decoded bodies of entries that are about to be published, so that
+// no stage in this process decodes them. It does not matter whether they get into the
+// ledger: an entry that is read back is matched by its salt and its body, byte for byte.
 func (f *Feed) announce(entries []*streams.Entry, decoded func(i int) any) {
 	if f == nil {
 		return

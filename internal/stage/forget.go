@@ -54,9 +54,9 @@ func (r *runtime) erase() error {
 	return r.store.set(eraseKey, nil)
 }
 
-// erased writes the files anew, if that was asked for: what was deleted stays in
-// a log-structured store's logs and tables, and in recycled ones, until
-// something happens to overwrite it. Only what is live is copied.
+// erased rewrites the files, if that was asked for: deleted values stay in a
+// log-structured store's logs and tables, and in recycled ones, until they happen to be
+// overwritten. Only live keys are copied.
 func (s *store) erased() error {
 	if _, ok, err := s.get(eraseKey); err != nil || !ok {
 		return err

@@ -156,7 +156,7 @@ func (r *runtime) follows(ctx context.Context, a *arrival) error {
 // errPassedOver says that the server left out an entry that it has.
 var errPassedOver = errors.New("the server passed over an entry of the ledger")
 
-// refusal reports whether an error says that what was read is not whole.
+// refusal reports whether an error says that the ledger that was read has a hole.
 func refusal(err error) bool {
 	var h *HoleError
 	_, trimmed := asTrimmed(err)

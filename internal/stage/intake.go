@@ -27,7 +27,7 @@ type Message struct {
 	// BadSubject is why the subject does not parse, or nil. The partition
 	// always does: the server wrote it.
 	BadSubject error
-	// Bad is why what was sent as a batch is none, or an element of one no event; or nil.
+	// Bad is why a batch, or an element of one, is invalid; or nil.
 	Bad    *streams.RejectError
 	Header nats.Header
 	Data   []byte

@@ -25,17 +25,16 @@ const (
 	spaceFold = 0x01 // the fold's own, by partition
 )
 
-// store is the cache of a fold: a Pebble database, and four layers over it.
-// pending are the changes that are not committed yet and may be discarded;
-// sealed are those before them whose entries are on their way to the ledger.
-// committed are those that were committed and go into the database together,
-// once they are many or old enough: most of them are overwritten before. What
-// lies there is lost with the process and folded again. known are values that
-// went into the database or came out of it lately.
+// store is the cache of a fold: a Pebble database, and four layers over it. pending are
+// the changes that are not committed yet and may be discarded; sealed are those before
+// them whose entries are being published. committed are those that were committed and go
+// into the database together, once they are many or old enough: most of them are
+// overwritten before. A lost process loses them, and the next one folds them again. known
+// are values that went into the database or came out of it lately.
 //
-// Scans go over the database with view on top, by an iterator that is kept while
-// nothing changes: a search of an index makes a dozen scans, and opening an iterator
-// costs more than what most of them read.
+// Scans go over the database with view on top, by an iterator that is kept while nothing
+// changes: a search of an index makes a dozen scans, and opening an iterator costs more
+// than what most of them read.
 //
 // Owned by the stage's loop.
 type store struct {
@@ -70,8 +69,8 @@ const (
 	memTable = 16 << 20
 	// flushAfter is how long something committed may stay out of it.
 	flushAfter = time.Second
-	// flushEarly is how little it has to be to go there at once where recalls are
-	// decided: their scans ask for it, and somebody may wait for the next one.
+	// flushEarly bounds the bytes that are flushed at once where recalls are decided:
+	// their scans ask for it, and a caller may wait for the next one.
 	flushEarly = 64 << 10
 )
 
@@ -418,7 +417,7 @@ func (st *State) Memo() *any {
 // Set gives key a value.
 func (st *State) Set(key, value []byte) error { return st.Give(key, bytes.Clone(value)) }
 
-// Give is Set of a value that nobody changes afterwards, so that it is not copied.
+// Give is Set without a copy. The caller must not change the value afterwards.
 func (st *State) Give(key, value []byte) error {
 	value = slices.Clip(value) // an append to what Get returns must not write here
 	if _, ok := st.hot[string(key)]; ok {
