@@ -347,8 +347,8 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 }
 
 // bearing returns the reasons from earlier findings on a proposal's dependencies. A
-// finding can hold a proposal, never deny it. A finding that names a cited or recalled
-// belief applies to any proposal. Other findings do not hold actions at L0 and L1.
+// finding can hold a proposal, never deny it. A finding on a belief that an action cites,
+// or that a recall finds, applies at every level. Other findings do not hold actions at L0 and L1.
 func (f *Fold) bearing(st *stage.State, p *proposal) ([]streams.Reason, error) {
 	rests := p.leans()
 	if p.Type == streams.TypeAction {

@@ -78,7 +78,7 @@ func (f *Fold) replace(st *stage.State, p *proposal, a *streams.ActionEntry, now
 	return f.withdraw(st, p.Project, a.Agent, a.Replaces, "the agent proposed "+a.ID+" instead", now)
 }
 
-// outcome cancels a proposal that its agent withdrew. Other outcomes are ignored here.
+// outcome cancels a proposal that its agent withdrew. executed judges other outcomes.
 func (f *Fold) outcome(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
 	o := new(streams.OutcomeEntry)
 	if err := streams.Unmarshal(e.Body, o); err != nil {
