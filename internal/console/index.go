@@ -154,7 +154,8 @@ type head struct {
 	Tool    string `json:"tool"`
 }
 
-// take adds one entry. One that cannot be read is left out: it stands in the log.
+// take adds one entry. One that cannot be read is left out: it stands in the log. So is one of a
+// type that its stage does not write: a group of somebody else's writes what it likes.
 func (x *index) take(e *streams.Entry) {
 	if e.Project == streams.SystemProject {
 		return
@@ -164,11 +165,11 @@ func (x *index) take(e *streams.Entry) {
 	switch {
 	case e.Stage == streams.StageIngest:
 		x.takeEvent(e, at)
-	case e.Type == streams.TypeVerdict:
+	case e.Type == streams.TypeVerdict && e.Stage == streams.StageArbiter:
 		if v, err := streams.Read[streams.VerdictEntry](e); err == nil {
 			x.takeVerdict(e, at, v)
 		}
-	case e.Type == streams.TypeHoldState:
+	case e.Type == streams.TypeHoldState && e.Stage == streams.StageArbiter:
 		if s, err := streams.Read[streams.HoldStateEntry](e); err == nil {
 			by := ""
 			if s.Resolved != nil {
@@ -247,10 +248,13 @@ func (x *index) add(e *streams.Entry, name, agent string, at uint64) *sessionRow
 
 func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 	about := x.events[e.Src]
+	if about.project != e.Project {
+		about = event{}
+	}
 	s := x.add(e, cmp.Or(about.session, firstSession(list)), "", at)
 	for _, a := range list {
 		a.Detail, a.Events, a.Time = nil, nil, e.Time // a synthetic project has a time of its own
-		a.Message, a.Project = streams.Clip(a.Message, 500), cmp.Or(a.Project, e.Project)
+		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)
 		x.alerts = append(x.alerts, alertRow{Alert: a, At: at, Tool: about.tool})
 		if s != nil {

@@ -72,14 +72,16 @@ func (f *Fold) Take(e *streams.Entry) ([]*tracepb.Span, error) {
 	}
 	var out []*tracepb.Span
 	var err error
-	switch e.Type {
-	case streams.TypeVerdict:
+	_, group := streams.SentinelGroup(e.Stage)
+	switch typ := e.Type; {
+	case group: // one of somebody else's writes entries of every type
+	case typ == streams.TypeVerdict:
 		out, err = f.verdict(e, as)
-	case streams.TypeHoldState:
+	case typ == streams.TypeHoldState:
 		out, err = f.holdState(e)
-	case streams.TypeOutcome:
+	case typ == streams.TypeOutcome:
 		out, err = f.outcome(e, as)
-	case streams.TypeObservation:
+	case typ == streams.TypeObservation:
 		out, err = f.observation(e, as)
 	}
 	if err != nil {
