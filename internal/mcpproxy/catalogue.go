@@ -441,7 +441,8 @@ func masked(command []string) []string {
 		case len(w) > maxCommandWord || slices.ContainsFunc(text.Analyze(w).Carriers, func(c text.Carrier) bool { return c.Kind == text.Secret }):
 			w = "secret:" + streams.Digest([]byte(w))
 		}
-		secret = !secret && !assigned && strings.HasPrefix(name, "-") && secretName(name)
+		// A value is masked even if it looks like an option: --no-auth --token T masks both.
+		secret = !assigned && strings.HasPrefix(name, "-") && secretName(name)
 		out = append(out, w)
 	}
 	return out
