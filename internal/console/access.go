@@ -265,6 +265,10 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, http.StatusUnauthorized, "Sign in", "Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
 		return
 	}
+	if r.Method != http.MethodGet { // HEAD, which the mux takes for GET
+		http.Error(w, "a link signs in with GET", http.StatusMethodNotAllowed)
+		return
+	}
 	if p := r.Header.Get("Sec-Purpose") + r.Header.Get("Purpose"); strings.Contains(p, "prefetch") {
 		http.Error(w, "a login is not fetched ahead", http.StatusServiceUnavailable)
 		return

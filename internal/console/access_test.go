@@ -24,6 +24,15 @@ func TestALinkSignsInOnceAndLeadsNowhereElse(t *testing.T) {
 	if b, err := os.ReadFile(LoginsFile(shared.data)); err != nil || strings.Contains(string(b), url[strings.Index(url, "=")+1:]) {
 		t.Errorf("the file of logins holds a code: %v", err)
 	}
+	// What looks at a link before a person opens it does not use it up.
+	head, err := http.Head(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head.Body.Close()
+	if head.StatusCode == http.StatusOK || len(head.Cookies()) > 0 {
+		t.Errorf("HEAD signs in: %d", head.StatusCode)
+	}
 	never := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := never.Get(url + "&next=https://evil.example&return_to=//evil.example")
 	if err != nil {
