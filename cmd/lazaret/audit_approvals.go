@@ -22,7 +22,7 @@ type approvalsSeen struct {
 	mu       sync.Mutex
 	parts    map[string]map[int][]byte // of trust files, by digest
 	trusts   []trustSeen
-	notes    map[uint64]string // by ledger position
+	notes    map[uint64]noteSeen // by ledger position
 	outcomes []outcomeSeen
 	dropped  int // resolutions beyond maxNotes
 }
@@ -32,6 +32,11 @@ type trustSeen struct {
 	digest string
 }
 
+type noteSeen struct {
+	index int64
+	text  string
+}
+
 type outcomeSeen struct {
 	index   int64
 	project string
@@ -39,7 +44,7 @@ type outcomeSeen struct {
 }
 
 func newApprovals() *approvalsSeen {
-	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64]string)}
+	return &approvalsSeen{parts: make(map[string]map[int][]byte), notes: make(map[uint64]noteSeen)}
 }
 
 func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
@@ -77,7 +82,7 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 			x.dropped++
 			return
 		}
-		x.notes[leaf.Seq] = r.Note
+		x.notes[leaf.Seq] = noteSeen{leaf.Index, r.Note}
 	default:
 		var b struct {
 			Resolved *streams.Resolved `json:"resolved"`
@@ -104,12 +109,12 @@ func (x *approvalsSeen) check() (checked, open int, bad []outcomeProblem) {
 		}
 		done[o.Entry] = true
 		note, ok := x.notes[o.Entry]
-		trust := x.inForce(o, files)
+		trust := x.inForce(note.index, o.Key, files)
 		if !ok || trust == nil {
 			open++
 			continue
 		}
-		if err := verifyDecision(note, trust, o, counters); err != nil {
+		if err := verifyDecision(note.text, trust, o, counters); err != nil {
 			bad = append(bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index, o.Hold, o.State, o.By, err)})
 			continue
 		}
@@ -123,28 +128,54 @@ type outcomeProblem struct {
 	text  string
 }
 
-// inForce is the latest trust file before an outcome that pins its key, or nil.
-func (x *approvalsSeen) inForce(o outcomeSeen, files map[string]*keys.Trust) *keys.Trust {
+// inForce returns the trust file by which a decision at a leaf was judged, or nil if it
+// cannot be told. Each partition records an activation by itself, and a leaf does not name
+// its partition. Until all partitions have recorded the latest file, the one before it is
+// in force somewhere; of the two, inForce prefers one that pins the key.
+func (x *approvalsSeen) inForce(index int64, key string, files map[string]*keys.Trust) *keys.Trust {
+	var latest *keys.Trust
+	digest, recorded := "", 0
 	for _, t := range slices.Backward(x.trusts) {
-		if t.index >= o.index {
+		if t.index >= index {
 			continue
 		}
-		trust, known := files[t.digest]
-		if !known {
-			var text []byte
-			for i := range len(x.parts[t.digest]) {
-				text = append(text, x.parts[t.digest][i]...)
-			}
-			if streams.Digest(text) == t.digest {
-				trust, _ = keys.ParseTrust("trust", text) // stages refuse what cannot be read
-			}
-			files[t.digest] = trust
+		if t.digest == digest {
+			recorded++
+			continue
 		}
-		if trust != nil && slices.ContainsFunc(trust.Pins(), func(p keys.Pin) bool { return p.Key == o.Key }) {
+		if recorded >= streams.Partitions {
+			break
+		}
+		trust := x.file(t.digest, files)
+		if trust == nil || slices.ContainsFunc(trust.Pins(), func(p keys.Pin) bool { return p.Key == key }) {
 			return trust
 		}
+		if latest == nil {
+			latest = trust
+		} else {
+			break // an activation is recorded everywhere before the next but one
+		}
+		digest, recorded = t.digest, 1
 	}
-	return nil
+	return latest
+}
+
+// file returns a trust file by its digest, or nil if the log lacks a part of it or it
+// cannot be read.
+func (x *approvalsSeen) file(digest string, files map[string]*keys.Trust) *keys.Trust {
+	if trust, known := files[digest]; known {
+		return trust
+	}
+	var text []byte
+	for i := range len(x.parts[digest]) {
+		text = append(text, x.parts[digest][i]...)
+	}
+	var trust *keys.Trust
+	if streams.Digest(text) == digest {
+		trust, _ = keys.ParseTrust("trust", text) // stages refuse an unreadable file
+	}
+	files[digest] = trust
+	return trust
 }
 
 // verifyDecision returns why a note does not prove an outcome, or nil.

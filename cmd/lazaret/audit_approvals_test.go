@@ -67,3 +67,67 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 		}
 	}
 }
+
+// A key that is not in the trust file in force has no say, though an earlier file pinned it.
+func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
+	private, public, err := keys.Generate("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := keys.Generate("bob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(key string) []byte {
+		trust := new(keys.Trust)
+		if err := trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := trust.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	before, after := file(public), file(other)
+	s := approval.Statement{Version: approval.Version, Project: "acme", Hold: "h1", Revision: "r1", Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve,
+		Expires: time.Now().UTC().Truncate(time.Second), Nonce: approval.NewNonce()}
+	signed, err := s.Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for recorded, want := range map[int][3]int{
+		0:                      {1, 0, 0},
+		1:                      {1, 0, 0}, // the decision's partition may not have it yet
+		streams.Partitions - 1: {1, 0, 0},
+		streams.Partitions:     {0, 0, 1},
+	} {
+		x, index := newApprovals(), int64(0)
+		see := func(typ streams.Type, body any) {
+			b, err := streams.Marshal(body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			index++
+			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: "acme"}, append([]byte("ingest 0 0\n"), b...))
+		}
+		see(streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(before), Count: 1, Chunk: before})
+		see(streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(after), Count: 1, Chunk: after})
+		for range streams.Partitions {
+			see(streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(before)})
+		}
+		for range recorded {
+			see(streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(after)})
+		}
+		see(streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
+		see(streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: uint64(index)}})
+		checked, open, bad := x.check()
+		if got := [3]int{checked, open, len(bad)}; got != want {
+			t.Errorf("%d partitions recorded the later file: %v, want %v: %v", recorded, got, want, bad)
+		}
+	}
+}
