@@ -22,6 +22,7 @@ import (
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/token"
+	"lazaret/internal/wire"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -590,11 +591,13 @@ func (p *pipe) ledger(t *testing.T, f func(e *streams.Entry)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), md.Sequence.Stream, md.Timestamp)
+		entries, err := wire.Entries(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(&e)
+		for i := range entries {
+			f(&entries[i])
+		}
 		if md.NumPending == 0 {
 			return
 		}
