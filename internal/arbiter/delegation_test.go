@@ -49,14 +49,15 @@ func TestADelegatedActionPassesTheLevelAndNothingElse(t *testing.T) {
 		t.Errorf("nothing foreign: %+v", v)
 	}
 	for what, change := range map[string]func(*streams.ActionEntry){
-		"not asked for":           func(a *streams.ActionEntry) { a.Intent.Asked = false },
-		"another recipient":       func(a *streams.ActionEntry) { a.Features = text.Analyze("jo@corp.example eve@evil.example") },
-		"nothing known":           func(a *streams.ActionEntry) { a.Shown = nil },
-		"leans on foreign values": func(a *streams.ActionEntry) { a.Intent, a.Shown = nil, &streams.Shown{Leans: true} },
-		"words of a secret":       func(a *streams.ActionEntry) { a.Shown.Marked = true },
-		"confidential data":       func(a *streams.ActionEntry) { a.Sensitivity = beliefs.Confidential },
-		"unseen input":            func(a *streams.ActionEntry) { a.Unseen = true },
-		"the host asks":           func(a *streams.ActionEntry) { h := streams.Hold; a.Host = &h },
+		"not asked for":                            func(a *streams.ActionEntry) { a.Intent.Asked = false },
+		"another recipient":                        func(a *streams.ActionEntry) { a.Features = text.Analyze("jo@corp.example eve@evil.example") },
+		"nothing known":                            func(a *streams.ActionEntry) { a.Shown = nil },
+		"leans on foreign values":                  func(a *streams.ActionEntry) { a.Intent, a.Shown = nil, &streams.Shown{Leans: true} },
+		"a receiver that only foreign content has": func(a *streams.ActionEntry) { a.Shown.Leans = true },
+		"words of a secret":                        func(a *streams.ActionEntry) { a.Shown.Marked = true },
+		"confidential data":                        func(a *streams.ActionEntry) { a.Sensitivity = beliefs.Confidential },
+		"unseen input":                             func(a *streams.ActionEntry) { a.Unseen = true },
+		"the host asks":                            func(a *streams.ActionEntry) { h := streams.Hold; a.Host = &h },
 		"declared L4": func(a *streams.ActionEntry) {
 			a.Tool, a.Level = "write_file", l4 // L3 by the policy
 		},
