@@ -29,8 +29,8 @@ const (
 )
 
 // LedgerFormat is the format of the entries that this version writes, the latest that it
-// reads: 1 has one entry in each message, 2 has frames. Whatever an earlier version would
-// misread raises it.
+// reads: 1 has one entry in each message, 2 has frames. A change that an
+// earlier version would misread raises it.
 const LedgerFormat = 2
 
 // LaterError says that a later version wrote what this one is to read.

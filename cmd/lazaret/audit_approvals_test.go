@@ -13,8 +13,23 @@ import (
 	"lazaret/streams"
 )
 
-// The arbiter's approvals in a log are checked against the signed statements.
-func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
+// pinning returns a trust file that pins a key as an approver's.
+func pinning(t *testing.T, key string) []byte {
+	t.Helper()
+	trust := new(keys.Trust)
+	if err := trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := trust.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// approvalOfH1 returns a signed approval of hold h1, and the public key that signed it.
+func approvalOfH1(t *testing.T) (signed []byte, public string) {
+	t.Helper()
 	private, public, err := keys.Generate("alice")
 	if err != nil {
 		t.Fatal(err)
@@ -23,20 +38,19 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust := new(keys.Trust)
-	if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
-		t.Fatal(err)
-	}
-	file, err := trust.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := approval.Statement{Version: approval.Version, Project: "acme", Hold: "h1", Revision: "r1", Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve,
 		Expires: time.Now().UTC().Truncate(time.Second), Nonce: approval.NewNonce()}
-	signed, err := s.Sign(signer)
+	signed, err = s.Sign(signer)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return signed, public
+}
+
+// The arbiter's approvals in a log are checked against the signed statements.
+func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
+	signed, public := approvalOfH1(t)
+	file := pinning(t, public)
 	for name, c := range map[string]struct {
 		note string
 		said streams.Resolved
@@ -70,36 +84,12 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 
 // A key that is not in the trust file in force has no say, though an earlier file pinned it.
 func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
-	private, public, err := keys.Generate("alice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := note.NewSigner(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signed, public := approvalOfH1(t)
 	_, other, err := keys.Generate("bob")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := func(key string) []byte {
-		trust := new(keys.Trust)
-		if err := trust.Add(keys.Pin{Key: key, Roles: []keys.Role{keys.RoleApprover}}); err != nil {
-			t.Fatal(err)
-		}
-		b, err := trust.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	before, after := file(public), file(other)
-	s := approval.Statement{Version: approval.Version, Project: "acme", Hold: "h1", Revision: "r1", Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve,
-		Expires: time.Now().UTC().Truncate(time.Second), Nonce: approval.NewNonce()}
-	signed, err := s.Sign(signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before, after := pinning(t, public), pinning(t, other)
 	for recorded, want := range map[int][3]int{
 		0:                      {1, 0, 0},
 		1:                      {1, 0, 0}, // the decision's partition may not have it yet

@@ -44,7 +44,7 @@ func CheckDrill(name string) error {
 // patient is how long a drill waits for what has to happen on a busy machine.
 const patient = time.Minute
 
-// await waits until f reports true. What says for what.
+// await waits until f reports true. what names the condition in the error.
 func (r *run) await(ctx context.Context, what string, f func() (bool, error)) error {
 	for end := time.Now().Add(patient); ; {
 		ok, err := f()

@@ -24,7 +24,7 @@ func TestALinkSignsInOnceAndLeadsNowhereElse(t *testing.T) {
 	if b, err := os.ReadFile(LoginsFile(shared.data)); err != nil || strings.Contains(string(b), url[strings.Index(url, "=")+1:]) {
 		t.Errorf("the file of logins holds a code: %v", err)
 	}
-	// What looks at a link before a person opens it does not use it up.
+	// A scanner of links that asks with HEAD does not use the link up.
 	head, err := http.Head(url)
 	if err != nil {
 		t.Fatal(err)

@@ -101,7 +101,8 @@ func (c *Console) sessionPage(r *http.Request, p *page) (string, error) {
 	return "session", nil
 }
 
-// steps tells one entry. What the user may not see is left out and said.
+// steps returns the lines of one entry. A body that the user may not see is left out, and
+// a line says so.
 func (p *page) steps(e *streams.Entry, project string) []step {
 	at := step{At: e.Position(), Time: e.Time}
 	if _, why := p.body(e); why != "" {

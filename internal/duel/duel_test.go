@@ -35,8 +35,8 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	}
 }
 
-// What tries of a seed have in common is played once. A try goes on from there as it
-// does from its beginning.
+// The common beginning of a seed's tries is played once. A try that goes on from there
+// decides as one that is played from its beginning.
 func TestATryGoesOnFromWhatWasPlayedBefore(t *testing.T) {
 	seeds, p := shippedSeeds(t)
 	won := 0

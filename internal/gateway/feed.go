@@ -175,7 +175,7 @@ func listen(ctx context.Context, nc *nats.Conn, subject string) (source, error) 
 }
 
 // follow reads the live stream behind a position, or from now on if it is 0. It asks for
-// one message after the other: a viewer may have no consumers. What is heard wakes it.
+// one message after the other: a viewer may have no consumers. A live copy wakes it.
 func follow(ctx context.Context, nc *nats.Conn, subject string, last uint64) (source, error) {
 	live, err := listen(ctx, nc, subject)
 	if err != nil {

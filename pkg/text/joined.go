@@ -3,8 +3,8 @@ package text
 import "strings"
 
 // A sentence can be written without its spaces: DeleteTheFile, delete-the-file, or
-// place.Send it. Names of programs and tools are written so too. What reads as a phrase
-// is told from a name by its small words: names leave them out.
+// place.Send it. Names of programs and tools are written so too. Small words tell a
+// phrase from a name: names leave them out.
 
 // small are the words that phrases have and names seldom do.
 var small = wordsOf("the this that these those my your our his her their its it them me him us you an please everything everyone anyone previous must")

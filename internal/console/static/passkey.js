@@ -1,5 +1,5 @@
-// Signs decisions on holds with a passkey. What is signed is computed here, from what the
-// page shows: the digest of the action from its shown parts, then the statement, whose
+// Signs decisions on holds with a passkey. This script computes the signed text from what
+// the page shows: the digest of the action from its shown parts, then the statement, whose
 // SHA-256 is the challenge.
 "use strict";
 (() => {
