@@ -71,10 +71,10 @@ func TestPromiseA12CredentialsAreRenewedBeforeTheyExpireWithoutAnOutage(t *testi
 			asked++
 		}
 		time.Sleep(20 * time.Millisecond) // a client's own pace
-		return nc.Statistics.Reconnects >= 3 && time.Since(first) > 2*lasts
+		return nc.Stats().Reconnects >= 3 && time.Since(first) > 2*lasts
 	})
 	if asked == 0 {
 		t.Error("nothing was answered")
 	}
-	t.Logf("%d reconnects, %d answers", nc.Statistics.Reconnects, asked)
+	t.Logf("%d reconnects, %d answers", nc.Stats().Reconnects, asked)
 }

@@ -84,8 +84,8 @@ func TestPromiseA12ARevokedCredentialIsDisconnectedAndRefused(t *testing.T) {
 	if accepts(t, s.URL(), read(t, badFile)) {
 		t.Error("the revoked credential is accepted")
 	}
-	if err := good.Flush(); err != nil || good.Statistics.Reconnects != 0 {
-		t.Errorf("another agent's connection: %v, %d reconnects", err, good.Statistics.Reconnects)
+	if err := good.Flush(); err != nil || good.Stats().Reconnects != 0 {
+		t.Errorf("another agent's connection: %v, %d reconnects", err, good.Stats().Reconnects)
 	}
 	// Renewal does not bring it back, and a restart does not forget it.
 	if err := m.Install(bot("bad", time.Hour), "", true); err != nil {
@@ -158,7 +158,7 @@ func TestPromiseA12ARotationGoesOnWithTheNewKeyAndRefusesTheOldOne(t *testing.T)
 		t.Fatal(n, err)
 	}
 	natstest.Eventually(t, 10*time.Second, "refusal of the old one", func() bool { return !accepts(t, s.URL(), old) })
-	natstest.Eventually(t, 10*time.Second, "the host's return with the new file", func() bool { return nc.IsConnected() && nc.Statistics.Reconnects > 0 })
+	natstest.Eventually(t, 10*time.Second, "the host's return with the new file", func() bool { return nc.IsConnected() && nc.Stats().Reconnects > 0 })
 	if _, err := m.Rotate("acme.b", nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -304,8 +304,8 @@ func TestPromiseA12AServerOfOnesOwnRefusesARevokedCredentialAfterAReload(t *test
 		}
 	}
 	natstest.Eventually(t, 10*time.Second, "the end of the revoked connection", func() bool { return !nc.IsConnected() })
-	if err := stays.Flush(); err != nil || stays.Statistics.Reconnects != 0 {
-		t.Errorf("another agent's connection: %v, %d reconnects", err, stays.Statistics.Reconnects)
+	if err := stays.Flush(); err != nil || stays.Stats().Reconnects != 0 {
+		t.Errorf("another agent's connection: %v, %d reconnects", err, stays.Stats().Reconnects)
 	}
 }
 
