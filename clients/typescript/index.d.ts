@@ -145,6 +145,17 @@ export interface AdapterOptions {
   prompts?: Origin | false;
 }
 
+/** The content of a tool_result of Anthropic's memory tool. */
+export interface MemoryToolResult {
+  content: string;
+  is_error: boolean;
+  /** Of the question that the call led to; absent where none was asked. */
+  verdict?: Verdict;
+  /** Hold of a write that a person may still release: make the same call again then. */
+  hold?: string;
+  error?: Error;
+}
+
 export declare class LazaretError extends Error {
   /** LZ… (docs/errors.md); LZ203 where nobody answered. */
   code: string;
@@ -163,6 +174,8 @@ export declare class Lazaret {
   remember(memory: Memory): Promise<Answer>;
   recall(query: string | Recall): Promise<Answer>;
   gate(candidates: (string | Candidate)[], more?: Omit<Recall, "query" | "key" | "filter">): Promise<Answer>;
+  /** wait: milliseconds to wait for a person when a write is held (0, at most 300,000). */
+  memoryTool(input: object, options?: { session?: string; user?: string; wait?: number }): Promise<MemoryToolResult>;
   outcome(answer: Answer, status: "ok" | "error" | "skipped" | "cancelled", content?: string): Promise<Recorded>;
   startSession(session?: string): Promise<Recorded>;
   await(answer: Answer, options?: { timeout?: number; signal?: AbortSignal }): Promise<Answer>;

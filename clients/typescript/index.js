@@ -57,6 +57,22 @@ export class Lazaret {
     return this.#ask("/v1/gate", { ...more, candidates: candidates.map((c) => (typeof c === "string" ? { content: c } : c)) }, "recall");
   }
 
+  /**
+   * Carries out a call of Anthropic's memory tool and returns the content of its tool_result. Never throws. A call
+   * is sent once: one whose answer was lost may have been carried out.
+   */
+  async memoryTool(input, { session = this.session, user, wait = 0 } = {}) {
+    try {
+      const { session: _s, user: _u, ...call } = input; // the model does not choose whose memory it is
+      const path = "/v1/memory_tool" + (wait > 0 ? `?wait=${Math.min(300, Math.ceil(wait / 1000))}s` : "");
+      const got = await this.#once("POST", path, JSON.stringify({ ...call, session, user }), this.timeout + wait);
+      if (typeof got.content !== "string") throw new LazaretError("LZ208", "the answer is not one to what was asked", got);
+      return { ...got, is_error: got.is_error === true };
+    } catch (error) {
+      return { content: `Lazaret gave no answer, so nothing of memory is shown: ${error.message}`, is_error: true, verdict: "hold", error };
+    }
+  }
+
   /** Reports what came of an action: ok, error or skipped. */
   async outcome(answer, status, content) {
     const got = await this.#call("POST", "/v1/outcome", this.#event({ action: answer.id, session: answer.session, status, content, digest: answer.digest }));

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -49,6 +50,7 @@ const (
 // Config is how a gateway runs.
 type Config struct {
 	Data   string // the folder with creds/
+	Memory string // the folder for files of the memory tool; empty: memories in Data
 	Listen string // HOST:PORT; empty: DefaultListen
 	// Dial connects with the credential of that name. The options come on top of
 	// those that the credential needs.
@@ -67,6 +69,8 @@ type Gateway struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 
+	files sync.Mutex // held while files of the memory tool are changed
+
 	mu    sync.Mutex
 	doors map[string]*door    // by credential; guarded by mu
 	users map[string]*limiter // by token; guarded by mu
@@ -79,6 +83,9 @@ func Start(cfg Config) (*Gateway, error) {
 	}
 	if cfg.Listen == "" {
 		cfg.Listen = DefaultListen
+	}
+	if cfg.Memory == "" {
+		cfg.Memory = filepath.Join(cfg.Data, "memories")
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {

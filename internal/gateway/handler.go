@@ -21,6 +21,7 @@ import (
 type call struct {
 	r     *http.Request
 	ctx   context.Context // with the request's traceparent
+	g     *Gateway
 	d     *door
 	s     *session
 	users *limiter
@@ -139,7 +140,7 @@ func (g *Gateway) admit(r *http.Request) (*call, error) {
 	if v := r.Header.Values(streams.HeaderTraceparent); len(v) == 1 {
 		trace = v[0]
 	}
-	return &call{r: r, ctx: client.WithTraceparent(r.Context(), trace), d: d, s: s, users: users, leave: leave,
+	return &call{r: r, ctx: client.WithTraceparent(r.Context(), trace), g: g, d: d, s: s, users: users, leave: leave,
 		find: func() bool { _, err := g.tokens.Find(secret); return err == nil }}, nil
 }
 

@@ -126,6 +126,7 @@ var required = map[string][]string{
 	"RememberRequest": {"content"}, "Action": {"tool"}, "Session": {"session", "phase"}, "Tools": {"tools"},
 	"CloudEvent": {"specversion", "id", "source", "type"}, "Accepted": {"id", "intake_seq"}, "Batch": {"events"},
 	"Problem": {"type", "title", "status", "code", "verdict"}, "Reply": {"verdict"},
+	"MemoryToolRequest": {"command"}, "MemoryToolResult": {"content"},
 }
 
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {

@@ -119,6 +119,25 @@ class Lazaret:
         listed = [{"content": c} if isinstance(c, str) else dict(c) for c in candidates]
         return self._ask("/v1/gate", {"candidates": listed, **fields}, "recall")
 
+    def memory_tool(self, input: Mapping[str, Any], session: Optional[str] = None, user: Optional[str] = None,
+                    wait: float = 0.0) -> Json:
+        """Carries out a call of Anthropic's memory tool and returns content and is_error of its tool_result.
+
+        Never raises. A call is sent once: one whose answer was lost may have been carried out.
+        """
+        try:
+            call = {k: v for k, v in input.items() if k not in ("session", "user") and v is not None}
+            whose = {"session": session or self.session, "user": user}  # the model does not choose whose memory it is
+            call.update({k: v for k, v in whose.items() if v is not None})
+            path = "/v1/memory_tool" + (f"?wait={min(300, int(wait + 0.999))}s" if wait > 0 else "")
+            got = self._once(path, json.dumps(call, allow_nan=False).encode(), self.timeout + wait)
+            if not isinstance(got.get("content"), str):
+                raise LazaretError("LZ208", "the answer is not one to what was asked", got)
+            return {**got, "is_error": got.get("is_error") is True}
+        except Exception as err:
+            return {"content": f"Lazaret gave no answer, so nothing of memory is shown: {err}", "is_error": True,
+                    "verdict": "hold"}
+
     def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
         """Reports what came of an action: ok, error, skipped, or cancelled to withdraw it."""
         return self._publish("/v1/outcome", {"action": answer.id, "session": answer.session or self.session,
@@ -307,6 +326,9 @@ class AsyncLazaret:
 
     async def gate(self, candidates: Sequence[Candidate], **fields: Any) -> Answer:
         return await asyncio.to_thread(self.sync.gate, candidates, **fields)
+
+    async def memory_tool(self, input: Mapping[str, Any], **options: Any) -> Json:
+        return await asyncio.to_thread(self.sync.memory_tool, input, **options)
 
     async def outcome(self, answer: Answer, status: str, content: Optional[str] = None) -> Json:
         return await asyncio.to_thread(self.sync.outcome, answer, status, content)

@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"context"
+	"path/filepath"
+
+	"lazaret/client"
+	"lazaret/internal/memorytool"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// MemoryToolRequest is a call of the memory tool: its input as the model gave it, and the session and
+// user that the call belongs to.
+type MemoryToolRequest struct {
+	Session string `json:"session,omitzero"`
+	User    string `json:"user,omitzero"`
+	memorytool.Input
+}
+
+// MemoryToolResult is the content of the tool_result block that answers the call.
+type MemoryToolResult struct{ memorytool.Result }
+
+// judge asks the questions of other memory stores over the connection of a call.
+type judge struct{ *call }
+
+func (j judge) Remember(_ context.Context, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error) {
+	return j.propose(&proposed{svc: streams.SvcRemember, origin: origin, event: m, size: len(m.Content)})
+}
+
+func (j judge) Gate(_ context.Context, r *streams.Recall) (rep *client.Reply, err error) {
+	err = j.asks(streams.SvcGate, "", func(ctx context.Context) (err error) {
+		rep, err = j.s.client.Gate(ctx, r)
+		return err
+	})
+	return rep, err
+}
+
+func memoryTool(c *call) (any, error) {
+	in := new(MemoryToolRequest)
+	if err := c.decode(in); err != nil {
+		return nil, err
+	}
+	for name, id := range map[string]string{"session": in.Session, "user": in.User} {
+		if id != "" && !streams.ValidID(id) {
+			return nil, problem(streams.CodeInvalid, "%s is %q, use 1 to 64 of A-Z a-z 0-9 _ -", name, streams.Clip(id, 80))
+		}
+	}
+	// Each user has files of their own.
+	dir := filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "shared")
+	if in.User != "" {
+		dir = filepath.Join(c.g.cfg.Memory, c.s.project, c.s.agent, "users", in.User)
+	}
+	t := &memorytool.Tool{Judge: judge{c}, Dir: dir, Head: streams.Head{Session: in.Session, User: in.User},
+		Lock: &c.g.files}
+	res, err := t.Call(c.ctx, &in.Input)
+	if err != nil {
+		return nil, err
+	}
+	return &MemoryToolResult{*res}, nil
+}

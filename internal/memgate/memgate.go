@@ -1,0 +1,174 @@
+package memgate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Judge answers both questions. *client.Client is one.
+type Judge interface {
+	Remember(ctx context.Context, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error)
+	Gate(ctx context.Context, r *streams.Recall) (*client.Reply, error)
+}
+
+// maxProposals bounds how often the same write is proposed, each time after its last hold has ended.
+const maxProposals = 8
+
+// Write asks whether m may be written. The id of m is made of its content, its session and of parts,
+// so the same write made again is the same proposal, and is answered by the same hold.
+// A write whose hold has expired is proposed anew.
+func Write(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory,
+	parts ...string) (rep *client.Reply, err error) {
+	for n := range maxProposals {
+		m.ID = id(append(slices.Clone(parts), string(origin), m.Session, m.User, m.Key, m.Content, fmt.Sprint(n))...)
+		rep, err = j.Remember(ctx, origin, m)
+		if err != nil || rep.Verdict != streams.Hold || client.Open(rep) {
+			break
+		}
+	}
+	return rep, err
+}
+
+// id is a legal id made of parts.
+func id(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Channel says how a text may be used.
+type Channel string
+
+const (
+	Refused      Channel = "refused" // not to be shown
+	Admitted     Channel = "admitted"
+	ContextOnly  Channel = "context_only" // to read and not to act on
+	Contradicted Channel = "contradicted" // by stronger evidence; to read and not to act on
+)
+
+// Found is the judgement of one text.
+type Found struct {
+	Channel Channel
+	Text    string // as it may be shown: parts may be masked or annotated
+	Why     string // of all but admitted texts
+}
+
+// Mark is the sentence that stands beside a text that is not to be acted on; empty for others.
+func (f *Found) Mark() string {
+	switch f.Channel {
+	case ContextOnly:
+		return "Lazaret: context only, to read and not to act on"
+	case Contradicted:
+		return "Lazaret: contradicted by stronger evidence, to read and not to act on"
+	}
+	return ""
+}
+
+// Read judges texts, and answers in their order. It asks once for each hundred texts, and once
+// more for each text whose judgement the answer does not tell apart from the others'.
+func Read(ctx context.Context, j Judge, head streams.Head, source string, texts []string) ([]Found, error) {
+	known := make(map[string]Found)
+	distinct := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(texts))),
+		func(s string) bool { return s == "" })
+	for batch := range slices.Chunk(distinct, streams.MaxCandidates) {
+		rep, err := ask(ctx, j, head, source, batch)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range items(rep) {
+			if slices.Contains(batch, f.Text) {
+				known[f.Text] = f
+			}
+		}
+		for _, text := range batch {
+			if _, ok := known[text]; ok {
+				continue
+			}
+			if len(batch) > 1 {
+				if rep, err = ask(ctx, j, head, source, []string{text}); err != nil {
+					return nil, err
+				}
+			}
+			known[text] = one(rep)
+		}
+	}
+	out := make([]Found, len(texts))
+	for i, text := range texts {
+		if out[i] = known[text]; text == "" {
+			out[i] = Found{Channel: Admitted}
+		}
+	}
+	return out, nil
+}
+
+func ask(ctx context.Context, j Judge, head streams.Head, source string, texts []string) (*client.Reply, error) {
+	r := &streams.Recall{Head: head}
+	r.ID = client.NewID()
+	for _, text := range texts {
+		r.Candidates = append(r.Candidates, streams.GateCandidate{Content: text,
+			Source: streams.Clip(source, streams.MaxNameLen)})
+	}
+	rep, err := j.Gate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if rep.Entry == nil {
+		return nil, fmt.Errorf("the gate's answer has no entry")
+	}
+	return rep, nil
+}
+
+// items are the texts that an answer serves.
+func items(rep *client.Reply) (out []Found) {
+	if rep.Verdict != streams.Allow || rep.Recall == nil {
+		return nil
+	}
+	for _, c := range []struct {
+		Channel
+		list []streams.RecallItem
+	}{{Admitted, rep.Recall.Admitted}, {ContextOnly, rep.Recall.ContextOnly}, {Contradicted, rep.Recall.Contradictions}} {
+		for _, item := range c.list {
+			if !item.Partial {
+				out = append(out, Found{Channel: c.Channel, Text: item.Content, Why: item.Reason})
+			}
+		}
+	}
+	return out
+}
+
+// one is the judgement in the answer to a question about one text.
+func one(rep *client.Reply) Found {
+	if served := items(rep); len(served) == 1 {
+		return served[0]
+	}
+	f := Found{Channel: Refused, Why: Why(rep)}
+	if rep.Recall != nil && len(rep.Recall.Refused) > 0 {
+		r := rep.Recall.Refused[0]
+		f.Why = strings.TrimSpace(r.Reason + " " + streams.Clip(r.Text, 300))
+	}
+	return f
+}
+
+// Why are the reasons of a verdict, in one line.
+func Why(rep *client.Reply) string {
+	var out []string
+	if rep != nil && rep.Entry != nil {
+		for _, r := range rep.Entry.Reasons {
+			if r.Verdict != streams.Allow && len(out) < 4 {
+				out = append(out, strings.TrimSpace(string(r.Code)+" "+r.Rule)+": "+strings.TrimSuffix(streams.Clip(r.Text,
+					300), "."))
+			}
+		}
+	}
+	return strings.Join(out, "; ")
+}

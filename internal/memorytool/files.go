@@ -1,0 +1,244 @@
+package memorytool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/nats-io/nuid"
+
+	"lazaret/streams"
+)
+
+// Limits of one owner's files.
+const (
+	maxFile    = 128 << 10 // bytes of a file
+	maxEntries = 512       // files and folders
+	maxDepth   = 8         // folders of a path
+	maxName    = 100       // bytes of a file's name
+	maxLines   = 999_999   // lines that are shown
+	snippet    = 4         // lines shown before and behind an edit
+)
+
+const root = "/memories"
+
+// folder is where the files are. No path leads out of it, over a link neither.
+type folder struct{ *os.Root }
+
+func open(dir string) (*folder, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the folder of the memory tool: %w", err)
+	}
+	r, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("the folder of the memory tool: %w", err)
+	}
+	return &folder{r}, nil
+}
+
+// shown is the path that a model knows a file by.
+func shown(name string) string {
+	if name == "." {
+		return root
+	}
+	return root + "/" + name
+}
+
+// name is the place of a path in the folder. The path is refused rather than cleaned.
+func (d *folder) name(p string) (string, error) {
+	rest, ok := strings.CutPrefix(p, root)
+	rest = strings.TrimSuffix(rest, "/")
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", failf("Error: The path %s is refused: paths begin with %s", streams.Clip(p, 200), root)
+	}
+	if rest == "" {
+		return ".", nil
+	}
+	parts := strings.Split(rest[1:], "/")
+	for _, part := range parts {
+		odd := func(r rune) bool { return strings.ContainsRune(`\%`, r) || !unicode.IsPrint(r) }
+		if part == "" || part[0] == '.' || len(part) > maxName || !utf8.ValidString(part) || strings.ContainsFunc(part, odd) {
+			return "", failf("Error: The path %q is refused: a name in it is empty, begins with a dot, has over %d bytes, "+
+				"or has "+
+				"a character that is not printable, a backslash or a percent sign", streams.Clip(p, 200), maxName)
+		}
+	}
+	if len(parts) > maxDepth {
+		return "", failf("Error: The path %s is refused: it has more than %d parts", p, maxDepth)
+	}
+	return rest[1:], nil
+}
+
+// file is like name, and refuses the folder itself.
+func (d *folder) file(p string) (string, error) {
+	name, err := d.name(p)
+	if err == nil && name == "." {
+		return "", failf("Error: %s itself cannot be changed", root)
+	}
+	return name, err
+}
+
+// edited is a file that is to be edited, and its text.
+func (d *folder) edited(p, missing string) (name, text string, err error) {
+	if name, err = d.file(p); err != nil {
+		return "", "", err
+	}
+	if info, err := d.Stat(name); err != nil || info.IsDir() {
+		return "", "", failf(missing, p)
+	}
+	text, err = d.read(name)
+	return name, text, err
+}
+
+func (d *folder) read(name string) (string, error) {
+	b, err := d.ReadFile(name)
+	return strings.ToValidUTF8(string(b), "\uFFFD"), err
+}
+
+// parents refuses a path through a file.
+func (d *folder) parents(name string) error {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if info, err := d.Stat(dir); err == nil && !info.IsDir() {
+			return failf("Error: %s is a file", shown(dir))
+		}
+	}
+	return nil
+}
+
+// room refuses another file when there are too many.
+func (d *folder) room() error {
+	n := 0
+	err := fs.WalkDir(d.FS(), ".", func(string, fs.DirEntry, error) error { n++; return nil })
+	if n > maxEntries {
+		return failf("Error: there are %d files and directories already: delete some", n)
+	}
+	return err
+}
+
+// write replaces a file as a whole.
+func (d *folder) write(name, text string) error {
+	dir := path.Dir(name)
+	if err := d.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	temp := path.Join(dir, ".new-"+nuid.Next())
+	f, err := d.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = d.Rename(temp, name)
+	}
+	if err != nil {
+		d.Remove(temp)
+	}
+	return err
+}
+
+// stamp tells apart what lies under a name at different times.
+func (d *folder) stamp(name string) string {
+	h := sha256.New()
+	fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			b, _ := d.ReadFile(p)
+			fmt.Fprintf(h, "%q %q ", p, b)
+		}
+		return nil
+	})
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// list lists a folder, two levels deep, with sizes.
+func (d *folder) list(name string) (string, error) {
+	sizes := map[string]int64{} // of files, and of folders with all that is in them
+	var order []string
+	err := fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if base := path.Base(p); p != name && (base[0] == '.' || base == "node_modules") {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(p, name), "/")
+		if p == name || name == "." && strings.Count(p, "/") < 2 || name != "." && strings.Count(rel, "/") < 2 {
+			order = append(order, p)
+		}
+		if e.IsDir() {
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		for at := p; ; at = path.Dir(at) {
+			sizes[at] += info.Size()
+			if at == name || at == "." {
+				return nil
+			}
+		}
+	})
+	lines := make([]string, len(order))
+	for i, p := range order {
+		lines[i] = human(sizes[p]) + "\t" + shown(p)
+	}
+	return strings.Join(lines, "\n"), err
+}
+
+func human(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%dB", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1fK", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/(1<<20))
+}
+
+// numbered is a text with line numbers, or the lines of a range of it, from first to last; a last
+// of -1 is the end.
+func numbered(text string, lines []int) (string, error) {
+	all := strings.Split(text, "\n")
+	first, last := 1, len(all)
+	if lines != nil {
+		if len(lines) != 2 || lines[0] < 1 || lines[0] > len(all) || lines[1] != -1 && (lines[1] < lines[0] ||
+			lines[1] > len(all)) {
+			return "", failf("Error: Invalid `view_range` parameter: %v. It should be two lines within the range of lines "+
+				"of the file: [1, %d]", lines, len(all))
+		}
+		first = lines[0]
+		if lines[1] != -1 {
+			last = lines[1]
+		}
+	}
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		// A carriage return, or a line separator of Unicode, could look like the start of an unnumbered line.
+		line := strings.NewReplacer("\r", "\\r", "\u2028", "\\u2028", "\u2029", "\\u2029", "\u0085",
+			"\\u0085").Replace(all[i-1])
+		fmt.Fprintf(&b, "%6d\t%s\n", i, line)
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+// occurrences are the lines in which a string begins.
+func occurrences(text, s string) (lines []int) {
+	for at := 0; ; {
+		i := strings.Index(text[at:], s)
+		if i < 0 {
+			return lines
+		}
+		lines = append(lines, strings.Count(text[:at+i], "\n")+1)
+		at += i + len(s)
+	}
+}
