@@ -1,0 +1,594 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"crypto/cipher"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
+
+	"lazaret/pkg/position"
+)
+
+// unitTiles is how many tiles one worker checks at a time.
+const unitTiles = 16
+
+// unit is what checking some tiles gave.
+type unit struct {
+	from, to int64 // leaves that were read
+	entries  int64
+	gaps     int64
+	resets   int64
+
+	first Leaf      // with prev
+	last  tlog.Hash // record hash of the last leaf
+	next  uint64    // ledger sequence that is due after it
+	seq   uint64    // last ledger sequence
+	time  time.Time // of the last leaf
+	epoch time.Time // of the last reset; zero if there is none
+
+	tiles []tlog.Hash // hashes of the full ones
+	// at are the right edges below a tile, at the sizes that checkpoints have,
+	// and at the end.
+	at map[int64]*[TileHeight]tlog.Hash
+}
+
+// leaves reads leaves and payloads, and returns the tree's root at each
+// checkpoint's size that it reached.
+func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, cps []signed) (map[int64]tlog.Hash, error) {
+	sizes := make(map[int64]bool)
+	for _, c := range cps {
+		sizes[c.Size] = true
+	}
+	const width = unitTiles * TileWidth
+	units := make([]unit, max((to-from+width-1)/width, 1))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range units {
+		lo := from + int64(i)*width
+		hi := min(lo+width, to)
+		// The last worker sees to it that nothing follows.
+		last := i == len(units)-1 && whole
+		g.Go(func() error { return v.unit(gctx, &units[i], lo, hi, last, sizes) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	roots := make(map[int64]tlog.Hash)
+	if !whole {
+		return roots, v.joinRange(units, from, to, cps, roots)
+	}
+	v.join(units, roots)
+	return roots, nil
+}
+
+// join puts the units together: links, ledger sequences, the tree above the
+// tiles.
+func (v *verification) join(units []unit, roots map[int64]tlog.Hash) {
+	var e edge
+	var prev tlog.Hash
+	var hashes []tlog.Hash
+	next := uint64(1)
+	roots[0] = e.root()
+	stored := v.hashes()
+	compare := func(level int, n int64, h tlog.Hash) {
+		at := tileHash{level, n}
+		if got, ok := stored[at]; !ok || got != h {
+			v.bad((n+1)<<(TileHeight*level)-1, "hash %d of tile level %d is wrong", n, level)
+		}
+		delete(stored, at)
+	}
+	for i := range units {
+		u := &units[i]
+		if u.from == u.to {
+			break
+		}
+		if !v.linked(u, prev, next) {
+			break
+		}
+		prev, next = u.last, u.next
+		v.rep.Entries += u.entries
+		v.rep.Gaps += u.gaps
+		v.rep.Resets += u.resets
+		v.rep.LastSeq = u.seq
+		v.time = u.time
+		if !u.epoch.IsZero() {
+			v.epoch = u.epoch
+		}
+		at := u.from
+		for j := 0; ; j++ {
+			for s := at; s <= min(at+TileWidth-1, u.to); s++ {
+				if part := u.at[s]; part != nil {
+					f := e
+					f.size = s
+					copy(f.at[:], part[:])
+					roots[s] = f.root()
+				}
+			}
+			if j == len(u.tiles) {
+				break
+			}
+			hashes = e.addTile(u.tiles[j], hashes[:0])
+			for k := 0; k < len(hashes); k += TileHeight {
+				compare(1+k/TileHeight, e.size>>(TileHeight+k)-1, hashes[k])
+			}
+			at += TileWidth
+			roots[e.size] = e.root()
+		}
+		if u.to != e.size {
+			f := e
+			f.size = u.to
+			copy(f.at[:], u.at[u.to][:])
+			e = f
+		}
+		if i+1 < len(units) && u.to != units[i+1].from {
+			break
+		}
+	}
+	v.rep.Size = e.size
+	root := e.root()
+	v.rep.Root = base64.StdEncoding.EncodeToString(root[:])
+	if len(stored) > 0 && v.rep.FirstBad < 0 {
+		v.bad(max(e.size-1, 0), "%d hashes of tiles belong to no leaves", len(stored))
+	}
+}
+
+// linked reports whether a unit follows the one before it.
+func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
+	if u.first.Prev != prev {
+		v.bad(u.from, "leaf %d does not follow the leaf before it", u.from)
+		return false
+	}
+	if _, ok := u.first.follows(next); !ok {
+		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq, position.Sequence(next))
+		return false
+	}
+	return true
+}
+
+// joinRange holds some tiles against the hashes that the log keeps of them,
+// and those against the last checkpoint and the ones that were given.
+func (v *verification) joinRange(units []unit, from, to int64, cps []signed, roots map[int64]tlog.Hash) error {
+	for i := range units {
+		u := &units[i]
+		if i > 0 && !v.linked(u, units[i-1].last, units[i-1].next) {
+			break
+		}
+		for j, h := range u.tiles {
+			n := u.from>>TileHeight + int64(j)
+			got, err := v.log.tile(v.snap, 1, n>>TileHeight, int(n&(TileWidth-1))+1)
+			if err != nil || !bytes.Equal(got[len(got)-tlog.HashSize:], h[:]) {
+				v.bad(n<<TileHeight, "hash %d of tile level 1 is wrong (%v)", n, err)
+			}
+		}
+		v.rep.Entries += u.entries
+		v.rep.Gaps += u.gaps
+		v.rep.Resets += u.resets
+		v.rep.LastSeq = u.seq
+	}
+	v.rep.Size = to - from
+	ask := make(map[int64]bool)
+	for _, c := range cps {
+		if !c.own || c.Size == v.rep.Signed {
+			ask[c.Size] = true
+		}
+	}
+	ask[v.want.Size] = true
+	for size := range ask {
+		if size > v.want.Size {
+			continue
+		}
+		h, err := tlog.TreeHash(size, v.log)
+		if err != nil {
+			v.bad(0, "the tree of %d leaves: %v", size, err)
+			continue
+		}
+		roots[size] = h
+		if size == v.want.Size {
+			v.rep.Root = base64.StdEncoding.EncodeToString(h[:])
+		}
+	}
+	return nil
+}
+
+// tileHash names a hash above the tiles.
+type tileHash struct {
+	level int // from 1
+	n     int64
+}
+
+// hashes reads the hashes above the tiles. They are few: one in TileWidth
+// leaves.
+func (v *verification) hashes() map[tileHash]tlog.Hash {
+	have := make(map[tileHash]tlog.Hash)
+	v.each(spaceHash, func(k, b []byte) {
+		if len(k) != 10 || len(b) != tlog.HashSize {
+			v.bad(0, "a tree hash of %d bytes under a key of %d", len(b), len(k))
+			return
+		}
+		have[tileHash{int(k[1]), int64(binary.BigEndian.Uint64(k[2:]))}] = tlog.Hash(b)
+	})
+	return have
+}
+
+// records walks over the records of a space.
+type records struct {
+	it *pebble.Iterator
+	ok bool // it stands on a record
+}
+
+// records of the leaves lo <= i < hi, or of all from lo on.
+func (v *verification) records(space byte, lo, hi int64, rest bool) (*records, error) {
+	lower, upper := indexKey(space, lo), indexKey(space, (hi+TileWidth-1)&^(TileWidth-1))
+	o := &pebble.IterOptions{LowerBound: lower[:], UpperBound: upper[:]}
+	if rest {
+		o.UpperBound = []byte{space + 1}
+	}
+	it, err := v.snap.NewIter(o)
+	if err != nil {
+		return nil, err
+	}
+	return &records{it: it, ok: it.First()}, nil
+}
+
+// on reports whether the record is that of a leaf.
+func (r *records) on(space byte, index int64) bool {
+	k := indexKey(space, index)
+	return r.ok && bytes.Equal(r.it.Key(), k[:])
+}
+
+func (r *records) next() { r.ok = r.it.Next() }
+
+// unit reads the leaves lo <= i < hi and their payloads.
+func (v *verification) unit(ctx context.Context, u *unit, lo, hi int64, last bool, sizes map[int64]bool) error {
+	u.from, u.to = lo, lo
+	defer func() {
+		if r := recover(); r != nil { // Pebble panics on some damage
+			v.bad(u.to, "leaf %d cannot be read: %v", u.to, r)
+		}
+	}()
+	u.at = make(map[int64]*[TileHeight]tlog.Hash)
+	bundles, err := v.records(spaceLeaves, lo, hi, last)
+	if err != nil {
+		return err
+	}
+	defer bundles.it.Close()
+	boxes, err := v.records(spacePayload, lo, hi, last)
+	if err != nil {
+		return err
+	}
+	defer boxes.it.Close()
+	w := worker{v: v, u: u, bundles: bundles, boxes: boxes, sizes: sizes, keys: make(map[string]opened)}
+	for at := lo; at < hi; at += TileWidth {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := int(min(hi-at, TileWidth))
+		good := w.tile(at, n)
+		v.progress(int64(n))
+		if !good {
+			break
+		}
+		u.to = at + int64(n)
+	}
+	for _, r := range []*records{bundles, boxes} {
+		if r.ok && u.to == hi {
+			v.bad(hi, "a record follows that belongs to no leaf, key %x", r.it.Key())
+		}
+		if err := r.it.Error(); err != nil {
+			v.bad(u.to, "reading leaf %d: %v", u.to, err)
+		}
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.rep.Payloads += w.payloads
+	v.rep.Forgotten += w.forgotten
+	v.rep.NotHeld += w.notHeld
+	v.sealed += w.sealed
+	v.rep.Bytes += w.bytes
+	for k := range w.keys {
+		v.used[k] = struct{}{}
+	}
+	return nil
+}
+
+func (v *verification) progress(n int64) {
+	if v.o.Progress == nil {
+		return
+	}
+	v.mu.Lock()
+	v.done += n
+	done := v.done
+	v.mu.Unlock()
+	v.o.Progress(done, v.want.Size)
+}
+
+// worker checks tiles one after the other.
+type worker struct {
+	v       *verification
+	u       *unit
+	bundles *records // of leaves
+	boxes   *records // of payloads
+	sizes   map[int64]bool
+	keys    map[string]opened
+
+	leaves [TileWidth]Leaf
+	text   []byte  // a leaf with its RFC 6962 prefix
+	ad     [8]byte // what a payload is bound to besides
+
+	// Payloads that were decrypted, and are hashed two at once.
+	held  [2]*Leaf
+	plain [2][]byte // salt ‖ payload
+	holds int
+
+	payloads, forgotten, notHeld, bytes int64
+	sealed                              int64 // payloads that were not read for want of a key
+}
+
+// opened is a subject's key, or why there is none.
+type opened struct {
+	aead cipher.AEAD
+	err  error
+}
+
+// tile checks n leaves from at on, and reports whether they are good. Payloads
+// do not count for that.
+func (w *worker) tile(at int64, n int) bool {
+	var e edge
+	for i := 0; i < n; {
+		index := at + int64(i)
+		if !w.bundles.on(spaceLeaves, index) {
+			w.v.bad(index, "leaf %d is missing", index)
+			return false
+		}
+		b, err := w.bundles.it.ValueAndErr()
+		if err != nil || len(b) == 0 {
+			w.v.bad(index, "leaf %d cannot be read: %v", index, err)
+			return false
+		}
+		for ; len(b) > 0; i++ {
+			index = at + int64(i)
+			raw, rest, err := cutLeaf(b)
+			if err == nil && i == n {
+				err = fmt.Errorf("%w: more leaves than the log has", ErrLeaf)
+			}
+			if err == nil {
+				err = w.leaf(&w.leaves[i], index, raw, &e)
+			}
+			if err != nil {
+				w.v.bad(index, "leaf %d: %v", index, err)
+				return false
+			}
+			b = rest
+		}
+		w.bundles.next()
+	}
+	if e.size == TileWidth {
+		w.u.tiles = append(w.u.tiles, e.at[TileHeight])
+	} else {
+		w.u.at[at+e.size] = (*[TileHeight]tlog.Hash)(e.at[:])
+	}
+	for i := range n {
+		w.payload(&w.leaves[i])
+	}
+	w.commitments()
+	return true
+}
+
+// leaf checks a leaf and adds it to the tile.
+func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
+	*leaf = Leaf{}
+	typ, project, err := leaf.scan(raw)
+	if err != nil {
+		return err
+	}
+	if w.v.o.Payload != nil || w.v.o.Lawful != nil {
+		leaf.Type, leaf.Project = string(typ), string(project)
+	}
+	u := w.u
+	if index == u.from {
+		u.first = *leaf
+		if u.next = leaf.Seq; leaf.Kind == KindReset || position.Index(leaf.Seq) > 0 {
+			u.next++ // whether it follows the leaf before it is seen when units are joined
+		}
+	} else if leaf.Prev != u.last {
+		return errors.New("it does not follow the leaf before it")
+	}
+	if leaf.Index != index {
+		return fmt.Errorf("it says that it is leaf %d", leaf.Index)
+	}
+	after, ok := leaf.follows(u.next)
+	if !ok {
+		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length, position.Sequence(u.next))
+	}
+	u.next, u.seq, u.time = after, position.Sequence(after)-1, leaf.Time
+	switch leaf.Kind {
+	case KindEntry:
+		u.entries++
+		if l := w.v.o.Lawful; l != nil && slices.Contains(l.Statements, leaf.Type) {
+			w.v.stated.Store(true)
+		}
+	case KindGap:
+		u.gaps++
+	case KindReset:
+		u.resets++
+		u.epoch = leaf.Time
+	}
+	w.text = append(append(w.text[:0], 0), raw...)
+	u.last = sha256.Sum256(w.text)
+	w.bytes += int64(len(raw))
+	level := 0
+	h := u.last
+	for ; e.size>>level&1 == 1; level++ {
+		h = nodeHash(e.at[level], h)
+	}
+	e.at[level] = h
+	e.size++
+	if w.sizes[index+1] && e.size < TileWidth {
+		part := [TileHeight]tlog.Hash(e.at[:])
+		u.at[index+1] = &part
+	}
+	return nil
+}
+
+// payload checks that a payload is what its leaf commits to.
+func (w *worker) payload(leaf *Leaf) {
+	there := w.boxes.on(spacePayload, leaf.Index)
+	if leaf.Kind != KindEntry {
+		if there {
+			w.v.bad(leaf.Index, "leaf %d is a %s and has a payload", leaf.Index, leaf.Kind)
+			w.boxes.next()
+		}
+		return
+	}
+	if !there {
+		if leaf.Index < w.v.want.Imported {
+			w.notHeld++
+			return
+		}
+		w.v.bad(leaf.Index, "the payload of leaf %d is missing", leaf.Index)
+		return
+	}
+	if w.v.log.vault.master == nil {
+		w.sealed++
+		w.boxes.next()
+		return
+	}
+	switch err := w.open(leaf); {
+	case err == nil:
+		if w.holds == len(w.held) {
+			w.commitments()
+		}
+	case errors.Is(err, ErrForgotten):
+		erased := errors.Is(err, errErased)
+		if w.lawful(leaf, erased) {
+			w.forgotten++
+			break
+		}
+		what := "the key of the payload"
+		if erased {
+			what = "the payload"
+		}
+		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed, and no statement that counts says that it is to be forgotten", what, leaf.Index, leaf.Type, leaf.Seq)
+	default:
+		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
+	}
+	w.boxes.next()
+}
+
+// lawful reports whether the payload that the iterator stands on may be gone.
+func (w *worker) lawful(leaf *Leaf, erased bool) bool {
+	if w.v.o.Lawful == nil {
+		return true
+	}
+	rec, err := w.boxes.it.ValueAndErr()
+	if err != nil {
+		return false
+	}
+	subject, _, _, err := splitRecord(rec)
+	return err == nil && w.v.ruling().May(string(subject), erased, leaf)
+}
+
+// judge has the log's statements judged, also those in leaves that are not verified
+// because only others are.
+func (v *verification) judge() Ruling {
+	r := v.o.Lawful.Judge(func(yield func(*Statement) bool) {
+		first := int64(0)
+		errDone := errors.New("done")
+		err := v.log.Range(0, v.want.Size, func(i int64, leaf Leaf) error {
+			if leaf.Kind == KindReset {
+				first = i + 1
+			}
+			if leaf.Kind != KindEntry || !slices.Contains(v.o.Lawful.Statements, leaf.Type) && !slices.Contains(v.o.Lawful.Grounds, leaf.Type) {
+				return nil
+			}
+			s := &Statement{Leaf: leaf, First: first}
+			_, s.Payload, s.Err = v.log.Salted(i)
+			if !yield(s) {
+				return errDone
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errDone) {
+			v.bad(0, "looking for what is to be forgotten: %v", err)
+		}
+	})
+	// Before the payloads that are gone because of them.
+	for _, f := range r.Bad {
+		v.bad(f.Index, "%s", f.Text)
+	}
+	return r
+}
+
+// statements has statements judged although no payload may be gone.
+func (v *verification) statements(whole bool) {
+	if v.o.Lawful != nil && v.log.vault.master != nil && (!whole || v.stated.Load()) {
+		v.rep.Skipped = append(v.rep.Skipped, v.ruling().Skipped...)
+	}
+}
+
+// open decrypts the payload that the iterator stands on, and holds it.
+func (w *worker) open(leaf *Leaf) error {
+	rec, err := w.boxes.it.ValueAndErr()
+	if err != nil {
+		return err
+	}
+	subject, generation, box, err := splitRecord(rec)
+	if err != nil {
+		return err
+	}
+	id := rec[:2+len(subject)+4]
+	key, ok := w.keys[string(id)]
+	if !ok {
+		key.aead, key.err = w.v.log.vault.open(w.v.snap, string(subject), generation)
+		w.keys[string(id)] = key
+	}
+	if len(box) == 0 {
+		return errErased
+	}
+	if key.err != nil {
+		return key.err
+	}
+	binary.BigEndian.PutUint64(w.ad[:], uint64(leaf.Index))
+	plain, err := unseal(w.plain[w.holds][:0], key.aead, w.ad[:], box)
+	if err != nil {
+		return err
+	}
+	w.held[w.holds], w.plain[w.holds] = leaf, plain
+	w.holds++
+	return nil
+}
+
+// commitments checks that the payloads that are held are what their leaves commit
+// to.
+func (w *worker) commitments() {
+	var sums [2][sha256.Size]byte
+	if w.holds == 2 {
+		sums[0], sums[1] = sum2(w.plain[0], w.plain[1])
+	} else if w.holds == 1 {
+		sums[0] = sha256.Sum256(w.plain[0])
+	}
+	for i := range w.holds {
+		leaf, plain := w.held[i], w.plain[i]
+		if sums[i] != leaf.Commitment || uint64(len(plain)-16) != leaf.Length {
+			w.v.bad(leaf.Index, "leaf %d: its payload is not the one that it commits to", leaf.Index)
+			continue
+		}
+		w.payloads++
+		w.bytes += int64(len(plain))
+		if w.v.o.Payload != nil {
+			w.v.o.Payload(leaf, plain[16:])
+		}
+	}
+	w.holds = 0
+}

@@ -1,0 +1,196 @@
+package lint
+
+import (
+	"fmt"
+	"regexp/syntax"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/common/ast"
+
+	"lazaret/pkg/rules/compiled"
+)
+
+// expr looks at an expression of any kind.
+func (l *linter) expr(at spot, x *compiled.Expr, on []string) {
+	if x != nil {
+		l.common(at, x, on)
+		l.regexesOf(at, x.AST, false)
+	}
+}
+
+// common is what is looked for in every expression.
+func (l *linter) common(at spot, x *compiled.Expr, on []string) {
+	if x.Cost > lintCost && !compiled.Dynamic(x.AST) {
+		l.add("over-budget", at.errorf("the expression may cost %d, and half of the limit is %d", x.Cost, lintCost))
+	}
+	l.loops(at, x.AST)
+	l.foreign(at, x, on)
+}
+
+// never reports a condition that never holds.
+func (l *linter) never(at spot, x *compiled.Expr, on []string, so string) bool {
+	can, _ := compiled.Outcomes(l.c.Set.Vars, x.AST, on)
+	if can && compiled.NewPrefilterReader(l.c.Set.Vars).Of(x.AST.Expr(), nil).Op != compiled.OpNever {
+		return false
+	}
+	l.add("never-matches", at.errorf("the condition can never hold: %s", so))
+	return true
+}
+
+// foreign reports fields that no event of some kinds has.
+func (l *linter) foreign(at spot, x *compiled.Expr, on []string) {
+	ast.PreOrderVisit(x.AST.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		q := compiled.QualifiedName(e)
+		v, ok := l.c.Set.Vars.Number[q]
+		if !ok || l.c.Set.Vars.List[v].Signal != nil && strings.HasPrefix(q, "signal.") {
+			return
+		}
+		root, _, _ := strings.Cut(q, ".")
+		if ks, ok := kindsOfRoot[root]; ok &&
+			!slices.ContainsFunc(on, func(k string) bool { return slices.Contains(ks, k) }) {
+			l.add(
+				"foreign-field",
+				at.at(
+					x.AST,
+					e.ID(),
+					fmt.Sprintf(
+						"%s is always empty here: only events of kind %s have it, and this is for %s",
+						q,
+						strings.Join(ks, ", "),
+						strings.Join(on, ", "),
+					),
+				),
+			)
+		}
+	}))
+}
+
+// loops reports variables of loops that hide other names. What a macro writes
+// into an expression is reported where the macro stands.
+func (l *linter) loops(at spot, a *ast.AST) {
+	roots := map[string]bool{"it": true, "lists": true, "macros": true}
+	for name := range l.c.Set.Vars.Number {
+		root, _, _ := strings.Cut(name, ".")
+		roots[root] = true
+	}
+	var walk func(e ast.Expr, outer []string)
+	walk = func(e ast.Expr, outer []string) {
+		if e.Kind() == ast.ComprehensionKind {
+			c := e.AsComprehension()
+			walk(c.IterRange(), outer)
+			names := []string{c.IterVar()}
+			if c.HasIterVar2() {
+				names = append(names, c.IterVar2())
+			}
+			for _, n := range names {
+				if (roots[n] || slices.Contains(outer, n)) && a.SourceInfo().GetStartLocation(e.ID()).Line() > 0 {
+					l.add(
+						"shadowed-name",
+						at.at(a, e.ID(), fmt.Sprintf("the loop's variable %s hides another of that name", n)),
+					)
+				}
+			}
+			inner := append(slices.Clone(outer), names...)
+			walk(c.LoopStep(), inner)
+			walk(c.Result(), inner)
+			return
+		}
+		for _, k := range children(e) {
+			walk(k, outer)
+		}
+	}
+	walk(a.Expr(), nil)
+}
+
+// children are the direct parts of an expression that is no loop.
+func children(e ast.Expr) (out []ast.Expr) {
+	switch e.Kind() {
+	case ast.CallKind:
+		if e.AsCall().IsMemberFunction() {
+			out = append(out, e.AsCall().Target())
+		}
+		out = append(out, e.AsCall().Args()...)
+	case ast.SelectKind:
+		out = append(out, e.AsSelect().Operand())
+	case ast.ListKind:
+		out = e.AsList().Elements()
+	case ast.MapKind:
+		for _, x := range e.AsMap().Entries() {
+			out = append(out, x.AsMapEntry().Key(), x.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		for _, x := range e.AsStruct().Fields() {
+			out = append(out, x.AsStructField().Value())
+		}
+	}
+	return out
+}
+
+// regexesOf lists the regular expressions of an expression, and reports the
+// large ones and those that every text is searched for. Where something else
+// keeps the expression from being evaluated, the latter are notes.
+func (l *linter) regexesOf(at spot, a *ast.AST, indexed bool) (out []string) {
+	lists := make(map[string][]string) // variable of a loop → constants
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.ComprehensionKind && e.AsComprehension().IterRange().Kind() == ast.ListKind {
+			c := e.AsComprehension()
+			for _, x := range c.IterRange().AsList().Elements() {
+				lists[c.IterVar()] = append(lists[c.IterVar()], compiled.Constants(x, nil)...)
+			}
+		}
+	}))
+	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != "matches" {
+			return
+		}
+		args := e.AsCall().Args()
+		for _, re := range compiled.Constants(args[len(args)-1], lists) {
+			out = append(out, re)
+			if l.regexes[re] {
+				continue
+			}
+			p, err := syntax.Parse(re, syntax.Perl)
+			if err != nil {
+				continue
+			}
+			prog, err := syntax.Compile(p.Simplify())
+			if err != nil {
+				continue
+			}
+			switch n := len(prog.Inst); {
+			case n > maxRegexProgram:
+				l.add(
+					"giant-regex",
+					at.at(
+						a,
+						e.ID(),
+						fmt.Sprintf(
+							"a regular expression of %d instructions: more than %d are slow on every text",
+							n,
+							maxRegexProgram,
+						),
+					),
+				)
+			case compiled.RequiredLiterals(re) == nil && prog.StartCond()&syntax.EmptyBeginText == 0:
+				add := l.add
+				if indexed {
+					add = l.note
+				}
+				add(
+					"giant-regex",
+					at.at(
+						a,
+						e.ID(),
+						fmt.Sprintf(
+							"the regular expression %q has neither a literal of %d letters that every match holds nor ^ at its start: it is tried at every place of every text",
+							re,
+							compiled.MinLiteral,
+						),
+					),
+				)
+			}
+		}
+	}))
+	return out
+}
