@@ -95,7 +95,7 @@ type BundleAnswer struct {
 // Run runs ingest until ctx ends. svc may be nil: then it answers no
 // questions.
 func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) error {
-	cfg.Name = streams.StageIngest
+	cfg.Name, cfg.Migrations = streams.StageIngest, migrations
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

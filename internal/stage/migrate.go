@@ -142,6 +142,9 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 			if err := m.Do(&State{s: r.store, partition: p}); err != nil {
 				return fmt.Errorf("migrating stage state of format %d: %w", from, err)
 			}
+			if err := r.store.commit(); err != nil {
+				return err
+			}
 		}
 	}
 	r.store.format = stateFormat

@@ -1,0 +1,77 @@
+package ingest
+
+import (
+	"cmp"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"lazaret/internal/stage"
+	"lazaret/pkg/beliefs"
+)
+
+// migrations are ingest's own, by the format that they begin with.
+var migrations = map[int]stage.Migration{
+	10: {Do: reindex}, // words are stemmed
+}
+
+// reindex makes the indexes of a partition anew, from the texts that the state has. Of a text
+// above keptText it has the beginning only, so the result is not exact.
+func reindex(st *stage.State) error {
+	if err := st.DropPrefix([]byte{keyIndex}); err != nil {
+		return err
+	}
+	*st.Memo() = nil
+	type place struct {
+		project, id string
+		intake      uint64
+	}
+	var all []place
+	err := st.Scan([]byte{keyBelief}, func(k, v []byte) (bool, error) {
+		project, id, _ := strings.Cut(string(k[1:]), "\x00")
+		r := new(record)
+		if err := readRecord(id, v, r); err != nil {
+			return false, err
+		}
+		if r.Memory || r.Ref.Kind == beliefs.Content { // others were never indexed
+			all = append(all, place{project, id, r.Intake})
+		}
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return cmp.Compare(a.intake, b.intake) })
+	for _, p := range all {
+		if err := reindexBelief(st, p.project, p.id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func reindexBelief(st *stage.State, project, id string) error {
+	v, ok, err := st.Get(stage.Key(keyBelief, project, id))
+	if err != nil || !ok {
+		return err
+	}
+	r := new(record)
+	if err := readRecord(id, v, r); err != nil {
+		return err
+	}
+	content := r.Content
+	if !r.Memory {
+		t, ok, err := st.Get(stage.Key(keyText, project, id))
+		if err != nil {
+			return err
+		}
+		if ok {
+			content = string(t)
+		}
+	}
+	var sum [32]byte
+	if _, err := hex.Decode(sum[:], []byte(strings.TrimPrefix(r.Digest, "sha256:"))); err != nil {
+		return err
+	}
+	return indexBelief(st, project, r, content, sum)
+}
