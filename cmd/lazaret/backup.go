@@ -20,18 +20,20 @@ func (a *app) backup() *cobra.Command {
 	var with, without bool
 	var wait time.Duration
 	c := &cobra.Command{
-		Use:   "backup DIR {--with-keys | --without-keys}",
-		Short: "Copy a running pipeline's data to a new folder",
-		Long: `Copy the data folder of a running lazaret up to DIR, which must not exist: the
-streams, the auditor's log, trust file, records and shards, and the state that stages left when
-the ledger was trimmed. Other state is folded from the ledger at the first start.
+		Use:   "backup {DIR | FILE.tar} {--with-keys | --without-keys}",
+		Short: "Copy a running pipeline's data to a new folder or one file",
+		Long: `Copy the data folder of a running lazaret up to DIR, or to a tar archive if the name ends
+with .tar. It must not exist. The copy has the streams, the auditor's log, trust file, records and
+shards, and the state that stages left when the ledger was trimmed. Other state is folded from
+the ledger at the first start.
 
 The embedded nats-server stops while the streams are copied; clients wait and go on.
-DIR has all that was acknowledged before. --with-keys copies keys and credentials too: whoever has
-such a backup can read it and sign with its keys. Without the keys a backup cannot be read;
+The backup has all that was acknowledged before. --with-keys copies keys and credentials too:
+whoever has such a backup can read it and sign with its keys. Without the keys a backup cannot be read;
 keep them elsewhere. Forgetting does not reach backups: remove those that are older.`,
-		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored",
-		Args:    cobra.ExactArgs(1),
+		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar --without-keys\n" +
+			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if with == without {
 				return errors.New("say --with-keys or --without-keys")
@@ -41,7 +43,7 @@ keep them elsewhere. Forgetting does not reach backups: remove those that are ol
 				return err
 			}
 			if _, err := os.Lstat(to); err == nil {
-				return fmt.Errorf("%s is there already: name a new folder", to)
+				return fmt.Errorf("%s is there already: name a new one", to)
 			}
 			return a.makeBackup(cmd, to, with, wait)
 		},
@@ -70,8 +72,12 @@ func (a *app) makeBackup(cmd *cobra.Command, to string, keys bool, wait time.Dur
 			return err
 		}
 		err = embedded.MoveFolder(ans.Dir, embedded.AuditDir(dir))
+		move := embedded.MoveFolder
+		if filepath.Ext(to) == ".tar" {
+			move = embedded.PackFolder
+		}
 		if err == nil {
-			err = embedded.MoveFolder(dir, to)
+			err = move(dir, to)
 		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("moving the copy to %s: %w", to, err), os.RemoveAll(dir))
@@ -84,9 +90,9 @@ func (a *app) makeBackup(cmd *cobra.Command, to string, keys bool, wait time.Dur
 func (a *app) restore() *cobra.Command {
 	var keys string
 	c := &cobra.Command{
-		Use:   "restore DIR --data FOLDER",
+		Use:   "restore {DIR | FILE.tar} --data FOLDER",
 		Short: "Make a data folder of a backup",
-		Long: `Make the data folder of a backup, which stays as it is. The folder must be new or empty.
+		Long: `Make the data folder of a backup, a folder or an archive, which stays as it is. The folder must be new or empty.
 Then start lazaret up with it. Verify the log against a checkpoint from outside: a backup is an
 older state, and checkpoints that were signed after it are missing in its log.`,
 		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify --offline --data ./restored",

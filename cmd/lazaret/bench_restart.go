@@ -91,7 +91,7 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 			// The kill interrupts a loaded pipeline.
 			loading, cancel := context.WithCancel(ctx)
 			ended := make(chan error, 1)
-			go func() { ended <- b.publish(loading, up.url, 1_000_000) }()
+			go func() { ended <- b.publish(loading, up.url, 1_000_000, 1) }()
 			time.Sleep(time.Second)
 			_ = up.cmd.Process.Kill()
 			<-up.done
@@ -122,16 +122,19 @@ func median(of []float64) float64 {
 	return s[len(s)/2]
 }
 
+// fillBatch is how many observations share a message while the ledger is filled.
+const fillBatch = 64
+
 // load publishes observations and waits until they are decided.
 func (b *restartBench) load(ctx context.Context, url string, n int) error {
-	if err := b.publish(ctx, url, n); err != nil {
+	if err := b.publish(ctx, url, n, fillBatch); err != nil {
 		return err
 	}
 	return b.settled(ctx)
 }
 
-// publish publishes observations to a project of its own.
-func (b *restartBench) publish(ctx context.Context, url string, n int) error {
+// publish publishes observations to a project of its own, in messages of a batch each.
+func (b *restartBench) publish(ctx context.Context, url string, n, batch int) error {
 	b.loads++
 	project := fmt.Sprint("restart", b.loads)
 	m, err := natsserver.OpenMinter(b.data)
@@ -150,7 +153,7 @@ func (b *restartBench) publish(ctx context.Context, url string, n int) error {
 	if err != nil {
 		return err
 	}
-	_, err = loadProcess(ctx, url, bench.LoadOptions{Events: n, Size: b.rep.Size, Subjects: []string{subject}}, []string{path})
+	_, err = loadProcess(ctx, url, bench.LoadOptions{Events: n, Size: b.rep.Size, Batch: batch, Subjects: []string{subject}}, []string{path})
 	return err
 }
 

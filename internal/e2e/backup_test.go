@@ -17,8 +17,8 @@ import (
 	"lazaret/streams"
 )
 
-// A backup is taken while proposals come in. The restored pipeline has the same root, knows
-// every verdict that was given before, verifies, and goes on.
+// A backup is taken while proposals come in, in a folder and in one file. The restored pipeline has
+// the same root, knows every verdict that was given before, verifies, and goes on.
 func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	data, addr := filepath.Join(t.TempDir(), "data"), freePort(t)
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
@@ -67,14 +67,9 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	}
 	mu.Unlock()
 
-	backup := filepath.Join(filepath.Dir(data), "backup")
-	out := must(t, data, "backup", backup, "--without-keys")
-	var size int64
-	var root string
-	_, told, _ := strings.Cut(out, backup+" has ") // what is being waited for comes before
-	if _, err := fmt.Sscanf(told, "the log up to leaf %d, root %s", &size, &root); err != nil || size == 0 {
-		t.Fatalf("%v: %s", err, out)
-	}
+	backup, archive := filepath.Join(filepath.Dir(data), "backup"), filepath.Join(filepath.Dir(data), "backup.tar")
+	size, root := backUp(t, data, backup)
+	packedSize, packedRoot := backUp(t, data, archive)
 	n := answered()
 	natstest.Eventually(t, time.Minute, "the pipeline goes on after the backup", func() bool { return answered() > n+5 })
 	stop()
@@ -84,24 +79,78 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 			t.Errorf("%s is in the backup", secret)
 		}
 	}
-	if out, code := command(t, data, "backup", backup, "--with-keys"); code == 0 || !strings.Contains(out, "is there already") {
-		t.Errorf("over another backup: exit %d: %s", code, out)
+	for _, there := range []string{backup, archive} {
+		if out, code := command(t, data, "backup", there, "--with-keys"); code == 0 || !strings.Contains(out, "is there already") {
+			t.Errorf("over another backup: exit %d: %s", code, out)
+		}
+	}
+	if es, err := os.ReadDir(filepath.Join(data, "backups")); err != nil || len(es) > 0 {
+		t.Errorf("the data folder keeps %v of the backups, %v", es, err)
 	}
 
+	keys := filepath.Join(data, "keys")
 	restored := filepath.Join(filepath.Dir(data), "restored")
 	if out, code := command(t, restored, "restore", backup); code == 0 || !strings.Contains(out, "--keys") {
 		t.Errorf("without keys: exit %d: %s", code, out)
 	}
-	must(t, restored, "restore", backup, "--keys", filepath.Join(data, "keys"))
+	must(t, restored, "restore", backup, "--keys", keys)
 	up.kill()
-	if out, code := command(t, restored, "restore", backup, "--keys", filepath.Join(data, "keys")); code == 0 || !strings.Contains(out, "is not empty") {
+	if out, code := command(t, restored, "restore", backup, "--keys", keys); code == 0 || !strings.Contains(out, "is not empty") {
 		t.Errorf("over a data folder: exit %d: %s", code, out)
 	}
-	master, err := embedded.ReadMasterKey(restored)
+	unpacked := filepath.Join(filepath.Dir(data), "unpacked")
+	must(t, unpacked, "restore", archive, "--keys", keys)
+	sameRoot(t, restored, size, root)
+	sameRoot(t, unpacked, packedSize, packedRoot)
+	for _, data := range []string{restored, unpacked} {
+		up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t))
+		again := of(data)
+		for i, seq := range before {
+			if got, err := propose(t.Context(), again, i); err != nil || got != seq {
+				t.Errorf("proposal %d is entry %d, %v, was %d", i, got, err, seq)
+			}
+		}
+		if _, err := propose(t.Context(), again, 1_000_000); err != nil {
+			t.Error(err)
+		}
+		must(t, data, "audit", "verify", "--ledger")
+		up.kill()
+	}
+	whole, err := os.ReadFile(archive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := chain.Open(embedded.AuditDir(restored), chain.Options{MasterKey: master, ReadOnly: true})
+	if err := os.WriteFile(archive, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	half := filepath.Join(filepath.Dir(data), "half")
+	if out, code := command(t, half, "restore", archive, "--keys", keys); code == 0 || !strings.Contains(out, "is damaged") {
+		t.Errorf("half an archive: exit %d: %s", code, out)
+	}
+	if _, err := os.Stat(half); err == nil {
+		t.Error("half an archive makes a data folder")
+	}
+}
+
+// backUp makes a backup, and returns up to which leaf it has the log, and the root there.
+func backUp(t *testing.T, data, to string) (size int64, root string) {
+	t.Helper()
+	out := must(t, data, "backup", to, "--without-keys")
+	_, told, _ := strings.Cut(out, to+" has ") // what is being waited for comes before
+	if _, err := fmt.Sscanf(told, "the log up to leaf %d, root %s", &size, &root); err != nil || size == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return size, root
+}
+
+// sameRoot checks the log of a restored data folder.
+func sameRoot(t *testing.T, data string, size int64, root string) {
+	t.Helper()
+	master, err := embedded.ReadMasterKey(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := chain.Open(embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,16 +163,4 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-
-	start(t, "lazaret is up", "lazaret", "up", "--data", restored, "--listen", freePort(t))
-	again := of(restored)
-	for i, seq := range before {
-		if got, err := propose(t.Context(), again, i); err != nil || got != seq {
-			t.Errorf("proposal %d is entry %d, %v, was %d", i, got, err, seq)
-		}
-	}
-	if _, err := propose(t.Context(), again, 1_000_000); err != nil {
-		t.Error(err)
-	}
-	must(t, restored, "audit", "verify", "--ledger")
 }

@@ -125,21 +125,39 @@ func MoveFolder(from, to string) error {
 	return errors.Join(secure(to), os.RemoveAll(from))
 }
 
-// Restore makes a data folder of a backup. keys is the folder of the keys if the backup has
+// copyBackup copies a backup, a folder or an archive, to a new folder.
+func copyBackup(backup, to string) error {
+	fi, err := os.Stat(backup)
+	if err != nil {
+		return err
+	}
+	if !fi.IsDir() {
+		if err := unpack(backup, to); err != nil {
+			return err
+		}
+		backup = to
+	}
+	if _, err := os.Stat(filepath.Join(backup, "jetstream")); err != nil {
+		return fmt.Errorf("%s is no backup: %w", backup, err)
+	}
+	if backup == to {
+		return nil
+	}
+	return os.CopyFS(to, os.DirFS(backup))
+}
+
+// Restore makes a data folder of a backup, a folder or an archive. keys is the folder of the keys if the backup has
 // none. The folder appears whole or not at all.
 func Restore(ctx context.Context, backup, keys, data string) error {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return fmt.Errorf("%s is not empty: restore into a new folder", data)
 	}
-	if _, err := os.Stat(filepath.Join(backup, "jetstream")); err != nil {
-		return fmt.Errorf("%s is no backup: %w", backup, err)
-	}
 	fresh := filepath.Clean(data) + ".restored"
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	if err := os.CopyFS(fresh, os.DirFS(backup)); err != nil {
-		return err
+	if err := copyBackup(backup, fresh); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
 	}
 	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
 		if keys == "" {

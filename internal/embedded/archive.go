@@ -1,0 +1,83 @@
+package embedded
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A backup in one file is a tar archive of the backup's folder.
+
+// PackFolder makes an archive of a folder in a file that does not exist yet, and removes the
+// folder. The file appears whole or not at all.
+func PackFolder(dir, file string) error {
+	if _, err := os.Lstat(file); err == nil {
+		return fmt.Errorf("%s: %w", file, fs.ErrExist)
+	}
+	part := file + ".part"
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(f)
+	err = errors.Join(w.AddFS(os.DirFS(dir)), w.Close(), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(part, file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return os.RemoveAll(dir)
+}
+
+// unpack makes a folder of an archive.
+func unpack(file, dir string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir) // nothing in the archive names a place outside of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for r := tar.NewReader(f); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = unpackOne(root, h, r)
+		}
+		if err != nil {
+			return fmt.Errorf("%s is no backup, or is damaged: %w", file, err)
+		}
+	}
+}
+
+func unpackOne(root *os.Root, h *tar.Header, r io.Reader) error {
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return root.MkdirAll(h.Name, 0o700)
+	case tar.TypeReg:
+	default:
+		return fmt.Errorf("%s is neither a file nor a folder", h.Name)
+	}
+	if err := root.MkdirAll(filepath.Dir(h.Name), 0o700); err != nil {
+		return err
+	}
+	out, err := root.OpenFile(h.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, r)
+	return errors.Join(err, out.Close())
+}
