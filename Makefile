@@ -40,6 +40,15 @@ ci: test rest ## all that CI runs, in half an hour
 .PHONY: rest
 rest: staticcheck long race mutants kubernetes ## the part of CI that make test leaves out
 
+# $(call test,FLAGS,PACKAGES) runs go test. With RERUN=1, as in CI, gotestsum runs a failed
+# test a second time and names it in its summary; a data race or five failures end the run.
+ifdef RERUN
+test = $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --rerun-fails=1 --rerun-fails-run-root-test \
+	--rerun-fails-max-failures 4 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1)
+else
+test = $(GO) test $(1) $(2)
+endif
+
 # Tests of more than some seconds are shorter in a quick run, or left out: those of
 # internal/e2e that begin with long(t). A long run takes them whole.
 SHORTER := $$(grep -rl --include=*_test.go 'testing.Short()' client cmd internal pkg | grep -v internal/e2e | xargs -n1 dirname | sort -u | sed 's|^|./|')
@@ -47,12 +56,12 @@ LONG    := $$(grep -h -B1 '^	long(t)$$' internal/e2e/*_test.go | sed -n 's/^func
 
 .PHONY: quick
 quick:
-	$(GO) test -short -timeout 20m ./...
+	$(call test,-short -timeout 20m,./...)
 
 .PHONY: long
 long:
-	$(GO) test -timeout 40m $(SHORTER)
-	$(GO) test -timeout 40m ./internal/e2e -run "^($(LONG))$$"
+	$(call test,-timeout 40m,$(SHORTER))
+	$(call test,-timeout 40m -run "^($(LONG))$$",./internal/e2e)
 
 .PHONY: fmt-check
 fmt-check:
@@ -72,8 +81,8 @@ lint: ## golangci-lint with .golangci.yml; its first run compiles it for minutes
 
 .PHONY: race
 race:
-	$(GO) test -race -short -timeout 40m $$($(GO) list $(RACE) | grep -v internal/e2e)
-	$(GO) test -race -short -timeout 40m ./internal/e2e -run '$(RACE_E2E)'
+	$(call test,-race -short -timeout 40m,$$($(GO) list $(RACE) | grep -v internal/e2e))
+	$(call test,-race -short -timeout 40m -run '$(RACE_E2E)',./internal/e2e)
 
 .PHONY: mutants
 mutants: ## break the pipeline in eight ways, one after the other, and see that chaos convicts each
