@@ -251,6 +251,9 @@ type ActionEntry struct {
 	// Intent is how it relates to what the user asked for in the session; nil where
 	// it does not.
 	Intent *intent.Relation `json:"intent,omitzero"`
+	// Repeats is the id of an earlier proposal of the same call by the agent in which no rule
+	// found fault, in a session whose user had used nearly the same words.
+	Repeats string `json:"repeats,omitzero"`
 	// Catalogue is what the action says of where its tool is from, and Accepted the
 	// level that a person signed for the tool with that catalogue.
 	Catalogue string         `json:"catalogue,omitzero"`

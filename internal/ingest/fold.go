@@ -326,6 +326,7 @@ const (
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
 	keyIntent   = 'A' // project, agent, session → words of the user; with a tool: the user named a value of its last call
+	keyCall     = 'W' // project, agent, kind, id → calls that may be precedents, see callRecord
 	keyShown    = 'F' // project, agent, session → what foreign content the session was shown
 	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal
 	keyAccepted = 'H' // project, catalogue → levels that a person accepted its tools at

@@ -98,6 +98,9 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 	if err := f.relate(st, a.Project, e); err != nil {
 		return nil, err
 	}
+	if e.Repeats, err = f.precedent(st, a.Project, e); err != nil {
+		return nil, err
+	}
 	if e.Shown, err = f.shown(st, a.Project, e); err != nil {
 		return nil, err
 	}
@@ -107,6 +110,9 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 // applyAction notes what its beliefs influenced, and what the user named of it.
 func (f *Fold) applyAction(st *stage.State, project string, e *streams.ActionEntry) error {
 	if err := f.noteCall(st, project, e); err != nil {
+		return err
+	}
+	if err := f.noteCallOf(st, project, e); err != nil {
 		return err
 	}
 	for _, b := range e.Beliefs {

@@ -19,9 +19,9 @@ const (
 var partDirectives = keep(orderDirectives, (*State).noteDirectives)
 
 // noteDirectives stores untrusted content and the model's own memories, since those steer
-// it again.
+// it again. Memories that hold nothing foreign are not stored.
 func (s *State) noteDirectives() {
-	if s.hasForeignContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" {
+	if s.hasForeignContent() || s.hasContent() && s.In.Event.Kind == "memory" && s.origin == "agent" && !s.In.graded {
 		s.noteDirective()
 	}
 }
@@ -35,6 +35,7 @@ type directive struct {
 	event, source, text, agent, belief []byte
 	at                                 time.Time
 	memory                             bool // it was written to memory
+	own                                bool // the agent wrote it
 	commands                           bool // it carries more than a request
 	userNamed                          bool // the user named where it came from
 	carriers, names                    []uint32
@@ -59,6 +60,9 @@ func (n *directive) bytes(e index.Encoder) index.Encoder {
 	if n.userNamed {
 		flags |= 4
 	}
+	if n.own {
+		flags |= 8
+	}
 	e.Num(flags)
 	e.Num(uint64(len(n.sentences)))
 	for _, st := range n.sentences {
@@ -79,7 +83,7 @@ func (n *directive) read(b []byte, buf []uint32) []uint32 {
 	n.carriers, buf = d.Into(buf)
 	n.names, buf = d.Into(buf)
 	flags := d.Num()
-	n.memory, n.commands, n.userNamed = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	n.memory, n.commands, n.userNamed, n.own = flags&1 != 0, flags&2 != 0, flags&4 != 0, flags&8 != 0
 	n.sentences = n.sentences[:0]
 	for range min(d.Num(), maxSentences) {
 		var st []uint32
@@ -107,7 +111,11 @@ func (s *State) noteDirective() {
 			return
 		}
 	}
-	buf := append(append(s.t.Text[:0], in.Event.Kind...), 0)
+	own, mark := in.Event.Kind == "memory" && in.Memory.Origin == "agent", byte(0)
+	if own {
+		mark = 1 // the same text of somebody else is another note
+	}
+	buf := append(append(s.t.Text[:0], in.Event.Kind...), mark)
 	kind := len(buf)
 	for i, v := range in.Content.Views {
 		if i > 0 {
@@ -122,6 +130,7 @@ func (s *State) noteDirective() {
 	sum := sha256.Sum256(buf[:kind+len(text)])
 	n := &directive{
 		memory:    in.Event.Kind == "memory",
+		own:       own,
 		event:     []byte(in.Event.ID),
 		agent:     []byte(in.Event.Agent),
 		belief:    []byte(in.belief),

@@ -38,6 +38,7 @@ type Served struct {
 	UserNamed    bool    `cel:"user_named" doc:"the user's own words in this session name the act or the value"`
 	UserDocument bool    `cel:"user_document" doc:"the user's own words name where it came from"`
 	Memory       bool    `cel:"memory" doc:"it stands in a memory that neither user nor operator wrote"`
+	Own          bool    `cel:"own" doc:"it stands in a memory that the agent wrote, whatever that derives from"`
 	Commands     bool    `cel:"commands" doc:"it carries more than a request: an override, a demand to obey, secrecy"`
 	Age          float64 `cel:"age" doc:"seconds since it was read"`
 }
@@ -105,7 +106,7 @@ func (s *State) echo() []*Served {
 		), same, n.memory, n.commands, s.since(
 			n.at,
 		)
-		sv.UserDocument = n.userNamed
+		sv.UserDocument, sv.Own = n.userNamed, n.own
 		s.servedBy = append(s.servedBy, sv)
 		s.servedOn = append(
 			s.servedOn,
@@ -208,11 +209,16 @@ func (s *State) serves(carriers, words []uint32, commands, same bool) *Served {
 
 // known reports whether a value is a carrier that somebody inside named first.
 func (s *State) known(v *intent.Value) bool {
-	i := slices.IndexFunc(s.In.Content.Carriers, func(c string) bool {
+	i := s.carrierOf(v)
+	return i >= 0 && s.inside(i)
+}
+
+// carrierOf returns the number of the carrier that a value of the action is, or -1.
+func (s *State) carrierOf(v *intent.Value) int {
+	return slices.IndexFunc(s.In.Content.Carriers, func(c string) bool {
 		_, x, _ := strings.Cut(c, ":")
 		return strings.EqualFold(x, v.Text)
 	})
-	return i >= 0 && s.inside(i)
 }
 
 // inside reports whether the user, the operator or the agent named a carrier of the

@@ -93,6 +93,7 @@ type Action struct {
 	Beliefs       []*Belief      `cel:"beliefs" doc:"cited by it or by its decision"`
 	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
 	Strange       string         `cel:"strange" doc:"path of an argument that names a single thing, where the user's words name neither the tool's act nor any argument; else empty"`
+	Repeated      bool           `cel:"repeated" doc:"no rule found fault in the same call before, when the user had used nearly the same words"`
 	Unseen        bool           `cel:"unseen" doc:"the session holds input that nobody judged"`
 	BlastRadius   string         `cel:"blast_radius"`
 	Reversibility string         `cel:"reversibility"`
@@ -180,6 +181,7 @@ type Input struct {
 	carriers  []uint32        // hashes of Content.Carriers, as words are
 	call      *intent.Call    // of an action
 	intent    intent.Relation // of an action
+	graded    bool            // of a memory: it holds nothing foreign
 	userNamed bool            // of an observation: the user named where it came from
 
 	ViewNames []string // of Content.Views, as pkg/text names them

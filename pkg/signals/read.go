@@ -109,6 +109,7 @@ func readMemory(e *streams.Entry) ([]*Input, error) {
 	in.origin(m.Origin)
 	in.Event.Source, in.belief = m.Source, m.Belief.ID
 	in.content(m.Content, m.Features)
+	in.graded = m.Belief.Grade == beliefs.Own || m.Belief.Grade == beliefs.Derived
 	age := -1.0
 	if !m.FirstSeen.IsZero() {
 		age = m.Time.Sub(m.FirstSeen).Seconds()
@@ -157,6 +158,7 @@ func readAction(e *streams.Entry) ([]*Input, error) {
 	}
 	in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
 	in.Action.Strange = in.intent.Strange
+	in.Action.Repeated = a.Repeats != ""
 	args := ""
 	if len(in.Content.Views) > 0 {
 		args = in.Content.Views[0]

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lazaret/pkg/beliefs"
 	"lazaret/pkg/signals/index"
 	"lazaret/streams"
 )
@@ -46,6 +47,8 @@ type Sleeper struct {
 	Dormant  float64 `cel:"dormant" doc:"seconds between its writing and its first use"`
 	Origin   string  `cel:"origin"`
 	External bool    `cel:"external"`
+	Graded   bool    `cel:"graded" doc:"it holds the user's words or the agent's reasoning, and nothing foreign"`
+	Own      bool    `cel:"own" doc:"the agent wrote it, whatever it derives from"`
 	Session  string  `cel:"session" doc:"in which it was written"`
 }
 
@@ -53,6 +56,8 @@ type beliefRec struct {
 	written time.Time
 	origin  string
 	extern  bool
+	graded  bool // it holds nothing foreign
+	own     bool // the agent wrote it
 	session string
 	used    time.Time // first recall or citation; zero when there was none
 	usedBy  string    // its session
@@ -68,11 +73,17 @@ func (r *beliefRec) bytes(e index.Encoder) index.Encoder {
 	} else {
 		e.Num(uint64(r.used.UnixNano()))
 	}
+	flags := uint64(0)
 	if r.extern {
-		e.Num(1)
-	} else {
-		e.Num(0)
+		flags |= 1
 	}
+	if r.graded {
+		flags |= 2
+	}
+	if r.own {
+		flags |= 4
+	}
+	e.Num(flags)
 	e.Str(r.origin)
 	e.Str(r.session)
 	e.Str(r.usedBy)
@@ -89,7 +100,8 @@ func readBelief(b []byte) *beliefRec {
 	if n := d.Num(); n > 0 {
 		r.used = time.Unix(0, int64(n)).UTC()
 	}
-	r.extern = d.Num() == 1
+	flags := d.Num()
+	r.extern, r.graded, r.own = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	r.origin, r.session, r.usedBy = d.Str(), d.Str(), d.Str()
 	if r.known = d.Num() == 1; r.known {
 		r.words = d.Hashes()
@@ -107,6 +119,8 @@ func (s *State) noteBelief() {
 		written: in.Event.Time,
 		origin:  cmp.Or(in.Memory.Inherited, in.Memory.Origin),
 		extern:  in.Memory.External,
+		graded:  in.graded,
+		own:     in.Memory.Origin == string(beliefs.OriginAgent),
 		session: in.Event.Session,
 		known:   true,
 	}
@@ -174,6 +188,8 @@ func (r *beliefRec) sleeper(id string, in *Input, used time.Time) *Sleeper {
 		Dormant:  used.Sub(r.written).Seconds(),
 		Origin:   r.origin,
 		External: r.extern,
+		Graded:   r.graded,
+		Own:      r.own,
 		Session:  r.session,
 	}
 }
@@ -186,28 +202,40 @@ func (s *State) recalledSleeper(id string) *Sleeper {
 		return nil
 	}
 	r := readBelief(b)
-	if r.known && !s.In.shares(r.words) {
+	if r.known && !s.shares(r.words) {
 		return nil
 	}
 	return r.sleeper(id, s.In, s.In.Event.Time)
 }
 
-// shares reports whether words hold an address or a value of the action that the user did
-// not name. For an action without values, it reports whether they hold a thing of the
-// tool's name and the user did not ask for it.
-func (in *Input) shares(words []uint32) bool {
-	c := in.call
+// shares reports whether words hold an address that the user of the project never named, or
+// a value of the action that the user of the session did not name. For an action without
+// values, it reports whether they hold a thing of the tool's name and the user did not ask
+// for it.
+func (s *State) shares(words []uint32) bool {
+	in, c := s.In, s.In.call
 	for i, x := range in.Content.Carriers {
-		if hasHash(words, in.carriers[i]) && !in.byUser(x) {
+		if hasHash(words, in.carriers[i]) && !in.byUser(x) && !s.byUserBefore(i) {
 			return true
 		}
 	}
 	for i := range c.Values {
-		if v := &c.Values[i]; v.In(words) && !slices.Contains(in.intent.Values, v.Path) {
+		v := &c.Values[i]
+		if !v.In(words) || slices.Contains(in.intent.Values, v.Path) {
+			continue
+		}
+		if n := s.carrierOf(v); n < 0 || !s.byUserBefore(n) {
 			return true
 		}
 	}
 	return len(c.Values) == 0 && !in.intent.Asked && count(words, c.Things) > 0
+}
+
+// byUserBefore reports whether a user of the project named a carrier of the action, in any
+// session.
+func (s *State) byUserBefore(i int) bool {
+	m := &s.met()[i]
+	return m.ok && (m.ref&index.NamedByUser != 0 || s.originOfMet(m).origin == string(beliefs.OriginUser))
 }
 
 func (s *State) sleepers() []*Sleeper {

@@ -105,6 +105,7 @@ type beliefDoc struct {
 	Scope       string  `yaml:"scope"`
 	Quality     string  `yaml:"quality" is:"quality" doc:"tool_result unless said."`
 	Origin      string  `yaml:"origin" is:"origin"`
+	Grade       string  `yaml:"grade" doc:"own, derived or record."`
 	Confidence  float64 `yaml:"confidence" is:"share" doc:"0.7 unless said."`
 	Source      string  `yaml:"source"`
 	Observation string  `yaml:"observation"`
@@ -118,6 +119,7 @@ type actionDoc struct {
 	Confidence    *float64       `yaml:"confidence" is:"share" doc:"The agent's own."`
 	Decision      string         `yaml:"decision"`
 	Beliefs       []beliefDoc    `yaml:"beliefs"`
+	Repeats       string         `yaml:"repeats" doc:"Id of an earlier proposal of the same call without fault."`
 	Unseen        bool           `yaml:"unseen" doc:"The session holds input that nobody judged."`
 	Blast         string         `yaml:"blast_radius"`
 	Reversibility string         `yaml:"reversibility"`
@@ -429,6 +431,7 @@ func (a *actionDoc) entry(h streams.EntryHead) (*streams.ActionEntry, error) {
 			Contract:   beliefs.Contract{Level: beliefs.Level(a.Level)},
 		},
 		Beliefs: bs,
+		Repeats: a.Repeats,
 		Unseen:  a.Unseen,
 		Matched: "test",
 	}
@@ -474,6 +477,7 @@ func (b *beliefDoc) ref() (streams.BeliefRef, error) {
 		word(cmp.Or(b.Truth, "supported"), &r.Axes.Truth),
 		word(cmp.Or(b.Quality, "tool_result"), &r.Quality),
 		word(b.Kind, &r.Kind),
+		word(b.Grade, &r.Grade),
 		word(
 			b.Retrieval,
 			&r.Axes.Retrieval,
