@@ -20,6 +20,7 @@ help: ## this list
 .PHONY: build
 build: ## build the binaries into bin/; a daemon is lazaret under the daemon's name
 	@mkdir -p $(BIN)
+	@echo "building the programs: minutes the first time, seconds after that"
 	$(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/ ./cmd/lazaret ./cmd/lazaret-hook
 	@for d in $(DAEMONS); do ln -sf lazaret $(BIN)/$$d; done
 

@@ -3,7 +3,10 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,4 +112,39 @@ func cell(s string) string {
 // and its angle brackets as HTML.
 func plainLines(s string) string {
 	return strings.NewReplacer("<", "&lt;", "*", `\*`).Replace(s) + "\n"
+}
+
+var shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|[^\s'"]+`)
+
+func TestTheExamplesOfTheManualAreCommandsWithKnownFlags(t *testing.T) {
+	tried := 0
+	each(newRoot(), func(c *cobra.Command) {
+		for line := range strings.Lines(strings.ReplaceAll(c.Example, "\\\n", " ")) {
+			line, _, _ = strings.Cut(line, " #")
+			words := shellWord.FindAllString(line, -1)
+			if len(words) == 0 || words[0] != "lazaret" {
+				continue
+			}
+			if i := slices.IndexFunc(words, func(w string) bool { return strings.ContainsAny(w[:1], "|&><;") }); i > 0 {
+				words = words[:i]
+			}
+			root := newRoot()
+			root.SetOut(io.Discard)
+			root.SetErr(io.Discard)
+			found, rest, err := root.Find(words[1:])
+			if err != nil || found.HasSubCommands() && !found.Runnable() {
+				t.Errorf("example of %s: %s: %v", c.CommandPath(), line, err)
+				continue
+			}
+			if !found.DisableFlagParsing {
+				if err := found.ParseFlags(rest); err != nil {
+					t.Errorf("example of %s: %s: %v", c.CommandPath(), line, err)
+				}
+			}
+			tried++
+		}
+	})
+	if tried < 50 {
+		t.Errorf("only %d examples were tried", tried)
+	}
 }

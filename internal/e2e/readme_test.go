@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// notRun has the blocks of pages that no test runs, by the page and how their
+// first command begins, with the reason.
+var notRun = map[string]string{
+	"docs/tour.md: export XDG_CONFIG_HOME":        natsCLI,
+	"docs/protocol.md: nats --context":            natsCLI,
+	"docs/tour.md: lazaret server init":           "top, chaos and bench take minutes or do not end",
+	"docs/console.md: lazaret console --server":   "it needs a server with TLS and a certificate",
+	"docs/audit.md: lazaret state restore":        "it is for a stage that lost its disk",
+	"docs/evidence.md: go run ./examples/ver":     "it shortens keys; TestPromiseB16… runs the verifier",
+	"docs/log.md: lazaret key gen witness":        witnessed,
+	"docs/log.md: lazaret audit witness add":      witnessed,
+	"docs/log.md: lazaret audit rotate":           "the auditor has to be stopped",
+	"docs/log.md: auditor --dir":                  "it needs another machine",
+	"docs/operations.md: lazaret up --metrics":    "TestDaemonsServeMetricsAndHealth starts both",
+	"docs/operations.md: lazaret bench pipe":      "a benchmark needs a quiet machine and minutes",
+	"docs/probes.md: lazaret probe run --ev":      "a round takes minutes; TestAProbeThatFailsOpensAnIncident runs one",
+	"docs/rules.md: lazaret rules repl":           "it is interactive; TestTheReplReadsExpressionsAndCommands tries it",
+	"docs/sentinels.md: lazaret sentinel add":     judgeJS,
+	"docs/sentinels.md: lazaret conformance":      judgeJS,
+	"docs/mcp.md: cat notes/meeting.txt":          mcpServer,
+	"docs/mcp.md: lazaret holds approve hcbb6892": mcpServer,
+	"docs/mcp.md: lazaret alerts ls":              mcpServer,
+}
+
+const (
+	natsCLI   = "it needs the nats program"
+	witnessed = "it needs another machine; TestWitnessesCosignWhatTheAuditorSigns has a witness"
+	judgeJS   = "it needs npm; TestASentinelGroupInAnotherLanguageKeepsTheProtocol runs it"
+	mcpServer = "it needs servers from npm; TestToolsAreCalledOnceAPersonAcceptedThem plays the story"
+)
+
+// ownPipeline has pages whose commands would disturb other pages.
+var ownPipeline = []string{"docs/rules.md", "docs/forgetting.md", "docs/audit.md",
+	"docs/operations.md", "docs/policy.md", "docs/hooks.md"}
+
+// A newcomer follows the README in a fresh clone, then the tour, then the other
+// pages, against the programs that make builds there.
+func TestTheCommandsOfTheREADMEAndTheDocsWork(t *testing.T) {
+	long(t)
+	clone := freshClone(t)
+	home := t.TempDir()
+	curl := []byte("silent\nshow-error\nfail-with-body\n")
+	if err := os.WriteFile(filepath.Join(home, ".curlrc"), curl, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return slices.ContainsFunc([]string{"HOME=", "PATH=", "NATS_", "LAZARET_", "XDG_"},
+			func(p string) bool { return strings.HasPrefix(v, p) })
+	})
+	cache, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caches := strings.Fields(string(cache))
+	env = append(env, "HOME="+home, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1],
+		"PATH="+filepath.Join(clone, "bin")+":"+os.Getenv("PATH"))
+
+	built := exec.Command("make", "build")
+	built.Dir, built.Env = clone, env
+	if out, err := built.CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
+	}
+	pages, err := filepath.Glob(filepath.Join(clone, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := []string{"README.md", "docs/tour.md"}
+	for _, p := range pages {
+		// A test of cmd/lazaret parses the examples of the manual.
+		if name := "docs/" + filepath.Base(p); name != "docs/cli.md" && !slices.Contains(order, name) {
+			order = append(order, name)
+		}
+	}
+	unrun := make(map[string]bool)
+	only := os.Getenv("LAZARET_PAGE")
+	parent, ports := t, strings.NewReplacer()
+	for _, page := range order {
+		t.Run(page, func(t *testing.T) {
+			blocks := readBlocks(t, clone, page)
+			if only != "" && only != page && page != "README.md" {
+				return
+			}
+			dir, mine := clone, ports
+			if slices.Contains(ownPipeline, page) {
+				dir = linked(t, clone)
+				mine = pipelineOfAPage(t, dir, env, "bin/lazaret", "up", "--data", "data", "--listen", "127.0.0.1:0")
+			}
+			s := newShell(t, dir, env, mine)
+			for _, b := range blocks {
+				if b.info == "sh background" && b.lines[0] == "make run" {
+					run := pipelineOfAPage(parent, dir, env, "make", "run", "LISTEN=127.0.0.1:0")
+					ports, s.ports = run, run
+					continue
+				}
+				s.check(b, unrun)
+			}
+		})
+	}
+	for _, first := range slices.Sorted(maps.Keys(notRun)) {
+		if !unrun[first] && only == "" {
+			t.Errorf("notRun names %q, which no page has", first)
+		}
+	}
+}
