@@ -35,6 +35,7 @@ func (a *app) up() *cobra.Command {
 	var web httpFlags
 	var keep time.Duration
 	var face consoleFlags
+	var tell string
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start the whole pipeline on an embedded nats-server",
@@ -86,6 +87,11 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 				return errors.Join(err, p.Close())
 			}
 			defer stopSpans()
+			stopNotices, err := notifications(cmd.Context(), p, cfg, tell, con.URL())
+			if err != nil {
+				return errors.Join(err, p.Close())
+			}
+			defer stopNotices()
 			stopTrims := func() {}
 			if keep > 0 {
 				if stopTrims, err = a.trims(cmd.Context(), p, cfg, keep); err != nil {
@@ -99,6 +105,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			case <-p.Failed():
 			}
 			stopTrims()
+			stopNotices()
 			stopSpans()
 			gw.Close()
 			con.Close()
@@ -120,6 +127,7 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	web.bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is taken or --listen picks one)")
 	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more often, see \"lazaret audit trim\" (default: never)")
 	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is taken or --listen picks one)")
+	f.StringVar(&tell, "notify", "", "deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
 }

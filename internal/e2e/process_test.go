@@ -29,6 +29,9 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == receiverName {
+		receive(os.Args[1], os.Args[2])
+	}
 	dir, err := os.MkdirTemp("", "lazaret-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -38,6 +38,12 @@ const (
 // SentinelRole is the role of a sentinel group.
 func SentinelRole(group string) Role { return Role(streams.SentinelStage(group)) }
 
+// notifyTag begins the role of a route of notifications. Its consumer has the same name.
+const notifyTag = "notify-"
+
+// NotifyRole is the role of a route of notifications.
+func NotifyRole(route string) Role { return Role(notifyTag + route) }
+
 // InboxPrefix is where answers to a role arrive. Every credential has an inbox
 // of its own, so that nobody reads another's answers; clients have to be told
 // (`--inbox-prefix`, or the context's inbox_prefix).
@@ -152,6 +158,13 @@ func (r Role) permissions() (perms, error) {
 		p.pub = append(p.pub, "lz.svc.resolve.>", "lz.svc.query.holds.*")
 		p.sub = append(p.sub, "lz.live.*.hold.>")
 	default:
+		if route, ok := strings.CutPrefix(string(r), notifyTag); ok && streams.ValidID(route) {
+			// It reads the ledger and takes from its own consumer. It makes none: see RoleViewer.
+			st := streams.LedgerStream
+			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.CONSUMER.INFO."+st+"."+string(r),
+				"$JS.API.CONSUMER.MSG.NEXT."+st+"."+string(r), "$JS.ACK."+st+"."+string(r)+".>")
+			return p, nil
+		}
 		group, ok := streams.SentinelGroup(string(r))
 		if !ok || !streams.ValidID(group) {
 			return p, fmt.Errorf("unknown role %q", r)

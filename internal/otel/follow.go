@@ -16,6 +16,7 @@ import (
 	resourcepb "go.opentelemetry.io/proto/otlp/resource/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 
+	"lazaret/internal/wire"
 	"lazaret/streams"
 )
 
@@ -70,9 +71,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		defer cancel()
 		err = errors.Join(err, cfg.Client.Stop(stop))
 	}()
-	s := &sender{Config: cfg, reader: &reader{nc: cfg.Conn}}
-	s.fold = NewFold(cfg.Options, s.reader.read)
-	last, err := s.reader.last(ctx)
+	s := &sender{Config: cfg, reader: &wire.Reader{Conn: cfg.Conn}}
+	s.fold = NewFold(cfg.Options, s.reader.Read)
+	last, err := s.reader.Last(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	// Labels are complete only after all earlier entries.
 	for at := s.before(); at < s.seq; {
-		es, err := s.reader.after(ctx, at)
+		es, err := s.reader.After(ctx, at)
 		if err != nil {
 			return ended(ctx, err)
 		}
@@ -110,7 +111,7 @@ func ended(ctx context.Context, err error) error {
 // sender is the loop's state.
 type sender struct {
 	Config
-	reader *reader
+	reader *wire.Reader
 	fold   *Fold
 	seq    uint64 // exported
 	wait   []*tracepb.Span
@@ -152,7 +153,7 @@ func (s *sender) resume(last uint64) error {
 
 func (s *sender) follow(ctx context.Context) error {
 	for {
-		es, err := s.reader.after(ctx, s.seq)
+		es, err := s.reader.After(ctx, s.seq)
 		if err != nil {
 			if ctx.Err() != nil || s.Once {
 				return s.stop(err)
@@ -165,7 +166,7 @@ func (s *sender) follow(ctx context.Context) error {
 		}
 		for i, e := range es {
 			spans, err := s.fold.Take(e)
-			if away := (*readError)(nil); errors.As(err, &away) {
+			if away := (*wire.ReadError)(nil); errors.As(err, &away) {
 				s.Log.Warn("the ledger cannot be read, trying again", "err", err)
 				if s.Once {
 					return s.stop(err)

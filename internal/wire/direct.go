@@ -1,4 +1,4 @@
-package otel
+package wire
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 	"lazaret/streams"
 )
 
-// reader reads the ledger by direct gets. It makes no consumer, since a credential that
-// may make one can have the server deliver to other inboxes.
-type reader struct {
-	nc     *nats.Conn
+// Reader reads the ledger by direct gets. It makes no consumer, since a credential that
+// may make one can have the server deliver to other inboxes. One goroutine uses it.
+type Reader struct {
+	Conn   *nats.Conn
 	recent map[uint64]*streams.Entry
 	ring   []uint64
 	size   int // bytes of recent
@@ -32,11 +32,11 @@ const (
 
 var directGet = "$JS.API.DIRECT.GET." + streams.LedgerStream
 
-// last is the last sequence of the ledger.
-func (r *reader) last(ctx context.Context) (uint64, error) {
+// Last is the last sequence of the ledger.
+func (r *Reader) Last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	m, err := r.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, nil)
+	m, err := r.Conn.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+streams.LedgerStream, nil)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the ledger: %w", err)
 	}
@@ -57,18 +57,19 @@ func (r *reader) last(ctx context.Context) (uint64, error) {
 	return info.State.Last, nil
 }
 
-// after reads the next entries behind a sequence; none if there are none yet.
-func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
+// After reads the next entries behind a sequence; none if there are none yet. A message
+// that no stage of ours wrote is an entry with its sequence only.
+func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	inbox := r.nc.NewRespInbox()
-	sub, err := r.nc.SubscribeSync(inbox)
+	inbox := r.Conn.NewRespInbox()
+	sub, err := r.Conn.SubscribeSync(inbox)
 	if err != nil {
 		return nil, err
 	}
 	defer sub.Unsubscribe()
 	req := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d,"next_by_subj":"lz.ledger.>"}`, seq+1, batchEntries, batchBytes)
-	if err := r.nc.PublishRequest(directGet, inbox, []byte(req)); err != nil {
+	if err := r.Conn.PublishRequest(directGet, inbox, []byte(req)); err != nil {
 		return nil, err
 	}
 	var out []*streams.Entry
@@ -85,8 +86,11 @@ func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error
 			return nil, fmt.Errorf("reading the ledger behind entry %d: %s %s", seq, status, m.Header.Get("Description"))
 		}
 		entries, err := entriesOf(m)
-		if err != nil {
+		if len(entries) == 0 {
 			return nil, err
+		}
+		if err != nil {
+			entries = []streams.Entry{{Seq: entries[0].Seq}}
 		}
 		for i := range entries {
 			r.keep(&entries[i])
@@ -98,14 +102,14 @@ func (r *reader) after(ctx context.Context, seq uint64) ([]*streams.Entry, error
 	}
 }
 
-// read returns the entry at a position, or nil if it is gone.
-func (r *reader) read(at uint64) (*streams.Entry, error) {
+// Read returns the entry at a position, or nil if it is gone.
+func (r *Reader) Read(at uint64) (*streams.Entry, error) {
 	if e := r.recent[at]; e != nil {
 		return e, nil
 	}
-	m, err := r.nc.Request(directGet, fmt.Appendf(nil, `{"seq":%d}`, position.Sequence(at)), readTimeout)
+	m, err := r.Conn.Request(directGet, fmt.Appendf(nil, `{"seq":%d}`, position.Sequence(at)), readTimeout)
 	if err != nil {
-		return nil, &readError{fmt.Errorf("reading ledger entry %d: %w", at, err)}
+		return nil, &ReadError{fmt.Errorf("reading ledger entry %d: %w", at, err)}
 	}
 	if m.Header.Get("Status") != "" {
 		return nil, nil
@@ -122,10 +126,10 @@ func (r *reader) read(at uint64) (*streams.Entry, error) {
 	return &entries[i], nil
 }
 
-// readError is a failed read of the ledger, which may succeed later.
-type readError struct{ error }
+// ReadError is a failed read of the ledger, which may succeed later.
+type ReadError struct{ error }
 
-func (r *reader) keep(e *streams.Entry) {
+func (r *Reader) keep(e *streams.Entry) {
 	if r.recent == nil {
 		r.recent = make(map[uint64]*streams.Entry)
 	}

@@ -1,0 +1,110 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"syscall"
+	"time"
+
+	"lazaret/pkg/text"
+)
+
+// receiver delivers messages.
+type receiver interface {
+	// prepare checks the settings and reads secrets from their files.
+	prepare() error
+	// send returns after the receiver has taken the message.
+	send(ctx context.Context, m *Message) error
+	// secrets are strings that must not stand in errors.
+	secrets() []string
+}
+
+// refusal is the error of a receiver that refuses this message and would refuse it again.
+type refusal struct{ error }
+
+// later is an error of a receiver that says when to try again.
+type later struct {
+	error
+	after time.Duration
+}
+
+// sendTime bounds one delivery.
+const sendTime = 20 * time.Second
+
+// outward is the client of all receivers over HTTP. It follows no redirect and reaches no link-local address, where
+// clouds serve credentials.
+var outward = &http.Client{
+	Timeout:       sendTime,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+}
+
+var dialer = &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	if ip := a.Addr().Unmap(); ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
+		return errors.New("the address is link-local, multicast or unspecified, and is not connected to")
+	}
+	return nil
+}}
+
+// checkURL checks the address of a receiver. Errors do not quote it: its path may be a secret.
+func checkURL(field, s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return fmt.Errorf("%s: want an address that begins with https:// or http://", field)
+	}
+	if u.User != nil {
+		return fmt.Errorf("%s: put no user or password into the address", field)
+	}
+	return nil
+}
+
+// post sends a body and expects a status of 2xx.
+func post(ctx context.Context, to string, header http.Header, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the request cannot be made")
+	}
+	if header != nil {
+		req.Header = header
+	}
+	if req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("User-Agent", "lazaret")
+	res, err := outward.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the other part quotes the address
+		}
+		return fmt.Errorf("%s: %w", req.URL.Host, err)
+	}
+	defer res.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(res.Body, 512))
+	err = fmt.Errorf("%s answered %d: %s", req.URL.Host, res.StatusCode, text.InertLine(string(said), 200))
+	switch {
+	case res.StatusCode/100 == 2:
+		return nil
+	case res.StatusCode/100 == 3:
+		return fmt.Errorf("%s answered %d: redirects are not followed, name the final address", req.URL.Host, res.StatusCode)
+	case res.StatusCode == http.StatusBadRequest, res.StatusCode == http.StatusRequestEntityTooLarge, res.StatusCode == http.StatusUnprocessableEntity:
+		return refusal{err}
+	}
+	if s, aerr := strconv.Atoi(res.Header.Get("Retry-After")); aerr == nil && s > 0 {
+		return later{err, min(time.Duration(s)*time.Second, maxPause)}
+	}
+	return err
+}

@@ -1,0 +1,154 @@
+package notify
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/internal/natsfiles"
+	"lazaret/streams"
+)
+
+// Dir is the folder of a data folder in which the notifier keeps dead letters, reminders and acknowledgements. None of
+// them has texts of the ledger: what is forgotten there stands nowhere else.
+func Dir(data string) string { return filepath.Join(data, "notify") }
+
+// Dead is a notification that was not delivered.
+type Dead struct {
+	Time    time.Time `json:"time"`
+	Route   string    `json:"route"`
+	ID      string    `json:"id,omitzero"`
+	Kind    Kind      `json:"kind,omitzero"`
+	Project string    `json:"project,omitzero"`
+	Entry   uint64    `json:"entry"`       // ledger sequence
+	To      uint64    `json:"to,omitzero"` // of a gap: the last sequence
+	Link    string    `json:"link,omitzero"`
+	Error   string    `json:"error"`
+}
+
+func deadFile(dir string) string { return filepath.Join(dir, "dead.jsonl") }
+
+// bury writes dead letters durably.
+func bury(dir string, letters ...Dead) error {
+	var lines []byte
+	for _, d := range letters {
+		b, err := streams.Marshal(d)
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, b...), '\n')
+	}
+	return appendSynced(deadFile(dir), lines)
+}
+
+// DeadLetters lists the dead letters of a data folder, oldest first. A line that a crash cut off is left out: its
+// notification was not acknowledged and is delivered again.
+func DeadLetters(data string) ([]Dead, error) {
+	f, err := os.Open(deadFile(Dir(data)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []Dead
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var d Dead
+		if streams.Unmarshal(lines.Bytes(), &d) == nil {
+			out = append(out, d)
+		}
+	}
+	return out, lines.Err()
+}
+
+// Ack says that a person has seen the notifications of a thread: a hold, or a rule in a project.
+type Ack struct {
+	Thread string    `json:"thread"` // PROJECT/HOLD or PROJECT/RULE
+	By     string    `json:"by"`
+	Time   time.Time `json:"time"`
+}
+
+func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
+
+// mostAcks bounds the acknowledgements that are kept; the oldest goes first.
+const mostAcks = 1000
+
+// Acknowledge ends the reminders of a thread.
+func Acknowledge(data string, a Ack) error {
+	if p, rest, ok := strings.Cut(a.Thread, "/"); !ok || streams.CheckID("project", p) != nil || rest == "" {
+		return fmt.Errorf("%q is neither PROJECT/HOLD nor PROJECT/RULE", a.Thread)
+	}
+	if err := os.MkdirAll(Dir(data), 0o700); err != nil {
+		return err
+	}
+	file := ackFile(Dir(data))
+	return natsfiles.Locked(file, func() error {
+		list, err := readJSON[[]Ack](file)
+		if err != nil {
+			return err
+		}
+		list = append(slices.DeleteFunc(list, func(x Ack) bool { return x.Thread == a.Thread }), a)
+		return writeJSON(file, list[max(0, len(list)-mostAcks):])
+	})
+}
+
+// reminders are the threads of a route that nobody has acknowledged or settled, by Notice.thread.
+type reminders map[string]*reminder
+
+type reminder struct {
+	Notice Notice    `json:"notice"` // without texts
+	Sent   time.Time `json:"sent"`
+	Times  int       `json:"times"` // how often it was repeated
+}
+
+// mostReminders bounds the threads of a route; the one that was sent first goes first.
+const mostReminders = 1000
+
+func remindersFile(dir, route string) string { return filepath.Join(dir, "reminders-"+route+".json") }
+
+func (r reminders) add(n *Notice, now time.Time) {
+	m := *n
+	m.Text, m.Agent, m.Session, m.Tool = "", "", "", ""
+	r[n.thread()] = &reminder{Notice: m, Sent: now}
+	if len(r) <= mostReminders {
+		return
+	}
+	oldest := n.thread()
+	for k, x := range r {
+		if x.Sent.Before(r[oldest].Sent) || x.Sent.Equal(r[oldest].Sent) && k < oldest {
+			oldest = k
+		}
+	}
+	delete(r, oldest)
+}
+
+func readJSON[T any](file string) (v T, err error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, nil
+	}
+	if err == nil {
+		err = streams.Unmarshal(b, &v)
+	}
+	if err != nil {
+		return v, fmt.Errorf("%s: %w", file, err)
+	}
+	return v, nil
+}
+
+func writeJSON(file string, v any) error {
+	b, err := streams.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return natsfiles.WriteFile(file, append(b, '\n'), 0o600)
+}

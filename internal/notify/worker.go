@@ -1,0 +1,409 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"lazaret/internal/wire"
+	"lazaret/streams"
+)
+
+// Pauses between two tries of a delivery.
+const (
+	leastPause = 250 * time.Millisecond
+	maxPause   = time.Minute
+)
+
+const (
+	tick     = 100 * time.Millisecond
+	mostOf   = 100 // notifications of one message
+	reminded = 5 * time.Second
+)
+
+// worker runs one route. Its fields belong to the goroutine of run.
+type worker struct {
+	*Route
+	dir, console string
+	seen         *sensitivities
+	log          *slog.Logger
+	cons         jetstream.Consumer
+
+	waiting map[uint64]*waiting // ledger messages that are not acknowledged, by sequence
+	groups  map[string]*batch   // that are being collected
+	queue   []*batch            // due
+	told    reminders
+	changed bool // told differs from its file
+}
+
+// waiting is a ledger message with notifications that are not delivered.
+type waiting struct {
+	msg  jetstream.Msg
+	left int
+}
+
+// batch is notifications for one message.
+type batch struct {
+	notices []*Notice
+	from    []uint64 // ledger sequence of each; 0: a reminder
+	since   time.Time
+	tries   int
+	first   time.Time // of the tries
+	next    time.Time // not tried before
+}
+
+// arrival is a ledger message and the notifications of the route that it is due.
+type arrival struct {
+	msg     jetstream.Msg
+	seq     uint64
+	notices []*Notice
+	err     error // it cannot be read
+}
+
+// open finds the route's consumer, and writes a dead letter for entries that were trimmed before they were read.
+func (w *worker) open(ctx context.Context, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	w.cons, err = js.Consumer(ctx, streams.LedgerStream, Consumer(w.Name))
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("the ledger has no consumer %s: run lazaret notify init", Consumer(w.Name))
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", Consumer(w.Name), err)
+	}
+	st, err := js.Stream(ctx, streams.LedgerStream)
+	if err != nil {
+		return err
+	}
+	info, first := w.cons.CachedInfo(), st.CachedInfo().State.FirstSeq
+	if from := info.AckFloor.Stream + 1; from > 1 && from < first {
+		w.log.Error("entries were trimmed before they were read: their notifications are lost", "from", from, "to", first-1)
+		if err := bury(w.dir, Dead{Time: time.Now().UTC(), Route: w.Name, Entry: from, To: first - 1,
+			Error: "the ledger was trimmed before these entries were read"}); err != nil {
+			return err
+		}
+	}
+	w.waiting, w.groups = make(map[uint64]*waiting), make(map[string]*batch)
+	w.told, err = readJSON[reminders](remindersFile(w.dir, w.Name))
+	if w.told == nil {
+		w.told = make(reminders)
+	}
+	return err
+}
+
+// pull hands on what the consumer delivers until ctx ends.
+func (w *worker) pull(ctx context.Context, to chan<- arrival) {
+	for ctx.Err() == nil {
+		it, err := w.cons.Messages(jetstream.PullMaxMessages(128))
+		if err == nil {
+			stop := context.AfterFunc(ctx, it.Stop)
+			err = w.pullFrom(ctx, it, to)
+			stop()
+			it.Stop()
+		}
+		if ctx.Err() == nil {
+			w.log.Warn("the ledger cannot be read, trying again", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to chan<- arrival) error {
+	for {
+		m, err := it.Next()
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue // the server is away
+		}
+		if err != nil {
+			return err
+		}
+		md, err := m.Metadata()
+		if err != nil {
+			return err
+		}
+		a := arrival{msg: m, seq: md.Sequence.Stream}
+		entries, err := wire.Entries(m)
+		a.err = err
+		for i := range entries {
+			if err != nil {
+				break
+			}
+			list, rerr := noticesOf(&entries[i])
+			if rerr != nil {
+				a.err = rerr
+			}
+			for _, n := range list {
+				// Settled holds end reminders, whether the route tells of them or not.
+				if !w.wants(n) && n.Kind != KindSettled {
+					continue
+				}
+				w.seen.await(ctx, a.seq)
+				n.link(w.console)
+				w.seen.redact(n, w.Route, entries[i].Position())
+				a.notices = append(a.notices, n)
+			}
+		}
+		select {
+		case to <- a:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// run delivers until ctx ends. One delivery is on its way at a time, so that the order is kept while all goes well.
+func (w *worker) run(ctx context.Context) {
+	arrivals := make(chan arrival)
+	done := make(chan struct{})
+	go func() { defer close(done); w.pull(ctx, arrivals) }()
+	defer func() { <-done }()
+	type outcome struct {
+		b   *batch
+		err error
+	}
+	results := make(chan outcome, 1)
+	busy := false
+	clock := time.NewTicker(tick)
+	defer clock.Stop()
+	alive, remind := time.Now(), time.Time{}
+	for {
+		if b := w.due(time.Now()); b != nil && !busy {
+			busy = true
+			m := newMessage(b.notices)
+			go func() {
+				sctx, cancel := context.WithTimeout(ctx, sendTime+hangUp)
+				defer cancel()
+				results <- outcome{b, w.cleaned(w.receiver.send(sctx, m))}
+			}()
+		}
+		select {
+		case <-ctx.Done():
+			if busy {
+				if r := <-results; r.err == nil {
+					w.settle(r.b, nil)
+				}
+			}
+			for _, x := range w.waiting {
+				x.msg.Nak() // it is delivered to the next process at once
+			}
+			return
+		case a := <-arrivals:
+			w.take(a)
+		case r := <-results:
+			busy = false
+			w.settle(r.b, r.err)
+		case now := <-clock.C:
+			w.flush(now)
+			if now.Sub(alive) > ackWait/4 {
+				alive = now
+				for _, x := range w.waiting {
+					x.msg.InProgress()
+				}
+			}
+			if w.Repeat > 0 && now.Sub(remind) > reminded {
+				remind = now
+				w.remind(now)
+			}
+		}
+	}
+}
+
+// take notes a ledger message.
+func (w *worker) take(a arrival) {
+	if old := w.waiting[a.seq]; old != nil {
+		old.msg = a.msg // delivered again while it waits
+		return
+	}
+	now := time.Now()
+	if a.err != nil {
+		w.log.Error("a ledger entry cannot be read: it is a dead letter", "entry", a.seq, "err", a.err)
+		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq, Error: "it cannot be read: " + a.err.Error()}); err != nil {
+			w.log.Error("a dead letter cannot be written", "err", err)
+			return // it is delivered again
+		}
+	}
+	x := &waiting{msg: a.msg}
+	for _, n := range a.notices {
+		if n.Kind == KindSettled {
+			w.ended(n.thread())
+		}
+		if !w.wants(n) {
+			continue
+		}
+		x.left++
+		key := n.group()
+		if w.Group == 0 {
+			key = n.ID
+		}
+		g := w.groups[key]
+		if g == nil {
+			g = &batch{since: now}
+			w.groups[key] = g
+		}
+		g.notices, g.from = append(g.notices, n), append(g.from, a.seq)
+		if w.Group == 0 || len(g.notices) >= mostOf {
+			delete(w.groups, key)
+			w.queue = append(w.queue, g)
+		}
+	}
+	if x.left == 0 {
+		w.acknowledge(x)
+		return
+	}
+	w.waiting[a.seq] = x
+}
+
+// ended ends the reminders of a hold, also of one whose notification is not delivered yet.
+func (w *worker) ended(thread string) {
+	if w.told[thread] != nil {
+		delete(w.told, thread)
+		w.changed = true
+	}
+	all := slices.Clone(w.queue)
+	for _, g := range w.groups {
+		all = append(all, g)
+	}
+	for _, b := range all {
+		for _, n := range b.notices {
+			n.over = n.over || n.Kind == KindHold && n.thread() == thread
+		}
+	}
+}
+
+// flush makes groups due that were collected for long enough, or that keep the consumer from going on.
+func (w *worker) flush(now time.Time) {
+	var keys []string
+	for k, g := range w.groups {
+		if now.Sub(g.since) >= w.Group || len(w.waiting) >= maxWaiting/2 {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		w.queue = append(w.queue, w.groups[k])
+		delete(w.groups, k)
+	}
+}
+
+// due is the first batch of the queue that may be tried now.
+func (w *worker) due(now time.Time) *batch {
+	for _, b := range w.queue {
+		if !now.Before(b.next) {
+			return b
+		}
+	}
+	return nil
+}
+
+// settle notes how a delivery ended.
+func (w *worker) settle(b *batch, err error) {
+	now := time.Now()
+	var refused refusal
+	if b.tries++; b.tries == 1 {
+		b.first = now
+	}
+	switch {
+	case err == nil:
+	case errors.As(err, &refused) || now.Sub(b.first) >= w.GiveUp:
+		w.log.Error("a notification is given up: see lazaret notify dead", "id", b.notices[0].ID, "notifications", len(b.notices), "tries", b.tries, "err", err)
+		var letters []Dead
+		for _, n := range b.notices {
+			letters = append(letters, Dead{Time: now.UTC(), Route: w.Name, ID: n.ID, Kind: n.Kind, Project: n.Project, Entry: n.Entry, Link: n.Link, Error: err.Error()})
+		}
+		if berr := bury(w.dir, letters...); berr != nil {
+			w.log.Error("dead letters cannot be written, trying again", "err", berr)
+			b.next = now.Add(maxPause)
+			return
+		}
+	default:
+		pause := min(leastPause<<min(b.tries-1, 10), maxPause)
+		var said later
+		if errors.As(err, &said) {
+			pause = said.after
+		}
+		b.next = now.Add(pause + rand.N(pause/4))
+		w.log.Warn("a notification is not delivered, trying again", "id", b.notices[0].ID, "tries", b.tries, "err", err)
+		return
+	}
+	w.queue = slices.DeleteFunc(w.queue, func(x *batch) bool { return x == b })
+	for i, n := range b.notices {
+		if w.Repeat > 0 && err == nil && b.from[i] != 0 && n.Kind != KindSettled && !n.over {
+			w.told.add(n, now)
+			w.changed = true
+		}
+	}
+	w.save()
+	for _, seq := range b.from {
+		x := w.waiting[seq]
+		if x == nil {
+			continue
+		}
+		if x.left--; x.left == 0 {
+			w.acknowledge(x)
+			delete(w.waiting, seq)
+		}
+	}
+}
+
+func (w *worker) acknowledge(x *waiting) {
+	if err := x.msg.Ack(); err != nil {
+		w.log.Warn("an entry is not acknowledged: its notifications are delivered again", "err", err)
+	}
+}
+
+// save writes the reminders if they changed. It precedes the acknowledgement.
+func (w *worker) save() {
+	if !w.changed {
+		return
+	}
+	if err := writeJSON(remindersFile(w.dir, w.Name), w.told); err != nil {
+		w.log.Error("reminders are not kept over a restart", "err", err)
+		return
+	}
+	w.changed = false
+}
+
+// remind queues reminders that are due, and drops those of threads that were acknowledged, settled, or repeated often
+// enough.
+func (w *worker) remind(now time.Time) {
+	acks, err := readJSON[[]Ack](ackFile(w.dir))
+	if err != nil {
+		w.log.Warn("acknowledgements cannot be read", "err", err)
+	}
+	for _, a := range acks {
+		if t := w.told[a.Thread]; t != nil && a.Time.After(t.Notice.Time) {
+			delete(w.told, a.Thread)
+			w.changed = true
+		}
+	}
+	for k, t := range w.told {
+		ended := !t.Notice.Expires.IsZero() && now.After(t.Notice.Expires)
+		if ended || t.Times >= w.Times {
+			delete(w.told, k)
+			w.changed = true
+			continue
+		}
+		if now.Sub(t.Sent) < w.Repeat {
+			continue
+		}
+		t.Times, t.Sent, w.changed = t.Times+1, now, true
+		n := t.Notice
+		n.Repeat = t.Times
+		w.queue = append(w.queue, &batch{notices: []*Notice{&n}, from: []uint64{0}})
+	}
+	w.save()
+}
