@@ -77,7 +77,7 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 	root.AddCommand(
 		a.up(), a.backup(), a.restore(), a.server(), a.gateway(), a.console(), a.doctor(), a.top(), a.demo(), a.chaos(),
 		a.observe(), a.session(), a.remember(), a.recall(), a.gate(), a.decide(), a.replay(), a.probe(), a.duel(),
-		a.connect(), a.mcp(), a.hook(), a.importMemories(),
+		a.connect(), a.mcp(), a.hook(), a.memory(), a.importMemories(),
 		a.alerts(), a.holds(), a.verdicts(), a.calibration(), a.beliefs(), a.world(), a.incident(), a.audit(), a.report(), a.state(),
 		a.rules(), a.policy(), a.key(), a.agent(), a.sentinel(), a.conformance(), a.bench(), a.otel(), a.notify(),
 	)

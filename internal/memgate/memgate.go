@@ -59,19 +59,25 @@ const (
 // Found is the judgement of one text.
 type Found struct {
 	Channel Channel
-	Text    string // as it may be shown: parts may be masked or annotated
+	Text    string // as it may be shown: parts may be masked
+	Note    string // what a rule has to say before the text
 	Why     string // of all but admitted texts
 }
 
-// Mark is the sentence that stands beside a text that is not to be acted on; empty for others.
+// Mark says what to think of a text that is not to be acted on, and what a rule notes of it; empty if
+// there is nothing to say.
 func (f *Found) Mark() string {
+	var out []string
 	switch f.Channel {
 	case ContextOnly:
-		return "Lazaret: context only, to read and not to act on"
+		out = append(out, "Lazaret: context only, to read and not to act on")
 	case Contradicted:
-		return "Lazaret: contradicted by stronger evidence, to read and not to act on"
+		out = append(out, "Lazaret: contradicted by stronger evidence, to read and not to act on")
 	}
-	return ""
+	if f.Note != "" {
+		out = append(out, f.Note)
+	}
+	return strings.Join(out, ". ")
 }
 
 // Read judges texts, and answers in their order. It asks once for each hundred texts, and once
@@ -106,6 +112,9 @@ func Read(ctx context.Context, j Judge, head streams.Head, source string, texts 
 	for i, text := range texts {
 		if out[i] = known[text]; text == "" {
 			out[i] = Found{Channel: Admitted}
+		}
+		if note, ok := strings.CutSuffix(out[i].Text, text); ok {
+			out[i].Text, out[i].Note = text, strings.TrimSpace(note)
 		}
 	}
 	return out, nil

@@ -137,10 +137,6 @@ func (t *Tool) show(ctx context.Context, name, header, text string, form func(st
 	if mark := f.Mark(); mark != "" {
 		header += "\n[" + mark + "]"
 	}
-	// A note of a rule before the text is no line of the file.
-	if note, ok := strings.CutSuffix(f.Text, text); ok && note != "" {
-		header, f.Text = header+"\n["+strings.TrimSpace(note)+"]", text
-	}
 	body, err := form(f.Text)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,219 @@
+package memproxy
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/internal/memgate"
+)
+
+type object = map[string]jsontext.Value
+
+// item is one memory in a body: its text, and the rest of it that is no plain id, name or time. Either
+// may be empty.
+type item struct {
+	all        object
+	field      string // the member with the text
+	member     string // the member of that, where the text is in an object with this one string
+	text, rest string
+	bare       string // the item itself, where it is a text
+}
+
+// plain are strings that carry no words: ids, names, times. They are not judged.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
+
+// sole are the names of members by which stores wrap a text.
+var sole = []string{"text", "content", "memory", "data", "value"}
+
+// itemOf reads an item. A text that is a JSON value of another form is judged in its canonical form, so
+// that it reads the same when it is written and when it is found.
+func itemOf(v jsontext.Value, fields []string) (*item, error) {
+	it := new(item)
+	if v.Kind() == '"' {
+		err := json.Unmarshal(v, &it.bare)
+		it.text = it.bare
+		return it, err
+	}
+	if v.Kind() != '{' {
+		return nil, fmt.Errorf("an item is %.20s, not an object", v)
+	}
+	if err := json.Unmarshal(v, &it.all); err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		if len(it.all[f]) > 0 && it.all[f].Kind() != 'n' {
+			it.field = f
+			break
+		}
+	}
+	var err error
+	if it.field != "" {
+		if it.text, it.member, err = words(it.all[it.field]); err != nil {
+			return nil, err
+		}
+	}
+	rest := object{}
+	for name, v := range it.all {
+		if name != it.field {
+			rest[name] = v
+		}
+	}
+	it.rest, err = wordsLeft(rest)
+	return it, err
+}
+
+// words is a value as text, and the member that it stands in where that is the value's only one.
+func words(v jsontext.Value) (text, member string, err error) {
+	switch v.Kind() {
+	case 0, 'n':
+		return "", "", nil
+	case '"':
+		err = json.Unmarshal(v, &text)
+		return text, "", err
+	case '{':
+		var o object
+		if err := json.Unmarshal(v, &o); err != nil {
+			return "", "", err
+		}
+		for _, name := range sole {
+			if in := o[name]; len(o) == 1 && in.Kind() == '"' {
+				err := json.Unmarshal(in, &text)
+				return text, name, err
+			}
+		}
+	}
+	c := v.Clone()
+	if err := c.Canonicalize(); err != nil {
+		return "", "", err
+	}
+	return string(c), "", nil
+}
+
+// wordsLeft is what of an object is not plain, in canonical form; empty if all of it is.
+func wordsLeft(o object) (string, error) {
+	odd := map[string]any{}
+	for name, v := range o {
+		var x any
+		if err := json.Unmarshal(v, &x); err != nil {
+			return "", err
+		}
+		if !plain.MatchString(name) || !isPlain(x) {
+			odd[name] = x
+		}
+	}
+	if len(odd) == 0 {
+		return "", nil
+	}
+	b, err := json.Marshal(odd, json.Deterministic(true))
+	if err != nil {
+		return "", err
+	}
+	c := jsontext.Value(b)
+	err = c.Canonicalize()
+	return string(c), err
+}
+
+func isPlain(x any) bool {
+	switch x := x.(type) {
+	case string:
+		return plain.MatchString(x)
+	case []any:
+		for _, e := range x {
+			if !isPlain(e) {
+				return false
+			}
+		}
+	case map[string]any:
+		for name, e := range x {
+			if !plain.MatchString(name) || !isPlain(e) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// errNoText is the error of a write in which nothing was found to judge.
+var errNoText = errors.New("no text was found in the body")
+
+// itemsIn are the items of a body, and whether the body is a list.
+func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, isList bool, err error) {
+	values := []jsontext.Value{body}
+	switch {
+	case body.Kind() == '[':
+		isList, err = true, json.Unmarshal(body, &values)
+	case list != "":
+		var o object
+		if err := json.Unmarshal(body, &o); err != nil {
+			return nil, false, err
+		}
+		switch in := o[list]; in.Kind() {
+		case '[':
+			err = json.Unmarshal(in, &values)
+		case '"':
+			values = []jsontext.Value{in}
+		case 'n':
+			values = nil
+		default:
+			return nil, false, fmt.Errorf("the body has no list %q", list)
+		}
+	}
+	if err != nil {
+		return nil, isList, err
+	}
+	for _, v := range values {
+		it, err := itemOf(v, fields)
+		if err != nil {
+			return nil, isList, err
+		}
+		items = append(items, it)
+	}
+	return items, isList, nil
+}
+
+// served is an item as it may be shown; nil if it may not be. text and rest are the judgements of its parts.
+func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
+	if text.Channel == memgate.Refused || rest.Channel == memgate.Refused {
+		return nil, nil
+	}
+	if rest.Text != it.rest { // a part of it was masked
+		return nil, nil
+	}
+	mark := text.Mark()
+	if mark == "" {
+		mark = rest.Mark()
+	}
+	if mark != "" {
+		mark = "[" + mark + "] "
+	}
+	switch {
+	case it.all == nil:
+		return json.Marshal(mark + text.Text)
+	case it.field == "":
+		if mark != "" {
+			it.all["lazaret"], _ = json.Marshal(mark)
+		}
+	case it.all[it.field].Kind() == '"':
+		it.all[it.field], _ = json.Marshal(mark + text.Text)
+	case it.member != "":
+		it.all[it.field], _ = json.Marshal(map[string]string{it.member: mark + text.Text})
+	case text.Text != it.text:
+		return nil, nil // a part of it was masked
+	case mark != "":
+		var v any
+		if err := json.Unmarshal(it.all[it.field], &v); err != nil {
+			return nil, err
+		}
+		if o, ok := v.(map[string]any); ok {
+			o["lazaret"] = mark
+		} else {
+			v = map[string]any{"lazaret": mark, "value": v}
+		}
+		it.all[it.field], _ = json.Marshal(v, json.Deterministic(true))
+	}
+	return json.Marshal(it.all, json.Deterministic(true))
+}

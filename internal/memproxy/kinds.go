@@ -1,0 +1,70 @@
+package memproxy
+
+import (
+	"maps"
+	"slices"
+)
+
+// route is one path of a store. Text names the members that may hold the text of an item; the first
+// that is there counts. All other strings of an item that are no plain ids, names or times are
+// judged together with it.
+type route struct {
+	pattern string // of net/http, with the method
+	write   *write
+	read    *read
+}
+
+type write struct {
+	list   string // member of the body with the items; empty: the body is the item
+	text   []string
+	delete bool // the body, or the path alone, says what is removed
+	// key are the members of the body that name a memory, beside the path.
+	key []string
+	// reread is the path of a memory by its id, in which the store may have put the words otherwise.
+	reread string
+}
+
+type read struct {
+	list string // member of the answer with the items; an answer that is a list is one too; empty: the answer is the item
+	text []string
+}
+
+var (
+	done       = &read{}
+	mem0Found  = &read{"results", []string{"memory"}}
+	mem0One    = &read{"", []string{"memory"}}
+	facts      = &read{"facts", []string{"fact"}}
+	named      = []string{"namespace", "key"}
+	itemsFound = &read{"items", []string{"value"}}
+)
+
+// kinds are the stores whose HTTP interface is known here.
+var kinds = map[string][]route{
+	// The self-hosted server of mem0.
+	"mem0": {
+		{"POST /memories", &write{list: "messages", text: []string{"content"}, reread: "/memories/"}, mem0Found},
+		{"GET /memories", nil, mem0Found},
+		{"POST /search", nil, mem0Found},
+		{"GET /memories/{id}", nil, mem0One},
+		{"PUT /memories/{id}", &write{text: []string{"text", "data", "memory"}}, mem0One},
+		{"DELETE /memories/{id}", &write{delete: true}, done},
+		{"GET /memories/{id}/history", nil, &read{"results", []string{"new_memory"}}},
+	},
+	// The server of Graphiti. It makes facts of messages later, in words of its own.
+	"graphiti": {
+		{"POST /messages", &write{list: "messages", text: []string{"content"}}, done},
+		{"POST /search", nil, facts},
+		{"POST /get-memory", nil, facts},
+		{"GET /episodes/{group}", nil, &read{"episodes", []string{"content"}}},
+	},
+	// The store of a LangGraph server.
+	"langgraph": {
+		{"PUT /store/items", &write{text: []string{"value"}, key: named}, done},
+		{"GET /store/items", nil, &read{"", []string{"value"}}},
+		{"DELETE /store/items", &write{delete: true, key: named}, done},
+		{"POST /store/items/search", nil, itemsFound},
+	},
+}
+
+// Kinds are the names of the kinds.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

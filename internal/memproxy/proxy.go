@@ -1,0 +1,426 @@
+package memproxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/client"
+	"lazaret/internal/memgate"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// Limits, in bytes of a body.
+const (
+	MaxRequest = 1 << 20
+	MaxAnswer  = 16 << 20
+)
+
+// Headers by which a host says whose words a request holds. They are not sent on.
+const (
+	HeaderOrigin  = "Lazaret-Origin"
+	HeaderSession = "Lazaret-Session"
+	HeaderUser    = "Lazaret-User"
+)
+
+// Config is how a proxy runs.
+type Config struct {
+	Kind     string
+	Upstream *url.URL
+	Judge    memgate.Judge
+	// Origin is that of a write whose request has no header Lazaret-Origin.
+	Origin beliefs.Origin
+	Log    *slog.Logger
+}
+
+type proxy struct {
+	Config
+	http *http.Client
+}
+
+// New is a handler that stands in front of a store.
+func New(cfg Config) (http.Handler, error) {
+	routes, ok := kinds[cfg.Kind]
+	if !ok {
+		return nil, fmt.Errorf("the kind is %q, use one of %s", cfg.Kind, strings.Join(Kinds(), ", "))
+	}
+	if cfg.Upstream == nil || cfg.Upstream.Host == "" || cfg.Upstream.Scheme != "http" && cfg.Upstream.Scheme != "https" {
+		return nil, fmt.Errorf("the upstream is %v, use an http or https URL", cfg.Upstream)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &proxy{cfg, &http.Client{Timeout: time.Minute,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		h := func(w http.ResponseWriter, req *http.Request) { p.serve(w, req, &r) }
+		mux.HandleFunc(r.pattern, h)
+		mux.HandleFunc(r.pattern+"/{$}", h) // some clients end paths with a slash
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, &refusal{http.StatusForbidden,
+			fmt.Sprintf("%s %s is not in the table of %s: nothing is known of what it writes or shows",
+				r.Method, streams.Clip(r.URL.Path, 200), cfg.Kind), streams.Hold, ""})
+	})
+	return mux, nil
+}
+
+// refusal is an answer of the proxy itself.
+type refusal struct {
+	status  int
+	reason  string
+	verdict streams.Verdict
+	hold    string
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+func refuse(w http.ResponseWriter, err error) {
+	var r *refusal
+	if !errors.As(err, &r) {
+		r = &refusal{http.StatusBadGateway, err.Error(), streams.Hold, ""}
+	}
+	body := map[string]string{"error": "Lazaret: " + streams.Clip(r.reason, 2000), "verdict": r.verdict.String()}
+	if r.hold != "" {
+		body["hold"] = r.hold
+	}
+	b, _ := json.Marshal(body, json.Deterministic(true))
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Lazaret-Verdict", r.verdict.String())
+	w.WriteHeader(r.status)
+	w.Write(b)
+}
+
+// exchange is one request on its way.
+type exchange struct {
+	*proxy
+	r      *http.Request
+	ctx    context.Context
+	head   streams.Head
+	origin beliefs.Origin
+	body   []byte
+}
+
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
+	x, err := p.exchange(w, r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	var parents []string
+	if rt.write != nil {
+		if parents, err = x.propose(rt.write); err != nil {
+			refuse(w, err)
+			return
+		}
+	}
+	res, body, err := x.send(r.Method, r.URL.Path, r.URL.RawQuery, x.body)
+	if err != nil {
+		refuse(w, fmt.Errorf("the store: %w", err))
+		return
+	}
+	if res.StatusCode/100 != 2 {
+		// An error's words are the store's own. They may repeat a memory, so they are left out.
+		refuse(w, &refusal{res.StatusCode, "the store answers " + res.Status, streams.Hold, ""})
+		return
+	}
+	if rt.write != nil && rt.write.reread != "" {
+		x.reread(rt, body, parents)
+	}
+	if body, err = x.judged(rt, body); err != nil {
+		refuse(w, err)
+		return
+	}
+	if len(body) > 0 {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(res.StatusCode)
+	w.Write(body)
+}
+
+// exchange checks a request and reads its body.
+func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, error) {
+	if r.Header.Get("Origin") != "" {
+		return nil, &refusal{http.StatusForbidden, "requests of web pages are refused", streams.Hold, ""}
+	}
+	// An encoded slash or dot would lead to another path of the store than to the one that was matched.
+	if r.URL.RawPath != "" || strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
+		return nil, &refusal{http.StatusForbidden, "paths with encoded slashes or dots are refused", streams.Hold, ""}
+	}
+	x := &exchange{proxy: p, r: r, ctx: r.Context(), origin: p.Origin,
+		head: streams.Head{Session: r.Header.Get(HeaderSession), User: r.Header.Get(HeaderUser)}}
+	if o := r.Header.Get(HeaderOrigin); o != "" {
+		x.origin = beliefs.Origin(o)
+	}
+	bad := func(format string, args ...any) error {
+		return &refusal{http.StatusBadRequest, fmt.Sprintf(format, args...), streams.Hold, ""}
+	}
+	if !x.origin.Valid() {
+		return nil, bad("the header %s is %q, use one of %v", HeaderOrigin, streams.Clip(string(x.origin), 40),
+			beliefs.Origins())
+	}
+	for _, id := range []string{x.head.Session, x.head.User} {
+		if id != "" && !streams.ValidID(id) {
+			return nil, bad("%s or %s is %q, use 1 to 64 of A-Z a-z 0-9 _ -", HeaderSession, HeaderUser, streams.Clip(id, 80))
+		}
+	}
+	var err error
+	if x.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequest)); err != nil {
+		return nil, bad("the body has more than %d bytes, or did not come whole", MaxRequest)
+	}
+	if len(x.body) == 0 {
+		return x, nil
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
+		return nil, bad("the body is no plain application/json")
+	}
+	// Two members of a name would be read here in one way and by the store in another.
+	if !jsontext.Value(x.body).IsValid() {
+		return nil, bad("the body is malformed JSON, or a name stands twice in an object of it")
+	}
+	return x, nil
+}
+
+// propose asks for each text of a write. It returns the beliefs that they became.
+func (x *exchange) propose(wr *write) (parents []string, err error) {
+	var texts []string
+	if wr.delete {
+		texts = []string{"(deleted)"}
+	} else {
+		items, _, err := itemsIn(x.body, wr.list, wr.text)
+		if err != nil {
+			return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
+		}
+		for _, it := range items {
+			texts = append(texts, it.text, it.rest)
+		}
+		if wr.list != "" {
+			rest, err := around(x.body, wr.list)
+			if err != nil {
+				return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
+			}
+			texts = append(texts, rest)
+		}
+	}
+	key, err := x.key(wr)
+	if err != nil {
+		return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
+	}
+	asked := 0
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		asked++
+		rep, err := x.remember(x.origin, text, key, nil)
+		if err != nil {
+			return nil, &refusal{http.StatusServiceUnavailable, err.Error(), streams.Hold, ""}
+		}
+		if rep.Verdict != streams.Allow {
+			r := &refusal{http.StatusForbidden, "the write is not allowed: " + memgate.Why(rep), rep.Verdict, ""}
+			if client.Open(rep) {
+				r.hold = rep.Entry.Hold.ID
+				r.reason += "; once hold " + r.hold + " is approved, send the same request again"
+			}
+			return nil, r
+		}
+		if rep.Entry != nil && rep.Entry.Belief != nil {
+			parents = append(parents, rep.Entry.Belief.ID)
+		}
+	}
+	if asked == 0 {
+		return nil, &refusal{http.StatusBadRequest, errNoText.Error(), streams.Hold, ""}
+	}
+	return parents, nil
+}
+
+// around is what a body says beside its items.
+func around(body jsontext.Value, list string) (string, error) {
+	var o object
+	if err := json.Unmarshal(body, &o); err != nil {
+		return "", err
+	}
+	delete(o, list)
+	return wordsLeft(o)
+}
+
+// key names what a write replaces; empty where it adds something new.
+func (x *exchange) key(wr *write) (string, error) {
+	if x.r.Method == http.MethodPost {
+		return "", nil
+	}
+	key := x.Kind + ":" + strings.TrimSuffix(x.r.URL.Path, "/")
+	if len(wr.key) == 0 {
+		return key, nil
+	}
+	var body object
+	if err := json.Unmarshal(x.body, &body); err != nil {
+		return "", err
+	}
+	for _, name := range wr.key {
+		text, _, err := words(body[name])
+		if err != nil {
+			return "", err
+		}
+		key += "/" + text
+	}
+	if len(key) > streams.MaxNameLen { // a clipped one would be another memory's
+		sum := sha256.Sum256([]byte(key))
+		key = x.Kind + ":" + hex.EncodeToString(sum[:])
+	}
+	return key, nil
+}
+
+func (x *exchange) remember(o beliefs.Origin, text, key string, parents []string) (*client.Reply, error) {
+	m := &streams.Memory{Head: x.head, Key: key, Content: text, Source: "store:" + x.Kind, DerivedFrom: parents}
+	return memgate.Write(x.ctx, x.Judge, o, m, append([]string{"memproxy", x.Kind, x.r.Method, x.r.URL.RequestURI(),
+		string(x.body)}, parents...)...)
+}
+
+// reread reads back what a store made of a write, and has it judged as derived from that. A text
+// that is not judged in this way is external to the gate.
+func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
+	items, _, err := itemsIn(body, rt.read.list, rt.read.text)
+	if err != nil {
+		return // the answer is refused for it
+	}
+	said, _, _ := itemsIn(x.body, rt.write.list, rt.write.text)
+	known := map[string]bool{"": true}
+	for _, it := range said {
+		known[it.text] = true
+	}
+	// Words of the store's model are not the user's.
+	o := x.origin
+	if o == beliefs.OriginUser || o == beliefs.OriginSystem {
+		o = beliefs.OriginAgent
+	}
+	for _, it := range items {
+		var id string
+		if json.Unmarshal(it.all["id"], &id) != nil || id == "" || !plain.MatchString(id) || strings.Trim(id, ".") == "" {
+			continue
+		}
+		res, b, err := x.send(http.MethodGet, rt.write.reread+id, "", nil)
+		if err == nil && res.StatusCode != http.StatusOK {
+			err = fmt.Errorf("status %s", res.Status)
+		}
+		var now []*item
+		if err == nil {
+			now, _, err = itemsIn(b, "", rt.read.text)
+		}
+		if err == nil && len(now) == 1 && !known[now[0].text] {
+			known[now[0].text] = true
+			_, err = x.remember(o, now[0].text, x.Kind+":"+rt.write.reread+id, parents)
+		}
+		if err != nil {
+			x.Log.Warn("a memory was not read back: it is external until it is written again", "id", id, "err", err)
+		}
+	}
+}
+
+// judged is an answer without what may not be shown, and with marks.
+func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
+	if rt.read == nil || len(bytes.TrimSpace(body)) == 0 {
+		return nil, nil // what was asked for is done, and nothing is shown
+	}
+	if !body.IsValid() {
+		return nil, errors.New("the store's answer is no JSON")
+	}
+	if body.Kind() == 'n' {
+		return []byte("null"), nil
+	}
+	items, isList, err := itemsIn(body, rt.read.list, rt.read.text)
+	if err != nil {
+		return nil, fmt.Errorf("the store's answer is not the one that is known: %w", err)
+	}
+	var texts []string
+	for _, it := range items {
+		texts = append(texts, it.text, it.rest)
+	}
+	found, err := memgate.Read(x.ctx, x.Judge, x.head, "store:"+x.Kind, texts)
+	if err != nil {
+		return nil, &refusal{http.StatusServiceUnavailable, err.Error(), streams.Hold, ""}
+	}
+	out := []jsontext.Value{}
+	for i, it := range items {
+		v, err := it.served(found[2*i], found[2*i+1])
+		if err != nil {
+			return nil, err
+		}
+		if v != nil {
+			out = append(out, v)
+		}
+	}
+	switch {
+	case isList:
+		return json.Marshal(out)
+	case rt.read.list == "":
+		if len(out) == 0 {
+			return nil, &refusal{http.StatusForbidden, "the memory is not shown: " + found[0].Why, streams.Deny, ""}
+		}
+		return out[0], nil
+	}
+	return enveloped(body, rt.read.list, out)
+}
+
+// enveloped puts items into the answer that they came in. Of its other members those stay that hold no words.
+func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte, error) {
+	var o object
+	if err := json.Unmarshal(body, &o); err != nil {
+		return nil, err
+	}
+	for name, v := range o {
+		if odd, err := wordsLeft(object{name: v}); err != nil || odd != "" {
+			delete(o, name)
+		}
+	}
+	var err error
+	if o[list], err = json.Marshal(items); err != nil {
+		return nil, err
+	}
+	return json.Marshal(o, json.Deterministic(true))
+}
+
+// send sends a request to the store, and reads the answer whole.
+func (x *exchange) send(method, at, query string, body []byte) (*http.Response, jsontext.Value, error) {
+	u := x.Upstream.JoinPath(at)
+	u.RawQuery = query
+	req, err := http.NewRequestWithContext(x.ctx, method, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for name, v := range x.r.Header {
+		switch name {
+		case HeaderOrigin, HeaderSession, HeaderUser, "Accept-Encoding", "Connection", "Content-Length", "Te", "Trailer",
+			"Transfer-Encoding", "Upgrade", "Expect":
+		default:
+			req.Header[name] = v
+		}
+	}
+	res, err := x.http.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
+	if err == nil && len(b) > MaxAnswer {
+		err = fmt.Errorf("its answer has more than %d bytes", MaxAnswer)
+	}
+	return res, b, err
+}
