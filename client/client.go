@@ -175,6 +175,9 @@ func (c *Client) Withdraw(ctx context.Context, session, id string) error {
 // client; zero if none was.
 func (c *Client) LastAcknowledged() uint64 { return c.last.Load() }
 
+// Connected reports whether the connection with NATS stands now.
+func (c *Client) Connected() bool { return c.nc.IsConnected() }
+
 func (c *Client) acknowledged(seq uint64) {
 	for {
 		old := c.last.Load()

@@ -2,28 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"lazaret/client"
 	"lazaret/internal/embedded"
 	"lazaret/internal/mcpproxy"
+	"lazaret/internal/mcpwire"
 	"lazaret/internal/natsconn"
 )
 
 func (a *app) mcp() *cobra.Command {
 	var s speaker
 	cfg := mcpproxy.Config{}
-	var from string
+	var from, tokenFile string
 	c := &cobra.Command{
-		Use:   "mcp [flags] -- COMMAND [ARG...]",
+		Use:   "mcp [flags] -- COMMAND [ARG...] | URL",
 		Short: "Stand between an MCP client and an MCP server (stdio)",
 		Long: `Start an MCP server and speak MCP on standard input and output in its place. Every
 call of a tool is proposed first; what the server returns is recorded before it is
@@ -31,6 +34,10 @@ shown; the server's list of tools has to be accepted by a person, and again when
 it changes. All else passes. Put it in front of the server's command wherever your
 MCP client is configured. An agent's built-in tools do not come along here: switch
 them off, or see ` + "`lazaret hook`" + ` (docs/mcp.md).
+
+In the place of a command, the URL of a server may stand that speaks Streamable HTTP.
+--token-file holds the bearer token that it asks for. "lazaret mcp serve" serves hosts
+over HTTP.
 
 The server does not get NATS_* and LAZARET_* of the environment.`,
 		Example: `  lazaret mcp --project demo --agent agent -- npx -y @modelcontextprotocol/server-filesystem ~/notes`,
@@ -44,24 +51,22 @@ The server does not get NATS_* and LAZARET_* of the environment.`,
 				s.session = client.NewID()
 			}
 			cfg.Session, cfg.Command = s.session, args
-			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("proxy", "lazaret mcp")
-			name := "agent"
-			if s.project != embedded.DefaultProject || s.agent != embedded.DefaultAgent {
-				name = agentContext(s.project, s.agent)
+			if isURL(args) {
+				if cfg.Command, err = mcpwire.Words(args[0]); err != nil {
+					return err
+				}
 			}
-			nc, err := a.conn.Connect(name, natsconn.Daemon(cfg.Log)...)
+			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("proxy", "lazaret mcp")
+			nc, err := a.mcpConn(&s, cfg.Log)
 			if err != nil {
 				return err
 			}
 			defer nc.Close()
-			if !nc.IsConnected() {
-				cfg.Log.Warn("NATS is not reachable yet: every call is held until it is")
-			}
 			host, err := client.New(nc, s.project, s.agent)
 			if err != nil {
 				return err
 			}
-			return runMCP(cmd.Context(), cfg, host, args)
+			return runMCP(cmd.Context(), cfg, host, args, tokenFile)
 		},
 	}
 	s.bind(c)
@@ -72,12 +77,71 @@ The server does not get NATS_* and LAZARET_* of the environment.`,
 	f.Lookup("session").DefValue = "a new one"
 	f.StringVar(&cfg.Server, "name", "", "`NAME` of the server in the log (default: what it calls itself)")
 	f.StringVar(&from, "origin", "tool", "`ORIGIN` of what the server returns")
-	c.AddCommand(a.mcpReview())
+	f.StringVar(&tokenFile, "token-file", "", "`FILE` with the bearer token for the server at URL")
+	f.StringVar(&cfg.ApprovalURL, "approval-url", "", approvalUsage)
+	c.AddCommand(a.mcpReview(), a.mcpServe())
 	f.DurationVar(&cfg.Wait, "wait", mcpproxy.DefaultWait, "how long a held call waits for a person")
 	return c
 }
 
-func runMCP(ctx context.Context, cfg mcpproxy.Config, host *client.Client, args []string) error {
+const approvalUsage = "page on which a person approves {hold}: a `URL` that clients show which can open one"
+
+// mcpConn connects as the agent that a proxy speaks for.
+func (a *app) mcpConn(s *speaker, log *slog.Logger) (*nats.Conn, error) {
+	nc, err := a.conn.Connect(agentCredential(s), natsconn.Daemon(log)...)
+	if err == nil && !nc.IsConnected() {
+		log.Warn("NATS is not reachable yet: every call is held until it is")
+	}
+	return nc, err
+}
+
+// agentCredential is the name of the credential that a proxy connects with.
+func agentCredential(s *speaker) string {
+	if s.project == embedded.DefaultProject && s.agent == embedded.DefaultAgent {
+		return "agent"
+	}
+	return agentContext(s.project, s.agent)
+}
+
+// isURL reports whether a server is named by its URL and not by a command.
+func isURL(args []string) bool {
+	return len(args) == 1 && (strings.HasPrefix(args[0], "https://") || strings.HasPrefix(args[0], "http://"))
+}
+
+func runMCP(ctx context.Context, cfg mcpproxy.Config, host *client.Client, args []string, tokenFile string) error {
+	var down mcp.Connection
+	var err error
+	switch {
+	case isURL(args):
+		u, err := mcpwire.ParseURL(args[0])
+		if err != nil {
+			return err
+		}
+		r := mcpwire.Remote{URL: u, Header: make(http.Header), Log: cfg.Log}
+		if tokenFile != "" {
+			b, err := os.ReadFile(tokenFile)
+			if err != nil {
+				return fmt.Errorf("--token-file: %w", err)
+			}
+			r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(b)))
+		}
+		down = r.Dial()
+	case tokenFile != "":
+		return errors.New("--token-file is for a server at a URL")
+	default:
+		if down, err = startMCP(args, nil, cfg.Log); err != nil {
+			return err
+		}
+	}
+	up, err := (&mcp.StdioTransport{}).Connect(ctx)
+	if err != nil {
+		return err
+	}
+	return mcpproxy.Run(ctx, cfg, host, up, down)
+}
+
+// startMCP starts an MCP server with the environment of this process and env.
+func startMCP(args, env []string, log *slog.Logger) (mcp.Connection, error) {
 	server := exec.Command(args[0], args[1:]...)
 	server.Stderr = os.Stderr
 	for _, e := range os.Environ() {
@@ -85,13 +149,10 @@ func runMCP(ctx context.Context, cfg mcpproxy.Config, host *client.Client, args 
 			server.Env = append(server.Env, e)
 		}
 	}
-	down, err := (&mcp.CommandTransport{Command: server, TerminateDuration: 3 * time.Second}).Connect(ctx)
+	server.Env = append(server.Env, env...)
+	down, err := mcpwire.Start(server, log)
 	if err != nil {
-		return fmt.Errorf("starting the MCP server %s: %w", args[0], err)
+		return nil, fmt.Errorf("starting the MCP server %s: %w", args[0], err)
 	}
-	up, err := (&mcp.StdioTransport{}).Connect(ctx)
-	if err != nil {
-		return err
-	}
-	return mcpproxy.Run(ctx, cfg, host, up, down)
+	return down, nil
 }

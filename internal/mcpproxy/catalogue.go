@@ -195,7 +195,7 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 		ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Publish)
 		defer cancel()
 		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server, Instructions: instructions, Tools: tools}
-		record, err := c.p.record(ctx, e)
+		record, err := reach(ctx, c.p, func(ctx context.Context) (*listRecord, error) { return c.p.record(ctx, e) })
 		if err != nil {
 			return fmt.Errorf("recording the server's tools: %w", err)
 		}
@@ -466,13 +466,18 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 		if n > 1 {
 			a.ID += fmt.Sprintf("-%d", n)
 		}
-		c.rep, c.err = c.p.host.Decide(ctx, &a)
+		c.rep, c.err = reach(ctx, c.p, func(ctx context.Context) (*client.Reply, error) { return c.p.host.Decide(ctx, &a) })
 		c.action = &a
 		if c.err == nil && client.Open(c.rep) {
 			c.p.cfg.Log.Warn("the server's tools wait for a person", "server", c.p.serverName(), "hold", c.rep.Entry.Hold.ID)
 			if wait > 0 {
 				patience, cancel := context.WithTimeout(ctx, wait)
-				then, err := c.p.host.Await(patience, &a, c.rep)
+				then, err := reach(patience, c.p, func(ctx context.Context) (*client.Reply, error) {
+					over := c.p.page(ctx, &a, c.rep)
+					then, err := c.p.host.Await(ctx, &a, c.rep)
+					over(then)
+					return then, err
+				})
 				cancel()
 				if err == nil || !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 					c.rep, c.err = then, err

@@ -1,5 +1,5 @@
 // Package mcpproxy is a proxy between an MCP client and an MCP server (Model Context
-// Protocol, both over any transport of the Go SDK). It passes on nothing that a model may
+// Protocol, both over any transport: internal/mcpwire). It passes on nothing that a model may
 // read before the pipeline has recorded it.
 //
 //   - A tools/call is proposed to the arbiter first. A hold waits a configured time

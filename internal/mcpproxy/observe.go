@@ -207,7 +207,10 @@ func (p *Proxy) observe(ctx context.Context, tool, call, source string, args jso
 	if len(blocks) == 0 {
 		return nil
 	}
-	return p.publish(ctx, tool, call, source, args, blocks)
+	_, err := reach(ctx, p, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, p.publish(ctx, tool, call, source, args, blocks)
+	})
+	return err
 }
 
 func (p *Proxy) publish(ctx context.Context, tool, call, source string, args json.RawMessage, blocks []streams.Block) error {

@@ -37,7 +37,10 @@ type Config struct {
 	// Publish bounds how long an observation may take to be acknowledged; zero
 	// means 20 s.
 	Publish time.Duration
-	Log     *slog.Logger
+	// ApprovalURL is the page on which a person approves a hold, with {hold} for its id. It is
+	// shown by clients that open a URL for their user; empty: none is shown.
+	ApprovalURL string
+	Log         *slog.Logger
 }
 
 // DefaultWait stays below the usual time-out of a client (60 s).
@@ -55,15 +58,23 @@ type Proxy struct {
 	ids   idSource
 
 	mu        sync.Mutex
-	calls     map[jsonrpc.ID]*call                  // of the client, in progress; guarded by mu
-	own       map[jsonrpc.ID]chan *jsonrpc.Response // of the proxy; guarded by mu
-	pending   map[string]*streams.Action            // what was called → its held proposal; guarded by mu
-	server    string                                // guarded by mu
-	instructs string                                // the server's instructions; guarded by mu
-	signature []string                              // of the server's last serverInfo that was recorded; guarded by mu
+	calls     map[jsonrpc.ID]*call // of the client, in progress; guarded by mu
+	own       map[jsonrpc.ID]asked // of the proxy; guarded by mu
+	pending   map[string]proposed  // what was called → its held proposal; guarded by mu
+	server    string               // guarded by mu
+	instructs string               // the server's instructions; guarded by mu
+	signature []string             // of the server's last serverInfo that was recorded; guarded by mu
+	asks      bool                 // the client opens a URL for a person; guarded by mu
 	wg        sync.WaitGroup
-	notes     chan struct{} // holds one for each notification that is being recorded
-	noted     chan struct{} // closed once the last notification is passed on; the server's reader's
+	serving   sync.WaitGroup // the requests in calls that are being answered
+	notes     chan struct{}  // holds one for each notification that is being recorded
+	noted     chan struct{}  // closed once the last notification is passed on; the server's reader's
+}
+
+// asked is a request of the proxy's own that has no response yet.
+type asked struct {
+	to     mcp.Connection
+	answer chan *jsonrpc.Response
 }
 
 // call is a request of the client that has no response yet.
@@ -92,14 +103,20 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &Proxy{cfg: cfg, host: host, up: up, down: down, ctx: ctx, server: cfg.Server, ids: newIDSource(),
-		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]chan *jsonrpc.Response), pending: make(map[string]*streams.Action)}
+		calls: make(map[jsonrpc.ID]*call), own: make(map[jsonrpc.ID]asked), pending: make(map[string]proposed)}
 	p.tools = newCatalogue(p)
 	p.notes, p.noted = make(chan struct{}, maxNotes), make(chan struct{})
 	close(p.noted)
-	ends := make(chan error, 2)
-	go func() { ends <- p.read(ctx, up, p.fromClient) }()
-	go func() { ends <- p.read(ctx, down, p.fromServer) }()
-	err := <-ends
+	client, server := make(chan error, 1), make(chan error, 1)
+	go func() { client <- p.read(ctx, up, p.fromClient) }()
+	go func() { server <- p.read(ctx, down, p.fromServer) }()
+	var err error
+	select {
+	case err = <-client:
+		err = closed(err)
+	case err = <-server:
+		err = p.abandon(err)
+	}
 	cancel()
 	err = errors.Join(err, closed(up.Close()), closed(down.Close()))
 	p.wg.Wait()
@@ -120,7 +137,7 @@ func (p *Proxy) read(ctx context.Context, from mcp.Connection, f func(context.Co
 	for {
 		m, err := from.Read(ctx)
 		if err != nil {
-			if closed(err) == nil || ctx.Err() != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) || ctx.Err() != nil {
 				return nil
 			}
 			return fmt.Errorf("reading a message: %w", err)
@@ -137,6 +154,9 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	r, ok := m.(*jsonrpc.Request)
 	if !ok {
 		if a, ok := m.(*jsonrpc.Response); ok {
+			if p.answeredOwn(p.up, a) {
+				return nil
+			}
 			if err := vetResponse(a); err != nil {
 				m = fault(a.ID, jsonrpc.CodeInvalidRequest, "the client's answer was refused: "+err.Error())
 			}
@@ -164,6 +184,9 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	case "tools/list":
 		serve = p.listTools
 	default:
+		if r.Method == "initialize" {
+			p.approver(r)
+		}
 		serve = nil
 		c.passed = true
 	}
@@ -181,7 +204,9 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	if serve == nil {
 		return p.down.Write(ctx, m)
 	}
+	p.serving.Add(1)
 	p.wg.Go(func() {
+		defer p.serving.Done()
 		defer c.cancel()
 		resp := serve(ctx, c, r)
 		if p.done(r.ID) && ctx.Err() == nil && resp != nil {
@@ -288,13 +313,10 @@ func (p *Proxy) note(ctx context.Context, m *jsonrpc.Request) {
 // passed on comes after the notifications before it.
 func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	before := p.noted
-	p.mu.Lock()
-	if ch := p.own[m.ID]; ch != nil {
-		delete(p.own, m.ID)
-		p.mu.Unlock()
-		ch <- m
+	if p.answeredOwn(p.down, m) {
 		return
 	}
+	p.mu.Lock()
 	c := p.calls[m.ID]
 	p.mu.Unlock()
 	if c == nil {
@@ -310,7 +332,9 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 		})
 		return
 	}
+	p.serving.Add(1)
 	p.wg.Go(func() {
+		defer p.serving.Done()
 		defer c.cancel()
 		m = p.shown(ctx, c, m)
 		<-before
@@ -331,8 +355,34 @@ func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
 	p.send(p.up, m)
 }
 
+// answeredOwn hands an answer to the request of the proxy's own that it belongs to, if any.
+// Only the side that was asked can answer.
+func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	q, ok := p.own[m.ID]
+	if !ok || q.to != from {
+		return false
+	}
+	delete(p.own, m.ID)
+	q.answer <- m // has room for it
+	return true
+}
+
 // ask is a request of the proxy's own to the server.
 func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	r, err := p.request(ctx, p.down, method, params)
+	if err != nil {
+		return nil, err
+	}
+	if err := vetResponse(r); err != nil {
+		return nil, p.refused(ctx, method, "", err)
+	}
+	return r.Result, r.Error
+}
+
+// request sends a request of the proxy's own and waits for the answer.
+func (p *Proxy) request(ctx context.Context, to mcp.Connection, method string, params any) (*jsonrpc.Response, error) {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return nil, err
@@ -340,24 +390,21 @@ func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMes
 	id := p.ids.next()
 	ch := make(chan *jsonrpc.Response, 1)
 	p.mu.Lock()
-	p.own[id] = ch
+	p.own[id] = asked{to, ch}
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
 		delete(p.own, id)
 		p.mu.Unlock()
 	}()
-	if err := p.down.Write(ctx, &jsonrpc.Request{ID: id, Method: method, Params: body}); err != nil {
+	if err := to.Write(ctx, &jsonrpc.Request{ID: id, Method: method, Params: body}); err != nil {
 		return nil, err
 	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case r := <-ch:
-		if err := vetResponse(r); err != nil {
-			return nil, p.refused(ctx, method, "", err)
-		}
-		return r.Result, r.Error
+		return r, nil
 	}
 }
 

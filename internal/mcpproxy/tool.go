@@ -39,19 +39,20 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	if len(args) == 0 || args.Kind() == 'n' {
 		args = jsontext.Value("{}")
 	}
+	args = canonical(args)
 	key := callKey(params.Name, args)
-	a := p.take(key)
-	if a == nil {
-		a = &streams.Action{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: params.Name, Args: args, Catalogue: binding,
-			After: p.host.LastAcknowledged()}
+	held := p.take(key)
+	if held.id == "" {
+		held = proposed{client.NewID(), binding, p.host.LastAcknowledged()}
 	}
+	a := &streams.Action{Head: streams.Head{ID: held.id, Session: p.cfg.Session}, Tool: params.Name, Args: args, Catalogue: held.catalogue, After: held.after}
 	rep, err := p.propose(ctx, a, p.cfg.Wait)
 	switch v := client.VerdictOf(rep, err); {
 	case ctx.Err() != nil:
 		p.withdraw(a, rep)
 		return nil
 	case v == streams.Hold && (err != nil || client.Open(rep)):
-		p.put(key, a) // the same call, made again, is the same proposal
+		p.put(key, held) // the same call, made again, is the same proposal
 		return (&refusal{rep: rep, err: err, action: a.ID}).result(r.ID, params.Name)
 	case v != streams.Allow:
 		return (&refusal{rep: rep, action: a.ID}).result(r.ID, params.Name)
@@ -97,33 +98,49 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 
 // propose asks for a verdict and waits for a person if it is a hold.
 func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Duration) (*client.Reply, error) {
-	rep, err := p.host.Decide(ctx, a)
-	if err != nil || !client.Open(rep) || wait <= 0 {
-		return rep, err
-	}
-	p.cfg.Log.Info("held", "tool", a.Tool, "hold", rep.Entry.Hold.ID, "wait", wait)
-	patience, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	then, err := p.host.Await(patience, a, rep)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return then, nil // still open
-	}
-	return then, err
+	return reach(ctx, p, func(ctx context.Context) (*client.Reply, error) {
+		rep, err := p.host.Decide(ctx, a)
+		if err != nil || !client.Open(rep) || wait <= 0 {
+			return rep, err
+		}
+		p.cfg.Log.Info("held", "tool", a.Tool, "hold", rep.Entry.Hold.ID, "wait", wait)
+		patience, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		over := p.page(patience, a, rep)
+		then, err := p.host.Await(patience, a, rep)
+		over(then)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return then, nil // still open
+		}
+		return then, err
+	})
 }
 
-// callKey is the same for the same call: the tool, and its arguments in canonical
-// form.
-func callKey(tool string, args jsontext.Value) string {
+// canonical is the form of arguments that is the same for the same arguments. Numbers stay
+// as they are written, since two that differ may be one float64.
+func canonical(args jsontext.Value) jsontext.Value {
 	c := args.Clone()
-	if c.Canonicalize() != nil {
-		c = args
+	if c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
+		return args
 	}
-	return tool + "\x00" + streams.Digest(c)
+	return c
+}
+
+// callKey is the same for the same call: the tool, and its arguments in canonical form.
+func callKey(tool string, args jsontext.Value) string {
+	return streams.Digest([]byte(tool + "\x00" + string(canonical(args))))
+}
+
+// proposed is what a proposal holds besides its tool and its arguments, which come again
+// with the call.
+type proposed struct {
+	id, catalogue string
+	after         uint64
 }
 
 // take removes and returns the held proposal of the same call, if there is one, so that
 // one approval lets one call through.
-func (p *Proxy) take(key string) *streams.Action {
+func (p *Proxy) take(key string) proposed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.pending[key]
@@ -131,10 +148,10 @@ func (p *Proxy) take(key string) *streams.Action {
 	return a
 }
 
-// maxPending bounds how many held calls are remembered.
-const maxPending = 4096
+// maxPending bounds how many held calls are remembered: some 60 MB.
+const maxPending = 1 << 18
 
-func (p *Proxy) put(key string, a *streams.Action) {
+func (p *Proxy) put(key string, a proposed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.pending) < maxPending {

@@ -1,0 +1,477 @@
+package mcpwire
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/net/netutil"
+
+	"lazaret/streams"
+)
+
+// Limits of an endpoint.
+const (
+	MaxBody     = 4 << 20 // bytes of one request
+	MaxSessions = 256     // of all servers
+	maxConns    = 2048
+	maxHeader   = 32 << 10
+	headerTime  = 5 * time.Second
+	bodyTime    = 15 * time.Second
+	idleTime    = time.Minute // between two requests of a connection
+	commitTime  = 5 * time.Second
+	// DefaultIdle is how long a session lasts in which the host asks nothing.
+	DefaultIdle = 30 * time.Minute
+)
+
+// TokenHeader is where a host sends its token for the endpoint itself.
+const TokenHeader = "Lazaret-Token"
+
+// Server is one server behind an endpoint.
+type Server struct {
+	// Start starts the server's process for one session. It is nil if the server is Remote.
+	Start  func() (mcp.Connection, error)
+	Remote *Remote
+	// Run passes messages between a host and the server until one of them ends.
+	Run func(ctx context.Context, host, server mcp.Connection) error
+}
+
+// Endpoint serves several servers over Streamable HTTP, each at /NAME/mcp.
+type Endpoint struct {
+	Servers map[string]*Server
+	// Token checks the token of a request and returns its id. Nil: none is asked for.
+	Token func(secret string) (id string, err error)
+	// Loopback says that the endpoint listens to this machine only, so that a request for
+	// another name was rebound.
+	Loopback bool
+	TLS      *tls.Config   // nil: plain HTTP
+	Idle     time.Duration // zero: DefaultIdle
+	Body     time.Duration // for a host to send a request; zero: 15 s
+	Log      *slog.Logger
+
+	mu       sync.Mutex
+	sessions map[string]*session // by path and id; guarded by mu
+	running  sync.WaitGroup
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+
+// CheckName reports why a server cannot have a name.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("the server's name %q is not 1 to 64 of A-Z a-z 0-9 _ -, the first one a letter or digit",
+			streams.Clip(name, 80))
+	}
+	return nil
+}
+
+// Serve serves a listener until ctx ends, and ends all sessions.
+func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
+	if e.Idle == 0 {
+		e.Idle = DefaultIdle
+	}
+	if e.Body == 0 {
+		e.Body = bodyTime
+	}
+	e.sessions = make(map[string]*session)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server := &http.Server{
+		Handler:           e.handler(ctx),
+		ReadHeaderTimeout: headerTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(e.Log.Handler(), slog.LevelDebug),
+	}
+	go e.expire(ctx)
+	go func() {
+		<-ctx.Done()
+		e.mu.Lock()
+		for _, s := range e.sessions {
+			_ = s.Close()
+		}
+		e.mu.Unlock()
+		server.Close()
+	}()
+	l = netutil.LimitListener(l, maxConns)
+	var err error
+	if e.TLS != nil {
+		server.TLSConfig = e.TLS
+		err = server.ServeTLS(l, "", "")
+	} else {
+		err = server.Serve(l)
+	}
+	cancel()
+	e.running.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// expire ends sessions whose host asks nothing.
+func (e *Endpoint) expire(ctx context.Context) {
+	t := time.NewTicker(max(e.Idle/10, time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		e.mu.Lock()
+		for _, s := range e.sessions {
+			if s.idle(e.Idle) {
+				_ = s.Close()
+			}
+		}
+		e.mu.Unlock()
+	}
+}
+
+// single are headers that may stand once: of two, two readers may take different ones.
+var single = []string{"Host", "Origin", "Content-Type", "Content-Encoding", "Mcp-Method", "Mcp-Name",
+	headerSession, headerVersion, headerLast, headerAuth, TokenHeader}
+
+// versions are those that are spoken over HTTP.
+var versions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
+
+func (e *Endpoint) handler(ctx context.Context) http.Handler {
+	mux := http.NewServeMux()
+	for name, s := range e.Servers {
+		mux.HandleFunc("/"+name+"/mcp", func(w http.ResponseWriter, r *http.Request) { e.serve(ctx, w, r, name, s) })
+		if s.Remote != nil {
+			for _, at := range []string{wellKnown + "/" + name + "/mcp", "/" + name + "/mcp" + wellKnown} {
+				mux.HandleFunc("GET "+at, func(w http.ResponseWriter, r *http.Request) { s.metadata(w, r, name) })
+			}
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(e.Body))
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		for _, name := range single {
+			if len(r.Header.Values(name)) > 1 {
+				http.Error(w, "the header "+name+" stands twice", http.StatusBadRequest)
+				return
+			}
+		}
+		if e.Loopback && !loopback(r.Host) {
+			http.Error(w, "this endpoint is not served under that name", http.StatusMisdirectedRequest)
+			return
+		}
+		if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r) || crossSite(r) {
+			http.Error(w, "the request comes from another site", http.StatusForbidden)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func crossSite(r *http.Request) bool {
+	s := r.Header.Get("Sec-Fetch-Site")
+	return s != "" && s != "same-origin" && s != "none"
+}
+
+func loopback(host string) bool {
+	u, err := url.Parse("http://" + host)
+	if err != nil {
+		return false
+	}
+	name := strings.ToLower(u.Hostname())
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func sameOrigin(origin string, r *http.Request) bool { return strings.EqualFold(origin, base(r)) }
+
+// base is the address by which a host reached the endpoint.
+func base(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// admit returns the id of the request's token.
+func (e *Endpoint) admit(r *http.Request, s *Server) (owner string, err error) {
+	if e.Token == nil {
+		return "", nil
+	}
+	secret := r.Header.Get(TokenHeader)
+	scheme, bearer, _ := strings.Cut(r.Header.Get(headerAuth), " ")
+	if secret == "" && s.Remote == nil && strings.EqualFold(scheme, "Bearer") {
+		secret = strings.TrimSpace(bearer) // a process takes no token of its own
+	}
+	if secret == "" {
+		return "", errors.New("send a token of this agent's credential in the header " + TokenHeader)
+	}
+	return e.Token(secret)
+}
+
+func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, name string, server *Server) {
+	owner, err := e.admit(r, server)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	if v := r.Header.Get(headerVersion); v != "" && v < "2026" && !slices.Contains(versions, v) {
+		http.Error(w, "this version of the protocol is not spoken: use "+strings.Join(versions, ", "), http.StatusBadRequest)
+		return
+	}
+	var s *session
+	if id := r.Header.Get(headerSession); id != "" {
+		e.mu.Lock()
+		s = e.sessions[name+"/"+id]
+		e.mu.Unlock()
+		if s == nil || s.owner != owner || s.ended() {
+			http.Error(w, "there is no such session", http.StatusNotFound)
+			return
+		}
+		s.enter()
+		defer s.leave()
+		if !s.authorize(w, r, name) {
+			return
+		}
+	}
+	switch {
+	case r.Method == http.MethodPost:
+		e.post(ctx, w, r, s, func() (*session, error) { return e.begin(ctx, r, name, owner, server) })
+	case r.Method != http.MethodGet && r.Method != http.MethodDelete:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		http.Error(w, "use GET, POST or DELETE", http.StatusMethodNotAllowed)
+	case s == nil:
+		http.Error(w, "the header "+headerSession+" is missing", http.StatusBadRequest)
+	case r.Method == http.MethodDelete:
+		_ = s.Close()
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		s.get(w, r)
+	}
+}
+
+// authorize takes another Authorization of a session's host once the server takes it. The
+// first request of a session brings the first.
+func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string) bool {
+	if s.up == nil {
+		return true
+	}
+	a := r.Header.Get(headerAuth)
+	if a == s.authorization() {
+		return true
+	}
+	if a == "" {
+		http.Error(w, "the session was opened with an Authorization, and this request has none", http.StatusUnauthorized)
+		return false
+	}
+	if refused := s.up.try(r.Context(), a); refused != nil {
+		refused.Authenticate = authenticate(refused.Authenticate, r, name)
+		refused.write(w, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32603,`+
+			`"message":"lazaret: the server refuses this Authorization"}}`))
+		return false
+	}
+	s.mu.Lock()
+	s.auth = a
+	s.mu.Unlock()
+	return true
+}
+
+// begin opens a session with a server.
+func (e *Endpoint) begin(ctx context.Context, r *http.Request, name, owner string, server *Server) (*session, error) {
+	s := newSession(rand.Text(), owner, "")
+	e.mu.Lock()
+	if len(e.sessions) >= MaxSessions || ctx.Err() != nil {
+		e.mu.Unlock()
+		return nil, fmt.Errorf("%d sessions are open, which is the limit: try again later", MaxSessions)
+	}
+	e.sessions[name+"/"+s.id] = s
+	e.running.Add(1)
+	e.mu.Unlock()
+	forget := func() {
+		_ = s.Close()
+		e.mu.Lock()
+		delete(e.sessions, name+"/"+s.id)
+		e.mu.Unlock()
+		e.running.Done()
+	}
+	var down mcp.Connection
+	if server.Remote != nil {
+		remote := *server.Remote
+		remote.Authorization = s.authorization
+		s.auth = r.Header.Get(headerAuth)
+		s.up = remote.dial()
+		down = &located{s.up, authenticator(r, name)}
+	} else {
+		var err error
+		if down, err = server.Start(); err != nil {
+			forget()
+			e.Log.Error("a server cannot be started", "server", name, "err", err)
+			return nil, errors.New("the server cannot be started")
+		}
+	}
+	go func() {
+		defer forget()
+		if err := server.Run(ctx, s, down); err != nil {
+			e.Log.Warn("a session ended", "server", name, "err", err)
+		}
+	}()
+	return s, nil
+}
+
+// post takes one message of a host.
+func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Request, s *session,
+	begin func() (*session, error)) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
+		http.Error(w, "send application/json, not encoded", http.StatusUnsupportedMediaType)
+		return
+	}
+	if !accepts(r, "text/event-stream") || !accepts(r, "application/json") {
+		http.Error(w, "accept application/json and text/event-stream", http.StatusNotAcceptable)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	if err != nil {
+		var big *http.MaxBytesError
+		if errors.As(err, &big) {
+			http.Error(w, fmt.Sprintf("the body is larger than %d bytes", MaxBody), http.StatusRequestEntityTooLarge)
+			return
+		}
+		http.Error(w, "the body did not come in whole", http.StatusRequestTimeout)
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	m, err := jsonrpc.DecodeMessage(body)
+	if err != nil {
+		reply(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not one message of JSON-RPC", "")
+		return
+	}
+	q, isRequest := m.(*jsonrpc.Request)
+	isRequest = isRequest && q.ID.IsValid()
+	if why, code, data := misfit(r, m); why != "" {
+		var id any
+		if isRequest {
+			id = q.ID.Raw()
+		}
+		reply(w, http.StatusBadRequest, id, code, why, data)
+		return
+	}
+	begun := false
+	switch {
+	case s == nil && isRequest && q.Method == "initialize":
+		if s, err = begin(); err != nil {
+			reply(w, http.StatusServiceUnavailable, q.ID.Raw(), jsonrpc.CodeInternalError, err.Error(), "")
+			return
+		}
+		s.enter()
+		defer s.leave()
+		begun = true
+	case s == nil:
+		http.Error(w, "the header "+headerSession+" is missing: begin with initialize", http.StatusBadRequest)
+		return
+	case isRequest && q.Method == "initialize":
+		reply(w, http.StatusBadRequest, q.ID.Raw(), jsonrpc.CodeInvalidRequest, "the session has begun already", "")
+		return
+	}
+	if !isRequest {
+		if err := s.take(ctx, m); err != nil {
+			http.Error(w, errSessionEnded.Error(), http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	st := s.open(q)
+	if st == nil {
+		reply(w, http.StatusBadRequest, q.ID.Raw(), jsonrpc.CodeInvalidRequest,
+			fmt.Sprintf("this id is in use, or %d requests wait for their answers", maxRequests), "")
+		return
+	}
+	if err := s.take(ctx, m); err != nil {
+		http.Error(w, errSessionEnded.Error(), http.StatusNotFound)
+		return
+	}
+	if begun {
+		w.Header().Set(headerSession, s.id)
+	}
+	st.serve(w, r, 0, commitTime, r.Header.Get(headerVersion) >= "2025-11-25")
+	if begun && st.failed() {
+		_ = s.Close() // its id was of no use
+	}
+}
+
+// misfit reports why a message cannot be taken over HTTP: headers that say something else
+// than the body, or a version that knows no sessions.
+func misfit(r *http.Request, m jsonrpc.Message) (why string, code int64, data string) {
+	q, ok := m.(*jsonrpc.Request)
+	if !ok {
+		return "", 0, ""
+	}
+	if v := r.Header.Get(headerVersion); v >= "2026" || q.Method == "server/discover" {
+		requested, _ := json.Marshal(streams.Clip(v, 40)) // a string always is JSON
+		return "this version of the protocol is not spoken over HTTP: begin with initialize", codeVersion,
+			fmt.Sprintf(`{"supported":["%s"],"requested":%s}`, strings.Join(versions, `","`), requested)
+	}
+	if h := r.Header.Get("Mcp-Method"); h != "" && h != q.Method {
+		return "the header Mcp-Method and the body name two methods", codeMismatch, ""
+	}
+	if h := r.Header.Get("Mcp-Name"); h != "" && h != nameOf(q.Params) {
+		return "the header Mcp-Name and the body name two things", codeMismatch, ""
+	}
+	return "", 0, ""
+}
+
+// Codes of errors of the protocol.
+const (
+	codeVersion  = -32022
+	codeMismatch = -32020
+)
+
+func accepts(r *http.Request, kind string) bool {
+	for _, h := range r.Header.Values("Accept") {
+		for part := range strings.SplitSeq(h, ",") {
+			t, _, err := mime.ParseMediaType(part)
+			if err == nil && (t == kind || t == "*/*" || t == strings.Split(kind, "/")[0]+"/*") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// get serves what belongs to no request, or goes on behind an event.
+func (s *session) get(w http.ResponseWriter, r *http.Request) {
+	if !accepts(r, "text/event-stream") {
+		http.Error(w, "accept text/event-stream", http.StatusNotAcceptable)
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	st, from := s.find(listening), -1
+	if last := r.Header.Get(headerLast); last != "" {
+		id, i, err := parseEventID(last)
+		if err != nil {
+			http.Error(w, headerLast+": "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		if st, from = s.find(id), i+1; st == nil {
+			http.Error(w, "that stream is not kept any longer", http.StatusNotFound)
+			return
+		}
+	}
+	st.serve(w, r, from, 0, false)
+}

@@ -1,0 +1,202 @@
+package mcpwire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// MaxMessage bounds one message of a server, in bytes. A larger one is never held in memory:
+// the request that it answers gets an error.
+const MaxMessage = 16 << 20
+
+// terminate is how long a server may take to end after its input was closed, and again after SIGTERM.
+const terminate = 3 * time.Second
+
+// process is a server that was started, and speaks in lines over its pipes.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	log *slog.Logger
+
+	messages chan jsonrpc.Message
+	closed   chan struct{}
+	ended    chan struct{} // closed once the process has ended and exit is set
+	exit     error
+
+	write sync.Mutex
+	once  sync.Once
+}
+
+// Start starts a server. A line on its standard output that is no message is skipped with a warning.
+func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	// A grandchild that keeps standard error open must not keep Wait from returning.
+	cmd.WaitDelay = terminate
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &process{cmd: cmd, in: in, log: log,
+		messages: make(chan jsonrpc.Message), closed: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		s.scan(out)
+		s.exit = cmd.Wait()
+		close(s.ended)
+	}()
+	return s, nil
+}
+
+// scan reads messages until the output ends or the connection is closed.
+func (s *process) scan(out io.Reader) {
+	r := bufio.NewReaderSize(out, 64<<10)
+	for skipped := 0; ; {
+		line, dropped, err := readLine(r, MaxMessage)
+		messages, bad := decodeLine(line, dropped)
+		if bad != nil && skipped < 20 { // a server that logs to its output must not fill the log
+			skipped++
+			s.log.Warn("a line of the server's output was skipped", "err", bad)
+		}
+		for _, m := range messages {
+			select {
+			case s.messages <- m:
+			case <-s.closed:
+				_, _ = io.Copy(io.Discard, out) // the server can end while it writes
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// readLine reads a line without its end. Of one longer than most it returns the first and
+// the last bytes, and its length.
+func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
+	const edge = 4 << 10
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > most || dropped > 0 && len(line) > 3*edge {
+			dropped += len(line) - 2*edge
+			line = append(line[:edge:edge], line[len(line)-edge:]...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimRight(line, "\r\n"), dropped, err
+		}
+	}
+}
+
+// topID finds the id at the beginning or the end of a response that is too long to be read.
+var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{1,100}")` +
+	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
+
+// decodeLine reads the messages of a line: one, or a batch.
+func decodeLine(line []byte, dropped int) ([]jsonrpc.Message, error) {
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return nil, nil
+	}
+	if dropped > 0 {
+		err := fmt.Errorf("it has %d bytes, at most %d are read", len(line)+dropped, MaxMessage)
+		for _, m := range topID.FindSubmatch(line)[1:] {
+			var v any
+			if json.Unmarshal(m, &v) == nil {
+				if id, e := jsonrpc.MakeID(v); e == nil {
+					return []jsonrpc.Message{fault(id, "the server's message is too large: "+err.Error())}, err
+				}
+			}
+		}
+		return nil, err
+	}
+	batch := []json.RawMessage{line}
+	if line[0] == '[' {
+		if err := json.Unmarshal(line, &batch); err != nil {
+			return nil, fmt.Errorf("it is no JSON, %d bytes", len(line))
+		}
+	}
+	var out []jsonrpc.Message
+	for _, raw := range batch {
+		m, err := jsonrpc.DecodeMessage(raw)
+		if err != nil {
+			return out, fmt.Errorf("it is no message of JSON-RPC, %d bytes", len(raw))
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func fault(id jsonrpc.ID, text string) *jsonrpc.Response {
+	return &jsonrpc.Response{ID: id, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "lazaret: " + text}}
+}
+
+func (s *process) SessionID() string { return "" }
+
+func (s *process) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-s.messages:
+		return m, nil
+	case <-s.ended:
+		if s.exit != nil {
+			return nil, s.exit
+		}
+		return nil, io.EOF
+	case <-s.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *process) Write(_ context.Context, m jsonrpc.Message) error {
+	b, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	s.write.Lock()
+	defer s.write.Unlock()
+	_, err = s.in.Write(append(b, '\n'))
+	return err
+}
+
+// Close closes the server's input and ends it if it does not end by itself.
+func (s *process) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		_ = s.in.Close()
+		for _, signal := range []os.Signal{syscall.SIGTERM, os.Kill} {
+			select {
+			case <-s.ended:
+				return
+			case <-time.After(terminate):
+				_ = s.cmd.Process.Signal(signal)
+			}
+		}
+	})
+	select {
+	case <-s.ended:
+		return s.exit
+	case <-time.After(2 * terminate):
+		return errors.New("the server does not end")
+	}
+}

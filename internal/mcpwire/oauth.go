@@ -1,0 +1,116 @@
+package mcpwire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// wellKnown is where the metadata of a protected resource stand (RFC 9728).
+const wellKnown = "/.well-known/oauth-protected-resource"
+
+// maxMetadata bounds the metadata of a server, in bytes.
+const maxMetadata = 64 << 10
+
+var resourceMetadata = regexp.MustCompile(`(?i)resource_metadata="[^"]*"`)
+
+// authenticator returns the challenges of a server, with the endpoint's own address of its metadata.
+func authenticator(r *http.Request, name string) func([]string) []string {
+	ours := `resource_metadata="` + base(r) + wellKnown + "/" + name + `/mcp"`
+	return func(challenges []string) []string {
+		out := make([]string, len(challenges))
+		for i, c := range challenges {
+			out[i] = resourceMetadata.ReplaceAllLiteralString(c, ours)
+		}
+		return out
+	}
+}
+
+func authenticate(challenges []string, r *http.Request, name string) []string {
+	return authenticator(r, name)(challenges)
+}
+
+// located is a connection whose challenges name the endpoint's address.
+type located struct {
+	*upstream
+	rename func([]string) []string
+}
+
+func (l *located) Read(ctx context.Context) (jsonrpc.Message, error) {
+	m, err := l.upstream.Read(ctx)
+	if r, ok := m.(*jsonrpc.Response); ok && r.Error != nil {
+		var refused *Refused
+		if errors.As(r.Error, &refused) {
+			refused.Authenticate = l.rename(refused.Authenticate)
+		}
+	}
+	return m, err
+}
+
+// metadata serves the metadata of a remote server with the endpoint's address as the resource.
+func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
+	at := *s.Remote.URL
+	at.RawQuery = ""
+	path := strings.TrimSuffix(at.Path, "/")
+	up := s.Remote.dial()
+	defer up.Close()
+	for _, p := range []string{wellKnown + path, wellKnown} {
+		at.Path = p
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, at.String(), nil)
+		if err != nil {
+			break
+		}
+		resp, err := up.http.Do(req)
+		if err != nil {
+			break
+		}
+		b, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata+1))
+		resp.Body.Close()
+		var m map[string]json.RawMessage
+		if err != nil || len(b) > maxMetadata || resp.StatusCode != http.StatusOK {
+			continue
+		}
+		if json.Unmarshal(b, &m) != nil || m == nil {
+			continue
+		}
+		m["resource"], _ = json.Marshal(base(r) + "/" + name + "/mcp") // a string always is JSON
+		if b, err = json.Marshal(m); err == nil {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(b)
+			return
+		}
+	}
+	http.Error(w, "the server has no metadata of a protected resource", http.StatusNotFound)
+}
+
+// nameOf is the name or the URI in the params of a request.
+func nameOf(params json.RawMessage) string {
+	var p struct {
+		Name string `json:"name"`
+		URI  string `json:"uri"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return ""
+	}
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.URI
+}
+
+// reply answers with an error of JSON-RPC. data is JSON or empty.
+func reply(w http.ResponseWriter, status int, id any, code int64, text, data string) {
+	e := map[string]any{"code": code, "message": "lazaret: " + text}
+	if data != "" {
+		e["data"] = json.RawMessage(data)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": e})
+}

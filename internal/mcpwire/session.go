@@ -1,0 +1,263 @@
+package mcpwire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// Limits of a session.
+const (
+	maxRequests = 128     // of a host that have no answer yet
+	keepStreams = 4 << 20 // bytes of answers that were given, for a host that lost one
+	listening   = 0       // the stream of what belongs to no request
+	takeTime    = 20 * time.Second
+)
+
+var errSessionEnded = errors.New("the session has ended")
+
+// session is one host's connection over HTTP.
+type session struct {
+	id    string // the secret by which its host names it; it never reaches the ledger or a log
+	owner string // the token that opened it; empty: none was asked for
+	in    chan jsonrpc.Message
+	done  chan struct{}
+	once  sync.Once
+
+	mu       sync.Mutex
+	auth     string                  // Authorization for the upstream server; guarded by mu, as are the fields below
+	up       *upstream               // nil: its server is a process
+	streams  map[int]*stream         // by id
+	requests map[jsonrpc.ID]*request // that have no answer yet
+	finished []*stream               // oldest first
+	last     int                     // the last stream's id
+	active   int                     // requests of HTTP in progress
+	used     time.Time               // when the last of them ended
+}
+
+// request is a request of the host that has no answer yet.
+type request struct {
+	stream *stream
+	token  string // its progress token as JSON
+}
+
+func newSession(id, owner, auth string) *session {
+	return &session{id: id, owner: owner, auth: auth, used: time.Now(),
+		in: make(chan jsonrpc.Message), done: make(chan struct{}),
+		streams: map[int]*stream{listening: newStream(listening)}, requests: make(map[jsonrpc.ID]*request)}
+}
+
+// SessionID is empty: the id is a secret.
+func (s *session) SessionID() string { return "" }
+
+func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-s.in:
+		return m, nil
+	case <-s.done:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Write puts a message into a stream: an answer into that of its request, progress into
+// that of the request with its token, and others into the only request's in progress, or
+// into the one that belongs to no request.
+func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
+	b, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	to, last := s.route(m)
+	s.mu.Unlock()
+	if to == nil {
+		return nil // the host gave the request up
+	}
+	var refused *Refused
+	r, bad := m.(*jsonrpc.Response)
+	if bad = bad && r.Error != nil; bad {
+		errors.As(r.Error, &refused)
+	}
+	if err := to.add(b, last, bad, refused); err != nil {
+		_ = s.Close() // an answer would be missing
+		return err
+	}
+	return nil
+}
+
+// route finds the stream for a message. The caller holds mu.
+func (s *session) route(m jsonrpc.Message) (to *stream, last bool) {
+	if r, ok := m.(*jsonrpc.Response); ok {
+		q := s.requests[r.ID]
+		if q == nil {
+			return nil, false
+		}
+		s.finish(r.ID, q)
+		return q.stream, true
+	}
+	if r := m.(*jsonrpc.Request); r.Method == "notifications/progress" {
+		if t := progressToken(r.Params, false); t != "" {
+			for _, q := range s.requests {
+				if q.token == t {
+					return q.stream, false
+				}
+			}
+		}
+	}
+	if len(s.requests) == 1 {
+		for _, q := range s.requests {
+			return q.stream, false
+		}
+	}
+	return s.streams[listening], false
+}
+
+// finish ends a request. Its stream is kept for a host that lost the answer.
+func (s *session) finish(id jsonrpc.ID, q *request) {
+	delete(s.requests, id)
+	s.finished = append(s.finished, q.stream)
+	total := 0
+	for i := len(s.finished) - 1; i >= 0; i-- {
+		total += s.finished[i].size()
+		if total > keepStreams || len(s.finished)-i > 32 {
+			for _, old := range s.finished[:i] {
+				delete(s.streams, old.id)
+			}
+			s.finished = s.finished[i:]
+			return
+		}
+	}
+}
+
+// progressToken is the token of a request (in _meta) or of a notification of progress.
+func progressToken(params json.RawMessage, request bool) string {
+	var p struct {
+		Token json.RawMessage `json:"progressToken"`
+		Meta  struct {
+			Token json.RawMessage `json:"progressToken"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(params, &p) != nil {
+		return ""
+	}
+	if request {
+		return string(p.Meta.Token)
+	}
+	return string(p.Token)
+}
+
+// open registers a request and makes its stream. It returns nil if its id is in use or the
+// host has too many requests in progress.
+func (s *session) open(r *jsonrpc.Request) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests[r.ID] != nil || len(s.requests) >= maxRequests {
+		return nil
+	}
+	s.last++
+	st := newStream(s.last)
+	s.streams[st.id] = st
+	s.requests[r.ID] = &request{st, progressToken(r.Params, true)}
+	return st
+}
+
+// take hands a message of the host to the proxy, in the order of the requests.
+func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
+	ctx, cancel := context.WithTimeout(ctx, takeTime)
+	defer cancel()
+	select {
+	case s.in <- m:
+	case <-s.done:
+		return errSessionEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if r, ok := m.(*jsonrpc.Request); ok && r.Method == "notifications/cancelled" {
+		s.cancelled(r.Params)
+	}
+	return nil
+}
+
+// cancelled ends the stream of a request that the host gave up: no answer comes.
+func (s *session) cancelled(params json.RawMessage) {
+	var n struct {
+		RequestID any `json:"requestId"`
+	}
+	if json.Unmarshal(params, &n) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(n.RequestID)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.requests[id]; q != nil {
+		s.finish(id, q)
+		q.stream.end()
+	}
+}
+
+// find returns the stream of an id, or nil.
+func (s *session) find(id int) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams[id]
+}
+
+// Close ends the session, and all responses that are being written.
+func (s *session) Close() error {
+	s.once.Do(func() {
+		close(s.done)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, st := range s.streams {
+			st.end()
+		}
+	})
+	return nil
+}
+
+func (s *session) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// enter and leave count the requests of HTTP in progress.
+func (s *session) enter() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active++
+}
+
+func (s *session) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active--
+	s.used = time.Now()
+}
+
+// idle reports whether the host has asked nothing for so long.
+func (s *session) idle(limit time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active == 0 && len(s.requests) == 0 && time.Since(s.used) > limit
+}
+
+// authorization is what the upstream server is sent.
+func (s *session) authorization() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.auth
+}

@@ -1,0 +1,202 @@
+package mcpwire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits of one stream to a host.
+const (
+	maxUnread = 2 * MaxMessage // bytes that a host has not read
+	keepRead  = 256 << 10      // bytes that a host has read and may ask for again
+	heartbeat = 15 * time.Second
+	writeTime = 30 * time.Second // for a host to take one event
+)
+
+var errUnread = errors.New("the host does not read its messages")
+
+// stream is what one response of HTTP carries to a host: the messages of one POST, or
+// those of no request. A response that breaks off is read on by another one.
+type stream struct {
+	id int
+
+	mu      sync.Mutex
+	events  [][]byte      // guarded by mu, as are the fields below
+	first   int           // the index of events[0]
+	sent    int           // the index behind the last event that was written to a host
+	unread  int           // bytes of the events from sent on
+	kept    int           // bytes of all events
+	ended   bool          // nothing more comes
+	bad     bool          // the last message is an error
+	refused *Refused      // the stream's only message, if its server refused over HTTP
+	reader  int           // counts the responses that read it; the last one goes on
+	wake    chan struct{} // closed when one of these changes
+}
+
+func newStream(id int) *stream { return &stream{id: id, wake: make(chan struct{})} }
+
+// wakeUp wakes the reader. The caller holds mu.
+func (s *stream) wakeUp() {
+	close(s.wake)
+	s.wake = make(chan struct{})
+}
+
+// add appends a message. With last the stream ends.
+func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unread > 0 && s.unread+len(b) > maxUnread {
+		return errUnread
+	}
+	s.events = append(s.events, b)
+	s.unread += len(b)
+	s.kept += len(b)
+	s.bad, s.refused = bad, refused
+	s.ended = s.ended || last
+	s.wakeUp()
+	return nil
+}
+
+func (s *stream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	s.wakeUp()
+}
+
+// attach makes the caller the stream's reader, from an event on; -1: from what was not sent.
+func (s *stream) attach(from int) (reader, next int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reader++
+	s.wakeUp()
+	if from < 0 {
+		from = s.sent
+	}
+	return s.reader, min(max(from, s.first), s.first+len(s.events))
+}
+
+// next waits for event i. It returns nil once the stream has ended or has another reader.
+func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b []byte, refused *Refused, err error) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	for {
+		s.mu.Lock()
+		wake := s.wake
+		switch {
+		case s.reader != reader:
+		case i < s.first+len(s.events):
+			b, refused = s.events[max(i-s.first, 0)], s.refused
+		case !s.ended:
+			s.mu.Unlock()
+			select {
+			case <-wake:
+				continue
+			case <-t.C:
+				return nil, nil, context.DeadlineExceeded
+			case <-ctx.Done():
+				return nil, nil, ctx.Err()
+			}
+		}
+		s.mu.Unlock()
+		return b, refused, nil
+	}
+}
+
+// delivered notes that event i was written, and forgets the oldest events.
+func (s *stream) delivered(i int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for ; s.sent <= i; s.sent++ {
+		s.unread -= len(s.events[s.sent-s.first])
+	}
+	for s.kept > keepRead && s.first < s.sent && !s.ended {
+		s.kept -= len(s.events[0])
+		s.events, s.first = s.events[1:], s.first+1
+	}
+}
+
+// size is how many bytes the stream holds.
+func (s *stream) size() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept
+}
+
+// eventID names an event of a session; parseEventID reads it.
+func eventID(stream, i int) string { return strconv.Itoa(stream) + "-" + strconv.Itoa(i) }
+
+func parseEventID(s string) (stream, i int, err error) {
+	a, b, ok := strings.Cut(s, "-")
+	stream, err1 := strconv.Atoi(a)
+	i, err2 := strconv.Atoi(b)
+	if !ok || err1 != nil || err2 != nil || stream < 0 || i < -1 || len(s) > 30 {
+		return 0, 0, fmt.Errorf("it is no id of an event of this server")
+	}
+	return stream, i, nil
+}
+
+// serve writes the stream to a host until it ends, the host goes, or another response
+// reads on. commit is how long the status waits for the first event.
+func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
+	reader, i := s.attach(from)
+	rc := http.NewResponseController(w)
+	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // for what ends the response
+	write := func(text string) bool {
+		_ = rc.SetWriteDeadline(time.Now().Add(writeTime))
+		_, err := w.Write([]byte(text))
+		return err == nil && rc.Flush() == nil
+	}
+	begun := false
+	begin := func() bool {
+		if begun {
+			return true
+		}
+		begun = true
+		h := w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("X-Accel-Buffering", "no")
+		w.WriteHeader(http.StatusOK)
+		if prime {
+			return write("id: " + eventID(s.id, i-1) + "\ndata: \n\n")
+		}
+		return write(": open\n\n")
+	}
+	for wait := commit; ; wait = heartbeat {
+		b, refused, err := s.next(r.Context(), reader, i, wait)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && r.Context().Err() == nil:
+			if begun && !write(": alive\n\n") || !begin() {
+				return
+			}
+			continue
+		case err != nil:
+			return
+		case b == nil:
+			begin()
+			return
+		case refused != nil && !begun:
+			refused.write(w, b)
+			s.delivered(i)
+			return
+		}
+		if !begin() || !write("id: "+eventID(s.id, i)+"\nevent: message\ndata: "+string(b)+"\n\n") {
+			return
+		}
+		s.delivered(i)
+		i++
+	}
+}
+
+// failed reports whether the stream's last message is an error.
+func (s *stream) failed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bad
+}

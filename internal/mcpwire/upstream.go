@@ -1,0 +1,482 @@
+package mcpwire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The headers of Streamable HTTP.
+const (
+	headerSession = "Mcp-Session-Id"
+	headerVersion = "Mcp-Protocol-Version"
+	headerLast    = "Last-Event-Id"
+	headerAuth    = "Authorization"
+)
+
+// Refused is the error of a request that a server refused over HTTP. Its text names the
+// status only.
+type Refused struct {
+	Status       int
+	Authenticate []string // WWW-Authenticate
+	wire         *jsonrpc.Error
+}
+
+func (r *Refused) Error() string { return r.wire.Message }
+func (r *Refused) Unwrap() error { return r.wire }
+
+// write answers a host as the server answered.
+func (r *Refused) write(w http.ResponseWriter, body []byte) {
+	for _, v := range r.Authenticate {
+		w.Header().Add("WWW-Authenticate", v)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(body)
+}
+
+// Remote is a server that is reached over Streamable HTTP.
+type Remote struct {
+	URL    *url.URL
+	Header http.Header // is sent with each request
+	// Authorization returns the header of that name, or empty. It may be nil.
+	Authorization func() string
+	Log           *slog.Logger
+}
+
+// ParseURL reads the address of a server.
+func ParseURL(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return nil, errors.New("the URL of a server is https://HOST/PATH or http://HOST/PATH")
+	}
+	if u.User != nil || u.Fragment != "" {
+		return nil, errors.New("the URL of a server holds no user and no fragment: put a token into its headers")
+	}
+	return u, nil
+}
+
+// Words are the parts of a server's URL, in the place of a command. They are no URL: the
+// operator chose the server, so it is no destination of the agent that the policy judges.
+func Words(address string) ([]string, error) {
+	u, err := ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	words := []string{"streamable-http", u.Scheme, u.Hostname()}
+	for _, w := range []string{u.Port(), u.EscapedPath(), u.RawQuery} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	return words, nil
+}
+
+// upstream is a connection with a Remote.
+type upstream struct {
+	Remote
+	http   *http.Client
+	ctx    context.Context
+	cancel context.CancelFunc
+	in     chan jsonrpc.Message
+	orders chan jsonrpc.Message // notifications and answers, sent in their order
+	lost   chan struct{}        // closed when the server forgot the session
+	once   sync.Once
+
+	mu      sync.Mutex
+	session string // guarded by mu
+	version string // guarded by mu
+	listens bool   // guarded by mu
+}
+
+// Dial makes a connection. The server is reached with the first message.
+func (r Remote) Dial() mcp.Connection { return r.dial() }
+
+func (r Remote) dial() *upstream {
+	u := &upstream{Remote: r,
+		in: make(chan jsonrpc.Message), orders: make(chan jsonrpc.Message, 64), lost: make(chan struct{})}
+	u.ctx, u.cancel = context.WithCancel(context.Background())
+	// A redirect would carry the token elsewhere. Each connection has cookies and
+	// connections of its own.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxResponseHeaderBytes = 64 << 10
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	u.http = &http.Client{Transport: transport, CheckRedirect: stay}
+	go u.order()
+	return u
+}
+
+func (u *upstream) SessionID() string { return "" }
+
+func (u *upstream) Read(ctx context.Context) (jsonrpc.Message, error) {
+	select {
+	case m := <-u.in:
+		return m, nil
+	case <-u.lost:
+		return nil, errors.New("the server has ended the session")
+	case <-u.ctx.Done():
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Write sends a message. It does not wait for the server.
+func (u *upstream) Write(ctx context.Context, m jsonrpc.Message) error {
+	if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
+		go u.request(r)
+		return nil
+	}
+	select {
+	case u.orders <- m:
+		return nil
+	case <-u.ctx.Done():
+		return io.ErrClosedPipe
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// order sends what has no answer.
+func (u *upstream) order() {
+	for {
+		select {
+		case <-u.ctx.Done():
+			return
+		case m := <-u.orders:
+			resp, err := u.post(m)
+			if err != nil {
+				u.Log.Warn("a message did not reach the server", "err", err)
+				continue
+			}
+			resp.Body.Close()
+			if resp.StatusCode/100 != 2 {
+				u.Log.Warn("the server refused a message", "status", resp.StatusCode)
+			}
+			if r, ok := m.(*jsonrpc.Request); ok && r.Method == "notifications/initialized" {
+				u.mu.Lock()
+				again := u.listens
+				u.listens = true
+				u.mu.Unlock()
+				if !again {
+					go u.listen()
+				}
+			}
+		}
+	}
+}
+
+// got hands a message to the proxy.
+func (u *upstream) got(m jsonrpc.Message) bool {
+	select {
+	case u.in <- m:
+		return true
+	case <-u.ctx.Done():
+		return false
+	}
+}
+
+func (u *upstream) post(m jsonrpc.Message) (*http.Response, error) {
+	b, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return nil, err
+	}
+	req, err := u.prepare(http.MethodPost, bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	return u.send(req)
+}
+
+func (u *upstream) prepare(method string, body io.Reader) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(u.ctx, method, u.URL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(req.Header, u.Header)
+	if u.Authorization != nil {
+		if a := u.Authorization(); a != "" {
+			req.Header.Set(headerAuth, a)
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.session != "" {
+		req.Header.Set(headerSession, u.session)
+	}
+	if u.version != "" {
+		req.Header.Set(headerVersion, u.version)
+	}
+	return req, nil
+}
+
+// send sends a request. Errors do not repeat the URL, whose query may hold a secret.
+func (u *upstream) send(req *http.Request) (*http.Response, error) {
+	resp, err := u.http.Do(req)
+	var at *url.Error
+	if errors.As(err, &at) {
+		return nil, at.Err
+	}
+	return resp, err
+}
+
+// request sends a request and hands on what comes before its answer, and the answer.
+func (u *upstream) request(r *jsonrpc.Request) {
+	resp, err := u.post(r)
+	if err != nil {
+		u.got(fault(r.ID, "the server cannot be reached: "+err.Error()))
+		return
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		u.got(u.refused(r.ID, resp))
+		return
+	}
+	if r.Method == "initialize" {
+		u.mu.Lock()
+		u.session = resp.Header.Get(headerSession)
+		u.mu.Unlock()
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch kind {
+	case "application/json":
+		b, err := io.ReadAll(io.LimitReader(resp.Body, MaxMessage+1))
+		if err != nil || len(b) > MaxMessage {
+			u.got(fault(r.ID, "the server's answer broke off or is too large"))
+			return
+		}
+		messages, err := decodeLine(b, 0)
+		for _, m := range messages {
+			u.pass(r, m)
+		}
+		if err != nil {
+			u.got(fault(r.ID, "the server's answer cannot be read: "+err.Error()))
+		}
+	case "text/event-stream":
+		u.answer(r, resp.Body)
+	default:
+		u.got(fault(r.ID, "the server's answer is neither JSON nor a stream of events"))
+	}
+}
+
+// answer reads the stream of a request, and goes on with it where it breaks off.
+func (u *upstream) answer(r *jsonrpc.Request, body io.ReadCloser) {
+	last, answered := "", false
+	read := func(body io.Reader) error {
+		return events(body, func(e event) bool {
+			if e.id != "" {
+				last = e.id
+			}
+			answered = u.event(e, r)
+			return !answered
+		})
+	}
+	err := read(body)
+	for try := 0; !answered && err == nil && last != "" && try < 3; try++ {
+		if !u.pause(time.Second << try) {
+			return
+		}
+		before := last
+		resp, e := u.resume(last)
+		if e != nil || resp.StatusCode != http.StatusOK {
+			if e == nil {
+				resp.Body.Close()
+			}
+			continue
+		}
+		err = read(resp.Body)
+		resp.Body.Close()
+		if last != before {
+			try = 0
+		}
+	}
+	if !answered {
+		text := "the server's answer broke off"
+		if err != nil {
+			text += ": " + err.Error()
+		}
+		u.got(fault(r.ID, text))
+	}
+}
+
+func (u *upstream) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-u.ctx.Done():
+		return false
+	}
+}
+
+func (u *upstream) resume(last string) (*http.Response, error) {
+	req, err := u.prepare(http.MethodGet, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	if last != "" {
+		req.Header.Set(headerLast, last)
+	}
+	return u.send(req)
+}
+
+// event hands on the message of an event, and reports whether it answers r.
+func (u *upstream) event(e event, r *jsonrpc.Request) bool {
+	if e.data == "" || e.name != "" && e.name != "message" {
+		return false
+	}
+	messages, err := decodeLine([]byte(e.data), 0)
+	if err != nil {
+		u.Log.Warn("an event of the server was skipped", "err", err)
+	}
+	answered := false
+	for _, m := range messages {
+		answered = u.pass(r, m) || answered
+	}
+	return answered
+}
+
+// pass hands a message on, and reports whether it answers r. A stream answers no other request.
+func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
+	a, ok := m.(*jsonrpc.Response)
+	if !ok {
+		u.got(m)
+		return false
+	}
+	if r == nil || a.ID != r.ID {
+		u.Log.Warn("an answer of the server that belongs to another request was dropped")
+		return false
+	}
+	if r.Method == "initialize" && a.Error == nil {
+		var v struct {
+			Version string `json:"protocolVersion"`
+		}
+		if json.Unmarshal(a.Result, &v) == nil && len(v.Version) < 40 {
+			u.mu.Lock()
+			u.version = v.Version
+			u.mu.Unlock()
+		}
+	}
+	u.got(m)
+	return true
+}
+
+// refused turns an answer that is no success into the answer of a request.
+func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	u.mu.Lock()
+	gone := resp.StatusCode == http.StatusNotFound && u.session != ""
+	u.mu.Unlock()
+	if gone {
+		u.once.Do(func() { close(u.lost) })
+	}
+	if resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden {
+		text := fmt.Sprintf("lazaret: the server answers HTTP %d", resp.StatusCode)
+		return &jsonrpc.Response{ID: id, Error: &Refused{
+			Status: resp.StatusCode, Authenticate: resp.Header.Values("WWW-Authenticate"),
+			wire: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: text},
+		}}
+	}
+	if m, err := jsonrpc.DecodeMessage(b); err == nil {
+		if r, ok := m.(*jsonrpc.Response); ok && r.ID == id && r.Error != nil {
+			return r
+		}
+	}
+	return fault(id, fmt.Sprintf("the server answers HTTP %d", resp.StatusCode))
+}
+
+// listen reads what belongs to no request, until the connection ends or the server has no
+// such stream.
+func (u *upstream) listen() {
+	last := ""
+	for try := 0; ; try++ {
+		resp, err := u.resume(last)
+		if err == nil {
+			kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+			if resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+				resp.Body.Close()
+				if resp.StatusCode/100 == 4 {
+					return
+				}
+			} else {
+				begun := time.Now()
+				err = events(resp.Body, func(e event) bool {
+					if e.id != "" {
+						last = e.id
+					}
+					u.event(e, nil)
+					return u.ctx.Err() == nil
+				})
+				resp.Body.Close()
+				if errors.Is(err, errTooLarge) {
+					last = ""
+				}
+				if time.Since(begun) > time.Minute {
+					try = 0
+				}
+			}
+		}
+		if !u.pause(min(time.Second<<min(try, 5), 30*time.Second)) {
+			return
+		}
+	}
+}
+
+// try asks the server whether it takes an Authorization in this session. It returns nil if so.
+func (u *upstream) try(ctx context.Context, authorization string) *Refused {
+	const ping = `{"jsonrpc":"2.0","id":"lazaret-authorization","method":"ping"}`
+	req, err := u.prepare(http.MethodPost, strings.NewReader(ping))
+	if err == nil {
+		req = req.WithContext(ctx)
+		req.Header.Set(headerAuth, authorization)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		var resp *http.Response
+		if resp, err = u.send(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode/100 == 2 {
+				return nil
+			}
+			return &Refused{Status: resp.StatusCode, Authenticate: resp.Header.Values("WWW-Authenticate")}
+		}
+	}
+	return &Refused{Status: http.StatusBadGateway}
+}
+
+// Close ends the session with the server.
+func (u *upstream) Close() error {
+	if u.ctx.Err() != nil {
+		return nil
+	}
+	u.mu.Lock()
+	session := u.session
+	u.mu.Unlock()
+	if session != "" {
+		if req, err := u.prepare(http.MethodDelete, nil); err == nil {
+			ctx, cancel := context.WithTimeout(u.ctx, terminate)
+			if resp, err := u.send(req.WithContext(ctx)); err == nil {
+				resp.Body.Close()
+			}
+			cancel()
+		}
+	}
+	u.cancel()
+	u.http.CloseIdleConnections()
+	return nil
+}
