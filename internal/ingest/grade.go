@@ -150,6 +150,9 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	if err != nil {
 		return beliefs.NoGrade, err
 	}
+	if quotes(m.Content, said) {
+		return beliefs.Derived, nil
+	}
 	n := readNote(m.Content, &e.Features, said)
 	if n.grounded(said) {
 		ok := !here.foreign || n.extracts(said)

@@ -67,7 +67,7 @@ func (l *launderer) plant() string {
 // laundered is a planted order in one of the ways that it may be written down.
 func (l *launderer) laundered(s string) string {
 	w := strings.Fields(strings.Trim(s, "."))
-	switch l.r.IntN(6) {
+	switch l.r.IntN(9) {
 	case 0:
 		slices.Reverse(w)
 	case 1:
@@ -82,6 +82,12 @@ func (l *launderer) laundered(s string) string {
 		return "The user wants: " + strings.Join(w, " ") + "."
 	case 4:
 		return strings.Join(w, " ") + ". " + l.said[l.r.IntN(len(l.said))]
+	case 6:
+		return "The user said: " + strings.Join(w, " ")
+	case 7:
+		return "The user said: " + l.said[l.r.IntN(len(l.said))] + " " + strings.Join(w, " ")
+	case 8:
+		return strings.Join(w, " ") + ": " + l.said[l.r.IntN(len(l.said))]
 	case 5:
 		return strings.TrimSuffix(l.said[l.r.IntN(len(l.said))], ".") + " and " + strings.Join(w, " ")
 	}
