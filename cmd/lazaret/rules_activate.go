@@ -48,8 +48,8 @@ A set without a group that the policy in force requires is refused.`,
 			if err != nil && !watch {
 				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 			}
-			if err == nil && !yes {
-				if err := o.compare(cmd, b); err != nil {
+			if err == nil {
+				if err := o.compare(cmd, b, yes); err != nil {
 					return err
 				}
 			}
@@ -73,34 +73,39 @@ A set without a group that the policy in force requires is refused.`,
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
 	f.BoolVar(&watch, "watch", false, "follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
-	f.BoolVar(&yes, "yes", false, "do not compare with the set in force, and do not ask")
+	f.BoolVar(&yes, "yes", false, "do not ask before rules go out of force")
 	f.BoolVar(&untested, "skip-tests", false, "do not run the tests beside the rules")
 	return c
 }
 
 // compare shows how a rule set differs from the one in force. It refuses a set
-// that lacks a required group, and asks before rules go out of force.
-func (o *operator) compare(cmd *cobra.Command, bundle []byte) error {
+// that lacks a required group, and asks before rules go out of force, unless yes
+// answers. With yes a set in force that cannot be read is no obstacle.
+func (o *operator) compare(cmd *cobra.Command, bundle []byte, yes bool) error {
 	after, err := backtest.Compile(bundle)
 	if err != nil {
 		return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	if missing, err := missingGroups(ctx, o.nc, after); err != nil {
+	if missing, err := missingGroups(ctx, o.nc, after); err != nil && !yes {
 		return err
 	} else if len(missing) > 0 {
 		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("not activated: the policy in force requires the groups %s, which groups.yaml does not list. Every proposal would be held: add them, or put \"extends: shipped\" into groups.yaml", strings.Join(missing, ", "))}
 	}
 	old, err := backtest.InForce(ctx, o.nc, streams.DoActivateRules)
-	if err != nil {
+	if err != nil && yes {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("asking for the rules in force: %w; --yes activates without a comparison", err)
 	}
 	if old == nil {
 		return nil
 	}
 	before, err := backtest.Compile(old)
-	if err != nil {
+	if err != nil && yes {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("the rules in force: %w; --yes activates without a comparison", err)
 	}
 	added, changed, lost := difference(before, after)
@@ -113,7 +118,7 @@ func (o *operator) compare(cmd *cobra.Command, bundle []byte) error {
 			fmt.Fprintf(w, "%s: %d (%s)\n", d.verb, len(d.rules), some(d.rules, 6))
 		}
 	}
-	if len(lost) == 0 {
+	if len(lost) == 0 || yes {
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {

@@ -15,16 +15,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"lazaret/internal/backtest"
 	"lazaret/internal/console"
 	"lazaret/internal/embedded"
 	"lazaret/internal/heap"
 	"lazaret/internal/inquiry"
 	"lazaret/internal/metrics"
+	"lazaret/internal/natsconn"
 	"lazaret/internal/natsfiles"
 	"lazaret/internal/natsserver"
 	"lazaret/internal/retain"
 	"lazaret/internal/token"
 	"lazaret/pkg/keys"
+	"lazaret/streams"
 )
 
 func (a *app) up() *cobra.Command {
@@ -67,6 +70,9 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 			p, err := embedded.Start(cmd.Context(), cfg)
 			if err != nil {
 				return err
+			}
+			if err := knownGroups(cmd.Context(), cfg); err != nil {
+				return errors.Join(err, p.Close())
 			}
 			// Compiling the rules sixteen times leaves much garbage.
 			debug.FreeOSMemory()
@@ -130,6 +136,38 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	f.StringVar(&tell, "notify", "", "deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
+}
+
+// knownGroups refuses groups that the rules in force do not have: such a sentinel
+// judges by nothing.
+func knownGroups(ctx context.Context, cfg embedded.Config) error {
+	if cfg.Groups == nil || cfg.ServerOnly {
+		return nil
+	}
+	f := natsconn.Flags{Data: cfg.Data}
+	nc, err := f.Connect("operator")
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	b, err := backtest.InForce(ctx, nc, streams.DoActivateRules)
+	if err != nil || b == nil {
+		return err
+	}
+	set, err := backtest.Compile(b)
+	if err != nil {
+		return err
+	}
+	for _, g := range cfg.Groups {
+		if set.Group(g) == nil {
+			return fmt.Errorf("--groups names %q, and the rules in force have the groups %s only: `lazaret rules activate DIR` "+
+				"adds groups, `lazaret sentinel add` makes the credential of a sentinel of your own",
+				g, strings.Join(set.Groups(), ", "))
+		}
+	}
+	return nil
 }
 
 // leastRetention is the shortest: each trimming writes some dozens of entries.

@@ -7,6 +7,13 @@ import (
 	"testing"
 )
 
+func TestUpRefusesAGroupThatTheRulesDoNotHave(t *testing.T) {
+	out, code := command(t, t.TempDir(), "up", "--listen", "127.0.0.1:0", "--groups", "core,nosuch")
+	if code != 1 || !strings.Contains(out, `--groups names "nosuch", and the rules in force have the groups core only`) {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
 func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 	data := t.TempDir()
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", "127.0.0.1:0")
@@ -56,7 +63,12 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 		t.Errorf("in force:\n%s", out)
 	}
 	put("groups.yaml", "groups:\n  core: [mine]\n")
-	if out := must(t, data, "rules", "activate", dir, "--yes"); !strings.Contains(out, "in force: sha256:") {
+	out := must(t, data, "rules", "activate", dir, "--yes")
+	if !strings.Contains(out, "in force: sha256:") || !strings.Contains(out, "out of force: ") {
 		t.Errorf("activation with --yes says\n%s", out)
+	}
+	put("groups.yaml", "groups:\n  ours: [mine]\n")
+	if out, code := command(t, data, "rules", "activate", dir, "--yes"); code != 2 || !strings.Contains(out, "requires the groups core") {
+		t.Errorf("a set without a required group, with --yes: exit %d:\n%s", code, out)
 	}
 }
