@@ -72,7 +72,9 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 10 the verdict is hold, 11 the verdict is deny.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version(),
 	}
+	root.SetFlagErrorFunc(flagError)
 	a.conn.Bind(root.PersistentFlags())
 	root.AddCommand(
 		a.up(), a.backup(), a.restore(), a.server(), a.gateway(), a.console(), a.doctor(), a.top(), a.demo(), a.chaos(),
@@ -81,6 +83,7 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 		a.alerts(), a.holds(), a.verdicts(), a.calibration(), a.beliefs(), a.world(), a.incident(), a.audit(), a.report(), a.state(),
 		a.rules(), a.policy(), a.key(), a.agent(), a.sentinel(), a.conformance(), a.bench(), a.otel(), a.notify(),
 	)
+	explainArgs(root)
 	return root
 }
 

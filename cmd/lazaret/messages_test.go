@@ -65,6 +65,31 @@ func TestAnUnknownCommandIsAnErrorThatSaysWhatThereIs(t *testing.T) {
 	}
 }
 
+func TestAMistakeOnTheCommandLineIsToldWithWhatIsMeant(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "groups.yaml")
+	if err := os.WriteFile(other, []byte("groups:\n  core: [mine]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"decide", "x", "--agrs", "{}"}, "did you mean --args?"},
+		{[]string{"decide", "x", "--nothing-like-it"}, "`lazaret decide --help` lists the flags"},
+		{[]string{"rules", "explain", "--seq", "abc"}, `--seq is "abc", want a whole number`},
+		{[]string{"top", "--interval", "5"}, `--interval is "5", want a duration such as 90s`},
+		{[]string{"decide"}, "it is called as: lazaret decide TOOL"},
+		{[]string{"policy", "check", other}, "is no policy: `lazaret policy show`"},
+	} {
+		if out, code := lazaret(t, c.args...); code == cli.ExitOK || !strings.Contains(out, c.want) {
+			t.Errorf("lazaret %v ends with %d and does not say %q:\n%s", c.args, code, c.want, out)
+		}
+	}
+	if out, code := lazaret(t, "--version"); code != cli.ExitOK || !strings.HasPrefix(out, "lazaret version ") {
+		t.Errorf("--version: exit %d: %s", code, out)
+	}
+}
+
 func TestRulesWithoutGroupsAreToldHowToNameThem(t *testing.T) {
 	dir := t.TempDir()
 	pack := filepath.Join(dir, "mine")

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,7 +38,7 @@ func policyCheck(load policyLoader) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := load.compile(args)
 			if err != nil {
-				return err
+				return notAPolicy(args, err)
 			}
 			notes := policyNotes(p)
 			if json {
@@ -51,6 +53,21 @@ func policyCheck(load policyLoader) *cobra.Command {
 	}
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
+}
+
+// notAPolicy adds to a fault of a file that has none of a policy's own keys what
+// the command expects.
+func notAPolicy(args []string, err error) error {
+	if len(args) == 0 {
+		return err
+	}
+	text, readErr := os.ReadFile(args[0])
+	if readErr != nil || regexp.MustCompile(`(?m)^(mode|tools|otherwise|egress|protected)\s*:`).Match(text) {
+		return err
+	}
+	why := fmt.Sprintf("%v\n%s is no policy: `lazaret policy show` prints one to start from; "+
+		"`lazaret rules check DIR` checks rules", err, args[0])
+	return &cli.Exit{Code: cli.ExitNegative, Text: why}
 }
 
 // policyNotes are warnings about legal but doubtful policies.

@@ -85,9 +85,18 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Data, "data", "", "data `DIR` of `lazaret up` ($LAZARET_DATA, default ./data)")
 }
 
-// Resolve fills in from the environment what no flag gave.
+// Resolve fills in from the environment what no flag gave. A data folder that a
+// flag names brings its server and credentials: the environment's are left out.
 func (f *Flags) Resolve() {
-	for _, e := range f.env() {
+	own := false
+	if f.Data != "" && f.Server == "" && f.Context == "" && f.Creds == "" {
+		_, err := os.Stat(filepath.Join(f.Data, "nats"))
+		own = err == nil
+	}
+	for flag, e := range f.env() {
+		if own && flag != "data" && !strings.HasPrefix(flag, "tls") {
+			continue
+		}
 		if *e.dst == "" {
 			*e.dst = os.Getenv(e.name)
 		}

@@ -47,6 +47,10 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 	}{
 		{name: "data folder", args: []string{"--data", data}, role: "operator", ok: true},
 		{name: "data folder from the environment", env: map[string]string{"LAZARET_DATA": data}, role: "operator", ok: true},
+		{name: "data folder of a flag beats the environment", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1"},
+			args: []string{"--data", data}, role: "operator", ok: true},
+		{name: "environment beats its data folder", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1", "LAZARET_DATA": data},
+			role: "operator"},
 		{name: "data folder without that role", args: []string{"--data", data}, role: "nobody"},
 		{name: "server and creds", args: []string{"-s", s.URL(), "--creds", creds}, role: "operator", ok: true},
 		{name: "server and creds from the environment", env: map[string]string{"NATS_URL": s.URL(), "NATS_CREDS": creds}, role: "operator", ok: true},

@@ -86,12 +86,40 @@ func (e *Faults) Within() (line, column int) { return e.All[0].Line, e.All[0].Co
 func celError(src string, iss *cel.Issues) error {
 	e := &Faults{source: src}
 	for _, x := range iss.Errors() {
-		e.All = append(e.All, Fault{x.Message, x.Location.Line(), x.Location.Column()})
+		e.All = append(e.All, Fault{x.Message + foreignWord(src, x), x.Location.Line(), x.Location.Column()})
 	}
 	if e.All == nil {
 		return iss.Err()
 	}
 	return e
+}
+
+// foreignOps are operators of other languages, and what CEL has in their place.
+var foreignOps = regexp.MustCompile(`^\s*(=|and|or|not)(?:[^=\w]|$)`)
+
+var inCEL = map[string]string{"=": "==", "and": "&&", "or": "||", "not": "!"}
+
+// foreignWord says what to write for an operator of another language that stands
+// at the place of a syntax error, or in the word before.
+func foreignWord(src string, x *cel.Error) string {
+	lines := strings.Split(src, "\n")
+	line, col := x.Location.Line(), x.Location.Column()
+	if !strings.HasPrefix(x.Message, "Syntax error") || line < 1 || line > len(lines) || col < 0 {
+		return ""
+	}
+	runes := []rune(lines[line-1])
+	if col > len(runes) {
+		return ""
+	}
+	at := string(runes[col:])
+	before := strings.Fields(string(runes[:col]))
+	if m := foreignOps.FindStringSubmatch(at); m != nil {
+		return fmt.Sprintf(" (write %s for %s)", inCEL[m[1]], m[1])
+	}
+	if n := len(before); n > 0 && inCEL[before[n-1]] != "" {
+		return fmt.Sprintf(" (write %s for %s)", inCEL[before[n-1]], before[n-1])
+	}
+	return ""
 }
 
 func caret(src string, line, col int) string {

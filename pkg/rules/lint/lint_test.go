@@ -109,6 +109,9 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		says   string
 	}{
 		{"compile", when("action.levle > 2"), "p/r.yaml:12:16", "did you mean"},
+		{"compile", when("action.tool = 'x'"), "p/r.yaml:12:22", "write == for ="},
+		{"compile", when("action.level > 2 and action.level < 4"), "p/r.yaml:12:27", "write && for and"},
+		{"compile", when("action.level > 2 or action.level < 1"), "p/r.yaml:12:27", "write || for or"},
 		{"compile", when("action.tool > 2"), "p/r.yaml:12:22", "no matching overload"},
 		{"compile", rule("when: >-", "wehn: x\n    when: >-"), "p/r.yaml:9:5", "did you mean when?"},
 		{"compile", rule("severity: low", "severity: lwo"), "p/r.yaml:4:15", "did you mean low?"},
