@@ -28,6 +28,7 @@ var notRun = map[string]string{
 	"docs/probes.md: lazaret probe run --ev":      "a round takes minutes; TestAProbeThatFailsOpensAnIncident runs one",
 	"docs/rules.md: lazaret rules repl":           "it is interactive; TestTheReplReadsExpressionsAndCommands tries it",
 	"docs/sentinels.md: lazaret sentinel add":     judgeJS,
+	"docs/stores.md: lazaret memory proxy":        "it needs a store; TestMem0IsAskedBeforeWritesAndAfterSearches has one",
 	"docs/sentinels.md: lazaret conformance":      judgeJS,
 	"docs/mcp.md: cat notes/meeting.txt":          mcpServer,
 	"docs/mcp.md: lazaret holds approve hcbb6892": mcpServer,
