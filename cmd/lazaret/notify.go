@@ -31,8 +31,16 @@ func (a *app) notify() *cobra.Command {
 		}
 		return notify.Load(file)
 	}
-	c := group("notify", "Notifications of holds and alerts", a.notifyRun(load), a.notifyInit(load), notifyCheck(load), a.notifyTest(load), a.notifyDead(),
-		a.notifyAck())
+	c := group(
+		"notify",
+		"Notifications of holds and alerts",
+		a.notifyRun(load),
+		a.notifyInit(load),
+		notifyCheck(load),
+		a.notifyTest(load),
+		a.notifyDead(),
+		a.notifyAck(),
+	)
 	c.PersistentFlags().StringVar(&file, "config", "", "configuration `FILE` (default DATA/notify.yaml)")
 	return c
 }
@@ -59,13 +67,17 @@ creds/, nats/ and notify/. Run one process for a data folder.`,
 			}
 			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			fmt.Fprintf(cmd.OutOrStdout(), "delivering notifications of %d routes\n", len(conf.Routes))
-			return notify.Run(cmd.Context(), conf, notify.Options{Data: a.conn.Data, Log: log, Connect: func(route string) (*nats.Conn, error) {
-				f, role := a.conn, string(natsserver.NotifyRole(route))
-				if f.Server != "" && f.Creds == "" {
-					f.Creds = natsserver.CredsFile(f.Data, role)
-				}
-				return f.Connect(role, natsconn.Daemon(log)...)
-			}})
+			return notify.Run(
+				cmd.Context(),
+				conf,
+				notify.Options{Data: a.conn.Data, Log: log, Connect: func(route string) (*nats.Conn, error) {
+					f, role := a.conn, string(natsserver.NotifyRole(route))
+					if f.Server != "" && f.Creds == "" {
+						f.Creds = natsserver.CredsFile(f.Data, role)
+					}
+					return f.Connect(role, natsconn.Daemon(log)...)
+				}},
+			)
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens")
@@ -102,7 +114,10 @@ the operator's credential and the data folder's keys/.`,
 					return err
 				}
 			}
-			err = a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error { return notify.Ensure(ctx, nc, conf) })
+			err = a.operator(
+				cmd.Context(),
+				func(ctx context.Context, nc *nats.Conn) error { return notify.Ensure(ctx, nc, conf) },
+			)
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%d routes are ready: lazaret notify run\n", len(conf.Routes))
 			}
@@ -184,13 +199,19 @@ do.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, list, []string{"TIME", "ROUTE", "KIND", "PROJECT", "ENTRY", "ERROR"}, func(d notify.Dead) []string {
-				entry := fmt.Sprint(d.Entry)
-				if d.To != 0 {
-					entry += fmt.Sprint("-", d.To)
-				}
-				return []string{d.Time.Format(time.DateTime), d.Route, string(d.Kind), d.Project, entry, d.Error}
-			})
+			return cli.Print(
+				cmd.OutOrStdout(),
+				f,
+				list,
+				[]string{"TIME", "ROUTE", "KIND", "PROJECT", "ENTRY", "ERROR"},
+				func(d notify.Dead) []string {
+					entry := fmt.Sprint(d.Entry)
+					if d.To != 0 {
+						entry += fmt.Sprint("-", d.To)
+					}
+					return []string{d.Time.Format(time.DateTime), d.Route, string(d.Kind), d.Project, entry, d.Error}
+				},
+			)
 		},
 	}
 	f.Bind(c.Flags())
@@ -221,7 +242,12 @@ route repeats them. A hold stays open; "lazaret holds" and the console resolve i
 
 // notifications delivers notifications while the pipeline runs, if file names a configuration. stop may be called
 // more than once.
-func notifications(ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, file, console string) (stop func(), err error) {
+func notifications(
+	ctx context.Context,
+	p *embedded.Pipeline,
+	cfg embedded.Config,
+	file, console string,
+) (stop func(), err error) {
 	if file == "" {
 		return func() {}, nil
 	}
@@ -245,9 +271,13 @@ func notifications(ctx context.Context, p *embedded.Pipeline, cfg embedded.Confi
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := notify.Run(ctx, conf, notify.Options{Data: cfg.Data, Log: cfg.Log, Connect: func(route string) (*nats.Conn, error) {
-			return p.Server.Connect(natsserver.NotifyRole(route))
-		}})
+		err := notify.Run(
+			ctx,
+			conf,
+			notify.Options{Data: cfg.Data, Log: cfg.Log, Connect: func(route string) (*nats.Conn, error) {
+				return p.Server.Connect(natsserver.NotifyRole(route))
+			}},
+		)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			cfg.Log.Error("no notifications are delivered", "err", err)
 		}

@@ -106,14 +106,21 @@ func NewLogin(data string, u User, lasts time.Duration) (code string, err error)
 var errNoLogin = errors.New("the link was used before, has expired, or was never issued")
 
 // takeLogin uses a code up.
-func takeLogin(data, code string) (*User, error) {
+func takeLogin(data, code string) (*User, error) { return findLogin(data, code, true) }
+
+// lookLogin says whom a code logs in, and leaves it as it is.
+func lookLogin(data, code string) (*User, error) { return findLogin(data, code, false) }
+
+func findLogin(data, code string, use bool) (*User, error) {
 	var found *User
 	err := changeGrants(data, func(g *grants) {
 		for i := range g.Grants {
 			if g.Grants[i].Hash == hash(code) {
 				u := g.Grants[i].User
 				found = &u
-				g.Grants = slices.Delete(g.Grants, i, i+1)
+				if use {
+					g.Grants = slices.Delete(g.Grants, i, i+1)
+				}
 				return
 			}
 		}
@@ -273,12 +280,23 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "a login is not fetched ahead", http.StatusServiceUnavailable)
 		return
 	}
-	u, err := takeLogin(c.cfg.Data, code)
+	take := takeLogin
+	asked := r.Header.Get("Sec-Fetch-Site")
+	foreign := asked == "cross-site" || asked == "same-site"
+	if foreign {
+		take = lookLogin
+	}
+	u, err := take(c.cfg.Data, code)
 	if err != nil {
 		if !errors.Is(err, errNoLogin) {
 			c.cfg.Log.Error("logins cannot be read", "err", err)
 		}
 		c.fail(w, r, http.StatusUnauthorized, "This link does not sign in", errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
+		return
+	}
+	if foreign { // a link of somebody else must not swap the session
+		p := &page{Title: "Sign in as " + u.Name + "?", Data: code, c: c}
+		c.render(w, http.StatusOK, "confirm", p)
 		return
 	}
 	c.cfg.Log.Info("signed in", "user", u.Name, "role", u.Role)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -67,6 +68,52 @@ func TestALinkSignsInOnceAndLeadsNowhereElse(t *testing.T) {
 	}
 	if code, _ := get(t, http.DefaultClient, shared.c.LoginURL(expired)); code != http.StatusUnauthorized {
 		t.Errorf("an expired link: %d", code)
+	}
+}
+
+func TestALinkThatAnotherSiteOpensSignsInOnlyOnceThePersonConfirms(t *testing.T) {
+	never := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	url := link(t, User{Name: "mallory", Role: RoleViewer})
+	ask := func(site string) (*http.Response, string) {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Sec-Fetch-Site", site)
+		res, err := never.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, string(b)
+	}
+	for _, site := range []string{"cross-site", "same-site"} {
+		res, body := ask(site)
+		if res.StatusCode != http.StatusOK || len(res.Cookies()) > 0 || !strings.Contains(body, "mallory") {
+			t.Errorf("%s: %d, cookies %v", site, res.StatusCode, res.Cookies())
+		}
+	}
+	if res, _ := ask("same-origin"); res.StatusCode != http.StatusSeeOther || len(res.Cookies()) != 1 {
+		t.Errorf("the confirmed link: %d", res.StatusCode)
+	}
+	if res, body := ask("cross-site"); res.StatusCode != http.StatusUnauthorized || strings.Contains(body, "mallory") {
+		t.Errorf("a used link: %d", res.StatusCode)
+	}
+}
+
+func TestAViewerOfOneProjectSeesNoFiguresOfAll(t *testing.T) {
+	attack(t)
+	_, all := get(t, visitor(t, viewer), "/")
+	_, one := get(t, visitor(t, User{Name: "olga", Role: RoleViewer, Projects: []string{"elsewhere"}}), "/")
+	for _, s := range []string{"<dt>Observations</dt>", "<dt>Held</dt>", ">Published</th>"} {
+		if !strings.Contains(all, s) || strings.Contains(one, s) {
+			t.Errorf("%s: for all %v, for one project %v", s, strings.Contains(all, s), strings.Contains(one, s))
+		}
 	}
 }
 

@@ -237,6 +237,14 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 	if ask(secret) != 200 || ask(second) != 200 {
 		t.Fatal("a good token is refused")
 	}
+	waits := make(chan int, 1)
+	if code, _ := p.send(t, second, "POST", "/v1/decide", fmt.Sprintf(email, "waits")); code != 200 {
+		t.Fatalf("a held proposal: %d", code)
+	}
+	go func() {
+		code, _ := p.send(t, second, "POST", "/v1/decide?wait=4m", fmt.Sprintf(email, "waits"))
+		waits <- code
+	}()
 	list, err := token.List(p.data)
 	if err != nil {
 		t.Fatal(err)
@@ -251,6 +259,14 @@ func TestARevokedTokenOrCredentialIsRefused(t *testing.T) {
 		t.Errorf("after its revocation a token gets %d, the other one %d", b, a)
 	}
 	for range feed { // ends with the token
+	}
+	select {
+	case code := <-waits:
+		if code != 401 {
+			t.Errorf("a wait under a token that was revoked gets %d", code)
+		}
+	case <-time.After(time.Minute):
+		t.Error("a revoked token goes on waiting")
 	}
 	// A rotation goes on, a revocation ends it.
 	if _, err := p.Server.Minter().Rotate(name, nil, false); err != nil {

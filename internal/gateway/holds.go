@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"lazaret/client"
 	"lazaret/pkg/beliefs"
@@ -95,7 +97,27 @@ func (c *call) propose(p *proposed) (*client.Reply, error) {
 	c.leave() // others may ask meanwhile
 	ctx, cancel := context.WithTimeout(c.ctx, c.wait)
 	defer cancel()
+	var revoked atomic.Bool
+	go func() {
+		check := time.NewTicker(checkToken)
+		defer check.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-check.C:
+			}
+			if !c.find() {
+				revoked.Store(true)
+				cancel()
+				return
+			}
+		}
+	}()
 	last, err := p.await(ctx, c.s.client, rep)
+	if revoked.Load() || !c.find() {
+		return nil, problem(streams.CodeToken, "the token was revoked or has expired while it waited")
+	}
 	if err != nil && c.ctx.Err() != nil {
 		return nil, err
 	}

@@ -84,11 +84,21 @@ func parse(b []byte) (*Config, error) {
 		p := at.GetToken().Position
 		var wrong *yaml.TypeError
 		if errors.As(err, &wrong) {
-			return nil, fmt.Errorf("line %d, column %d: this value has another type, want %s", p.Line, p.Column, wrong.DstType)
+			return nil, fmt.Errorf(
+				"line %d, column %d: this value has another type, want %s",
+				p.Line,
+				p.Column,
+				wrong.DstType,
+			)
 		}
 		var unknown *yaml.UnknownFieldError
 		if errors.As(err, &unknown) {
-			return nil, fmt.Errorf("line %d, column %d: %s: see docs/notifications.md", p.Line, p.Column, at.GetMessage())
+			return nil, fmt.Errorf(
+				"line %d, column %d: %s: see docs/notifications.md",
+				p.Line,
+				p.Column,
+				at.GetMessage(),
+			)
 		}
 		return nil, fmt.Errorf("line %d, column %d: this cannot be read: see docs/notifications.md", p.Line, p.Column)
 	}
@@ -98,7 +108,8 @@ func parse(b []byte) (*Config, error) {
 func (c *Config) check() error {
 	if c.Console != "" {
 		u, err := url.Parse(c.Console)
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+			u.RawQuery != "" {
 			return errors.New("console: want an address such as https://lazaret.example.org:4281")
 		}
 		c.Console = strings.TrimSuffix(c.Console, "/")
@@ -181,7 +192,8 @@ func (r *Route) wants(n *Notice) bool {
 	if !slices.Contains(r.On, n.Kind) {
 		return false
 	}
-	if len(r.Projects) > 0 && !slices.Contains(r.Projects, n.Project) || len(r.Projects) == 0 && streams.IsSynthetic(n.Project) {
+	if len(r.Projects) > 0 && !slices.Contains(r.Projects, n.Project) ||
+		len(r.Projects) == 0 && streams.IsSynthetic(n.Project) {
 		return false
 	}
 	return n.Kind != KindAlert || slices.Index(severities, n.Severity) >= slices.Index(severities, r.Severity)

@@ -44,8 +44,14 @@ const sendTime = 20 * time.Second
 var outward = &http.Client{
 	Timeout:       sendTime,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+	Transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		IdleConnTimeout:        time.Minute,
+		MaxResponseHeaderBytes: 64 << 10,
+	},
 }
 
 var dialer = &net.Dialer{Timeout: 10 * time.Second, Control: func(_, address string, _ syscall.RawConn) error {
@@ -99,8 +105,14 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 	case res.StatusCode/100 == 2:
 		return nil
 	case res.StatusCode/100 == 3:
-		return fmt.Errorf("%s answered %d: redirects are not followed, name the final address", req.URL.Host, res.StatusCode)
-	case res.StatusCode == http.StatusBadRequest, res.StatusCode == http.StatusRequestEntityTooLarge, res.StatusCode == http.StatusUnprocessableEntity:
+		return fmt.Errorf(
+			"%s answered %d: redirects are not followed, name the final address",
+			req.URL.Host,
+			res.StatusCode,
+		)
+	case res.StatusCode == http.StatusBadRequest,
+		res.StatusCode == http.StatusRequestEntityTooLarge,
+		res.StatusCode == http.StatusUnprocessableEntity:
 		return refusal{err}
 	}
 	if s, aerr := strconv.Atoi(res.Header.Get("Retry-After")); aerr == nil && s > 0 {

@@ -90,8 +90,17 @@ func noticesOf(e *streams.Entry) ([]*Notice, error) {
 		if a.Mode == "shadow" || a.Exception != "" {
 			return
 		}
-		add(&Notice{Kind: KindAlert, Agent: a.Agent, Session: a.Session, Severity: a.Severity, Rule: a.Rule, Effect: a.Effect,
-			Text: cmp.Or(a.Message, a.Error)})
+		add(
+			&Notice{
+				Kind:     KindAlert,
+				Agent:    a.Agent,
+				Session:  a.Session,
+				Severity: a.Severity,
+				Rule:     a.Rule,
+				Effect:   a.Effect,
+				Text:     cmp.Or(a.Message, a.Error),
+			},
+		)
 	}
 	_, group := streams.SentinelGroup(e.Stage)
 	arbiter := e.Stage == streams.StageArbiter

@@ -81,9 +81,21 @@ func finding(n *Notice) object {
 	return object{"category_uid": 2, "category_name": "Findings", "class_uid": 2004, "class_name": "Detection Finding",
 		"activity_id": activity, "type_uid": 200400 + activity, "severity_id": 1 + max(0, slices.Index(severities, n.Severity)),
 		"status_id": status, "time": n.Time.UnixMilli(), "is_alert": n.Kind == KindAlert, "message": title, "finding_info": info,
-		"metadata": object{"version": ocsfVersion, "uid": n.ID, "product": object{"name": "Lazaret", "vendor_name": "Lazaret"}},
-		"unmapped": object{"project": n.Project, "agent": n.Agent, "session": n.Session, "tool": n.Tool, "hold": n.Hold, "state": n.State,
-			"effect": n.Effect, "entry": fmt.Sprint(n.Entry)}}
+		"metadata": object{
+			"version": ocsfVersion,
+			"uid":     n.ID,
+			"product": object{"name": "Lazaret", "vendor_name": "Lazaret"},
+		},
+		"unmapped": object{
+			"project": n.Project,
+			"agent":   n.Agent,
+			"session": n.Session,
+			"tool":    n.Tool,
+			"hold":    n.Hold,
+			"state":   n.State,
+			"effect":  n.Effect,
+			"entry":   fmt.Sprint(n.Entry),
+		}}
 }
 
 // appendSynced appends to a file and syncs it. A line that a crash cut off is ended first, so that the next one is

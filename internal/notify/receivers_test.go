@@ -38,8 +38,20 @@ const hostile = "<!channel> <https://evil.example|Approve> [x](https://evil.exam
 
 // hostileMessage is a message of every field of which a stranger has chosen what can be chosen, as it leaves.
 func hostileMessage() *Message {
-	n := &Notice{ID: "alert-7-0", Kind: KindAlert, Project: "acme", Time: time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC), Entry: 7, Agent: hostile,
-		Session: hostile, Tool: hostile, Severity: "high", Rule: hostile, Effect: "hold", Text: hostile}
+	n := &Notice{
+		ID:       "alert-7-0",
+		Kind:     KindAlert,
+		Project:  "acme",
+		Time:     time.Date(2026, 11, 23, 20, 0, 0, 0, time.UTC),
+		Entry:    7,
+		Agent:    hostile,
+		Session:  hostile,
+		Tool:     hostile,
+		Severity: "high",
+		Rule:     hostile,
+		Effect:   "hold",
+		Text:     hostile,
+	}
 	n.redact(new(ceiling.Labels), beliefs.Internal, 7)
 	n.link("https://console.example")
 	return newMessage([]*Notice{n})
@@ -161,14 +173,16 @@ func TestAWebhookIsSignedAsStandardWebhooksSays(t *testing.T) {
 		Data Message
 	}](t, &Webhook{URL: c.URL, Secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, c, m)
 	h := c.header
-	if h.Get("webhook-id") != m.ID || h.Get("webhook-signature") != sign(key, m.ID, h.Get("webhook-timestamp"), c.body) {
+	if h.Get("webhook-id") != m.ID ||
+		h.Get("webhook-signature") != sign(key, m.ID, h.Get("webhook-timestamp"), c.body) {
 		t.Errorf("the headers are %v", h)
 	}
 	if got.Type != "lazaret.alert" || got.Data.Notices[0].ID != m.Notices[0].ID {
 		t.Errorf("the message is %+v", got)
 	}
 	for _, secret := range []string{"", "whsec_c2hvcnQ=", "no base64"} {
-		if err := (&Webhook{URL: c.URL, Secret: secret}).prepare(); err == nil || secret != "" && strings.Contains(err.Error(), secret) {
+		if err := (&Webhook{URL: c.URL, Secret: secret}).prepare(); err == nil ||
+			secret != "" && strings.Contains(err.Error(), secret) {
 			t.Errorf("secret %q: %v", secret, err)
 		}
 	}
@@ -188,7 +202,8 @@ func TestAlertmanagerKnowsAHoldAndItsEndByTheSameLabels(t *testing.T) {
 	if c.path != "/am/api/v2/alerts" || c.header.Get("Authorization") != "Bearer t0ken" {
 		t.Errorf("asked %s with %v", c.path, c.header)
 	}
-	if fmt.Sprint(got[0].Labels) != fmt.Sprint(got[1].Labels) || !got[0].EndsAt.Equal(now.Add(time.Hour)) || !got[1].EndsAt.Equal(now.Add(time.Minute)) {
+	if fmt.Sprint(got[0].Labels) != fmt.Sprint(got[1].Labels) || !got[0].EndsAt.Equal(now.Add(time.Hour)) ||
+		!got[1].EndsAt.Equal(now.Add(time.Minute)) {
 		t.Errorf("the alerts are %+v", got)
 	}
 }
@@ -220,7 +235,8 @@ func TestOCSFFindingsGoToAFileOrAWebhook(t *testing.T) {
 		if err := json.Unmarshal([]byte(l), &f); err != nil {
 			t.Fatal(err)
 		}
-		if f["class_uid"] != 2004.0 || f["type_uid"] != 200401.0 || f["severity_id"] != 4.0 || f["finding_info"].(map[string]any)["uid"] != "alert-7-0" {
+		if f["class_uid"] != 2004.0 || f["type_uid"] != 200401.0 || f["severity_id"] != 4.0 ||
+			f["finding_info"].(map[string]any)["uid"] != "alert-7-0" {
 			t.Errorf("the finding is %v", f)
 		}
 	}
@@ -305,7 +321,8 @@ func TestAValueFormsNoHeaderOrEndOfAMail(t *testing.T) {
 		t.Errorf("the subject is %q, %v", subject, err)
 	}
 	body, err := io.ReadAll(quotedprintable.NewReader(m.Body))
-	if err != nil || !strings.Contains(string(body), "https://console.example/alerts?") || strings.Contains(string(body), "https://evil") {
+	if err != nil || !strings.Contains(string(body), "https://console.example/alerts?") ||
+		strings.Contains(string(body), "https://evil") {
 		t.Errorf("the text is %q, %v", body, err)
 	}
 	address, _ = mailServer(t, true)
@@ -442,8 +459,13 @@ func selfSigned(t *testing.T) (tls.Certificate, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true}
+	x := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, x, x, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +502,8 @@ func TestErrorsOfReceiversHoldNoSecretAndNoRedirectIsFollowed(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"ftp://t0ken", "t0ken", "http://user:t0ken@host/", "http://t0ken\n"} {
-		if err := (&Route{Name: "r", To: To{Slack: &Slack{URL: url}}}).check(); err == nil || strings.Contains(err.Error(), "t0ken") {
+		if err := (&Route{Name: "r", To: To{Slack: &Slack{URL: url}}}).check(); err == nil ||
+			strings.Contains(err.Error(), "t0ken") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -503,7 +526,8 @@ routes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := c.Routes[0]; r.Group != 30*time.Second || r.Times != defaultTimes || r.Kind() != "slack" || c.Console != "https://lazaret.example.org:4281" {
+	if r := c.Routes[0]; r.Group != 30*time.Second || r.Times != defaultTimes || r.Kind() != "slack" ||
+		c.Console != "https://lazaret.example.org:4281" {
 		t.Errorf("the route is %+v", r)
 	}
 	for _, x := range []struct{ old, new, want string }{
@@ -537,8 +561,21 @@ routes:
 
 func TestATextAboveTheCeilingIsRedacted(t *testing.T) {
 	labels := new(ceiling.Labels)
-	labels.Scan(ceiling.Entry{Project: "acme", Seq: 3, Ingest: true, Body: []byte(`{"id":"m1","content":"the vault opens with 8812-KX","sensitivity":"secret"}`)})
-	n := &Notice{Kind: KindAlert, Project: "acme", Rule: "r", Tool: "8812-KX", Text: "'the vault opens with 8812-KX' goes to eve"}
+	labels.Scan(
+		ceiling.Entry{
+			Project: "acme",
+			Seq:     3,
+			Ingest:  true,
+			Body:    []byte(`{"id":"m1","content":"the vault opens with 8812-KX","sensitivity":"secret"}`),
+		},
+	)
+	n := &Notice{
+		Kind:    KindAlert,
+		Project: "acme",
+		Rule:    "r",
+		Tool:    "8812-KX",
+		Text:    "'the vault opens with 8812-KX' goes to eve",
+	}
 	n.redact(labels, beliefs.Internal, 9)
 	if strings.Contains(n.Text, "8812") || !strings.Contains(n.Text, "redacted: secret") {
 		t.Errorf("the text is %q", n.Text)

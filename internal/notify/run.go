@@ -95,8 +95,15 @@ func Run(ctx context.Context, c *Config, o Options) error {
 
 // Test sends a notification through a route.
 func (r *Route) Test(ctx context.Context, console string) error {
-	n := &Notice{ID: fmt.Sprint("test-", time.Now().UnixNano()), Kind: KindAlert, Project: "test", Time: time.Now().UTC(), Severity: "info",
-		Rule: "notify-test", Text: "This is a test of the route " + r.Name + "."}
+	n := &Notice{
+		ID:       fmt.Sprint("test-", time.Now().UnixNano()),
+		Kind:     KindAlert,
+		Project:  "test",
+		Time:     time.Now().UTC(),
+		Severity: "info",
+		Rule:     "notify-test",
+		Text:     "This is a test of the route " + r.Name + ".",
+	}
 	n.link(console)
 	return r.cleaned(r.receiver.send(ctx, newMessage([]*Notice{n})))
 }

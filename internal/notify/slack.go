@@ -47,13 +47,20 @@ func (s *Slack) send(ctx context.Context, m *Message) error {
 		}
 		b := object{"type": "section", "text": plain(words)}
 		if n.Link != "" {
-			b["accessory"] = object{"type": "button", "text": plain("Open in the console"), "url": n.Link, "action_id": fmt.Sprint("open", i)}
+			b["accessory"] = object{
+				"type":      "button",
+				"text":      plain("Open in the console"),
+				"url":       n.Link,
+				"action_id": fmt.Sprint("open", i),
+			}
 		}
 		blocks = append(blocks, b)
 	}
 	// The text of the pop-up is parsed by Slack: it has fixed words only.
-	body, err := streams.Marshal(object{"text": fmt.Sprintf("Lazaret: %s (%d)", m.Notices[0].Kind, len(m.Notices)), "mrkdwn": false,
-		"unfurl_links": false, "unfurl_media": false, "blocks": blocks})
+	body, err := streams.Marshal(
+		object{"text": fmt.Sprintf("Lazaret: %s (%d)", m.Notices[0].Kind, len(m.Notices)), "mrkdwn": false,
+			"unfurl_links": false, "unfurl_media": false, "blocks": blocks},
+	)
 	if err != nil {
 		return refusal{err}
 	}

@@ -13,8 +13,18 @@ func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing
 	}
 	start := time.Now()
 	fresh := func() *worker {
-		w := &worker{Route: &Route{Name: "r", On: []Kind{KindHold}, Repeat: time.Hour, Times: 2}, dir: Dir(data), log: slog.New(slog.DiscardHandler), told: make(reminders)}
-		b := &batch{notices: []*Notice{{ID: "hold-1-0", Kind: KindHold, Project: "acme", Hold: "h1", Text: "secret", Tool: "t", Time: start}}, from: []uint64{1}}
+		w := &worker{
+			Route: &Route{Name: "r", On: []Kind{KindHold}, Repeat: time.Hour, Times: 2},
+			dir:   Dir(data),
+			log:   slog.New(slog.DiscardHandler),
+			told:  make(reminders),
+		}
+		b := &batch{
+			notices: []*Notice{
+				{ID: "hold-1-0", Kind: KindHold, Project: "acme", Hold: "h1", Text: "secret", Tool: "t", Time: start},
+			},
+			from: []uint64{1},
+		}
 		w.queue = []*batch{b}
 		w.settle(b, nil)
 		return w
@@ -55,10 +65,29 @@ func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing
 }
 
 func TestNotificationsOfOneKindAndRuleAreToldTogether(t *testing.T) {
-	w := &worker{Route: &Route{Name: "r", On: []Kind{KindAlert}, Severity: "info", Group: time.Minute}, dir: t.TempDir(), log: slog.New(slog.DiscardHandler),
-		told: make(reminders), waiting: make(map[uint64]*waiting), groups: make(map[string]*batch)}
+	w := &worker{
+		Route:   &Route{Name: "r", On: []Kind{KindAlert}, Severity: "info", Group: time.Minute},
+		dir:     t.TempDir(),
+		log:     slog.New(slog.DiscardHandler),
+		told:    make(reminders),
+		waiting: make(map[uint64]*waiting),
+		groups:  make(map[string]*batch),
+	}
 	for i := range uint64(250) {
-		w.take(arrival{seq: i + 1, notices: []*Notice{{ID: string(rune('a' + i)), Kind: KindAlert, Project: "acme", Rule: []string{"one", "two"}[i%2], Severity: "high"}}})
+		w.take(
+			arrival{
+				seq: i + 1,
+				notices: []*Notice{
+					{
+						ID:       string(rune('a' + i)),
+						Kind:     KindAlert,
+						Project:  "acme",
+						Rule:     []string{"one", "two"}[i%2],
+						Severity: "high",
+					},
+				},
+			},
+		)
 	}
 	if len(w.queue) != 2 || len(w.groups) != 2 || len(w.queue[0].notices) != mostOf {
 		t.Errorf("%d are due, %d are collected", len(w.queue), len(w.groups))
