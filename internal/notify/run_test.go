@@ -106,6 +106,9 @@ func running(t *testing.T, p *embedded.Pipeline, data string, c *notify.Config) 
 }
 
 func TestHoldsAndAlertsAreToldOverRestartsAndOutagesOfTheReceiver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: make long runs it; a test of internal/e2e kills the processes in a quick run")
+	}
 	data := t.TempDir()
 	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true})
 	if err != nil {
