@@ -1,0 +1,36 @@
+package mcpproxy
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func TestACallWithAnotherLargeNumberIsAnotherCall(t *testing.T) {
+	key := func(args string) string { return callKey("pay", jsontext.Value(args)) }
+	for _, pair := range [][2]string{
+		{`{"n":9007199254740992}`, `{"n":9007199254740993}`},
+		{`{"n":0.1}`, `{"n":0.10000000000000000001}`},
+	} {
+		if key(pair[0]) == key(pair[1]) {
+			t.Errorf("%s and %s are one call", pair[0], pair[1])
+		}
+	}
+	if key(`{"a":1, "b":"é"}`) != key(`{"b":"\u00e9","a":1}`) {
+		t.Error("the order of names makes another call")
+	}
+}
+
+func TestMoreThan4096HeldCallsAreRemembered(t *testing.T) {
+	p := &Proxy{pending: make(map[string]proposed)}
+	const n = 10_000
+	for i := range n {
+		p.put(callKey("t", jsontext.Value(fmt.Sprint(i))), proposed{id: fmt.Sprint(i)})
+	}
+	for i := range n {
+		if got := p.take(callKey("t", jsontext.Value(fmt.Sprint(i)))); got.id != fmt.Sprint(i) {
+			t.Fatalf("call %d has proposal %q", i, got.id)
+		}
+	}
+}
