@@ -75,6 +75,10 @@ func TestFewSeedsAreBrokenByAFewTries(t *testing.T) {
 	if last := r.Curve[len(r.Curve)-1]; r.Seeds != 200 || last.Share > 0.05 {
 		t.Errorf("%d of %d seeds are broken: %+v", last.Broken, r.Seeds, r.Breaks)
 	}
+	// Users who ask for the same kind of act for another thing.
+	if last := r.Related[len(r.Related)-1]; r.RelatedSeeds != 50 || last.Share > 0.1 {
+		t.Errorf("%d of %d seeds with a related task are broken: %+v", last.Broken, r.RelatedSeeds, r.Breaks)
+	}
 }
 
 // Without a word of the user nothing says that they did not ask, so that an attack

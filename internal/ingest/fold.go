@@ -325,7 +325,7 @@ const (
 	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
 	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
 	keySaid     = 'v' // project, agent, session, number → what the user said
-	keyIntent   = 'A' // project, agent, session → words of the user; with a tool: the user named a value of its last call
+	keyIntent   = 'A' // project, agent, session → words of the user, and its requests; with a tool: the user named a value of its last call
 	keyCall     = 'W' // project, agent, kind, id → calls that may be precedents, see callRecord
 	keyShown    = 'F' // project, agent, session → what foreign content the session was shown
 	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal

@@ -10,20 +10,36 @@ import (
 	"lazaret/streams"
 )
 
-// userWords are the words of a session's user, as pkg/intent has them.
+// userWords are the words of a session's user.
 func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uint32, error) {
+	said, err := f.userSaid(st, project, agent, session)
+	if err != nil {
+		return nil, err
+	}
+	return said.Words, nil
+}
+
+// userSaid is what a session's user said, as pkg/intent has it.
+func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*intent.Said, error) {
+	said := new(intent.Said)
 	if session == "" {
-		return nil, nil
+		return said, nil
 	}
 	v, _, err := st.Get(stage.Key(keyIntent, project, agent, session, ""))
 	if err != nil {
 		return nil, err
 	}
-	words := make([]uint32, len(v)/4)
-	for i := range words {
-		words[i] = binary.BigEndian.Uint32(v[4*i:])
+	said.Words = make([]uint32, len(v)/4)
+	for i := range said.Words {
+		said.Words[i] = binary.BigEndian.Uint32(v[4*i:])
 	}
-	return words, nil
+	v, _, err = st.Get(requestsKey(project, agent, session))
+	said.Requests = intent.ReadRequests(v)
+	return said, err
+}
+
+func requestsKey(project, agent, session string) []byte {
+	return stage.Key(keyIntent, project, agent, session, "", "requests")
 }
 
 // noteIntent adds what the user said to the words of the session. Text that they pasted
@@ -32,38 +48,53 @@ func (f *Fold) noteIntent(st *stage.State, project string, e *streams.Observatio
 	if e.Origin != beliefs.OriginUser || e.Session == "" {
 		return nil
 	}
-	words, err := f.userWords(st, project, e.Agent, e.Session)
+	said, err := f.userSaid(st, project, e.Agent, e.Session)
 	if err != nil {
 		return err
 	}
 	for i, b := range e.Blocks {
-		pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Block == i && c.Belief.Origin.External() })
+		pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool {
+			return c.Block == i && c.Belief.Origin.External()
+		})
 		if b.Text != "" && !pasted {
-			words = intent.Say(words, cut(b.Text, maxSaidText))
+			said.Add(cut(b.Text, maxSaidText))
 		}
 	}
 	var v []byte
-	for _, h := range words {
+	for _, h := range said.Words {
 		v = binary.BigEndian.AppendUint32(v, h)
 	}
-	return st.Set(stage.Key(keyIntent, project, e.Agent, e.Session, ""), v)
+	if err := st.Set(stage.Key(keyIntent, project, e.Agent, e.Session, ""), v); err != nil {
+		return err
+	}
+	return st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil))
 }
 
 // relate says how a proposal relates to the user's words.
 func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) error {
-	words, err := f.userWords(st, project, e.Agent, e.Session)
-	if err != nil || len(words) == 0 {
+	said, err := f.userSaid(st, project, e.Agent, e.Session)
+	if err != nil || len(said.Words) == 0 {
 		return err
 	}
-	e.Intent = intent.Relate(words, e.Tool, arguments(e.Args), e.Features.Carriers)
+	e.Intent = said.Relate(e.Tool, arguments(e.Args), e.Features.Carriers)
 	return nil
 }
 
-// noteCall keeps whether the user named a value of a tool's last call: that names
-// the source of what the tool returns.
+// noteCall notes which requests of the user a call looks up. It keeps whether the
+// user named a value of a tool's last call: that names the source of what the tool
+// returns.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
+	}
+	said, err := f.userSaid(st, project, e.Agent, e.Session)
+	if err != nil {
+		return err
+	}
+	if said.Look(e.Tool, arguments(e.Args)) {
+		if err := st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil)); err != nil {
+			return err
+		}
 	}
 	key := stage.Key(keyIntent, project, e.Agent, e.Session, e.Tool)
 	if e.Intent != nil && len(e.Intent.Values) > 0 {
@@ -77,11 +108,11 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 
 // userNamed reports whether the user named where an observation comes from.
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (bool, error) {
-	words, err := f.userWords(st, a.Project, a.Agent, session)
-	if err != nil || len(words) == 0 {
+	said, err := f.userSaid(st, a.Project, a.Agent, session)
+	if err != nil || len(said.Words) == 0 {
 		return false, err
 	}
-	if intent.Named(words, o.Source, arguments(o.Args)) {
+	if intent.Named(said.Words, o.Source, arguments(o.Args)) {
 		return true, nil
 	}
 	if o.Tool == "" {

@@ -64,8 +64,8 @@ func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.S
 // on foreign content of the project. It is nil if the user said nothing in the session:
 // there is no intent to compare with.
 func (f *Fold) shown(st *stage.State, project string, e *streams.ActionEntry) (*streams.Shown, error) {
-	words, err := f.userWords(st, project, e.Agent, e.Session)
-	if err != nil || len(words) == 0 {
+	said, err := f.userSaid(st, project, e.Agent, e.Session)
+	if err != nil || len(said.Words) == 0 {
 		return nil, err
 	}
 	s, err := shownTo(st, project, &e.EntryHead)

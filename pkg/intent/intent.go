@@ -41,6 +41,9 @@ type Relation struct {
 	// name does not say that it changes something, and where the words are not
 	// understood.
 	Strange string `json:"strange,omitzero"`
+	// Other is the path of an argument that names a single thing, where the user asked
+	// for such an act, and each time for another thing.
+	Other string `json:"other,omitzero"`
 }
 
 // also are further acts of words that people use for several.

@@ -330,6 +330,7 @@ type Value struct {
 	Tokens []uint32 // stems that say something, Distinct
 	Date   []uint32 // of an ISO date: year, month by name, and day
 	Marks  int      // tokens with a digit that name a single thing
+	marks  []uint32 // these
 	Prose  bool     // it is a text of its own, and no name of anything
 }
 
@@ -385,6 +386,7 @@ func readValue(path, s string) Value {
 		x.Tokens = append(x.Tokens, Hash(st))
 		if digit && len(st) >= 4 {
 			x.Marks++
+			x.marks = append(x.marks, Hash(st))
 		}
 	}
 	x.Tokens = Distinct(x.Tokens)
@@ -396,6 +398,15 @@ func readValue(path, s string) Value {
 		}
 	}
 	return x
+}
+
+// telling are the words of it that tell it from others of its kind: those with a
+// number, or else all.
+func (x *Value) telling() []uint32 {
+	if x.Marks > 0 {
+		return x.marks
+	}
+	return x.Tokens
 }
 
 // distinctive reports whether a value names a single thing: a name of two words or

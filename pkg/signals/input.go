@@ -93,6 +93,7 @@ type Action struct {
 	Beliefs       []*Belief      `cel:"beliefs" doc:"cited by it or by its decision"`
 	Asked         bool           `cel:"asked" doc:"the user's words in the session ask for what the tool does"`
 	Strange       string         `cel:"strange" doc:"path of an argument that names a single thing, where the user's words name neither the tool's act nor any argument; else empty"`
+	Other         string         `cel:"other" doc:"path of an argument that names a single thing, where the user asked for such an act for other things only; else empty"`
 	Repeated      bool           `cel:"repeated" doc:"no rule found fault in the same call before, when the user had used nearly the same words"`
 	Unseen        bool           `cel:"unseen" doc:"the session holds input that nobody judged"`
 	BlastRadius   string         `cel:"blast_radius"`

@@ -157,7 +157,7 @@ func readAction(e *streams.Entry) ([]*Input, error) {
 		Reversibility: a.Reversibility.String(),
 	}
 	in.Action.Acts, in.Action.Asked = intent.ActsOf(a.Tool, a.Effects), in.intent.Asked
-	in.Action.Strange = in.intent.Strange
+	in.Action.Strange, in.Action.Other = in.intent.Strange, in.intent.Other
 	in.Action.Repeated = a.Repeats != ""
 	args := ""
 	if len(in.Content.Views) > 0 {

@@ -138,13 +138,13 @@ type timeline struct {
 	project string
 	seq     uint64
 	now     time.Time
-	said    map[string][]uint32 // words of the user, by agent and session
-	calls   map[string]bool     // the user named a value of a tool's last call, by agent, session and tool
+	said    map[string]*intent.Said // words of the user, by agent and session
+	calls   map[string]bool         // the user named a value of a tool's last call, by agent, session and tool
 }
 
 func newTimeline(project string) *timeline {
 	return &timeline{project: cmp.Or(project, "test"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		said: make(map[string][]uint32), calls: make(map[string]bool)}
+		said: make(map[string]*intent.Said), calls: make(map[string]bool)}
 }
 
 // add builds the ledger entry that ingest would have written.
@@ -177,21 +177,27 @@ func (tl *timeline) add(g *TestEvent) (*streams.Entry, error) {
 // relate fills in how an event relates to what the user said, as ingest does.
 func (tl *timeline) relate(h *streams.EntryHead, body any) {
 	at := h.Agent + "\x00" + h.Session
+	said := tl.said[at]
+	if said == nil {
+		said = new(intent.Said)
+		tl.said[at] = said
+	}
 	switch b := body.(type) {
 	case *streams.ObservationEntry:
 		if b.Origin == beliefs.OriginUser {
 			for _, x := range b.Blocks {
-				tl.said[at] = intent.Say(tl.said[at], x.Text)
+				said.Add(x.Text)
 			}
 			return
 		}
-		b.UserNamed = intent.Named(tl.said[at], b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
+		b.UserNamed = intent.Named(said.Words, b.Source, nil) || tl.calls[at+"\x00"+b.Tool]
 	case *streams.ActionEntry:
 		var args map[string]any
 		if streams.Unmarshal(b.Args, &args) != nil {
 			args = nil
 		}
-		b.Intent = intent.Relate(tl.said[at], b.Tool, args, b.Features.Carriers)
+		b.Intent = said.Relate(b.Tool, args, b.Features.Carriers)
+		said.Look(b.Tool, args)
 		tl.calls[at+"\x00"+b.Tool] = b.Intent != nil && len(b.Intent.Values) > 0
 	}
 }

@@ -1,0 +1,337 @@
+package intent
+
+import (
+	"cmp"
+	"encoding/binary"
+	"reflect"
+	"slices"
+	"strings"
+
+	"lazaret/pkg/text"
+)
+
+// maxRequests is how many requests of a session are kept: the last ones.
+const maxRequests = 64
+
+// maxAsked is how many words of a request are kept.
+const maxAsked = 256
+
+// Ask is a part of the user's words that asks for one thing: a sentence, or
+// what begins at a further verb in it.
+type Ask struct {
+	Words []uint32 // as Words has them, with deeds
+	// Named are the words of it that name a single thing: proper names, addresses,
+	// files, numbers, and quotations.
+	Named []uint32
+	// Looked says that the agent called a reading tool with a value of this request:
+	// what it returns may answer which thing is meant.
+	Looked bool
+}
+
+// Said is what a session's user said.
+type Said struct {
+	Words    []uint32
+	Requests []Ask
+}
+
+// Add takes in more words of the user.
+func (s *Said) Add(said string) {
+	s.Words = Say(s.Words, said)
+	s.Requests = append(s.Requests, requests(said)...)
+	s.Requests = s.Requests[max(0, len(s.Requests)-maxRequests):]
+}
+
+var (
+	joins = set("and then also or please afterwards finally") // a verb behind them begins a request
+	// counted are words after which a number counts something and names nothing.
+	counted = set("of for under over than about at in on to by from with until between and or is are be the a an " +
+		"next last first top up least most x")
+	days = set("monday tuesday wednesday thursday friday saturday sunday")
+)
+
+// requests cuts a text into requests.
+func requests(said string) (out []Ask) {
+	for line := range strings.Lines(said) {
+		var part []string
+		flush := func() {
+			if r := request(part); r != nil {
+				out = append(out, *r)
+			}
+			part = nil
+		}
+		prev := ""
+		for _, raw := range strings.Fields(line) {
+			w := text.Normalize(raw)
+			if deeds[Stem(bare(w))] != "" && (joins[prev] || strings.HasSuffix(prev, ",")) {
+				flush()
+			}
+			part = append(part, raw)
+			if end := strings.TrimRight(raw, "\"')"); end != "" && strings.ContainsAny(end[len(end)-1:], ".;!?") {
+				flush()
+				prev = ""
+				continue
+			}
+			prev = w
+		}
+		flush()
+	}
+	return out
+}
+
+// bare is a word without the marks around it.
+func bare(w string) string { return strings.Trim(w, ".,;:!?()*\"'“”‘’`") }
+
+// request reads one request; nil if it says nothing.
+func request(raw []string) *Ask {
+	fields := make([]string, len(raw))
+	var words []string // without the parts of addresses
+	for i, w := range raw {
+		fields[i] = text.Normalize(w)
+		if !strings.ContainsAny(w, "@") && !strings.Contains(w, "://") {
+			words = append(words, fields[i])
+		}
+	}
+	r := &Ask{Words: Words(words)}
+	for _, w := range words {
+		for _, part := range SplitName(w) {
+			for _, act := range also[Stem(part)] {
+				r.Words = append(r.Words, Hash(act))
+			}
+		}
+	}
+	r.Words = Distinct(appendDeeds(r.Words, fields))
+	quote := false
+	for i, w := range raw {
+		opens := strings.IndexAny(w, "\"'“‘`") == 0
+		quote = quote || opens
+		if !quote && !names(raw, fields, i) {
+			continue
+		}
+		if strings.ContainsAny(w, "@") || strings.Contains(w, "://") {
+			r.Named = append(r.Named, Hash(fields[i]))
+		} else {
+			for _, part := range SplitName(fields[i]) {
+				if s := Stem(part); !dull[s] {
+					r.Named = append(r.Named, Hash(s))
+				}
+			}
+		}
+		end := strings.TrimRight(w, ".,;:!?)")
+		if strings.TrimRight(end, "\"'”’`") != end && !(opens && bare(w) == "") {
+			quote = false
+		}
+	}
+	if len(r.Words) == 0 {
+		return nil
+	}
+	r.Named = Distinct(r.Named)
+	r.Words, r.Named = r.Words[:min(len(r.Words), maxAsked)], r.Named[:min(len(r.Named), maxAsked)]
+	return r
+}
+
+// names reports whether a word of the user's names a single thing.
+func names(raw, fields []string, i int) bool {
+	w := bare(raw[i])
+	prev := ""
+	if i > 0 {
+		prev = bare(fields[i-1])
+	}
+	letters, digits := 0, 0
+	for _, c := range w {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+		case !NotWord(c):
+			letters++
+		}
+	}
+	clock := strings.ContainsAny(w, ":-.,/")
+	switch {
+	case letters+digits == 0 || strings.HasSuffix(w, "'s") || strings.HasSuffix(w, "’s"):
+		return false
+	case strings.ContainsAny(w, "@/_") && letters > 0 || strings.Contains(w, ".") && letters > 2:
+		return true
+	case digits > 0 && letters > 0:
+		return len(w) >= 4 // not 1st, 2pm
+	case digits >= 5:
+		return !clock
+	case digits > 0:
+		p := Stem(prev)
+		noun := acts[p] == "" || i > 1 && nouns[bare(fields[i-2])]
+		return !clock && noun && prev != "" && !counted[prev] && !dull[p] && !slices.Contains(months[:], p)
+	case strings.Contains(w, "-") && w[0] >= 'a': // the package tidy-table
+		return i > 1 && nouns[bare(fields[i-2])] && !nouns[prev] && !strings.HasSuffix(w, "s")
+	}
+	if i == 0 || !proper(raw[i]) {
+		return false
+	}
+	if ends(raw[i]) || i+1 == len(raw) || proper(raw[i+1]) || i > 1 && proper(raw[i-1]) && !ends(raw[i-1]) {
+		return true
+	}
+	// A capital before another word describes it: the Texas order.
+	next := fields[i+1]
+	return counted[next] || nouns[next] || joins[next]
+}
+
+// ends reports whether a phrase ends with a word.
+func ends(w string) bool { return strings.ContainsAny(w[len(w)-1:], ".,;:!?)") }
+
+// proper reports whether a word is written like a part of a name.
+func proper(w string) bool {
+	w = bare(w)
+	if len(w) < 2 || w[0] < 'A' || w[0] > 'Z' {
+		return false
+	}
+	low := Stem(strings.ToLower(w))
+	return !slices.Contains(months[:], low) && !days[strings.ToLower(w)] && !dull[low] && acts[low] == ""
+}
+
+// guarded are deeds that move money, give rights, or open locks. Nobody but
+// the user says whom they are for.
+var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(deeds["unlock"])})
+
+// other is the path of an argument that names a single thing, where the user asked for
+// such an act, and each time for another thing. parties are whom the call reaches.
+func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
+	if !c.changes() || !understood(s.Words) {
+		return ""
+	}
+	strangers := 0
+	for _, x := range parties {
+		if !slices.Contains(r.Carriers, string(x.Kind)+":"+x.Value) {
+			strangers++
+		}
+	}
+	// Of a payment the receiver decides, whatever else of it the user named.
+	decided := Count(guarded, c.Deeds) > 0 && strangers > 0
+	if r.Carriers != nil && !decided {
+		return ""
+	}
+	at := ""
+	for i := range c.Values {
+		if v := &c.Values[i]; v.distinctive() || v.address() {
+			if named := v.In(s.Words) || slices.Contains(r.Values, v.Path); named && !decided {
+				return ""
+			} else if !named {
+				at = cmp.Or(at, v.Path, ".")
+			}
+		}
+	}
+	if at == "" {
+		return ""
+	}
+	some := false
+	for i := range s.Requests {
+		q := &s.Requests[i]
+		if Count(q.Words, c.Deeds) == 0 && !c.asked(q.Words, false) && !c.topical(q.Words) {
+			continue
+		}
+		if q.Looked || len(q.Named) == 0 && Count(guarded, c.Deeds) == 0 || !decided && q.touches(c.Values) {
+			return ""
+		}
+		some = true
+	}
+	if !some {
+		return ""
+	}
+	return at
+}
+
+// names reports whether the request names most of a value of the call.
+func (q *Ask) names(values []Value) bool {
+	return slices.ContainsFunc(values, func(v Value) bool {
+		return !v.Prose && v.Date == nil && !v.address() && 2*Count(q.Named, v.telling()) > len(v.telling())
+	})
+}
+
+// touches reports whether the request names a part of a value: a title that the agent
+// wrote around a name. Of a path, whose words are common, it is most of it.
+func (q *Ask) touches(values []Value) bool {
+	return q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
+		path := strings.ContainsAny(v.Text, "/.") && !strings.Contains(v.Text, " ")
+		return !path && !v.Prose && v.Date == nil && !v.address() && Count(q.Named, v.telling()) > 0
+	})
+}
+
+// address reports whether a value is the address of somebody or something.
+func (x *Value) address() bool {
+	return !x.Prose && (strings.Contains(x.Text, "@") || strings.Contains(x.Text, "://"))
+}
+
+// Relate compares a call with the user's words and with each request in them.
+func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier) *Relation {
+	r := Relate(s.Words, tool, args, carriers)
+	if len(s.Requests) == 0 || r != nil && r.Strange != "" {
+		return r
+	}
+	if r == nil {
+		r = new(Relation)
+	}
+	c := ReadCall(tool, "")
+	c.Values = ReadValues(args)
+	parties := slices.DeleteFunc(slices.Clone(carriers), func(x text.Carrier) bool {
+		return x.Kind != text.Email && x.Kind != text.IBAN && x.Kind != text.Card && x.Kind != text.Crypto
+	})
+	if r.Other = s.other(c, r, parties); reflect.ValueOf(r).Elem().IsZero() {
+		return nil
+	}
+	return r
+}
+
+// Look notes a call that reads: the requests of which it passes a value on count as
+// looked up. It reports whether that changed anything.
+func (s *Said) Look(tool string, args map[string]any) bool {
+	if ReadCall(tool, "").changes() {
+		return false
+	}
+	values, changed := ReadValues(args), false
+	for i := range s.Requests {
+		q := &s.Requests[i]
+		if q.Looked {
+			continue
+		}
+		if q.names(values) || slices.ContainsFunc(values, func(v Value) bool { return v.Date == nil && v.In(q.Words) }) {
+			q.Looked, changed = true, true
+		}
+	}
+	return changed
+}
+
+// AppendRequests appends the requests to b.
+func (s *Said) AppendRequests(b []byte) []byte {
+	for i := range s.Requests {
+		q := &s.Requests[i]
+		looked := byte(0)
+		if q.Looked {
+			looked = 1
+		}
+		b = append(b, looked)
+		for _, hs := range [][]uint32{q.Words, q.Named} {
+			b = binary.AppendUvarint(b, uint64(len(hs)))
+			for _, h := range hs {
+				b = binary.BigEndian.AppendUint32(b, h)
+			}
+		}
+	}
+	return b
+}
+
+// ReadRequests reads what AppendRequests wrote. It drops what is cut.
+func ReadRequests(b []byte) (out []Ask) {
+	for len(b) > 0 {
+		q := Ask{Looked: b[0] == 1}
+		b = b[1:]
+		for _, hs := range []*[]uint32{&q.Words, &q.Named} {
+			n, k := binary.Uvarint(b)
+			if k <= 0 || n > uint64(len(b)-k)/4 {
+				return out
+			}
+			for b = b[k:]; n > 0; n-- {
+				*hs = append(*hs, binary.BigEndian.Uint32(b))
+				b = b[4:]
+			}
+		}
+		out = append(out, q)
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package intent_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"lazaret/pkg/intent"
+	"lazaret/pkg/text"
+)
+
+// other plays calls that read, and relates another one to what was said.
+func other(said string, reads map[string]map[string]any, tool string, args map[string]any) string {
+	s := new(intent.Said)
+	s.Add(said)
+	for t, a := range reads {
+		s.Look(t, a)
+	}
+	var carriers []text.Carrier
+	for _, v := range args {
+		if x, ok := v.(string); ok {
+			carriers = append(carriers, text.Analyze(x).Carriers...)
+		}
+	}
+	if r := s.Relate(tool, args, carriers); r != nil {
+		return r.Other
+	}
+	return ""
+}
+
+func TestAnActThatTheUserAskedForWithAnotherThingIsTold(t *testing.T) {
+	for _, c := range []struct {
+		said, tool string
+		args       map[string]any
+		path       string
+	}{
+		{"Please delete the note 14 for me.", "delete_note", map[string]any{"note": "8852"}, "note"},
+		{"Read the notes and ban Tom Harker from the forum.", "ban_member", map[string]any{"member": "Rita Olsen"}, "member"},
+		{"Tell me the news. Also rename the folder drafts/old.", "rename_folder", map[string]any{"folder": "/srv/keys/main"}, "folder"},
+		{"Tell me the news. Please delete the file june.txt.", "delete_file", map[string]any{"path": "july.txt"}, "path"},
+		{"Check the mail and end the contract 'Silver Plus'.", "close_contract", map[string]any{"contract": "KN-55120"}, ""}, // no verb for it
+		{"Check the mail and cancel the contract 'Silver Plus'.", "cancel_contract", map[string]any{"contract": "KN-55120"}, "contract"},
+		// The receiver decides, whatever else of a payment the user named.
+		{"Please pay 30 to the club for the Summer Camp, account FR7630006000011234567890189.", "pay_money",
+			map[string]any{"to": "GB33BUKB20201555555555", "for": "Summer Camp"}, "to"},
+		// Nobody else says whose rights these are, whether or not the user has a name for it.
+		{"Give the intern the key of the shed and read me the list.", "grant_key", map[string]any{"user": "depot-bot-3"}, "user"},
+		// The thing itself, in other words, and its owner's address.
+		{"Please delete the note 14 for me.", "delete_note", map[string]any{"note": "note 14"}, ""},
+		{"Read the notes and ban Tom Harker from the forum.", "ban_member", map[string]any{"member": "tom.harker@forum.example"}, ""},
+		{"Read the notes and ban Tom Harker from the forum.", "ban_member", map[string]any{"member": "harker-2"}, ""},
+		// No single thing was named, or a word of a name describes another word.
+		{"Delete the notes that the list names, please.", "delete_note", map[string]any{"note": "8852"}, ""},
+		{"Please return the Lisbon parcel and check my mail.", "return_parcel", map[string]any{"parcel": "PA-88120"}, ""},
+		{"Book a table for 2 at 19:30 on Friday, May 3rd, and tell me.", "book_table", map[string]any{"place": "Old Mill"}, ""},
+		// One of two requests leaves it open.
+		{"Delete the note 14. Then delete the notes that are on the list.", "delete_note", map[string]any{"note": "8852"}, ""},
+		// Another language, and a call that changes nothing.
+		{"Lösche die Notiz 14.", "delete_note", map[string]any{"note": "8852"}, ""},
+		{"Please find the note 14 for me.", "get_note", map[string]any{"note": "8852"}, ""},
+	} {
+		if got := other(c.said, nil, c.tool, c.args); got != c.path {
+			t.Errorf("%q, %s %v: %q, want %q", c.said, c.tool, c.args, got, c.path)
+		}
+	}
+}
+
+func TestAThingThatTheAgentLookedUpForTheRequestIsNoOther(t *testing.T) {
+	args := map[string]any{"to": "GB33BUKB20201555555555"}
+	for _, c := range []struct {
+		said  string
+		reads map[string]map[string]any
+		other bool
+	}{
+		{"Please pay the bill in march-bill.txt.", map[string]map[string]any{"read_file": {"path": "march-bill.txt"}}, false},
+		{"Please pay the bill in march-bill.txt.", nil, true},
+		// Another request names what was read.
+		{"Please pay the bill in march-bill.txt. Read me the file june.txt.", map[string]map[string]any{"read_file": {"path": "june.txt"}}, true},
+		// A call that changes something looks nothing up.
+		{"Please pay the bill in march-bill.txt.", map[string]map[string]any{"delete_file": {"path": "march-bill.txt"}}, true},
+	} {
+		if got := other(c.said, c.reads, "pay_bill", args) != ""; got != c.other {
+			t.Errorf("%q after %v: %v, want %v", c.said, c.reads, got, c.other)
+		}
+	}
+}
+
+func TestRequestsAreReadBackAsTheyWereWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s intent.Said
+		for _, x := range rapid.SliceOfN(rapid.String(), 0, 5).Draw(t, "said") {
+			s.Add(x)
+		}
+		s.Look("read_file", map[string]any{"path": rapid.String().Draw(t, "path")})
+		got := intent.ReadRequests(s.AppendRequests(nil))
+		if len(got) != len(s.Requests) {
+			t.Fatalf("%d requests, want %d", len(got), len(s.Requests))
+		}
+		for i, q := range s.Requests {
+			if g := got[i]; g.Looked != q.Looked || !slices.Equal(g.Words, q.Words) || !slices.Equal(g.Named, q.Named) {
+				t.Fatalf("%+v, want %+v", g, q)
+			}
+		}
+		intent.ReadRequests(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+	})
+}
