@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lazaret/internal/metrics"
 	"log/slog"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -116,6 +118,9 @@ func (r Remote) dial() *upstream {
 	transport.MaxResponseHeaderBytes = 64 << 10
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	u.http = &http.Client{Transport: transport, CheckRedirect: stay}
+	if r.URL.Scheme == "http" && !metrics.Loopback(net.JoinHostPort(r.URL.Hostname(), "80")) {
+		r.Log.Warn("the server is reached over http: tokens and contents travel unencrypted", "host", r.URL.Host)
+	}
 	go u.order()
 	return u
 }
