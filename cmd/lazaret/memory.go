@@ -91,7 +91,7 @@ words it holds; NATS permissions bound the origins. All other headers are passed
 	f.StringVar(&agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
 	f.StringVar(&cfg.Kind, "kind", "", "`KIND` of the store: "+strings.Join(memproxy.Kinds(), ", "))
 	f.StringVar(&upstream, "upstream", "", "`URL` of the store")
-	f.StringVar(&listen, "listen", "127.0.0.1:4281", "`HOST:PORT` to serve at; port 0 picks one")
+	f.StringVar(&listen, "listen", "127.0.0.1:4291", "`HOST:PORT` to serve at; port 0 picks one")
 	f.StringVar(&from, "origin", "document", "`ORIGIN` of writes that name none")
 	c.MarkFlagRequired("kind")
 	c.MarkFlagRequired("upstream")
