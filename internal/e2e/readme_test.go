@@ -33,7 +33,6 @@ var notRun = map[string]string{
 	"docs/mcp.md: cat notes/meeting.txt":          mcpServer,
 	"docs/mcp.md: lazaret holds approve hcbb6892": mcpServer,
 	"docs/mcp.md: cat servers.json":               mcpServer,
-	"docs/stores.md: lazaret memory proxy":        "it needs a store to stand in front of",
 	"docs/notifications.md: lazaret up --notify":  "it needs receivers of messages",
 	"docs/notifications.md: lazaret notify init":  "it needs receivers of messages",
 	"docs/mcp.md: lazaret alerts ls":              mcpServer,
