@@ -35,11 +35,13 @@ func (c *Client) Await(ctx context.Context, a *streams.Action, rep *Reply) (*Rep
 }
 
 // AwaitMemory is Await for a memory write.
-func (c *Client) AwaitMemory(ctx context.Context, origin beliefs.Origin, m *streams.Memory, rep *Reply) (*Reply, error) {
+func (c *Client) AwaitMemory(ctx context.Context, origin beliefs.Origin, m *streams.Memory, rep *Reply) (*Reply,
+	error) {
 	return c.await(ctx, streams.SvcRemember, origin, m, rep)
 }
 
-func (c *Client) await(ctx context.Context, svc streams.Service, origin beliefs.Origin, e streams.Event, rep *Reply) (*Reply, error) {
+func (c *Client) await(ctx context.Context, svc streams.Service, origin beliefs.Origin, e streams.Event,
+	rep *Reply) (*Reply, error) {
 	if !Open(rep) {
 		return rep, nil
 	}
@@ -50,7 +52,8 @@ func (c *Client) await(ctx context.Context, svc streams.Service, origin beliefs.
 	news := make(chan *nats.Msg, 16)
 	sub, err := c.nc.ChanSubscribe(subject+".*", news)
 	if err != nil {
-		return rep, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("subscribing to %s: %v", subject, err), err: err}
+		return rep, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("subscribing to %s: %v", subject, err),
+			err: err}
 	}
 	defer sub.Unsubscribe()
 	// The server knows of the subscription before it gets the next question:

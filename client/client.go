@@ -91,7 +91,8 @@ type Reply = streams.Reply
 
 // Publish stores an event in the intake and returns its sequence. The event's
 // ID is set if it is empty.
-func (c *Client) Publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin, e streams.Event) (uint64, error) {
+func (c *Client) Publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin, e streams.Event) (uint64,
+	error) {
 	subject, err := streams.IntakeSubject(c.project, c.agent, kind, origin)
 	if err != nil {
 		return 0, err
@@ -167,7 +168,8 @@ func (c *Client) Executed(ctx context.Context, a *streams.Action, rep *Reply, st
 
 // Withdraw cancels the hold of a proposal of this agent.
 func (c *Client) Withdraw(ctx context.Context, session, id string) error {
-	_, err := c.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: session}, Action: id, Status: streams.HoldCancelled})
+	_, err := c.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: session}, Action: id,
+		Status: streams.HoldCancelled})
 	return err
 }
 
@@ -254,11 +256,13 @@ func (c *Client) sent(ctx context.Context, request *nats.Msg) (*nats.Msg, error)
 	m, err := c.nc.RequestMsgWithContext(ctx, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject + ": is the pipeline running, and may this credential ask there?", err: err}
+		return nil, &Error{Code: streams.CodeUnavailable, Message: "nobody answers on " + subject +
+			": is the pipeline running, and may this credential ask there?", err: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		e := &Error{Code: streams.CodeTimeout, Message: "no answer on " + subject, err: err}
 		// The server says so beside the request, and answers nothing.
-		if last := c.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(), strconv.Quote(subject)) {
+		if last := c.nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(last.Error(),
+			strconv.Quote(subject)) {
 			e.Code, e.Message, e.forbidden = streams.CodeUnavailable, "this credential may not publish to "+subject, true
 		}
 		return nil, e
@@ -277,7 +281,8 @@ func (c *Client) request(ctx context.Context, subject string, body []byte) (*Rep
 	}
 	rep, err := readReply(m.Data)
 	if err != nil {
-		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+		return nil, &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v",
+			subject, err), err: err}
 	}
 	if rep.Error != nil {
 		return rep, &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}

@@ -94,16 +94,20 @@ func failing(code streams.Code) string {
 
 func TestWhatIsSentAgainHasTheSameIDAndBytes(t *testing.T) {
 	s := natstest.Start(t)
-	quick := client.WithRetry(client.Retry{Tries: 4, First: time.Millisecond, Most: 2 * time.Millisecond, Each: 300 * time.Millisecond})
+	quick := client.WithRetry(client.Retry{Tries: 4, First: time.Millisecond, Most: 2 * time.Millisecond,
+		Each: 300 * time.Millisecond})
 	for name, c := range map[string]struct {
 		answers []string
 		tries   int
 		code    streams.Code
 	}{
-		"shed, full, silent, then answered":  {[]string{failing(streams.CodeShedding), failing(streams.CodeIntakeFull), "", allowed}, 4, ""},
-		"what is wrong with it stays wrong":  {[]string{failing(streams.CodeInvalid), allowed}, 1, streams.CodeInvalid},
-		"the front has waited long enough":   {[]string{failing(streams.CodeTimeout), allowed}, 1, streams.CodeTimeout},
-		"pending is no try":                  {[]string{failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodeInvalid)}, 6, streams.CodeInvalid},
+		"shed, full, silent, then answered": {[]string{failing(streams.CodeShedding), failing(streams.CodeIntakeFull), "",
+			allowed}, 4, ""},
+		"what is wrong with it stays wrong": {[]string{failing(streams.CodeInvalid), allowed}, 1, streams.CodeInvalid},
+		"the front has waited long enough":  {[]string{failing(streams.CodeTimeout), allowed}, 1, streams.CodeTimeout},
+		"pending is no try": {[]string{failing(streams.CodePending), failing(streams.CodePending),
+			failing(streams.CodePending), failing(streams.CodePending), failing(streams.CodePending),
+			failing(streams.CodeInvalid)}, 6, streams.CodeInvalid},
 		"never more than it is allowed":      {[]string{failing(streams.CodeUnavailable)}, 4, streams.CodeUnavailable},
 		"what cannot be read is no verdict":  {[]string{`{"verdict":`}, 4, streams.CodeUnavailable},
 		"an empty answer is not one either":  {[]string{`{}`}, 4, streams.CodeUnavailable},
@@ -132,7 +136,8 @@ func TestWhatIsSentAgainHasTheSameIDAndBytes(t *testing.T) {
 			if c.code == "" && c.tries == 4 {
 				want = streams.Allow
 			}
-			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &e) || e.Code != c.code || !errors.Is(err, client.ErrHold)) {
+			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &e) || e.Code != c.code ||
+				!errors.Is(err, client.ErrHold)) {
 				t.Errorf("%v, %v", rep, err)
 			}
 			if v := client.VerdictOf(rep, err); v != want {
@@ -186,7 +191,8 @@ func TestProposalsCarryWhatWasAcknowledged(t *testing.T) {
 		t.Errorf("after %d, acknowledged %d, %v: %v", a.After, seq, asked(), err)
 	}
 	// A caller that names its proposal may ask again with the same bytes.
-	for _, b := range []*streams.Action{{Tool: "read_file", After: 1}, {Head: streams.Head{ID: "mine"}, Tool: "read_file"}} {
+	for _, b := range []*streams.Action{{Tool: "read_file", After: 1}, {Head: streams.Head{ID: "mine"},
+		Tool: "read_file"}} {
 		was := b.After
 		if _, err := cl.Decide(ctx, b); err != nil || b.After != was {
 			t.Errorf("after %d was replaced by %d, %v", was, b.After, err)

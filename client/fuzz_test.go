@@ -10,7 +10,9 @@ import (
 // FuzzReply: whatever an answer says, it is a verdict or counts as hold; only
 // one that says allow allows.
 func FuzzReply(f *testing.F) {
-	for _, s := range []string{`{"verdict":"allow","seq":3,"entry":{"verdict":"allow","reasons":[]}}`, `{"verdict":"hold","entry":{"hold":{"id":"h","state":"open"}}}`, `{"error":{"code":"LZ601","message":"m"}}`, `{}`, `null`, `{"verdict":null,"entry":{}}`, `{"entry":{"verdict":"deny"}}`} {
+	for _, s := range []string{`{"verdict":"allow","seq":3,"entry":{"verdict":"allow","reasons":[]}}`,
+		`{"verdict":"hold","entry":{"hold":{"id":"h","state":"open"}}}`, `{"error":{"code":"LZ601","message":"m"}}`, `{}`,
+		`null`, `{"verdict":null,"entry":{}}`, `{"entry":{"verdict":"deny"}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

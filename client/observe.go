@@ -14,7 +14,8 @@ import (
 // rejected is an *Error with the code and the reason, and its session is held
 // (LZ306) until it is submitted again in valid form under the same id and origin, or
 // a session starts. The reply comes with such an error, too.
-func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.Observation) (*streams.ObserveReply, error) {
+func (c *Client) Submit(ctx context.Context, origin beliefs.Origin, o *streams.Observation) (*streams.ObserveReply,
+	error) {
 	body, err := c.bodyOf(o)
 	if err != nil {
 		return nil, err
@@ -38,7 +39,8 @@ func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []by
 		}
 		rep = new(streams.ObserveReply)
 		if err := streams.Unmarshal(m.Data, rep); err != nil {
-			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject,
+				err), err: err}
 		}
 		if rep.Error == nil && rep.Seq == 0 {
 			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s names no ledger entry", subject)}
@@ -58,7 +60,8 @@ func (c *Client) SubmitRaw(ctx context.Context, origin beliefs.Origin, body []by
 // it is in the ledger, rejected or not, or on its way there. A proposal of its session
 // waits for it either way.
 func Stored(rep *streams.ObserveReply, err error) bool {
-	return rep != nil && rep.IntakeSeq != 0 && (err == nil || rep.Seq != 0 || rep.Error != nil && rep.Error.Code == streams.CodeTimeout)
+	return rep != nil && rep.IntakeSeq != 0 && (err == nil || rep.Seq != 0 ||
+		rep.Error != nil && rep.Error.Code == streams.CodeTimeout)
 }
 
 // ObserveAll publishes many observations of one origin as one message, a CloudEvents batch
@@ -66,7 +69,8 @@ func Stored(rep *streams.ObserveReply, err error) bool {
 // recorded, or rejected, by itself: the replies are in the order of the observations, and
 // one that was rejected has its Error set. An error of ObserveAll itself is of all of them:
 // to send the same observations again under the same ids doubles none.
-func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin, os ...*streams.Observation) ([]*streams.ObserveReply, error) {
+func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin,
+	os ...*streams.Observation) ([]*streams.ObserveReply, error) {
 	subject, err := streams.ServiceSubject(streams.SvcObserve, c.project, c.agent, origin)
 	if err != nil {
 		return nil, err
@@ -97,13 +101,15 @@ func (c *Client) ObserveAll(ctx context.Context, origin beliefs.Origin, os ...*s
 		}
 		rep = new(streams.ObserveReplies)
 		if err := streams.Unmarshal(m.Data, rep); err != nil {
-			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject,
+				err), err: err}
 		}
 		if rep.Error != nil {
 			return &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}
 		}
 		if len(rep.Results) != len(os) {
-			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s has %d results for %d observations", subject, len(rep.Results), len(os))}
+			return &Error{Code: streams.CodeUnavailable,
+				Message: fmt.Sprintf("the answer on %s has %d results for %d observations", subject, len(rep.Results), len(os))}
 		}
 		return nil
 	})

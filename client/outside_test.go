@@ -50,7 +50,8 @@ func TestAnotherModuleCanRequireTheClient(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"outside.go": outside, "go.sum": string(sums),
-		"go.mod": fmt.Sprintf("module example.org/outside\n\ngo 1.26\n\nrequire lazaret v0.0.0\n\nreplace lazaret => %s\n", root),
+		"go.mod": fmt.Sprintf("module example.org/outside\n\ngo 1.26\n\nrequire lazaret v0.0.0\n\nreplace lazaret => %s\n",
+			root),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func (c *Client) Prove(ctx context.Context, r *streams.ProveRequest) (*streams.P
 		}
 		*rep = streams.ProveReply{}
 		if err := streams.Unmarshal(m.Data, rep); err != nil {
-			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject, err), err: err}
+			return &Error{Code: streams.CodeUnavailable, Message: fmt.Sprintf("the answer on %s cannot be read: %v", subject,
+				err), err: err}
 		}
 		if rep.Error != nil {
 			return &Error{Code: rep.Error.Code, Message: rep.Error.Message, answered: true}

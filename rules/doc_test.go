@@ -43,7 +43,8 @@ func readPage(t *testing.T) string {
 func TestThePageAboutRulesIsCurrent(t *testing.T) {
 	was := readPage(t)
 	is := was
-	for name, part := range map[string]func(*testing.T) string{"packs": packTables, "signals": signalTable, "lints": lintTable, "functions": functionList} {
+	for name, part := range map[string]func(*testing.T) string{"packs": packTables, "signals": signalTable,
+		"lints": lintTable, "functions": functionList} {
 		is = replacePart(t, is, name, part(t))
 	}
 	switch {
@@ -111,7 +112,8 @@ func packTables(t *testing.T) string {
 		if r.Status != "stable" {
 			effect += ", " + r.Status
 		}
-		rows[r.Pack] = append(rows[r.Pack], []string{code(r.ID), strings.Join(r.On, ", "), r.Title, r.Severity, effect, r.FalsePos, strings.Join(r.Tags, ", ")})
+		rows[r.Pack] = append(rows[r.Pack], []string{code(r.ID), strings.Join(r.On, ", "), r.Title, r.Severity, effect,
+			r.FalsePos, strings.Join(r.Tags, ", ")})
 	}
 	slices.Sort(packs)
 	var b strings.Builder
@@ -129,7 +131,8 @@ func packTables(t *testing.T) string {
 				title = ": " + strings.TrimSpace(v)
 			}
 		}
-		fmt.Fprintf(&b, "**%s**%s\n\n%s", p, title, table([]string{"rule", "on", "what it looks for", "severity", "effect", "flags wrongly", "tags"}, rows[p]))
+		fmt.Fprintf(&b, "**%s**%s\n\n%s", p, title, table([]string{"rule", "on", "what it looks for", "severity", "effect",
+			"flags wrongly", "tags"}, rows[p]))
 	}
 	return b.String()
 }

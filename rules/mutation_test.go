@@ -110,7 +110,8 @@ func TestDisguisesChangeNoVerdict(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				res, err := ev.Eval(index.NewMemStore(), &streams.Entry{Seq: 1, Type: streams.TypeMemory, Stage: streams.StageIngest, Project: "p", Body: body})
+				res, err := ev.Eval(index.NewMemStore(), &streams.Entry{Seq: 1, Type: streams.TypeMemory,
+					Stage: streams.StageIngest, Project: "p", Body: body})
 				if err != nil {
 					t.Fatal(err)
 				}

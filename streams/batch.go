@@ -42,7 +42,8 @@ func IsBatch(h map[string][]string) bool {
 // An error means that the whole message is none.
 func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	if kind != KindObs {
-		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one", clip(string(kind)))
+		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one",
+			clip(string(kind)))
 	}
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '[' {

@@ -29,7 +29,8 @@ func Marshal(v any) ([]byte, error) { return json.Marshal(v, codecOptions) }
 func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, codecOptions) }
 
 // errVariant says that a name is a known one in other letters.
-var errVariant = errors.New("a name differs from a known one only in letter case, dashes or underscores: write it as documented, once")
+var errVariant = errors.New(
+	"a name differs from a known one only in letter case, dashes or underscores: write it as documented, once")
 
 // UnmarshalExact is Unmarshal, and refuses a body in which a name differs from a
 // known one only in letter case, dashes or underscores: a reader that does not

@@ -15,9 +15,11 @@ import (
 // with 1 KiB of content, by the standard library and by the codec in use.
 func BenchmarkCodec(b *testing.B) {
 	content := strings.Repeat("The quarterly report of \"Müller & Söhne\" is due on the 14th; Dana reviews it.\n", 13)
-	e := &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "o1", Agent: "agent", Session: "s1", Time: time.Unix(1, 5).UTC(), Intake: 7},
-		Observation: beliefs.Observation{Origin: beliefs.OriginTool, Tool: "mail.read"}, Blocks: []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}},
-		Claims: []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: "b1", Found: true}}}}
+	e := &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "o1", Agent: "agent", Session: "s1",
+		Time: time.Unix(1, 5).UTC(), Intake: 7},
+		Observation: beliefs.Observation{Origin: beliefs.OriginTool, Tool: "mail.read"},
+		Blocks:      []streams.BlockEntry{{Text: content, Features: text.Analyze(content)}},
+		Claims:      []streams.ClaimEntry{{Kind: beliefs.Content, Belief: streams.BeliefRef{ID: "b1", Found: true}}}}
 	codecs := []struct {
 		name      string
 		marshal   func(any) ([]byte, error)

@@ -101,7 +101,8 @@ func (c *Custody) lines() [][2]string {
 	if c.DataSubject != "" {
 		out = append(out, [2]string{"data-subject", c.DataSubject})
 	}
-	out = append(out, [2]string{"id", c.ID}, [2]string{"issued", c.Issued.UTC().Format(time.RFC3339)}, [2]string{"reason", c.Reason})
+	out = append(out, [2]string{"id", c.ID}, [2]string{"issued", c.Issued.UTC().Format(time.RFC3339)},
+		[2]string{"reason", c.Reason})
 	if c.DataSubject != "" {
 		out = append(out, [2]string{"others", strings.Join(c.Others, ",")}, [2]string{"entries", FormatSeqs(c.Entries)})
 	} else if c.UpTo > 0 {
@@ -150,7 +151,8 @@ func parseCustody(text string) (c Custody, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	want := map[string]int{CustodyHeader: 6, CustodyPersonHeader: 9, CustodyForgetHeader: 8}[lines[0]]
 	if len(lines) != want {
-		return c, rejectf(CodeCommand, "it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q and has 8",
+		return c, rejectf(CodeCommand,
+			"it is no statement that begins with %q and has 6 lines, with %q and has 9, or with %q and has 8",
 			CustodyHeader, CustodyPersonHeader, CustodyForgetHeader)
 	}
 	switch lines[0] { // for lines

@@ -40,7 +40,8 @@ type LaterError struct {
 }
 
 func (e *LaterError) Error() string {
-	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it; start that one, or one after it", e.What, e.Have, e.Read)
+	return fmt.Sprintf("%s has format %d, and this version of lazaret reads up to %d: a later version wrote it; start "+
+		"that one, or one after it", e.What, e.Have, e.Read)
 }
 
 // checkFormat refuses a message that a later version wrote.
@@ -51,7 +52,8 @@ func checkFormat(subject string, h map[string][]string, seq uint64) error {
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil || n < 1 {
-		return fmt.Errorf("ledger entry %d on %s: header %s is %q, want a number from 1 on", seq, subject, HeaderFormat, clip(v))
+		return fmt.Errorf("ledger entry %d on %s: header %s is %q, want a number from 1 on", seq, subject, HeaderFormat,
+			clip(v))
 	}
 	if n > LedgerFormat {
 		return &LaterError{What: fmt.Sprintf("ledger entry %d on %s", seq, subject), Have: n, Read: LedgerFormat}

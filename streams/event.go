@@ -271,7 +271,9 @@ func ParseEvent(a Address, ceID string, body []byte, maxSize int) (Event, error)
 		maxSize = DefaultMaxEvent
 	}
 	if len(body) > maxSize {
-		r := rejectf(CodeTooLarge, "the event is %d bytes, at most %d are admitted: split the content over several events with the same call", len(body), maxSize)
+		r := rejectf(CodeTooLarge,
+			"the event is %d bytes, at most %d are admitted: split the content over several events with the same call",
+			len(body), maxSize)
 		r.ID, r.Session = peek(body)
 		return nil, r
 	}
@@ -332,7 +334,8 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		h.ID = ceID
 	}
 	if h.ID == "" && e.isReply() {
-		return rejectf(CodeForeign, "the body is an acknowledgement of JetStream: somebody published with this subject as reply subject")
+		return rejectf(CodeForeign,
+			"the body is an acknowledgement of JetStream: somebody published with this subject as reply subject")
 	}
 	if h.ID == "" {
 		return rejectf(CodeInvalid, "the event has no id: set \"id\" in the body or the header ce-id")
@@ -452,7 +455,8 @@ func checkEvent(a Address, ceID string, h *Head, e Event) error {
 		return names(e.Tool, "tool", e.Decision, "decision")
 	case *Outcome:
 		if len(e.Sources) > 0 && e.Status != StatusAnswer {
-			return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer, clip(e.Status))
+			return rejectf(CodeInvalid, "sources are for an outcome of status %q, this one's is %q", StatusAnswer,
+				clip(e.Status))
 		}
 		if err := refs("sources", e.Sources); err != nil {
 			return err
@@ -469,7 +473,8 @@ func checkHome(a Address, h *beliefs.Home) error {
 		return nil
 	}
 	if h.Project == a.Project {
-		return rejectf(CodeInvalid, "home: %s is the project that this is written to: name what it derives from in derived_from", clip(h.Project))
+		return rejectf(CodeInvalid,
+			"home: %s is the project that this is written to: name what it derives from in derived_from", clip(h.Project))
 	}
 	if err := checkPrincipal(h.Project, h.Belief); err != nil {
 		return rejectf(CodeInvalid, "home: %v", err)

@@ -9,7 +9,8 @@ import (
 
 func frameOf(n int) (entries []*Entry) {
 	for i := range n {
-		entries = append(entries, &Entry{Partition: 3, Stage: StageIngest, Type: TypeObservation, Project: "p", Src: uint64(7 + i), At: 4,
+		entries = append(entries, &Entry{Partition: 3, Stage: StageIngest, Type: TypeObservation, Project: "p",
+			Src: uint64(7 + i), At: 4,
 			Salt: NewSalt(), Body: fmt.Appendf(nil, "{\"n\":%d,\"text\":\"a\\nb\"}", i)})
 	}
 	return entries
@@ -35,7 +36,8 @@ func TestAFrameGivesItsEntriesBack(t *testing.T) {
 			}
 		}
 		// The headers are those of the last entry, so that who looks at headers knows where to go on.
-		if head, err := ParseEntry(m.Subject, m.Header, m.Body, 12, now); err != nil || head.Src != in[n-1].Src || head.Salt != in[n-1].Salt || head.At != 4 {
+		if head, err := ParseEntry(m.Subject, m.Header, m.Body, 12, now); err != nil || head.Src != in[n-1].Src ||
+			head.Salt != in[n-1].Salt || head.At != 4 {
 			t.Errorf("the headers say %+v (%v)", head, err)
 		}
 	}
@@ -53,8 +55,10 @@ func TestABrokenFrameIsNoEntriesAtAll(t *testing.T) {
 		"it is empty":               func(_, _ string) (string, string) { return "", "0" },
 		"no count":                  func(b, _ string) (string, string) { return b, "" },
 		"a count beyond all bounds": func(b, _ string) (string, string) { return b, "1000000000" },
-		"a length beyond the end":   func(b, c string) (string, string) { return strings.Replace(b, " 21\n", " 2147483647\n", 1), c },
-		"a negative length":         func(b, c string) (string, string) { return strings.Replace(b, " 21\n", " -1\n", 1), c },
+		"a length beyond the end": func(b, c string) (string, string) {
+			return strings.Replace(b, " 21\n", " 2147483647\n", 1), c
+		},
+		"a negative length": func(b, c string) (string, string) { return strings.Replace(b, " 21\n", " -1\n", 1), c },
 		"a proposal within": func(b, c string) (string, string) {
 			return strings.Replace(b, "observation", "action", 1), c
 		},

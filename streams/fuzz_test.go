@@ -16,7 +16,8 @@ import (
 )
 
 func FuzzParseLedger(f *testing.F) {
-	for _, s := range []string{"lz.ledger.3.ingest", "lz.ledger.15.sentinel-core", "lz.ledger.16.x", "lz.ledger.03.x", "lz.ledger.1.a.b", "lz.ledger..", ""} {
+	for _, s := range []string{"lz.ledger.3.ingest", "lz.ledger.15.sentinel-core", "lz.ledger.16.x", "lz.ledger.03.x",
+		"lz.ledger.1.a.b", "lz.ledger..", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -28,7 +29,8 @@ func FuzzParseLedger(f *testing.F) {
 }
 
 func FuzzParseResolve(f *testing.F) {
-	for _, s := range []string{"lz.svc.resolve.p.h1", "lz.svc.resolve.p", "lz.svc.resolve._.h", "lz.svc.resolve.p.h.x", "lz.svc.decide.p.a"} {
+	for _, s := range []string{"lz.svc.resolve.p.h1", "lz.svc.resolve.p", "lz.svc.resolve._.h", "lz.svc.resolve.p.h.x",
+		"lz.svc.decide.p.a"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -51,7 +53,8 @@ func FuzzParseEntry(f *testing.F) {
 	f.Add("lz.ledger.3.x", "verdict", "p", "041", "0", salt+"0a", []byte("{}"))
 	f.Fuzz(func(t *testing.T, subject, typ, project, src, at, salt string, body []byte) {
 		h := nats.Header{}
-		for k, v := range map[string]string{streams.HeaderType: typ, streams.HeaderProject: project, streams.HeaderSrc: src, streams.HeaderAt: at, streams.HeaderSalt: salt} {
+		for k, v := range map[string]string{streams.HeaderType: typ, streams.HeaderProject: project, streams.HeaderSrc: src,
+			streams.HeaderAt: at, streams.HeaderSalt: salt} {
 			if v != "" {
 				h[k] = []string{v}
 			}
@@ -65,7 +68,8 @@ func FuzzParseEntry(f *testing.F) {
 			return
 		}
 		m := e.Message()
-		if m.Subject != subject || nats.Header(m.Header).Get(streams.HeaderType) != typ || nats.Header(m.Header).Get(streams.HeaderProject) != project {
+		if m.Subject != subject || nats.Header(m.Header).Get(streams.HeaderType) != typ ||
+			nats.Header(m.Header).Get(streams.HeaderProject) != project {
 			t.Fatalf("%+v is written as %q %v", e, m.Subject, m.Header)
 		}
 		if n, err := strconv.ParseUint(src, 10, 64); err != nil || n != e.Src {
@@ -112,7 +116,8 @@ func FuzzParseEventHeader(f *testing.F) {
 func FuzzOpenCommand(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)
-	c := streams.Command{Do: streams.DoActivateRules, Digest: streams.Digest([]byte("x")), Engine: 1, ID: "c1", Issued: time.Unix(1_790_000_000, 0)}
+	c := streams.Command{Do: streams.DoActivateRules, Digest: streams.Digest([]byte("x")), Engine: 1, ID: "c1",
+		Issued: time.Unix(1_790_000_000, 0)}
 	f.Add(c.Text())
 	f.Add(strings.Replace(c.Text(), "engine: 1", "engine: 01", 1))
 	f.Add(strings.Replace(c.Text(), "engine: 1", "engine: 1 x", 1))
@@ -143,7 +148,8 @@ func FuzzOpenCommand(f *testing.F) {
 func FuzzOpenCustody(f *testing.F) {
 	signer, v := fuzztest.Signer(f, "op")
 	pinned := note.VerifierList(v)
-	c := streams.Custody{Do: streams.DoForget, Project: "acme", ID: "c1", Issued: time.Unix(1_790_000_000, 0), Reason: "request 17"}
+	c := streams.Custody{Do: streams.DoForget, Project: "acme", ID: "c1", Issued: time.Unix(1_790_000_000, 0),
+		Reason: "request 17"}
 	f.Add(c.Text())
 	whole := c
 	whole.UpTo, whole.Ranges = 4711, []streams.SeqRange{{From: 12, To: 15}, {From: 19, To: 19}}

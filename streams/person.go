@@ -61,7 +61,8 @@ func FormatRanges(rs []SeqRange) string {
 // ranges that touch.
 func ParseRanges(s string) (out []SeqRange, err error) {
 	if len(s) > MaxSeqs {
-		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are admitted: make several statements", len(s), MaxSeqs)
+		return nil, fmt.Errorf("the list of entries has %d bytes, at most %d are admitted: make several statements", len(s),
+			MaxSeqs)
 	}
 	if s == "" {
 		return nil, nil

@@ -14,7 +14,8 @@ import (
 )
 
 func TestListsOfEntriesHaveOneForm(t *testing.T) {
-	for _, bad := range []string{"0", "5,4", "5,5", "5,6", "3-3", "7-3", "1-", "-1", "1,,2", " 1", "1, 3", "01", "1-2,3-4", "x", "18446744073709551616", "1-9999999", ","} {
+	for _, bad := range []string{"0", "5,4", "5,5", "5,6", "3-3", "7-3", "1-", "-1", "1,,2", " 1", "1, 3", "01",
+		"1-2,3-4", "x", "18446744073709551616", "1-9999999", ","} {
 		if got, err := streams.ParseSeqs(bad); err == nil {
 			t.Errorf("%q opens as %v", bad, got)
 		}
@@ -35,7 +36,8 @@ func TestListsOfEntriesHaveOneForm(t *testing.T) {
 
 func TestStatementsAboutADataSubject(t *testing.T) {
 	signer, v := fuzztest.Signer(t, "op")
-	good := streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-17", ID: "c1", Issued: time.Unix(1_790_000_000, 0).UTC(), Reason: "request 18",
+	good := streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-17", ID: "c1",
+		Issued: time.Unix(1_790_000_000, 0).UTC(), Reason: "request 18",
 		Others: []string{"p-18", "p-19"}, Entries: []uint64{12, 13, 14, 15, 19}}
 	open := func(text string) (streams.Custody, error) {
 		msg, err := note.Sign(&note.Note{Text: text}, signer)
@@ -45,7 +47,8 @@ func TestStatementsAboutADataSubject(t *testing.T) {
 		c, _, err := streams.OpenCustody(msg, note.VerifierList(v))
 		return c, err
 	}
-	if c, err := open(good.Text()); err != nil || c.Text() != good.Text() || !slices.Equal(c.Entries, good.Entries) || c.DataSubject != "p-17" {
+	if c, err := open(good.Text()); err != nil || c.Text() != good.Text() || !slices.Equal(c.Entries, good.Entries) ||
+		c.DataSubject != "p-17" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for _, c := range []struct{ what, old, new string }{
@@ -78,7 +81,8 @@ func TestStatementsAboutADataSubject(t *testing.T) {
 
 func TestADataSubjectIsAPseudonymOfBoundedLength(t *testing.T) {
 	a := streams.Address{Project: "acme", Agent: "a", Kind: streams.KindObs, Origin: "web"}
-	for subject, good := range map[string]bool{"p-17": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "ada@lovelace.example": false, "Ada Lovelace": false, "a/b": false} {
+	for subject, good := range map[string]bool{"p-17": true, strings.Repeat("a", 64): true,
+		strings.Repeat("a", 65): false, "ada@lovelace.example": false, "Ada Lovelace": false, "a/b": false} {
 		body, err := streams.Marshal(&streams.Observation{Head: streams.Head{ID: "o1", DataSubject: subject}, Content: "x"})
 		if err != nil {
 			t.Fatal(err)

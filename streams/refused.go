@@ -19,7 +19,8 @@ func RefusedText(code int, description string) string {
 	low := strings.ToLower(description)
 	if code == apiAccountResources || code == apiResources || code == apiStorage ||
 		strings.Contains(low, "no space left") || strings.Contains(low, "disk quota") {
-		return fmt.Sprintf("the server's disk is full (%s): nothing is stored until there is room; lazaret doctor says how much is free", description)
+		return fmt.Sprintf("the server's disk is full (%s): nothing is stored until there is room; lazaret doctor says how "+
+			"much is free", description)
 	}
 	return description
 }

@@ -42,7 +42,8 @@ func ReadRetention(e *Entry) (*Retention, error) {
 		return nil, fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 	}
 	if r.UpTo >= e.Seq || r.Trimmed > r.UpTo || e.Type == TypeTrimmed && r.Trimmed != r.UpTo {
-		return nil, fmt.Errorf("ledger entry %d says that entries up to %d go and that those up to %d may be gone, which cannot be", e.Seq, r.UpTo, r.Trimmed)
+		return nil, fmt.Errorf("ledger entry %d says that entries up to %d go and that those up to %d may be gone, "+
+			"which cannot be", e.Seq, r.UpTo, r.Trimmed)
 	}
 	return r, nil
 }

@@ -79,7 +79,8 @@ func Schema(k Kind) (*jsonschema.Schema, error) {
 	}
 	// A body may leave its id to the header ce-id, so nothing but what each
 	// kind cannot do without is required.
-	s.Required = map[Kind][]string{KindMem: {"content"}, KindTools: {"tools"}, KindSession: {"session", "phase"}, KindAct: {"tool"}}[k]
+	s.Required = map[Kind][]string{KindMem: {"content"}, KindTools: {"tools"}, KindSession: {"session", "phase"},
+		KindAct: {"tool"}}[k]
 	if id := s.Properties["id"]; id != nil {
 		id.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{1,%d}$`, MaxIDLen)
 	}

@@ -48,7 +48,8 @@ func TestGeneratedFilesAreFresh(t *testing.T) {
 func errorDocs() []byte {
 	var b bytes.Buffer
 	fmt.Fprint(&b, "# Error codes\n\nGenerated from streams/errors.go by `make generate`.\n\n"+
-		"1xx: the event itself. 2xx: the pipeline could not answer; treat as hold. 3xx: the\nreasons of a verdict. 4xx: operator commands. 5xx: proofs. 6xx: HTTP.\n\n"+
+		"1xx: the event itself. 2xx: the pipeline could not answer; treat as hold. 3xx: the\nreasons of a verdict. 4xx: "+
+		"operator commands. 5xx: proofs. 6xx: HTTP.\n\n"+
 		"| code | what | meaning | what to do |\n|---|---|---|---|\n")
 	for _, c := range streams.Codes {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Code, c.Title, strings.ReplaceAll(c.Meaning, "|", "\\|"), c.Action)

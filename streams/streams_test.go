@@ -50,7 +50,8 @@ func TestIntakeSubjectsParseBackToTheirParts(t *testing.T) {
 func itoa(p int) string { return strings.TrimPrefix(streams.ControlSubject(p), "lz.ctl.") }
 
 func TestSubjectsRefuseWhatIsNoIdentifier(t *testing.T) {
-	for _, bad := range []string{"", "a.b", "a b", "*", ">", "a>", "ä", "a/b", "a\x00", streams.SystemProject + ".", strings.Repeat("x", 65), "$JS"} {
+	for _, bad := range []string{"", "a.b", "a b", "*", ">", "a>", "ä", "a/b", "a\x00", streams.SystemProject + ".",
+		strings.Repeat("x", 65), "$JS"} {
 		if _, err := streams.IntakeSubject(bad, "agent", streams.KindAct, ""); err == nil {
 			t.Errorf("project %q was accepted", bad)
 		}
@@ -73,7 +74,8 @@ func TestSubjectsRefuseWhatIsNoIdentifier(t *testing.T) {
 }
 
 func FuzzParseIntake(f *testing.F) {
-	for _, s := range []string{"lz.in.3.p.a.act", "lz.in.3.p.a.obs.tool", "lz.ctl.7", "lz.in.16.p.a.act", "lz.in..", "lz.in.3.p.a.obs", "x"} {
+	for _, s := range []string{"lz.in.3.p.a.act", "lz.in.3.p.a.obs.tool", "lz.ctl.7", "lz.in.16.p.a.act", "lz.in..",
+		"lz.in.3.p.a.obs", "x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -98,7 +100,8 @@ func FuzzParseIntake(f *testing.F) {
 }
 
 func FuzzParseService(f *testing.F) {
-	for _, s := range []string{"lz.svc.decide.p.a", "lz.svc.remember.p.a.user", "lz.svc.recall.p.a", "lz.svc.x.p.a", "lz.svc."} {
+	for _, s := range []string{"lz.svc.decide.p.a", "lz.svc.remember.p.a.user", "lz.svc.recall.p.a", "lz.svc.x.p.a",
+		"lz.svc."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -131,17 +134,23 @@ func TestEventsAreRefusedWithACodeAndAPlace(t *testing.T) {
 		{"illegal id", streams.KindObs, "", `{"id":"a b"}`, streams.CodeInvalid, "id", ""},
 		{"two ids", streams.KindObs, "x", `{"id":"a"}`, streams.CodeInvalid, "ce-id", ""},
 		{"illegal session", streams.KindObs, "", `{"id":"a","session":"a.b"}`, streams.CodeInvalid, "session", ""},
-		{"two contents", streams.KindObs, "", `{"id":"a","session":"s","content":"x","blocks":[{"text":"y"}]}`, streams.CodeInvalid, "blocks", "s"},
+		{"two contents", streams.KindObs, "", `{"id":"a","session":"s","content":"x","blocks":[{"text":"y"}]}`,
+			streams.CodeInvalid, "blocks", "s"},
 		{"empty memory", streams.KindMem, "", `{"id":"a"}`, streams.CodeInvalid, "content", ""},
 		{"long key", streams.KindMem, "", `{"id":"a","content":"x","key":"` + long + `"}`, streams.CodeInvalid, "key", ""},
 		{"recall of nothing", streams.KindRecall, "", `{"id":"a"}`, streams.CodeInvalid, "query", ""},
 		{"endless recall", streams.KindRecall, "", `{"id":"a","query":"x","limit":1000}`, streams.CodeInvalid, "limit", ""},
 		{"action without tool", streams.KindAct, "", `{"id":"a"}`, streams.CodeInvalid, "tool", ""},
-		{"arguments that are no object", streams.KindAct, "", `{"id":"a","tool":"t","args":[1]}`, streams.CodeInvalid, "args", ""},
-		{"confidence above one", streams.KindAct, "", `{"id":"a","tool":"t","confidence":1.5}`, streams.CodeInvalid, "confidence", ""},
-		{"unknown host verdict", streams.KindAct, "", `{"id":"a","tool":"t","host_verdict":"maybe"}`, streams.CodeInvalid, "maybe", ""},
-		{"unknown phase", streams.KindSession, "", `{"id":"a","session":"s","phase":"pause"}`, streams.CodeInvalid, "phase", "s"},
-		{"acknowledgement", streams.KindObs, "", `{"stream":"LZ_INTAKE","seq":5}`, streams.CodeForeign, "acknowledgement", ""},
+		{"arguments that are no object", streams.KindAct, "", `{"id":"a","tool":"t","args":[1]}`, streams.CodeInvalid,
+			"args", ""},
+		{"confidence above one", streams.KindAct, "", `{"id":"a","tool":"t","confidence":1.5}`, streams.CodeInvalid,
+			"confidence", ""},
+		{"unknown host verdict", streams.KindAct, "", `{"id":"a","tool":"t","host_verdict":"maybe"}`, streams.CodeInvalid,
+			"maybe", ""},
+		{"unknown phase", streams.KindSession, "", `{"id":"a","session":"s","phase":"pause"}`, streams.CodeInvalid, "phase",
+			"s"},
+		{"acknowledgement", streams.KindObs, "", `{"stream":"LZ_INTAKE","seq":5}`, streams.CodeForeign, "acknowledgement",
+			""},
 		{"unknown kind", streams.KindCtl, "", `{}`, streams.CodeUnknownKind, "kind", ""},
 		{"too large", streams.KindObs, "", `{"id":"` + strings.Repeat("a", 200) + `"}`, streams.CodeTooLarge, "bytes", ""},
 	} {
@@ -166,7 +175,8 @@ func TestEventsAreRefusedWithACodeAndAPlace(t *testing.T) {
 }
 
 func TestEventsTolerateFieldsThatTheyDoNotKnow(t *testing.T) {
-	e, err := streams.ParseEvent(streams.Address{Kind: streams.KindObs}, "ce-1", []byte(`{"session":"s","content":"x","novelty":{"a":[1,2]}}`), 0)
+	e, err := streams.ParseEvent(streams.Address{Kind: streams.KindObs}, "ce-1",
+		[]byte(`{"session":"s","content":"x","novelty":{"a":[1,2]}}`), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +274,8 @@ func TestCommandsVerifyOnlyAsTheyWereSigned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := streams.Command{Do: streams.DoActivatePolicy, Digest: streams.Digest([]byte("x")), Engine: 1, ID: "c1", Issued: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	c := streams.Command{Do: streams.DoActivatePolicy, Digest: streams.Digest([]byte("x")), Engine: 1, ID: "c1",
+		Issued: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	msg, err := c.Sign(signer)
 	if err != nil {
 		t.Fatal(err)

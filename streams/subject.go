@@ -130,7 +130,8 @@ func ParseIntake(subject string) (Address, error) {
 	}
 	a.Partition = p
 	if len(tok) < 4 {
-		return a, fmt.Errorf("subject %q has %d tokens after the partition, want project.agent.kind[.origin]", subject, len(tok)-1)
+		return a, fmt.Errorf("subject %q has %d tokens after the partition, want project.agent.kind[.origin]", subject,
+			len(tok)-1)
 	}
 	a.Project, a.Agent, a.Kind = tok[1], tok[2], Kind(tok[3])
 	if err := checkPrincipal(a.Project, a.Agent); err != nil {

@@ -43,7 +43,8 @@ func (a *app) pin(public, agent string, roles []string) error {
 	if err := t.Write(embedded.TrustFile(a.conn.Data)); err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; it resolves holds once it is in force: lazaret key activate. Operators' keys count from the daemons' next start")
+	fmt.Fprintln(os.Stderr, "pinned in", embedded.TrustFile(a.conn.Data)+"; it resolves holds once it is in force: "+
+		"lazaret key activate. Operators' keys count from the daemons' next start")
 	return nil
 }
 
@@ -81,21 +82,27 @@ console, which prints this command. A passkey resolves holds and does nothing el
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.pin(args[0], agent, pinned) },
 	}
-	pin.Flags().StringSliceVar(&pinned, "role", []string{string(keys.RoleApprover)}, "`ROLES`: operator, approver, approver:NAME, auditor, probe")
-	pin.Flags().StringVar(&agent, "agent", "", "the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
-	gen.Flags().StringSliceVar(&roles, "pin", nil, "pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
-	gen.Flags().StringVar(&agent, "agent", "", "the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
-	activate := a.activate("activate [FILE]", "Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust, func(args []string) ([]byte, error) {
-		a.conn.Resolve()
-		file := embedded.TrustFile(a.conn.Data)
-		if len(args) == 1 {
-			file = args[0]
-		}
-		if _, err := keys.LoadTrust(file); err != nil {
-			return nil, err
-		}
-		return os.ReadFile(file)
-	})
+	pin.Flags().StringSliceVar(&pinned, "role", []string{string(keys.RoleApprover)},
+		"`ROLES`: operator, approver, approver:NAME, auditor, probe")
+	pin.Flags().StringVar(&agent, "agent", "",
+		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+	gen.Flags().StringSliceVar(&roles, "pin", nil,
+		"pin it for these `ROLES`: operator, approver, approver:NAME, auditor, probe")
+	gen.Flags().StringVar(&agent, "agent", "",
+		"the agent whose key it is, as `PROJECT/AGENT`: it never resolves that agent's holds")
+	activate := a.activate("activate [FILE]",
+		"Sign the trust file and put its approvers in force (default the data folder's)", streams.DoActivateTrust,
+		func(args []string) ([]byte, error) {
+			a.conn.Resolve()
+			file := embedded.TrustFile(a.conn.Data)
+			if len(args) == 1 {
+				file = args[0]
+			}
+			if _, err := keys.LoadTrust(file); err != nil {
+				return nil, err
+			}
+			return os.ReadFile(file)
+		})
 	return group("key", "Signing keys", gen, pin, activate)
 }
 
@@ -128,7 +135,8 @@ document or email. A program that holds both is trusted to keep them apart.`,
 				Description: fmt.Sprintf("Lazaret: agent %s/%s, origins %v", ag.Project, ag.Name, ag.Origins)})
 		},
 	}
-	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)}, "`ORIGINS` whose content it may publish")
+	add.Flags().StringSliceVar(&origins, "origins", []string{string(beliefs.OriginTool), string(beliefs.OriginAgent)},
+		"`ORIGINS` whose content it may publish")
 	bindExpires(add, &expires)
 	return group("agent", "Credentials of agents", add, a.agentLs(), a.agentRotate(), a.agentRevoke(), a.agentToken())
 }
@@ -149,7 +157,8 @@ policy in force names it under groups; see docs/sentinels.md.`,
 			}
 			a.conn.Resolve()
 			r := natsserver.SentinelRole(args[0])
-			return a.install(cmd, natsserver.Grant{Name: string(r), Role: r, Lasts: expires, Description: "Lazaret: sentinel group " + args[0]})
+			return a.install(cmd, natsserver.Grant{Name: string(r), Role: r, Lasts: expires,
+				Description: "Lazaret: sentinel group " + args[0]})
 		},
 	}
 	bindExpires(add, &expires)
@@ -165,7 +174,8 @@ func (a *app) install(cmd *cobra.Command, g natsserver.Grant) error {
 	}
 	file := natsserver.CredsFile(a.conn.Data, g.Name)
 	if _, err := os.Stat(file); err == nil {
-		return fmt.Errorf("%s is there already: lazaret agent rotate %s makes a new one; to change its rights, revoke it and remove the file first", file, g.Name)
+		return fmt.Errorf("%s is there already: lazaret agent rotate %s makes a new one; to change its rights, revoke it "+
+			"and remove the file first", file, g.Name)
 	}
 	url := a.conn.Server
 	if url == "" {
@@ -180,37 +190,41 @@ func (a *app) install(cmd *cobra.Command, g natsserver.Grant) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\nexpires      %s\n", abs, g.Inbox(), natsserver.ContextFile(a.conn.Data, g.Name), expiresText(time.Now().Add(g.Lasts), g.Lasts))
+	fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\ninbox prefix %s\ncontext      %s\nexpires      %s\n", abs,
+		g.Inbox(), natsserver.ContextFile(a.conn.Data, g.Name), expiresText(time.Now().Add(g.Lasts), g.Lasts))
 	return nil
 }
 
 func (a *app) rules() *cobra.Command {
 	var f cli.ListFlags
 	var ships bool
-	ls := &cobra.Command{Use: "ls [DIR]", Short: "List the rules in force, or those of a folder", Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		set, err := a.listed(cmd, args, ships)
-		if err != nil {
-			return err
-		}
-		type row struct {
-			ID       string `json:"id"`
-			Pack     string `json:"pack"`
-			Severity string `json:"severity"`
-			Effect   string `json:"effect"`
-			Mode     string `json:"mode"`
-			Title    string `json:"title"`
-		}
-		var items []row
-		for _, r := range set.Rules() {
-			items = append(items, row{r.ID, r.Pack, r.Severity, r.Effect, r.Mode, r.Title})
-		}
-		return cli.Print(cmd.OutOrStdout(), f, items, []string{"RULE", "PACK", "SEVERITY", "EFFECT", "MODE", "TITLE"}, func(r row) []string {
-			return []string{r.ID, r.Pack, r.Severity, r.Effect, r.Mode, r.Title}
-		})
-	}}
+	ls := &cobra.Command{Use: "ls [DIR]", Short: "List the rules in force, or those of a folder",
+		Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			set, err := a.listed(cmd, args, ships)
+			if err != nil {
+				return err
+			}
+			type row struct {
+				ID       string `json:"id"`
+				Pack     string `json:"pack"`
+				Severity string `json:"severity"`
+				Effect   string `json:"effect"`
+				Mode     string `json:"mode"`
+				Title    string `json:"title"`
+			}
+			var items []row
+			for _, r := range set.Rules() {
+				items = append(items, row{r.ID, r.Pack, r.Severity, r.Effect, r.Mode, r.Title})
+			}
+			return cli.Print(cmd.OutOrStdout(), f, items, []string{"RULE", "PACK", "SEVERITY", "EFFECT", "MODE", "TITLE"},
+				func(r row) []string {
+					return []string{r.ID, r.Pack, r.Severity, r.Effect, r.Mode, r.Title}
+				})
+		}}
 	f.Bind(ls.Flags())
 	ls.Flags().BoolVar(&ships, "shipped", false, "list the shipped rules")
-	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(), ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.rulesActivate())
+	return group("rules", "Sentinel rules", a.rulesCheck(), a.rulesTest(), rulesFmt(), a.rulesExplain(), a.rulesRepl(),
+		ls, a.rulesBacktest(), a.rulesShadow(), a.rulesFields(), a.rulesSchema(), a.rulesActivate())
 }
 
 // listed is the rule set of a folder, the shipped one, or the one in force.
@@ -241,27 +255,30 @@ func (a *app) policy() *cobra.Command {
 		_, err := policy.Compile(name, b)
 		return b, err
 	}
-	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs, Run: func(cmd *cobra.Command, _ []string) {
-		cmd.OutOrStdout().Write(policy.Default)
-	}}
-	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show, a.policySuggest(), a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
+	show := &cobra.Command{Use: "show", Short: "Print the shipped policy, to start one's own from", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			cmd.OutOrStdout().Write(policy.Default)
+		}}
+	return group("policy", "The arbiter's policy", policyCheck(load), policyLs(load), policyExplain(load), show,
+		a.policySuggest(), a.activate("activate [FILE]", "Sign a policy and put it in force", streams.DoActivatePolicy, load))
 }
 
 // activate signs a bundle and puts it in force.
 func (a *app) activate(use, short, do string, load func(args []string) ([]byte, error)) *cobra.Command {
 	var key string
-	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		b, err := load(args)
-		if err != nil {
-			return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
-		}
-		o, err := a.openOperator(key, false)
-		if err != nil {
-			return err
-		}
-		defer o.nc.Close()
-		return o.putInForce(cmd, do, b)
-	}}
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := load(args)
+			if err != nil {
+				return &cli.Exit{Code: cli.ExitNegative, Text: err.Error()}
+			}
+			o, err := a.openOperator(key, false)
+			if err != nil {
+				return err
+			}
+			defer o.nc.Close()
+			return o.putInForce(cmd, do, b)
+		}}
 	c.Flags().StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
 	return c
 }
@@ -337,7 +354,8 @@ func (o *operator) await(ctx context.Context, do string, bundle []byte, w io.Wri
 		if err == nil {
 			heard = time.Now()
 		}
-		if is := map[string]string{streams.DoActivateRules: now.Rules, streams.DoActivatePolicy: now.Policy, streams.DoActivateTrust: now.Trust}[do]; is == digest {
+		if is := map[string]string{streams.DoActivateRules: now.Rules, streams.DoActivatePolicy: now.Policy,
+			streams.DoActivateTrust: now.Trust}[do]; is == digest {
 			p++
 			continue
 		}
@@ -346,9 +364,13 @@ func (o *operator) await(ctx context.Context, do string, bundle []byte, w io.Wri
 		}
 		switch {
 		case ctx.Err() != nil:
-			return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("published, and in force in %d of %d partitions; the others follow when ingest reaches it: lazaret doctor tells", p, streams.Partitions)}
+			return &cli.Exit{Code: cli.ExitIncomplete,
+				Text: fmt.Sprintf("published, and in force in %d of %d partitions; the others follow when ingest reaches it: "+
+					"lazaret doctor tells", p, streams.Partitions)}
 		case time.Since(heard) > silent:
-			return &cli.Exit{Code: cli.ExitIncomplete, Text: fmt.Sprintf("published, and in force in %d of %d partitions; ingest does not answer for partition %d (%v): it takes it up when it runs again", p, streams.Partitions, p, err)}
+			return &cli.Exit{Code: cli.ExitIncomplete,
+				Text: fmt.Sprintf("published, and in force in %d of %d partitions; ingest does not answer for partition %d (%v): "+
+					"it takes it up when it runs again", p, streams.Partitions, p, err)}
 		case time.Since(said) > 2*time.Second:
 			said = time.Now()
 			fmt.Fprintf(w, "in force in %d of %d partitions; ingest works on what came before it\n", p, streams.Partitions)

@@ -66,7 +66,8 @@ A credential of an older version is listed if its file is still in DATA/creds.`,
 			}
 			var rows []row
 			for _, i := range issued {
-				r := row{Name: i.Name, Role: string(i.Role), State: i.State(time.Now()), Issued: i.Issued.Format(time.RFC3339), Expires: expiresText(i.Expires, 1), User: i.User}
+				r := row{Name: i.Name, Role: string(i.Role), State: i.State(time.Now()), Issued: i.Issued.Format(time.RFC3339),
+					Expires: expiresText(i.Expires, 1), User: i.User}
 				if i.Agent != nil {
 					r.Project, r.Agent, r.Origins = i.Agent.Project, i.Agent.Name, i.Agent.Origins
 				}
@@ -74,9 +75,10 @@ A credential of an older version is listed if its file is still in DATA/creds.`,
 					rows = append(rows, r)
 				}
 			}
-			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"NAME", "STATE", "ISSUED", "EXPIRES", "ORIGINS", "KEY"}, func(r row) []string {
-				return []string{r.Name, r.State, r.Issued, r.Expires, strings.Trim(fmt.Sprint(r.Origins), "[]"), r.User}
-			})
+			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"NAME", "STATE", "ISSUED", "EXPIRES", "ORIGINS", "KEY"},
+				func(r row) []string {
+					return []string{r.Name, r.State, r.Issued, r.Expires, strings.Trim(fmt.Sprint(r.Origins), "[]"), r.User}
+				})
 		},
 	}
 	f.Bind(c.Flags())
@@ -114,9 +116,11 @@ NAME is a credential as "lazaret agent ls --all" lists it, such as operator.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\nexpires      %s\n", natsserver.CredsFile(a.conn.Data, i.Name), expiresText(i.Expires, 1))
+			fmt.Fprintf(cmd.OutOrStdout(), "credential   %s\nexpires      %s\n", natsserver.CredsFile(a.conn.Data, i.Name),
+				expiresText(i.Expires, 1))
 			if keepOld {
-				fmt.Fprintf(cmd.OutOrStdout(), "the old one is valid: when the host has the new one, lazaret agent revoke %s --old\n", strings.Join(args, " "))
+				fmt.Fprintf(cmd.OutOrStdout(),
+					"the old one is valid: when the host has the new one, lazaret agent revoke %s --old\n", strings.Join(args, " "))
 				return nil
 			}
 			a.saySpread(cmd)
@@ -171,7 +175,8 @@ and have it reload.`,
 // revokedBefore prints that there was nothing left to revoke.
 func (a *app) revokedBefore(cmd *cobra.Command, name string, old bool) error {
 	if old {
-		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n", name)
+		fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s has no credential before the latest that is not revoked\n",
+			name)
 		return nil
 	}
 	all, err := natsserver.Credentials(a.conn.Data)
@@ -184,7 +189,9 @@ func (a *app) revokedBefore(cmd *cobra.Command, name string, old bool) error {
 			last = c.Revoked
 		}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "nothing to revoke: %s was revoked already, at %s; lazaret agent rotate %s makes it anew\n", name, last.Format(time.RFC3339), name)
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"nothing to revoke: %s was revoked already, at %s; lazaret agent rotate %s makes it anew\n", name,
+		last.Format(time.RFC3339), name)
 	return nil
 }
 
@@ -220,7 +227,8 @@ func (a *app) refusedNow(cmd *cobra.Command, name string) error {
 		}
 	}
 	if len(still) > 0 {
-		return &cli.Exit{Code: cli.ExitIncomplete, Text: strings.Join(still, ", ") + " still accepts the credential: have it reload its configuration, then look again with the same command"}
+		return &cli.Exit{Code: cli.ExitIncomplete, Text: strings.Join(still, ", ") +
+			" still accepts the credential: have it reload its configuration, then look again with the same command"}
 	}
 	return nil
 }
@@ -229,7 +237,8 @@ func (a *app) refusedNow(cmd *cobra.Command, name string) error {
 func refuses(url, file string) (bool, error) {
 	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		nc, err := nats.Connect(url, nats.UserCredentials(file), nats.Timeout(2*time.Second), nats.IgnoreDiscoveredServers())
-		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired) {
+		if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
+			errors.Is(err, nats.ErrAuthExpired) {
 			return true, nil
 		}
 		if err != nil {

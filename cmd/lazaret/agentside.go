@@ -32,7 +32,8 @@ func (s *speaker) bind(c *cobra.Command) {
 	f.StringVar(&s.project, "project", embedded.DefaultProject, "`PROJECT` to speak for")
 	f.StringVar(&s.agent, "agent", embedded.DefaultAgent, "`AGENT` to speak for")
 	f.StringVar(&s.session, "session", "cli", "`SESSION` of the agent")
-	f.StringVar(&s.about, "data-subject", "", "`PSEUDONYM` of the person whom it says something of, by which it can be forgotten")
+	f.StringVar(&s.about, "data-subject", "",
+		"`PSEUDONYM` of the person whom it says something of, by which it can be forgotten")
 	f.StringVar(&s.id, "id", "", "`ID` of the event; the same id again is the same event (default a new one)")
 	f.BoolVar(&s.json, "json", false, "print JSON")
 }
@@ -121,7 +122,8 @@ func (a *app) observe() *cobra.Command {
 				return errors.Join(cli.JSON(cmd.OutOrStdout(), rep), err)
 			}
 			if rep != nil && rep.Unseen {
-				return fmt.Errorf("the observation was rejected: %w; the session is held (LZ306) until it is published again in valid form under the id %s, or `lazaret session start`", err, o.ID)
+				return fmt.Errorf("the observation was rejected: %w; the session is held (LZ306) until it is published again in "+
+					"valid form under the id %s, or `lazaret session start`", err, o.ID)
 			}
 			if err != nil {
 				return err
@@ -156,14 +158,17 @@ func (a *app) remember() *cobra.Command {
 				return err
 			}
 			m.Head, m.Sensitivity = s.head(), secrecy.Sensitivity
-			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Remember(ctx, org, &m) })
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Remember(ctx, org, &m)
+			})
 		},
 	}
 	s.bind(c)
 	c.Flags().StringVar(&from, "origin", "agent", "`ORIGIN` of the memory")
 	c.Flags().StringVar(&m.Key, "key", "", "memory `KEY`")
 	c.Flags().StringVar(&m.Category, "category", "", "`CATEGORY` of the memory")
-	c.Flags().Var(&secrecy, "sensitivity", "how far it may travel: public, internal, confidential or secret (`SENSITIVITY`)")
+	c.Flags().Var(&secrecy, "sensitivity",
+		"how far it may travel: public, internal, confidential or secret (`SENSITIVITY`)")
 	c.Flags().StringVar(&m.Channel, "channel", "", "write, compaction, skill or import")
 	c.Flags().StringSliceVar(&m.DerivedFrom, "derived-from", nil, "`IDS` of observations or beliefs that it derives from")
 	return c
@@ -188,16 +193,20 @@ func (a *app) decide() *cobra.Command {
 					return fmt.Errorf("--args is not a JSON object: %s", text.InertLine(args, 80))
 				}
 			}
-			return a.askAnd(cmd, &s, why, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Decide(ctx, &act) })
+			return a.askAnd(cmd, &s, why, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Decide(ctx, &act)
+			})
 		},
 	}
 	s.bind(c)
 	c.Flags().StringVar(&args, "args", "", "arguments, a JSON `OBJECT`")
 	c.Flags().StringVar(&act.Decision, "decision", "", "`ID` of the decision that it carries out")
 	c.Flags().StringSliceVar(&act.Beliefs, "beliefs", nil, "`IDS` of the beliefs that it rests on")
-	c.Flags().BoolVar(&why, "explain", false, "explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
+	c.Flags().BoolVar(&why, "explain", false,
+		"explain the verdict, rule by rule and path by path, from the ledger (with the operator's credential)")
 	c.Flags().Uint64Var(&act.After, "after", 0, "last acknowledged intake `SEQUENCE`")
-	c.Flags().StringVar(&act.Replaces, "replaces", "", "`ID` of a held action that this is an edit of; its hold is cancelled")
+	c.Flags().StringVar(&act.Replaces, "replaces", "",
+		"`ID` of a held action that this is an edit of; its hold is cancelled")
 	return c
 }
 
@@ -217,7 +226,9 @@ func (a *app) recall() *cobra.Command {
 			if since > 0 {
 				r.Filter.Since = time.Now().Add(-since)
 			}
-			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Recall(ctx, &r) })
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Recall(ctx, &r)
+			})
 		},
 	}
 	s.bind(c)
@@ -273,7 +284,9 @@ argument, each line of standard input is a candidate.`,
 			for _, t := range pos {
 				r.Candidates = append(r.Candidates, streams.GateCandidate{Content: t})
 			}
-			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Gate(ctx, &r) })
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Gate(ctx, &r)
+			})
 		},
 	}
 	s.bind(c)
@@ -284,12 +297,14 @@ argument, each line of standard input is a candidate.`,
 
 // ask asks for a verdict, prints it and ends with its exit code. An answer that is no
 // verdict counts as hold.
-func (a *app) ask(cmd *cobra.Command, s *speaker, f func(context.Context, *client.Client) (*streams.Reply, error)) error {
+func (a *app) ask(cmd *cobra.Command, s *speaker, f func(context.Context, *client.Client) (*streams.Reply,
+	error)) error {
 	return a.askAnd(cmd, s, false, f)
 }
 
 // askAnd is ask, with the explanation of the verdict if it is wanted.
-func (a *app) askAnd(cmd *cobra.Command, s *speaker, why bool, f func(context.Context, *client.Client) (*streams.Reply, error)) error {
+func (a *app) askAnd(cmd *cobra.Command, s *speaker, why bool,
+	f func(context.Context, *client.Client) (*streams.Reply, error)) error {
 	cl, done, err := a.client(s)
 	if err != nil {
 		return err
@@ -301,7 +316,8 @@ func (a *app) askAnd(cmd *cobra.Command, s *speaker, why bool, f func(context.Co
 	var le *client.Error
 	if errors.As(err, &le) {
 		if s.json {
-			if err := cli.JSON(cmd.OutOrStdout(), &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: le.Code, Message: le.Message}}); err != nil {
+			if err := cli.JSON(cmd.OutOrStdout(), &streams.Reply{Verdict: streams.Hold,
+				Error: &streams.ReplyError{Code: le.Code, Message: le.Message}}); err != nil {
 				return err
 			}
 		}
@@ -368,10 +384,12 @@ func printReply(w io.Writer, rep *streams.Reply) {
 		fmt.Fprintf(w, "  degraded: silent %s\n", strings.Join(v.Degraded, ", "))
 	}
 	if v.Hold != nil {
-		fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision, v.Hold.Expires.Format(time.RFC3339))
+		fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision,
+			v.Hold.Expires.Format(time.RFC3339))
 	}
 	if b := v.Belief; b != nil {
-		fmt.Fprintf(w, "  belief %s: %s, %s, %s, origin %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval, b.Axes.Security, b.Origin)
+		fmt.Fprintf(w, "  belief %s: %s, %s, %s, origin %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval, b.Axes.Security,
+			b.Origin)
 	}
 	if r := rep.Recall; r != nil {
 		printRecall(w, r)
@@ -385,7 +403,8 @@ func printRecall(w io.Writer, r *streams.RecallEntry) {
 			if it.Score >= 0 {
 				score = fmt.Sprintf(", %.2f", it.Score)
 			}
-			fmt.Fprintf(w, "  %-14s %s  %s, %s%s: %s\n", name, it.ID, it.Origin, it.Scope, score, text.InertLine(it.Content, 160))
+			fmt.Fprintf(w, "  %-14s %s  %s, %s%s: %s\n", name, it.ID, it.Origin, it.Scope, score,
+				text.InertLine(it.Content, 160))
 		}
 	}
 	section("admitted", r.Admitted)

@@ -37,7 +37,8 @@ func askSnapshot(ctx context.Context, nc *nats.Conn, dir string) (*auditor.Answe
 }
 
 func (a *app) audit() *cobra.Command {
-	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(), a.auditExport(), a.auditVerify(),
+	return group("audit", "The tamper-evident log", a.auditHead(), a.auditLs(), a.auditShow(), a.auditTail(),
+		a.auditExport(), a.auditVerify(),
 		a.auditLaundering(), a.auditIrreversible(), a.auditBundle(), a.auditEvidence(), a.auditSeal(),
 		a.auditRecall(), a.auditForget(), a.auditLegalHold(), a.auditTrim(),
 		a.auditProve(), a.auditConsistency(), a.auditCompare(), a.auditServe(), a.auditWitness(), a.auditRotate())
@@ -45,22 +46,24 @@ func (a *app) audit() *cobra.Command {
 
 func (a *app) auditHead() *cobra.Command {
 	var json bool
-	c := &cobra.Command{Use: "head", Short: "Show the log's head and its last checkpoint", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		var ans *auditor.Answer
-		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-			ans, err = askAuditor(ctx, nc, auditor.Request{Do: "head"})
+	c := &cobra.Command{Use: "head", Short: "Show the log's head and its last checkpoint", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var ans *auditor.Answer
+			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				ans, err = askAuditor(ctx, nc, auditor.Request{Do: "head"})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if json {
+				return cli.JSON(cmd.OutOrStdout(), ans)
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "leaves %d, ledger entries %d up to %d, gaps %d\nroot   %s\n\n", ans.Size,
+				ans.Entries, ans.LastSeq, ans.Gaps, ans.Root)
+			_, err = fmt.Fprint(cmd.OutOrStdout(), ans.Checkpoint)
 			return err
-		})
-		if err != nil {
-			return err
-		}
-		if json {
-			return cli.JSON(cmd.OutOrStdout(), ans)
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "leaves %d, ledger entries %d up to %d, gaps %d\nroot   %s\n\n", ans.Size, ans.Entries, ans.LastSeq, ans.Gaps, ans.Root)
-		_, err = fmt.Fprint(cmd.OutOrStdout(), ans.Checkpoint)
-		return err
-	}}
+		}}
 	c.Long = `Show the log's head and its last checkpoint. The checkpoint alone is on standard output,
 to be kept: whoever has it can hold the log against it later.`
 	c.Example = "  lazaret audit head > checkpoint-of-monday\n  lazaret audit verify --against checkpoint-of-monday"

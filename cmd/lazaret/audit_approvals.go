@@ -54,7 +54,8 @@ func (x *approvalsSeen) see(leaf *chain.Leaf, payload []byte) {
 		return
 	}
 	_, body, ok := bytes.Cut(payload, []byte("\n"))
-	if t := streams.Type(leaf.Type); !ok || (t == streams.TypeVerdict || t == streams.TypeHoldState) && !bytes.Contains(body, []byte(`"resolved"`)) {
+	if t := streams.Type(leaf.Type); !ok || (t == streams.TypeVerdict || t == streams.TypeHoldState) &&
+		!bytes.Contains(body, []byte(`"resolved"`)) {
 		return
 	}
 	x.mu.Lock()
@@ -115,7 +116,8 @@ func (x *approvalsSeen) check() (checked, open int, bad []outcomeProblem) {
 			continue
 		}
 		if err := verifyDecision(note.text, trust, o, counters); err != nil {
-			bad = append(bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index, o.Hold, o.State, o.By, err)})
+			bad = append(bad, outcomeProblem{o.index, fmt.Sprintf("leaf %d says that hold %s was %s by %s: %v", o.index,
+				o.Hold, o.State, o.By, err)})
 			continue
 		}
 		checked++
@@ -184,7 +186,8 @@ func verifyDecision(note string, trust *keys.Trust, o outcomeSeen, counters map[
 	if err != nil {
 		return err
 	}
-	state := map[approval.Decision]string{approval.Approve: streams.HoldApproved, approval.Reject: streams.HoldRejected}[s.Decision]
+	state := map[approval.Decision]string{approval.Approve: streams.HoldApproved,
+		approval.Reject: streams.HoldRejected}[s.Decision]
 	if s.Pin.Key != o.Key || s.Project != o.project || s.Hold != o.Hold || s.Revision != o.Revision || state != o.State {
 		return fmt.Errorf("what %s signed is to %s hold %s of project %s", s.Signer, s.Decision, s.Hold, s.Project)
 	}

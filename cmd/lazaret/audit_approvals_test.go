@@ -38,7 +38,8 @@ func approvalOfH1(t *testing.T) (signed []byte, public string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := approval.Statement{Version: approval.Version, Project: "acme", Hold: "h1", Revision: "r1", Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve,
+	s := approval.Statement{Version: approval.Version, Project: "acme", Hold: "h1", Revision: "r1",
+		Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve,
 		Expires: time.Now().UTC().Truncate(time.Second), Nonce: approval.NewNonce()}
 	signed, err = s.Sign(signer)
 	if err != nil {
@@ -56,11 +57,16 @@ func TestVerificationFindsADecisionThatNobodySigned(t *testing.T) {
 		said streams.Resolved
 		want [3]int // verified, not shown, wrong
 	}{
-		"as it was signed": {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 7}, [3]int{1, 0, 0}},
-		"another hold":     {string(signed), streams.Resolved{Hold: "h2", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 7}, [3]int{0, 0, 1}},
-		"another decision": {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldRejected, Key: public, Entry: 7}, [3]int{0, 0, 1}},
-		"a forged note":    {strings.Replace(string(signed), "h1", "h2", 1), streams.Resolved{Hold: "h2", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 7}, [3]int{0, 0, 1}},
-		"no note":          {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: 8}, [3]int{0, 1, 0}},
+		"as it was signed": {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved,
+			Key: public, Entry: 7}, [3]int{1, 0, 0}},
+		"another hold": {string(signed), streams.Resolved{Hold: "h2", Revision: "r1", State: streams.HoldApproved,
+			Key: public, Entry: 7}, [3]int{0, 0, 1}},
+		"another decision": {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldRejected,
+			Key: public, Entry: 7}, [3]int{0, 0, 1}},
+		"a forged note": {strings.Replace(string(signed), "h1", "h2", 1), streams.Resolved{Hold: "h2", Revision: "r1",
+			State: streams.HoldApproved, Key: public, Entry: 7}, [3]int{0, 0, 1}},
+		"no note": {string(signed), streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved,
+			Key: public, Entry: 8}, [3]int{0, 1, 0}},
 	} {
 		x := newApprovals()
 		see := func(index int64, seq uint64, typ streams.Type, body any) {
@@ -103,7 +109,8 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 				t.Fatal(err)
 			}
 			index++
-			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: "acme"}, append([]byte("ingest 0 0\n"), b...))
+			x.see(&chain.Leaf{Index: index, Seq: uint64(index), Type: string(typ), Project: "acme"},
+				append([]byte("ingest 0 0\n"), b...))
 		}
 		see(streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(before), Count: 1, Chunk: before})
 		see(streams.TypeChunk, &streams.ChunkEntry{Digest: streams.Digest(after), Count: 1, Chunk: after})
@@ -114,7 +121,8 @@ func TestVerificationFindsADecisionByAKeyThatWasUnpinned(t *testing.T) {
 			see(streams.TypeActivation, &streams.ActivationEntry{Do: streams.DoActivateTrust, Digest: streams.Digest(after)})
 		}
 		see(streams.TypeResolution, &streams.ResolutionEntry{Hold: "h1", Note: string(signed)})
-		see(streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Revision: "r1", State: streams.HoldApproved, Key: public, Entry: uint64(index)}})
+		see(streams.TypeVerdict, &streams.VerdictEntry{Resolved: &streams.Resolved{Hold: "h1", Revision: "r1",
+			State: streams.HoldApproved, Key: public, Entry: uint64(index)}})
 		checked, open, bad := x.check()
 		if got := [3]int{checked, open, len(bad)}; got != want {
 			t.Errorf("%d partitions recorded the later file: %v, want %v: %v", recorded, got, want, bad)

@@ -42,7 +42,8 @@ func (a *app) withLog(ctx context.Context, f logFlags, o inquiry.Options, ask fu
 }
 
 // withLogBy is withLog over a given connection of an operator.
-func (a *app) withLogBy(ctx context.Context, f logFlags, o inquiry.Options, operator func(context.Context, func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
+func (a *app) withLogBy(ctx context.Context, f logFlags, o inquiry.Options, operator func(context.Context,
+	func(context.Context, *nats.Conn) error) error, ask func(*inquiry.Log) error) (err error) {
 	a.conn.Resolve()
 	if f.dir == "" {
 		f.dir = embedded.AuditDir(a.conn.Data)
@@ -97,7 +98,8 @@ type selection struct {
 }
 
 func (s *selection) bind(fs *pflag.FlagSet, last int) {
-	fs.StringVar(&s.where, "where", "", "only what this Expr `EXPRESSION` over the JSON fields holds for; body is the entry's own JSON")
+	fs.StringVar(&s.where, "where", "",
+		"only what this Expr `EXPRESSION` over the JSON fields holds for; body is the entry's own JSON")
 	fs.Var((*sinceFlag)(&s.since), "since", "only what is not older than `DURATION`, such as 7d")
 	fs.IntVar(&s.last, "last", last, "the last `N` of them; 0 for all")
 }
@@ -123,23 +125,24 @@ func (s *selection) entries(ctx context.Context, l *inquiry.Log, each func(*inqu
 		return each(e)
 	}
 	var ring []*inquiry.Entry
-	err = l.Range(ctx, from, l.Size(), func(e *inquiry.Entry) bool { return !e.Time.Before(after) }, func(e *inquiry.Entry) error {
-		if e.Time.Before(after) {
+	err = l.Range(ctx, from, l.Size(), func(e *inquiry.Entry) bool { return !e.Time.Before(after) },
+		func(e *inquiry.Entry) error {
+			if e.Time.Before(after) {
+				return nil
+			}
+			ok, err := w.Match(e)
+			if err != nil || !ok {
+				return err
+			}
+			if s.last == 0 {
+				return tell(e)
+			}
+			if ring = append(ring, e); len(ring) > s.last {
+				ring[0] = nil
+				ring = ring[1:]
+			}
 			return nil
-		}
-		ok, err := w.Match(e)
-		if err != nil || !ok {
-			return err
-		}
-		if s.last == 0 {
-			return tell(e)
-		}
-		if ring = append(ring, e); len(ring) > s.last {
-			ring[0] = nil
-			ring = ring[1:]
-		}
-		return nil
-	})
+		})
 	for _, e := range ring {
 		if err == nil {
 			err = tell(e)
@@ -148,7 +151,8 @@ func (s *selection) entries(ctx context.Context, l *inquiry.Log, each func(*inqu
 	return err
 }
 
-var entryHeader = []string{"INDEX", "LEDGER", "TIME", "TYPE", "STAGE", "PROJECT", "AGENT", "SESSION", "ID", "BYTES", "COMMITMENT"}
+var entryHeader = []string{"INDEX", "LEDGER", "TIME", "TYPE", "STAGE", "PROJECT", "AGENT", "SESSION", "ID", "BYTES",
+	"COMMITMENT"}
 
 func entryRow(e *inquiry.Entry) []string {
 	typ := e.Type
@@ -158,7 +162,8 @@ func entryRow(e *inquiry.Entry) []string {
 	case e.Forgotten:
 		typ += " (forgotten)"
 	}
-	return []string{fmt.Sprint(e.Index), fmt.Sprint(e.Seq), e.Time.Format(time.DateTime), typ, e.Stage, e.Project, e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment[:16]}
+	return []string{fmt.Sprint(e.Index), fmt.Sprint(e.Seq), e.Time.Format(time.DateTime), typ, e.Stage, e.Project,
+		e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment[:16]}
 }
 
 func (a *app) auditLs() *cobra.Command {
@@ -183,7 +188,10 @@ how many there are of each.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withLog(cmd.Context(), f, inquiry.Options{}, func(l *inquiry.Log) error {
 				var items []*inquiry.Entry
-				if err := s.entries(cmd.Context(), l, func(e *inquiry.Entry) error { items = append(items, e); return nil }); err != nil {
+				if err := s.entries(cmd.Context(), l, func(e *inquiry.Entry) error {
+					items = append(items, e)
+					return nil
+				}); err != nil {
 					return err
 				}
 				var err error
@@ -214,10 +222,11 @@ func (a *app) auditShow() *cobra.Command {
 	var f logFlags
 	var s selection
 	c := &cobra.Command{
-		Use:     "show [INDEX | EVENT-ID]",
-		Short:   "Show entries of the log whole, as JSON",
-		Example: "  lazaret audit show 76\n  lazaret audit show o1\n  lazaret audit show --where 'type == \"alerts\"' --since 1h",
-		Args:    cobra.MaximumNArgs(1),
+		Use:   "show [INDEX | EVENT-ID]",
+		Short: "Show entries of the log whole, as JSON",
+		Example: "  lazaret audit show 76\n  lazaret audit show o1\n  lazaret audit show --where 'type == " +
+			"\"alerts\"' --since 1h",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && s.where == "" {
 				return errors.New("name an index or an event's id, or say --where")
@@ -247,7 +256,8 @@ func (a *app) auditShow() *cobra.Command {
 					return err
 				}
 				if len(items) == 0 {
-					return errors.Join(told(cmd, l.Integrity()), &cli.Exit{Code: cli.ExitNegative, Text: "the log holds no such entry"})
+					return errors.Join(told(cmd, l.Integrity()), &cli.Exit{Code: cli.ExitNegative,
+						Text: "the log holds no such entry"})
 				}
 				var v any = items
 				if len(items) == 1 {
@@ -353,7 +363,8 @@ covers it, with its leaf proven to be in that checkpoint's tree.`,
 
 func tailLine(e *inquiry.Entry) string {
 	cells := cli.Cells(entryRow(e))
-	return fmt.Sprintf("%-8s %s %-12s %-16s %s/%s %s %s", cells[0], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8])
+	return fmt.Sprintf("%-8s %s %-12s %-16s %s/%s %s %s", cells[0], cells[2], cells[3], cells[4], cells[5], cells[6],
+		cells[7], cells[8])
 }
 
 func (a *app) auditExport() *cobra.Command {
@@ -446,7 +457,8 @@ type answer struct {
 
 // question makes a command of a question to the whole log. It ends with 2 when
 // there are findings.
-func (a *app) question(c *cobra.Command, ask func(ctx context.Context, l *inquiry.Log, project string) (*answer, error)) *cobra.Command {
+func (a *app) question(c *cobra.Command, ask func(ctx context.Context, l *inquiry.Log, project string) (*answer,
+	error)) *cobra.Command {
 	var f logFlags
 	var project string
 	var json bool
@@ -488,15 +500,19 @@ made of it is not believed.`,
 		}
 		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
 			if len(r.Findings) == 0 {
-				fmt.Fprintf(w, "NONE: of %d beliefs that were ever supported, none comes from untrusted content without a logged promotion\n", r.Supported)
+				fmt.Fprintf(w, "NONE: of %d beliefs that were ever supported, none comes from untrusted content without a logged "+
+					"promotion\n", r.Supported)
 			} else {
-				fmt.Fprintf(w, "%d of %d beliefs that were ever supported come from untrusted content\n", len(r.Findings), r.Supported)
+				fmt.Fprintf(w, "%d of %d beliefs that were ever supported come from untrusted content\n", len(r.Findings),
+					r.Supported)
 			}
 			for _, x := range r.Findings {
-				fmt.Fprintf(w, "  %s in %s, leaf %d: %s\n    %s\n", x.Belief, text.InertLine(x.Project, 64), x.Index, text.InertLine(x.Content, 100), path(x.Path))
+				fmt.Fprintf(w, "  %s in %s, leaf %d: %s\n    %s\n", x.Belief, text.InertLine(x.Project, 64), x.Index,
+					text.InertLine(x.Content, 100), path(x.Path))
 			}
 			for _, x := range r.Promoted {
-				fmt.Fprintf(w, "  promoted: %s in %s, by %s, %s, leaf %d\n    %s\n", x.Belief, text.InertLine(x.Project, 64), text.InertLine(x.Promotion.By, 64), text.InertLine(x.Promotion.How, 100), x.Promotion.Index, path(x.Path))
+				fmt.Fprintf(w, "  promoted: %s in %s, by %s, %s, leaf %d\n    %s\n", x.Belief, text.InertLine(x.Project, 64),
+					text.InertLine(x.Promotion.By, 64), text.InertLine(x.Promotion.How, 100), x.Promotion.Index, path(x.Path))
 			}
 		}}, nil
 	})
@@ -529,15 +545,19 @@ else than what was released or judged is listed too, whatever action it names.`,
 		}
 		return &answer{r, len(r.Findings), r.Integrity, func(w io.Writer) {
 			if len(r.Findings) == 0 {
-				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an approval, or otherwise than approved\n", r.Proposed)
+				fmt.Fprintf(w, "NONE: of %d irreversible actions that were proposed, none ran or was released without an "+
+					"approval, or otherwise than approved\n", r.Proposed)
 			} else {
-				fmt.Fprintf(w, "%d findings, %d irreversible actions were proposed: they ran or were released without an approval, or otherwise than approved\n",
+				fmt.Fprintf(w, "%d findings, %d irreversible actions were proposed: they ran or were released without an "+
+					"approval, or otherwise than approved\n",
 					len(r.Findings), r.Proposed)
 			}
 			for _, x := range slices.Concat(r.Findings, r.Approved) {
-				fmt.Fprintf(w, "  %s %s of %s/%s, leaf %d: %s\n", x.Level, text.InertLine(x.Tool, 64), text.InertLine(x.Project, 64), text.InertLine(x.ID, 64), x.Proposed.Index, text.InertLine(x.Why, 200))
+				fmt.Fprintf(w, "  %s %s of %s/%s, leaf %d: %s\n", x.Level, text.InertLine(x.Tool, 64),
+					text.InertLine(x.Project, 64), text.InertLine(x.ID, 64), x.Proposed.Index, text.InertLine(x.Why, 200))
 				if x.Approval != nil {
-					fmt.Fprintf(w, "    by %s at %s, leaf %d: %s\n", text.InertLine(x.Approval.By, 100), x.Approval.Time.Format(time.DateTime), x.Approval.Index, text.InertLine(x.Approval.Reason, 160))
+					fmt.Fprintf(w, "    by %s at %s, leaf %d: %s\n", text.InertLine(x.Approval.By, 100),
+						x.Approval.Time.Format(time.DateTime), x.Approval.Index, text.InertLine(x.Approval.Reason, 160))
 				}
 			}
 		}}, nil

@@ -30,8 +30,9 @@ digests, and a README. "audit verify --bundle FILE --keys TRUST" verifies it wit
 nothing else, on any machine.
 
 --from and --to are widened to the next checkpoints that the log keeps.`,
-		Example: "  lazaret audit bundle -o log.zip\n  lazaret audit bundle --from 1000 --to 2000 --without-payloads -o part.zip",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret audit bundle -o log.zip\n  lazaret audit bundle --from 1000 --to 2000 --without-payloads " +
+			"-o part.zip",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return errors.New("name a file with -o")
@@ -67,8 +68,10 @@ func printBundles(w io.Writer, json bool, items []inquiry.Sealed) error {
 	if items == nil {
 		items = []inquiry.Sealed{}
 	}
-	return cli.Print(w, cli.ListFlags{JSON: json}, items, []string{"FILE", "LEAVES", "FIRST", "LAST", "PAYLOADS", "FORGOTTEN", "SHA256"}, func(s inquiry.Sealed) []string {
-		return []string{s.File, fmt.Sprintf("%d-%d", s.From, s.To-1), s.First.UTC().Format(time.DateTime), s.Last.UTC().Format(time.DateTime), fmt.Sprint(s.Payloads), fmt.Sprint(s.Forgotten), s.SHA256}
+	return cli.Print(w, cli.ListFlags{JSON: json}, items, []string{"FILE", "LEAVES", "FIRST", "LAST", "PAYLOADS",
+		"FORGOTTEN", "SHA256"}, func(s inquiry.Sealed) []string {
+		return []string{s.File, fmt.Sprintf("%d-%d", s.From, s.To-1), s.First.UTC().Format(time.DateTime),
+			s.Last.UTC().Format(time.DateTime), fmt.Sprint(s.Payloads), fmt.Sprint(s.Forgotten), s.SHA256}
 	})
 }
 

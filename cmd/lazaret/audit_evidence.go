@@ -33,8 +33,9 @@ VERDICT is the id of a proposal, or the ledger sequence of it or of its verdict.
 The payload of an entry that is more sensitive than --ceiling is withheld, which the
 statement says; its leaf and proof still verify. docs/evidence.md describes the file
 byte by byte, and examples/verifier checks one with the standard library alone.`,
-		Example: "  lazaret audit evidence s1 -o s1.evidence.json\n  go run ./examples/verifier -log lazaret-ledger+5a1c… -operator lazaret-operator+… s1.evidence.json",
-		Args:    cobra.ExactArgs(1),
+		Example: "  lazaret audit evidence s1 -o s1.evidence.json\n  go run ./examples/verifier -log lazaret-ledger+5a1c… " +
+			"-operator lazaret-operator+… s1.evidence.json",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
 				return errors.New("name a file with -o")
@@ -50,7 +51,8 @@ byte by byte, and examples/verifier checks one with the standard library alone.`
 				ev, err := l.Evidence(cmd.Context(), o)
 				var none *inquiry.NoSessionError
 				if errors.As(err, &none) {
-					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error()+", nor about a proposal of that id", 300)}
+					return &cli.Exit{Code: cli.ExitNegative, Text: text.InertLine(err.Error()+", nor about a proposal of that id",
+						300)}
 				}
 				if err != nil {
 					return err
@@ -68,7 +70,8 @@ byte by byte, and examples/verifier checks one with the standard library alone.`
 						withheld++
 					}
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%d leaves, %d payloads withheld, %d approvals in %s\n", len(ev.Leaves), withheld, len(ev.Approvals), file)
+				fmt.Fprintf(cmd.OutOrStdout(), "%d leaves, %d payloads withheld, %d approvals in %s\n", len(ev.Leaves), withheld,
+					len(ev.Approvals), file)
 				return told(cmd, l.Integrity())
 			})
 		},

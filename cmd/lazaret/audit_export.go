@@ -56,10 +56,12 @@ func (a *app) verifyExport(cmd *cobra.Command, f verifyFlags) error {
 		case err != nil:
 			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s: %v", f.against[i], err)}
 		case root != cp.Root:
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s has another root for %d leaves, %s", f.against[i], cp.Size, cp.Root)}
+			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("FAILED: %s has another root for %d leaves, %s",
+				f.against[i], cp.Size, cp.Root)}
 		default:
 			fmt.Fprintf(out, "%s: its %d leaves are those of %s\n", f.against[i], cp.Size, cp.Origin)
 		}
 	}
-	return &cli.Exit{Code: cli.ExitIncomplete, Text: "INCOMPLETE: the leaves are those of the checkpoints; the bodies were not checked, which takes the log or a bundle"}
+	return &cli.Exit{Code: cli.ExitIncomplete, Text: "INCOMPLETE: the leaves are those of the checkpoints; the bodies " +
+		"were not checked, which takes the log or a bundle"}
 }

@@ -24,7 +24,8 @@ import (
 )
 
 // retention runs f with the retention credential.
-func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string, log logFlags, f func(ctx context.Context, c *retain.Config) error) error {
+func (a *app) retention(cmd *cobra.Command, wait time.Duration, without []string, log logFlags,
+	f func(ctx context.Context, c *retain.Config) error) error {
 	nc, err := a.conn.Connect(string(natsserver.RoleRetention))
 	if err != nil {
 		return err
@@ -85,8 +86,9 @@ That needs a ledger that was never trimmed.
 
 The log still verifies: its leaves stay, and prove that something was logged when.
 A legal hold forbids it. Copies that somebody took away are out of reach.`,
-		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request 17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret audit forget --subject acme --dry-run\n  lazaret audit forget --subject acme --reason 'request " +
+			"17 of the DPO'\n  lazaret audit forget --subject acme/p-17 --dry-run",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if project == "" {
 				return errors.New("name a project with --subject")
@@ -159,7 +161,8 @@ A legal hold forbids it. Copies that somebody took away are out of reach.`,
 	c.Flags().BoolVar(&dry, "dry-run", false, "say where its data is, and change nothing")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	c.Flags().DurationVar(&wait, "wait", 10*time.Minute, "how long it may take")
-	c.Flags().StringSliceVar(&without, "without", nil, "`STAGE` that is gone for good and not waited for, such as sentinel-old")
+	c.Flags().StringSliceVar(&without, "without", nil,
+		"`STAGE` that is gone for good and not waited for, such as sentinel-old")
 	return c
 }
 
@@ -217,7 +220,8 @@ func printAlso(w io.Writer, r *retain.Record) {
 	}
 	fmt.Fprintf(w, "among them %d entries that are not about the data subject alone", len(all))
 	if decisions > 0 {
-		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then hold for nobody: decide again what is to stay so for others", decisions)
+		fmt.Fprintf(w, "; %d of them are incidents or decisions of people, which then hold for nobody: decide again what "+
+			"is to stay so for others", decisions)
 	}
 	fmt.Fprintln(w, ":")
 	for i, a := range all {
@@ -230,7 +234,8 @@ func printAlso(w io.Writer, r *retain.Record) {
 			who = ", about " + text.InertLine(strings.Join(a.Persons, ", "), 200)
 		}
 		what := strings.TrimSpace(text.InertLine(a.Type, 20) + " " + text.InertLine(a.ID, 64))
-		fmt.Fprintf(w, "  ledger entry %d: %s of %s%s; it %s\n", a.Seq, what, text.InertLine(a.Stage, 40), who, text.InertLine(a.Why, 120))
+		fmt.Fprintf(w, "  ledger entry %d: %s of %s%s; it %s\n", a.Seq, what, text.InertLine(a.Stage, 40), who,
+			text.InertLine(a.Why, 120))
 	}
 }
 
@@ -264,5 +269,6 @@ func (a *app) auditLegalHold() *cobra.Command {
 		return c
 	}
 	return group("legal-hold", "Keep a project's data, or a data subject's, from being forgotten",
-		one("set", "Put a project or data subject under legal hold", "legal-hold"), one("release", "Release a legal hold", "legal-release"))
+		one("set", "Put a project or data subject under legal hold", "legal-hold"), one("release", "Release a legal hold",
+			"legal-release"))
 }

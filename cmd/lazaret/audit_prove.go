@@ -41,8 +41,9 @@ reads the file.
 
 --check FILE checks a proof, with nothing but the pinned keys of the data folder and
 the witness policy where there is one (exit 2 when it does not hold).`,
-		Example: "  lazaret audit prove 42 -o 42.tlog-proof\n  lazaret audit prove ZR1BYvLZrN2NKCpWqMMqu4 --payload -o order.tlog-proof\n  lazaret audit prove --check order.tlog-proof",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  lazaret audit prove 42 -o 42.tlog-proof\n  lazaret audit prove ZR1BYvLZrN2NKCpWqMMqu4 --payload -o " +
+			"order.tlog-proof\n  lazaret audit prove --check order.tlog-proof",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			trust, err := a.auditorKeys()
 			if err != nil {
@@ -95,7 +96,8 @@ the witness policy where there is one (exit 2 when it does not hold).`,
 			if err := os.WriteFile(out, text, 0o600); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "leaf %d of %d, %s of ledger entry %d, proven in %s\n", index, view.Size, p.Leaf.Type, p.Leaf.Seq, out)
+			fmt.Fprintf(cmd.OutOrStdout(), "leaf %d of %d, %s of ledger entry %d, proven in %s\n", index, view.Size,
+				p.Leaf.Type, p.Leaf.Seq, out)
 			return nil
 		},
 	}
@@ -104,7 +106,8 @@ the witness policy where there is one (exit 2 when it does not hold).`,
 	f.StringVarP(&out, "out", "o", "", "write the proof to this `FILE` (default standard output)")
 	f.BoolVar(&payload, "payload", false, "prove what the entry says, too")
 	f.StringVar(&check, "check", "", "check the proof in this `FILE`")
-	f.StringVar(&policy, "policy", "", "with --check, witness policy `FILE` (default DATA/witnesses.policy where there is one)")
+	f.StringVar(&policy, "policy", "",
+		"with --check, witness policy `FILE` (default DATA/witnesses.policy where there is one)")
 	f.BoolVar(&json, "json", false, "with --check, print JSON")
 	return c
 }
@@ -139,7 +142,8 @@ func (a *app) checkProof(cmd *cobra.Command, file, policyFile string, json bool,
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "PROVEN  leaf %d of %d in %s\n", rep.Index, rep.Size, rep.Origin)
-	fmt.Fprintf(w, "  %s, ledger entry %d, %s, %s of project %s\n", rep.Kind, rep.Seq, rep.Time.Format(time.RFC3339Nano), rep.Type, rep.Project)
+	fmt.Fprintf(w, "  %s, ledger entry %d, %s, %s of project %s\n", rep.Kind, rep.Seq, rep.Time.Format(time.RFC3339Nano),
+		rep.Type, rep.Project)
 	fmt.Fprintf(w, "  commitment %s, %d bytes\n", hex.EncodeToString(p.Leaf.Commitment[:]), rep.Length)
 	if len(rep.Cosigns) > 0 {
 		fmt.Fprintf(w, "  cosigned by %v\n", rep.Cosigns)

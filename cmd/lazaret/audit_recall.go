@@ -22,7 +22,9 @@ func (a *app) auditRecall() *cobra.Command {
 	var s signedOrder
 	var r approval.Recall
 	var asJSON bool
-	c := &cobra.Command{Use: "recall [QUERY]", Short: "Sign to see what is believed, whatever stands against it; what is shown becomes an entry", Args: cobra.MaximumNArgs(1),
+	c := &cobra.Command{Use: "recall [QUERY]",
+		Short: "Sign to see what is believed, whatever stands against it; what is shown becomes an entry",
+		Args:  cobra.MaximumNArgs(1),
 		Long: `Everything that fits, of every user and session of the project: hidden, blocked,
 quarantined, secret and kept for audit only. It is for people and enters no context. The
 signer's key has the role auditor or approver, and a reason has to be given; both stand in
@@ -51,9 +53,12 @@ the ledger with what was shown.`,
 				if asJSON {
 					return cli.JSON(cmd.OutOrStdout(), e)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "ledger entry %d, signed by %s: %s\n", rep.Entry, e.Signed.Signer, text.InertLine(e.Text, 400))
-				err = cli.Print(cmd.OutOrStdout(), cli.ListFlags{}, e.Admitted, []string{"BELIEF", "TRUTH", "RETRIEVAL", "SECURITY", "SENSITIVITY", "ORIGIN", "HOLDS IN", "CONTENT"}, func(i streams.RecallItem) []string {
-					return []string{i.ID, i.Axes.Truth.String(), i.Axes.Retrieval.String(), i.Axes.Security.String(), i.Sensitivity.String(), string(i.Origin), i.Namespace.String(), i.Content}
+				fmt.Fprintf(cmd.OutOrStdout(), "ledger entry %d, signed by %s: %s\n", rep.Entry, e.Signed.Signer,
+					text.InertLine(e.Text, 400))
+				err = cli.Print(cmd.OutOrStdout(), cli.ListFlags{}, e.Admitted, []string{"BELIEF", "TRUTH", "RETRIEVAL",
+					"SECURITY", "SENSITIVITY", "ORIGIN", "HOLDS IN", "CONTENT"}, func(i streams.RecallItem) []string {
+					return []string{i.ID, i.Axes.Truth.String(), i.Axes.Retrieval.String(), i.Axes.Security.String(),
+						i.Sensitivity.String(), string(i.Origin), i.Namespace.String(), i.Content}
 				})
 				for _, x := range e.Refused {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", quote(x.ID, 64), x.Text)

@@ -87,7 +87,8 @@ func rotate(data string) (public string, err error) {
 		return "", err
 	}
 	if _, pinned := trust.Find(signer.Name(), signer.KeyHash()); !pinned {
-		if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}, Comment: "made by audit rotate"}); err != nil {
+		if err := trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor},
+			Comment: "made by audit rotate"}); err != nil {
 			return "", err
 		}
 		if err := trust.Write(embedded.TrustFile(data)); err != nil {

@@ -92,7 +92,8 @@ func loadSeen(dir string, vs note.Verifiers) (*seen, error) {
 	}
 	var in inFolder
 	if err := json.Unmarshal(b, &in); err != nil {
-		return nil, fmt.Errorf("%s: %w: put it back as it was, or remove it if the log in %s is to be trusted anew", s.file, err, s.dir)
+		return nil, fmt.Errorf("%s: %w: put it back as it was, or remove it if the log in %s is to be trusted anew", s.file,
+			err, s.dir)
 	}
 	var handovers [][]byte
 	for _, h := range in.Handovers {
@@ -122,7 +123,8 @@ func (s *seen) save(last []byte, handovers [][]byte) error {
 	}
 	// The first signature is the log's own.
 	var unverified *note.UnverifiedNoteError
-	if _, err := note.Open(last, note.VerifierList()); !errors.As(err, &unverified) || len(unverified.Note.UnverifiedSigs) == 0 {
+	if _, err := note.Open(last, note.VerifierList()); !errors.As(err, &unverified) ||
+		len(unverified.Note.UnverifiedSigs) == 0 {
 		return fmt.Errorf("the checkpoint's signature cannot be read: %w", err)
 	}
 	sig := unverified.Note.UnverifiedSigs[0]

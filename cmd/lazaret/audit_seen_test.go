@@ -57,7 +57,8 @@ func (x *installation) grow(n int) {
 	}
 	defer l.Close()
 	for seq := l.Head().LastSeq + 1; seq <= uint64(n); seq++ {
-		e := chain.Entry{Seq: seq, Time: time.Unix(int64(seq), 0), Type: "observation", Project: "demo", Payload: fmt.Append(nil, x.text, seq)}
+		e := chain.Entry{Seq: seq, Time: time.Unix(int64(seq), 0), Type: "observation", Project: "demo",
+			Payload: fmt.Append(nil, x.text, seq)}
 		if err := l.Append([]chain.Entry{e}); err != nil {
 			x.t.Fatal(err)
 		}
@@ -163,7 +164,8 @@ func TestWhatAMachineSawOfALogIsHeldAgainstThatLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			if err := l.Append([]chain.Entry{{Seq: 1, Time: time.Unix(1, 0), Type: "observation", Project: "demo"}}); err != nil {
+			if err := l.Append([]chain.Entry{{Seq: 1, Time: time.Unix(1, 0), Type: "observation",
+				Project: "demo"}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := l.Checkpoint(); err != nil {

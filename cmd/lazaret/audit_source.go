@@ -52,7 +52,8 @@ func (a *app) openSource(name string) (*source, error) {
 		}
 	}
 	if name != "" || !errors.Is(err, chain.ErrLocked) && !errors.Is(err, os.ErrNotExist) {
-		return nil, locked(err, "stop it, or name the URL at which lazaret audit serve serves it; that of the data folder is asked if no folder is named")
+		return nil, locked(err, "stop it, or name the URL at which lazaret audit serve serves it; that of the data folder "+
+			"is asked if no folder is named")
 	}
 	nc, cerr := a.conn.Connect("operator")
 	if cerr != nil {
@@ -129,7 +130,8 @@ func serveHTTP(cmd *cobra.Command, listen, what string, h http.Handler) error {
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is served at http://%s/\n", what, ln.Addr())
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
@@ -246,6 +248,7 @@ func printComparison(cmd *cobra.Command, r *comparison) {
 	}
 	fmt.Fprintf(w, "DIFFERENT from leaf %d on\n", r.First)
 	for i, l := range []*entry{r.LeafA, r.LeafB} {
-		fmt.Fprintf(w, "  %c  %s, ledger %d, %s, %s of %s, %d bytes, %s\n", 'A'+i, l.Kind, l.Seq, l.Time.Format(time.RFC3339Nano), l.Type, l.Project, l.Length, l.Commitment)
+		fmt.Fprintf(w, "  %c  %s, ledger %d, %s, %s of %s, %d bytes, %s\n", 'A'+i, l.Kind, l.Seq,
+			l.Time.Format(time.RFC3339Nano), l.Type, l.Project, l.Length, l.Commitment)
 	}
 }

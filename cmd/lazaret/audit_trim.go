@@ -91,9 +91,11 @@ the ledger: it stays silent until it is restored (lazaret state restore).`,
 	}
 	f := c.Flags()
 	log.bind(f)
-	f.DurationVar(&older, "older", trimHorizon, "`HORIZON`: only what is older goes; verdicts are repeated to who asks again for 31 days (744h)")
+	f.DurationVar(&older, "older", trimHorizon,
+		"`HORIZON`: only what is older goes; verdicts are repeated to who asks again for 31 days (744h)")
 	f.DurationVar(&every, "every", 0, "go on, and trim again after this `DURATION`; an error is printed and tried again")
-	f.DurationVar(&wait, "wait", 2*time.Minute, "how long stages may say nothing before it gives up; reading the log and removing take as long as they take")
+	f.DurationVar(&wait, "wait", 2*time.Minute,
+		"how long stages may say nothing before it gives up; reading the log and removing take as long as they take")
 	f.BoolVar(&dry, "dry-run", false, "say what would go, and change nothing")
 	f.BoolVar(&json, "json", false, "print JSON")
 	f.StringSliceVar(&without, "without", nil, "`STAGE` that is gone for good and not waited for, such as sentinel-old")
@@ -107,11 +109,14 @@ func printTrimming(w io.Writer, t *retain.Trimming, dry bool) {
 	horizon := t.Before.Format(time.RFC3339)
 	switch {
 	case t.UpTo == 0 || t.UpTo <= t.Already:
-		fmt.Fprintf(w, "nothing to trim: of what is older than %s nothing more may go (bounded by %s); trimmed up to %d before\n", horizon, t.Because, t.Already)
+		fmt.Fprintf(w, "nothing to trim: of what is older than %s nothing more may go (bounded by %s); trimmed up to "+
+			"%d before\n", horizon, t.Because, t.Already)
 	case dry:
-		fmt.Fprintf(w, "entries up to %d would go (bounded by %s; horizon %s), once these have their state on disk: %s\n", t.UpTo, t.Because, horizon, strings.Join(t.Stages, ", "))
+		fmt.Fprintf(w, "entries up to %d would go (bounded by %s; horizon %s), once these have their state on disk: %s\n",
+			t.UpTo, t.Because, horizon, strings.Join(t.Stages, ", "))
 	default:
-		fmt.Fprintf(w, "trimmed up to %d (bounded by %s; horizon %s): %d entries, %d bytes; secured by %s\n", t.UpTo, t.Because, horizon, t.Messages, t.Bytes, strings.Join(t.Stages, ", "))
+		fmt.Fprintf(w, "trimmed up to %d (bounded by %s; horizon %s): %d entries, %d bytes; secured by %s\n", t.UpTo,
+			t.Because, horizon, t.Messages, t.Bytes, strings.Join(t.Stages, ", "))
 	}
 }
 
@@ -130,8 +135,9 @@ stopped, and goes on from the snapshot with what is left of the ledger.
 
 It asks the ledger whether the snapshot is late enough. With --offline that shows when the
 stage starts; the embedded server of lazaret up does not run without its stages.`,
-		Example: "  lazaret state restore ingest --offline\n  lazaret state restore arbiter --from /mnt/standby/arbiter.snapshot",
-		Args:    cobra.ExactArgs(1),
+		Example: "  lazaret state restore ingest --offline\n  lazaret state restore arbiter --from " +
+			"/mnt/standby/arbiter.snapshot",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.conn.Resolve()
 			if err := streams.CheckID("stage", args[0]); err != nil {
@@ -168,7 +174,8 @@ stage starts; the embedded server of lazaret up does not run without its stages.
 	}
 	c.Flags().StringVar(&from, "from", "", "the snapshot's `FOLDER` (default the one beside the state)")
 	c.Flags().StringVar(&dir, "state", "", "the state's `FOLDER` (default DATA/state/STAGE)")
-	c.Flags().StringVar(&keyFile, "state-key", "", "`FILE` of the key that the snapshot is sealed with (default DATA/keys/state.key)")
+	c.Flags().StringVar(&keyFile, "state-key", "",
+		"`FILE` of the key that the snapshot is sealed with (default DATA/keys/state.key)")
 	c.Flags().BoolVar(&offline, "offline", false, "do not ask the ledger")
 	return c
 }

@@ -85,8 +85,9 @@ Exit codes: 0 verified, 1 it could not run, 2 failed, 3 nothing is wrong with wh
 checked, but not all was: there was nothing from outside to hold the log against (the first
 time on a machine, without --against and witnesses), the ledger has gaps, bodies were not
 checked, or the key that decrypts them is not there. It never makes a key.`,
-		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret audit verify\n  lazaret audit verify --against checkpoint-of-monday --policy " +
+			"witnesses.policy\n  lazaret audit verify --dir /mnt/copy/audit --offline --json",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.export != "" {
 				return a.verifyExport(cmd, f)
@@ -118,15 +119,19 @@ checked, or the key that decrypts them is not there. It never makes a key.`,
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
-	fs.StringArrayVar(&f.against, "against", nil, "an earlier checkpoint `FILE` that this log must extend; may be given several times")
+	fs.StringArrayVar(&f.against, "against", nil,
+		"an earlier checkpoint `FILE` that this log must extend; may be given several times")
 	fs.StringVar(&f.policy, "policy", "", "witness policy `FILE` (default DATA/witnesses.policy where there is one)")
 	fs.StringVar(&f.bundle, "bundle", "", "verify this bundle `FILE` instead, with nothing but itself and public keys")
-	fs.StringVar(&f.export, "export", "", "hold this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
-	fs.StringVar(&f.keys, "keys", "", "trust `FILE` with the public keys for --bundle and --export (default DATA/trust.yaml)")
+	fs.StringVar(&f.export, "export", "",
+		"hold this `FILE` of audit export --format jsonl, redacted or not, against the checkpoints of --against")
+	fs.StringVar(&f.keys, "keys", "",
+		"trust `FILE` with the public keys for --bundle and --export (default DATA/trust.yaml)")
 	fs.Int64Var(&f.from, "from", 0, "begin with this leaf")
 	fs.Int64Var(&f.to, "to", 0, "end before this leaf (default the end)")
 	fs.BoolVar(&f.offline, "offline", false, "do not ask a running auditor for a snapshot")
-	fs.BoolVar(&f.ledger, "ledger", false, "also compare every leaf with the ledger, over NATS: what is missing there or altered")
+	fs.BoolVar(&f.ledger, "ledger", false,
+		"also compare every leaf with the ledger, over NATS: what is missing there or altered")
 	fs.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
@@ -181,7 +186,8 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 		return nil, err
 	}
 	vs := trust.Verifiers(keys.RoleAuditor)
-	v := chain.VerifyOptions{Verifiers: vs, Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator)), From: f.from, To: f.to}
+	v := chain.VerifyOptions{Verifiers: vs, Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator)), From: f.from,
+		To: f.to}
 	if v.Against, err = readAll(f.against); err != nil {
 		return nil, err
 	}
@@ -213,7 +219,8 @@ func (a *app) verify(cmd *cobra.Command, f verifyFlags) (*verifyReport, error) {
 			return err
 		}
 		opts := chain.Options{MasterKey: master}
-		if rep.Report, err = chain.VerifyDir(ctx, dir, opts, v); err == nil && rep.Handovers > 0 && rep.Status != chain.Failed {
+		if rep.Report, err = chain.VerifyDir(ctx, dir, opts, v); err == nil && rep.Handovers > 0 &&
+			rep.Status != chain.Failed {
 			handovers, err = handoversIn(dir, opts)
 		}
 		if err == nil && f.ledger && rep.Status != chain.Failed {
@@ -275,7 +282,8 @@ func (r *verifyReport) complete(anchored bool) {
 		r.Skipped = append(r.Skipped, noAnchor)
 	}
 	if r.Gaps > 0 {
-		r.Skipped = append(r.Skipped, fmt.Sprintf("ledger entries that were lost before they were chained: there are %d gaps", r.Gaps))
+		r.Skipped = append(r.Skipped,
+			fmt.Sprintf("ledger entries that were lost before they were chained: there are %d gaps", r.Gaps))
 	}
 	if r.Status == chain.Verified && len(r.Skipped) > 0 {
 		r.Status = chain.Incomplete
@@ -382,7 +390,8 @@ func (a *app) verifyLog(ctx context.Context, dir string, against []byte) (chain.
 	if err != nil {
 		return chain.Report{}, err
 	}
-	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))}
+	v := chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor),
+		Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))}
 	if against != nil {
 		v.Against = [][]byte{against}
 	}
@@ -412,7 +421,8 @@ func showProgress(v *chain.VerifyOptions) (stop func()) {
 			if time.Since(begun) < 300*time.Millisecond {
 				return
 			}
-			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("verifying"), progressbar.OptionShowCount(),
+			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr),
+				progressbar.OptionSetDescription("verifying"), progressbar.OptionShowCount(),
 				progressbar.OptionShowIts(), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		}
 		_ = bar.Set64(done)
@@ -497,11 +507,13 @@ func printReport(w io.Writer, r chain.Report) {
 
 func printSeen(w io.Writer, r *verifyReport) {
 	if c := r.Ledger; c != nil {
-		fmt.Fprintf(w, "  %d leaves are what the ledger has; %d trimmed there, %d forgotten, %d wrong\n", c.Compared, c.Trimmed, c.Forgotten, len(c.Bad))
+		fmt.Fprintf(w, "  %d leaves are what the ledger has; %d trimmed there, %d forgotten, %d wrong\n", c.Compared,
+			c.Trimmed, c.Forgotten, len(c.Bad))
 	}
 	if r.Status == chain.Failed {
 		if r.Remembered != "" {
-			fmt.Fprintf(w, "  it was held against what this machine saw in this folder before. If another log belongs there, and only then, remove %s\n", r.Remembered)
+			fmt.Fprintf(w, "  it was held against what this machine saw in this folder before. If another log belongs there, "+
+				"and only then, remove %s\n", r.Remembered)
 		}
 		return
 	}

@@ -25,7 +25,8 @@ func TestPromiseB15VerifyMakesNoKeyAndSaysWhatItDidNotCheck(t *testing.T) {
 	if strings.Contains(out, "FAILED") {
 		t.Error(out)
 	}
-	for _, asks := range [][]string{{"ls", "--data", x.data}, {"laundering", "--data", x.data}, {"prove", "0", "--data", x.data}} {
+	for _, asks := range [][]string{{"ls", "--data", x.data}, {"laundering", "--data", x.data},
+		{"prove", "0", "--data", x.data}} {
 		command(t, "", append([]string{"audit"}, asks...)...)
 		if _, err := os.Stat(key); !errors.Is(err, os.ErrNotExist) {
 			t.Fatalf("audit %s made a key: %v", asks[0], err)

@@ -18,7 +18,8 @@ import (
 )
 
 func (a *app) auditWitness() *cobra.Command {
-	return group("witness", "Have others vouch for the log, or vouch for others'", a.witnessRun(), a.witnessAdd(), a.witnessLs())
+	return group("witness", "Have others vouch for the log, or vouch for others'", a.witnessRun(), a.witnessAdd(),
+		a.witnessLs())
 }
 
 func (a *app) witnessRun() *cobra.Command {
@@ -35,8 +36,9 @@ keeps it apart from the log: run it on another machine, under other people.
 Logs are named by their public keys; lazaret audit witness ls prints a log's own. The
 key file is made with lazaret key gen; its name is the
 witness's.`,
-		Example: "  lazaret key gen witness.example.org witness.key\n  lazaret audit witness run --key witness.key --log lazaret-ledger+0123abcd+AX… --listen :8781",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret key gen witness.example.org witness.key\n  lazaret audit witness run --key witness.key --log " +
+			"lazaret-ledger+0123abcd+AX… --listen :8781",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			private, err := keys.LoadPrivate(key)
 			if err != nil {
@@ -82,8 +84,9 @@ func (a *app) witnessAdd() *cobra.Command {
 		Long: `Add a witness to the data folder's policy (DATA/witnesses.policy, C2SP tlog-policy). The
 running auditor reads it again and asks each witness to cosign its checkpoints; audit
 verify wants the quorum. KEY is what the witness prints, URL where it is reached.`,
-		Example: "  lazaret audit witness add bob witness.example.org+93ec12b4+BF… http://witness.example.org:8781/ --quorum all",
-		Args:    cobra.ExactArgs(3),
+		Example: "  lazaret audit witness add bob witness.example.org+93ec12b4+BF… http://witness.example.org:8781/ " +
+			"--quorum all",
+		Args: cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.conn.Resolve()
 			return addWitness(embedded.WitnessPolicy(a.conn.Data), args[0], args[1], args[2], quorum)

@@ -31,7 +31,8 @@ The embedded nats-server stops while the streams are copied; clients wait and go
 The backup has all that was acknowledged before. --with-keys copies keys and credentials too:
 whoever has such a backup can read it and sign with its keys. Without the keys a backup cannot be read;
 keep them elsewhere. Forgetting does not reach backups: remove those that are older.`,
-		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar --without-keys\n" +
+		Example: "  lazaret backup /backup/2026-11-23 --without-keys\n  lazaret backup /backup/2026-11-23.tar " +
+			"--without-keys\n" +
 			"  lazaret restore /backup/2026-11-23.tar --keys /safe/keys --data ./restored",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,8 +96,9 @@ func (a *app) restore() *cobra.Command {
 		Long: `Make the data folder of a backup, a folder or an archive, which stays as it is. The folder must be new or empty.
 Then start lazaret up with it. Verify the log against a checkpoint from outside: a backup is an
 older state, and checkpoints that were signed after it are missing in its log.`,
-		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify --offline --data ./restored",
-		Args:    cobra.ExactArgs(1),
+		Example: "  lazaret restore /backup/2026-11-23 --keys /safe/keys --data ./restored\n  lazaret audit verify " +
+			"--offline --data ./restored",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.conn.Resolve()
 			if err := embedded.Restore(cmd.Context(), args[0], keys, a.conn.Data); err != nil {

@@ -19,31 +19,35 @@ import (
 func (a *app) beliefs() *cobra.Command {
 	var f cli.ListFlags
 	var project string
-	ls := &cobra.Command{Use: "ls", Short: "List a project's beliefs", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		var items []ingest.Belief
-		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
-			items, err = allBeliefs(ctx, nc, project)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return printBeliefs(cmd.OutOrStdout(), f, items)
-	}}
+	ls := &cobra.Command{Use: "ls", Short: "List a project's beliefs", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var items []ingest.Belief
+			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) (err error) {
+				items, err = allBeliefs(ctx, nc, project)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return printBeliefs(cmd.OutOrStdout(), f, items)
+		}}
 	f.Bind(ls.Flags())
-	show := &cobra.Command{Use: "show ID", Short: "Show one belief", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		var ans ingest.BeliefsAnswer
-		err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-			return query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: args[0]}, &ans)
-		})
-		if err != nil {
-			return err
-		}
-		if len(ans.Beliefs) == 0 {
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", project, quote(args[0], 64))}
-		}
-		return cli.JSON(cmd.OutOrStdout(), ans.Beliefs[0])
-	}}
+	show := &cobra.Command{Use: "show ID", Short: "Show one belief", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var ans ingest.BeliefsAnswer
+			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				return query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project,
+					ID: args[0]}, &ans)
+			})
+			if err != nil {
+				return err
+			}
+			if len(ans.Beliefs) == 0 {
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", project,
+					quote(args[0], 64))}
+			}
+			return cli.JSON(cmd.OutOrStdout(), ans.Beliefs[0])
+		}}
 	for _, c := range []*cobra.Command{ls, show} {
 		c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
 	}
@@ -51,15 +55,18 @@ func (a *app) beliefs() *cobra.Command {
 		a.beliefLineage("lineage", "Show what a belief comes from and what it influenced", true, true),
 		a.beliefLineage("impact", "Show what a belief influenced", false, true), a.beliefAsOf(),
 		a.beliefWord(approval.Confirm, "confirm", "Sign that a belief is so: believed and served"),
-		a.beliefWord(approval.RejectBelief, "reject", "Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
+		a.beliefWord(approval.RejectBelief, "reject",
+			"Sign that a belief is not wanted: quarantined, and recognised when it comes again"),
 		a.beliefWord(approval.Supersede, "supersede", "Sign that another belief takes its place"),
 		a.beliefShare(), a.beliefRestore(), a.beliefPoint(), a.beliefPoints(),
 		a.beliefQuarantine(), a.beliefLessons(), a.beliefReflect())
 }
 
 func printBeliefs(w io.Writer, f cli.ListFlags, items []ingest.Belief) error {
-	return cli.Print(w, f, items, []string{"BELIEF", "KIND", "TRUTH", "RETRIEVAL", "SECURITY", "ORIGIN", "CONF", "READ", "CONTENT"}, func(b ingest.Belief) []string {
-		return []string{b.ID, b.Kind.String(), b.Axes.Truth.String(), b.Axes.Retrieval.String(), b.Axes.Security.String(), string(b.Origin),
+	return cli.Print(w, f, items, []string{"BELIEF", "KIND", "TRUTH", "RETRIEVAL", "SECURITY", "ORIGIN", "CONF", "READ",
+		"CONTENT"}, func(b ingest.Belief) []string {
+		return []string{b.ID, b.Kind.String(), b.Axes.Truth.String(), b.Axes.Retrieval.String(), b.Axes.Security.String(),
+			string(b.Origin),
 			fmt.Sprintf("%.2f", b.Confidence), fmt.Sprint(b.Count), b.Content}
 	})
 }

@@ -93,7 +93,8 @@ func when(s string) (time.Time, error) {
 }
 
 // believedAsOf folds the ledger up to a sequence and a time; zero is no bound.
-func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64, at time.Time) ([]ingest.Belief, error) {
+func believedAsOf(ctx context.Context, nc *nats.Conn, project string, seq uint64, at time.Time) ([]ingest.Belief,
+	error) {
 	if err := streams.CheckID("project", project); err != nil {
 		return nil, err
 	}

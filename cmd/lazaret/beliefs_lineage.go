@@ -27,15 +27,17 @@ func (a *app) beliefLineage(use, short string, up, down bool) *cobra.Command {
 		Long: short + `. ID is a belief's or, with --agent, that of an event of that agent.
 Parents that were found by what a text shares with them are edges like those that its
 writer declared.`,
-		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n\n  lazaret beliefs " + use + " b9sforgt6c7u0ms0n --format svg >lineage.svg",
-		Args:    cobra.ExactArgs(1),
+		Example: "  lazaret beliefs " + use + " b9sforgt6c7u0ms0n\n  lazaret beliefs " + use +
+			" b9sforgt6c7u0ms0n --format svg >lineage.svg",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := streams.CheckID("id", args[0]); err != nil {
 				return err
 			}
 			g := new(ingest.Lineage)
 			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-				return query.Ask(ctx, nc, ingest.AskLineage, streams.PartitionOf(project), ingest.LineageRequest{Project: project, ID: args[0], Agent: agent, Up: up, Down: down}, g)
+				return query.Ask(ctx, nc, ingest.AskLineage, streams.PartitionOf(project), ingest.LineageRequest{Project: project,
+					ID: args[0], Agent: agent, Up: up, Down: down}, g)
 			})
 			if err != nil {
 				return err
@@ -93,8 +95,10 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 	if start.Content != "" {
 		fmt.Fprintf(w, "  %s\n", text.InertLine(start.Content, 200))
 	}
-	var walk func(id, indent string, edges map[string][]ingest.LineageEdge, far func(ingest.LineageEdge) string, verb func(ingest.LineageEdge) string, seen map[string]bool)
-	walk = func(id, indent string, edges map[string][]ingest.LineageEdge, far, verb func(ingest.LineageEdge) string, seen map[string]bool) {
+	var walk func(id, indent string, edges map[string][]ingest.LineageEdge, far func(
+		ingest.LineageEdge) string, verb func(ingest.LineageEdge) string, seen map[string]bool)
+	walk = func(id, indent string, edges map[string][]ingest.LineageEdge, far, verb func(
+		ingest.LineageEdge) string, seen map[string]bool) {
 		for _, e := range edges[id] {
 			n := byID[far(e)]
 			fmt.Fprintf(w, "%s%s %s\n", indent, verb(e), nodeTitle(n))
@@ -107,9 +111,14 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 			}
 		}
 	}
-	walk(start.ID, "  ", in, func(e ingest.LineageEdge) string { return e.From }, func(ingest.LineageEdge) string { return "from" }, map[string]bool{})
-	walk(start.ID, "  ", out, func(e ingest.LineageEdge) string { return e.To }, func(e ingest.LineageEdge) string { return e.How }, map[string]bool{})
-	fmt.Fprintf(w, "%d beliefs, %d events, %d sources, %d decisions, %d actions\n", counts[ingest.NodeBelief], counts[ingest.NodeEvent],
+	walk(start.ID, "  ", in, func(e ingest.LineageEdge) string {
+		return e.From
+	}, func(ingest.LineageEdge) string { return "from" }, map[string]bool{})
+	walk(start.ID, "  ", out, func(e ingest.LineageEdge) string {
+		return e.To
+	}, func(e ingest.LineageEdge) string { return e.How }, map[string]bool{})
+	fmt.Fprintf(w, "%d beliefs, %d events, %d sources, %d decisions, %d actions\n", counts[ingest.NodeBelief],
+		counts[ingest.NodeEvent],
 		counts[ingest.NodeSource], counts[ingest.NodeDecision], counts[ingest.NodeAction])
 	if g.Cut {
 		fmt.Fprintln(w, "there is more than is shown")
@@ -120,7 +129,8 @@ func printLineage(w io.Writer, g *ingest.Lineage) {
 func lineageDOT(g *ingest.Lineage) string {
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	var b strings.Builder
-	b.WriteString("digraph lineage {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n  edge [fontname=\"sans-serif\", fontsize=8];\n")
+	b.WriteString("digraph lineage {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", " +
+		"fontsize=10];\n  edge [fontname=\"sans-serif\", fontsize=8];\n")
 	at := map[string]int{}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]

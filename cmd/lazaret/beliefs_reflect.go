@@ -61,7 +61,8 @@ they come from, to be read over before it goes into a file such as AGENTS.md.`,
 			default:
 				return fmt.Errorf("unknown format %q: use md", text.InertLine(format, 20))
 			}
-			return cli.Print(cmd.OutOrStdout(), f, lessons, []string{"BELIEF", "CATEGORY", "ORIGIN", "SOURCES", "SINCE", "LESSON"}, func(l ingest.Lesson) []string {
+			return cli.Print(cmd.OutOrStdout(), f, lessons, []string{"BELIEF", "CATEGORY", "ORIGIN", "SOURCES", "SINCE",
+				"LESSON"}, func(l ingest.Lesson) []string {
 				return []string{l.Belief, l.Category, l.Origin, fmt.Sprint(l.Sources), l.Since.Format(time.DateTime), l.Text}
 			})
 		},
@@ -69,7 +70,8 @@ they come from, to be read over before it goes into a file such as AGENTS.md.`,
 	f.Bind(c.Flags())
 	to.bind(c.Flags())
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
-	c.Flags().StringSliceVar(&h.Categories, "category", nil, "`CATEGORIES` that are lessons (default lesson, experience, insight, practice)")
+	c.Flags().StringSliceVar(&h.Categories, "category", nil,
+		"`CATEGORIES` that are lessons (default lesson, experience, insight, practice)")
 	c.Flags().DurationVar(&h.Age, "age", 24*time.Hour, "how long a lesson has had support")
 	c.Flags().StringVar(&format, "format", "", "`FORMAT`: md for Markdown")
 	return c
@@ -78,10 +80,12 @@ they come from, to be read over before it goes into a file such as AGENTS.md.`,
 // writeLessons writes them as advice. Each is one line without markup of its own:
 // its text is somebody's words.
 func writeLessons(w io.Writer, project string, lessons []ingest.Lesson) error {
-	_, err := fmt.Fprintf(w, "# Lessons of %s\n\nAdvice from what is believed; it commands nothing and allows nothing.\n\n", text.InertLine(project, 64))
+	_, err := fmt.Fprintf(w, "# Lessons of %s\n\nAdvice from what is believed; it commands nothing and allows "+
+		"nothing.\n\n", text.InertLine(project, 64))
 	for _, l := range lessons {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "- %s  \n  (%s, of origin %s, %d sources, since %s)\n", text.InertLine(l.Text, 2000), l.Belief, l.Origin, l.Sources, l.Since.Format(time.DateOnly))
+			_, err = fmt.Fprintf(w, "- %s  \n  (%s, of origin %s, %d sources, since %s)\n", text.InertLine(l.Text, 2000),
+				l.Belief, l.Origin, l.Sources, l.Since.Format(time.DateOnly))
 		}
 	}
 	return err
@@ -118,7 +122,8 @@ With --every it goes on, and prints each proposal once, as a line of JSON with -
 				if err != nil {
 					return err
 				}
-				return cli.Print(out, f, found, []string{"SUBJECT", "PREDICATE", "BELIEF", "SAYS", "SUCCESSOR", "INSTEAD", "BECAUSE"}, func(s ingest.Supersession) []string {
+				return cli.Print(out, f, found, []string{"SUBJECT", "PREDICATE", "BELIEF", "SAYS", "SUCCESSOR", "INSTEAD",
+					"BECAUSE"}, func(s ingest.Supersession) []string {
 					return []string{s.Subject, s.Predicate, s.Belief, s.Says, s.Successor, s.Instead, s.Because}
 				})
 			}

@@ -20,7 +20,8 @@ import (
 
 func (a *app) beliefPoint() *cobra.Command {
 	var s signedOrder
-	c := &cobra.Command{Use: "point NAME", Short: "Sign that what is believed now can be gone back to", Args: cobra.ExactArgs(1),
+	c := &cobra.Command{Use: "point NAME", Short: "Sign that what is believed now can be gone back to",
+		Args: cobra.ExactArgs(1),
 		Long: `Take a restore point. Points are also taken by themselves before a session starts, before
 a compaction's summary and before external writes, where anything changed since the last.`,
 		Example: "  lazaret beliefs point migration --key alice.key",
@@ -40,14 +41,16 @@ func (a *app) beliefPoints() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var ans ingest.PointsAnswer
 			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-				return query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(project), ingest.PointsRequest{Project: project}, &ans)
+				return query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(project), ingest.PointsRequest{Project: project},
+					&ans)
 			})
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, ans.Points, []string{"POINT", "WHY", "TAKEN", "BY", "INTAKE"}, func(p ingest.Point) []string {
-				return []string{p.Name, p.Why, p.At.Format(time.DateTime), p.By, fmt.Sprint(p.Intake)}
-			})
+			return cli.Print(cmd.OutOrStdout(), f, ans.Points, []string{"POINT", "WHY", "TAKEN", "BY", "INTAKE"},
+				func(p ingest.Point) []string {
+					return []string{p.Name, p.Why, p.At.Format(time.DateTime), p.By, fmt.Sprint(p.Intake)}
+				})
 		}}
 	f.Bind(c.Flags())
 	c.Flags().StringVar(&project, "project", embedded.DefaultProject, "`PROJECT`")
@@ -57,7 +60,8 @@ func (a *app) beliefPoints() *cobra.Command {
 // beliefRestore is `beliefs restore`: of one belief that was called off without
 // reason, or, with --to, of all of them to a restore point.
 func (a *app) beliefRestore() *cobra.Command {
-	one := a.beliefWord(approval.ClearBelief, "restore", "Sign that a suspicion or a quarantine was unfounded: context, until confirmed; or go back to a restore point")
+	one := a.beliefWord(approval.ClearBelief, "restore",
+		"Sign that a suspicion or a quarantine was unfounded: context, until confirmed; or go back to a restore point")
 	single, to, dry := one.RunE, "", false
 	one.Use = "restore {ID | --to POINT}"
 	one.Long += `
@@ -86,7 +90,9 @@ revision in the ledger, and the rollback can be rolled back. --dry-run only show
 		reason, _ := f.GetString("reason")
 		a.conn.Timeout = max(a.conn.Timeout, 10*time.Minute)
 		if dry {
-			return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error { return tryRollback(ctx, cmd, nc, project, to) })
+			return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				return tryRollback(ctx, cmd, nc, project, to)
+			})
 		}
 		return a.rollback(cmd, &signedOrder{project, key, reason}, to)
 	}
@@ -119,7 +125,9 @@ func tryRollback(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, project
 }
 
 func printRollback(cmd *cobra.Command, are string, r *streams.Rollback) {
-	fmt.Fprintf(cmd.OutOrStdout(), "to %s: %d %s as they stood, %d that came later hidden, %d stated anew, %d stricter than they stood\n", r.Point, r.Back, are, r.Out, r.Anew, r.Left)
+	fmt.Fprintf(cmd.OutOrStdout(),
+		"to %s: %d %s as they stood, %d that came later hidden, %d stated anew, %d stricter than they stood\n", r.Point,
+		r.Back, are, r.Out, r.Anew, r.Left)
 }
 
 // rollback signs one and waits until it is through.
@@ -139,7 +147,8 @@ func (a *app) rollback(cmd *cobra.Command, s *signedOrder, point string) error {
 		fmt.Fprintf(cmd.OutOrStdout(), "RESTORE  %s, ledger entry %d\n", rep.Hold, rep.Entry)
 		for {
 			var ans ingest.PointsAnswer
-			if err := query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(s.project), ingest.PointsRequest{Project: s.project}, &ans); err != nil {
+			if err := query.Ask(ctx, nc, ingest.AskPoints, streams.PartitionOf(s.project),
+				ingest.PointsRequest{Project: s.project}, &ans); err != nil {
 				return err
 			}
 			if r := ans.Rollback; r != nil && r.Last {

@@ -20,7 +20,8 @@ import (
 func (a *app) beliefShare() *cobra.Command {
 	var s speaker
 	var home, from string
-	c := &cobra.Command{Use: "share ID --home PROJECT --project PROJECT --agent AGENT", Short: "Write a belief of one project to another one's memory, where it arrives untrusted", Args: cobra.ExactArgs(1),
+	c := &cobra.Command{Use: "share ID --home PROJECT --project PROJECT --agent AGENT",
+		Short: "Write a belief of one project to another one's memory, where it arrives untrusted", Args: cobra.ExactArgs(1),
 		Long: `Only what is supported, served, clean, not expired and at most internal is shared. It
 arrives as a memory write over the credential of an agent of the other project: with the
 origin that it has at home for whoever looks, as untrusted as a document, and staged, until
@@ -36,7 +37,8 @@ a person of that project confirms it.`,
 			}
 			var ans ingest.BeliefsAnswer
 			err = a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-				return query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(home), ingest.BeliefsRequest{Project: home, ID: args[0]}, &ans)
+				return query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(home), ingest.BeliefsRequest{Project: home,
+					ID: args[0]}, &ans)
 			})
 			if err != nil {
 				return err
@@ -45,12 +47,17 @@ a person of that project confirms it.`,
 				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", home, quote(args[0], 64))}
 			}
 			b := &ans.Beliefs[0]
-			if x := b.Axes; !b.Memory || x.Truth != beliefs.Supported || x.Retrieval != beliefs.Normal || x.Security != beliefs.Clean || x.Freshness == beliefs.Expired || !b.Sensitivity.Within(beliefs.Internal) {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("belief %s is %s, %s, %s, %s and %s: it is not shared", b.ID, x.Truth, x.Retrieval, x.Security, x.Freshness, b.Sensitivity)}
+			if x := b.Axes; !b.Memory || x.Truth != beliefs.Supported || x.Retrieval != beliefs.Normal ||
+				x.Security != beliefs.Clean || x.Freshness == beliefs.Expired || !b.Sensitivity.Within(beliefs.Internal) {
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("belief %s is %s, %s, %s, %s and %s: it is not shared",
+					b.ID, x.Truth, x.Retrieval, x.Security, x.Freshness, b.Sensitivity)}
 			}
-			m := streams.Memory{Head: s.head(), Content: b.Content, Key: b.Key, Channel: streams.ChannelImport, Sensitivity: b.Sensitivity, Triples: b.Triples, ValidFrom: b.From, ValidTo: b.To,
+			m := streams.Memory{Head: s.head(), Content: b.Content, Key: b.Key, Channel: streams.ChannelImport,
+				Sensitivity: b.Sensitivity, Triples: b.Triples, ValidFrom: b.From, ValidTo: b.To,
 				Home: &beliefs.Home{Project: home, Belief: b.ID, Origin: b.Origin}}
-			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Remember(ctx, org, &m) })
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Remember(ctx, org, &m)
+			})
 		}}
 	s.bind(c)
 	c.Flags().StringVar(&home, "home", embedded.DefaultProject, "the `PROJECT` that believes it")

@@ -41,12 +41,16 @@ func (w *word) bind(c *cobra.Command) {
 }
 
 // say signs a decision on a belief as shown, and returns the ledger's answer.
-func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision, b *ingest.Belief) (*streams.ResolveReply, error) {
+func (w *word) say(ctx context.Context, nc *nats.Conn, signer note.Signer, d approval.Decision,
+	b *ingest.Belief) (*streams.ResolveReply, error) {
 	if sum := sha256.Sum256([]byte(b.Content)); b.Memory && b.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
-		return nil, fmt.Errorf("what ingest shows of belief %s is not what it wants signed: do not sign, check the ledger", b.ID)
+		return nil, fmt.Errorf("what ingest shows of belief %s is not what it wants signed: do not sign, check the ledger",
+			b.ID)
 	}
-	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: w.project, Belief: b.ID, Content: b.Digest, Revision: b.Revision, Decision: d,
-		Expires: time.Now().UTC().Add(w.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: w.reason, Successor: w.successor}
+	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: w.project, Belief: b.ID, Content: b.Digest,
+		Revision: b.Revision, Decision: d,
+		Expires: time.Now().UTC().Add(w.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: w.reason,
+		Successor: w.successor}
 	signed, err := s.Sign(signer)
 	if err != nil {
 		return nil, err
@@ -89,14 +93,17 @@ it was refused and the belief is as it was.`,
 			}
 			return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 				var ans ingest.BeliefsAnswer
-				if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(w.project), ingest.BeliefsRequest{Project: w.project, ID: args[0]}, &ans); err != nil {
+				if err := query.Ask(ctx, nc, ingest.AskBeliefs, streams.PartitionOf(w.project),
+					ingest.BeliefsRequest{Project: w.project, ID: args[0]}, &ans); err != nil {
 					return err
 				}
 				if len(ans.Beliefs) == 0 {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", w.project, quote(args[0], 64))}
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no belief %s", w.project,
+						quote(args[0], 64))}
 				}
 				b := &ans.Beliefs[0]
-				fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %s, %s, origin %s\n  %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval, b.Axes.Security, b.Origin, text.InertLine(b.Content, 400))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s  %s, %s, %s, origin %s\n  %s\n", b.ID, b.Axes.Truth, b.Axes.Retrieval,
+					b.Axes.Security, b.Origin, text.InertLine(b.Content, 400))
 				rep, err := w.say(ctx, nc, signer, d, b)
 				if err != nil {
 					return err
@@ -118,7 +125,8 @@ func wordOutcome(cmd *cobra.Command, rep *streams.ResolveReply) error {
 		fmt.Fprintf(os.Stderr, "lazaret: %s: %s\n", rep.Error.Code, text.InertLine(rep.Error.Message, 600))
 		return &cli.Exit{Code: cli.ExitNegative}
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq, text.InertLine(strings.TrimSuffix(rep.Text, ": "), 400))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s  belief %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq,
+		text.InertLine(strings.TrimSuffix(rep.Text, ": "), 400))
 	return nil
 }
 
@@ -185,7 +193,8 @@ type quarantined struct {
 
 // quarantineAll signs for all beliefs that an incident touched. Without a signer it only
 // shows them.
-func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer, q *ingest.PinpointRequest, all, asJSON bool) error {
+func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *word, signer note.Signer,
+	q *ingest.PinpointRequest, all, asJSON bool) error {
 	var found ingest.Pinpointed
 	if err := query.Ask(ctx, nc, ingest.AskPinpoint, streams.PartitionOf(q.Project), q, &found); err != nil {
 		return err
@@ -225,17 +234,20 @@ func quarantineAll(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, w *wo
 	slices.Reverse(done)
 	out := cmd.OutOrStdout()
 	if asJSON {
-		if err := cli.JSON(out, map[string]any{"beliefs": done, "counts": counts, "served_before": served, "cut": found.Cut}); err != nil {
+		if err := cli.JSON(out, map[string]any{"beliefs": done, "counts": counts, "served_before": served,
+			"cut": found.Cut}); err != nil {
 			return err
 		}
 	} else {
-		err := cli.Print(out, cli.ListFlags{}, done, []string{"BELIEF", "OUTCOME", "ORIGIN", "SOURCE", "FROM", "CONTENT"}, func(b quarantined) []string {
-			return []string{b.ID, b.Outcome, string(b.Origin), b.Source, b.From, b.Content}
-		})
+		err := cli.Print(out, cli.ListFlags{}, done, []string{"BELIEF", "OUTCOME", "ORIGIN", "SOURCE", "FROM", "CONTENT"},
+			func(b quarantined) []string {
+				return []string{b.ID, b.Outcome, string(b.Origin), b.Source, b.From, b.Content}
+			})
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared for support of their own, %d refused; of those taken out %d had been served to planners\n",
+		fmt.Fprintf(out, "%d found, %d quarantined, %d would be, %d spared for support of their own, %d refused; of those "+
+			"taken out %d had been served to planners\n",
 			len(done), counts["quarantined"], counts["would be quarantined"], counts["spared"], counts["refused"], served)
 		if found.Cut {
 			fmt.Fprintln(out, "there is more than one run takes: run it again")

@@ -8,7 +8,9 @@ import (
 )
 
 func (a *app) bench() *cobra.Command {
-	return group("bench", "Measure this program on this machine", a.benchRules(), a.benchBacktest(), a.benchDecide(), a.benchBeliefs(), a.benchAudit(), a.benchClientCmd(), a.benchPipeline(), a.benchLoad(), a.benchSoak(), a.benchRestart(), a.benchIdle(), a.benchAll())
+	return group("bench", "Measure this program on this machine", a.benchRules(), a.benchBacktest(), a.benchDecide(),
+		a.benchBeliefs(), a.benchAudit(), a.benchClientCmd(), a.benchPipeline(), a.benchLoad(), a.benchSoak(),
+		a.benchRestart(), a.benchIdle(), a.benchAll())
 }
 
 // printBench prints a report, and is a negative result when a budget is

@@ -43,19 +43,31 @@ func linesOf[T any, P interface {
 }
 
 var benchRuns = []benchRun{
-	{name: "pipeline, one project", args: []string{"pipeline", "--sync", "off", "--projects", "1"}, quick: []string{"--events", "5000"}, lines: linesOf[bench.PipelineReport]},
-	{name: "pipeline, 16 projects", args: []string{"pipeline", "--sync", "off", "--projects", "16"}, quick: []string{"--events", "5000"}, lines: linesOf[bench.PipelineReport]},
-	{name: "pipeline, sync always", args: []string{"pipeline", "--sync", "always", "--events", "50000"}, quick: []string{"--events", "3000"}, lines: linesOf[bench.PipelineReport]},
-	{name: "decide, idle", args: []string{"decide"}, quick: []string{"--requests", "100", "--warm", "20"}, lines: linesOf[bench.DecideReport]},
-	{name: "decide, loaded", args: []string{"decide", "--rate", "3000"}, quick: []string{"--requests", "100", "--warm", "20"}, lines: linesOf[bench.DecideReport]},
-	{name: "decide, long project", args: []string{"decide", "--flat"}, long: true, quick: []string{"--many", "1500", "--few", "200", "--requests", "100"}, lines: linesOf[bench.DecideReport]},
-	{name: "rules", args: []string{"rules"}, quick: []string{"--rules", "1000", "--events", "300", "--rounds", "2"}, lines: linesOf[bench.RulesReport]},
-	{name: "audit", args: []string{"audit"}, quick: []string{"--entries", "5000", "--rounds", "1", "--proofs", "50"}, lines: linesOf[bench.AuditReport]},
-	{name: "back-test", args: []string{"backtest"}, quick: []string{"--events", "1000", "--rounds", "1"}, lines: linesOf[bench.BacktestReport]},
+	{name: "pipeline, one project", args: []string{"pipeline", "--sync", "off", "--projects", "1"},
+		quick: []string{"--events", "5000"}, lines: linesOf[bench.PipelineReport]},
+	{name: "pipeline, 16 projects", args: []string{"pipeline", "--sync", "off", "--projects", "16"},
+		quick: []string{"--events", "5000"}, lines: linesOf[bench.PipelineReport]},
+	{name: "pipeline, sync always", args: []string{"pipeline", "--sync", "always", "--events", "50000"},
+		quick: []string{"--events", "3000"}, lines: linesOf[bench.PipelineReport]},
+	{name: "decide, idle", args: []string{"decide"}, quick: []string{"--requests", "100", "--warm", "20"},
+		lines: linesOf[bench.DecideReport]},
+	{name: "decide, loaded", args: []string{"decide", "--rate", "3000"}, quick: []string{"--requests", "100", "--warm",
+		"20"}, lines: linesOf[bench.DecideReport]},
+	{name: "decide, long project", args: []string{"decide", "--flat"}, long: true, quick: []string{"--many", "1500",
+		"--few", "200", "--requests", "100"}, lines: linesOf[bench.DecideReport]},
+	{name: "rules", args: []string{"rules"}, quick: []string{"--rules", "1000", "--events", "300", "--rounds", "2"},
+		lines: linesOf[bench.RulesReport]},
+	{name: "audit", args: []string{"audit"}, quick: []string{"--entries", "5000", "--rounds", "1", "--proofs", "50"},
+		lines: linesOf[bench.AuditReport]},
+	{name: "back-test", args: []string{"backtest"}, quick: []string{"--events", "1000", "--rounds", "1"},
+		lines: linesOf[bench.BacktestReport]},
 	{name: "idle", args: []string{"idle"}, lines: linesOf[bench.IdleReport]},
-	{name: "soak", args: []string{"soak"}, quick: []string{"--events", "15000", "--every", "200ms"}, lines: linesOf[bench.SoakReport]},
-	{name: "restart", args: []string{"restart"}, long: true, quick: []string{"--observations", "500,2000", "--kills", "1"}, lines: linesOf[bench.RestartReport]},
-	{name: "beliefs", args: []string{"beliefs"}, long: true, quick: []string{"--few", "500", "--many", "2000", "--window", "300", "--recalls", "50", "--again", "2"}, lines: linesOf[bench.BeliefsReport]},
+	{name: "soak", args: []string{"soak"}, quick: []string{"--events", "15000", "--every", "200ms"},
+		lines: linesOf[bench.SoakReport]},
+	{name: "restart", args: []string{"restart"}, long: true, quick: []string{"--observations", "500,2000", "--kills",
+		"1"}, lines: linesOf[bench.RestartReport]},
+	{name: "beliefs", args: []string{"beliefs"}, long: true, quick: []string{"--few", "500", "--many", "2000",
+		"--window", "300", "--recalls", "50", "--again", "2"}, lines: linesOf[bench.BeliefsReport]},
 }
 
 // benchRow is a figure of one run.
@@ -101,7 +113,8 @@ that all of it works.`,
 			if err != nil {
 				return err
 			}
-			t := &benchTable{Machine: machine(), Time: time.Now().UTC().Truncate(time.Second), Load: loadAverage(), Quick: quick, NotRun: make(map[string]string)}
+			t := &benchTable{Machine: machine(), Time: time.Now().UTC().Truncate(time.Second), Load: loadAverage(),
+				Quick: quick, NotRun: make(map[string]string)}
 			missed := false
 			for _, r := range benchRuns {
 				if !pick.MatchString(r.name) {
@@ -122,7 +135,8 @@ that all of it works.`,
 				}
 				missed = missed || bench.Missed(lines)
 				for _, l := range lines {
-					row := benchRow{Bench: r.name, What: strings.TrimSpace(l.What), Value: l.Value, Unit: l.Unit, Budget: l.Budget, Limit: l.Limit}
+					row := benchRow{Bench: r.name, What: strings.TrimSpace(l.What), Value: l.Value, Unit: l.Unit, Budget: l.Budget,
+						Limit: l.Limit}
 					if l.Budget != "" {
 						row.Held = &l.Pass
 					}
@@ -214,7 +228,8 @@ func (t *benchTable) markdown(w io.Writer, full bool) error {
 				verdict = "held"
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Bench, r.What, strings.TrimSpace(figure(r.Value)+" "+r.Unit), r.Budget, verdict)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.Bench, r.What, strings.TrimSpace(figure(r.Value)+" "+r.Unit),
+			r.Budget, verdict)
 	}
 	for _, r := range benchRuns {
 		if why, ok := t.NotRun[r.name]; ok {

@@ -95,7 +95,8 @@ func followLedger(ctx context.Context, entries, size int) (float64, error) {
 	defer nc.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a, err := auditor.Open(ctx, auditor.Config{Conn: nc, Dir: filepath.Join(data, "audit"), Signer: signer, MasterKey: make([]byte, 32), Ready: cancel})
+	a, err := auditor.Open(ctx, auditor.Config{Conn: nc, Dir: filepath.Join(data, "audit"), Signer: signer,
+		MasterKey: make([]byte, 32), Ready: cancel})
 	if err != nil {
 		return 0, err
 	}
@@ -135,7 +136,8 @@ func fillLedger(ctx context.Context, srv *natsserver.Server, entries, size int) 
 	body := make([]byte, size)
 	rand.Read(body)
 	for i := range entries {
-		e := streams.Entry{Partition: i % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "demo", Src: uint64(i) + 1, Salt: streams.NewSalt(), Body: body}
+		e := streams.Entry{Partition: i % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation,
+			Project: "demo", Src: uint64(i) + 1, Salt: streams.NewSalt(), Body: body}
 		if _, err := js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(time.Minute)); err != nil {
 			return err
 		}

@@ -47,9 +47,10 @@ the end, what the pipeline has resident.`,
 			}
 			rep.SyncAlways = sync
 			heap.Keep(cmd.Context())
-			b := &beliefsBench{app: a, rep: rep, requests: requests, memprofile: profile, cpuprofile: cpuprofile, say: func(format string, args ...any) {
-				fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
-			}}
+			b := &beliefsBench{app: a, rep: rep, requests: requests, memprofile: profile, cpuprofile: cpuprofile,
+				say: func(format string, args ...any) {
+					fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...)
+				}}
 			if err := b.run(cmd.Context(), again); err != nil {
 				return err
 			}
@@ -64,7 +65,8 @@ the end, what the pipeline has resident.`,
 	f.IntVar(&requests, "recalls", 3000, "recalls that are measured")
 	f.BoolVar(&sync, "sync", false, "acknowledge after data is on disk only")
 	f.StringVar(&profile, "memprofile", "", "write a heap profile of server and stages, with all beliefs, to `FILE`")
-	f.StringVar(&cpuprofile, "cpuprofile", "", "write a CPU profile of server and stages, during the recalls with all beliefs, to `FILE`")
+	f.StringVar(&cpuprofile, "cpuprofile", "",
+		"write a CPU profile of server and stages, during the recalls with all beliefs, to `FILE`")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -147,14 +149,16 @@ type beliefsRun struct {
 func (p *beliefsRun) step(ctx context.Context, n int) (w bench.Window, err error) {
 	cpu, began := bench.CPUTime(), time.Now()
 	var done int
-	if err := benchClient(ctx, p.data, bench.DecideOptions{Fill: n}, &done, "--beliefs-from", fmt.Sprint(p.have)); err != nil {
+	if err := benchClient(ctx, p.data, bench.DecideOptions{Fill: n}, &done, "--beliefs-from",
+		fmt.Sprint(p.have)); err != nil {
 		return w, err
 	}
 	if _, _, err := settle(ctx, p.op); err != nil {
 		return w, err
 	}
 	p.have += n
-	w = bench.Window{Beliefs: n, CPU: float64((bench.CPUTime() - cpu).Microseconds()) / float64(n), Rate: float64(n) / time.Since(began).Seconds()}
+	w = bench.Window{Beliefs: n, CPU: float64((bench.CPUTime() - cpu).Microseconds()) / float64(n),
+		Rate: float64(n) / time.Since(began).Seconds()}
 	p.say("%d beliefs; the last %d took %.0f us CPU each, %.0f/s", p.have, n, w.CPU, w.Rate)
 	return w, nil
 }
@@ -238,13 +242,14 @@ func (p *beliefsRun) grow(ctx context.Context) (first bench.Window, err error) {
 			return first, err
 		}
 	}
-	return first, filepath.WalkDir(filepath.Join(p.data, "state", "ingest"), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		if fi, err := d.Info(); err == nil {
-			rep.DiskBytes += fi.Size()
-		}
-		return nil
-	})
+	return first, filepath.WalkDir(filepath.Join(p.data, "state", "ingest"),
+		func(_ string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			if fi, err := d.Info(); err == nil {
+				rep.DiskBytes += fi.Size()
+			}
+			return nil
+		})
 }

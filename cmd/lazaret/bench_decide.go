@@ -48,13 +48,14 @@ that on this machine.`,
 			}
 			defer os.RemoveAll(data)
 			heap.Keep(cmd.Context())
-			rep, way, err := decideIn(cmd.Context(), filepath.Join(data, "pipeline"), o, noSync, profile, func(ctx context.Context, data string, rep *bench.DecideReport) (err error) {
-				if flat {
-					rep.Flat, err = benchFlat(ctx, data, o, few, many)
-					return err
-				}
-				return benchLoaded(ctx, data, o, rep)
-			})
+			rep, way, err := decideIn(cmd.Context(), filepath.Join(data, "pipeline"), o, noSync, profile,
+				func(ctx context.Context, data string, rep *bench.DecideReport) (err error) {
+					if flat {
+						rep.Flat, err = benchFlat(ctx, data, o, few, many)
+						return err
+					}
+					return benchLoaded(ctx, data, o, rep)
+				})
 			if err != nil {
 				return err
 			}
@@ -85,7 +86,9 @@ that on this machine.`,
 
 // decideIn starts a pipeline, has it measured, and returns what the last verdict left
 // in its ledger.
-func decideIn(ctx context.Context, data string, o bench.DecideOptions, noSync bool, profile string, measure func(ctx context.Context, data string, rep *bench.DecideReport) error) (_ *bench.DecideReport, way []streams.Entry, err error) {
+func decideIn(ctx context.Context, data string, o bench.DecideOptions, noSync bool, profile string,
+	measure func(ctx context.Context, data string, rep *bench.DecideReport) error) (
+	_ *bench.DecideReport, way []streams.Entry, err error) {
 	p, err := embedded.Start(ctx, embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: noSync})
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +155,8 @@ func benchFlat(ctx context.Context, data string, o bench.DecideOptions, few, man
 	if err := benchClient(ctx, data, bench.DecideOptions{Fill: few, Requests: o.Requests}, &f.First); err != nil {
 		return nil, err
 	}
-	if err := benchClient(ctx, data, bench.DecideOptions{Fill: max(many-few-o.Requests, 0), Warm: o.Warm, Requests: o.Requests}, &f.Last); err != nil {
+	if err := benchClient(ctx, data, bench.DecideOptions{Fill: max(many-few-o.Requests, 0), Warm: o.Warm,
+		Requests: o.Requests}, &f.Last); err != nil {
 		return nil, err
 	}
 	f.Ratio = float64(f.Last.P99) / float64(max(f.First.P99, 1))
@@ -165,7 +169,8 @@ func benchClient(ctx context.Context, data string, o bench.DecideOptions, into a
 	if err != nil {
 		return err
 	}
-	args := append([]string{"bench", "client", "--data", data, "--requests", strconv.Itoa(o.Requests), "--warm", strconv.Itoa(o.Warm),
+	args := append([]string{"bench", "client", "--data", data, "--requests", strconv.Itoa(o.Requests), "--warm",
+		strconv.Itoa(o.Warm),
 		"--fill", strconv.Itoa(o.Fill), "--rate", fmt.Sprint(o.Rate), "--for", o.For.String()}, more...)
 	c := exec.CommandContext(ctx, self, args...)
 	var out, errs bytes.Buffer

@@ -40,8 +40,10 @@ exceeds on this machine.
 
 --batch N publishes batches of N observations, as ObserveAll does, into a second pipeline.
 Both are compared with raw single publishes and with each other; the shape is left out.`,
-		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  lazaret bench pipeline --projects 16 --rules 1000\n  lazaret bench pipeline --batch 64 --sync always --events 50000",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret bench pipeline --sync off\n  lazaret bench pipeline --sync always --events 50000 --json\n  " +
+			"lazaret bench pipeline --projects 16 --rules 1000\n  lazaret bench pipeline --batch 64 --sync always " +
+			"--events 50000",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch sync {
 			case "always":
@@ -81,7 +83,8 @@ Both are compared with raw single publishes and with each other; the shape is le
 	f.IntVar(&o.Batch, "batch", 0, "observations of one message; 0: each has a message of its own")
 	f.StringVar(&sync, "sync", "off", "`always` (on disk before it is acknowledged) or off")
 	f.StringVar(&profile, "cpuprofile", "", "write a CPU profile of server and stages to `FILE`")
-	f.StringVar(&o.HeapProfile, "memprofile", "", "write a heap profile of server and stages, once all is audited, to `FILE`")
+	f.StringVar(&o.HeapProfile, "memprofile", "",
+		"write a heap profile of server and stages, once all is audited, to `FILE`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
@@ -92,7 +95,8 @@ func loadProcess(ctx context.Context, url string, o bench.LoadOptions, creds []s
 	if err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size", fmt.Sprint(o.Size), "--batch", fmt.Sprint(o.Batch),
+	c := exec.CommandContext(ctx, self, "bench", "load", "--server", url, "--events", fmt.Sprint(o.Events), "--size",
+		fmt.Sprint(o.Size), "--batch", fmt.Sprint(o.Batch),
 		"--subjects", strings.Join(o.Subjects, ","), "--as", strings.Join(creds, ","))
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs

@@ -55,7 +55,8 @@ the next number. The last may take at most 1.5 times as long as the one before.`
 		},
 	}
 	f := c.Flags()
-	f.IntSliceVar(&marks, "observations", []int{10_000, 100_000, 1_000_000}, "how `MANY` there are when the process is killed")
+	f.IntSliceVar(&marks, "observations", []int{10_000, 100_000, 1_000_000},
+		"how `MANY` there are when the process is killed")
 	f.IntVar(&o.Size, "size", 256, "bytes of content of an observation")
 	f.IntVar(&kills, "kills", 3, "kills at each number")
 	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files)")
@@ -106,7 +107,8 @@ func (b *restartBench) run(ctx context.Context, marks []int) (err error) {
 			}
 			r.All = append(r.All, time.Since(began).Seconds())
 			cpu = append(cpu, bench.CPUOf(up.cmd.Process.Pid).Seconds())
-			b.say("%d observations: first verdict after %.2f s, %.2f s of processor time", mark, r.All[len(r.All)-1], cpu[len(cpu)-1])
+			b.say("%d observations: first verdict after %.2f s, %.2f s of processor time", mark, r.All[len(r.All)-1],
+				cpu[len(cpu)-1])
 			if err := b.settled(ctx); err != nil {
 				return err
 			}
@@ -153,7 +155,8 @@ func (b *restartBench) publish(ctx context.Context, url string, n, batch int) er
 	if err != nil {
 		return err
 	}
-	_, err = loadProcess(ctx, url, bench.LoadOptions{Events: n, Size: b.rep.Size, Batch: batch, Subjects: []string{subject}}, []string{path})
+	_, err = loadProcess(ctx, url, bench.LoadOptions{Events: n, Size: b.rep.Size, Batch: batch,
+		Subjects: []string{subject}}, []string{path})
 	return err
 }
 
@@ -193,7 +196,8 @@ func (b *restartBench) settled(ctx context.Context) error {
 			return err
 		}
 		var head auditor.Answer
-		if err := query.Ask(ctx, nc, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &head); err == nil && waiting == 0 && head.LastSeq >= last {
+		if err := query.Ask(ctx, nc, auditor.AskAudit, 0, auditor.Request{Do: "head"}, &head); err == nil && waiting == 0 &&
+			head.LastSeq >= last {
 			return nil
 		}
 		select {

@@ -43,8 +43,9 @@ first fills caches. Figures of memory need Linux.
 
 --csv and --svg leave the samples and a graph of them; --graph draws the graph of an
 earlier --csv and measures nothing.`,
-		Example: "  lazaret bench soak --events 10000000 --size 256 --every 30s --csv soak.csv --svg docs/soak.svg\n  lazaret bench soak --graph soak.csv --size 256 --svg docs/soak.svg",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret bench soak --events 10000000 --size 256 --every 30s --csv soak.csv --svg docs/soak.svg\n  " +
+			"lazaret bench soak --graph soak.csv --size 256 --svg docs/soak.svg",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from != "" {
 				return drawSoak(from, svg, o.Size)
@@ -80,7 +81,8 @@ earlier --csv and measures nothing.`,
 	f.StringVar(&csv, "csv", "", "write the samples to `FILE`")
 	f.StringVar(&svg, "svg", "", "write the graph to `FILE`")
 	f.StringVar(&from, "graph", "", "draw the samples in `FILE` and measure nothing")
-	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files); an observation of 1 KiB takes some 6 KB on it")
+	f.StringVar(&dir, "dir", "", "`DIR` in which the folder is made (default that of temporary files); an observation "+
+		"of 1 KiB takes some 6 KB on it")
 	f.BoolVar(&json, "json", false, "print JSON")
 	return c
 }
@@ -265,7 +267,8 @@ func soak(ctx context.Context, data string, syncAlways bool, every time.Duration
 			return s, err
 		}
 		s = bench.Sample{Decided: n - before, Chained: head.LastSeq, Lag: last - min(last, head.LastSeq), Waiting: waiting,
-			Streams: bench.DiskUse(filepath.Join(data, "jetstream")), State: bench.DiskUse(filepath.Join(data, "state")), Log: bench.DiskUse(embedded.AuditDir(data))}
+			Streams: bench.DiskUse(filepath.Join(data, "jetstream")), State: bench.DiskUse(filepath.Join(data, "state")),
+			Log: bench.DiskUse(embedded.AuditDir(data))}
 		s.RSS, _ = bench.ResidentOf(up.cmd.Process.Pid)
 		return s, nil
 	})
@@ -276,7 +279,8 @@ type counter struct{ entries, read uint64 }
 
 // decided is how many there are.
 func (c *counter) decided(ctx context.Context, js jetstream.JetStream) (uint64, error) {
-	span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.StageIngest)}, From: c.read + 1, Headers: true}
+	span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.StageIngest)},
+		From: c.read + 1, Headers: true}
 	err := stage.Each(ctx, js, span, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		n, err := strconv.ParseUint(m.Headers().Get(streams.HeaderCount), 10, 64)
 		if err != nil {

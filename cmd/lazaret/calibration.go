@@ -31,18 +31,21 @@ An over-confident class has its actions above L1 held.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, items, []string{"PROJECT", "AGENT", "CLASS", "N", "SAID", "DONE", "GAP", "BRIER", "ECE", "OVER-CONFIDENT"}, func(c arbiter.Calibration) []string {
+			return cli.Print(cmd.OutOrStdout(), f, items, []string{"PROJECT", "AGENT", "CLASS", "N", "SAID", "DONE", "GAP",
+				"BRIER", "ECE", "OVER-CONFIDENT"}, func(c arbiter.Calibration) []string {
 				over := "no"
 				if c.Over {
 					over = "yes"
 				}
-				return []string{c.Project, c.Agent, c.Class, fmt.Sprint(c.N), two(c.Confidence), two(c.Success), fmt.Sprintf("%+.2f", c.Gap), two(c.Brier), two(c.ECE), over}
+				return []string{c.Project, c.Agent, c.Class, fmt.Sprint(c.N), two(c.Confidence), two(c.Success),
+					fmt.Sprintf("%+.2f", c.Gap), two(c.Brier), two(c.ECE), over}
 			})
 		},
 	}
 	f.Bind(ls.Flags())
 	ls.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
-	return group("calibration", "What agents say of their actions, against their outcomes", ls, a.calibrationShow(), a.calibrationBeliefs())
+	return group("calibration", "What agents say of their actions, against their outcomes", ls, a.calibrationShow(),
+		a.calibrationBeliefs())
 }
 
 func two(x float64) string { return fmt.Sprintf("%.2f", x) }
@@ -51,7 +54,8 @@ func (a *app) askCalibration(ctx context.Context, project string) (items []arbit
 	err = a.operator(ctx, func(ctx context.Context, nc *nats.Conn) error {
 		for _, p := range query.Partitions(project) {
 			var page []arbiter.Calibration
-			if err := query.Ask(ctx, nc, arbiter.AskCalibration, p, arbiter.CalibrationRequest{Project: project}, &page); err != nil {
+			if err := query.Ask(ctx, nc, arbiter.AskCalibration, p, arbiter.CalibrationRequest{Project: project},
+				&page); err != nil {
 				return err
 			}
 			items = append(items, page...)
@@ -82,10 +86,13 @@ func (a *app) calibrationShow() *cobra.Command {
 						return err
 					}
 				} else {
-					fmt.Fprintf(w, "%s/%s, policy entry %s: %d outcomes, the last %d judged at %s\n", c.Project, c.Agent, c.Class, c.Total, c.N, c.Time.Format("2006-01-02 15:04:05"))
-					fmt.Fprintf(w, "  said %s, done %s, gap %+.2f, Brier %s, ECE %s\n\n", two(c.Confidence), two(c.Success), c.Gap, two(c.Brier), two(c.ECE))
+					fmt.Fprintf(w, "%s/%s, policy entry %s: %d outcomes, the last %d judged at %s\n", c.Project, c.Agent, c.Class,
+						c.Total, c.N, c.Time.Format("2006-01-02 15:04:05"))
+					fmt.Fprintf(w, "  said %s, done %s, gap %+.2f, Brier %s, ECE %s\n\n", two(c.Confidence), two(c.Success), c.Gap,
+						two(c.Brier), two(c.ECE))
 					for _, b := range c.Bins {
-						fmt.Fprintf(w, "  from %s  %4d  said %s  done %s  %s\n", two(b.Low), b.N, two(b.Confidence), two(b.Success), strings.Repeat("#", int(40*b.Success+0.5)))
+						fmt.Fprintf(w, "  from %s  %4d  said %s  done %s  %s\n", two(b.Low), b.N, two(b.Confidence), two(b.Success),
+							strings.Repeat("#", int(40*b.Success+0.5)))
 					}
 				}
 				if c.Over {
@@ -93,7 +100,9 @@ func (a *app) calibrationShow() *cobra.Command {
 				}
 				return nil
 			}
-			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing was computed for %s/%s under %s: it takes 20 outcomes of actions with a confidence", args[0], args[1], args[2])}
+			return &cli.Exit{Code: cli.ExitNegative,
+				Text: fmt.Sprintf("nothing was computed for %s/%s under %s: it takes 20 outcomes of actions with a confidence",
+					args[0], args[1], args[2])}
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -18,7 +18,8 @@ import (
 func (a *app) calibrationBeliefs() *cobra.Command {
 	var f cli.ListFlags
 	var project string
-	c := &cobra.Command{Use: "beliefs", Short: "List how the confidence of beliefs stood to what became of them, by class", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "beliefs",
+		Short: "List how the confidence of beliefs stood to what became of them, by class", Args: cobra.NoArgs,
 		Long: `A class is what a claim is about, the class of evidence that it began with, and a memory's
 category. Of its last 200 beliefs that a person or a probe confirmed or that were
 contradicted: how many, mean confidence, the share that was confirmed, the gap between
@@ -27,13 +28,16 @@ promotes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var ans ingest.ClassesAnswer
 			err := a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-				return query.Ask(ctx, nc, ingest.AskClasses, streams.PartitionOf(project), ingest.ClassesRequest{Project: project}, &ans)
+				return query.Ask(ctx, nc, ingest.AskClasses, streams.PartitionOf(project),
+					ingest.ClassesRequest{Project: project}, &ans)
 			})
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, ans.Classes, []string{"CLASS", "N", "CONFIDENCE", "CONFIRMED", "GAP", "BRIER", "ECE"}, func(c ingest.ClassReport) []string {
-				return []string{c.Class, fmt.Sprint(c.N), two(c.Confidence), two(c.Success), fmt.Sprintf("%+.2f", c.Gap), two(c.Brier), two(c.ECE)}
+			return cli.Print(cmd.OutOrStdout(), f, ans.Classes, []string{"CLASS", "N", "CONFIDENCE", "CONFIRMED", "GAP",
+				"BRIER", "ECE"}, func(c ingest.ClassReport) []string {
+				return []string{c.Class, fmt.Sprint(c.N), two(c.Confidence), two(c.Success), fmt.Sprintf("%+.2f", c.Gap),
+					two(c.Brier), two(c.ECE)}
 			})
 		}}
 	f.Bind(c.Flags())

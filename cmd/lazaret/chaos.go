@@ -105,14 +105,18 @@ func printChaos(w io.Writer, r *chaos.Report) {
 		kills = append(kills, fmt.Sprintf("%s %d", name, r.Kills[name]))
 		n += r.Kills[name]
 	}
-	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks without a key in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
+	fmt.Fprintf(w, "%-14s %d kills (%s), %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, "+
+		"%d blocks without a key in %.0f s, seed %d\n", "faults", n, strings.Join(kills, ", "), r.Pauses, r.Partitions,
 		r.ClockJumps, r.Stutters, r.FullDisks, r.HalfBlocks, r.Seconds, r.Seed)
 	fmt.Fprintf(w, "%-14s %d drills, %d times a process took over from another\n", "", r.Drills, r.TookOver)
-	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged, r.Broken, r.Again)
+	fmt.Fprintf(w, "%-14s %d events acknowledged, %d broken ones, %d sent again on purpose\n", "clients", r.Acknowledged,
+		r.Broken, r.Again)
 	fmt.Fprintf(w, "%-14s %d entries, %d repeats, %d rejected\n", "ledger", r.Entries, r.Repeats, r.Rejected)
 	fmt.Fprintf(w, "%-14s %d lost, %d doubled, %d with another content\n", "", r.Lost, r.Doubled, r.Altered)
-	fmt.Fprintf(w, "%-14s %d: %d without a verdict, %d times not assessed by a required group, %d answered or assessed twice\n", "proposals", r.Proposals, r.Unanswered, r.Unassessed, r.Twice)
-	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
+	fmt.Fprintf(w, "%-14s %d: %d without a verdict, %d times not assessed by a required group, %d answered or "+
+		"assessed twice\n", "proposals", r.Proposals, r.Unanswered, r.Unassessed, r.Twice)
+	fmt.Fprintf(w, "%-14s %d, %d heard by callers, %d of those allow; %d allow without clearance, %d answers that the "+
+		"ledger does not hold\n", "verdicts", r.Verdicts, r.Answers, r.Allowed, r.Uncleared, r.Untrue)
 	for _, c := range slices.Sorted(maps.Keys(r.AskedAgain)) {
 		fmt.Fprintf(w, "%-14s asked again %d times after %s\n", "", r.AskedAgain[c], c)
 	}

@@ -41,14 +41,16 @@ It must run until it is killed. Nothing of it touches another installation.`,
 				return err
 			}
 			if n := conformance.Failed(results); n > 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("group %s fails %d of %d checks", cfg.Group, n, len(results))}
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("group %s fails %d of %d checks", cfg.Group, n,
+					len(results))}
 			}
 			return nil
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&cfg.Group, "group", "", "`NAME` of the group")
-	f.StringVar(&cfg.Digest, "digest", conformance.DefaultDigest, "`DIGEST` that the policy pins for it; rules: that of the rule set in force")
+	f.StringVar(&cfg.Digest, "digest", conformance.DefaultDigest,
+		"`DIGEST` that the policy pins for it; rules: that of the rule set in force")
 	f.DurationVar(&cfg.Deadline, "deadline", conformance.DefaultDeadline, "how long a lone proposal may take")
 	f.IntVar(&cfg.Proposals, "proposals", conformance.DefaultProposals, "proposals that a check makes")
 	f.DurationVar(&cfg.Patience, "patience", conformance.DefaultPatience, "how long a check waits for all of its answers")

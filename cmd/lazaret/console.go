@@ -26,7 +26,8 @@ type consoleFlags struct{ listen, origin string }
 
 func (o *consoleFlags) bind(f *pflag.FlagSet, name, usage string) {
 	f.StringVar(&o.listen, name, o.listen, usage)
-	f.StringVar(&o.origin, "origin", "", "`URL` that people open the console at, such as https://lazaret.example.org (default http://localhost and the port)")
+	f.StringVar(&o.origin, "origin", "", "`URL` that people open the console at, such as https://lazaret.example.org "+
+		"(default http://localhost and the port)")
 }
 
 // serve starts the console of a pipeline in this process, and returns a link that logs in
@@ -54,7 +55,8 @@ func (o *consoleFlags) serve(p *embedded.Pipeline, cfg embedded.Config) (c *cons
 		nc.Close()
 		return nil, "", err
 	}
-	code, err := console.NewLogin(cfg.Data, console.User{Name: "operator", Role: console.RoleApprover, Ceiling: beliefs.Secret}, console.LoginExpires)
+	code, err := console.NewLogin(cfg.Data, console.User{Name: "operator", Role: console.RoleApprover,
+		Ceiling: beliefs.Secret}, console.LoginExpires)
 	if err != nil {
 		c.Close()
 		return nil, "", err
@@ -73,8 +75,9 @@ func (a *app) console() *cobra.Command {
 audit. It reads with the operator's credential. Each person signs in by a link of
 "lazaret console login". Passkeys are bound to the host of --origin and need a name, not
 an IP address, and TLS unless the name is localhost.`,
-		Example: "  lazaret console --server tls://nats.example.org:4222\n  lazaret console --listen 0.0.0.0:4281 --http-cert c.pem --http-key c.key --origin https://lazaret.example.org:4281",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret console --server tls://nats.example.org:4222\n  lazaret console --listen 0.0.0.0:4281 " +
+			"--http-cert c.pem --http-key c.key --origin https://lazaret.example.org:4281",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.conn.Resolve()
 			level := slog.LevelWarn
@@ -145,7 +148,8 @@ without a look, and with the console.`,
 	f := c.Flags()
 	f.StringVar((*string)(&u.Role), "role", string(console.RoleViewer), "viewer or approver")
 	f.StringSliceVar(&u.Projects, "project", nil, "only these `PROJECTS` (default all)")
-	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(), "most that the person sees: public, internal, confidential or secret")
+	f.StringVar(&ceiling, "sensitivity", beliefs.Internal.String(),
+		"most that the person sees: public, internal, confidential or secret")
 	f.DurationVar(&lasts, "expires", console.LoginExpires, "`TIME` within which the link is used")
 	f.StringVar(&origin, "origin", "", "`URL` that people open the console at (default http://localhost:4281)")
 	return c

@@ -99,7 +99,8 @@ func (a *app) show(ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
-	fmt.Fprintf(w, "\n%d events, %d claims: %d beliefs supported, %d only read\n", totals.Events, totals.Claims, totals.Supported, totals.Unverified)
+	fmt.Fprintf(w, "\n%d events, %d claims: %d beliefs supported, %d only read\n", totals.Events, totals.Claims,
+		totals.Supported, totals.Unverified)
 	rep, err := a.verifyLog(ctx, embedded.AuditDir(a.conn.Data), nil)
 	if err != nil {
 		return err
@@ -132,7 +133,8 @@ func tell(w io.Writer, e *streams.Entry) error {
 			if c.Kind == beliefs.Envelope {
 				what = "that it returned"
 			}
-			fmt.Fprintf(w, "  believed  %-17s %s, %s, confidence %.2f\n", what, c.Belief.Axes.Truth, c.Belief.Axes.Retrieval, c.Belief.Confidence)
+			fmt.Fprintf(w, "  believed  %-17s %s, %s, confidence %.2f\n", what, c.Belief.Axes.Truth, c.Belief.Axes.Retrieval,
+				c.Belief.Confidence)
 		}
 	case streams.TypeAction:
 		var x streams.ActionEntry
@@ -153,7 +155,8 @@ func tell(w io.Writer, e *streams.Entry) error {
 		if err := streams.Unmarshal(e.Body, &x); err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "INCIDENT  %s %s, %s: %s\n", x.Incident.ID, x.Event, x.Incident.Severity, text.InertLine(x.Incident.Title, 110))
+		fmt.Fprintf(w, "INCIDENT  %s %s, %s: %s\n", x.Incident.ID, x.Event, x.Incident.Severity,
+			text.InertLine(x.Incident.Title, 110))
 	case streams.TypeVerdict:
 		var v streams.VerdictEntry
 		if err := streams.Unmarshal(e.Body, &v); err != nil {

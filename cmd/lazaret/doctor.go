@@ -150,9 +150,11 @@ func (c *checks) credentials(data string, now time.Time) {
 		}
 	}
 	if len(soon) > 0 {
-		err = fmt.Errorf("credentials expire: %s: lazaret agent rotate NAME, and bring the new one to its host", strings.Join(soon, ", "))
+		err = fmt.Errorf("credentials expire: %s: lazaret agent rotate NAME, and bring the new one to its host",
+			strings.Join(soon, ", "))
 	}
-	c.add("access", err, "%d credentials are valid for at least another %d days or are renewed in time", len(latest), int(natsserver.ExpiresSoon.Hours()/24))
+	c.add("access", err, "%d credentials are valid for at least another %d days or are renewed in time", len(latest),
+		int(natsserver.ExpiresSoon.Hours()/24))
 }
 
 // outside tries the ports on which servers meet.
@@ -166,15 +168,19 @@ func (c *checks) outside(ctx context.Context, ports []string) {
 		case err == nil && time.Until(expires) < natsserver.RenewBefore:
 			err = fmt.Errorf("the certificate of %s ends at %s: lazaret server renew", p, expires.UTC().Format(time.RFC3339))
 		}
-		c.add("cluster", err, "%s lets no server in without a certificate; its own is valid until %s", p, expires.UTC().Format(time.DateOnly))
+		c.add("cluster", err, "%s lets no server in without a certificate; its own is valid until %s", p,
+			expires.UTC().Format(time.DateOnly))
 	}
 }
 
 func diagnose(ctx context.Context, nc *nats.Conn) (checks, error) {
 	var cs checks
-	cs.add("server", nil, "nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(), nc.ConnectedUrlRedacted(), nc.MaxPayload())
+	cs.add("server", nil, "nats-server %s at %s, largest message %d bytes", nc.ConnectedServerVersion(),
+		nc.ConnectedUrlRedacted(), nc.MaxPayload())
 	if nc.MaxPayload() < streams.LedgerMsgSize {
-		cs.add("server", fmt.Errorf("max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(), natsserver.MaxPayload), "")
+		cs.add("server", fmt.Errorf(
+			"max_payload is %d: events near the size limit will not fit into the ledger; set it to %d", nc.MaxPayload(),
+			natsserver.MaxPayload), "")
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -238,15 +244,19 @@ func half(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *checks) fullness(s *status.Snapshot) {
 	var err error
 	if s.Intake.Share() > nearlyFull {
-		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; see which stage is behind", s.Intake.Messages, filled(s.Intake))
+		err = fmt.Errorf("%d messages wait, %s: publishers are about to be refused; see which stage is behind",
+			s.Intake.Messages, filled(s.Intake))
 	}
 	c.add("intake", err, "%d messages, %s; what the ledger holds is purged every 2 s", s.Intake.Messages, filled(s.Intake))
 	if s.PerSubject > 0 && float64(s.FullestHas) > nearlyFull*float64(s.PerSubject) {
-		c.add("intake", fmt.Errorf("%d of %d messages that may wait are on %s: its agent is about to be refused, or is flooding", s.FullestHas, s.PerSubject, s.Fullest), "")
+		c.add("intake", fmt.Errorf(
+			"%d of %d messages that may wait are on %s: its agent is about to be refused, or is flooding", s.FullestHas,
+			s.PerSubject, s.Fullest), "")
 	}
 	err = nil
 	if s.Ledger.Share() > nearlyFull {
-		err = fmt.Errorf("%d entries, %s: when it is full the stages stop and publishers are refused; trim it or give it more room (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
+		err = fmt.Errorf("%d entries, %s: when it is full the stages stop and publishers are refused; trim it or give it "+
+			"more room (docs/operations.md)", s.Ledger.Messages, filled(s.Ledger))
 	}
 	trimmed := ""
 	if s.Trimmed > 0 {
@@ -263,11 +273,13 @@ func (c *checks) stages(s *status.Snapshot) {
 		case !p.Ready:
 			err = fmt.Errorf("%s is folding what the ledger held at its start, %d entries behind", p.Process, p.Lag)
 		case p.Lag > metrics.ReadyLag:
-			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag, where)
+			err = fmt.Errorf("%s is %d entries behind, more than %d, in partitions %s", p.Process, p.Lag, metrics.ReadyLag,
+				where)
 		case p.Owed > metrics.ReadyOwed.Seconds():
 			err = fmt.Errorf("%s owes an entry for %.0f s: %s", p.Process, p.Owed, p.Why)
 		case p.Diverged > 0:
-			err = fmt.Errorf("%s: %d entries of another process of the stage are not what this one would have written: the two are not the same version", p.Process, p.Diverged)
+			err = fmt.Errorf("%s: %d entries of another process of the stage are not what this one would have written: the "+
+				"two are not the same version", p.Process, p.Diverged)
 		}
 		in := ""
 		if len(p.Behind) > 0 {
@@ -277,16 +289,20 @@ func (c *checks) stages(s *status.Snapshot) {
 		if p.Waiting > 0 {
 			wait = fmt.Sprintf(", %d wait in it", p.Waiting)
 		}
-		c.add(p.Stage, err, "%s %s, partitions %s, %d entries behind%s%s", p.Process, stateText(p), partitionsText(p.Partitions), p.Lag, in, wait)
+		c.add(p.Stage, err, "%s %s, partitions %s, %d entries behind%s%s", p.Process, stateText(p),
+			partitionsText(p.Partitions), p.Lag, in, wait)
 	}
 	for _, x := range s.Silent {
 		switch {
 		case x.Stage == status.StageAuditor:
-			c.add(x.Stage, errors.New("no auditor says how far it has come: none runs, or its credential is from before that was asked (remove it from creds/ and start again)"), "")
+			c.add(x.Stage, errors.New("no auditor says how far it has come: none runs, or its credential is from before that "+
+				"was asked (remove it from creds/ and start again)"), "")
 		case x.Since > metrics.ReadyLag || strings.HasPrefix(x.Stage, streams.StageIngest) || x.Stage == streams.StageArbiter:
-			c.add(x.Stage, fmt.Errorf("nobody answers; its last ledger entry is %d, %d before the end: it does not run, or its credential is from before that was asked", x.Last, x.Since), "")
+			c.add(x.Stage, fmt.Errorf("nobody answers; its last ledger entry is %d, %d before the end: it does not run, or "+
+				"its credential is from before that was asked", x.Last, x.Since), "")
 		default:
-			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end", x.Last, x.Since)
+			c.add(x.Stage, nil, "nobody answers, as with groups of others; its last ledger entry is %d, %d before the end",
+				x.Last, x.Since)
 		}
 	}
 	// A stage that has never run has no entry either.
@@ -298,8 +314,11 @@ func (c *checks) stages(s *status.Snapshot) {
 		c.add(streams.StageArbiter, errors.New("none has run yet: no proposal is answered, which means hold"), "")
 	}
 	for _, what := range slices.Sorted(maps.Keys(s.Counts)) {
-		if group, ok := strings.CutPrefix(what, "verdict.silent."); ok && s.Counts[what] > 0 && !heard(streams.SentinelStage(group)) {
-			c.add(streams.SentinelStage(group), fmt.Errorf("none has run yet, and %d verdicts missed its answer: start it, or activate a policy without it", s.Counts[what]), "")
+		if group, ok := strings.CutPrefix(what, "verdict.silent."); ok && s.Counts[what] > 0 &&
+			!heard(streams.SentinelStage(group)) {
+			c.add(streams.SentinelStage(group),
+				fmt.Errorf("none has run yet, and %d verdicts missed its answer: start it, or activate a policy without it",
+					s.Counts[what]), "")
 		}
 	}
 }

@@ -34,17 +34,20 @@ func TestDoctorMissesWhatHasNeverRun(t *testing.T) {
 	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest}}); !slices.Equal(got, []string{"arbiter"}) {
 		t.Errorf("without an arbiter: %v", got)
 	}
-	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest, arbiter}, Counts: missed}); !slices.Equal(got, []string{"sentinel-core"}) {
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{ingest, arbiter}, Counts: missed}); !slices.Equal(got,
+		[]string{"sentinel-core"}) {
 		t.Errorf("without a group that is waited for: %v", got)
 	}
 	// A foreign group answers no questions; its entries show that it runs.
-	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed, Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
+	if got := wrong(&status.Snapshot{Processes: []*status.Process{arbiter}, Counts: missed,
+		Silent: []status.Silent{{Stage: "sentinel-core"}}}); got != nil {
 		t.Errorf("a group of others: %v", got)
 	}
 }
 
 func TestPromiseA1DoctorReportsAClusterPortThatLetsServersIn(t *testing.T) {
-	s, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1, Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1,
+		Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}

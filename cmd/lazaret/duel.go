@@ -59,7 +59,8 @@ are capped at L3. Needs no running pipeline, and exits 0 whatever it finds.`,
 }
 
 func printDuel(w io.Writer, r *duel.Report, breaks int) error {
-	fmt.Fprintf(w, "%d seeds and %d with a related task, %d tries each, %d played\n", r.Seeds, r.RelatedSeeds, r.Tries, r.Played)
+	fmt.Fprintf(w, "%d seeds and %d with a related task, %d tries each, %d played\n", r.Seeds, r.RelatedSeeds, r.Tries,
+		r.Played)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "TRIES\tSEEDS BROKEN\tSHARE\tRELATED BROKEN\tSHARE")
 	for i, p := range r.Curve {

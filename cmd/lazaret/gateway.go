@@ -61,14 +61,16 @@ func (h *httpFlags) serve(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded
 	if err != nil {
 		return nil, err
 	}
-	g := gateway.Config{Data: cfg.Data, Listen: h.listen, TLS: conf, Log: cfg.Log, Dial: func(name string, opts ...nats.Option) (*nats.Conn, error) {
-		file := natsfiles.Creds(cfg.Data, name)
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		return nats.Connect("", append(opts, nats.InProcessServer(p.Server), nats.UserCredentials(file), nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
-	}}
+	g := gateway.Config{Data: cfg.Data, Listen: h.listen, TLS: conf, Log: cfg.Log,
+		Dial: func(name string, opts ...nats.Option) (*nats.Conn, error) {
+			file := natsfiles.Creds(cfg.Data, name)
+			b, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			return nats.Connect("", append(opts, nats.InProcessServer(p.Server), nats.UserCredentials(file),
+				nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
+		}}
 	if h.listen == "" {
 		if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port == "0" {
 			g.Listen = "127.0.0.1:0"
@@ -76,7 +78,8 @@ func (h *httpFlags) serve(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded
 	}
 	gw, err := gateway.Start(g)
 	if h.listen == "" && errors.Is(err, syscall.EADDRINUSE) {
-		cfg.Log.Warn("the default address of HTTP is taken: a free port is used; choose one with --http", "address", gateway.DefaultListen)
+		cfg.Log.Warn("the default address of HTTP is taken: a free port is used; choose one with --http", "address",
+			gateway.DefaultListen)
 		g.Listen = "127.0.0.1:0"
 		gw, err = gateway.Start(g)
 	}
@@ -94,8 +97,9 @@ recall,gate,outcome} and more, described by /v1/openapi.json. A bearer token sta
 one credential in DATA/creds, and its requests travel over a connection that was opened
 with that credential, so the NATS server refuses here what it refuses there. The
 gateway needs of the data folder creds/ and nats/ only, never keys/.`,
-		Example: "  lazaret agent token new acme support\n  lazaret gateway --server tls://nats.example.org:4222 --http-cert gw.pem --http-key gw.key --listen 0.0.0.0:4280",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret agent token new acme support\n  lazaret gateway --server tls://nats.example.org:4222 " +
+			"--http-cert gw.pem --http-key gw.key --listen 0.0.0.0:4280",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.conn.Resolve()
 			level := slog.LevelWarn
@@ -121,7 +125,8 @@ gateway needs of the data folder creds/ and nats/ only, never keys/.`,
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "HTTP at %s/v1, described by %s/v1/openapi.json\n", g.URL(), g.URL())
 			if conf == nil && !metrics.Loopback(g.Addr) {
-				fmt.Fprintln(cmd.OutOrStdout(), "NOTE: it is reachable from other machines and carries no TLS: tokens can be read on the way")
+				fmt.Fprintln(cmd.OutOrStdout(),
+					"NOTE: it is reachable from other machines and carries no TLS: tokens can be read on the way")
 			}
 			<-cmd.Context().Done()
 			g.Close()
@@ -163,7 +168,8 @@ and stays valid when the credential is rotated.`,
 			return nil
 		},
 	}
-	c.Flags().DurationVar(&lasts, "expires", natsserver.AgentExpires, "`TIME` for which it is valid; 0: as long as the credential is")
+	c.Flags().DurationVar(&lasts, "expires", natsserver.AgentExpires,
+		"`TIME` for which it is valid; 0: as long as the credential is")
 	return c
 }
 
@@ -200,9 +206,10 @@ func (a *app) tokenLs() *cobra.Command {
 					rows = append(rows, row{t.ID, t.Credential, state, t.Issued.Format(time.RFC3339), tokenExpires(t)})
 				}
 			}
-			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"TOKEN", "CREDENTIAL", "STATE", "ISSUED", "EXPIRES"}, func(r row) []string {
-				return []string{r.ID, r.Credential, r.State, r.Issued, r.Expires}
-			})
+			return cli.Print(cmd.OutOrStdout(), f, rows, []string{"TOKEN", "CREDENTIAL", "STATE", "ISSUED", "EXPIRES"},
+				func(r row) []string {
+					return []string{r.ID, r.Credential, r.State, r.Issued, r.Expires}
+				})
 		},
 	}
 	f.Bind(c.Flags())

@@ -45,8 +45,10 @@ func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 		}
 	}
 	groups := holds.Grouped(kept)
-	err = cli.Print(w, cli.ListFlags{}, groups, []string{"HOLD", "ALIKE", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL", "EXPIRES", "WHY"}, func(g *holds.Group) []string {
-		return []string{g.ID, fmt.Sprint(len(g.IDs)), g.State, g.Project, g.Agent, g.Verdict.Level, g.Verdict.Tool, g.Expires.Format(time.DateTime), g.Why}
+	err = cli.Print(w, cli.ListFlags{}, groups, []string{"HOLD", "ALIKE", "STATE", "PROJECT", "AGENT", "LEVEL", "TOOL",
+		"EXPIRES", "WHY"}, func(g *holds.Group) []string {
+		return []string{g.ID, fmt.Sprint(len(g.IDs)), g.State, g.Project, g.Agent, g.Verdict.Level, g.Verdict.Tool,
+			g.Expires.Format(time.DateTime), g.Why}
 	})
 	if len(kept) > len(groups) {
 		fmt.Fprintln(w, "of holds that are alike the first to expire is shown; --each lists all")
@@ -57,7 +59,8 @@ func printHoldGroups(w io.Writer, f cli.ListFlags, items []arbiter.Hold) error {
 func printHold(w io.Writer, h *arbiter.Hold) {
 	v := &h.Verdict
 	fmt.Fprintf(w, "hold %s, %s, revision %s\n", h.ID, h.State, h.Revision)
-	fmt.Fprintf(w, "  project %s, agent %s, session %s, %s %s, ledger entry %d\n", h.Project, h.Agent, v.Session, v.Type, v.ID, v.Proposal)
+	fmt.Fprintf(w, "  project %s, agent %s, session %s, %s %s, ledger entry %d\n", h.Project, h.Agent, v.Session, v.Type,
+		v.ID, v.Proposal)
 	fmt.Fprintf(w, "  opened %s, expires %s\n", h.Opened.Format(time.RFC3339), h.Expires.Format(time.RFC3339))
 	if v.Tool != "" {
 		fmt.Fprintf(w, "\n%s %s\n", text.InertLine(v.Tool, 200), v.Level)
@@ -66,7 +69,8 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 	if body == "" {
 		body = v.Summary
 	}
-	if js := jsontext.Value(body); v.Type == streams.TypeAction && js.Indent(jsontext.WithIndentPrefix("  "), jsontext.WithIndent("  ")) == nil {
+	if js := jsontext.Value(body); v.Type == streams.TypeAction && js.Indent(jsontext.WithIndentPrefix("  "),
+		jsontext.WithIndent("  ")) == nil {
 		fmt.Fprintf(w, "  %s\n", cli.EscapeJSON(strings.TrimSpace(string(js))))
 	} else {
 		fmt.Fprintf(w, "  %s\n", text.Inert(body))
@@ -90,7 +94,8 @@ func printHold(w io.Writer, h *arbiter.Hold) {
 		}
 	}
 	if r := v.Resolved; r != nil {
-		fmt.Fprintf(w, "\n%s by %s at %s, ledger entry %d\n", r.State, text.InertLine(r.By, 128), r.Time.Format(time.RFC3339), r.Entry)
+		fmt.Fprintf(w, "\n%s by %s at %s, ledger entry %d\n", r.State, text.InertLine(r.By, 128),
+			r.Time.Format(time.RFC3339), r.Entry)
 	}
 }
 
@@ -104,7 +109,8 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 		return
 	}
 	if h.Instructions != "" {
-		fmt.Fprintf(w, "\nthe server's instructions\n    %s\n", strings.ReplaceAll(text.Inert(h.Instructions), "\n", "\n    "))
+		fmt.Fprintf(w, "\nthe server's instructions\n    %s\n", strings.ReplaceAll(text.Inert(h.Instructions), "\n",
+			"\n    "))
 	}
 	fmt.Fprintf(w, "\nthe %d tools, ledger entry %d\n", len(h.Tools), h.Catalogue)
 	for _, t := range h.Tools {
@@ -116,7 +122,8 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 			name  string
 			value jsontext.Value
 		}{{"schema", t.InputSchema}, {"annotations", t.Annotations}} {
-			if js := part.value.Clone(); len(js) > 0 && js.Indent(jsontext.WithIndentPrefix("    "), jsontext.WithIndent("  ")) == nil {
+			if js := part.value.Clone(); len(js) > 0 && js.Indent(jsontext.WithIndentPrefix("    "),
+				jsontext.WithIndent("  ")) == nil {
 				fmt.Fprintf(w, "    %s %s\n", part.name, cli.EscapeJSON(strings.TrimSpace(string(js))))
 			}
 		}
@@ -126,7 +133,8 @@ func printTools(w io.Writer, h *arbiter.Hold) {
 // oneHold are the arguments of a command on one hold.
 func oneHold(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists those that are open", cmd.CommandPath(), len(args))
+		return fmt.Errorf("%s needs the id of one hold, %d were given: lazaret holds ls lists those that are open",
+			cmd.CommandPath(), len(args))
 	}
 	return nil
 }
@@ -134,22 +142,23 @@ func oneHold(cmd *cobra.Command, args []string) error {
 func (a *app) holdShow() *cobra.Command {
 	var project string
 	var asJSON bool
-	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign", Args: oneHold, RunE: func(cmd *cobra.Command, args []string) error {
-		return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
-			h, err := holds.Find(ctx, nc, project, args[0])
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return cli.JSON(cmd.OutOrStdout(), h)
-			}
-			printHold(cmd.OutOrStdout(), h)
-			if h.State != streams.HoldOpen {
-				return nil
-			}
-			return holds.CheckShown(h)
-		})
-	}}
+	c := &cobra.Command{Use: "show HOLD", Short: "Show a hold: what is held, why, and what an approval would sign",
+		Args: oneHold, RunE: func(cmd *cobra.Command, args []string) error {
+			return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
+				h, err := holds.Find(ctx, nc, project, args[0])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return cli.JSON(cmd.OutOrStdout(), h)
+				}
+				printHold(cmd.OutOrStdout(), h)
+				if h.State != streams.HoldOpen {
+					return nil
+				}
+				return holds.CheckShown(h)
+			})
+		}}
 	c.Flags().StringVar(&project, "project", "", "look in this `PROJECT` only")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -162,8 +171,9 @@ func (a *app) holdResolve(d approval.Decision) *cobra.Command {
 	var alike int
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   string(d) + " HOLD...",
-		Short: map[approval.Decision]string{approval.Approve: "Sign that a hold is released, once", approval.Reject: "Sign that a hold is refused"}[d],
+		Use: string(d) + " HOLD...",
+		Short: map[approval.Decision]string{approval.Approve: "Sign that a hold is released, once",
+			approval.Reject: "Sign that a hold is refused"}[d],
 		Long: `Show a hold, sign the decision on it with a pinned key, and wait for what the ledger
 says became of it. The signature covers the digest of the action, the hold and its
 revision, the decision, an expiry and a nonce. It counts once, for this hold as it
@@ -173,8 +183,9 @@ is shown. Exit 0 when it was obeyed, 2 when it was refused and the hold is as it
 Of several holds each is shown and gets a signature of its own. --alike N is for HOLD
 and the open ones that are like it (one agent, tool, level and reason), N in all, as
 lazaret holds ls counts them; when there are more or fewer by now nothing is signed.`,
-		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key\n  lazaret holds " + string(d) + " h7aa553e26b5780e7 --alike 3 --key alice.key",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  lazaret holds " + string(d) + " h7aa553e26b5780e7 --key alice.key\n  lazaret holds " + string(d) +
+			" h7aa553e26b5780e7 --alike 3 --key alice.key",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 && (alike > 0 || revision != "") {
 				return fmt.Errorf("--alike and --revision are for one HOLD, %d were named", len(args))
@@ -197,10 +208,12 @@ lazaret holds ls counts them; when there are more or fewer by now nothing is sig
 			}
 			for _, h := range named {
 				if h.State != streams.HoldOpen {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID, h.State)}
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", h.ID,
+						h.State)}
 				}
 				if revision != "" && revision != h.Revision {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again", h.ID, h.Revision)}
+					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s has revision %s by now: look at it again",
+						h.ID, h.Revision)}
 				}
 				if err := holds.CheckShown(h); err != nil {
 					return err
@@ -220,7 +233,8 @@ lazaret holds ls counts them; when there are more or fewer by now nothing is sig
 				}
 				reps = append(reps, rep)
 				if !asJSON && rep.State != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold, rep.Seq, text.InertLine(rep.Text, 600))
+					fmt.Fprintf(cmd.OutOrStdout(), "%s  hold %s, ledger entry %d: %s\n", strings.ToUpper(rep.State), rep.Hold,
+						rep.Seq, text.InertLine(rep.Text, 600))
 				}
 				switch {
 				case rep.Error != nil && rep.Error.Code == streams.CodeApproval:
@@ -268,13 +282,16 @@ type resolveOptions struct {
 }
 
 // resolve signs a decision on one hold and sends it.
-func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn, h *arbiter.Hold, d approval.Decision, signer note.Signer) (*streams.ResolveReply, error) {
+func (o *resolveOptions) resolve(ctx context.Context, w io.Writer, nc *nats.Conn, h *arbiter.Hold,
+	d approval.Decision, signer note.Signer) (*streams.ResolveReply, error) {
 	if !o.quiet {
 		printHold(w, h)
 		fmt.Fprintln(w)
 	}
-	s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision, Action: h.Verdict.Digest,
-		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: o.reason,
+	s := approval.Statement{Version: approval.Version, Project: h.Project, Hold: h.ID, Revision: h.Revision,
+		Action:   h.Verdict.Digest,
+		Decision: d, Expires: time.Now().UTC().Add(o.life).Truncate(time.Second), Nonce: approval.NewNonce(),
+		Reason: o.reason,
 		Levels: o.levels}
 	signed, err := s.Sign(signer)
 	if err != nil {
@@ -299,7 +316,8 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 	}
 	first := out[0]
 	var page []arbiter.Hold
-	if err := query.Ask(ctx, nc, arbiter.AskHolds, streams.PartitionOf(first.Project), arbiter.HoldsRequest{Project: first.Project, State: first.State}, &page); err != nil {
+	if err := query.Ask(ctx, nc, arbiter.AskHolds, streams.PartitionOf(first.Project),
+		arbiter.HoldsRequest{Project: first.Project, State: first.State}, &page); err != nil {
 		return nil, err
 	}
 	out = nil
@@ -314,7 +332,9 @@ func holdsNamed(ctx context.Context, nc *nats.Conn, project string, ids []string
 		out = append(out, h)
 	}
 	if len(out) != alike {
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%d holds are like %s by now, not %d: look at them again (lazaret holds ls), nothing was signed", len(out), first.ID, alike)}
+		return nil, &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("%d holds are like %s by now, not %d: look at them again (lazaret holds ls), nothing was signed",
+				len(out), first.ID, alike)}
 	}
 	return out, nil
 }
@@ -345,7 +365,9 @@ the default one's, or that of lazaret agent add.`,
 					return err
 				}
 				if h.State != streams.HoldOpen || h.Verdict.Type != streams.TypeAction {
-					return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s, of type %s: an edit is of an open hold of an action", h.ID, h.State, h.Verdict.Type)}
+					return &cli.Exit{Code: cli.ExitNegative,
+						Text: fmt.Sprintf("hold %s is %s, of type %s: an edit is of an open hold of an action", h.ID, h.State,
+							h.Verdict.Type)}
 				}
 				return heldAction(ctx, nc, h, act)
 			})
@@ -355,9 +377,12 @@ the default one's, or that of lazaret agent add.`,
 			act.ID, act.Args, act.Replaces = id, to, h.Verdict.ID
 			s := speaker{project: h.Project, agent: h.Agent, session: h.Verdict.Session, id: id, json: asJSON}
 			if !asJSON {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n- %s\n+ %s\n\n", h.Verdict.Tool, h.Verdict.Level, text.InertLine(h.Body, 2000), text.InertLine(args, 2000))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n- %s\n+ %s\n\n", h.Verdict.Tool, h.Verdict.Level,
+					text.InertLine(h.Body, 2000), text.InertLine(args, 2000))
 			}
-			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) { return cl.Decide(ctx, act) })
+			return a.ask(cmd, &s, func(ctx context.Context, cl *client.Client) (*streams.Reply, error) {
+				return cl.Decide(ctx, act)
+			})
 		},
 	}
 	f := c.Flags()
@@ -419,7 +444,8 @@ the agent ends: lazaret holds ls lists those that are open.`,
 				return err
 			}
 			defer sub.Unsubscribe()
-			seq, err := cl.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: s.head(), Action: args[0], Status: streams.HoldCancelled})
+			seq, err := cl.Publish(ctx, streams.KindOut, "", &streams.Outcome{Head: s.head(), Action: args[0],
+				Status: streams.HoldCancelled})
 			if err != nil {
 				return err
 			}
@@ -457,42 +483,44 @@ func (a *app) holdWatch() *cobra.Command {
 	var project string
 	var since time.Duration
 	var asJSON bool
-	c := &cobra.Command{Use: "watch", Short: "Follow holds as they are opened and end", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		p, err := projectToken(project)
-		if err != nil {
-			return err
-		}
-		nc, err := a.conn.Connect("operator")
-		if err != nil {
-			return err
-		}
-		defer nc.Close()
-		return cli.ReadLive(cmd.Context(), nc, "lz.live."+p+".hold.>", since, true, func(subject string, body []byte) error {
-			if asJSON {
-				fmt.Fprintln(cmd.OutOrStdout(), cli.EscapeJSON(strings.TrimSpace(string(body))))
-				return nil
-			}
-			tok := strings.Split(subject, ".") // lz.live.<project>.hold.<agent>.<hold>.<state>
-			if len(tok) != 7 {
-				return nil
-			}
-			var x struct {
-				Time    time.Time        `json:"time"`
-				Tool    string           `json:"tool"`
-				Reason  streams.Reason   `json:"reason"`
-				Reasons []streams.Reason `json:"reasons"`
-			}
-			if err := streams.Unmarshal(body, &x); err != nil {
+	c := &cobra.Command{Use: "watch", Short: "Follow holds as they are opened and end", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			p, err := projectToken(project)
+			if err != nil {
 				return err
 			}
-			why := x.Reason.Text
-			if why == "" {
-				why = holds.TopReason(&streams.VerdictEntry{Reasons: x.Reasons}).Text
+			nc, err := a.conn.Connect("operator")
+			if err != nil {
+				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), tok[6], tok[5], tok[2], tok[4], x.Tool, why}), "  "))
-			return nil
-		})
-	}}
+			defer nc.Close()
+			return cli.ReadLive(cmd.Context(), nc, "lz.live."+p+".hold.>", since, true, func(subject string, body []byte) error {
+				if asJSON {
+					fmt.Fprintln(cmd.OutOrStdout(), cli.EscapeJSON(strings.TrimSpace(string(body))))
+					return nil
+				}
+				tok := strings.Split(subject, ".") // lz.live.<project>.hold.<agent>.<hold>.<state>
+				if len(tok) != 7 {
+					return nil
+				}
+				var x struct {
+					Time    time.Time        `json:"time"`
+					Tool    string           `json:"tool"`
+					Reason  streams.Reason   `json:"reason"`
+					Reasons []streams.Reason `json:"reasons"`
+				}
+				if err := streams.Unmarshal(body, &x); err != nil {
+					return err
+				}
+				why := x.Reason.Text
+				if why == "" {
+					why = holds.TopReason(&streams.VerdictEntry{Reasons: x.Reasons}).Text
+				}
+				fmt.Fprintln(cmd.OutOrStdout(),
+					strings.Join(cli.Cells([]string{x.Time.Format(time.DateTime), tok[6], tok[5], tok[2], tok[4], x.Tool, why}), "  "))
+				return nil
+			})
+		}}
 	c.Flags().StringVar(&project, "project", "", "only this `PROJECT`")
 	c.Flags().Var((*sinceFlag)(&since), "since", "begin with the last `DURATION`, such as 7d")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

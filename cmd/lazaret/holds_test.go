@@ -20,11 +20,15 @@ import (
 // not the level where something particular was found.
 func TestPromiseA11HoldsAreListedUnderTheStrictestAndMostSpecificReason(t *testing.T) {
 	var (
-		alert    = streams.Reason{Code: streams.CodeRule, Verdict: streams.Allow, Group: "core", Rule: "seen", Text: "only an alert"}
-		rule     = streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core", Rule: "injected", Text: "a rule"}
-		belief   = streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Path: []string{"action:a", "belief:b"}, Text: "a belief"}
-		floor    = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Text: "L4"}
-		list     = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Path: []string{"action:a", "tools"}, Text: "a list"}
+		alert = streams.Reason{Code: streams.CodeRule, Verdict: streams.Allow, Group: "core", Rule: "seen",
+			Text: "only an alert"}
+		rule = streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core", Rule: "injected",
+			Text: "a rule"}
+		belief = streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Path: []string{"action:a", "belief:b"},
+			Text: "a belief"}
+		floor = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Text: "L4"}
+		list  = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Path: []string{"action:a", "tools"},
+			Text: "a list"}
 		silent   = streams.Reason{Code: streams.CodeSilent, Verdict: streams.Hold, Group: "core", Text: "silent"}
 		unseen   = streams.Reason{Code: streams.CodeUnseen, Verdict: streams.Hold, Text: "rejected observation"}
 		denied   = streams.Reason{Code: streams.CodeFloor, Verdict: streams.Deny, Text: "denied"}
@@ -59,7 +63,8 @@ func TestAWithdrawalThatEndsNoHoldIsNegativeAndSaysWhatToDo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	var exit *cli.Exit
-	if err := cancelled(ctx, io.Discard, said, "nosuch", 7); !errors.As(err, &exit) || exit.Code != cli.ExitNegative || !strings.Contains(exit.Text, "lazaret holds ls") {
+	if err := cancelled(ctx, io.Discard, said, "nosuch", 7); !errors.As(err, &exit) || exit.Code != cli.ExitNegative ||
+		!strings.Contains(exit.Text, "lazaret holds ls") {
 		t.Errorf("%v", err)
 	}
 	said <- &nats.Msg{Data: []byte(`{"hold":"h2","id":"a1","state":"cancelled"}`)}

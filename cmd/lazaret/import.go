@@ -88,7 +88,8 @@ func (a *app) proposeImport(ctx context.Context, s *speaker, items []imported.It
 	for n, i := range items {
 		row, err := a.importOne(ctx, cl, s.session, i)
 		if err != nil {
-			return nil, fmt.Errorf("memory %d of %d (%s): %w: what was proposed before stands, import the file again to go on", n+1, len(items), i.ID, err)
+			return nil, fmt.Errorf("memory %d of %d (%s): %w: what was proposed before stands, import the file again to go on",
+				n+1, len(items), i.ID, err)
 		}
 		rows = append(rows, row)
 	}
@@ -126,14 +127,17 @@ func importReport(w io.Writer, f cli.ListFlags, rows []*importRow, empty int, dr
 		worst = worst.Join(r.Verdict)
 		counts[r.Verdict]++
 	}
-	err := cli.Print(w, f, rows, []string{"VERDICT", "BELIEF", "KIND", "ID", "HOLD", "CONTENT", "WHY"}, func(r *importRow) []string {
-		return []string{r.Verdict.String(), r.Belief, r.Kind, streams.Clip(r.ID, 40), r.Hold, streams.Clip(r.Content, 60), streams.Clip(r.Why, 100)}
-	})
+	err := cli.Print(w, f, rows, []string{"VERDICT", "BELIEF", "KIND", "ID", "HOLD", "CONTENT", "WHY"},
+		func(r *importRow) []string {
+			return []string{r.Verdict.String(), r.Belief, r.Kind, streams.Clip(r.ID, 40), r.Hold, streams.Clip(r.Content, 60),
+				streams.Clip(r.Why, 100)}
+		})
 	if err != nil || dry {
 		return err
 	}
 	if !f.JSON {
-		fmt.Fprintf(w, "%d taken in unverified, %d held, %d denied, %d without text\n", counts[streams.Allow], counts[streams.Hold], counts[streams.Deny], empty)
+		fmt.Fprintf(w, "%d taken in unverified, %d held, %d denied, %d without text\n", counts[streams.Allow],
+			counts[streams.Hold], counts[streams.Deny], empty)
 	}
 	switch worst {
 	case streams.Hold:

@@ -24,13 +24,15 @@ import (
 )
 
 func (a *app) incident() *cobra.Command {
-	return group("incident", "Cases: from a finding over quarantine and repair to a report", a.incidentLs(), a.incidentShow(),
+	return group("incident", "Cases: from a finding over quarantine and repair to a report", a.incidentLs(),
+		a.incidentShow(),
 		a.incidentOpen(), a.incidentEvidence(), a.incidentQuarantine(),
 		a.incidentOrder(approval.RepairIncident, "repair ID", "Sign that what stands without what was poisoned comes back",
 			`A belief that derives from the quarantined ones and has support from elsewhere by now, of a class
 that may support a belief, or is stated anew by a belief that is not touched, comes back to
 where it stood before. The beliefs that were ordered out stay out; beliefs restore ID is for them.`),
-		a.incidentOrder(approval.CloseIncident, "close ID --reason REPORT", "Sign that an incident is closed, with a report", ""))
+		a.incidentOrder(approval.CloseIncident, "close ID --reason REPORT",
+			"Sign that an incident is closed, with a report", ""))
 }
 
 // signedOrder holds the options of every signed order.
@@ -69,7 +71,8 @@ func (a *app) send(cmd *cobra.Command, s *signedOrder, o *approval.Order) error 
 func refusedExit(err error) error {
 	var refused *order.Refused
 	if errors.As(err, &refused) {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", streams.CodeOrder, text.InertLine(refused.Text, 600))}
+		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%s: %s", streams.CodeOrder,
+			text.InertLine(refused.Text, 600))}
 	}
 	return err
 }
@@ -104,8 +107,10 @@ func (a *app) incidentLs() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, items, []string{"INCIDENT", "STATE", "SEVERITY", "OPENED", "BY", "FINDINGS", "OUT", "BACK", "TITLE"}, func(i ingest.IncidentView) []string {
-				return []string{i.ID, i.State.String(), i.Severity.String(), i.Opened.Format(time.DateTime), i.Who, fmt.Sprint(i.Findings),
+			return cli.Print(cmd.OutOrStdout(), f, items, []string{"INCIDENT", "STATE", "SEVERITY", "OPENED", "BY", "FINDINGS",
+				"OUT", "BACK", "TITLE"}, func(i ingest.IncidentView) []string {
+				return []string{i.ID, i.State.String(), i.Severity.String(), i.Opened.Format(time.DateTime), i.Who,
+					fmt.Sprint(i.Findings),
 					fmt.Sprint(i.Report.Quarantined), fmt.Sprint(i.Report.Recovered), i.Title}
 			})
 		}}
@@ -117,7 +122,8 @@ func (a *app) incidentLs() *cobra.Command {
 func (a *app) incidentShow() *cobra.Command {
 	var project string
 	var asJSON bool
-	c := &cobra.Command{Use: "show ID", Short: "Show one incident: its evidence, what it touched, and what came back", Args: cobra.ExactArgs(1),
+	c := &cobra.Command{Use: "show ID", Short: "Show one incident: its evidence, what it touched, and what came back",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 				if !asJSON {
@@ -137,11 +143,13 @@ func (a *app) incidentShow() *cobra.Command {
 
 func oneIncident(ctx context.Context, nc *nats.Conn, project, id string) (*ingest.IncidentView, error) {
 	var ans ingest.IncidentsAnswer
-	if err := query.Ask(ctx, nc, ingest.AskIncidents, streams.PartitionOf(project), ingest.IncidentsRequest{Project: project, ID: id}, &ans); err != nil {
+	if err := query.Ask(ctx, nc, ingest.AskIncidents, streams.PartitionOf(project),
+		ingest.IncidentsRequest{Project: project, ID: id}, &ans); err != nil {
 		return nil, err
 	}
 	if len(ans.Incidents) == 0 {
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no incident %s", project, quote(id, 64))}
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("project %s has no incident %s", project,
+			quote(id, 64))}
 	}
 	return &ans.Incidents[0], nil
 }
@@ -152,7 +160,8 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 		return err
 	}
 	fmt.Fprintf(w, "incident %s, %s, %s: %s\n", i.ID, i.State, i.Severity, text.InertLine(i.Title, 200))
-	fmt.Fprintf(w, "  opened %s by %s %s, %d findings\n", i.Opened.Format(time.RFC3339), i.By, text.InertLine(i.Who, 120), i.Findings)
+	fmt.Fprintf(w, "  opened %s by %s %s, %d findings\n", i.Opened.Format(time.RFC3339), i.By,
+		text.InertLine(i.Who, 120), i.Findings)
 	for _, x := range i.Evidence {
 		at := ""
 		if x.Entry != 0 {
@@ -165,9 +174,11 @@ func showIncident(ctx context.Context, w io.Writer, nc *nats.Conn, project, id s
 		fmt.Fprintf(w, "  %s %s%s%s\n", text.InertLine(x.Kind, 40), text.InertLine(x.ID, 128), at, said)
 	}
 	if r := i.Report; r != (beliefs.IncidentReport{}) {
-		fmt.Fprintf(w, "  %d found, %d derive from them; %d quarantined, of which %d were served to planners; %d spared for support of their own\n",
+		fmt.Fprintf(w, "  %d found, %d derive from them; %d quarantined, of which %d were served to planners; %d spared "+
+			"for support of their own\n",
 			r.Found, r.Descendants, r.Quarantined, r.Served, r.Spared)
-		fmt.Fprintf(w, "  %d recovered, %d collateral: served before, out now, and only derived from what was found\n", r.Recovered, r.Collateral)
+		fmt.Fprintf(w, "  %d recovered, %d collateral: served before, out now, and only derived from what was found\n",
+			r.Recovered, r.Collateral)
 	}
 	for _, b := range i.Touched {
 		how := "flagged stale"
@@ -219,13 +230,15 @@ role approver, operator, auditor or probe.`,
 	s.bind(c)
 	c.Flags().StringVar(&severity, "severity", "high", "info, low, medium, high or critical")
 	c.Flags().StringVar(&key, "case", "", "what belongs together has the same `NAME`")
-	c.Flags().StringArrayVar(&found, "evidence", nil, "`KIND:ID` and, after a blank, what there is to say of it; may be repeated")
+	c.Flags().StringArrayVar(&found, "evidence", nil,
+		"`KIND:ID` and, after a blank, what there is to say of it; may be repeated")
 	return c
 }
 
 func (a *app) incidentEvidence() *cobra.Command {
 	var s signedOrder
-	c := &cobra.Command{Use: "evidence ID KIND:ID…", Short: "Sign that something more was found", Args: cobra.MinimumNArgs(2),
+	c := &cobra.Command{Use: "evidence ID KIND:ID…", Short: "Sign that something more was found",
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o := approval.NewOrder(approval.AddEvidence, s.project, time.Now(), order.Life)
 			o.Incident = args[0]
@@ -243,12 +256,14 @@ func (a *app) incidentQuarantine() *cobra.Command {
 	var sc beliefs.IncidentScope
 	var since, until string
 	var dry bool
-	c := &cobra.Command{Use: "quarantine ID", Short: "Sign that what an incident has touched is taken out of service, in one order", Args: cobra.ExactArgs(1),
+	c := &cobra.Command{Use: "quarantine ID",
+		Short: "Sign that what an incident has touched is taken out of service, in one order", Args: cobra.ExactArgs(1),
 		Long: `Take out of service the beliefs that match all conditions. A belief that derives from one
 is stale, and with it context at most, or with --descendants out of service too. A belief that has
 support of its own, of a class that may support a belief and from elsewhere, is spared
 unless --all is given. It is in force at the order's ledger entry. --dry-run signs nothing.`,
-		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants --key alice.key",
+		Example: "  lazaret incident quarantine i4f1c2a9be0d75c31 --source https://shop.example --descendants " +
+			"--key alice.key",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if sc.Since, err = when(since); err != nil {
 				return fmt.Errorf("--since: %w", err)
@@ -257,7 +272,8 @@ unless --all is given. It is in force at the order's ledger entry. --dry-run sig
 				return fmt.Errorf("--until: %w", err)
 			}
 			if dry {
-				q := ingest.PinpointRequest{Project: s.project, Beliefs: sc.Beliefs, Agent: sc.Agent, Session: sc.Session, Source: sc.Source, Tool: sc.Tool,
+				q := ingest.PinpointRequest{Project: s.project, Beliefs: sc.Beliefs, Agent: sc.Agent, Session: sc.Session,
+					Source: sc.Source, Tool: sc.Tool,
 					Since: sc.Since, Until: sc.Until, Descendants: sc.Descendants}
 				return a.operator(cmd.Context(), func(ctx context.Context, nc *nats.Conn) error {
 					return quarantineAll(ctx, cmd, nc, &word{project: s.project}, nil, &q, sc.All, false)

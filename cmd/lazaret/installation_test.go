@@ -23,7 +23,8 @@ func running(t *testing.T, maxEvent int) (p *embedded.Pipeline, run func(args ..
 	t.Helper()
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	data := t.TempDir()
-	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: maxEvent})
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true,
+		MaxEvent: maxEvent})
 	if err != nil {
 		t.Fatal(err)
 	}

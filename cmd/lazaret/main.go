@@ -80,7 +80,8 @@ Exit codes: 0 good, 1 could not run, 2 a negative result, 3 incomplete,
 		a.up(), a.backup(), a.restore(), a.server(), a.gateway(), a.console(), a.doctor(), a.top(), a.demo(), a.chaos(),
 		a.observe(), a.session(), a.remember(), a.recall(), a.gate(), a.decide(), a.replay(), a.probe(), a.duel(),
 		a.connect(), a.mcp(), a.hook(), a.memory(), a.importMemories(),
-		a.alerts(), a.holds(), a.verdicts(), a.calibration(), a.beliefs(), a.world(), a.incident(), a.audit(), a.report(), a.state(),
+		a.alerts(), a.holds(), a.verdicts(), a.calibration(), a.beliefs(), a.world(), a.incident(), a.audit(), a.report(),
+		a.state(),
 		a.rules(), a.policy(), a.key(), a.agent(), a.sentinel(), a.conformance(), a.bench(), a.otel(), a.notify(),
 	)
 	explainArgs(root)
@@ -103,7 +104,8 @@ func (a *app) operator(ctx context.Context, f func(ctx context.Context, nc *nats
 // group is a command that only holds others. By default cobra shows help for a
 // word that is none of them, and a script goes on.
 func group(use, short string, subs ...*cobra.Command) *cobra.Command {
-	c := &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, SuggestionsMinimumDistance: 2, Args: cobra.ArbitraryArgs}
+	c := &cobra.Command{Use: use, Short: short, DisableFlagsInUseLine: true, SuggestionsMinimumDistance: 2,
+		Args: cobra.ArbitraryArgs}
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return c.Help()

@@ -40,11 +40,13 @@ func TestTheManualIsCurrent(t *testing.T) {
 // page of Markdown.
 func writeManual(root *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The lazaret command\n\n<!-- generated from the commands: go generate ./cmd/lazaret -->\n\n%s\n\n", root.Long)
+	fmt.Fprintf(&b, "# The lazaret command\n\n<!-- generated from the commands: go generate ./cmd/lazaret -->\n\n%s\n\n",
+		root.Long)
 	b.WriteString("## Commands\n\n| command | purpose |\n|---|---|\n")
 	each(root, func(c *cobra.Command) {
 		if c.Runnable() && !c.DisableFlagsInUseLine {
-			fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
+			fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"),
+				cell(c.Short))
 		}
 	})
 	b.WriteString("\n## Flags of every command\n\n")

@@ -56,7 +56,8 @@ The server does not get NATS_* and LAZARET_* of the environment.`,
 					return err
 				}
 			}
-			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("proxy", "lazaret mcp")
+			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})).With("proxy",
+				"lazaret mcp")
 			nc, err := a.mcpConn(&s, cfg.Log)
 			if err != nil {
 				return err

@@ -77,8 +77,9 @@ this server, started by this command; a changed list waits for another review.
 A profile lowers a level only where the command that the server is started with names
 the profile's package. What a server says of itself is a claim: it is shown, and lowers
 only tools of which the policy knows no word. Without a terminal it takes --yes.`,
-		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 --yes --key alice.key",
-		Args:    cobra.MaximumNArgs(1),
+		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 " +
+			"--yes --key alice.key",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := ""
 			if len(args) == 1 {
@@ -96,7 +97,8 @@ only tools of which the policy knows no word. Without a terminal it takes --yes.
 	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
 	f.StringVar(&o.reason, "reason", "", "why, for the log")
 	f.StringVar(&o.project, "project", "", "look in this `PROJECT` only")
-	f.Var((*sinceFlag)(&o.since), "seen", "consider what the ledger shows of these tools in the last `DURATION`, such as 7d")
+	f.Var((*sinceFlag)(&o.since), "seen",
+		"consider what the ledger shows of these tools in the last `DURATION`, such as 7d")
 	return c
 }
 
@@ -175,10 +177,13 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 		var open []arbiter.Hold
 		for _, p := range query.Partitions(project) {
 			var page []arbiter.Hold
-			if err := query.Ask(ctx, nc, arbiter.AskHolds, p, arbiter.HoldsRequest{Project: project, State: streams.HoldOpen}, &page); err != nil {
+			if err := query.Ask(ctx, nc, arbiter.AskHolds, p, arbiter.HoldsRequest{Project: project, State: streams.HoldOpen},
+				&page); err != nil {
 				return nil, err
 			}
-			open = append(open, slices.DeleteFunc(page, func(h arbiter.Hold) bool { return h.Verdict.Tool != streams.ApproveTools })...)
+			open = append(open, slices.DeleteFunc(page, func(h arbiter.Hold) bool {
+				return h.Verdict.Tool != streams.ApproveTools
+			})...)
 		}
 		switch len(open) {
 		case 0:
@@ -198,11 +203,14 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 	case err != nil:
 		return nil, err
 	case h.Verdict.Tool != streams.ApproveTools:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is not about a list of tools: lazaret holds show %s", id, id)}
+		return nil, &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("hold %s is not about a list of tools: lazaret holds show %s", id, id)}
 	case h.State != streams.HoldOpen:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id, h.State)}
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id,
+			h.State)}
 	case len(h.Tools) == 0:
-		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the tools of hold %s are not shown: %s", id, h.Missing)}
+		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("the tools of hold %s are not shown: %s", id,
+			h.Missing)}
 	}
 	return h, nil
 }
@@ -232,7 +240,8 @@ func newReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*review
 	}
 	r := &review{Hold: h.ID, Project: h.Project, Agent: h.Agent, Server: args.Server, Command: args.Command, hold: h}
 	if h.Verdict.Policy != "" && h.Verdict.Policy != pol.Digest {
-		r.Notes = append(r.Notes, "another policy than this one is in force; give it with --policy to have its words and profiles proposed")
+		r.Notes = append(r.Notes,
+			"another policy than this one is in force; give it with --policy to have its words and profiles proposed")
 	}
 	profile := pol.ProfileOf(args.Server, args.Command)
 	if profile != nil {
@@ -244,7 +253,8 @@ func newReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*review
 		}
 	}
 	for _, t := range h.Tools {
-		x := reviewed{Proposal: pol.Propose(policy.Offered{Name: t.Name, Description: t.Description, Schema: t.InputSchema, Annotations: t.Annotations}, profile)}
+		x := reviewed{Proposal: pol.Propose(policy.Offered{Name: t.Name, Description: t.Description, Schema: t.InputSchema,
+			Annotations: t.Annotations}, profile)}
 		if seen != nil {
 			if n, l, why := seen.Tool(t.Name); n > 0 {
 				x.Seen = fmt.Sprintf("seen %d times, which speaks for %s: %s", n, l, why)
@@ -277,7 +287,8 @@ func (r *review) change(s string) error {
 }
 
 func (r *review) print(w io.Writer) {
-	fmt.Fprintf(w, "hold %s: server %s offers %d tools to agent %s of project %s\n", r.Hold, text.InertLine(r.Server, 80), len(r.Tools), r.Agent, r.Project)
+	fmt.Fprintf(w, "hold %s: server %s offers %d tools to agent %s of project %s\n", r.Hold,
+		text.InertLine(r.Server, 80), len(r.Tools), r.Agent, r.Project)
 	if len(r.Command) > 0 {
 		fmt.Fprintf(w, "  started by %s\n", text.InertLine(strings.Join(r.Command, " "), 300))
 	}
@@ -285,7 +296,8 @@ func (r *review) print(w io.Writer) {
 	case r.Known:
 		fmt.Fprintf(w, "  profile %s of the signed policy, which the command names\n", r.Profile)
 	case r.Profile != "":
-		fmt.Fprintf(w, "  it calls itself like the server of profile %s, and the command does not name that one: the profile lowers nothing\n", r.Profile)
+		fmt.Fprintf(w, "  it calls itself like the server of profile %s, and the command does not name that one: the "+
+			"profile lowers nothing\n", r.Profile)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  note: %s\n", n)
@@ -338,7 +350,9 @@ func (r *review) ask(in io.Reader, w io.Writer) (bool, error) {
 			return false, nil
 		case strings.HasPrefix(line, "show "):
 			h := *r.hold
-			h.Tools = slices.DeleteFunc(slices.Clone(h.Tools), func(t streams.Tool) bool { return t.Name != strings.TrimPrefix(line, "show ") })
+			h.Tools = slices.DeleteFunc(slices.Clone(h.Tools), func(t streams.Tool) bool {
+				return t.Name != strings.TrimPrefix(line, "show ")
+			})
 			printTools(w, &h)
 		case line == "":
 			r.print(w)

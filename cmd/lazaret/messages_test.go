@@ -21,7 +21,8 @@ func TestPromiseA12ARevokedCredentialIsSaidToBeRevoked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Shutdown()
-	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, s.URL(), true); err != nil {
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour},
+		s.URL(), true); err != nil {
 		t.Fatal(err)
 	}
 	file := natsfiles.Creds(data, "acme.bot")
@@ -33,10 +34,13 @@ func TestPromiseA12ARevokedCredentialIsSaidToBeRevoked(t *testing.T) {
 	}{
 		{[]string{"agent", "add", "acme", "bot", "--data", data}, cli.ExitOK, nil},
 		{[]string{"agent", "revoke", "acme", "bot", "--data", data}, cli.ExitOK, []string{"revoked 1", "refuses it"}},
-		{[]string{"agent", "revoke", "acme", "bot", "--data", data}, cli.ExitOK, []string{"was revoked already, at 20", "refuses it"}},
-		{[]string{"agent", "revoke", "acme", "bot", "--old", "--data", data}, cli.ExitOK, []string{"nothing to revoke", "before the latest"}},
+		{[]string{"agent", "revoke", "acme", "bot", "--data", data}, cli.ExitOK, []string{"was revoked already, at 20",
+			"refuses it"}},
+		{[]string{"agent", "revoke", "acme", "bot", "--old", "--data", data}, cli.ExitOK,
+			[]string{"nothing to revoke", "before the latest"}},
 		{observe, cli.ExitFailed, []string{file, "was revoked at 20", "lazaret agent rotate"}},
-		{[]string{"observe", "hello", "--server", s.URL(), "--creds", file, "--data", t.TempDir()}, cli.ExitFailed, []string{file, "was revoked", "lazaret agent rotate"}},
+		{[]string{"observe", "hello", "--server", s.URL(), "--creds", file, "--data", t.TempDir()}, cli.ExitFailed,
+			[]string{file, "was revoked", "lazaret agent rotate"}},
 		{[]string{"agent", "rotate", "acme.bot", "--data", data}, cli.ExitOK, nil},
 	} {
 		out, code := lazaret(t, c.args...)
@@ -96,12 +100,14 @@ func TestRulesWithoutGroupsAreToldHowToNameThem(t *testing.T) {
 	if err := os.Mkdir(pack, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(pack, "pack.yaml"), []byte("version: 1\ndescription: Mine.\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(pack, "pack.yaml"), []byte("version: 1\ndescription: Mine.\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"test", "check"} {
 		out, code := lazaret(t, "rules", command, dir)
-		if code == cli.ExitOK || !strings.Contains(out, "groups.yaml") || !strings.Contains(out, "the file is missing: it lists") || !strings.Contains(out, "extends: shipped") {
+		if code == cli.ExitOK || !strings.Contains(out, "groups.yaml") ||
+			!strings.Contains(out, "the file is missing: it lists") || !strings.Contains(out, "extends: shipped") {
 			t.Errorf("rules %s without groups.yaml ends with %d: %s", command, code, out)
 		}
 	}

@@ -26,7 +26,8 @@ type otelFlags struct {
 
 func (o *otelFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&o.endpoint, "endpoint", "", "OTLP `URL` (default $OTEL_EXPORTER_OTLP_ENDPOINT, http://localhost:4318)")
-	f.StringVar(&o.protocol, "protocol", "", "`PROTOCOL`: http/protobuf or grpc (default $OTEL_EXPORTER_OTLP_PROTOCOL, http/protobuf)")
+	f.StringVar(&o.protocol, "protocol", "",
+		"`PROTOCOL`: http/protobuf or grpc (default $OTEL_EXPORTER_OTLP_PROTOCOL, http/protobuf)")
 	f.BoolVar(&o.Content, "content", false, "send what agents and people wrote too, where it is within the ceiling")
 	o.ceiling.bind(f)
 	f.StringVar(&o.Project, "project", "", "only this `PROJECT`")
@@ -50,8 +51,9 @@ It runs with the credential of a viewer, which can change nothing. The text of a
 sent only with --content, and of entries above --ceiling never: their spans say
 lazaret.redacted, and lazaret.commitment leads to the audit log. Endpoint, headers,
 certificates and time-outs are those of OpenTelemetry's environment variables.`,
-		Example: "  lazaret otel --endpoint http://localhost:4318\n  OTEL_EXPORTER_OTLP_HEADERS=api-key=… lazaret otel --endpoint https://otlp.example --content --ceiling public",
-		Args:    cobra.NoArgs,
+		Example: "  lazaret otel --endpoint http://localhost:4318\n  OTEL_EXPORTER_OTLP_HEADERS=api-key=… lazaret otel " +
+			"--endpoint https://otlp.example --content --ceiling public",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 			nc, err := a.conn.Connect(string(natsserver.RoleViewer), natsconn.Daemon(log)...)
@@ -83,5 +85,6 @@ func (a *app) sendSpans(ctx context.Context, nc *nats.Conn, o *otelFlags, log *s
 	if o.state == "" {
 		o.state = filepath.Join(a.conn.Data, "state", "otel.json")
 	}
-	return otel.Run(ctx, otel.Config{Options: o.Options, Conn: nc, Client: client, State: o.state, All: o.all, Once: o.once, Resource: res, Log: log, Sent: sent})
+	return otel.Run(ctx, otel.Config{Options: o.Options, Conn: nc, Client: client, State: o.state, All: o.all,
+		Once: o.once, Resource: res, Log: log, Sent: sent})
 }

@@ -42,7 +42,8 @@ func policyCheck(load policyLoader) *cobra.Command {
 			}
 			notes := policyNotes(p)
 			if json {
-				return cli.JSON(cmd.OutOrStdout(), map[string]any{"name": p.Name, "digest": p.Digest, "mode": p.Mode, "entries": len(p.Entries()), "notes": notes})
+				return cli.JSON(cmd.OutOrStdout(), map[string]any{"name": p.Name, "digest": p.Digest, "mode": p.Mode,
+					"entries": len(p.Entries()), "notes": notes})
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "the policy is good,", p.Digest)
 			for _, n := range notes {
@@ -87,7 +88,8 @@ func policyNotes(p *policy.Policy) []string {
 	}
 	for _, e := range p.Entries() {
 		if e.Name != policy.Otherwise && len(e.Effects) == 0 && e.Verdict == streams.Allow && e.Level >= beliefs.L2 {
-			notes = append(notes, fmt.Sprintf("entry %s names no effects, so its actions may have any, and all of their arguments are looked at as destinations", e.Name))
+			notes = append(notes, fmt.Sprintf("entry %s names no effects, so its actions may have any, and all of their "+
+				"arguments are looked at as destinations", e.Name))
 		}
 	}
 	return notes
@@ -105,8 +107,10 @@ func policyLs(load policyLoader) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return cli.Print(cmd.OutOrStdout(), f, p.Entries(), []string{"ENTRY", "LEVEL", "VERDICT", "EFFECTS", "BLAST", "REVERSIBILITY", "FOR"}, func(e policy.Entry) []string {
-				return []string{e.Name, e.Level.String(), e.Verdict.String(), strings.Join(e.Effects, ","), e.Blast.String(), e.Reversibility.String(), policyFor(e)}
+			return cli.Print(cmd.OutOrStdout(), f, p.Entries(), []string{"ENTRY", "LEVEL", "VERDICT", "EFFECTS", "BLAST",
+				"REVERSIBILITY", "FOR"}, func(e policy.Entry) []string {
+				return []string{e.Name, e.Level.String(), e.Verdict.String(), strings.Join(e.Effects, ","), e.Blast.String(),
+					e.Reversibility.String(), policyFor(e)}
 			})
 		},
 	}
@@ -196,7 +200,8 @@ func printPolicyJSON(w io.Writer, p *policy.Policy, x policy.Explanation) error 
 		Reasons       []streams.Reason `json:"reasons,omitzero"`
 		Groups        []policyGroup    `json:"groups,omitzero"`
 		OnSilent      streams.Verdict  `json:"on_silent"`
-	}{x, p.Digest, p.Learn(), x.Class.Floor, x.Class.Level.String(), x.Class.Entry, x.Class.Effects, x.Class.Blast.String(), x.Class.Reversibility.String(),
+	}{x, p.Digest, p.Learn(), x.Class.Floor, x.Class.Level.String(), x.Class.Entry, x.Class.Effects,
+		x.Class.Blast.String(), x.Class.Reversibility.String(),
 		x.Class.Reasons, waitsFor(p, x.Class), p.OnSilent})
 }
 

@@ -46,7 +46,8 @@ verdicts too. It lowers no level: it says where a person may.`,
 	return c
 }
 
-func suggestPolicy(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, since time.Duration, project, agent, name string) error {
+func suggestPolicy(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, since time.Duration, project, agent,
+	name string) error {
 	var span backtest.Span
 	if since > 0 {
 		span.Since = time.Now().Add(-since)
@@ -63,7 +64,8 @@ func suggestPolicy(ctx context.Context, cmd *cobra.Command, nc *nats.Conn, since
 		return err
 	}
 	if all, learned := seen.Actions(); learned == 0 && all > 0 {
-		fmt.Fprintln(os.Stderr, "lazaret: none of these actions were seen in learn mode: what was held was not done, and what would have followed is not known")
+		fmt.Fprintln(os.Stderr, "lazaret: none of these actions were seen in learn mode: what was held was not done, and "+
+			"what would have followed is not known")
 	}
 	return seen.Write(cmd.OutOrStdout(), name)
 }

@@ -18,11 +18,13 @@ func policyCmd(t *testing.T, args ...string) (string, int) {
 
 func TestPolicyCommandsSayWhatThePolicyMakesOfACall(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p.yaml")
-	if err := os.WriteFile(file, []byte("version: 1\nname: x\nmode: learn\ngroups: []\ntools: [{name: a, verbs: [get], when: 'args.n > 1', level: L1}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("version: 1\nname: x\nmode: learn\ngroups: []\ntools: [{name: a, verbs: [get], "+
+		"when: 'args.n > 1', level: L1}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("version: 1\nname: x\ngroups: []\negress: {allow: [10.0.0.1/8]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte("version: 1\nname: x\ngroups: []\negress: {allow: [10.0.0.1/8]}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -34,7 +36,8 @@ func TestPolicyCommandsSayWhatThePolicyMakesOfACall(t *testing.T) {
 		{[]string{"check", file}, cli.ExitOK, "learn mode"},
 		{[]string{"check", bad}, cli.ExitNegative, "write 10.0.0.0/8"},
 		{[]string{"explain", "get_user"}, cli.ExitOK, "+ read (L1, allow)"},
-		{[]string{"explain", "fetch_page", "--args", `{"url":"http://2130706433/"}`}, cli.ExitDeny, "destination 127.0.0.1: it is this machine"},
+		{[]string{"explain", "fetch_page", "--args", `{"url":"http://2130706433/"}`}, cli.ExitDeny,
+			"destination 127.0.0.1: it is this machine"},
 		{[]string{"explain", "send_email"}, cli.ExitHold, "waits for core, 5s, and then hold"},
 		{[]string{"explain", "get_user", "--annotations", `{"destructiveHint":true}`}, cli.ExitHold, "destructiveHint"},
 		{[]string{"explain", "get_x", file, "--args", `{"n":1}`}, cli.ExitDeny, "- a (L1, allow)"},

@@ -21,7 +21,8 @@ import (
 )
 
 func (a *app) probe() *cobra.Command {
-	return group("probe", "Attack the pipeline, and measure it", a.probeRun(), a.probeDetection(), a.probeContainment(), a.probeLive())
+	return group("probe", "Attack the pipeline, and measure it", a.probeRun(), a.probeDetection(), a.probeContainment(),
+		a.probeLive())
 }
 
 func (a *app) probeDetection() *cobra.Command {
@@ -122,7 +123,8 @@ func printDetection(w io.Writer, r *detection.Report) error {
 	}
 
 	title("ACTIONS HELD: held or denied because of a sentinel")
-	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "GOAL READ HELD", "BENIGN CHANGE HELD", "95 %", "NO ARGS", "BENIGN READ HELD")
+	row("DATASET", "FROM", "GOAL HELD", "95 %", "NO ARGS", "95 %", "GOAL READ HELD", "BENIGN CHANGE HELD", "95 %",
+		"NO ARGS", "BENIGN READ HELD")
 	rows := append(slices.Clip(r.Actions), r.ActionSums...)
 	slices.SortStableFunc(rows, func(a, b detection.ActionRow) int { return strings.Compare(a.Dataset, b.Dataset) })
 	for _, a := range rows {
@@ -130,7 +132,8 @@ func printDetection(w io.Writer, r *detection.Report) error {
 		if from == "" {
 			from = "all"
 		}
-		row(a.Dataset, from, ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty), interval(a.GoalsEmpty), ratio(a.GoalReads),
+		row(a.Dataset, from, ratio(a.Goals), interval(a.Goals), ratio(a.GoalsEmpty), interval(a.GoalsEmpty),
+			ratio(a.GoalReads),
 			ratio(a.Changes), interval(a.Changes), ratio(a.ChangesEmpty), ratio(a.Reads))
 	}
 	m := r.ActionMacro
@@ -140,7 +143,8 @@ func printDetection(w io.Writer, r *detection.Report) error {
 		}
 		return fmt.Sprintf("%s of %d", percent(m.Rate, m.Datasets), m.Datasets)
 	}
-	row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.GoalReads), mean(m.Changes), "", mean(m.ChangesEmpty), mean(m.Reads))
+	row("mean of sets", "all", mean(m.Goals), "", mean(m.GoalsEmpty), "", mean(m.GoalReads), mean(m.Changes), "",
+		mean(m.ChangesEmpty), mean(m.Reads))
 
 	if l := r.LeftOut; l != nil {
 		title("TEXT ALONE, EACH DATA SET LEFT OUT OF THE TEXT MODEL: strong attacks and harmless lines")
@@ -163,7 +167,8 @@ func printDetection(w io.Writer, r *detection.Report) error {
 	}
 
 	title("BY RULE: lines flagged, actions held, and how they are spread over data sets")
-	row("RULE", "ATTACK LINES", "BENIGN LINES", "GOALS", "BENIGN ACTIONS", "MOST FROM", "SHARE", "MEAN OF SETS", "WITHOUT IT", "")
+	row("RULE", "ATTACK LINES", "BENIGN LINES", "GOALS", "BENIGN ACTIONS", "MOST FROM", "SHARE", "MEAN OF SETS",
+		"WITHOUT IT", "")
 	for _, x := range r.Rules {
 		flag := ""
 		if x.Narrow() {
@@ -188,7 +193,8 @@ func printDetection(w io.Writer, r *detection.Report) error {
 		return err
 	}
 	if h := r.Health; h.Any() {
-		fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d verdicts without all groups, %d rules failed\n",
+		fmt.Fprintf(w, "\nNOT AS IT SHOULD BE: %d events rejected, %d lines not judged, %d actions without verdict, %d "+
+			"verdicts without all groups, %d rules failed\n",
 			h.Rejected, h.Unjudged, h.Open, h.Degraded, h.Failed)
 		for _, t := range h.Unnamed {
 			fmt.Fprintf(w, "  in no list of probes/detection/policy.yaml: %s\n", t)

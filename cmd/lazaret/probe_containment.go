@@ -51,7 +51,8 @@ are, or less than 95 % of what was read is reachable.`,
 				}
 				defer nc.Close()
 				if verbose {
-					bar := progressbar.NewOptions64(int64(len(cases)), progressbar.OptionSetWriter(cmd.ErrOrStderr()), progressbar.OptionShowCount(),
+					bar := progressbar.NewOptions64(int64(len(cases)), progressbar.OptionSetWriter(cmd.ErrOrStderr()),
+						progressbar.OptionShowCount(),
 						progressbar.OptionShowIts(), progressbar.OptionThrottle(time.Second), progressbar.OptionClearOnFinish())
 					defer bar.Finish()
 					o.Progress = func(done, _ int64) { bar.Set64(done) }
@@ -89,14 +90,18 @@ func printContainment(w io.Writer, r *containment.Report) error {
 		}
 		return fmt.Sprintf("%d/%d\t%.1f (%.1f-%.1f)", r.Hits, r.N, 100*r.Rate, 100*r.Low, 100*r.High)
 	}
-	fmt.Fprintln(tw, "DATA SET\tCASES\tATTACKS ADMITTED\t% (95 %)\tUSER'S SERVED\t%\tREAD, REACHABLE\t%\tNOTES\t%\tATTACKS AS CONTEXT\t%")
+	fmt.Fprintln(tw, "DATA SET\tCASES\tATTACKS ADMITTED\t% (95 %)\tUSER'S SERVED\t%\tREAD, "+
+		"REACHABLE\t%\tNOTES\t%\tATTACKS AS CONTEXT\t%")
 	for _, row := range append(r.Rows, r.Total) {
-		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", text.InertLine(row.Dataset, 60), row.Cases, cell(row.Attacks), cell(row.Users), cell(row.External), cell(row.Notes), cell(row.Aside))
+		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", text.InertLine(row.Dataset, 60), row.Cases, cell(row.Attacks),
+			cell(row.Users), cell(row.External), cell(row.Notes), cell(row.Aside))
 	}
-	fmt.Fprintln(tw, "\nDATA SET\tAGENT'S NOTES OF STATEMENTS, PLANNED WITH\t%\tNEXT DAY: HONEST HELD\t%\tNEXT DAY: ATTACKS HELD\t%")
+	fmt.Fprintln(tw, "\nDATA SET\tAGENT'S NOTES OF STATEMENTS, PLANNED WITH\t%\tNEXT DAY: HONEST HELD\t%\tNEXT DAY: "+
+		"ATTACKS HELD\t%")
 	for _, row := range append(r.Rows, r.Total) {
 		if row.Planned.N+row.Honest.N+row.Goals.N > 0 {
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", text.InertLine(row.Dataset, 60), cell(row.Planned), cell(row.Honest), cell(row.Goals))
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", text.InertLine(row.Dataset, 60), cell(row.Planned), cell(row.Honest),
+				cell(row.Goals))
 		}
 	}
 	for _, rule := range slices.Sorted(maps.Keys(r.NextDay)) {

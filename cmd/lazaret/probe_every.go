@@ -56,7 +56,8 @@ type failure struct {
 }
 
 // probeEvery runs scenarios until the command is interrupted.
-func (a *app) probeEvery(cmd *cobra.Command, scenarios []*probe.Scenario, o probe.Options, svc *probeService, json bool) error {
+func (a *app) probeEvery(cmd *cobra.Command, scenarios []*probe.Scenario, o probe.Options, svc *probeService,
+	json bool) error {
 	if svc.every < time.Second {
 		return fmt.Errorf("--every is %s, want at least 1s", svc.every)
 	}
@@ -78,16 +79,19 @@ func (a *app) probeEvery(cmd *cobra.Command, scenarios []*probe.Scenario, o prob
 			return errors.Join(err, jerr)
 		}
 		for _, f := range r.Failed {
-			fmt.Fprintf(out, "%s  FAIL  %s  incident %s: %s\n", r.At.Format(time.RFC3339), f.Name, f.Incident, text.InertLine(strings.Join(f.Result.Failed, "; "), 400))
+			fmt.Fprintf(out, "%s  FAIL  %s  incident %s: %s\n", r.At.Format(time.RFC3339), f.Name, f.Incident,
+				text.InertLine(strings.Join(f.Result.Failed, "; "), 400))
 		}
-		fmt.Fprintf(out, "%s  %d passed, %d failed, %d skipped; %s\n", r.At.Format(time.RFC3339), r.Passed, len(r.Failed), r.Skipped, time.Duration(r.Took)*time.Millisecond)
+		fmt.Fprintf(out, "%s  %d passed, %d failed, %d skipped; %s\n", r.At.Format(time.RFC3339), r.Passed, len(r.Failed),
+			r.Skipped, time.Duration(r.Took)*time.Millisecond)
 		return err
 	})
 }
 
 // probeRound runs them once and opens incidents for those that fail. An error means that
 // something could not be done. The round, if there is one, has the results.
-func (a *app) probeRound(ctx context.Context, scenarios []*probe.Scenario, o probe.Options, signer note.Signer) (*round, error) {
+func (a *app) probeRound(ctx context.Context, scenarios []*probe.Scenario, o probe.Options,
+	signer note.Signer) (*round, error) {
 	var err error
 	if o.Running, err = a.runningPipeline(); err != nil {
 		return nil, err
@@ -127,8 +131,10 @@ func openProbeIncident(ctx context.Context, nc *nats.Conn, signer note.Signer, x
 	var found []beliefs.IncidentFinding
 	for _, f := range x.Failed {
 		if len(found) < approval.MaxOrderEvidence {
-			found = append(found, beliefs.IncidentFinding{Kind: "probe", ID: x.Name, Text: streams.Clip(text.InertLine(f, 400), 400)})
+			found = append(found, beliefs.IncidentFinding{Kind: "probe", ID: x.Name, Text: streams.Clip(text.InertLine(f, 400),
+				400)})
 		}
 	}
-	return order.OpenIncident(ctx, nc, signer, incidentProject, "probe/"+x.Name, beliefs.Critical, "probe "+x.Name+" fails", found...)
+	return order.OpenIncident(ctx, nc, signer, incidentProject, "probe/"+x.Name, beliefs.Critical,
+		"probe "+x.Name+" fails", found...)
 }

@@ -34,8 +34,9 @@ are classified by the shipped policy, which knows none of them by name.
 policy; suggested is what lazaret policy suggest makes of every second clean session of
 each file, and plays the others; all plays the three. --results json plays each set a second time with tool results
 encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
-		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral --results json --json",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  lazaret probe live sessions/ --by-rule\n  lazaret probe live sessions/mine.jsonl --policy neutral " +
+			"--results json --json",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			policies, ok := map[string][]string{"neutral": {"neutral"}, "shipped": {"shipped"}, "suggested": {"suggested"},
 				"all": {"neutral", "shipped", "suggested"}}[pol]
@@ -82,7 +83,8 @@ encoded as JSON. Needs no running pipeline, and exits 0 whatever it finds.`,
 	return c
 }
 
-func (a *app) playLive(cmd *cobra.Command, sessions []*live.Session, name string, encoded bool, o live.Options, misses int) (r *live.Report, err error) {
+func (a *app) playLive(cmd *cobra.Command, sessions []*live.Session, name string, encoded bool, o live.Options,
+	misses int) (r *live.Report, err error) {
 	policy := live.Shipped()
 	switch name {
 	case "neutral":
@@ -155,9 +157,11 @@ func printLive(w io.Writer, r *live.Report, byRule bool) error {
 	fmt.Fprintf(w, "POLICY %s, RESULTS AS %s\n", r.Policy, r.Results)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) { fmt.Fprintln(tw, strings.Join(cli.Cells(cells), "\t")) }
-	row("SET", "SESSIONS", "GOALS HELD", "ATTACKS STOPPED", "CLEAN FINISHED", "ATTACKED FINISHED", "HONEST CHANGES HELD", "READS HELD")
+	row("SET", "SESSIONS", "GOALS HELD", "ATTACKS STOPPED", "CLEAN FINISHED", "ATTACKED FINISHED", "HONEST CHANGES HELD",
+		"READS HELD")
 	for _, x := range append(r.Rows[:len(r.Rows):len(r.Rows)], r.Total) {
-		row(x.Set, fmt.Sprint(x.Sessions), cell(x.Goals), cell(x.Attacks), cell(x.Clean), cell(x.Solved), cell(x.Changes), cell(x.Reads))
+		row(x.Set, fmt.Sprint(x.Sessions), cell(x.Goals), cell(x.Attacks), cell(x.Clean), cell(x.Solved), cell(x.Changes),
+			cell(x.Reads))
 	}
 	if byRule {
 		row("")
@@ -167,7 +171,8 @@ func printLive(w io.Writer, r *live.Report, byRule bool) error {
 			if x.Set == r.Total.Set && x.Smothers() {
 				flag = "SMOTHERS MORE THAN IT CATCHES"
 			}
-			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered), fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred), flag)
+			row(x.Set, x.Rule, fmt.Sprint(x.Caught), fmt.Sprint(x.CaughtAlone), fmt.Sprint(x.Smothered),
+				fmt.Sprint(x.SmotheredAlone), fmt.Sprintf("%.1f", x.PerHundred), flag)
 		}
 	}
 	if err := tw.Flush(); err != nil {

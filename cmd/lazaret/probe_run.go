@@ -36,7 +36,8 @@ Exit 2 when a scenario fails, or passes without its defence.
 time in new synthetic projects, and a scenario that fails opens an incident in the
 project syn-probe, signed by --key, a key with the role probe. While that is open,
 further failures of the scenario are added to it.`,
-		Example: "  lazaret probe run\n  lazaret probe run sleeper-memory --contrast\n  lazaret probe run --pack ./probes --json\n  lazaret probe run --every 1h --key probe.key",
+		Example: "  lazaret probe run\n  lazaret probe run sleeper-memory --contrast\n  lazaret probe run --pack ./probes " +
+			"--json\n  lazaret probe run --every 1h --key probe.key",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, dir := probes.Threats(), "."
 			if pack != "" {

@@ -53,7 +53,8 @@ virtual time. Ends with a table of what the ledger and the audit log made of it.
 
 // playAll plays scripts and counts what became of them, once the auditor has
 // all of it.
-func (a *app) playAll(ctx context.Context, scripts []replay.Script, o replay.Options, progress io.Writer) (t *replay.Totals, err error) {
+func (a *app) playAll(ctx context.Context, scripts []replay.Script, o replay.Options,
+	progress io.Writer) (t *replay.Totals, err error) {
 	err = a.playThen(ctx, scripts, o, progress, func(op *nats.Conn, from, to uint64, audited int64) error {
 		projects := make(map[string]bool, len(scripts))
 		for _, s := range scripts {
@@ -86,7 +87,8 @@ func (a *app) playThen(ctx context.Context, scripts []replay.Script, o replay.Op
 		return err
 	}
 	if tty, ok := progress.(*os.File); ok && term.IsTerminal(int(tty.Fd())) {
-		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(tty), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		bar := progressbar.NewOptions64(1, progressbar.OptionSetWriter(tty), progressbar.OptionShowCount(),
+			progressbar.OptionShowIts(),
 			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish())
 		defer bar.Finish()
 		o.Progress = func(done, total int64) {

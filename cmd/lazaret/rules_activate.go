@@ -72,7 +72,8 @@ A set without a group that the policy in force requires is refused.`,
 	}
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "operator's key `FILE` (default the data folder's)")
-	f.BoolVar(&watch, "watch", false, "follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
+	f.BoolVar(&watch, "watch", false,
+		"follow the folder: whenever it changes, check it, run its tests and put it in force; until interrupted")
 	f.BoolVar(&yes, "yes", false, "do not ask before rules go out of force")
 	f.BoolVar(&untested, "skip-tests", false, "do not run the tests beside the rules")
 	return c
@@ -91,7 +92,10 @@ func (o *operator) compare(cmd *cobra.Command, bundle []byte, yes bool) error {
 	if missing, err := missingGroups(ctx, o.nc, after); err != nil && !yes {
 		return err
 	} else if len(missing) > 0 {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("not activated: the policy in force requires the groups %s, which groups.yaml does not list. Every proposal would be held: add them, or put \"extends: shipped\" into groups.yaml", strings.Join(missing, ", "))}
+		return &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("not activated: the policy in force requires the groups %s, which groups.yaml does not list. "+
+				"Every proposal would be held: add them, or put \"extends: shipped\" into groups.yaml",
+				strings.Join(missing, ", "))}
 	}
 	old, err := backtest.InForce(ctx, o.nc, streams.DoActivateRules)
 	if err != nil && yes {
@@ -122,7 +126,9 @@ func (o *operator) compare(cmd *cobra.Command, bundle []byte, yes bool) error {
 		return nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("not activated: %d rules would go out of force. Put \"extends: shipped\" into groups.yaml to keep the shipped ones, or confirm with --yes", len(lost))}
+		return &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("not activated: %d rules would go out of force. Put \"extends: shipped\" into groups.yaml to "+
+				"keep the shipped ones, or confirm with --yes", len(lost))}
 	}
 	return confirm(cmd.InOrStdin(), w, fmt.Sprintf("Put %d rules out of force?", len(lost)))
 }

@@ -55,8 +55,9 @@ Only rules that changed are judged, with their lists, macros and signals; the ot
 are asked about the projects in which a verdict may have changed. --full judges all.
 Signals start empty where the history starts. The comparison is of the sentinels'
 verdict: the policy may hold what no rule does.`,
-		Example: "  lazaret rules backtest my-rules --since 7d\n  lazaret rules backtest my-rules --against old-rules sessions.jsonl",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  lazaret rules backtest my-rules --since 7d\n  lazaret rules backtest my-rules --against old-rules " +
+			"sessions.jsonl",
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files := args[1:]
 			live := ledger || since != 0
@@ -124,7 +125,8 @@ verdict: the policy may hold what no rule does.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&against, "against", "", "compare with the rules of `DIR`, with the active or the shipped ones (default active; with files shipped)")
+	f.StringVar(&against, "against", "",
+		"compare with the rules of `DIR`, with the active or the shipped ones (default active; with files shipped)")
 	f.BoolVar(&ledger, "ledger", false, "take the whole ledger of a running pipeline")
 	f.Var(&since, "since", "take the ledger of the last `DURATION`, such as 7d")
 	f.BoolVar(&o.Full, "full", false, "judge every rule, not only those that changed")
@@ -161,7 +163,8 @@ func printBacktest(w io.Writer, r *backtest.Report) error {
 	if len(r.Flips) == 0 {
 		fmt.Fprintln(w, "no entry is judged differently")
 	}
-	for _, c := range []backtest.Change{backtest.NewlyHeld, backtest.Tightened, backtest.Loosened, backtest.NoLongerHeld, backtest.NewAlert, backtest.AlertGone, backtest.OtherAlert} {
+	for _, c := range []backtest.Change{backtest.NewlyHeld, backtest.Tightened, backtest.Loosened, backtest.NoLongerHeld,
+		backtest.NewAlert, backtest.AlertGone, backtest.OtherAlert} {
 		if n := r.Flips[c]; n > 0 {
 			fmt.Fprintf(w, "%-16s %8d\n", strings.ReplaceAll(string(c), "_", " "), n)
 		}
@@ -170,7 +173,8 @@ func printBacktest(w io.Writer, r *backtest.Report) error {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(tw, "\nRULE\tSTATUS\tALERTS BEFORE\tAFTER\tA DAY\tNEWLY HELD\tNO LONGER\tEVALUATED\tNS EACH")
 		for _, x := range r.Rules {
-			fmt.Fprintln(tw, strings.Join(cli.Cells([]string{x.Rule, x.Status, fmt.Sprint(x.Before), fmt.Sprint(x.After), fmt.Sprintf("%.1f", x.PerDay),
+			fmt.Fprintln(tw, strings.Join(cli.Cells([]string{x.Rule, x.Status, fmt.Sprint(x.Before), fmt.Sprint(x.After),
+				fmt.Sprintf("%.1f", x.PerDay),
 				fmt.Sprint(x.NewlyHeld), fmt.Sprint(x.NoLongerHeld), fmt.Sprint(x.Evaluated), fmt.Sprint(x.NS)}), "\t"))
 		}
 		if err := tw.Flush(); err != nil {
@@ -195,7 +199,8 @@ func printFlip(w io.Writer, f *backtest.Flip) {
 	if f.Before != f.After {
 		what += fmt.Sprintf(" (%s, was %s)", f.After, f.Before)
 	}
-	fmt.Fprintf(w, "%s  %s %s/%s %s %s: %s", f.Time.Format(time.DateTime), f.Type, f.Project, f.Agent, f.Event, fmt.Sprintf("#%d", f.Seq), what)
+	fmt.Fprintf(w, "%s  %s %s/%s %s %s: %s", f.Time.Format(time.DateTime), f.Type, f.Project, f.Agent, f.Event,
+		fmt.Sprintf("#%d", f.Seq), what)
 	for _, id := range f.New {
 		fmt.Fprintf(w, " +%s", id)
 	}

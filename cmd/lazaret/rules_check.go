@@ -67,10 +67,12 @@ The lints:
 					return err
 				}
 				if set, bad := rules.Compile(src); bad == nil {
-					fmt.Fprintf(w, "%d rules load, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "), streams.Digest(b))
+					fmt.Fprintf(w, "%d rules load, groups %s, %s\n", len(set.Rules()), strings.Join(set.Groups(), " "),
+						streams.Digest(b))
 				}
 				if len(found) > 0 {
-					fmt.Fprintf(w, "%s, %s, %s\n", count(found, lint.LevelError), count(found, lint.LevelWarning), count(found, lint.LevelNote))
+					fmt.Fprintf(w, "%s, %s, %s\n", count(found, lint.LevelError), count(found, lint.LevelWarning),
+						count(found, lint.LevelNote))
 				}
 			}
 			if err != nil {
@@ -191,7 +193,8 @@ look-ups reading it costs.`,
 			for _, fn := range compiled.Functions() {
 				items = append(items, ruleField{Kind: "function", Name: fn})
 			}
-			return cli.Print(cmd.OutOrStdout(), f, items, []string{"KIND", "NAME", "TYPE", "KEY", "WINDOW", "BOUND", "COST", "MEANING"}, func(r ruleField) []string {
+			return cli.Print(cmd.OutOrStdout(), f, items, []string{"KIND", "NAME", "TYPE", "KEY", "WINDOW", "BOUND", "COST",
+				"MEANING"}, func(r ruleField) []string {
 				return []string{r.Kind, r.Name, r.Type, r.Key, r.Window, r.Bound, r.Cost, r.Doc}
 			})
 		},

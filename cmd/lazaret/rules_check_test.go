@@ -14,7 +14,8 @@ import (
 )
 
 func TestRulesCheckSaysWhatItFoundByItsExitCode(t *testing.T) {
-	if out, code := command(t, "", "rules", "check"); code != cli.ExitOK || !strings.Contains(out, "rules load, groups core, sha256:") {
+	if out, code := command(t, "", "rules", "check"); code != cli.ExitOK ||
+		!strings.Contains(out, "rules load, groups core, sha256:") {
 		t.Errorf("the shipped rules: exit %d\n%s", code, out)
 	}
 	dir := filepath.Join(t.TempDir(), "packs")
@@ -38,7 +39,8 @@ func TestRulesCheckSaysWhatItFoundByItsExitCode(t *testing.T) {
 		t.Errorf("unknown format: exit %d", code)
 	}
 	out, code := command(t, "", "rules", "check", dir)
-	if code != cli.ExitOK || !strings.Contains(out, "p/pack.yaml:4:9: warning: nothing mentions lists.idle [unused]\n    4 |   idle: [a]\n      |         ^\n") ||
+	if code != cli.ExitOK || !strings.Contains(out,
+		"p/pack.yaml:4:9: warning: nothing mentions lists.idle [unused]\n    4 |   idle: [a]\n      |         ^\n") ||
 		!strings.Contains(out, "0 errors, 1 warning, 0 notes\n") {
 		t.Errorf("a warning: exit %d\n%s", code, out)
 	}
@@ -49,12 +51,15 @@ func TestRulesCheckSaysWhatItFoundByItsExitCode(t *testing.T) {
 	put("p/pack.yaml", "name: p\ntitle: P\nlits: {}\n")
 	t.Chdir(filepath.Dir(dir))
 	out, code = command(t, "", "rules", "check", "./packs/")
-	if code != cli.ExitNegative || !strings.HasPrefix(out, "packs/p/pack.yaml:3:1: error: unknown field \"lits\" (did you mean lists?) [compile]\n") || strings.Contains(out, "load") {
+	if code != cli.ExitNegative ||
+		!strings.HasPrefix(out, "packs/p/pack.yaml:3:1: error: unknown field \"lits\" (did you mean lists?) [compile]\n") ||
+		strings.Contains(out, "load") {
 		t.Errorf("an error: exit %d\n%s", code, out)
 	}
 	out, code = command(t, "", "rules", "check", "packs", "--format", "json")
 	var found []lint.Finding
-	if err := json.Unmarshal([]byte(out), &found); err != nil || code != cli.ExitNegative || len(found) != 1 || found[0].Line != 3 {
+	if err := json.Unmarshal([]byte(out), &found); err != nil || code != cli.ExitNegative || len(found) != 1 ||
+		found[0].Line != 3 {
 		t.Errorf("json: exit %d, %v\n%s", code, err, out)
 	}
 	out, code = command(t, "", "rules", "check", "packs", "--format", "sarif")
@@ -94,7 +99,8 @@ func TestRulesFieldsListsFieldsSignalsAndFunctions(t *testing.T) {
 	if count["signal"] != len(signals.Signals()) || count["function"] != len(compiled.Functions()) || count["field"] < 50 {
 		t.Errorf("%v", count)
 	}
-	if out, _ := command(t, "", "rules", "fields", "--where", `name == "action.level"`); !strings.Contains(out, "action.level") || strings.Count(out, "\n") != 2 {
+	if out, _ := command(t, "", "rules", "fields", "--where", `name == "action.level"`); !strings.Contains(out,
+		"action.level") || strings.Count(out, "\n") != 2 {
 		t.Error(out)
 	}
 }

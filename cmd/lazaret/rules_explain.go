@@ -219,7 +219,8 @@ func (a *app) explainSeq(ctx context.Context, seq uint64, dir []string) (*explai
 		}
 		switch {
 		case e.Position() == seq && x.set == nil:
-			return fmt.Errorf("of the ledger that is there, no rules were in force at entry %d: if it was trimmed (lazaret doctor), name the rules' folder", seq)
+			return fmt.Errorf("of the ledger that is there, no rules were in force at entry %d: if it was trimmed (lazaret "+
+				"doctor), name the rules' folder", seq)
 		case e.Position() == seq:
 			out, err = x.explain(e)
 		case x.set != nil && e.Project == project:

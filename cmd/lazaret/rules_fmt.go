@@ -64,7 +64,8 @@ as it is, and ends the command with exit 1.`,
 				return errors.Join(bad...)
 			}
 			if check && changed > 0 {
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("%d of %d files are not formatted: use lazaret rules fmt -w", changed, len(files))}
+				return &cli.Exit{Code: cli.ExitNegative,
+					Text: fmt.Sprintf("%d of %d files are not formatted: use lazaret rules fmt -w", changed, len(files))}
 			}
 			return nil
 		},

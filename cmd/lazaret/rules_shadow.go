@@ -45,7 +45,8 @@ Nothing is published and nothing is held. The signals of both sets start empty: 
 			out, began := cmd.OutOrStdout(), time.Now()
 			errLimit, seen := errors.New("limit"), 0
 			span := backtest.Span{Since: since.start(), Follow: true, Started: func() {
-				fmt.Fprintf(cmd.ErrOrStderr(), "watching: %d rules of %s beside %d; Ctrl-C ends\n", len(after.Rules()), args[0], len(before.Rules()))
+				fmt.Fprintf(cmd.ErrOrStderr(), "watching: %d rules of %s beside %d; Ctrl-C ends\n", len(after.Rules()), args[0],
+					len(before.Rules()))
 			}}
 			err = backtest.Ledger(cmd.Context(), nc, span, func(e *streams.Entry) error {
 				// Once, though every partition says it, and not of the past.

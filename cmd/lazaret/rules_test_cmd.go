@@ -100,7 +100,8 @@ below a percentage of these.`,
 			case rep.Failed > 0:
 				return &cli.Exit{Code: cli.ExitNegative}
 			case rep.Coverage != nil && rep.Coverage.Percent < threshold:
-				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("coverage is %.1f %%, below the threshold of %g %%", rep.Coverage.Percent, threshold)}
+				return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("coverage is %.1f %%, below the threshold of %g %%",
+					rep.Coverage.Percent, threshold)}
 			}
 			return nil
 		},
@@ -129,6 +130,7 @@ func printTests(w io.Writer, rep *ruletest.Report) error {
 			quiet++
 		}
 	}
-	_, err := fmt.Fprintf(w, "coverage %.1f %%: %d of %d; of %d rules %d fired and %d stayed quiet\n", cov.Percent, cov.Met, cov.Goals, len(cov.Rules), fired, quiet)
+	_, err := fmt.Fprintf(w, "coverage %.1f %%: %d of %d; of %d rules %d fired and %d stayed quiet\n", cov.Percent,
+		cov.Met, cov.Goals, len(cov.Rules), fired, quiet)
 	return err
 }

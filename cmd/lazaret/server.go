@@ -19,7 +19,8 @@ import (
 )
 
 func (a *app) server() *cobra.Command {
-	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(), a.serverRenew(), a.serverMend(), a.serverErase(), a.serverInit(), a.serverPart())
+	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(),
+		a.serverRenew(), a.serverMend(), a.serverErase(), a.serverInit(), a.serverPart())
 }
 
 func (a *app) serverConfig() *cobra.Command {
@@ -75,9 +76,11 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 	f.StringVar(&c.ClusterName, "cluster-name", "lazaret", "`NAME` of the cluster")
 	f.StringVar(&c.Cluster, "cluster-listen", "", "`HOST:PORT` for the other servers; makes it one of a cluster")
 	f.StringSliceVar(&c.Routes, "routes", nil, "`URLS` of the cluster's servers, nats://HOST:PORT")
-	f.StringVar(&c.CertDir, "cluster-certs", "", "`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
+	f.StringVar(&c.CertDir, "cluster-certs", "",
+		"`DIR` on the server's machine with its certificate for the cluster (default DATA/keys/cluster/servers/NAME)")
 	f.BoolVar(&c.NoSync, "no-sync", false, "acknowledge before data is on disk")
-	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key of its streams, as seen from the configuration's folder (default DATA/keys/jetstream.conf, which is made)")
+	f.StringVar(&c.KeyFile, "key-file", "", "`FILE` with the key of its streams, as seen from the configuration's "+
+		"folder (default DATA/keys/jetstream.conf, which is made)")
 	f.StringVar(&c.TLSCert, "tls-cert", "", "server's certificate `FILE`")
 	f.StringVar(&c.TLSKey, "tls-key", "", "`FILE` of its key")
 	f.StringVar(&c.TLSCA, "tls-ca", "", "`FILE` of the authorities that it trusts")
@@ -128,7 +131,8 @@ before the next step.`,
 			}
 			w := cmd.OutOrStdout()
 			for _, c := range certs {
-				fmt.Fprintf(w, "%s  valid until %s  %s\n", c.Server, c.Expires.UTC().Format(time.DateOnly), natsserver.ServerCertDir(a.conn.Data, c.Server))
+				fmt.Fprintf(w, "%s  valid until %s  %s\n", c.Server, c.Expires.UTC().Format(time.DateOnly),
+					natsserver.ServerCertDir(a.conn.Data, c.Server))
 			}
 			switch step {
 			case natsserver.ExchangeTrusted:
@@ -187,7 +191,8 @@ same whenever something is forgotten.`,
 			erased, err := natsserver.EraseStore(cmd.Context(), a.conn.Data, args[0])
 			left := false
 			for _, e := range erased {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d deleted messages made random in %d block files\n", e.Stream, e.Messages, e.Files)
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d deleted messages made random in %d block files\n", e.Stream, e.Messages,
+					e.Files)
 				if e.Left != "" {
 					left = true
 					fmt.Fprintf(cmd.OutOrStdout(), "  LEFT: %s\n", e.Left)
@@ -232,7 +237,8 @@ part ("lazaret server part"), and keep the rest offline.`,
 			if err := embedded.Init(ctx, cfg, url); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "streams with %d replicas, credentials in %s, contexts in %s\n\nnow start, each on a machine of its own if you like:\n", cfg.Storage.Replicas,
+			fmt.Fprintf(cmd.OutOrStdout(), "streams with %d replicas, credentials in %s, contexts in %s\n\nnow start, each on "+
+				"a machine of its own if you like:\n", cfg.Storage.Replicas,
 				natsserver.CredsFile(cfg.Data, "*"), natsserver.ContextFile(cfg.Data, "*"))
 			for _, d := range []string{"ingest", "sentinels", "arbiter", "auditor"} {
 				fmt.Fprintf(cmd.OutOrStdout(), "  %s --data %s\n", d, cfg.Data)
@@ -243,9 +249,12 @@ part ("lazaret server part"), and keep the rest offline.`,
 	f := c.Flags()
 	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
 	f.IntVar(&cfg.Storage.Replicas, "replicas", 1, "replicas of each stream: 1, 3 or 5")
-	f.Int64Var(&cfg.Storage.LedgerBytes, "ledger-bytes", 0, "most that the ledger takes, in bytes (default no bound but the disk)")
+	f.Int64Var(&cfg.Storage.LedgerBytes, "ledger-bytes", 0,
+		"most that the ledger takes, in bytes (default no bound but the disk)")
 	f.Int64Var(&cfg.Storage.IntakeBytes, "intake-bytes", streams.IntakeBytes, "most that waits in the intake, in bytes")
-	f.Int64Var(&cfg.Storage.IntakePerSubject, "intake-per-subject", streams.IntakePerSubject, "most that waits of one agent's messages of one kind and origin; what one flooded subject costs the others is this, divided by what ingest decides in a second")
+	f.Int64Var(&cfg.Storage.IntakePerSubject, "intake-per-subject", streams.IntakePerSubject,
+		"most that waits of one agent's messages of one kind and origin; what one flooded subject costs the others is "+
+			"this, divided by what ingest decides in a second")
 	f.DurationVar(&wait, "wait", time.Minute, "how long the servers may take")
 	return c
 }

@@ -45,7 +45,8 @@ func (a *app) sessionPhase(phase, short, long string) *cobra.Command {
 				return err
 			}
 			if s.json {
-				return cli.JSON(cmd.OutOrStdout(), map[string]any{"id": ev.ID, "session": s.session, "phase": phase, "intake_seq": seq})
+				return cli.JSON(cmd.OutOrStdout(), map[string]any{"id": ev.ID, "session": s.session, "phase": phase,
+					"intake_seq": seq})
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "session %s: %s, intake message %d\n", s.session, phase, seq)
 			return nil

@@ -6,7 +6,8 @@ import (
 )
 
 func TestSinceTakesDays(t *testing.T) {
-	for in, want := range map[string]time.Duration{"7d": 7 * 24 * time.Hour, "90m": 90 * time.Minute, "0d": 0, "65535d": 65535 * 24 * time.Hour} {
+	for in, want := range map[string]time.Duration{"7d": 7 * 24 * time.Hour, "90m": 90 * time.Minute, "0d": 0,
+		"65535d": 65535 * 24 * time.Hour} {
 		var s sinceFlag
 		if err := s.Set(in); err != nil || time.Duration(s) != want {
 			t.Errorf("%s: %v, %v", in, time.Duration(s), err)

@@ -137,14 +137,22 @@ func printTop(w io.Writer, v *topView, url string) {
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s  %s\n\n", v.Time.Format(time.DateTime), url)
-	fmt.Fprintf(tw, "intake\t%s in\t%d wait, %s\tfullest subject %d of %d\n", rate(func(r *status.Rates) float64 { return r.Intake }), v.Intake.Messages, filled(v.Intake), v.FullestHas, v.PerSubject)
-	fmt.Fprintf(tw, "ledger\t%s in\t%d entries, %s\tends at %d\n", rate(func(r *status.Rates) float64 { return r.Ledger }), v.Ledger.Messages, filled(v.Ledger), v.Ledger.Last)
+	fmt.Fprintf(tw, "intake\t%s in\t%d wait, %s\tfullest subject %d of %d\n",
+		rate(func(r *status.Rates) float64 { return r.Intake }), v.Intake.Messages, filled(v.Intake), v.FullestHas,
+		v.PerSubject)
+	fmt.Fprintf(tw, "ledger\t%s in\t%d entries, %s\tends at %d\n",
+		rate(func(r *status.Rates) float64 { return r.Ledger }), v.Ledger.Messages, filled(v.Ledger), v.Ledger.Last)
 	count := func(word string) uint64 { return v.Counts[string(streams.TypeVerdict)+"."+word] }
-	fmt.Fprintf(tw, "verdicts\t%s\tallow %d, hold %d, deny %d\topen holds %s\n", rate(func(r *status.Rates) float64 { return r.Verdicts }), count("allow"), count("hold"), count("deny"), holdsText(v.OpenHolds))
-	fmt.Fprintf(tw, "dead letters\t%s\t%d rejected, %d repeats\talerts in %d entries\n", rate(func(r *status.Rates) float64 { return r.Rejected }), v.Counts[string(streams.TypeRejected)], v.Counts[string(streams.TypeRepeat)], v.Counts[string(streams.TypeAlerts)])
+	fmt.Fprintf(tw, "verdicts\t%s\tallow %d, hold %d, deny %d\topen holds %s\n",
+		rate(func(r *status.Rates) float64 { return r.Verdicts }), count("allow"), count("hold"), count("deny"),
+		holdsText(v.OpenHolds))
+	fmt.Fprintf(tw, "dead letters\t%s\t%d rejected, %d repeats\talerts in %d entries\n",
+		rate(func(r *status.Rates) float64 { return r.Rejected }), v.Counts[string(streams.TypeRejected)],
+		v.Counts[string(streams.TypeRepeat)], v.Counts[string(streams.TypeAlerts)])
 	for _, p := range v.Processes {
 		if p.Log != nil {
-			fmt.Fprintf(tw, "log\t%d leaves\t%d unsigned, %d gaps\tcheckpoint %s\n", p.Log.Leaves, p.Log.Unsigned, p.Log.Gaps, ageText(p.Log.CheckpointAge))
+			fmt.Fprintf(tw, "log\t%d leaves\t%d unsigned, %d gaps\tcheckpoint %s\n", p.Log.Leaves, p.Log.Unsigned, p.Log.Gaps,
+				ageText(p.Log.CheckpointAge))
 		}
 	}
 	tw.Flush()
@@ -158,7 +166,9 @@ func printTop(w io.Writer, v *topView, url string) {
 				per = fmt.Sprintf("%.0f", r)
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%d\t%d\n", text.InertLine(p.Stage, 80), text.InertLine(p.Process, 40), stateText(p), p.Lag, partitionsText(p.Behind), p.Waiting, per, p.Published, p.TakenOver, p.FenceLost)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\t%d\t%s\t%d\t%d\t%d\n", text.InertLine(p.Stage, 80),
+			text.InertLine(p.Process, 40), stateText(p), p.Lag, partitionsText(p.Behind), p.Waiting, per, p.Published,
+			p.TakenOver, p.FenceLost)
 	}
 	for _, s := range v.Silent {
 		fmt.Fprintf(tw, "%s\t-\tno answer\t%s\n", text.InertLine(s.Stage, 80), silentText(s))

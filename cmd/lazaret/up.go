@@ -124,15 +124,23 @@ second start goes on where the first one stopped. Ctrl-C drains and stops.`,
 	}
 	f := c.Flags()
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:4222", "`HOST:PORT` for NATS clients; port 0 picks one")
-	f.BoolVar(&cfg.NoSync, "no-sync", false, "acknowledge before data is on disk: faster, and the last two minutes can be lost with the machine")
+	f.BoolVar(&cfg.NoSync, "no-sync", false,
+		"acknowledge before data is on disk: faster, and the last two minutes can be lost with the machine")
 	f.StringSliceVar(&cfg.Groups, "groups", nil, "sentinel `GROUPS` to run (default those of the shipped rules)")
-	f.Int64Var(&cfg.MaxDisk, "max-disk", 0, "most `BYTES` that the streams and the log are sized to on the first start (default what is free, less a reserve)")
-	f.BoolVar(&cfg.ServerOnly, "server-only", false, "start server, streams and credentials, and leave the stages to daemons")
-	f.StringVar(&addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
-	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as http://localhost:4318; see \"lazaret otel\" (default off)")
-	web.bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is taken or --listen picks one)")
-	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more often, see \"lazaret audit trim\" (default: never)")
-	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is taken or --listen picks one)")
+	f.Int64Var(&cfg.MaxDisk, "max-disk", 0, "most `BYTES` that the streams and the log are sized to on the first start "+
+		"(default what is free, less a reserve)")
+	f.BoolVar(&cfg.ServerOnly, "server-only", false,
+		"start server, streams and credentials, and leave the stages to daemons")
+	f.StringVar(&addr, "metrics", "",
+		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
+	f.StringVar(&spans.endpoint, "otlp", "", "send verdicts and tool executions as spans to this OTLP `URL`, such as "+
+		"http://localhost:4318; see \"lazaret otel\" (default off)")
+	web.bind(f, "http", "`HOST:PORT` of the HTTP door, or off (default 127.0.0.1:4280, or a free port where that is "+
+		"taken or --listen picks one)")
+	f.DurationVar(&keep, "retention", 0, "trim the ledger of what is older than this `DURATION`, once a day or more "+
+		"often, see \"lazaret audit trim\" (default: never)")
+	face.bind(f, "console", "`HOST:PORT` of the console, or off (default 127.0.0.1:4281, or a free port where that is "+
+		"taken or --listen picks one)")
 	f.StringVar(&tell, "notify", "", "deliver notifications as this `FILE` says, see docs/notifications.md (default off)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the stages do")
 	return c
@@ -174,7 +182,8 @@ func knownGroups(ctx context.Context, cfg embedded.Config) error {
 const leastRetention = time.Second
 
 // trims trims the ledger regularly until stop is called.
-func (a *app) trims(ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep time.Duration) (stop func(), err error) {
+func (a *app) trims(ctx context.Context, p *embedded.Pipeline, cfg embedded.Config, keep time.Duration) (stop func(),
+	err error) {
 	trust, err := keys.LoadTrust(embedded.TrustFile(cfg.Data))
 	if err != nil {
 		return nil, err
@@ -193,7 +202,9 @@ func (a *app) trims(ctx context.Context, p *embedded.Pipeline, cfg embedded.Conf
 		defer cancel()
 		return f(ctx, op)
 	}
-	c := &retain.Config{Conn: nc, Trust: trust, Tell: func(format string, args ...any) { cfg.Log.Info(fmt.Sprintf(format, args...)) },
+	c := &retain.Config{Conn: nc, Trust: trust, Tell: func(format string, args ...any) {
+		cfg.Log.Info(fmt.Sprintf(format, args...))
+	},
 		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
 			return a.withLogBy(ctx, logFlags{}, inquiry.Options{}, asOperator, ask)
 		}}
@@ -222,7 +233,8 @@ func (a *app) trims(ctx context.Context, p *embedded.Pipeline, cfg embedded.Conf
 
 // spansOf sends spans while the pipeline runs, if an endpoint is given. stop may
 // be called more than once.
-func (a *app) spansOf(cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags, log *slog.Logger) (stop func(), err error) {
+func (a *app) spansOf(cmd *cobra.Command, p *embedded.Pipeline, o *otelFlags, log *slog.Logger) (stop func(),
+	err error) {
 	if o.endpoint == "" {
 		return func() {}, nil
 	}
@@ -247,7 +259,8 @@ func printConsole(cmd *cobra.Command, c *console.Console, link string) {
 		return
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "\nopen the console, once by this link within %v; another one: lazaret console login NAME\n  %s\n", console.LoginExpires, link)
+	fmt.Fprintf(w, "\nopen the console, once by this link within %v; another one: lazaret console login NAME\n  %s\n",
+		console.LoginExpires, link)
 	if !metrics.Loopback(c.Addr) {
 		fmt.Fprintf(w, "NOTE: %s is reachable from other machines and carries no TLS\n", c.Addr)
 	}
@@ -269,11 +282,13 @@ func printWelcome(cmd *cobra.Command, p *embedded.Pipeline, cfg embedded.Config,
 		}
 	}
 	if web != "" {
-		fmt.Fprintf(w, "HTTP at %s/v1, described by %s/v1/openapi.json, token in %s\n\n", web, web, token.File(cfg.Data, natsfiles.DefaultContext))
+		fmt.Fprintf(w, "HTTP at %s/v1, described by %s/v1/openapi.json, token in %s\n\n", web, web,
+			token.File(cfg.Data, natsfiles.DefaultContext))
 	}
 	if cfg.ServerOnly {
 		stages := "--data " + cfg.Data
-		fmt.Fprintf(w, "now start, or every proposal is held:\n  ingest %[1]s\n  sentinels %[1]s\n  arbiter %[1]s\n  auditor %[1]s\n\n", stages)
+		fmt.Fprintf(w, "now start, or every proposal is held:\n  ingest %[1]s\n  sentinels %[1]s\n  arbiter %[1]s\n  "+
+			"auditor %[1]s\n\n", stages)
 	}
 	fmt.Fprintf(w, `agents publish to      lz.in.<project>.<agent>.obs.<origin>     what was read
                        lz.in.<project>.<agent>.{act,mem,dec,…}   see docs/protocol.md

@@ -200,12 +200,14 @@ func explain(ctx context.Context, nc *nats.Conn, name, project, agent string) (*
 }
 
 // scanLedger reads entries from a sequence on, to another or to the end.
-func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from, to uint64, fn func(streams.Entry) error) error {
+func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from, to uint64,
+	fn func(streams.Entry) error) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err
 	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1)})
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{filter},
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(from, 1)})
 	if err != nil {
 		return err
 	}
@@ -249,11 +251,15 @@ func scanLedger(ctx context.Context, js jetstream.JetStream, filter string, from
 func (x *explanation) print(w io.Writer) {
 	line := text.InertLine
 	if len(x.Verdicts) == 0 {
-		fmt.Fprintf(w, "%s in ledger entry %d of project %s has no verdict yet\n", x.Proposal.Type, x.Proposal.Seq, line(x.Project, 64))
+		fmt.Fprintf(w, "%s in ledger entry %d of project %s has no verdict yet\n", x.Proposal.Type, x.Proposal.Seq,
+			line(x.Project, 64))
 	} else {
 		v := x.Verdicts[len(x.Verdicts)-1].Verdict
-		fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(v.Verdict.String()), line(strings.Join(slices.DeleteFunc([]string{v.Level, v.Tool, v.Summary}, func(s string) bool { return s == "" }), "  "), 200))
-		fmt.Fprintf(w, "%s %s of %s/%s, session %q, ledger entry %d, %s\n", v.Type, line(v.ID, 64), line(x.Project, 64), line(v.Agent, 64), line(v.Session, 64),
+		fmt.Fprintf(w, "%s  %s\n", strings.ToUpper(v.Verdict.String()),
+			line(strings.Join(slices.DeleteFunc([]string{v.Level, v.Tool, v.Summary}, func(s string) bool { return s == "" }),
+				"  "), 200))
+		fmt.Fprintf(w, "%s %s of %s/%s, session %q, ledger entry %d, %s\n", v.Type, line(v.ID, 64), line(x.Project, 64),
+			line(v.Agent, 64), line(v.Session, 64),
 			x.Proposal.Seq, x.Proposal.Time.Format(time.RFC3339Nano))
 		fmt.Fprintf(w, "policy %.19s, rules %.19s\n", v.Policy, v.Rules)
 	}
@@ -261,7 +267,8 @@ func (x *explanation) print(w io.Writer) {
 		fmt.Fprintln(w, "\nrule by rule")
 	}
 	for _, g := range x.Groups {
-		fmt.Fprintf(w, "  group %s, entry %d: %s, by %s\n", line(g.Group, 64), g.Seq, g.Verdict, line(fmt.Sprintf("%.19s", g.Digest), 40))
+		fmt.Fprintf(w, "  group %s, entry %d: %s, by %s\n", line(g.Group, 64), g.Seq, g.Verdict,
+			line(fmt.Sprintf("%.19s", g.Digest), 40))
 		for _, al := range g.Alerts {
 			how := al.Effect
 			switch {
@@ -270,13 +277,15 @@ func (x *explanation) print(w io.Writer) {
 			case al.Exception != "":
 				how += ", but for exception " + al.Exception
 			}
-			fmt.Fprintf(w, "    %-8s %s %s (%s): %s\n", line(how, 80), line(al.Severity, 20), line(al.Rule, 80), line(al.RuleDigest, 19), line(al.Message, 300))
+			fmt.Fprintf(w, "    %-8s %s %s (%s): %s\n", line(how, 80), line(al.Severity, 20), line(al.Rule, 80),
+				line(al.RuleDigest, 19), line(al.Message, 300))
 			if len(al.Path) > 1 {
 				fmt.Fprintf(w, "             %s\n", line(strings.Join(al.Path, " → "), 300))
 			}
 		}
 		for _, r := range g.Rests {
-			fmt.Fprintf(w, "    leans on observation %s of %s for the %s %s\n", line(r.Observation, 64), line(r.Agent, 64), line(r.By, 40), line(r.Value, 120))
+			fmt.Fprintf(w, "    leans on observation %s of %s for the %s %s\n", line(r.Observation, 64), line(r.Agent, 64),
+				line(r.By, 40), line(r.Value, 120))
 		}
 	}
 	for i, g := range x.Verdicts {
@@ -302,7 +311,8 @@ func (x *explanation) print(w io.Writer) {
 				fmt.Fprintf(w, "        %s\n", line(strings.Join(r.Path, " → "), 400))
 			}
 			if f, ok := x.Findings[r.Entry]; ok {
-				fmt.Fprintf(w, "        found by group %s in entry %d, about entry %d, %s\n", line(f.Group, 64), r.Entry, f.About, f.Time.Format(time.RFC3339))
+				fmt.Fprintf(w, "        found by group %s in entry %d, about entry %d, %s\n", line(f.Group, 64), r.Entry, f.About,
+					f.Time.Format(time.RFC3339))
 			}
 		}
 		if len(v.Reasons) == 0 {
@@ -312,7 +322,8 @@ func (x *explanation) print(w io.Writer) {
 			fmt.Fprintf(w, "  silent: %s\n", line(strings.Join(v.Degraded, ", "), 200))
 		}
 		if v.Hold != nil {
-			fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision, v.Hold.Expires.Format(time.RFC3339))
+			fmt.Fprintf(w, "  hold %s, revision %s, expires %s\n", v.Hold.ID, v.Hold.Revision,
+				v.Hold.Expires.Format(time.RFC3339))
 		}
 		if v.Alert != nil {
 			fmt.Fprintf(w, "  TOO LATE: %s\n", line(v.Alert.Message, 300))

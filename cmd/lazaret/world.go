@@ -28,24 +28,28 @@ func (a *app) world() *cobra.Command {
 		}
 		kept := []ingest.WorldValue{}
 		for _, v := range ingest.World(items, time.Now()) {
-			if (subject == "" || v.Subject == subject || v.Subject == "" && v.Key == subject) && (key == "" || v.Key == key) && (!current || v.Current) {
+			if (subject == "" || v.Subject == subject || v.Subject == "" && v.Key == subject) && (key == "" || v.Key == key) &&
+				(!current || v.Current) {
 				kept = append(kept, v)
 			}
 		}
 		if subject != "" && len(kept) == 0 {
 			return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("nothing is held of %s", quote(subject, 64))}
 		}
-		return cli.Print(cmd.OutOrStdout(), f, kept, []string{"SUBJECT", "KEY", "VALUE", "STATE", "ORIGIN", "BELIEF"}, func(v ingest.WorldValue) []string {
-			state := "current"
-			if !v.Current {
-				state = "withheld: " + v.Withheld
-			}
-			return []string{v.Subject, v.Key, v.Value, state, v.Origin, v.Belief}
-		})
+		return cli.Print(cmd.OutOrStdout(), f, kept, []string{"SUBJECT", "KEY", "VALUE", "STATE", "ORIGIN", "BELIEF"},
+			func(v ingest.WorldValue) []string {
+				state := "current"
+				if !v.Current {
+					state = "withheld: " + v.Withheld
+				}
+				return []string{v.Subject, v.Key, v.Value, state, v.Origin, v.Belief}
+			})
 	}
-	ls := &cobra.Command{Use: "ls", Short: "List what is held of every subject and key, and what is withheld and why", Args: cobra.NoArgs,
+	ls := &cobra.Command{Use: "ls", Short: "List what is held of every subject and key, and what is withheld and why",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return values(cmd, "", "") }}
-	get := &cobra.Command{Use: "get SUBJECT [KEY]", Short: "Show what is held of a subject, or of a memory key", Args: cobra.RangeArgs(1, 2),
+	get := &cobra.Command{Use: "get SUBJECT [KEY]", Short: "Show what is held of a subject, or of a memory key",
+		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key := ""
 			if len(args) == 2 {

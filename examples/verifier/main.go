@@ -195,7 +195,8 @@ func signed(by []*key, role string) bool {
 
 // log reports whether a key of the log signed something about a tree of that size.
 func (v *verifier) log(by []*key, size int64) bool {
-	return signed(slices.DeleteFunc(slices.Clone(by), func(k *key) bool { return k.replaced && size > k.replacedAt }), roleLog)
+	return signed(slices.DeleteFunc(slices.Clone(by), func(k *key) bool { return k.replaced && size > k.replacedAt }),
+		roleLog)
 }
 
 // handover follows the log's key to the next one, if a key that is trusted signed for it.
@@ -275,7 +276,8 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 		return "", fmt.Errorf("checkpoint: %w", err)
 	}
 	if !v.log(by, size) {
-		return "", errors.New("checkpoint: the log has not signed it with a key that was given, or that such a key handed over to")
+		return "", errors.New("checkpoint: the log has not signed it with a key that was given, or that such a key " +
+			"handed over to")
 	}
 	root, err := base64.StdEncoding.Strict().DecodeString(lines[2])
 	if err != nil || len(root) != 32 {
@@ -300,7 +302,8 @@ func (v *verifier) verify(b []byte) (told string, err error) {
 			payloads++
 		}
 	}
-	return fmt.Sprintf("%s: %d leaves of the tree of %d that %s signed, %d payloads, %d approvals", of, len(ev.Leaves), size, origin, payloads, len(ev.Approvals)), err
+	return fmt.Sprintf("%s: %d leaves of the tree of %d that %s signed, %d payloads, %d approvals", of, len(ev.Leaves),
+		size, origin, payloads, len(ev.Approvals)), err
 }
 
 // strict refuses names that are repeated or that are not in lower case, and what follows the
@@ -409,7 +412,8 @@ func (l *leaf) check(before *leaf, size int64, root [32]byte) error {
 			return errors.New("it has two payloads")
 		}
 	}
-	if sum := sha256.Sum256(append(salt, l.payload...)); !bytes.Equal(sum[:], commitment) || uint64(len(l.payload)) != l.Length {
+	if sum := sha256.Sum256(append(salt, l.payload...)); !bytes.Equal(sum[:], commitment) ||
+		uint64(len(l.payload)) != l.Length {
 		return errors.New("the payload is not the one that it commits to")
 	}
 	return nil
@@ -467,11 +471,13 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 			Entry                      uint64
 		} `json:"resolved"`
 	}
-	if err := errors.Join(r.body("ingest", &resolution), o.body("arbiter", &outcome), act.body("ingest", &activation)); err != nil {
+	if err := errors.Join(r.body("ingest", &resolution), o.body("arbiter", &outcome),
+		act.body("ingest", &activation)); err != nil {
 		return err
 	}
 	res := outcome.Resolved
-	if res == nil || r.Type != "resolution" || act.Type != "activation" || act.Project != "_" || o.Project != r.Project || res.Entry != r.Seq ||
+	if res == nil || r.Type != "resolution" || act.Type != "activation" || act.Project != "_" ||
+		o.Project != r.Project || res.Entry != r.Seq ||
 		a.Activation >= a.Resolution || a.Resolution >= a.Outcome {
 		return errors.New("its leaves are not those of an approval")
 	}
@@ -492,7 +498,8 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 	if err != nil {
 		return fmt.Errorf("the activation: %w", err)
 	}
-	if activation.Do != "activate-trust" || activation.Digest != digest || !strings.Contains(command, "\ndo: activate-trust\n") || !strings.Contains(command, "\ndigest: "+digest+"\n") {
+	if activation.Do != "activate-trust" || activation.Digest != digest || !strings.Contains(command,
+		"\ndo: activate-trust\n") || !strings.Contains(command, "\ndigest: "+digest+"\n") {
 		return errors.New("the trust file is not the one that was put in force")
 	}
 	if len(by) > 0 && !signed(by, roleOperator) {
@@ -519,7 +526,8 @@ func (v *verifier) approval(a *approval, leaves map[int64]*leaf) error {
 		return err
 	}
 	state := map[string]string{"approve": "approved", "reject": "rejected"}[s.Decision]
-	if s.V != "lazaret/approval/v1" || s.Project != r.Project || s.Hold != res.Hold || s.Revision != res.Revision || state == "" || state != res.State {
+	if s.V != "lazaret/approval/v1" || s.Project != r.Project || s.Hold != res.Hold || s.Revision != res.Revision ||
+		state == "" || state != res.State {
 		return errors.New("what was signed is not what the arbiter says of it")
 	}
 	return nil
@@ -543,11 +551,14 @@ func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, 
 		return "", fmt.Errorf("statement: %w", err)
 	}
 	if !v.log(by, size) {
-		return "", errors.New("statement: the log has not signed it with a key that was given, or that such a key handed over to")
+		return "", errors.New("statement: the log has not signed it with a key that was given, or that such a key " +
+			"handed over to")
 	}
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	names := []string{"of", "project", "origin", "size", "root", "leaves", "withheld", "approvals", "approvals not shown", "first", "last", "not covered yet",
-		"forgotten in the project", "not held in the project", "gaps in the log", "resets in the log", "ledger trimmed up to", "made"}
+	names := []string{"of", "project", "origin", "size", "root", "leaves", "withheld", "approvals",
+		"approvals not shown", "first", "last", "not covered yet",
+		"forgotten in the project", "not held in the project", "gaps in the log", "resets in the log",
+		"ledger trimmed up to", "made"}
 	if len(lines) != len(names)+1 || lines[0] != format || len(ev.Leaves) == 0 {
 		return "", errors.New("statement: it has other lines than it should")
 	}
@@ -573,9 +584,11 @@ func (v *verifier) statement(ev *evidence, cp []string, size int64) (of string, 
 	if len(withheld) == 0 {
 		withheld = append(withheld, "none")
 	}
-	want := map[string]string{"origin": cp[0], "size": cp[1], "root": cp[2], "leaves": fmt.Sprintf("%d sha256:%x", len(ev.Leaves), all.Sum(nil)),
+	want := map[string]string{"origin": cp[0], "size": cp[1], "root": cp[2], "leaves": fmt.Sprintf("%d sha256:%x",
+		len(ev.Leaves), all.Sum(nil)),
 		"withheld": strings.Join(withheld, ", "), "approvals": strconv.Itoa(len(ev.Approvals)),
-		"first": ev.Leaves[0].Time.UTC().Format(time.RFC3339Nano), "last": ev.Leaves[len(ev.Leaves)-1].Time.UTC().Format(time.RFC3339Nano)}
+		"first": ev.Leaves[0].Time.UTC().Format(time.RFC3339Nano),
+		"last":  ev.Leaves[len(ev.Leaves)-1].Time.UTC().Format(time.RFC3339Nano)}
 	for n, w := range want {
 		if is[n] != w {
 			return "", fmt.Errorf("statement: %s is %q, and the file has %q", n, is[n], w)

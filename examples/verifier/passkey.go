@@ -46,7 +46,8 @@ func parsePasskey(b []byte) (*passkey, error) {
 	}
 	// The two kinds that are pinned, in the one form of CTAP2 canonical CBOR:
 	// {1: 2, 3: -7, -1: 1, -2: X, -3: Y} and {1: 1, 3: -8, -1: 6, -2: X}.
-	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21, 0x58, 32}
+	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21,
+		0x58, 32}
 	switch {
 	case len(cose) == 77 && bytes.HasPrefix(cose, es256) && bytes.Equal(cose[42:45], []byte{0x22, 0x58, 32}):
 		point := slices.Concat([]byte{4}, cose[10:42], cose[45:])
@@ -122,7 +123,8 @@ func (p *passkey) verify(text string, sig []byte) error {
 	hash := sha256.Sum256(a.Client)
 	signed := slices.Concat(a.Auth, hash[:])
 	sum := sha256.Sum256(signed)
-	if p.ec != nil && ecdsa.VerifyASN1(p.ec, sum[:], a.Signature) || p.ed != nil && ed25519.Verify(p.ed, signed, a.Signature) {
+	if p.ec != nil && ecdsa.VerifyASN1(p.ec, sum[:], a.Signature) || p.ed != nil && ed25519.Verify(p.ed, signed,
+		a.Signature) {
 		return nil
 	}
 	return errors.New("its signature does not fit")

@@ -92,7 +92,8 @@ func Assemble(st *stage.State, digest string) ([]byte, error) {
 		}
 	}
 	if got := streams.Digest(bundle); got != digest {
-		return nil, fmt.Errorf("the chunks that are there make %s, the command names %s: publish the bundle again", got, digest)
+		return nil, fmt.Errorf("the chunks that are there make %s, the command names %s: publish the bundle again", got,
+			digest)
 	}
 	return bundle, nil
 }

@@ -70,7 +70,8 @@ func (p *proposal) rest(rel string, b streams.BeliefRef, decision string) {
 // pathTo is the path from the proposal to the origin of a rest.
 func (p *proposal) pathTo(r rest) []string {
 	path := []string{string(p.Type) + ":" + p.ID}
-	for _, step := range [][2]string{{"decision", r.Decision}, {"belief", r.Belief}, {"observation", r.Observation}, {"source", r.Source}} {
+	for _, step := range [][2]string{{"decision", r.Decision}, {"belief", r.Belief}, {"observation", r.Observation},
+		{"source", r.Source}} {
 		if step[1] != "" {
 			path = append(path, streams.Clip(step[0]+":"+step[1], maxStep))
 		}
@@ -87,7 +88,8 @@ type finding struct {
 // note stores a group's findings for later actions that depend on their subjects. belief
 // is the candidate of the memory write that they are about. reading is set when they are
 // about content read or written, and not about a proposal that depends on it.
-func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string, reading bool, now time.Time) error {
+func (f *Fold) note(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, belief string,
+	reading bool, now time.Time) error {
 	for _, al := range alerts {
 		v, named := alertVerdict(&al, "")
 		if !named {
@@ -148,7 +150,8 @@ func (f *Fold) noteFinding(st *stage.State, project, under string, fd finding, n
 	// The strictest findings are kept, in whatever order they come. Of equal findings of
 	// one rule the first written is kept.
 	for i, x := range fs {
-		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule && x.Reason.Verdict == fd.Reason.Verdict {
+		if x.Agent == fd.Agent && x.Reason.Group == fd.Reason.Group && x.Reason.Rule == fd.Reason.Rule &&
+			x.Reason.Verdict == fd.Reason.Verdict {
 			if x.Reason.Entry <= fd.Reason.Entry {
 				return nil
 			}
@@ -195,7 +198,8 @@ func keep(st *stage.State, table byte, project, key string, known bool, limit ui
 
 // keepRaw stores a value in a table with an eviction order of its own. Nobody may change
 // v afterwards. spare, if not nil, can exempt a value from eviction.
-func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte, spare func(old []byte) bool) error {
+func keepRaw(st *stage.State, order, table byte, project, key string, known bool, limit uint64, v []byte,
+	spare func(old []byte) bool) error {
 	if !known {
 		count := append([]byte{keyFilled, order}, project...)
 		n := uint64(0)
@@ -314,7 +318,8 @@ func nextServed(v []byte) (fs [5][]byte, n int, err error) {
 	for i := range fs {
 		size, m := binary.Uvarint(v[n:])
 		if m <= 0 || size > uint64(len(v)-n-m) {
-			return fs, 0, errors.New("decoding state: a session's recalls are damaged: remove the state folder, it is rebuilt from the ledger")
+			return fs, 0, errors.New(
+				"decoding state: a session's recalls are damaged: remove the state folder, it is rebuilt from the ledger")
 		}
 		n += m
 		fs[i] = v[n : n+int(size)]
@@ -343,7 +348,8 @@ func (f *Fold) derive(st *stage.State, p *proposal, now time.Time) error {
 	if err := f.touch(st, p.Project, beliefSubject(p.Belief.ID), now); err != nil {
 		return err
 	}
-	return keep(st, keyParents, p.Project, p.Belief.ID, known, maxParents, parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
+	return keep(st, keyParents, p.Project, p.Belief.ID, known, maxParents,
+		parents{p.Agent, p.ID, p.From[:min(len(p.From), maxFrom)]})
 }
 
 // bearing returns the reasons from earlier findings on a proposal's dependencies. A
@@ -377,7 +383,9 @@ func (p *proposal) leans() []rest {
 	for _, a := range p.Answers {
 		for _, r := range a.Rests {
 			// One of several values from the same content is enough.
-			if !slices.ContainsFunc(rests, func(x rest) bool { return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation }) {
+			if !slices.ContainsFunc(rests, func(x rest) bool {
+				return x.Rel == relArgument && x.Agent == r.Agent && x.Observation == r.Observation
+			}) {
 				rests = append(rests, rest{relArgument, "", r.Belief, r.Agent, r.Observation, r.Source, r.Value})
 			}
 		}
@@ -388,7 +396,9 @@ func (p *proposal) leans() []rest {
 // said reports whether a group's answer holds the alert behind a reason.
 func (p *proposal) said(r streams.Reason) bool {
 	return slices.ContainsFunc(p.Answers, func(a answer) bool {
-		return a.Group == r.Group && slices.ContainsFunc(a.Reasons, func(x streams.Reason) bool { return x.Rule == r.Rule && x.Alert == r.Alert })
+		return a.Group == r.Group && slices.ContainsFunc(a.Reasons, func(x streams.Reason) bool {
+			return x.Rule == r.Rule && x.Alert == r.Alert
+		})
 	})
 }
 

@@ -20,7 +20,8 @@ func TestASessionsRecallsAreAListOfTheLatest(t *testing.T) {
 			p := &proposal{Project: "p", Agent: "a", Session: "s"}
 			for range r.IntN(20) {
 				id := fmt.Sprint("b", r.IntN(300))
-				p.Rests = append(p.Rests, rest{Rel: relFound, Belief: id, Agent: "a", Observation: "o" + id, Source: "https://example.com/" + id})
+				p.Rests = append(p.Rests, rest{Rel: relFound, Belief: id, Agent: "a", Observation: "o" + id,
+					Source: "https://example.com/" + id})
 			}
 			for _, x := range p.Rests {
 				x.Rel = relRecalled

@@ -31,7 +31,8 @@ func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time)
 	}
 	if alike >= pol.MaxOpenHolds {
 		return &streams.Reason{Code: streams.CodeHoldBudget, Verdict: streams.Deny,
-			Text: fmt.Sprintf("agent %s has %d holds of %s open in this session, the policy admits %d", p.Agent, alike, streams.Clip(p.Tool, 100), pol.MaxOpenHolds)}, nil
+			Text: fmt.Sprintf("agent %s has %d holds of %s open in this session, the policy admits %d", p.Agent, alike,
+				streams.Clip(p.Tool, 100), pol.MaxOpenHolds)}, nil
 	}
 	all, err := openHolds(st, agentKey(p.Project, p.Agent))
 	if err != nil {
@@ -39,7 +40,8 @@ func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time)
 	}
 	if all >= allHolds*pol.MaxOpenHolds {
 		return &streams.Reason{Code: streams.CodeHoldBudget, Verdict: streams.Deny,
-			Text: fmt.Sprintf("agent %s has %d holds open, in all the policy admits %d", p.Agent, all, allHolds*pol.MaxOpenHolds)}, nil
+			Text: fmt.Sprintf("agent %s has %d holds open, in all the policy admits %d", p.Agent, all,
+				allHolds*pol.MaxOpenHolds)}, nil
 	}
 	if pol.MaxHoldsPerMinute == 0 {
 		return nil, nil
@@ -49,7 +51,8 @@ func overBudget(st *stage.State, p *proposal, pol *policy.Policy, now time.Time)
 		return nil, err
 	}
 	return &streams.Reason{Code: streams.CodeHoldRate, Verdict: streams.Deny,
-		Text: fmt.Sprintf("agent %s had %d actions held within a minute, the policy admits %d", p.Agent, len(times)/8, pol.MaxHoldsPerMinute)}, nil
+		Text: fmt.Sprintf("agent %s had %d actions held within a minute, the policy admits %d", p.Agent, len(times)/8,
+			pol.MaxHoldsPerMinute)}, nil
 }
 
 // recentHolds are the times of the last minute's holds by ledger time.

@@ -31,7 +31,8 @@ func classKey(agent, class string) string { return agent + "\x00" + class }
 
 // forecast counts the first outcome of a released action. Synthetic projects do not
 // count.
-func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, now time.Time) (*stage.Output, error) {
+func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
+	now time.Time) (*stage.Output, error) {
 	if v.Confidence == nil || v.Class == "" || streams.IsSynthetic(e.Project) {
 		return nil, nil
 	}
@@ -63,12 +64,14 @@ func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEnt
 	if _, err := st.Load(stage.Key(keyCalib, e.Project, key), last); err != nil {
 		return nil, err
 	}
-	c := &streams.CalibrationEntry{Agent: v.Agent, Class: v.Class, Total: w.Total, Was: last.Over, Time: now, Report: calibration.Judge(w.Forecasts)}
+	c := &streams.CalibrationEntry{Agent: v.Agent, Class: v.Class, Total: w.Total, Was: last.Over, Time: now,
+		Report: calibration.Judge(w.Forecasts)}
 	var live []stage.Live
 	if c.Over && !c.Was {
 		c.Alert = &streams.Alert{
-			ID: fmt.Sprintf("%s-%d", ruleOver, e.Seq), Rule: ruleOver, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "medium",
-			Subject: streams.AlertSubject{Kind: "agent", ID: v.Agent}, Project: e.Project, Agent: v.Agent, Session: o.Session,
+			ID: fmt.Sprintf("%s-%d", ruleOver, e.Seq), Rule: ruleOver, RuleDigest: v.Policy, Group: streams.StageArbiter,
+			Severity: "medium",
+			Subject:  streams.AlertSubject{Kind: "agent", ID: v.Agent}, Project: e.Project, Agent: v.Agent, Session: o.Session,
 			Message: overText(c), Events: []string{o.ID}, Effect: "hold", Mode: "enforce", Count: 1, Time: now,
 			Detail: map[string]any{"code": string(streams.CodeOver), "class": v.Class},
 		}
@@ -78,7 +81,8 @@ func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEnt
 }
 
 func overText(c *streams.CalibrationEntry) string {
-	return fmt.Sprintf("of the last %d actions of agent %s under policy entry %q, %.0f%% succeeded, and it had said %.0f%%", c.N, c.Agent, c.Class, 100*c.Success, 100*c.Confidence)
+	return fmt.Sprintf("of the last %d actions of agent %s under policy entry %q, %.0f%% succeeded, and it had "+
+		"said %.0f%%", c.N, c.Agent, c.Class, 100*c.Success, 100*c.Confidence)
 }
 
 // calibrated puts a computation in force.

@@ -25,7 +25,8 @@ func (d *desk) says(id, tool string, level beliefs.Level, confidence float64, st
 	}
 	v := d.last(seq)
 	if status != "" {
-		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id, Agent: "agent", Session: "s"}, Outcome: beliefs.Outcome{Action: id, Status: status}})
+		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id,
+			Agent: "agent", Session: "s"}, Outcome: beliefs.Outcome{Action: id, Status: status}})
 	}
 	return v
 }
@@ -49,15 +50,18 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 	pol := testPolicy(t)
 	d := newDesk(t, newArbiter(t), pol)
 	for i := range calibration.MinForecasts {
-		if v := d.says(fmt.Sprint("a", i), "write_file", beliefs.L3, 0.95, "error"); v.Verdict != streams.Allow || v.Class == "" {
+		if v := d.says(fmt.Sprint("a", i), "write_file", beliefs.L3, 0.95, "error"); v.Verdict != streams.Allow ||
+			v.Class == "" {
 			t.Fatalf("action %d: %s %+v", i, v.Verdict, v.Reasons)
 		}
 	}
 	cs := d.calibrations()
-	if len(cs) != 1 || !cs[0].Over || cs[0].Was || cs[0].Alert == nil || cs[0].N != calibration.MinForecasts || cs[0].Gap != 0.95 {
+	if len(cs) != 1 || !cs[0].Over || cs[0].Was || cs[0].Alert == nil || cs[0].N != calibration.MinForecasts ||
+		cs[0].Gap != 0.95 {
 		t.Fatalf("%+v", cs)
 	}
-	if v := d.says("b", "write_file", beliefs.L3, 0.95, ""); v.Verdict != streams.Hold || v.Reasons[0].Code != streams.CodeOver {
+	if v := d.says("b", "write_file", beliefs.L3, 0.95, ""); v.Verdict != streams.Hold ||
+		v.Reasons[0].Code != streams.CodeOver {
 		t.Errorf("an action of an over-confident class: %s %+v", v.Verdict, v.Reasons)
 	}
 	// Omitting the confidence does not avoid the hold.
@@ -76,11 +80,13 @@ func TestAnOverConfidentClassIsHeldUntilItIsNot(t *testing.T) {
 	for i := range calibration.Keep {
 		id := fmt.Sprint("e", i)
 		confidence := 0.9
-		v := &streams.VerdictEntry{Type: streams.TypeAction, ID: id, Agent: "agent", Class: cs[0].Class, Confidence: &confidence, Verdict: streams.Allow} // approved, say
+		v := &streams.VerdictEntry{Type: streams.TypeAction, ID: id, Agent: "agent", Class: cs[0].Class,
+			Confidence: &confidence, Verdict: streams.Allow} // approved, say
 		if err := d.st.Put(stage.Key(keyVerdict, "demo", "agent", id), v); err != nil {
 			t.Fatal(err)
 		}
-		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id, Agent: "agent"}, Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
+		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o" + id,
+			Agent: "agent"}, Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
 	}
 	cs = d.calibrations()
 	if last := cs[len(cs)-1]; last.Over || last.N != calibration.Keep {
@@ -96,7 +102,9 @@ func TestAnOutcomeCountsOnceAndSyntheticProjectsDoNot(t *testing.T) {
 	d := newDesk(t, newArbiter(t), pol)
 	d.says("a", "write_file", beliefs.L3, 0.95, "error")
 	for i := range 50 {
-		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("again", i), Agent: "agent"}, Outcome: beliefs.Outcome{Action: "a", Status: "error"}})
+		d.add(streams.StageIngest, streams.TypeOutcome, 0,
+			&streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("again", i), Agent: "agent"},
+				Outcome: beliefs.Outcome{Action: "a", Status: "error"}})
 	}
 	if cs := d.calibrations(); len(cs) != 0 {
 		t.Errorf("one action counted often: %+v", cs)

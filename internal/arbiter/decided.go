@@ -32,8 +32,10 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 		return nil, err
 	}
 	alert := func(rule, severity, kind, id, agent string, code streams.Code, message string) streams.Alert {
-		return streams.Alert{ID: fmt.Sprintf("%s-%d-%s", rule, e.Seq, id), Rule: rule, Group: streams.StageArbiter, Severity: severity, Subject: streams.AlertSubject{Kind: kind, ID: id},
-			Project: e.Project, Agent: agent, Message: streams.Clip(string(code)+": "+message, maxReasonText), Events: []string{id}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		return streams.Alert{ID: fmt.Sprintf("%s-%d-%s", rule, e.Seq, id), Rule: rule, Group: streams.StageArbiter,
+			Severity: severity, Subject: streams.AlertSubject{Kind: kind, ID: id},
+			Project: e.Project, Agent: agent, Message: streams.Clip(string(code)+": "+message, maxReasonText),
+			Events: []string{id}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
 			Detail: map[string]any{"code": string(code), "entry": fmt.Sprint(e.Seq)}}
 	}
 	var all []streams.Alert
@@ -47,7 +49,8 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 		if d.Axes.Truth == beliefs.Superseded && d.Axes.Security < beliefs.Quarantined {
 			severity = "medium"
 		}
-		a := alert(ruleFallen, severity, d.Kind, d.ID, d.Agent, streams.CodeFallen, fmt.Sprintf("%s %s cites belief %s, which fell since: %s", d.Kind, d.ID, d.Belief, d.Why))
+		a := alert(ruleFallen, severity, d.Kind, d.ID, d.Agent, streams.CodeFallen,
+			fmt.Sprintf("%s %s cites belief %s, which fell since: %s", d.Kind, d.ID, d.Belief, d.Why))
 		a.ID += "-" + d.Belief
 		a.Detail["belief"], a.Detail["truth"], a.Detail["security"] = d.Belief, d.Axes.Truth.String(), d.Axes.Security.String()
 		a.Path = []string{d.Kind + ":" + d.ID, "belief:" + d.Belief}
@@ -60,5 +63,6 @@ func (f *Fold) decisions(st *stage.State, e *streams.Entry, now time.Time) (*sta
 	for i := range all {
 		live = append(live, stage.LiveCopy(&all[i], e.Project, "alert", all[i].Severity, all[i].Rule)...)
 	}
-	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: all}, live...)
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: all},
+		live...)
 }

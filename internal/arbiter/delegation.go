@@ -21,12 +21,15 @@ func delegated(pol *policy.Policy, k policy.Call, c policy.Class, a *streams.Act
 	if classify(pol, k, a.Annotations, beliefs.L0).Level != c.Level {
 		return ""
 	}
-	ev := policy.Evidence{User: true, Foreign: a.Shown.Foreign, Order: a.Shown.Order, Unread: a.Shown.Unread, Leans: a.Shown.Leans}
+	ev := policy.Evidence{User: true, Foreign: a.Shown.Foreign, Order: a.Shown.Order, Unread: a.Shown.Unread,
+		Leans: a.Shown.Leans}
 	var named []string
 	if r := a.Intent; r != nil {
 		ev.Asked, ev.Values, named = r.Asked, len(r.Values)+len(r.Carriers), r.Carriers
 	}
-	ev.Named = !slices.ContainsFunc(a.Features.Carriers, func(c text.Carrier) bool { return party(c, a.Features.Carriers, named) })
+	ev.Named = !slices.ContainsFunc(a.Features.Carriers, func(c text.Carrier) bool {
+		return party(c, a.Features.Carriers, named)
+	})
 	ground, ok := pol.Delegated(k, c, ev)
 	if !ok {
 		return ""
@@ -41,7 +44,8 @@ func party(c text.Carrier, all []text.Carrier, named []string) bool {
 	case text.Email, text.URL, text.IP, text.IBAN, text.Card, text.Phone, text.Crypto, text.Handle:
 	case text.Host:
 		if slices.ContainsFunc(all, func(o text.Carrier) bool {
-			return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) || o.Kind == text.URL && strings.Contains(o.Value, c.Value)
+			return o.Kind == text.Email && strings.HasSuffix(o.Value, "@"+c.Value) ||
+				o.Kind == text.URL && strings.Contains(o.Value, c.Value)
 		}) {
 			return false
 		}
@@ -58,10 +62,13 @@ func delegate(p *proposal, v *streams.VerdictEntry) {
 		return
 	}
 	v.Verdict = streams.Allow
-	v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeDelegated, Verdict: streams.Allow, Text: streams.Clip(p.Delegated, maxReasonText)})
+	v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeDelegated, Verdict: streams.Allow,
+		Text: streams.Clip(p.Delegated, maxReasonText)})
 }
 
 // byLevelAlone reports whether nothing but the level speaks against an action.
 func byLevelAlone(v *streams.VerdictEntry) bool {
-	return !slices.ContainsFunc(v.Reasons, func(r streams.Reason) bool { return r.Verdict > streams.Allow && r.Code != streams.CodeFloor })
+	return !slices.ContainsFunc(v.Reasons, func(r streams.Reason) bool {
+		return r.Verdict > streams.Allow && r.Code != streams.CodeFloor
+	})
 }

@@ -14,7 +14,8 @@ import (
 
 // proposed is a proposal of send_email at L4.
 func proposed(id, session, to string) *streams.ActionEntry {
-	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: session}, Args: jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)),
+	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: session},
+		Args:     jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)),
 		Features: text.Analyze(to), Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}}}
 }
 
@@ -42,17 +43,22 @@ func TestADelegatedActionPassesTheLevelAndNothingElse(t *testing.T) {
 	}
 	l4 := beliefs.L4
 	v := ask(func(*streams.ActionEntry) {})
-	if last := v.Reasons[len(v.Reasons)-1]; v.Verdict != streams.Allow || last.Code != streams.CodeDelegated || v.Level != "L4" {
+	if last := v.Reasons[len(v.Reasons)-1]; v.Verdict != streams.Allow || last.Code != streams.CodeDelegated ||
+		v.Level != "L4" {
 		t.Fatalf("%+v", v)
 	}
 	if v := ask(func(a *streams.ActionEntry) { a.Intent, a.Shown = nil, new(streams.Shown) }); v.Verdict != streams.Allow {
 		t.Errorf("nothing foreign: %+v", v)
 	}
 	for what, change := range map[string]func(*streams.ActionEntry){
-		"not asked for":                            func(a *streams.ActionEntry) { a.Intent.Asked = false },
-		"another recipient":                        func(a *streams.ActionEntry) { a.Features = text.Analyze("jo@corp.example eve@evil.example") },
-		"nothing known":                            func(a *streams.ActionEntry) { a.Shown = nil },
-		"leans on foreign values":                  func(a *streams.ActionEntry) { a.Intent, a.Shown = nil, &streams.Shown{Leans: true} },
+		"not asked for": func(a *streams.ActionEntry) { a.Intent.Asked = false },
+		"another recipient": func(a *streams.ActionEntry) {
+			a.Features = text.Analyze("jo@corp.example eve@evil.example")
+		},
+		"nothing known": func(a *streams.ActionEntry) { a.Shown = nil },
+		"leans on foreign values": func(a *streams.ActionEntry) {
+			a.Intent, a.Shown = nil, &streams.Shown{Leans: true}
+		},
 		"a receiver that only foreign content has": func(a *streams.ActionEntry) { a.Shown.Leans = true },
 		"words of a secret":                        func(a *streams.ActionEntry) { a.Shown.Marked = true },
 		"confidential data":                        func(a *streams.ActionEntry) { a.Sensitivity = beliefs.Confidential },

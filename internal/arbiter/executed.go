@@ -51,7 +51,8 @@ func (f *Fold) executed(st *stage.State, e *streams.Entry, now time.Time) (*stag
 }
 
 // ranOnce notes that what was released ran. A release is good for one execution.
-func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, now time.Time) (*stage.Output, error) {
+func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry,
+	now time.Time) (*stage.Output, error) {
 	key := stage.Key(keyRan, e.Project, o.Agent, o.Action)
 	_, before, err := st.Get(key)
 	if err != nil {
@@ -72,14 +73,20 @@ func (f *Fold) ranOnce(st *stage.State, e *streams.Entry, o *streams.OutcomeEntr
 }
 
 // incident is an alert of the arbiter's own.
-func (f *Fold) incident(e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, rule, format string, now time.Time) (*stage.Output, error) {
+func (f *Fold) incident(e *streams.Entry, o *streams.OutcomeEntry, v *streams.VerdictEntry, rule, format string,
+	now time.Time) (*stage.Output, error) {
 	a := streams.Alert{
-		ID: fmt.Sprintf("%s-%d", rule, e.Seq), Rule: rule, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "critical",
-		Subject: streams.AlertSubject{Kind: "action", ID: o.Action}, Project: e.Project, Agent: o.Agent, Session: o.Session,
-		Message: streams.Clip(string(streams.CodeMismatch)+": an executor reported an outcome: "+fmt.Sprintf(format, o.Action), maxReasonText),
-		Events:  []string{o.Action, o.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
-		Detail: map[string]any{"code": string(streams.CodeMismatch), "reported": streams.Clip(o.Digest, 80), "released": v.Digest, "verdict": v.Verdict.String(), "status": streams.Clip(o.Status, 40)},
+		ID: fmt.Sprintf("%s-%d", rule, e.Seq), Rule: rule, RuleDigest: v.Policy, Group: streams.StageArbiter,
+		Severity: "critical",
+		Subject:  streams.AlertSubject{Kind: "action", ID: o.Action}, Project: e.Project, Agent: o.Agent, Session: o.Session,
+		Message: streams.Clip(string(streams.CodeMismatch)+": an executor reported an outcome: "+fmt.Sprintf(format,
+			o.Action), maxReasonText),
+		Events: []string{o.Action, o.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		Detail: map[string]any{"code": string(streams.CodeMismatch), "reported": streams.Clip(o.Digest, 80),
+			"released": v.Digest, "verdict": v.Verdict.String(), "status": streams.Clip(o.Status, 40)},
 	}
-	live := append(stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule), stage.LiveCopy(&a, e.Project, "incident")...)
-	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Digest: v.Policy, Alerts: []streams.Alert{a}}, live...)
+	live := append(stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule),
+		stage.LiveCopy(&a, e.Project, "incident")...)
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
+		Digest: v.Policy, Alerts: []streams.Alert{a}}, live...)
 }

@@ -19,7 +19,8 @@ func TestPromiseA11ASecondExecutionOfOneReleaseIsAnIncident(t *testing.T) {
 	n := 0
 	report := func(action, status, digest string) string {
 		n++
-		out := b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", n), Agent: "agent",
+		out := b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", n),
+			Agent:   "agent",
 			Session: "s"}, Outcome: beliefs.Outcome{Action: action, Status: status, Digest: digest}})
 		if out == nil {
 			return ""

@@ -79,7 +79,9 @@ func dropFinding(st *stage.State, project, under, rule string) error {
 	if err != nil || !ok {
 		return err
 	}
-	left := slices.DeleteFunc(slices.Clone(fs), func(x finding) bool { return x.Reason.Rule == rule && x.Reason.Group == "" })
+	left := slices.DeleteFunc(slices.Clone(fs), func(x finding) bool {
+		return x.Reason.Rule == rule && x.Reason.Group == ""
+	})
 	if len(left) == len(fs) {
 		return nil
 	}

@@ -49,7 +49,8 @@ func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 		}
 		if i%16 == 0 {
 			d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{
-				EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent", Session: a.Session}, Outcome: beliefs.Outcome{Action: a.ID, Status: streams.HoldCancelled}})
+				EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent", Session: a.Session},
+				Outcome:   beliefs.Outcome{Action: a.ID, Status: streams.HoldCancelled}})
 		}
 		d.wait(0)
 		if i%4 == 0 {
@@ -92,7 +93,10 @@ func TestAVerdictCostsTheSameAfterManyOthers(t *testing.T) {
 	}
 	// Decided proposals are removed after keepLate.
 	proposals := 0
-	if err := d.st.Scan([]byte{keyProposal}, func(_, _ []byte) (bool, error) { proposals++; return true, nil }); err != nil {
+	if err := d.st.Scan([]byte{keyProposal}, func(_, _ []byte) (bool, error) {
+		proposals++
+		return true, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if most := int((keepLate + pruneSlack + time.Second) / (100 * time.Millisecond)); proposals > most {
@@ -111,7 +115,8 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 	again := func() *streams.VerdictEntry {
 		t.Helper()
 		n := len(d.ledger)
-		d.add(streams.StageIngest, streams.TypeRepeat, 0, &streams.RepeatEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent"}, Kind: streams.KindAct})
+		d.add(streams.StageIngest, streams.TypeRepeat, 0,
+			&streams.RepeatEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent"}, Kind: streams.KindAct})
 		v := new(streams.VerdictEntry)
 		if err := streams.Unmarshal(d.ledger[n+1].Body, v); err != nil {
 			t.Fatal(err)
@@ -120,7 +125,8 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 	}
 	hold := d.last(held).Hold
 	d.wait(25 * time.Hour) // it expires
-	if v := again(); v.Verdict != streams.Hold || len(v.Reasons) == 0 || v.Reasons[len(v.Reasons)-1].Code != streams.CodeExpired {
+	if v := again(); v.Verdict != streams.Hold || len(v.Reasons) == 0 ||
+		v.Reasons[len(v.Reasons)-1].Code != streams.CodeExpired {
 		t.Fatalf("after it expired: %+v", v)
 	}
 	state := func() bool {
@@ -172,15 +178,18 @@ func TestVerdictsAndHoldsAreForgottenByLedgerTimeAndReplaysDoTheSame(t *testing.
 func TestAnOldAlertStillCounts(t *testing.T) {
 	pol := testPolicy(t)
 	d := newDesk(t, newArbiter(t), pol)
-	d.add(streams.SentinelStage("a"), streams.TypeAlerts, 0, &streams.AlertsEntry{Group: "a", Digest: rulesDigest, Alerts: []streams.Alert{{
-		ID: "x1", Rule: "planted", Group: "a", Severity: "high", Subject: streams.AlertSubject{Kind: "belief", ID: "b1"}, Project: "demo", Agent: "other",
-		Message: "planted", Effect: "hold", Mode: "enforce", Count: 1}}})
+	d.add(streams.SentinelStage("a"), streams.TypeAlerts, 0, &streams.AlertsEntry{Group: "a", Digest: rulesDigest,
+		Alerts: []streams.Alert{{
+			ID: "x1", Rule: "planted", Group: "a", Severity: "high", Subject: streams.AlertSubject{Kind: "belief", ID: "b1"},
+			Project: "demo", Agent: "other",
+			Message: "planted", Effect: "hold", Mode: "enforce", Count: 1}}})
 	for range 3 {
 		d.wait(400 * 24 * time.Hour)
 		d.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{})
 	}
 	a := action("a1", "read_file", beliefs.L1)
-	a.Beliefs = []streams.BeliefRef{{ID: "b1", Found: true, Axes: beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}}}
+	a.Beliefs = []streams.BeliefRef{{ID: "b1", Found: true, Axes: beliefs.Axes{Truth: beliefs.Supported,
+		Retrieval: beliefs.Normal}}}
 	seq := d.add(streams.StageIngest, streams.TypeAction, 0, a)
 	for _, g := range []string{"a", "b"} {
 		d.assess(g, seq, &streams.AssessmentEntry{})

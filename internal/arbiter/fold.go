@@ -436,7 +436,8 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 	if err != nil {
 		return nil, err
 	}
-	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent, Session: r.Session,
+	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
+		Session: r.Session,
 		Verdict: streams.Hold, Policy: digest, Reasons: []streams.Reason{{Code: streams.CodeTaken, Verdict: streams.Hold,
 			Text: "this id was used before for a different proposal; propose it under a new id"}}}
 	if pol != nil && pol.Learn() {
@@ -448,10 +449,12 @@ func (f *Fold) taken(st *stage.State, e *streams.Entry, r *streams.RepeatEntry) 
 
 // forgotten answers for a proposal whose verdict is no longer kept.
 func forgotten(e *streams.Entry, r *streams.RepeatEntry) *streams.VerdictEntry {
-	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent, Session: r.Session,
+	v := &streams.VerdictEntry{Proposal: e.Seq, Type: proposalType(r.Kind), ID: r.ID, Reuses: r.Reuses, Agent: r.Agent,
+		Session: r.Session,
 		Verdict: streams.Hold}
 	v.Reasons = []streams.Reason{{Code: streams.CodeForgotten, Verdict: streams.Hold,
-		Text: fmt.Sprintf("a verdict is kept for %d days, and none is kept for this id; propose it again under a new id", int(KeepVerdict.Hours()/24))}}
+		Text: fmt.Sprintf("a verdict is kept for %d days, and none is kept for this id; propose it again under a new id",
+			int(KeepVerdict.Hours()/24))}}
 	return v
 }
 
@@ -555,8 +558,9 @@ func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 		ans.Reasons = append(ans.Reasons, alertReason(streams.CodeRule, v, group, al))
 	}
 	if ans.Verdict > said {
-		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group, Digest: digest,
-			Text: "the group asks for " + ans.Verdict.String()})
+		ans.Reasons = append(ans.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: ans.Verdict, Group: group,
+			Digest: digest,
+			Text:   "the group asks for " + ans.Verdict.String()})
 	}
 	ans.Verdict = ans.Verdict.Join(said)
 	return ans
@@ -564,7 +568,8 @@ func (a *assessment) answer(group, wanted string, on streams.Type) answer {
 
 func alertReason(code streams.Code, v streams.Verdict, group string, al streams.Alert) streams.Reason {
 	clip := func(s string) string { return streams.Clip(s, maxReasonText) }
-	r := streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest), Group: group, Alert: clip(al.ID)}
+	r := streams.Reason{Code: code, Verdict: v, Text: clip(al.Message), Rule: clip(al.Rule), Digest: clip(al.RuleDigest),
+		Group: group, Alert: clip(al.ID)}
 	if al.Exception != "" {
 		r.Text = clip("exception " + al.Exception + " applies: " + r.Text)
 	}

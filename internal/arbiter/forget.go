@@ -68,7 +68,8 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry, now time.Time) (*stage.
 	}
 	f.countHold(e.Project, -open)
 	f.Reset() // timers and queues are read anew
-	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now}, Statement: b.ID})
+	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now},
+		Statement: b.ID})
 }
 
 // erased answers a statement about one data subject: the runtime has folded the
@@ -78,5 +79,6 @@ func erased(e *streams.Entry, now time.Time) (*stage.Output, error) {
 	if err := streams.Unmarshal(e.Body, b); err != nil || streams.Erasure(e.Body) == nil {
 		return nil, nil
 	}
-	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now}, Statement: b.ID})
+	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now},
+		Statement: b.ID})
 }

@@ -189,7 +189,9 @@ func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 	}
 	why := fail(streams.CodeUnavailable, err)
 	if err == nil {
-		why = fail(streams.CodeReplySize, fmt.Errorf("the answer has %d bytes, and the server takes messages of at most %d: ask for less, under a new id", len(body), most))
+		why = fail(streams.CodeReplySize,
+			fmt.Errorf("the answer has %d bytes, and the server takes messages of at most %d: ask for less, under a new id",
+				len(body), most))
 	}
 	why.Seq, why.IntakeSeq, why.Elapsed = rep.Seq, rep.IntakeSeq, rep.Elapsed
 	if body, err = streams.Marshal(why); err != nil {
@@ -202,7 +204,8 @@ func encode(rep *streams.Reply, most int) (*streams.Reply, []byte) {
 const maxFailure = 2 << 10
 
 func fail(code streams.Code, err error) *streams.Reply {
-	return &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: code, Message: streams.Clip(fmt.Sprint(err), maxFailure)}}
+	return &streams.Reply{Verdict: streams.Hold, Error: &streams.ReplyError{Code: code,
+		Message: streams.Clip(fmt.Sprint(err), maxFailure)}}
 }
 
 func (f *Front) answer(r micro.Request) *streams.Reply {
@@ -240,7 +243,8 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s", streams.RefusedText(int(api.ErrorCode), api.Description)))
+			return fail(streams.CodeIntakeFull, fmt.Errorf("the intake refused the proposal: %s",
+				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
 		return fail(streams.CodeUnavailable, fmt.Errorf("the proposal may not be journaled: %w", err))
 	}
@@ -252,7 +256,8 @@ func (f *Front) answer(r micro.Request) *streams.Reply {
 }
 
 // verdictOn waits for the verdict on a proposal, or for its rejection.
-func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address, ev streams.Event) *streams.Reply {
+func (f *Front) verdictOn(ctx context.Context, who caller, seq uint64, w *waiter, a streams.Address,
+	ev streams.Event) *streams.Reply {
 	made := f.admitted.ask(seq)
 	for {
 		select {
@@ -302,7 +307,8 @@ func (f *Front) unanswered(who caller, intake uint64) *streams.Reply {
 }
 
 // reply is the answer to an event that a verdict's entry gives.
-func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams.Address, ev streams.Event) *streams.Reply {
+func (f *Front) reply(ctx context.Context, e streams.Entry, w *waiter, a streams.Address,
+	ev streams.Event) *streams.Reply {
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(e.Body, v); err != nil {
 		return fail(streams.CodeUnavailable, fmt.Errorf("ledger entry %d: %w", e.Seq, err))
@@ -381,7 +387,8 @@ func (f *Front) recallOf(ctx context.Context, w *waiter, seq uint64) (*streams.R
 	f.mu.Unlock()
 	if r != nil && at == seq {
 		own := *r // the stages of this process hold it too
-		own.Admitted, own.ContextOnly, own.Contradictions = slices.Clone(r.Admitted), slices.Clone(r.ContextOnly), slices.Clone(r.Contradictions)
+		own.Admitted, own.ContextOnly, own.Contradictions = slices.Clone(r.Admitted), slices.Clone(
+			r.ContextOnly), slices.Clone(r.Contradictions)
 		own.Refused = slices.Clip(r.Refused)
 		return &own, nil
 	}

@@ -184,7 +184,8 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s", streams.RefusedText(int(api.ErrorCode), api.Description)))
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the observation: %s",
+				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
 		return failed(streams.CodeUnavailable, fmt.Errorf("the observation may not be journaled: %w", err))
 	}
@@ -194,7 +195,8 @@ func (f *Front) observed(r micro.Request) *streams.ObserveReplies {
 	}
 	rep, err := f.admitted.of(ctx, seq)
 	if err != nil {
-		late := failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq, f.cfg.Timeout))
+		late := failed(streams.CodeTimeout, fmt.Errorf("intake message %d is not in the ledger within %v", seq,
+			f.cfg.Timeout))
 		late.IntakeSeq = seq
 		return late
 	}
@@ -210,7 +212,8 @@ func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *stream
 		rep, err := f.admitted.of(ctx, at)
 		if err != nil {
 			f.admitted.forget(at)
-			rep = &streams.ObserveReply{Error: fail(streams.CodeTimeout, fmt.Errorf("event %d of intake message %d is not in the ledger within %v", i, seq, f.cfg.Timeout)).Error}
+			rep = &streams.ObserveReply{Error: fail(streams.CodeTimeout,
+				fmt.Errorf("event %d of intake message %d is not in the ledger within %v", i, seq, f.cfg.Timeout)).Error}
 		}
 		rep.IntakeSeq, rep.Index = seq, i
 		all.Results[i] = rep
@@ -220,7 +223,8 @@ func (f *Front) observedAll(ctx context.Context, seq uint64, events int) *stream
 
 // admittedReply is the reply that an entry of ingest gives.
 func admittedReply(e *streams.Entry) *streams.ObserveReply {
-	rep := &streams.ObserveReply{IntakeSeq: position.Sequence(e.Src), Index: position.Index(e.Src), Seq: e.Position(), Repeat: e.Type == streams.TypeRepeat}
+	rep := &streams.ObserveReply{IntakeSeq: position.Sequence(e.Src), Index: position.Index(e.Src), Seq: e.Position(),
+		Repeat: e.Type == streams.TypeRepeat}
 	if e.Type == streams.TypeRejected {
 		b, err := streams.Read[streams.RejectedEntry](e)
 		if err != nil {

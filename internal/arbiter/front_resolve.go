@@ -57,7 +57,8 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return failed(streams.CodeMalformed, fmt.Errorf("want {\"note\": …}: %w", err))
 	}
 	if len(req.Note) == 0 || len(req.Note) > streams.MaxResolution {
-		return failed(streams.CodeInvalid, fmt.Errorf("the note has %d bytes, want 1 to %d", len(req.Note), streams.MaxResolution))
+		return failed(streams.CodeInvalid, fmt.Errorf("the note has %d bytes, want 1 to %d", len(req.Note),
+			streams.MaxResolution))
 	}
 	c := streams.Control{ID: nuid.Next(), Project: project, Hold: hold, Note: req.Note}
 	switch {
@@ -85,7 +86,8 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 	if err != nil {
 		var api *jetstream.APIError
 		if errors.As(err, &api) {
-			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s", streams.RefusedText(int(api.ErrorCode), api.Description)))
+			return failed(streams.CodeIntakeFull, fmt.Errorf("the intake refused the resolution: %s",
+				streams.RefusedText(int(api.ErrorCode), api.Description)))
 		}
 		return failed(streams.CodeUnavailable, fmt.Errorf("the resolution may not be journaled: %w", err))
 	}
@@ -99,12 +101,14 @@ func (f *Front) resolve(r micro.Request) *streams.ResolveReply {
 		return rep
 	case r := <-f.admitted.ask(seq):
 		if r.Error == nil {
-			return failed(streams.CodeUnavailable, fmt.Errorf("intake message %d became ledger entry %d, which is no resolution", seq, r.Seq))
+			return failed(streams.CodeUnavailable,
+				fmt.Errorf("intake message %d became ledger entry %d, which is no resolution", seq, r.Seq))
 		}
 		rep.Seq = r.Seq
 		return failed(r.Error.Code, errors.New(r.Error.Message))
 	case <-ctx.Done():
-		return failed(streams.CodeTimeout, fmt.Errorf("no outcome within %v; it is journaled, look at the hold before signing again", f.cfg.Timeout))
+		return failed(streams.CodeTimeout,
+			fmt.Errorf("no outcome within %v; it is journaled, look at the hold before signing again", f.cfg.Timeout))
 	}
 }
 

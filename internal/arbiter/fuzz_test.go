@@ -16,7 +16,8 @@ import (
 func FuzzForeign(f *testing.F) {
 	like, pol := newArbiter(f), testPolicy(f)
 	f.Add("assessment", uint64(1), []byte(`{"group":"b","verdict":"allow","digest":"sha256:rules","alerts":[]}`))
-	f.Add("assessment", uint64(1), []byte(`{"verdict":"deny","digest":"x","alerts":[{"id":"i","rule":"r","effect":"hold","mode":"enforce","message":"m","path":["a"],"detail":{"a":[1]}}],"rests":[{"observation":"o"}]}`))
+	f.Add("assessment", uint64(1),
+		[]byte(`{"verdict":"deny","digest":"x","alerts":[{"id":"i","rule":"r","effect":"hold","mode":"enforce","message":"m","path":["a"],"detail":{"a":[1]}}],"rests":[{"observation":"o"}]}`))
 	f.Add("assessment", uint64(1<<63), []byte(`{"verdict":"maybe"}`))
 	f.Add("alerts", uint64(0), []byte(`{"alerts":[{"subject":{"kind":"belief","id":"b"},"effect":"quarantine"}]}`))
 	f.Add("verdict", uint64(1), []byte(`{"verdict":"allow"}`))
@@ -36,7 +37,8 @@ func FuzzForeign(f *testing.F) {
 				d.step(&own)
 			}
 			var cleared streams.AssessmentEntry
-			allowed := typ == string(streams.TypeAssessment) && src == p && streams.Unmarshal(body, &cleared) == nil && cleared.Verdict == streams.Allow && cleared.Digest == rulesDigest
+			allowed := typ == string(streams.TypeAssessment) && src == p && streams.Unmarshal(body, &cleared) == nil &&
+				cleared.Verdict == streams.Allow && cleared.Digest == rulesDigest
 			d.wait(time.Hour)
 			if v := d.last(p); v.Verdict == streams.Allow && !allowed {
 				t.Fatalf("allowed after %s %q", typ, body)
@@ -47,7 +49,8 @@ func FuzzForeign(f *testing.F) {
 
 // FuzzQuestions: operators ask by JSON; a question that is none is an error.
 func FuzzQuestions(f *testing.F) {
-	for _, s := range []string{`{"project":"demo","state":"open"}`, `{"id":"h","project":"demo"}`, `{"project":1}`, `{"agent":"a","project":"demo"}`, `null`} {
+	for _, s := range []string{`{"project":"demo","state":"open"}`, `{"id":"h","project":"demo"}`, `{"project":1}`,
+		`{"agent":"a","project":"demo"}`, `null`} {
 		f.Add([]byte(s))
 	}
 	d := newDesk(f, newArbiter(f), testPolicy(f))

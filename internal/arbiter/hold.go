@@ -15,7 +15,8 @@ func (f *Fold) openHold(st *stage.State, p *proposal, v *streams.VerdictEntry, n
 	f.countHold(p.Project, 1)
 	p.Hold = v.Hold.ID
 	h := &hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Proposal: p.Seq, Project: p.Project, Agent: p.Agent,
-		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Of: p.Of, Accepted: p.Accepted, Rests: p.leans(), Catalogue: p.Catalogue,
+		State: streams.HoldOpen, Opened: now, Expires: v.Hold.Expires, Entry: *v, Body: p.Body, Hints: p.Hints, Of: p.Of,
+		Accepted: p.Accepted, Rests: p.leans(), Catalogue: p.Catalogue,
 		From: p.From[:min(len(p.From), maxFrom)]}
 	if err := f.addTimer(st, h.Expires, timerExpiry, []byte(p.Project+"\x00"+h.ID)); err != nil {
 		return err
@@ -165,7 +166,8 @@ func (f *Fold) expire(st *stage.State, project string, d *streams.DueEntry, now 
 		return nil, f.dropTimer(st, d.Until, timerExpiry, []byte(project+"\x00"+d.Hold))
 	}
 	w, err := f.lapse(st, h, streams.HoldExpired, streams.Reason{Code: streams.CodeExpired, Verdict: streams.Hold,
-		Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) + "; expired is not denied, propose it again under a new id"}, now)
+		Text: "nobody resolved the hold by " + h.Expires.Format(time.RFC3339) +
+			"; expired is not denied, propose it again under a new id"}, now)
 	if err != nil {
 		return nil, err
 	}

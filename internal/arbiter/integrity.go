@@ -61,7 +61,8 @@ func checkSeals(st *stage.State, p *proposal, r *streams.RecallEntry) error {
 			digest = streams.Digest([]byte(it.Content))
 		}
 		if ok && string(v) != it.Seal(digest) {
-			p.Withheld = append(p.Withheld, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity, Text: "it is not what the ledger says of it"})
+			p.Withheld = append(p.Withheld, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity,
+				Text: "it is not what the ledger says of it"})
 		}
 	}
 	return nil
@@ -73,10 +74,13 @@ func (p *proposal) withhold(v *streams.VerdictEntry, now time.Time) {
 		return
 	}
 	id := v.Withheld[0].ID
-	v.Alert = &streams.Alert{ID: fmt.Sprintf("%s-%d", ruleIntegrity, p.Seq), Rule: ruleIntegrity, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "critical",
+	v.Alert = &streams.Alert{ID: fmt.Sprintf("%s-%d", ruleIntegrity, p.Seq), Rule: ruleIntegrity, RuleDigest: v.Policy,
+		Group: streams.StageArbiter, Severity: "critical",
 		Subject: streams.AlertSubject{Kind: "belief", ID: id}, Project: p.Project, Agent: p.Agent, Session: p.Session,
-		Message: fmt.Sprintf("%s: %d beliefs that recall %s found are not what the ledger says of them, %s first: they are withheld", streams.CodeIntegrity, len(v.Withheld), p.ID, id),
-		Events:  []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now, Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(v.Withheld)}}
+		Message: fmt.Sprintf("%s: %d beliefs that recall %s found are not what the ledger says of them, %s first: they "+
+			"are withheld", streams.CodeIntegrity, len(v.Withheld), p.ID, id),
+		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+		Detail: map[string]any{"code": string(streams.CodeIntegrity), "beliefs": len(v.Withheld)}}
 }
 
 // dropWithheld takes what is withheld out of an answer.

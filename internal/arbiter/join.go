@@ -108,13 +108,16 @@ func joinRests(n int, a, b []streams.Rest) []streams.Rest {
 }
 
 func compareRests(a, b streams.Rest) int {
-	return cmp.Or(cmp.Compare(a.Observation, b.Observation), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Belief, b.Belief),
+	return cmp.Or(cmp.Compare(a.Observation, b.Observation), cmp.Compare(a.Agent, b.Agent),
+		cmp.Compare(a.Belief, b.Belief),
 		cmp.Compare(a.Source, b.Source), cmp.Compare(a.By, b.By), cmp.Compare(a.Value, b.Value))
 }
 
 func (a answer) equal(b answer) bool {
-	return a.Group == b.Group && a.Judged == b.Judged && a.Other == b.Other && a.Mute == b.Mute && a.Verdict == b.Verdict &&
-		slices.EqualFunc(a.Reasons, b.Reasons, func(x, y streams.Reason) bool { return compareReasons(x, y) == 0 }) && slices.Equal(a.Rests, b.Rests)
+	return a.Group == b.Group && a.Judged == b.Judged && a.Other == b.Other && a.Mute == b.Mute &&
+		a.Verdict == b.Verdict &&
+		slices.EqualFunc(a.Reasons, b.Reasons, func(x, y streams.Reason) bool { return compareReasons(x, y) == 0 }) &&
+		slices.Equal(a.Rests, b.Rests)
 }
 
 // hear joins an answer into what the groups have said, in the order of their

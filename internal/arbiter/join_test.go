@@ -22,11 +22,12 @@ var verdictGen = rapid.SampledFrom([]streams.Verdict{streams.Allow, streams.Hold
 var reasonGen = rapid.Custom(func(t *rapid.T) streams.Reason {
 	return streams.Reason{
 		Verdict: verdictGen.Draw(t, "verdict"),
-		Code:    rapid.SampledFrom([]streams.Code{streams.CodeFloor, streams.CodeHost, streams.CodeUnseen, streams.CodeSilent, streams.CodeRule, streams.CodeRests}).Draw(t, "code"),
-		Group:   rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "group"),
-		Rule:    rapid.SampledFrom([]string{"", "r1", "r2", "r3"}).Draw(t, "rule"),
-		Text:    rapid.SampledFrom([]string{"x", "y"}).Draw(t, "text"),
-		Path:    rapid.SampledFrom([][]string{nil, {"action:1"}, {"action:1", "belief:2"}}).Draw(t, "path"),
+		Code: rapid.SampledFrom([]streams.Code{streams.CodeFloor, streams.CodeHost, streams.CodeUnseen,
+			streams.CodeSilent, streams.CodeRule, streams.CodeRests}).Draw(t, "code"),
+		Group: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "group"),
+		Rule:  rapid.SampledFrom([]string{"", "r1", "r2", "r3"}).Draw(t, "rule"),
+		Text:  rapid.SampledFrom([]string{"x", "y"}).Draw(t, "text"),
+		Path:  rapid.SampledFrom([][]string{nil, {"action:1"}, {"action:1", "belief:2"}}).Draw(t, "path"),
 	}
 })
 
@@ -34,7 +35,9 @@ var answerGen = rapid.Custom(func(t *rapid.T) answer {
 	a := answer{Group: "a", Judged: rapid.Bool().Draw(t, "judged"), Mute: rapid.Bool().Draw(t, "mute"),
 		Other:   rapid.SampledFrom([]string{"", "v1", "v2", "v3"}).Draw(t, "other"),
 		Reasons: rapid.SliceOfN(reasonGen, 0, 2*maxReasons).Draw(t, "reasons"),
-		Rests:   rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 40), func(i int) streams.Rest { return streams.Rest{Observation: fmt.Sprint("o", i)} }), 0, 4).Draw(t, "rests")}
+		Rests: rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 40), func(i int) streams.Rest {
+			return streams.Rest{Observation: fmt.Sprint("o", i)}
+		}), 0, 4).Draw(t, "rests")}
 	a.Verdict, _ = judge(a.Reasons)
 	return a
 })
@@ -173,7 +176,8 @@ type said struct {
 func (s said) entry() *streams.AssessmentEntry {
 	a := &streams.AssessmentEntry{Verdict: s.V, Digest: s.Digest}
 	if s.Effect != "" {
-		a.Alerts = []streams.Alert{{ID: "x" + s.Rule, Rule: s.Rule, RuleDigest: "d", Severity: "high", Subject: streams.AlertSubject{Kind: "action", ID: "p"},
+		a.Alerts = []streams.Alert{{ID: "x" + s.Rule, Rule: s.Rule, RuleDigest: "d", Severity: "high",
+			Subject: streams.AlertSubject{Kind: "action", ID: "p"},
 			Message: "m", Effect: s.Effect, Mode: s.Mode, Count: 1}}
 	}
 	return a
@@ -194,10 +198,12 @@ func (s said) asks() streams.Verdict {
 }
 
 var saidGen = rapid.Custom(func(t *rapid.T) said {
-	return said{Group: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "group"), V: rapid.SampledFrom([]streams.Verdict{0, 0, 0, 1, 2}).Draw(t, "verdict"),
+	return said{Group: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "group"),
+		V:      rapid.SampledFrom([]streams.Verdict{0, 0, 0, 1, 2}).Draw(t, "verdict"),
 		Digest: rapid.SampledFrom([]string{rulesDigest, rulesDigest, rulesDigest, "sha256:old"}).Draw(t, "digest"),
 		Effect: rapid.SampledFrom([]string{"", "", "alert", "hold", "deny", "restrict", "quarantine"}).Draw(t, "effect"),
-		Rule:   rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rule"), Mode: rapid.SampledFrom([]string{"enforce", "enforce", "shadow"}).Draw(t, "mode")}
+		Rule:   rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rule"),
+		Mode:   rapid.SampledFrom([]string{"enforce", "enforce", "shadow"}).Draw(t, "mode")}
 })
 
 // TestTheFoldGivesOneVerdictHoweverAssessmentsArrive plays the same assessments
@@ -277,7 +283,9 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 			r.Fatalf("%s, want %s", given.Verdict, first)
 		}
 		if used {
-			d.add(streams.StageIngest, streams.TypeOutcome, 2, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o", Agent: "agent"}, Outcome: beliefs.Outcome{Action: "p", Status: "ok"}})
+			d.add(streams.StageIngest, streams.TypeOutcome, 2,
+				&streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: "o", Agent: "agent"}, Outcome: beliefs.Outcome{Action: "p",
+					Status: "ok"}})
 		}
 		// Another group than the first, so that a hold gets a second reason.
 		d.assess("c", seq, &streams.AssessmentEntry{Verdict: late})
@@ -305,7 +313,8 @@ func TestALateFindingTightensWhatItCan(t *testing.T) {
 			}
 		case first == streams.Hold && late == streams.Deny:
 			h := new(hold)
-			if ok, err := d.st.Load(stage.Key(keyHold, "demo", given.Hold.ID), h); err != nil || !ok || h.State != streams.HoldDenied {
+			if ok, err := d.st.Load(stage.Key(keyHold, "demo", given.Hold.ID), h); err != nil || !ok ||
+				h.State != streams.HoldDenied {
 				r.Fatalf("the hold is %+v, %v", h, err)
 			}
 		}
@@ -316,8 +325,10 @@ func TestTheOrderOfAlertsInAnAssessmentDoesNotMatter(t *testing.T) {
 	proptest.Check(t, func(t *rapid.T) {
 		var alerts []streams.Alert
 		for i := range rapid.IntRange(0, 40).Draw(t, "alerts") {
-			alerts = append(alerts, streams.Alert{ID: fmt.Sprint("a", i), Rule: rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "rule"),
-				Effect: rapid.SampledFrom([]string{"alert", "hold", "deny", "later"}).Draw(t, "effect"), Mode: rapid.SampledFrom([]string{"enforce", "shadow"}).Draw(t, "mode"),
+			alerts = append(alerts, streams.Alert{ID: fmt.Sprint("a", i), Rule: rapid.SampledFrom([]string{"r1", "r2"}).Draw(t,
+				"rule"),
+				Effect:    rapid.SampledFrom([]string{"alert", "hold", "deny", "later"}).Draw(t, "effect"),
+				Mode:      rapid.SampledFrom([]string{"enforce", "shadow"}).Draw(t, "mode"),
 				Exception: rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "exception")})
 		}
 		none := streams.Allow

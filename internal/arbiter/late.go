@@ -20,7 +20,8 @@ const lateRule = "late-finding"
 // A pending allow becomes a hold or a deny, a hold a deny, and an open hold with a new
 // reason gets another revision, so that nobody approves unseen reasons. An action that
 // ran or a recall that was served cannot be undone: an alert says so.
-func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, texts bool, now time.Time) (*stage.Output, error) {
+func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, texts bool,
+	now time.Time) (*stage.Output, error) {
 	if more {
 		// Findings may apply to dependencies that this adds.
 		rests, err := f.bearing(st, p)
@@ -61,7 +62,8 @@ func (f *Fold) tighten(st *stage.State, p *proposal, pol *policy.Policy, more, t
 	}
 	// Reasons that a person or a timer added in between are kept.
 	_, reasons = judge(v.Reasons, reasons)
-	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(verdict), reasons, now, true, nil, textEffects(p.Texts)
+	v.Verdict, v.Reasons, v.Time, v.Late, v.Alert, v.Texts = p.Decided.Join(
+		verdict), reasons, now, true, nil, textEffects(p.Texts)
 	if v.Verdict > *p.Decided {
 		v.Resolved = nil
 	}
@@ -128,10 +130,12 @@ func lateAlert(p *proposal, v *streams.VerdictEntry, now time.Time) *streams.Ale
 	if p.Type == streams.TypeRecall {
 		done = "had entered the context"
 	}
-	return &streams.Alert{ID: "a" + hex.EncodeToString(sum[:8]), Rule: lateRule, RuleDigest: v.Policy, Group: streams.StageArbiter, Severity: "critical",
+	return &streams.Alert{ID: "a" + hex.EncodeToString(sum[:8]), Rule: lateRule, RuleDigest: v.Policy,
+		Group: streams.StageArbiter, Severity: "critical",
 		Subject: streams.AlertSubject{Kind: string(p.Type), ID: p.ID}, Project: p.Project, Agent: p.Agent, Session: p.Session,
-		Message: fmt.Sprintf("%s %s %s before a finding came that asks for %s: %s", p.Type, p.ID, done, v.Verdict, v.Reasons[0].Text),
-		Events:  []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now}
+		Message: fmt.Sprintf("%s %s %s before a finding came that asks for %s: %s", p.Type, p.ID, done, v.Verdict,
+			v.Reasons[0].Text),
+		Events: []string{p.ID}, Effect: "alert", Mode: "enforce", Count: 1, Time: now}
 }
 
 // used notes that an action was carried out, as its outcome says.

@@ -30,7 +30,8 @@ type touched struct {
 // walk visits the subjects whose findings apply to a dependent of r, in order: those that
 // r names, then their ancestors. agent, if not empty, owns the event that a subject
 // names.
-func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string, named bool) error) error {
+func walk(st *stage.State, project, self string, r rest, base []string, visit func(under, agent string, path []string,
+	named bool) error) error {
 	if r.Belief != "" {
 		if err := visit(beliefSubject(r.Belief), "", base, true); err != nil {
 			return err
@@ -251,5 +252,6 @@ func (f *Fold) reviseOpen(st *stage.State, project, id string, now time.Time) (*
 	if err := f.revise(st, h, fresh); err != nil {
 		return nil, err
 	}
-	return stage.NewOutput(streams.TypeVerdict, project, v, append(verdictLive(project, v), holdLive(project, v, streams.HoldOpen)...)...)
+	return stage.NewOutput(streams.TypeVerdict, project, v, append(verdictLive(project, v),
+		holdLive(project, v, streams.HoldOpen)...)...)
 }

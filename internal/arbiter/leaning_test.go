@@ -14,7 +14,8 @@ import (
 func (b *bench) falls(belief, why string, move beliefs.Move) {
 	b.t.Helper()
 	b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: belief,
-		Decision: "word", Signer: "alice", Revisions: []beliefs.Revision{{Belief: belief, Who: "alice", Why: why, Moves: []beliefs.Move{move}}}})
+		Decision: "word", Signer: "alice", Revisions: []beliefs.Revision{{Belief: belief, Who: "alice", Why: why,
+			Moves: []beliefs.Move{move}}}})
 }
 
 // dues folds the due entries that are due, in order, and returns what they led to.
@@ -31,7 +32,8 @@ func (b *bench) dues() (out []*streams.VerdictEntry) {
 		if n > 1000 {
 			b.t.Fatal("due entries without end")
 		}
-		said := b.step(&streams.Entry{Stage: streams.StageArbiter, Type: due.Type, Project: due.Project, Body: bytes.Clone(due.Body)})
+		said := b.step(&streams.Entry{Stage: streams.StageArbiter, Type: due.Type, Project: due.Project,
+			Body: bytes.Clone(due.Body)})
 		if said == nil {
 			continue
 		}
@@ -72,7 +74,8 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 		held[fmt.Sprint("direct", i)] = b.cites(fmt.Sprint("d", i), "root", "other")
 		held[fmt.Sprint("derived", i)] = b.cites(fmt.Sprint("e", i), "b1")
 	}
-	out := b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: "m2", Agent: "agent", Session: "s"},
+	out := b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: "m2", Agent: "agent",
+		Session: "s"},
 		Unseen: true, Content: "y", DerivedFrom: []string{"b1"}, Belief: streams.BeliefRef{ID: "b2"}})
 	memory := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(out.Body, memory); err != nil || memory.Hold == nil {
@@ -117,7 +120,8 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 		}
 	}
 	v := held["derived3"]
-	if out := b.resolve(v.Hold.ID, b.sign(b.statement(v), who.alice)); b.state(v.Hold.ID) != streams.HoldOpen || !strings.Contains(string(out.Body), "approval-revision") {
+	if out := b.resolve(v.Hold.ID, b.sign(b.statement(v), who.alice)); b.state(v.Hold.ID) != streams.HoldOpen ||
+		!strings.Contains(string(out.Body), "approval-revision") {
 		t.Errorf("%s: %s", b.state(v.Hold.ID), out.Body)
 	}
 	// The same fall once more changes nothing; another one does.
@@ -127,7 +131,8 @@ func TestPromiseA6AFallRevisesEveryOpenHoldThatDependsOnTheBelief(t *testing.T) 
 			t.Errorf("%+v", v)
 		}
 	}
-	b.falls("b1", "so is this", beliefs.Move{Axis: beliefs.AxisTruth, From: "supported", To: beliefs.Contradicted.String()})
+	b.falls("b1", "so is this", beliefs.Move{Axis: beliefs.AxisTruth, From: "supported",
+		To: beliefs.Contradicted.String()})
 	if n := len(b.dues()); n != 6 {
 		t.Errorf("%d holds are revised by the second fall, want 6", n)
 	}
@@ -161,7 +166,8 @@ func TestPromiseA6ASettledHoldLeavesNothingBehind(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	for n := range 3 {
-		out := b.step(&streams.Entry{Stage: streams.StageArbiter, Type: due.Type, Project: due.Project, Body: bytes.Clone(due.Body)})
+		out := b.step(&streams.Entry{Stage: streams.StageArbiter, Type: due.Type, Project: due.Project,
+			Body: bytes.Clone(due.Body)})
 		if (out != nil) != (n == 0) {
 			t.Errorf("due entry %d leads to %v", n, out)
 		}

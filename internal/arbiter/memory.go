@@ -21,11 +21,13 @@ func openStanding(p *proposal, m *streams.MemoryEntry, pol *policy.Policy) {
 			v, how = streams.Hold, fmt.Sprintf("is almost the same (%.2f) as", t.Similarity)
 		}
 		r := streams.Reason{Code: streams.CodeTombstone, Verdict: v, Path: []string{"memory:" + p.ID, "belief:" + t.Belief},
-			Text: streams.Clip(fmt.Sprintf("it %s memory write %s of %s, which was %s at %s", how, t.Event, t.Agent, t.Why, t.At.UTC().Format(time.RFC3339)), maxReasonText)}
+			Text: streams.Clip(fmt.Sprintf("it %s memory write %s of %s, which was %s at %s", how, t.Event, t.Agent, t.Why,
+				t.At.UTC().Format(time.RFC3339)), maxReasonText)}
 		p.Reasons = append(p.Reasons, r)
 	}
 	if m.Belief.Procedure {
-		p.reason(streams.CodeProcedure, streams.Hold, "it is a procedure: it is served once a person has signed for exactly its bytes")
+		p.reason(streams.CodeProcedure, streams.Hold,
+			"it is a procedure: it is served once a person has signed for exactly its bytes")
 	}
 	if m.Belief.Staged {
 		v := streams.Allow

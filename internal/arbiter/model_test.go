@@ -125,7 +125,8 @@ func (m *model) extend(w world, stg string, typ streams.Type, src int, body []by
 		return p
 	}
 	p := &place{up: up, n: up.n + 1, own: up.own, posed: up.posed, next: map[string]*place{}}
-	p.e = &streams.Entry{Seq: uint64(p.n), Time: m.now(w.tick), Stage: stg, Type: typ, Project: "demo", Src: uint64(src), Body: body}
+	p.e = &streams.Entry{Seq: uint64(p.n), Time: m.now(w.tick), Stage: stg, Type: typ, Project: "demo", Src: uint64(src),
+		Body: body}
 	p.st = up.st.Clone()
 	f := foldLike(m.like)
 	var err error
@@ -180,7 +181,8 @@ func (m *model) moves(w world) (next []world, must int) {
 	for i := range m.limits.proposals {
 		if l.posed[i] == 0 && (i == 0 || l.posed[0] != 0) {
 			if w.tick < m.limits.ticks {
-				p := m.extend(w, streams.StageIngest, streams.TypeAction, i+1, m.marshal(action(fmt.Sprint("p", i), "read_file", beliefs.L1)))
+				p := m.extend(w, streams.StageIngest, streams.TypeAction, i+1,
+					m.marshal(action(fmt.Sprint("p", i), "read_file", beliefs.L1)))
 				p.posed[i] = p.n
 				next = append(next, to(p))
 			}
@@ -455,13 +457,17 @@ func TestTheBarrierHoldsInEveryRunOfItsModel(t *testing.T) {
 		pairs  [][2]script // of which the first are tried always
 		always int
 	}{
-		{"one proposal; two kills, two answers again, each timer twice", limits{proposals: 1, ticks: 1, procs: 1, crashes: 2, redelivers: 2, dues: 2}, pairs(1), 10},
-		{"one proposal; a stand-by, a kill, an answer again, each timer twice", limits{proposals: 1, ticks: 1, procs: 2, crashes: 1, redelivers: 1, dues: 2}, pairs(1), 10},
+		{"one proposal; two kills, two answers again, each timer twice", limits{proposals: 1, ticks: 1, procs: 1,
+			crashes: 2, redelivers: 2, dues: 2}, pairs(1), 10},
+		{"one proposal; a stand-by, a kill, an answer again, each timer twice", limits{proposals: 1, ticks: 1, procs: 2,
+			crashes: 1, redelivers: 1, dues: 2}, pairs(1), 10},
 		{"two proposals", limits{proposals: 2, ticks: 1, procs: 1, dues: 1}, append(slices.Clone(telling), pairs(2)...), 4},
-		{"two proposals; a kill, each timer twice", limits{proposals: 2, ticks: 1, procs: 1, crashes: 1, dues: 2}, telling, 1},
+		{"two proposals; a kill, each timer twice", limits{proposals: 2, ticks: 1, procs: 1, crashes: 1, dues: 2}, telling,
+			1},
 		{"two proposals; an answer again", limits{proposals: 2, ticks: 1, procs: 1, redelivers: 1, dues: 1}, telling, 1},
 		{"two proposals; a stand-by and a kill", limits{proposals: 2, ticks: 1, procs: 2, crashes: 1, dues: 1}, telling, 1},
-		{"two proposals; one deadline after the other, a kill", limits{proposals: 2, ticks: 2, procs: 1, crashes: 1, dues: 1}, telling, 0},
+		{"two proposals; one deadline after the other, a kill", limits{proposals: 2, ticks: 2, procs: 1, crashes: 1,
+			dues: 1}, telling, 0},
 	} {
 		if !full {
 			c.pairs = c.pairs[:c.always]
@@ -480,7 +486,8 @@ func TestTheBarrierHoldsInEveryRunOfItsModel(t *testing.T) {
 					return
 				}
 			}
-			t.Logf("| %s | %d | %d | %d | %d | %v |", c.what, len(c.pairs), states, ledgers, ends, time.Since(began).Round(time.Second))
+			t.Logf("| %s | %d | %d | %d | %d | %v |", c.what, len(c.pairs), states, ledgers, ends,
+				time.Since(began).Round(time.Second))
 		})
 	}
 }

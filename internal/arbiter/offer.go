@@ -44,7 +44,8 @@ func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 		f.log.Error("unreadable catalogue", "seq", e.Seq, "err", err)
 		return nil
 	}
-	o := offer{Seq: e.Seq, Server: t.Server, Digest: streams.CatalogueDigest(t.Server, t.Instructions, t.Tools), Tools: len(t.Tools)}
+	o := offer{Seq: e.Seq, Server: t.Server, Digest: streams.CatalogueDigest(t.Server, t.Instructions, t.Tools),
+		Tools: len(t.Tools)}
 	if err := keep(st, keyOffer, e.Project, offerKey(e.Seq), false, maxOffers, o); err != nil {
 		return err
 	}
@@ -57,7 +58,8 @@ func (f *Fold) noteOffer(st *stage.State, e *streams.Entry) error {
 }
 
 // noteOfferAlerts keeps the alerts on a catalogue of tools.
-func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert, now time.Time) error {
+func (f *Fold) noteOfferAlerts(st *stage.State, e *streams.Entry, group string, alerts []streams.Alert,
+	now time.Time) error {
 	o := new(offer)
 	key := stage.Key(keyOffer, e.Project, offerKey(e.Src))
 	ok, err := st.Load(key, o)
@@ -119,7 +121,8 @@ func (p *proposal) offered(st *stage.State) ([]streams.Reason, error) {
 		return nil, err // pushed out since, and its alerts are among the hold's reasons
 	}
 	why.Entry = o.Seq
-	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server, o.Tools), maxReasonText)
+	why.Text = streams.Clip(fmt.Sprintf("server %q offers a list of %d tools that a person has to accept", o.Server,
+		o.Tools), maxReasonText)
 	return append([]streams.Reason{why}, o.Alerts...), nil
 }
 
@@ -157,12 +160,15 @@ func acceptedTools(h *hold, s *approval.Signed) (*streams.AcceptedTools, error) 
 	}
 	args := new(streams.ApproveToolsArgs)
 	if h.Entry.Tool != streams.ApproveTools || streams.Unmarshal([]byte(h.Body), args) != nil {
-		return nil, &approval.Error{Check: approval.CheckAction, Text: "it gives levels to tools, and the hold is not about a list of tools"}
+		return nil, &approval.Error{Check: approval.CheckAction,
+			Text: "it gives levels to tools, and the hold is not about a list of tools"}
 	}
-	out := &streams.AcceptedTools{Server: args.Server, Catalogue: args.Binding(), Levels: make(map[string]beliefs.Level, len(s.Levels))}
+	out := &streams.AcceptedTools{Server: args.Server, Catalogue: args.Binding(), Levels: make(map[string]beliefs.Level,
+		len(s.Levels))}
 	for tool, level := range s.Levels {
 		if !slices.ContainsFunc(args.Tools, func(t streams.ApprovedTool) bool { return t.Name == tool }) {
-			return nil, &approval.Error{Check: approval.CheckAction, Text: fmt.Sprintf("it gives a level to %q, which the list does not have", streams.Clip(tool, 100))}
+			return nil, &approval.Error{Check: approval.CheckAction,
+				Text: fmt.Sprintf("it gives a level to %q, which the list does not have", streams.Clip(tool, 100))}
 		}
 		var l beliefs.Level
 		if err := l.UnmarshalText([]byte(level)); err != nil {

@@ -33,7 +33,8 @@ type obeyed struct {
 // ordered reports ingest's result for a signed order as an alert. It judges nothing. An
 // event without an order gives no alert.
 func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage.Output, error) {
-	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+	a := streams.Alert{Rule: orderRule, Group: streams.StageArbiter, Severity: "info", Project: e.Project,
+		Effect: "alert", Mode: "enforce", Count: 1, Time: now,
 		Detail: map[string]any{"entry": fmt.Sprint(e.Seq)}}
 	var id string
 	var intake uint64
@@ -55,7 +56,8 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		if o.Signer != "" {
 			a.Detail["signer"], a.Detail["do"] = o.Signer, o.Do
 		}
-		a.Message = streams.Clip(fmt.Sprintf("an order on %s was refused, nothing changed: %s", o.Subject, o.Text), maxReasonText)
+		a.Message = streams.Clip(fmt.Sprintf("an order on %s was refused, nothing changed: %s", o.Subject, o.Text),
+			maxReasonText)
 	} else {
 		o := new(obeyed)
 		if err := streams.Unmarshal(e.Body, o); err != nil {
@@ -69,14 +71,16 @@ func (f *Fold) ordered(st *stage.State, e *streams.Entry, now time.Time) (*stage
 		a.Subject = streams.AlertSubject{Kind: string(e.Type), ID: o.Incident.ID + o.Point}
 		do := cmp.Or(o.Event, string(e.Type))
 		a.Detail["do"], a.Detail["signer"] = do, o.Signed.Signer
-		a.Message = streams.Clip(fmt.Sprintf("%s %s: %s by %s: %s", e.Type, a.Subject.ID, do, o.Signed.Signer, o.Text), maxReasonText)
+		a.Message = streams.Clip(fmt.Sprintf("%s %s: %s by %s: %s", e.Type, a.Subject.ID, do, o.Signed.Signer, o.Text),
+			maxReasonText)
 	}
 	a.ID = fmt.Sprintf("%s-%d", orderRule, e.Seq)
 	var live []stage.Live
 	if bits.OnesCount64(a.Count) == 1 {
 		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
 	}
-	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a},
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
+		Alerts:  []streams.Alert{a},
 		Answers: id, Intake: intake}, live...)
 }
 

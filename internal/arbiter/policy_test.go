@@ -11,7 +11,8 @@ import (
 // The fold obeys a policy's levels, deadlines, silence rules and hold limits.
 
 func TestDeadlinesAreThoseOfTheLevelAndSilenceIsWhatThePolicySays(t *testing.T) {
-	pol := testPolicy(t, "on_silent: hold", "on_silent: deny", "hold_expiry: 24h", "hold_expiry: 2h", "  default: 2s", "  default: 2s\n  L1: 700ms\n  L3: 3s")
+	pol := testPolicy(t, "on_silent: hold", "on_silent: deny", "hold_expiry: 24h", "hold_expiry: 2h", "  default: 2s",
+		"  default: 2s\n  L1: 700ms\n  L3: 3s")
 	d := newDesk(t, newArbiter(t), pol)
 	for _, c := range []struct {
 		id, tool string
@@ -73,7 +74,9 @@ func TestLearnModeHoldsNothing(t *testing.T) {
 	seq := d.add(streams.StageIngest, streams.TypeAction, 0, action("a5", "read_file", beliefs.L1))
 	d.wait(time.Minute) // both groups are silent
 	said(d.last(seq), streams.Hold)
-	d.add(streams.StageIngest, streams.TypeRepeat, 0, &streams.RepeatEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent"}, Kind: streams.KindAct, First: 1, Differs: true})
+	d.add(streams.StageIngest, streams.TypeRepeat, 0,
+		&streams.RepeatEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent"}, Kind: streams.KindAct, First: 1,
+			Differs: true})
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(d.ledger[len(d.ledger)-1].Body, v); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,8 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	if !known {
 		h = &hold{Project: e.Project}
 	}
-	in := &resolution{seq: e.Seq, id: r.ID, intake: r.Intake, named: r.Hold, project: e.Project, hold: h, trust: trustDigest}
+	in := &resolution{seq: e.Seq, id: r.ID, intake: r.Intake, named: r.Hold, project: e.Project, hold: h,
+		trust: trustDigest}
 	refuse := func(err error) (*stage.Output, error) { return f.refuse(st, in, err, now) }
 
 	s, err := approval.Open([]byte(r.Note), trust)
@@ -55,7 +56,8 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 			return nil, err
 		}
 	}
-	c := approval.Case{Project: e.Project, Agent: h.Agent, Hold: h.ID, Revision: h.Revision, Action: h.Entry.Digest, Now: now,
+	c := approval.Case{Project: e.Project, Agent: h.Agent, Hold: h.ID, Revision: h.Revision, Action: h.Entry.Digest,
+		Now:  now,
 		Open: h.State == streams.HoldOpen && h.Entry.Verdict == streams.Hold, State: h.State, Roles: approvers(pol, h)}
 	if c.Open && !now.Before(h.Expires) {
 		c.Open, c.State = false, streams.HoldExpired // its due entry is on the way
@@ -74,7 +76,8 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 	}
 	if s.Decision == approval.Approve {
 		if pol == nil {
-			return refuse(&approval.Error{Check: approval.CheckPolicy, Text: "no policy is in force, so nobody may release anything"})
+			return refuse(&approval.Error{Check: approval.CheckPolicy,
+				Text: "no policy is in force, so nobody may release anything"})
 		}
 		fresh, err := f.recheck(st, h, pol)
 		if err != nil {
@@ -89,7 +92,8 @@ func (f *Fold) resolve(st *stage.State, e *streams.Entry, now time.Time) (*stage
 				return nil, err
 			}
 			in.revised = true
-			return refuse(&approval.Error{Check: approval.CheckRevision, Text: "more speaks against it than the signer saw: " + fresh[0].Text})
+			return refuse(&approval.Error{Check: approval.CheckRevision, Text: "more speaks against it than the signer saw: " +
+				fresh[0].Text})
 		}
 	}
 	if err := f.useNonce(st, s); err != nil {
@@ -115,7 +119,8 @@ type resolution struct {
 
 // call is the held action as a policy classifies it.
 func (h *hold) call() policy.Call {
-	return policy.Call{Tool: h.Entry.Tool, Args: []byte(h.Body), Project: h.Project, Agent: h.Agent, Of: h.Of, Accepted: h.Accepted}
+	return policy.Call{Tool: h.Entry.Tool, Args: []byte(h.Body), Project: h.Project, Agent: h.Agent, Of: h.Of,
+		Accepted: h.Accepted}
 }
 
 // approvers are the roles that resolve a hold under a policy.
@@ -157,7 +162,8 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 			fresh = append(fresh, r)
 		}
 	}
-	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session, Tool: h.Entry.Tool,
+	p := &proposal{Type: h.Entry.Type, Project: h.Project, ID: h.Entry.ID, Agent: h.Agent, Session: h.Entry.Session,
+		Tool:  h.Entry.Tool,
 		Rests: h.Rests, Catalogue: h.Catalogue}
 	p.Weighty = h.Entry.Level != beliefs.L0.String() && h.Entry.Level != beliefs.L1.String()
 	rests, err := f.bearing(st, p)
@@ -191,9 +197,11 @@ func (f *Fold) recheck(st *stage.State, h *hold, pol *policy.Policy) ([]streams.
 		if c.Unmatched() {
 			code = streams.CodeUnmatched
 		}
-		add(streams.Reason{Code: code, Verdict: streams.Deny, Text: fmt.Sprintf("the policy in force by now denies it: %s", c.Level)})
+		add(streams.Reason{Code: code, Verdict: streams.Deny, Text: fmt.Sprintf("the policy in force by now denies it: %s",
+			c.Level)})
 	case c.Floor == streams.Hold && c.Level > was:
-		add(streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold, Text: fmt.Sprintf("%s by policy entry %q of the policy in force by now", c.Level, c.Entry)})
+		add(streams.Reason{Code: streams.CodeFloor, Verdict: streams.Hold,
+			Text: fmt.Sprintf("%s by policy entry %q of the policy in force by now", c.Level, c.Entry)})
 	}
 	return fresh, nil
 }
@@ -225,7 +233,8 @@ func (f *Fold) remember(st *stage.State, h *hold) error {
 }
 
 // denyHeld turns a held proposal into a denied one.
-func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []streams.Reason, now time.Time) (*stage.Output, error) {
+func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []streams.Reason,
+	now time.Time) (*stage.Output, error) {
 	if err := f.closeHold(st, h.Project, h.ID, streams.HoldDenied, now); err != nil {
 		return nil, err
 	}
@@ -238,7 +247,8 @@ func (f *Fold) denyHeld(st *stage.State, in *resolution, h *hold, fresh []stream
 
 // settle obeys a resolution: the hold ends, and its proposal has a verdict that
 // a person gave.
-func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Signed, now time.Time) (*stage.Output, error) {
+func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Signed, now time.Time) (*stage.Output,
+	error) {
 	state, code, verdict, did := streams.HoldApproved, streams.CodeApproved, streams.Allow, "approved"
 	if s.Decision == approval.Reject {
 		state, code, verdict, did = streams.HoldRejected, streams.CodeRejected, streams.Deny, "rejected"
@@ -253,8 +263,10 @@ func (f *Fold) settle(st *stage.State, in *resolution, h *hold, s *approval.Sign
 	v := &h.Entry
 	v.Verdict, v.Time, v.Late, v.Hold = verdict, now, false, nil
 	v.Reasons = append(slices.Clip(v.Reasons), why)
-	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key, Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted}
-	said := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: v.ID, State: state, Reason: why, Time: now, Resolved: v.Resolved}
+	v.Resolved = &streams.Resolved{Hold: h.ID, Revision: h.Revision, State: state, By: s.Signer, Key: s.Pin.Key,
+		Reason: s.Reason, Entry: in.seq, Time: now, Accepted: in.accepted}
+	said := &streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: v.ID, State: state,
+		Reason: why, Time: now, Resolved: v.Resolved}
 	return f.conclude(st, in, h, stage.LiveCopy(said, h.Project, "hold", h.Agent, h.ID, state))
 }
 
@@ -328,11 +340,14 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 	}
 	rule := approvalRule + string(r.Check)
 	a := streams.Alert{
-		ID: fmt.Sprintf("%s-%d", rule, in.seq), Rule: rule, RuleDigest: in.trust, Group: streams.StageArbiter, Severity: "high",
-		Subject: streams.AlertSubject{Kind: "approval", ID: in.named}, Project: in.project, Agent: h.Agent, Session: h.Entry.Session,
-		Message: streams.Clip(fmt.Sprintf("a resolution of hold %s was refused, the hold is as it was: %s", in.named, r.Text), maxReasonText),
-		Detail:  map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)},
-		Effect:  "alert", Mode: "enforce", Count: n, Time: now,
+		ID: fmt.Sprintf("%s-%d", rule, in.seq), Rule: rule, RuleDigest: in.trust, Group: streams.StageArbiter,
+		Severity: "high",
+		Subject:  streams.AlertSubject{Kind: "approval", ID: in.named}, Project: in.project, Agent: h.Agent,
+		Session: h.Entry.Session,
+		Message: streams.Clip(fmt.Sprintf("a resolution of hold %s was refused, the hold is as it was: %s", in.named,
+			r.Text), maxReasonText),
+		Detail: map[string]any{"check": string(r.Check), "entry": fmt.Sprint(in.seq)},
+		Effect: "alert", Mode: "enforce", Count: n, Time: now,
 	}
 	if h.Entry.ID != "" {
 		a.Events = []string{h.Entry.ID}
@@ -348,7 +363,8 @@ func (f *Fold) refuse(st *stage.State, in *resolution, cause error, now time.Tim
 		v := h.Entry
 		live = append(live, holdLive(h.Project, &v, streams.HoldOpen)...)
 	}
-	return stage.NewOutput(streams.TypeAlerts, in.project, &streams.AlertsEntry{Group: streams.StageArbiter, Digest: in.trust, Alerts: []streams.Alert{a},
+	return stage.NewOutput(streams.TypeAlerts, in.project, &streams.AlertsEntry{Group: streams.StageArbiter,
+		Digest: in.trust, Alerts: []streams.Alert{a},
 		Answers: in.id, Intake: in.intake}, live...)
 }
 

@@ -43,7 +43,8 @@ func newBench(t testing.TB, trust []byte, more ...string) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { off.Close() })
-	b := &bench{t: t, st: off.State(streams.PartitionOf(project)), trust: trust, at: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
+	b := &bench{t: t, st: off.State(streams.PartitionOf(project)), trust: trust, at: time.Date(2026, 11, 21, 10, 0, 0, 0,
+		time.UTC),
 		fold: NewFold(new(keys.Trust).Verifiers(keys.RoleOperator), slog.New(slog.DiscardHandler))}
 	text := strings.Replace(string(policy.Default), "groups: [core]", "groups: []", 1) + strings.Join(more, "")
 	for do, bundle := range map[string][]byte{streams.DoActivatePolicy: []byte(text), streams.DoActivateTrust: trust} {
@@ -78,7 +79,9 @@ func (b *bench) ingest(typ streams.Type, body any) *stage.Output {
 
 func (b *bench) hold(id string) *streams.VerdictEntry {
 	b.t.Helper()
-	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}}, Args: jsontext.Value(`{"to":"x@example.org"}`)})
+	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent",
+		Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}},
+		Args: jsontext.Value(`{"to":"x@example.org"}`)})
 	v := new(streams.VerdictEntry)
 	if out == nil || streams.Unmarshal(out.Body, v) != nil || v.Hold == nil {
 		b.t.Fatalf("%s is not held: %v", id, out)
@@ -88,7 +91,8 @@ func (b *bench) hold(id string) *streams.VerdictEntry {
 
 func (b *bench) resolve(hold, msg string) *stage.Output {
 	b.t.Helper()
-	return b.ingest(streams.TypeResolution, &streams.ResolutionEntry{EntryHead: streams.EntryHead{ID: "r"}, Hold: hold, Note: strings.ToValidUTF8(msg, "?")})
+	return b.ingest(streams.TypeResolution, &streams.ResolutionEntry{EntryHead: streams.EntryHead{ID: "r"}, Hold: hold,
+		Note: strings.ToValidUTF8(msg, "?")})
 }
 
 func (b *bench) state(id string) string {
@@ -121,7 +125,8 @@ func (b *bench) replayed() {
 			b.t.Fatal(err)
 		}
 		was := b.out[i]
-		if (out == nil) != (was == nil) || out != nil && (out.Type != was.Type || string(out.Body) != string(was.Body) || fmt.Sprint(out.Live) != fmt.Sprint(was.Live)) {
+		if (out == nil) != (was == nil) || out != nil && (out.Type != was.Type || string(out.Body) != string(was.Body) ||
+			fmt.Sprint(out.Live) != fmt.Sprint(was.Live)) {
 			b.t.Fatalf("entry %d (%s) gave\n%+v\nand gives\n%+v", e.Seq, e.Type, was, out)
 		}
 	}
@@ -139,7 +144,9 @@ func newPeople(t testing.TB) *people {
 		name, agent string
 		role        keys.Role
 		to          *note.Signer
-	}{{"alice", "", keys.RoleApprover, &p.alice}, {"operator", "", keys.RoleOperator, &p.operator}, {"agent", "demo/agent", keys.RoleApprover, &p.agent}, {"alice", "", "", &p.mallory}, {"legal", "", "approver:legal", &p.ex}} {
+	}{{"alice", "", keys.RoleApprover, &p.alice}, {"operator", "", keys.RoleOperator, &p.operator},
+		{"agent", "demo/agent", keys.RoleApprover, &p.agent}, {"alice", "", "", &p.mallory}, {"legal", "", "approver:legal",
+			&p.ex}} {
 		private, public, err := keys.Generate(k.name)
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +168,8 @@ func newPeople(t testing.TB) *people {
 }
 
 func (b *bench) statement(v *streams.VerdictEntry) *approval.Statement {
-	return &approval.Statement{Version: approval.Version, Project: project, Hold: v.Hold.ID, Revision: v.Hold.Revision, Action: v.Digest,
+	return &approval.Statement{Version: approval.Version, Project: project, Hold: v.Hold.ID, Revision: v.Hold.Revision,
+		Action:   v.Digest,
 		Decision: approval.Approve, Expires: b.at.Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
 }
 
@@ -289,13 +297,16 @@ func TestWhateverHappensToHoldsReplays(t *testing.T) {
 				b.resolve(v.Hold.ID, msg) // a replay says nothing new
 			case n < 7:
 				v := open[r.IntN(len(open))]
-				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "agent"}, Outcome: beliefs.Outcome{Action: v.ID, Status: "cancelled"}})
+				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i),
+					Agent: "agent"}, Outcome: beliefs.Outcome{Action: v.ID, Status: "cancelled"}})
 			case n < 8:
 				v := open[r.IntN(len(open))]
-				b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("e", i), Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "read_file"}, Replaces: v.ID})
+				b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("e", i),
+					Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "read_file"}, Replaces: v.ID})
 			case n < 9:
 				// Somebody else's agent has no say.
-				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i), Agent: "other"}, Outcome: beliefs.Outcome{Action: open[0].ID, Status: "cancelled"}})
+				b.ingest(streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("o", i),
+					Agent: "other"}, Outcome: beliefs.Outcome{Action: open[0].ID, Status: "cancelled"}})
 			default:
 				b.due()
 			}
@@ -330,15 +341,19 @@ func TestAnExpiredHoldIsNotDeniedAndSaysWhatToDo(t *testing.T) {
 	msg := func() string { return b.sign(b.statement(v), who.alice) }
 	out := b.due()
 	var h streams.HoldStateEntry
-	if err := streams.Unmarshal(out.Body, &h); err != nil || h.State != streams.HoldExpired || h.Reason.Code != streams.CodeExpired || h.Reason.Verdict != streams.Hold || !strings.Contains(h.Reason.Text, "propose it again") {
+	if err := streams.Unmarshal(out.Body, &h); err != nil || h.State != streams.HoldExpired ||
+		h.Reason.Code != streams.CodeExpired || h.Reason.Verdict != streams.Hold || !strings.Contains(h.Reason.Text,
+		"propose it again") {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	if out := b.resolve(v.Hold.ID, msg()); out.Type != streams.TypeAlerts || b.state(v.Hold.ID) != streams.HoldExpired {
 		t.Errorf("approved after it expired: %+v", out)
 	}
-	out = b.ingest(streams.TypeRepeat, &streams.RepeatEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent"}, Kind: streams.KindAct})
+	out = b.ingest(streams.TypeRepeat, &streams.RepeatEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent"},
+		Kind: streams.KindAct})
 	again := new(streams.VerdictEntry)
-	if err := streams.Unmarshal(out.Body, again); err != nil || again.Verdict != streams.Hold || again.Hold != nil || again.Reasons[len(again.Reasons)-1].Code != streams.CodeExpired {
+	if err := streams.Unmarshal(out.Body, again); err != nil || again.Verdict != streams.Hold || again.Hold != nil ||
+		again.Reasons[len(again.Reasons)-1].Code != streams.CodeExpired {
 		t.Errorf("%+v, %v", again, err)
 	}
 	// Between the expiry and its due entry no resolution counts.
@@ -365,14 +380,17 @@ standing:
 	ask := func(agent, to string, unseen bool) *streams.VerdictEntry {
 		t.Helper()
 		n++
-		out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("a", n), Agent: agent, Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}}, Args: jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)), Unseen: unseen})
+		out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprint("a", n),
+			Agent: agent, Session: "s"}, Action: beliefs.Action{Tool: "send_email",
+			Contract: beliefs.Contract{Level: beliefs.L4}}, Args: jsontext.Value(fmt.Sprintf(`{"to":%q}`, to)), Unseen: unseen})
 		v := new(streams.VerdictEntry)
 		if err := streams.Unmarshal(out.Body, v); err != nil {
 			t.Fatal(err)
 		}
 		return v
 	}
-	if v := ask("agent", "x@example.org", false); v.Verdict != streams.Allow || v.Reasons[len(v.Reasons)-1].Code != streams.CodeStanding {
+	if v := ask("agent", "x@example.org", false); v.Verdict != streams.Allow ||
+		v.Reasons[len(v.Reasons)-1].Code != streams.CodeStanding {
 		t.Errorf("what it names: %+v", v)
 	}
 	for what, v := range map[string]*streams.VerdictEntry{
@@ -393,25 +411,30 @@ standing:
 func TestWhatAHoldRestsOnIsLookedAtAgainAtItsRelease(t *testing.T) {
 	who := newPeople(t)
 	b := newBench(t, who.trust)
-	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}},
+	out := b.ingest(streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: "a1", Agent: "agent",
+		Session: "s"}, Action: beliefs.Action{Tool: "send_email", Contract: beliefs.Contract{Level: beliefs.L4}},
 		Beliefs: []streams.BeliefRef{{ID: "b1", Found: true, Scope: beliefs.ToolActionAllowed}}})
 	v := new(streams.VerdictEntry)
 	if err := streams.Unmarshal(out.Body, v); err != nil || v.Hold == nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	old := b.sign(b.statement(v), who.alice)
-	raw, err := streams.Marshal(&streams.AlertsEntry{Group: "core", Alerts: []streams.Alert{{ID: "x", Rule: "bad-belief", Group: "core", Severity: "high",
-		Subject: streams.AlertSubject{Kind: "belief", ID: "b1"}, Project: project, Message: "it was planted", Effect: "quarantine", Mode: "enforce"}}})
+	raw, err := streams.Marshal(&streams.AlertsEntry{Group: "core",
+		Alerts: []streams.Alert{{ID: "x", Rule: "bad-belief", Group: "core", Severity: "high",
+			Subject: streams.AlertSubject{Kind: "belief", ID: "b1"}, Project: project, Message: "it was planted",
+			Effect: "quarantine", Mode: "enforce"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.step(&streams.Entry{Stage: streams.SentinelStage("core"), Type: streams.TypeAlerts, Project: project, Body: raw})
 	out = b.resolve(v.Hold.ID, old)
-	if out.Type != streams.TypeAlerts || !strings.Contains(string(out.Body), "approval-revision") || b.state(v.Hold.ID) != streams.HoldOpen {
+	if out.Type != streams.TypeAlerts || !strings.Contains(string(out.Body), "approval-revision") ||
+		b.state(v.Hold.ID) != streams.HoldOpen {
 		t.Fatalf("%s", out.Body)
 	}
 	h := new(hold)
-	if _, err := b.st.Load(stage.Key(keyHold, project, v.Hold.ID), h); err != nil || h.Revision == v.Hold.Revision || !strings.Contains(fmt.Sprint(h.Entry.Reasons), "it was planted") {
+	if _, err := b.st.Load(stage.Key(keyHold, project, v.Hold.ID), h); err != nil || h.Revision == v.Hold.Revision ||
+		!strings.Contains(fmt.Sprint(h.Entry.Reasons), "it was planted") {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	// It stays outdated. A signer who has seen the reason may decide.
@@ -451,7 +474,8 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfACitedBelief(t *testing.T) {
 				}
 				old := b.sign(b.statement(v), who.alice)
 				b.ingest(streams.TypeConfirmation, &streams.ConfirmationEntry{EntryHead: streams.EntryHead{ID: "w"}, Belief: fallen,
-					Decision: decision, Signer: "alice", Revisions: []beliefs.Revision{{Belief: fallen, Who: "alice", Why: "it is false",
+					Decision: decision, Signer: "alice", Revisions: []beliefs.Revision{{Belief: fallen, Who: "alice",
+						Why:   "it is false",
 						Moves: []beliefs.Move{move}}}})
 				shown, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","id":"`+v.Hold.ID+`"}`))
 				if err != nil {
@@ -488,7 +512,8 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *tes
 				Moves: []beliefs.Move{{Axis: beliefs.AxisSecurity, From: "clean", To: beliefs.Quarantined.String()}}}}})
 	}
 	write := func(id string) *streams.VerdictEntry {
-		out := b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"},
+		out := b.ingest(streams.TypeMemory, &streams.MemoryEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent",
+			Session: "s"},
 			Unseen: true, Content: "y", DerivedFrom: []string{"b0"}, Belief: streams.BeliefRef{ID: "b" + id}})
 		v := new(streams.VerdictEntry)
 		if err := streams.Unmarshal(out.Body, v); err != nil || v.Hold == nil {
@@ -499,7 +524,8 @@ func TestPromiseA6AnApprovalDoesNotSurviveTheFallOfWhatAMemoryDerivesFrom(t *tes
 	v := write("m1")
 	old := b.sign(b.statement(v), who.alice)
 	fall("it is false")
-	if out := b.resolve(v.Hold.ID, old); b.state(v.Hold.ID) != streams.HoldOpen || !strings.Contains(string(out.Body), "approval-revision") {
+	if out := b.resolve(v.Hold.ID, old); b.state(v.Hold.ID) != streams.HoldOpen || !strings.Contains(string(out.Body),
+		"approval-revision") {
 		t.Fatalf("%s: %s", b.state(v.Hold.ID), out.Body)
 	}
 	shown, err := b.fold.listHolds(b.st, []byte(`{"project":"demo","id":"`+v.Hold.ID+`"}`))

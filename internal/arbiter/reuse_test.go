@@ -37,10 +37,12 @@ func TestPromiseA9AReusedIDIsAnAlertAndInheritsNoVerdict(t *testing.T) {
 		t.Errorf("the digest is %s, want %s", v.Digest, w.Digest)
 	}
 
-	d.add(streams.StageIngest, streams.TypeObservation, 0, &streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "D-r7", Reuses: "D", Agent: "agent", Session: "s"}})
+	d.add(streams.StageIngest, streams.TypeObservation, 0,
+		&streams.ObservationEntry{EntryHead: streams.EntryHead{ID: "D-r7", Reuses: "D", Agent: "agent", Session: "s"}})
 	last := d.ledger[len(d.ledger)-1]
 	b, err := streams.Read[streams.AlertsEntry](last)
-	if err != nil || last.Type != streams.TypeAlerts || len(b.Alerts) != 1 || b.Alerts[0].Rule != ruleReuse || b.Alerts[0].Severity != "high" {
+	if err != nil || last.Type != streams.TypeAlerts || len(b.Alerts) != 1 || b.Alerts[0].Rule != ruleReuse ||
+		b.Alerts[0].Severity != "high" {
 		t.Errorf("of an observation: %s entry %+v, %v", last.Type, b, err)
 	}
 }

@@ -83,7 +83,8 @@ func Run(ctx context.Context, cfg stage.Config, pinned note.Verifiers, front Fro
 		if err != nil {
 			return err
 		}
-		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held, and how agents are calibrated", stage.PartitionList(cfg.Partitions),
+		stop, err := query.Serve(front.Service, "lazaret-arbiter", "What is held, and how agents are calibrated",
+			stage.PartitionList(cfg.Partitions),
 			map[string]query.Handler{AskHolds: showing(js, ask(fold.listHolds)), AskCalibration: ask(listCalibration)}, cfg.Log)
 		if err != nil {
 			return err
@@ -188,7 +189,8 @@ func (f *Fold) listHolds(st *stage.State, req []byte) (any, error) {
 		if (q.State != "" && q.State != h.State) || (q.ID != "" && q.ID != h.ID) {
 			return true, nil
 		}
-		x := Hold{ID: h.ID, Revision: h.Revision, Project: h.Project, Agent: h.Agent, State: h.State, Opened: h.Opened, Expires: h.Expires, Verdict: h.Entry,
+		x := Hold{ID: h.ID, Revision: h.Revision, Project: h.Project, Agent: h.Agent, State: h.State, Opened: h.Opened,
+			Expires: h.Expires, Verdict: h.Entry,
 			Catalogue: h.Catalogue}
 		if q.ID != "" {
 			x.Body = h.Body

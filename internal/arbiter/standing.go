@@ -24,5 +24,6 @@ func stands(p *proposal, pol *policy.Policy, v *streams.VerdictEntry, now time.T
 	}
 	v.Verdict = streams.Allow
 	v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeStanding, Verdict: streams.Allow,
-		Text: streams.Clip(fmt.Sprintf("standing permission %s of %s until %s: %s", s.Name, s.Owner, s.Until.Format(time.RFC3339), s.Reason), maxReasonText)})
+		Text: streams.Clip(fmt.Sprintf("standing permission %s of %s until %s: %s", s.Name, s.Owner,
+			s.Until.Format(time.RFC3339), s.Reason), maxReasonText)})
 }

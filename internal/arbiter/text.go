@@ -61,7 +61,9 @@ func (p *proposal) takeTexts(alerts []streams.Alert) (more bool) {
 }
 
 func (p *proposal) wish(w textWish) (more bool) {
-	i, ok := slices.BinarySearchFunc(p.Texts, w.Belief, func(t textWish, id string) int { return strings.Compare(t.Belief, id) })
+	i, ok := slices.BinarySearchFunc(p.Texts, w.Belief, func(t textWish, id string) int {
+		return strings.Compare(t.Belief, id)
+	})
 	if !ok {
 		p.Texts = slices.Insert(p.Texts, i, textWish{Belief: w.Belief})
 	}
@@ -98,7 +100,8 @@ func textEffects(ws []textWish) []streams.TextEffect {
 			}
 			notes = append(notes, n.Text)
 		}
-		out = append(out, streams.TextEffect{Belief: w.Belief, Effects: w.Effects, Note: strings.Join(notes, "; "), Rules: w.Rules})
+		out = append(out, streams.TextEffect{Belief: w.Belief, Effects: w.Effects, Note: strings.Join(notes, "; "),
+			Rules: w.Rules})
 	}
 	return out
 }

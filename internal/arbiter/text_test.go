@@ -30,8 +30,10 @@ func TestMaskLeavesNothingThatLeaks(t *testing.T) {
 func TestWishesOfGroupsAreAUnion(t *testing.T) {
 	var alerts []streams.Alert
 	for i := range 40 {
-		alerts = append(alerts, streams.Alert{Rule: fmt.Sprint("r", i%11), Severity: []string{"low", "high", "odd"}[i%3], Message: fmt.Sprint("m", i%7),
-			Effect: []string{"mask", "annotate", "spotlight", "alert", "hold"}[i%5], Subject: streams.AlertSubject{Kind: []string{"belief", "session"}[i/20], ID: fmt.Sprint("b", i%4)}})
+		alerts = append(alerts, streams.Alert{Rule: fmt.Sprint("r", i%11), Severity: []string{"low", "high", "odd"}[i%3],
+			Message: fmt.Sprint("m", i%7),
+			Effect:  []string{"mask", "annotate", "spotlight", "alert", "hold"}[i%5],
+			Subject: streams.AlertSubject{Kind: []string{"belief", "session"}[i/20], ID: fmt.Sprint("b", i%4)}})
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	var want []streams.TextEffect

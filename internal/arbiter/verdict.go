@@ -30,7 +30,8 @@ func classify(pol *policy.Policy, k policy.Call, hints []byte, declared beliefs.
 
 // openAction notes what speaks against an action before any sentinel was asked.
 // It returns what the policy makes of the action.
-func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, pol *policy.Policy) (class policy.Class, err error) {
+func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry,
+	pol *policy.Policy) (class policy.Class, err error) {
 	p.ID, p.Reuses, p.Agent, p.Session, p.Tool = a.ID, a.Reuses, a.Agent, a.Session, a.Tool
 	p.Summary, p.Level, p.Body = streams.Clip(string(a.Args), summaryLen), a.Level.String(), string(a.Args)
 	p.Hints, p.Of, p.Accepted = string(a.Annotations), a.Catalogue, a.Accepted
@@ -41,7 +42,8 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		// The policy in force here stands at the same place of the ledger as
 		// the one that ingest classified by; the level can only have been
 		// raised by the agent's own declaration.
-		call := policy.Call{Tool: a.Tool, Args: a.Args, Project: p.Project, Agent: a.Agent, Of: a.Catalogue, Accepted: a.Accepted}
+		call := policy.Call{Tool: a.Tool, Args: a.Args, Project: p.Project, Agent: a.Agent, Of: a.Catalogue,
+			Accepted: a.Accepted}
 		class = classify(pol, call, a.Annotations, a.Level)
 		p.Level = class.Level.String()
 		p.Delegated = delegated(pol, call, class, a)
@@ -75,7 +77,8 @@ func (f *Fold) openAction(st *stage.State, p *proposal, a *streams.ActionEntry, 
 		case b.Axes.Freshness == beliefs.Expired:
 			r.Text = fmt.Sprintf("it cites belief %s, which has expired", b.ID)
 		case b.Scope == beliefs.ContextOnly && a.Level > beliefs.L1:
-			r.Code, r.Text = streams.CodeContextOnly, fmt.Sprintf("it cites belief %s, which may inform but not steer a tool call", b.ID)
+			r.Code, r.Text = streams.CodeContextOnly, fmt.Sprintf(
+				"it cites belief %s, which may inform but not steer a tool call", b.ID)
 		default:
 			continue
 		}
@@ -126,7 +129,8 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 		p.unseen(by)
 	// Entries of earlier versions: their reasons are part of revisions that were signed.
 	case by == nil || by.Intake == 0:
-		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has judged what the agent saw: start a new session")
+		p.reason(streams.CodeUnseen, streams.Hold, "the session holds an observation that was rejected, so nobody has "+
+			"judged what the agent saw: start a new session")
 	default:
 		again := "start a new session"
 		if by.ID != "" {
@@ -136,11 +140,13 @@ func openSession(p *proposal, unseen bool, by *streams.Unseen, restored bool) {
 		if name == "" {
 			name = "without a legible id"
 		}
-		p.reason(streams.CodeUnseen, streams.Hold, "observation %s (intake message %d) was rejected (%s: %s), so nobody has judged what the agent saw: %s",
+		p.reason(streams.CodeUnseen, streams.Hold,
+			"observation %s (intake message %d) was rejected (%s: %s), so nobody has judged what the agent saw: %s",
 			name, by.Intake, by.Code, by.Reason, again)
 	}
 	if restored {
-		p.reason(streams.CodeRestored, streams.Hold, "it names an acknowledged intake sequence that this intake never gave out")
+		p.reason(streams.CodeRestored, streams.Hold,
+			"it names an acknowledged intake sequence that this intake never gave out")
 	}
 }
 
@@ -149,7 +155,8 @@ func (p *proposal) unseen(by *streams.Unseen) {
 	what := "more observations were rejected than are kept"
 	var publish string
 	if by.Intake != 0 {
-		what = fmt.Sprintf("intake message %d, an observation without a legible id, was rejected (%s: %s)", by.Intake, by.Code, by.Reason)
+		what = fmt.Sprintf("intake message %d, an observation without a legible id, was rejected (%s: %s)", by.Intake,
+			by.Code, by.Reason)
 	}
 	if by.ID != "" {
 		what = fmt.Sprintf("observation %s (intake message %d) was rejected (%s: %s)", by.ID, by.Intake, by.Code, by.Reason)
@@ -157,7 +164,8 @@ func (p *proposal) unseen(by *streams.Unseen) {
 	}
 	start := "give the agent a context without it and start its session anew: lazaret session start"
 	if by.Scope == streams.UnseenAgent {
-		start = "give the agent a context without it and start a session: lazaret session start; it names no session, so another session name alone does not help"
+		start = "give the agent a context without it and start a session: lazaret session start; it names no session, so " +
+			"another session name alone does not help"
 	} else if streams.ValidID(p.Session) {
 		start += " " + p.Session
 	}
@@ -243,7 +251,8 @@ func (f *Fold) output(p *proposal, v *streams.VerdictEntry, live []stage.Live) (
 func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now time.Time) (*streams.VerdictEntry, error) {
 	v := &streams.VerdictEntry{Proposal: p.Seq, Intake: p.Intake, Also: p.Also, Type: p.Type,
 		ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session, Tool: p.Tool,
-		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now, Confidence: p.Confidence}
+		Summary: p.Summary, Policy: p.Policy, Rules: p.Rules, Level: p.Level, Class: p.Class, Digest: p.Digest, Time: now,
+		Confidence: p.Confidence}
 	for _, g := range p.Groups {
 		if p.answered(g) {
 			continue
@@ -253,7 +262,8 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 			silent = silent.Join(pol.OnSilent)
 		}
 		v.Degraded = append(v.Degraded, g.Group)
-		p.Reasons = append(p.Reasons, streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group, Text: p.silence(g)})
+		p.Reasons = append(p.Reasons, streams.Reason{Code: streams.CodeSilent, Verdict: silent, Group: g.Group,
+			Text: p.silence(g)})
 	}
 	rests, err := f.bearing(st, p)
 	if err != nil {
@@ -297,7 +307,8 @@ func (f *Fold) verdict(st *stage.State, p *proposal, pol *policy.Policy, now tim
 	v.Texts = textEffects(p.Texts)
 	p.withhold(v, now)
 	if v.Alert == nil && p.Reuses != "" {
-		a := reuseAlert(p.Seq, p.Project, string(p.Type), &streams.EntryHead{ID: p.ID, Reuses: p.Reuses, Agent: p.Agent, Session: p.Session}, now)
+		a := reuseAlert(p.Seq, p.Project, string(p.Type), &streams.EntryHead{ID: p.ID, Reuses: p.Reuses, Agent: p.Agent,
+			Session: p.Session}, now)
 		v.Alert = &a
 	}
 	if p.Type == streams.TypeMemory && p.Belief != nil {
@@ -326,7 +337,8 @@ func (p *proposal) silence(g required) string {
 		case a.Group != g.Group:
 			continue
 		case a.Other != "":
-			return fmt.Sprintf("sentinel group %q answered under digest %q, wanted is %q", g.Group, streams.Clip(a.Other, 80), g.Digest)
+			return fmt.Sprintf("sentinel group %q answered under digest %q, wanted is %q", g.Group, streams.Clip(a.Other, 80),
+				g.Digest)
 		case a.Mute:
 			return fmt.Sprintf("sentinel group %q answered without a verdict or without a digest", g.Group)
 		}

@@ -65,7 +65,8 @@ func (f *Fold) lapse(st *stage.State, h *hold, state string, why streams.Reason,
 			return nil, err
 		}
 	}
-	w := &withdrawal{project: h.Project, entry: streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent, ID: h.Entry.ID, State: state, Reason: why, Time: now}}
+	w := &withdrawal{project: h.Project, entry: streams.HoldStateEntry{Hold: h.ID, Proposal: h.Proposal, Agent: h.Agent,
+		ID: h.Entry.ID, State: state, Reason: why, Time: now}}
 	w.live = stage.LiveCopy(&w.entry, h.Project, "hold", h.Agent, h.ID, state)
 	return w, nil
 }

@@ -25,8 +25,10 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 		f.log.Error("unreadable word on a belief", "seq", e.Seq, "err", err)
 		return nil, nil
 	}
-	a := streams.Alert{ID: fmt.Sprintf("%s-%d", wordRule, e.Seq), Rule: wordRule, Group: streams.StageArbiter, Severity: "info",
-		Subject: streams.AlertSubject{Kind: "belief", ID: c.Belief}, Project: e.Project, Effect: "alert", Mode: "enforce", Count: 1, Time: now,
+	a := streams.Alert{ID: fmt.Sprintf("%s-%d", wordRule, e.Seq), Rule: wordRule, Group: streams.StageArbiter,
+		Severity: "info",
+		Subject:  streams.AlertSubject{Kind: "belief", ID: c.Belief}, Project: e.Project, Effect: "alert", Mode: "enforce",
+		Count: 1, Time: now,
 		Detail: map[string]any{"decision": c.Decision, "entry": fmt.Sprint(e.Seq)}}
 	if c.Signer != "" {
 		a.Detail["signer"] = c.Signer
@@ -42,7 +44,8 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 		}
 		a.Rule, a.Severity, a.Count = refusedWord+c.Check, "high", n
 		a.Detail["check"] = c.Check
-		a.Message = streams.Clip(fmt.Sprintf("a word on belief %s was refused, the belief is as it was: %s", c.Belief, c.Text), maxReasonText)
+		a.Message = streams.Clip(fmt.Sprintf("a word on belief %s was refused, the belief is as it was: %s", c.Belief,
+			c.Text), maxReasonText)
 	} else {
 		a.Message = streams.Clip(fmt.Sprintf("%s by %s: %s", c.Decision, c.Signer, c.Text), maxReasonText)
 	}
@@ -50,7 +53,8 @@ func (f *Fold) word(st *stage.State, e *streams.Entry, now time.Time) (*stage.Ou
 	if bits.OnesCount64(a.Count) == 1 {
 		live = stage.LiveCopy(&a, e.Project, "alert", a.Severity, a.Rule)
 	}
-	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{a},
+	return stage.NewOutput(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: streams.StageArbiter,
+		Alerts:  []streams.Alert{a},
 		Answers: c.ID, Intake: c.Intake}, live...)
 }
 

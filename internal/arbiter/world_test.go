@@ -75,7 +75,8 @@ func entry(t testing.TB, seq uint64, at time.Time, stg string, typ streams.Type,
 }
 
 func action(id, tool string, level beliefs.Level) *streams.ActionEntry {
-	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"}, Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: level}}}
+	return &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent", Session: "s"},
+		Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: level}}}
 }
 
 // desk is an arbiter with a ledger. Its decisions are published at once.
@@ -123,7 +124,8 @@ func (d *desk) step(e *streams.Entry) {
 	if out == nil {
 		return
 	}
-	own := &streams.Entry{Seq: d.tail() + 1, Time: d.now, Stage: streams.StageArbiter, Type: out.Type, Project: out.Project, Src: e.Seq, Body: out.Body}
+	own := &streams.Entry{Seq: d.tail() + 1, Time: d.now, Stage: streams.StageArbiter, Type: out.Type,
+		Project: out.Project, Src: e.Seq, Body: out.Body}
 	d.ledger = append(d.ledger, own)
 	d.step(own)
 }
@@ -140,7 +142,8 @@ func (d *desk) wait(by time.Duration) {
 		if !ok || at.After(d.now) {
 			return
 		}
-		e := &streams.Entry{Seq: d.tail() + 1, Time: d.now, Stage: streams.StageArbiter, Type: due.Type, Project: due.Project, Src: d.tail(), Body: due.Body}
+		e := &streams.Entry{Seq: d.tail() + 1, Time: d.now, Stage: streams.StageArbiter, Type: due.Type,
+			Project: due.Project, Src: d.tail(), Body: due.Body}
 		d.ledger = append(d.ledger, e)
 		d.step(e)
 	}

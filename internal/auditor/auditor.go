@@ -141,8 +141,10 @@ func checkPinned(cfg *Config) error {
 		return nil
 	}
 	if _, err := cfg.Pinned.Verifier(cfg.Signer.Name(), cfg.Signer.KeyHash()); err != nil {
-		return fmt.Errorf("the key %s+%08x that signs checkpoints is not pinned with the role auditor: no verification would believe it, "+
-			"and nobody who trims or forgets would wait for it: pin its public half in the trust file", cfg.Signer.Name(), cfg.Signer.KeyHash())
+		return fmt.Errorf("the key %s+%08x that signs checkpoints is not pinned with the role auditor: no verification "+
+			"would believe it, "+
+			"and nobody who trims or forgets would wait for it: pin its public half in the trust file", cfg.Signer.Name(),
+			cfg.Signer.KeyHash())
 	}
 	return nil
 }
@@ -159,7 +161,8 @@ func checkSigner(l *chain.Log, signer note.Signer) error {
 		return fmt.Errorf("the key that the log was handed over to: %w", err)
 	}
 	if v.Name() != signer.Name() || v.KeyHash() != signer.KeyHash() {
-		return fmt.Errorf("the log was handed over to key %s+%08x, and this one is %s+%08x: a rotation was interrupted, run lazaret audit rotate again", v.Name(), v.KeyHash(), signer.Name(), signer.KeyHash())
+		return fmt.Errorf("the log was handed over to key %s+%08x, and this one is %s+%08x: a rotation was interrupted, "+
+			"run lazaret audit rotate again", v.Name(), v.KeyHash(), signer.Name(), signer.KeyHash())
 	}
 	return nil
 }
@@ -229,7 +232,8 @@ func (a *Auditor) identify(ctx context.Context, js jetstream.JetStream) error {
 	}
 	if anew {
 		a.cfg.Log.Error("the ledger was created anew", "at", info.Created, "chained before", before.LastSeq)
-		a.publish("incident", fmt.Appendf(nil, `{"kind":"ledger-reset","created":%q,"last_seq":%d,"leaf":%d}`, info.Created.Format(time.RFC3339Nano), before.LastSeq, before.Size))
+		a.publish("incident", fmt.Appendf(nil, `{"kind":"ledger-reset","created":%q,"last_seq":%d,"leaf":%d}`,
+			info.Created.Format(time.RFC3339Nano), before.LastSeq, before.Size))
 	}
 	a.checkedAt, a.from, a.filled = time.Now(), 0, 0
 	h := a.log.Head()
@@ -268,8 +272,10 @@ type MismatchError struct {
 func (e *MismatchError) Unwrap() error { return chain.ErrDiffers }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("leaf %d of the log is not ledger entry %d: %s: nothing is chained on top of it; keep the log's folder as evidence, "+
-		"compare it with another auditor's (lazaret audit compare), and move it aside to begin a new log from the ledger", e.Leaf, e.Seq, e.Reason)
+	return fmt.Sprintf("leaf %d of the log is not ledger entry %d: %s: nothing is chained on top of it; keep the log's "+
+		"folder as evidence, "+
+		"compare it with another auditor's (lazaret audit compare), and move it aside to begin a new log from the ledger",
+		e.Leaf, e.Seq, e.Reason)
 }
 
 // lookForLast is how many leaves compareLast reads at most.
@@ -311,7 +317,8 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 		}
 		m := &MismatchError{i, leaf.Seq, reason}
 		a.cfg.Log.Error("the log and the ledger differ", "leaf", i, "entry", leaf.Seq, "why", reason)
-		a.publish("incident", fmt.Appendf(nil, `{"kind":"ledger-mismatch","leaf":%d,"entry":%d,"reason":%q}`, i, leaf.Seq, reason))
+		a.publish("incident", fmt.Appendf(nil, `{"kind":"ledger-mismatch","leaf":%d,"entry":%d,"reason":%q}`, i, leaf.Seq,
+			reason))
 		return m
 	}
 	return nil
@@ -321,9 +328,11 @@ func (a *Auditor) compareLast(ctx context.Context, js jetstream.JetStream, end, 
 func differs(leaf *chain.Leaf, e *streams.Entry) string {
 	switch {
 	case leaf.Type != string(e.Type) || leaf.Project != e.Project:
-		return fmt.Sprintf("the leaf is a %s of project %s, the entry a %s of project %s", leaf.Type, leaf.Project, e.Type, e.Project)
+		return fmt.Sprintf("the leaf is a %s of project %s, the entry a %s of project %s", leaf.Type, leaf.Project, e.Type,
+			e.Project)
 	case !leaf.Time.Equal(e.Time):
-		return fmt.Sprintf("the leaf is of %s, the entry of %s", leaf.Time.Format(time.RFC3339Nano), e.Time.Format(time.RFC3339Nano))
+		return fmt.Sprintf("the leaf is of %s, the entry of %s", leaf.Time.Format(time.RFC3339Nano),
+			e.Time.Format(time.RFC3339Nano))
 	case chain.Commit(e.Salt, Payload(e)) != leaf.Commitment:
 		return "the leaf commits to another body"
 	}
@@ -493,7 +502,8 @@ func (a *Auditor) Snapshot(ctx context.Context) (string, error) {
 		a.witnesses.wait(ctx)
 		cancel()
 	}
-	dir := filepath.Join(a.cfg.Dir, "..", "snapshots", fmt.Sprintf("%s-%d", filepath.Base(a.cfg.Dir), time.Now().UnixNano()))
+	dir := filepath.Join(a.cfg.Dir, "..", "snapshots", fmt.Sprintf("%s-%d", filepath.Base(a.cfg.Dir),
+		time.Now().UnixNano()))
 	if err := a.log.Snapshot(dir); err != nil {
 		return "", fmt.Errorf("snapshot of the log: %w", err)
 	}

@@ -71,7 +71,8 @@ func (l *ledger) write(n int) {
 	var acks []jetstream.PubAckFuture
 	for range n {
 		l.n++
-		e := streams.Entry{Partition: l.n % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: fmt.Sprintf("p%d", l.n%3), Src: uint64(l.n),
+		e := streams.Entry{Partition: l.n % streams.Partitions, Stage: streams.StageIngest, Type: streams.TypeObservation,
+			Project: fmt.Sprintf("p%d", l.n%3), Src: uint64(l.n),
 			Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"id":"e%d","text":%q}`, l.n, strings.Repeat("x", l.n%50))}
 		f, err := l.js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(time.Minute))
 		if err != nil {
@@ -152,7 +153,8 @@ func reached(n uint64) func(chain.Head) bool {
 }
 
 func config(t *testing.T, k key, seed byte) auditor.Config {
-	return auditor.Config{Dir: filepath.Join(t.TempDir(), "audit"), Signer: k.signer, MasterKey: bytes.Repeat([]byte{seed}, 32)}
+	return auditor.Config{Dir: filepath.Join(t.TempDir(), "audit"), Signer: k.signer,
+		MasterKey: bytes.Repeat([]byte{seed}, 32)}
 }
 
 // tiles are all tiles and bundles of a log.
@@ -294,7 +296,9 @@ func TestALedgerThatWasCreatedAnewIsALeafAndAnAlarm(t *testing.T) {
 	srv := natstest.Start(t)
 	w := newLedger(t, srv)
 	incidents := make(chan string, 10)
-	if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) { incidents <- string(m.Data) }); err != nil {
+	if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) {
+		incidents <- string(m.Data)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	a := start(t, srv, config(t, newKey(t, "a"), 1))
@@ -318,7 +322,9 @@ func TestALedgerThatWasCreatedAnewIsALeafAndAnAlarm(t *testing.T) {
 	recreate() // while it does not
 	w.write(30)
 	a = start(t, srv, a.cfg)
-	a.await("it has chained 30 of the newest one", func(h chain.Head) bool { return h.LastSeq == 30 && h.Resets == 2 && h.Size == 57 })
+	a.await("it has chained 30 of the newest one", func(h chain.Head) bool {
+		return h.LastSeq == 30 && h.Resets == 2 && h.Size == 57
+	})
 	l := a.end()
 	for i, seq := range map[int64]uint64{20: 20, 26: 5} {
 		if leaf, err := l.Leaf(i); err != nil || leaf.Kind != chain.KindReset || leaf.Seq != seq {
@@ -435,7 +441,8 @@ func TestPromiseB17AnUnpinnedKeySignsNothing(t *testing.T) {
 	pinned, stranger := newKey(t, "auditor"), newKey(t, "auditor")
 	cfg := config(t, stranger, 1)
 	cfg.Conn, cfg.Pinned = srv.Connect(), note.VerifierList(pinned.verifier)
-	if a, err := auditor.Open(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "not pinned with the role auditor") {
+	if a, err := auditor.Open(context.Background(), cfg); err == nil || !strings.Contains(err.Error(),
+		"not pinned with the role auditor") {
 		if err == nil {
 			a.Close()
 		}

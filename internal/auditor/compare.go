@@ -44,7 +44,8 @@ func CompareLedger(ctx context.Context, js jetstream.JetStream, l *chain.Log) (*
 	h := l.Head()
 	c := &comparer{log: l, end: h.Size}
 	if created := st.CachedInfo().Created; !h.Epoch.IsZero() && !created.Equal(h.Epoch) {
-		c.Bad = append(c.Bad, chain.Finding{Index: max(h.Size-1, 0), Text: fmt.Sprintf("the log is of a ledger that was created at %s, and this one was at %s", h.Epoch, created)})
+		c.Bad = append(c.Bad, chain.Finding{Index: max(h.Size-1, 0),
+			Text: fmt.Sprintf("the log is of a ledger that was created at %s, and this one was at %s", h.Epoch, created)})
 		return &c.Comparison, nil
 	}
 	if h.Resets > 0 {
@@ -93,14 +94,18 @@ func (c *comparer) entry(e *streams.Entry) error {
 	}
 	switch {
 	case leaf.Kind == chain.KindEntry && leaf.Seq != e.Position():
-		c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is at ledger position %d, and the ledger has an entry at %d that the log lacks", c.at, leaf.Seq, e.Position())})
+		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
+			Text: fmt.Sprintf("leaf %d is at ledger position %d, and the ledger has an entry at %d that the log lacks", c.at,
+				leaf.Seq, e.Position())})
 		return nil
 	case leaf.Kind == chain.KindGap:
-		c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d says that ledger entry %d is missing, and the ledger has it", c.at, e.Seq)})
+		c.Bad = append(c.Bad, chain.Finding{Index: c.at,
+			Text: fmt.Sprintf("leaf %d says that ledger entry %d is missing, and the ledger has it", c.at, e.Seq)})
 		return nil
 	default:
 		if why := differs(&leaf, e); why != "" {
-			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is not ledger entry %d: %s", c.at, e.Seq, why)})
+			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("leaf %d is not ledger entry %d: %s", c.at,
+				e.Seq, why)})
 		} else {
 			c.Compared++
 		}
@@ -133,7 +138,9 @@ func (c *comparer) missing(seq uint64) error {
 		case errors.Is(err, chain.ErrForgotten):
 			c.Forgotten++
 		default:
-			c.Bad = append(c.Bad, chain.Finding{Index: c.at, Text: fmt.Sprintf("the ledger has no entry %d, which leaf %d (%s, project %s) is of, and which was neither trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
+			c.Bad = append(c.Bad, chain.Finding{Index: c.at,
+				Text: fmt.Sprintf("the ledger has no entry %d, which leaf %d (%s, project %s) is of, and which was neither "+
+					"trimmed nor forgotten", leaf.Seq, c.at, leaf.Type, leaf.Project)})
 		}
 	}
 	return nil

@@ -56,7 +56,8 @@ func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrimmed, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
+	e := streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrimmed, Project: streams.SystemProject,
+		Salt: streams.NewSalt(), Body: body}
 	if _, err := w.js.PublishMsg(ctx, wire.Msg(&e)); err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +84,12 @@ func TestPromiseB18EntriesDeletedAfterTheyWereChainedAreFound(t *testing.T) {
 		case 30:
 			continue
 		}
-		if err := other.Append([]chain.Entry{{Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project, Salt: salt, Payload: p}}); err != nil {
+		if err := other.Append([]chain.Entry{{Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project,
+			Salt: salt, Payload: p}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	l = other
-	compare("another log", 34, 3, "no entry 17,", "leaf 19 is not ledger entry 20", "leaf 29 says that ledger entry 30 is missing")
+	compare("another log", 34, 3, "no entry 17,", "leaf 19 is not ledger entry 20",
+		"leaf 29 says that ledger entry 30 is missing")
 }

@@ -72,8 +72,10 @@ const secretNote = "the account number is 4711"
 func newForger(t *testing.T) *forger {
 	t.Helper()
 	k := newKey(t, "auditor")
-	f := &forger{t: t, dir: filepath.Join(t.TempDir(), "audit"), vs: note.VerifierList(k.verifier), operator: newAuthor(t, "operator"),
-		now: time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), opts: chain.Options{Signer: k.signer, MasterKey: make([]byte, 32)}}
+	f := &forger{t: t, dir: filepath.Join(t.TempDir(), "audit"), vs: note.VerifierList(k.verifier),
+		operator: newAuthor(t, "operator"),
+		now:      time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC), opts: chain.Options{Signer: k.signer,
+			MasterKey: make([]byte, 32)}}
 	f.trust = trustIn(t, keys.RoleOperator, f.operator)
 	var err error
 	if f.log, err = chain.Open(f.dir, f.opts); err != nil {
@@ -95,8 +97,10 @@ func (f *forger) sayAs(stage string, typ streams.Type, project, subject string, 
 	f.t.Helper()
 	f.seq++
 	f.now = f.now.Add(time.Second)
-	e := streams.Entry{Seq: f.seq, Time: f.now, Stage: stage, Type: typ, Project: project, Src: f.seq, Salt: streams.NewSalt(), Body: body}
-	if err := f.log.Append([]chain.Entry{{Seq: e.Seq, Time: e.Time, Type: string(typ), Project: project, Subject: subject, Salt: e.Salt, Payload: auditor.Payload(&e)}}); err != nil {
+	e := streams.Entry{Seq: f.seq, Time: f.now, Stage: stage, Type: typ, Project: project, Src: f.seq,
+		Salt: streams.NewSalt(), Body: body}
+	if err := f.log.Append([]chain.Entry{{Seq: e.Seq, Time: e.Time, Type: string(typ), Project: project,
+		Subject: subject, Salt: e.Salt, Payload: auditor.Payload(&e)}}); err != nil {
 		f.t.Fatal(err)
 	}
 	return f.seq
@@ -118,14 +122,18 @@ func (f *forger) activate(by author, trust *keys.Trust) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	c := streams.Command{Do: streams.DoActivateTrust, Digest: streams.Digest(bundle), Engine: 1, ID: fmt.Sprintf("trust-%d", f.seq), Issued: f.now}
+	c := streams.Command{Do: streams.DoActivateTrust, Digest: streams.Digest(bundle), Engine: 1,
+		ID: fmt.Sprintf("trust-%d", f.seq), Issued: f.now}
 	signed, err := c.Sign(by.signer)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	for range streams.Partitions {
-		f.say(streams.TypeChunk, streams.SystemProject, "", f.json(&streams.ChunkEntry{Digest: c.Digest, Count: 1, Chunk: bundle}))
-		f.say(streams.TypeActivation, streams.SystemProject, "", f.json(&streams.ActivationEntry{Do: c.Do, Digest: c.Digest, Engine: 1, Signer: by.signer.Name(), Note: string(signed)}))
+		f.say(streams.TypeChunk, streams.SystemProject, "",
+			f.json(&streams.ChunkEntry{Digest: c.Digest, Count: 1, Chunk: bundle}))
+		f.say(streams.TypeActivation, streams.SystemProject, "",
+			f.json(&streams.ActivationEntry{Do: c.Do, Digest: c.Digest, Engine: 1, Signer: by.signer.Name(),
+				Note: string(signed)}))
 	}
 }
 
@@ -153,7 +161,9 @@ func (f *forger) order(c streams.Custody, by ...note.Signer) string {
 
 // forget writes the statement's entry.
 func (f *forger) forget(typ streams.Type, project, signed string) uint64 {
-	return f.say(typ, project, streams.SystemProject, f.json(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "x", Time: f.now}, Do: streams.DoForget, Signer: "operator", Note: signed}))
+	return f.say(typ, project, streams.SystemProject,
+		f.json(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "x", Time: f.now}, Do: streams.DoForget,
+			Signer: "operator", Note: signed}))
 }
 
 func (f *forger) destroy(subject string) {
@@ -209,15 +219,18 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.opts.Signer))
 		}, []string{"leaf 64"}},
 		{"it is for another project", func(f *forger) {
-			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "other", Reason: "r"}, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "other",
+				Reason: "r"}, f.operator.signer))
 			f.destroy("acme")
 		}, []string{"leaf 64", "other"}},
 		{"it is one about a data subject", func(f *forger) {
-			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme",
+				DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"it is a release of a legal hold", func(f *forger) {
-			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoRelease, Project: "acme", Reason: "r"}, f.operator.signer))
+			f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoRelease, Project: "acme",
+				Reason: "r"}, f.operator.signer))
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"it was obeyed before", func(f *forger) {
@@ -281,14 +294,17 @@ func TestPromiseB13ForgettingThatNoOperatorInForceSignedFailsVerification(t *tes
 			f.destroy("acme")
 		}, []string{"leaf 64"}},
 		{"a list that an operator signed", func(f *forger) {
-			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
+			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1",
+				Entries: []uint64{40}, Reason: "r"}, f.operator.signer))
 		}, nil},
 		{"a list that nobody signed", func(f *forger) {
-			c := streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r", ID: "i", Issued: f.now}
+			c := streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{40}, Reason: "r",
+				ID: "i", Issued: f.now}
 			f.erase(40, c.Text()+"\n")
 		}, []string{"leaf 64", "leaf 39"}},
 		{"a list that leaves out what is gone", func(f *forger) {
-			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1", Entries: []uint64{41}, Reason: "r"}, f.operator.signer))
+			f.erase(40, f.order(streams.Custody{Do: streams.DoForget, Project: "acme", DataSubject: "p-1",
+				Entries: []uint64{41}, Reason: "r"}, f.operator.signer))
 		}, []string{"leaf 39"}},
 		{"verdicts of later are passed off as derived from what was forgotten", func(f *forger) {
 			f.forget(streams.TypeForgotten, "acme", f.order(forgetAcme, f.operator.signer))
@@ -347,7 +363,9 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 			srv := natstest.Start(t)
 			w := newLedger(t, srv)
 			incidents := make(chan string, 10)
-			if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) { incidents <- string(m.Data) }); err != nil {
+			if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) {
+				incidents <- string(m.Data)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			cfg := config(t, newKey(t, "a"), 1)
@@ -359,7 +377,8 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := chain.Entry{Seq: 21, Time: time.Now(), Type: string(streams.TypeForgotten), Project: "acme", Subject: "_", Payload: []byte("ingest 1 0\n{}")}
+			e := chain.Entry{Seq: 21, Time: time.Now(), Type: string(streams.TypeForgotten), Project: "acme", Subject: "_",
+				Payload: []byte("ingest 1 0\n{}")}
 			if err := l.Append([]chain.Entry{e}); err != nil {
 				t.Fatal(err)
 			}
@@ -371,7 +390,8 @@ func TestPromiseB13AnAuditorWhoseLastLeafIsNotInTheLedgerRefusesToGoOn(t *testin
 			defer a.Close()
 			time.AfterFunc(20*time.Second, a.stop) // one that goes on
 			var mismatch *auditor.MismatchError
-			if err := <-a.done; !errors.As(err, &mismatch) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "evidence") {
+			if err := <-a.done; !errors.As(err, &mismatch) || !strings.Contains(err.Error(), c.want) ||
+				!strings.Contains(err.Error(), "evidence") {
 				t.Fatalf("it ended with %v", err)
 			}
 			if got := <-incidents; !strings.Contains(got, "ledger-mismatch") {
@@ -387,7 +407,9 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 	w := newLedger(t, srv)
 	operator, forger := newAuthor(t, "operator"), newAuthor(t, "operator")
 	incidents := make(chan string, 10)
-	if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) { incidents <- string(m.Data) }); err != nil {
+	if _, err := srv.Connect().Subscribe("lz.live.*.incident", func(m *nats.Msg) {
+		incidents <- string(m.Data)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	k := newKey(t, "a")
@@ -398,15 +420,18 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 	w.write(30)
 	forget := func(id string, by author) {
 		t.Helper()
-		signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: id, UpTo: 31, Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.signer)
+		signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: id, UpTo: 31,
+			Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(by.signer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: id}, Do: streams.DoForget, Note: string(signed)})
+		body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: id}, Do: streams.DoForget,
+			Note: string(signed)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99, Salt: streams.NewSalt(), Body: body}
+		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99,
+			Salt: streams.NewSalt(), Body: body}
 		if _, err := w.js.PublishMsg(context.Background(), wire.Msg(&e)); err != nil {
 			t.Fatal(err)
 		}
@@ -451,10 +476,12 @@ func TestPromiseB13AnAuditorRefusesForgettingThatNoOperatorSigned(t *testing.T) 
 
 func TestPromiseB13AnOrderThatNamesNoEntriesIsReported(t *testing.T) {
 	f := newForger(t)
-	f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme", Reason: byEarlierVersion}, f.operator.signer))
+	f.forget(streams.TypeForgotten, "acme", f.order(streams.Custody{Do: streams.DoForget, Project: "acme",
+		Reason: byEarlierVersion}, f.operator.signer))
 	f.destroy("acme")
 	rep := f.verify(f.checkpoint())
-	if rep.Status != chain.Incomplete || rep.Forgotten == 0 || !strings.Contains(strings.Join(rep.Skipped, "\n"), "leaf 64 (forgotten, project acme)") &&
+	if rep.Status != chain.Incomplete || rep.Forgotten == 0 || !strings.Contains(strings.Join(rep.Skipped, "\n"),
+		"leaf 64 (forgotten, project acme)") &&
 		!strings.Contains(strings.Join(rep.Skipped, "\n"), "names no ledger entries") {
 		t.Errorf("%+v", rep)
 	}
@@ -476,22 +503,26 @@ func TestPromiseB13AnAuditorForgetsWhatAnOrderNamesAndNothingThatCameLater(t *te
 		}
 	}
 	w.write(30)
-	signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: "a", UpTo: 30, Ranges: []streams.SeqRange{{From: 1, To: 28}},
+	signed, err := streams.Custody{Do: streams.DoForget, Project: "p1", ID: "a", UpTo: 30,
+		Ranges: []streams.SeqRange{{From: 1, To: 28}},
 		Issued: time.Now().UTC().Truncate(time.Second), Reason: "r"}.Sign(operator.signer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.write(6) // two of them are p1's
 	derived := func(src uint64) streams.Entry {
-		return streams.Entry{Partition: 3, Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "p1", Src: src, Salt: streams.NewSalt(), Body: []byte(`{}`)}
+		return streams.Entry{Partition: 3, Stage: streams.StageArbiter, Type: streams.TypeVerdict, Project: "p1", Src: src,
+			Salt: streams.NewSalt(), Body: []byte(`{}`)}
 	}
 	publish(derived(28)) // of what is forgotten
 	publish(derived(34)) // of what stays
-	body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "a"}, Do: streams.DoForget, Note: string(signed)})
+	body, err := streams.Marshal(&streams.CustodyEntry{EntryHead: streams.EntryHead{ID: "a"}, Do: streams.DoForget,
+		Note: string(signed)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99, Salt: streams.NewSalt(), Body: body})
+	publish(streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeForgotten, Project: "p1", Src: 99,
+		Salt: streams.NewSalt(), Body: body})
 	publish(derived(31)) // of what stays
 	publish(derived(1))  // of what is forgotten
 	a.await("it has chained the order", reached(41))

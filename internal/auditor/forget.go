@@ -37,7 +37,8 @@ func (a *Auditor) subject(e *streams.Entry) string {
 		return streams.SystemProject
 	}
 	f := a.forgotten[e.Project]
-	if f.seq > 0 && e.Stage != streams.StageIngest && position.Sequence(e.Src) < f.seq && !e.Time.After(f.at.Add(statement.LateFor)) {
+	if f.seq > 0 && e.Stage != streams.StageIngest && position.Sequence(e.Src) < f.seq &&
+		!e.Time.After(f.at.Add(statement.LateFor)) {
 		return statement.LateSubject(e.Project)
 	}
 	return e.Project
@@ -60,7 +61,8 @@ func forgettingOf(seq uint64, at time.Time, c *streams.Custody) forgetting {
 
 // entry converts a ledger entry to an entry of the log.
 func (a *Auditor) entry(e *streams.Entry) chain.Entry {
-	return chain.Entry{Seq: e.Position(), Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e), Salt: e.Salt, Payload: Payload(e)}
+	return chain.Entry{Seq: e.Position(), Time: e.Time, Type: string(e.Type), Project: e.Project, Subject: a.subject(e),
+		Salt: e.Salt, Payload: Payload(e)}
 }
 
 // append chains entries and carries out the statements among them. The entries are on
@@ -112,8 +114,10 @@ func (a *Auditor) append(entries []streams.Entry) error {
 func (a *Auditor) obey(e *streams.Entry) error {
 	c, err := a.order(e)
 	if err != nil {
-		a.cfg.Log.Error("a statement was refused: nothing was forgotten", "seq", e.Seq, "type", e.Type, "project", e.Project, "why", err)
-		body, jerr := streams.Marshal(map[string]any{"kind": "forgetting-refused", "entry": e.Seq, "type": e.Type, "project": e.Project, "reason": err.Error()})
+		a.cfg.Log.Error("a statement was refused: nothing was forgotten", "seq", e.Seq, "type", e.Type, "project",
+			e.Project, "why", err)
+		body, jerr := streams.Marshal(map[string]any{"kind": "forgetting-refused", "entry": e.Seq, "type": e.Type,
+			"project": e.Project, "reason": err.Error()})
 		if jerr == nil {
 			a.publish("incident", body)
 		}
@@ -234,7 +238,8 @@ func (a *Auditor) eraseListed(e *streams.Entry, c *streams.Custody) error {
 	if err := a.dropSnapshots(); err != nil {
 		return err
 	}
-	n, err := a.log.EraseEntries(context.Background(), c.Entries, e.Project, append(statement.Types(), string(streams.TypeDropped)))
+	n, err := a.log.EraseEntries(context.Background(), c.Entries, e.Project,
+		append(statement.Types(), string(streams.TypeDropped)))
 	if err != nil {
 		return err
 	}

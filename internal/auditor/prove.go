@@ -37,11 +37,13 @@ type prover struct {
 // publish to inboxes only. Of several auditors one answers each request.
 func (a *Auditor) serveProofs(svc *nats.Conn) (stop func(), err error) {
 	p := &prover{a, svc, make(chan struct{}, provingMost), make(chan struct{}, provers)}
-	s, err := micro.AddService(svc, micro.Config{Name: "lazaret-prove", Version: "0.1.0", Description: "Proofs that entries are in the audit log"})
+	s, err := micro.AddService(svc, micro.Config{Name: "lazaret-prove", Version: "0.1.0",
+		Description: "Proofs that entries are in the audit log"})
 	if err != nil {
 		return nil, fmt.Errorf("starting the service of proofs: %w", err)
 	}
-	if err := s.AddEndpoint(string(streams.SvcProve), micro.HandlerFunc(p.serve), micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcProve))); err != nil {
+	if err := s.AddEndpoint(string(streams.SvcProve), micro.HandlerFunc(p.serve),
+		micro.WithEndpointSubject(streams.ServiceFilter(streams.SvcProve))); err != nil {
 		return nil, errors.Join(fmt.Errorf("serving proofs: %w", err), s.Stop())
 	}
 	if err := svc.Flush(); err != nil {
@@ -104,7 +106,8 @@ func (a *Auditor) prove(ctx context.Context, subject string, body []byte) *strea
 	i, err := a.entryOf(ctx, who.Project, who.Agent, &req)
 	switch {
 	case errors.Is(err, ErrNoEvent):
-		return unproven(streams.CodeNoEntry, "the log has no such entry of project %s that can be read; a new one may not have come there yet", who.Project)
+		return unproven(streams.CodeNoEntry,
+			"the log has no such entry of project %s that can be read; a new one may not have come there yet", who.Project)
 	case ctx.Err() != nil:
 		return unproven(streams.CodeUnavailable, "the entry was not found within %v: name its ledger_seq", proveTimeout)
 	case err != nil:

@@ -58,7 +58,8 @@ func Run(ctx context.Context, cfg Config, svc *nats.Conn) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	if svc != nil {
-		stop, err := query.Serve(svc, "lazaret-auditor", "The audit log", []int{0}, map[string]query.Handler{AskAudit: a.answer}, a.cfg.Log)
+		stop, err := query.Serve(svc, "lazaret-auditor", "The audit log", []int{0},
+			map[string]query.Handler{AskAudit: a.answer}, a.cfg.Log)
 		if err != nil {
 			return err
 		}
@@ -77,7 +78,8 @@ func (a *Auditor) answer(ctx context.Context, _ int, req []byte) (any, error) {
 		return nil, err
 	}
 	h := a.log.Head()
-	ans := &Answer{Size: h.Size, Root: h.Root.String(), LastSeq: h.LastSeq, Entries: h.Entries, Gaps: h.Gaps, Resets: h.Resets, Checkpoint: string(h.Checkpoint)}
+	ans := &Answer{Size: h.Size, Root: h.Root.String(), LastSeq: h.LastSeq, Entries: h.Entries, Gaps: h.Gaps,
+		Resets: h.Resets, Checkpoint: string(h.Checkpoint)}
 	var err error
 	switch q.Do {
 	case "head":

@@ -206,7 +206,8 @@ func compare(before, after *rules.Set, full bool) *comparison {
 
 // diff compares two judgements of an entry. rest is the verdict of the rules
 // that both sets have.
-func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert, rest func() (streams.Verdict, error)) (*Flip, error) {
+func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert,
+	rest func() (streams.Verdict, error)) (*Flip, error) {
 	if len(b) == 0 && len(a) == 0 {
 		return nil, nil
 	}
@@ -379,7 +380,9 @@ func Run(ctx context.Context, before, after *rules.Set, h *History, o Options) (
 		merge(sum.before, p.before)
 		merge(sum.after, p.after)
 	}
-	slices.SortFunc(sum.flips, func(a, b Flip) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Project, b.Project)) })
+	slices.SortFunc(sum.flips, func(a, b Flip) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Project, b.Project))
+	})
 	found := newTally(o.Samples)
 	for i := range sum.flips {
 		found.add(&sum.flips[i])
@@ -410,7 +413,8 @@ type tally struct {
 }
 
 func newTally(samples int) *tally {
-	return &tally{samples: samples, flips: make(map[Change]int), examples: []Flip{}, held: make(map[string]int), released: make(map[string]int)}
+	return &tally{samples: samples, flips: make(map[Change]int), examples: []Flip{}, held: make(map[string]int),
+		released: make(map[string]int)}
 }
 
 func (t *tally) add(f *Flip) {
@@ -484,7 +488,8 @@ type Watch struct {
 // NewWatch returns a comparison that has seen nothing. Every rule of both sets
 // is judged. samples is how many flips of each change its report shows.
 func NewWatch(before, after *rules.Set, samples int) *Watch {
-	return &Watch{c: compare(before, after, true), found: newTally(samples), sum: part{before: rules.NewMeter(), after: rules.NewMeter()}, projects: make(map[string][2]*side),
+	return &Watch{c: compare(before, after, true), found: newTally(samples), sum: part{before: rules.NewMeter(),
+		after: rules.NewMeter()}, projects: make(map[string][2]*side),
 		before: before.Digest(), after: after.Digest()}
 }
 

@@ -34,7 +34,8 @@ func Export(w io.Writer, e *streams.Entry) error {
 	if e.Stage != streams.StageIngest {
 		return nil
 	}
-	b, err := streams.Marshal(exported{Seq: e.Seq, Time: e.Time, Stage: e.Stage, Type: e.Type, Project: e.Project, Src: e.Src, Body: jsontext.Value(e.Body)})
+	b, err := streams.Marshal(exported{Seq: e.Seq, Time: e.Time, Stage: e.Stage, Type: e.Type, Project: e.Project,
+		Src: e.Src, Body: jsontext.Value(e.Body)})
 	if err != nil {
 		return fmt.Errorf("ledger entry %d: %w", e.Seq, err)
 	}
@@ -56,7 +57,8 @@ func Files(paths []string, f func(*streams.Entry) error) error {
 	return replay.Lines(paths, func(file string, line []byte) error {
 		var x exported
 		if err := streams.Unmarshal(line, &x); err == nil && x.Type != "" && len(x.Body) > 0 {
-			return f(&streams.Entry{Seq: x.Seq, Time: x.Time, Partition: streams.PartitionOf(x.Project), Stage: x.Stage, Type: x.Type, Project: x.Project, Src: x.Src,
+			return f(&streams.Entry{Seq: x.Seq, Time: x.Time, Partition: streams.PartitionOf(x.Project), Stage: x.Stage,
+				Type: x.Type, Project: x.Project, Src: x.Src,
 				Body: append([]byte(nil), x.Body...)})
 		}
 		if x.Type != "" && x.Seq != 0 && x.Commitment != "" {
@@ -100,7 +102,8 @@ func (o *offline) play(s *replay.Script) error {
 		if err != nil {
 			return fmt.Errorf("session %s, step %d: %w", s.Name, i, err)
 		}
-		e := &streams.Entry{Seq: o.seq, Time: m.Time, Partition: p, Stage: streams.StageIngest, Type: ad.Type, Project: ad.Project, Src: o.seq, Body: ad.Body}
+		e := &streams.Entry{Seq: o.seq, Time: m.Time, Partition: p, Stage: streams.StageIngest, Type: ad.Type,
+			Project: ad.Project, Src: o.seq, Body: ad.Body}
 		if err := o.fold.Apply(st, e, ad.Decided); err != nil {
 			return fmt.Errorf("session %s, step %d: %w", s.Name, i, err)
 		}

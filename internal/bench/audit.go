@@ -64,11 +64,13 @@ type AuditReport struct {
 // Lines are the figures and their budgets.
 func (r *AuditReport) Lines() []Line {
 	out := []Line{
-		{What: "appends, encrypted, synced, with the tree", Value: r.Append, Unit: "/s", Budget: ">= 150000 /s", Pass: r.Append >= 150_000},
+		{What: "appends, encrypted, synced, with the tree", Value: r.Append, Unit: "/s", Budget: ">= 150000 /s",
+			Pass: r.Append >= 150_000},
 		{What: "  processor time an entry", Value: r.AppendCPU, Unit: "us"},
 	}
 	if r.FromLedger > 0 {
-		out = append(out, Line{What: "  fed from JetStream", Value: r.FromLedger, Unit: "/s", Budget: ">= 60000 /s", Pass: r.FromLedger >= 60_000})
+		out = append(out, Line{What: "  fed from JetStream", Value: r.FromLedger, Unit: "/s", Budget: ">= 60000 /s",
+			Pass: r.FromLedger >= 60_000})
 	}
 	return append(out,
 		Line{What: "verification, payloads included", Value: r.Verify, Unit: "/s"},
@@ -167,7 +169,8 @@ func fillLog(dir string, opts chain.Options, o AuditOptions, payloads [][]byte) 
 	wait := func() error { return nil }
 	at := time.Unix(1_700_000_000, 0)
 	for n := 1; n <= o.Entries; n++ {
-		es = append(es, chain.Entry{Seq: uint64(n), Time: at, Type: "observation", Project: "demo", Salt: [16]byte{byte(n), byte(n >> 8), byte(n >> 16)}, Payload: payloads[n%len(payloads)]})
+		es = append(es, chain.Entry{Seq: uint64(n), Time: at, Type: "observation", Project: "demo",
+			Salt: [16]byte{byte(n), byte(n >> 8), byte(n >> 16)}, Payload: payloads[n%len(payloads)]})
 		if len(es) == o.Batch || n == o.Entries {
 			next, err := l.AppendNoWait(es)
 			if err := errors.Join(wait(), err); err != nil {

@@ -72,7 +72,8 @@ func with(whens ...string) (*rules.Set, error) {
 	var b strings.Builder
 	b.WriteString("rules:\n")
 	for i, when := range whens {
-		fmt.Fprintf(&b, "  - {id: bench-%d, title: T, severity: low, on: [observation, memory, action], effect: alert, subject: observation, message: \"'m'\", when: %q}\n", i, when)
+		fmt.Fprintf(&b, "  - {id: bench-%d, title: T, severity: low, on: [observation, memory, action], effect: alert, "+
+			"subject: observation, message: \"'m'\", when: %q}\n", i, when)
 	}
 	bundle, err := rules.PackWith(shipped.FS(), map[string]string{
 		"groups.yaml":      "groups:\n  core: [" + strings.Join(packs, ", ") + "]\n",
@@ -99,8 +100,10 @@ func Backtest(ctx context.Context, o Options) (*BacktestReport, error) {
 	rep := &BacktestReport{Events: o.Events, Rounds: o.Rounds, Workers: runtime.GOMAXPROCS(0)}
 	var sets [5]*rules.Set
 	for i, whens := range [][]string{
-		{"memory.age >= 0.0 && memory.age <= 300.0", "event.size > 100 * 1000", "event.external && content.markers.exists(m, m in ['override', 'role', 'secrecy'])"},
-		{"memory.age >= 0.0 && memory.age <= 900.0", "event.size > 50 * 1000", "event.external && content.markers.exists(m, m in ['override', 'secrecy'])"},
+		{"memory.age >= 0.0 && memory.age <= 300.0", "event.size > 100 * 1000",
+			"event.external && content.markers.exists(m, m in ['override', 'role', 'secrecy'])"},
+		{"memory.age >= 0.0 && memory.age <= 900.0", "event.size > 50 * 1000",
+			"event.external && content.markers.exists(m, m in ['override', 'secrecy'])"},
 		{"action.lineage.exists(l, l.carried == 'phrase' && l.age > 600.0)"},
 		{"action.lineage.exists(l, l.carried == 'phrase' && l.age > 900.0)"},
 		{"signal.partial.size() > 99"},

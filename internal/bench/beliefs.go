@@ -67,19 +67,23 @@ func (r *BeliefsReport) Lines() []Line {
 	const mb = 1 << 20
 	lines := []Line{
 		{What: fmt.Sprintf("observation, after %d beliefs", r.Few), Value: r.First.CPU, Unit: "µs CPU"},
-		{What: fmt.Sprintf("observation, from %d to %d beliefs", r.Many-r.Last.Beliefs, r.Many), Value: r.Last.CPU, Unit: "µs CPU"},
+		{What: fmt.Sprintf("observation, from %d to %d beliefs", r.Many-r.Last.Beliefs, r.Many), Value: r.Last.CPU,
+			Unit: "µs CPU"},
 		{What: "  against each other", Value: r.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: r.Ratio <= 1.3},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Few), Value: float64(r.RecallFew.P50) / 1000, Unit: "ms"},
 		{What: "  p99", Value: float64(r.RecallFew.P99) / 1000, Unit: "ms"},
 		{What: fmt.Sprintf("recall, %d beliefs, p50", r.Many), Value: float64(r.RecallMany.P50) / 1000, Unit: "ms"},
-		{What: "  p99", Value: float64(r.RecallMany.P99) / 1000, Unit: "ms", Budget: "<= 10 ms", Pass: r.RecallMany.P99 <= 10_000},
-		{What: "  without an answer", Value: float64(r.RecallMany.Unanswered + r.RecallFew.Unanswered), Budget: "0", Pass: r.RecallMany.Unanswered+r.RecallFew.Unanswered == 0},
+		{What: "  p99", Value: float64(r.RecallMany.P99) / 1000, Unit: "ms", Budget: "<= 10 ms",
+			Pass: r.RecallMany.P99 <= 10_000},
+		{What: "  without an answer", Value: float64(r.RecallMany.Unanswered + r.RecallFew.Unanswered), Budget: "0",
+			Pass: r.RecallMany.Unanswered+r.RecallFew.Unanswered == 0},
 	}
 	for _, p := range r.Phases {
 		lines = append(lines, Line{What: "  " + p.Name + ", p50", Value: float64(p.P50) / 1000, Unit: "ms"})
 	}
 	lines = append(lines, Line{What: "  processor time of one", Value: r.RecallCPU / 1000, Unit: "ms CPU"},
-		Line{What: "memory, resident, at rest", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB", Pass: r.MemoryBytes <= 600_000_000},
+		Line{What: "memory, resident, at rest", Value: float64(r.MemoryBytes) / mb, Unit: "MiB", Budget: "<= 600 MB",
+			Pass: r.MemoryBytes <= 600_000_000},
 		Line{What: "  right after work", Value: float64(r.BusyBytes) / mb, Unit: "MiB"},
 		Line{What: "  at most, while it was filled", Value: float64(r.PeakBytes) / mb, Unit: "MiB"})
 	if p := r.Parts; p != nil {
@@ -137,12 +141,14 @@ func Fill(ctx context.Context, nc *nats.Conn, o DecideOptions, from, n int) erro
 		if err != nil {
 			return err
 		}
-		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{ID: fmt.Sprintf("f%d", i), Session: fmt.Sprintf("b%d", i/100)}, Content: fact(corpus, i),
+		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{ID: fmt.Sprintf("f%d", i),
+			Session: fmt.Sprintf("b%d", i/100)}, Content: fact(corpus, i),
 			Source: fmt.Sprintf("file-%d", i%5000)})
 		if err != nil {
 			return err
 		}
-		if _, err := js.PublishAsync(subject, b, jetstream.WithStallWait(60*time.Second), jetstream.WithRetryAttempts(20), jetstream.WithRetryWait(200*time.Millisecond)); err != nil {
+		if _, err := js.PublishAsync(subject, b, jetstream.WithStallWait(60*time.Second), jetstream.WithRetryAttempts(20),
+			jetstream.WithRetryWait(200*time.Millisecond)); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,8 @@ func newCorpus(stream uint64) *corpus {
 	c := &corpus{r: rand.New(rand.NewPCG(seed, stream)), words: strings.Fields(english)}
 	// The vocabulary is the same in every stream.
 	v := rand.New(rand.NewPCG(seed, 0))
-	syllables := strings.Fields("ba be bi bo bu ca ce co da de di do fa fe fi fo ga ge go ha he hi ho ka ke ki la le li lo lu ma me mi mo mu na ne ni no pa pe pi po ra re ri ro ru sa se si so ta te ti to tu va ve vi vo wa we zi zo")
+	syllables := strings.Fields("ba be bi bo bu ca ce co da de di do fa fe fi fo ga ge go ha he hi ho ka ke ki la le li " +
+		"lo lu ma me mi mo mu na ne ni no pa pe pi po ra re ri ro ru sa se si so ta te ti to tu va ve vi vo wa we zi zo")
 	for range 2000 {
 		var b strings.Builder
 		for range 2 + v.IntN(3) {
@@ -156,8 +157,10 @@ func (c *corpus) events(n int, t streams.Type) ([]*rules.Prepared, error) {
 
 func (c *corpus) event(t streams.Type, seq uint64, now time.Time) (*streams.Entry, error) {
 	project := fmt.Sprintf("project-%d", c.r.IntN(benchProjects))
-	h := streams.EntryHead{ID: fmt.Sprintf("e%d", seq), Agent: fmt.Sprintf("agent-%d", c.r.IntN(benchAgents)), Session: fmt.Sprintf("s%d", c.r.IntN(40)), Time: now, Intake: seq}
-	e := &streams.Entry{Seq: seq, Time: now, Partition: streams.PartitionOf(project), Stage: streams.StageIngest, Type: t, Project: project, Src: seq}
+	h := streams.EntryHead{ID: fmt.Sprintf("e%d", seq), Agent: fmt.Sprintf("agent-%d", c.r.IntN(benchAgents)),
+		Session: fmt.Sprintf("s%d", c.r.IntN(40)), Time: now, Intake: seq}
+	e := &streams.Entry{Seq: seq, Time: now, Partition: streams.PartitionOf(project), Stage: streams.StageIngest,
+		Type: t, Project: project, Src: seq}
 	belief := func() streams.BeliefRef {
 		b := streams.BeliefRef{ID: fmt.Sprintf("b%d", c.r.IntN(1000)), Found: true, Confidence: 0.7, Origin: "tool"}
 		b.Axes.Truth, b.Quality = beliefs.Supported, beliefs.ToolResult
@@ -167,10 +170,14 @@ func (c *corpus) event(t streams.Type, seq uint64, now time.Time) (*streams.Entr
 	switch t {
 	case streams.TypeObservation:
 		s := c.prose(eventSize)
-		body = &streams.ObservationEntry{EntryHead: h, Observation: beliefs.Observation{Origin: beliefs.Origin(c.pick([]string{"web", "tool", "tool", "email", "document", "user"})), Tool: c.pick(c.tools), Source: "https://" + c.pick(c.hosts) + "/"}, Blocks: []streams.BlockEntry{{Text: s, Features: text.Analyze(s)}}}
+		body = &streams.ObservationEntry{EntryHead: h,
+			Observation: beliefs.Observation{Origin: beliefs.Origin(c.pick([]string{"web", "tool", "tool", "email", "document",
+				"user"})), Tool: c.pick(c.tools), Source: "https://" + c.pick(c.hosts) + "/"},
+			Blocks: []streams.BlockEntry{{Text: s, Features: text.Analyze(s)}}}
 	case streams.TypeMemory:
 		s := c.prose(eventSize)
-		body = &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(c.pick([]string{"agent", "agent", "user", "web"})), Key: c.word(), Content: s, Features: text.Analyze(s),
+		body = &streams.MemoryEntry{EntryHead: h, Origin: beliefs.Origin(c.pick([]string{"agent", "agent", "user", "web"})),
+			Key: c.word(), Content: s, Features: text.Analyze(s),
 			Source: "https://" + c.pick(c.hosts) + "/", Belief: streams.BeliefRef{ID: fmt.Sprintf("b%d", seq), Found: true}}
 	case streams.TypeAction:
 		args := map[string]any{"to": c.address(), "subject": c.word() + " " + c.word(), "body": c.prose(eventSize - 100)}
@@ -179,23 +186,29 @@ func (c *corpus) event(t streams.Type, seq uint64, now time.Time) (*streams.Entr
 			return nil, err
 		}
 		s := fmt.Sprintf("%s\n%s\n%s\n", args["body"], args["subject"], args["to"])
-		body = &streams.ActionEntry{EntryHead: h, Action: beliefs.Action{Tool: c.pick(c.tools), Effects: []string{c.pick([]string{"read", "write", "egress", "exec"})}, Contract: beliefs.Contract{Level: beliefs.Level(c.r.IntN(5))}},
+		body = &streams.ActionEntry{EntryHead: h, Action: beliefs.Action{Tool: c.pick(c.tools),
+			Effects:  []string{c.pick([]string{"read", "write", "egress", "exec"})},
+			Contract: beliefs.Contract{Level: beliefs.Level(c.r.IntN(5))}},
 			Args: raw, Text: s, Features: text.Analyze(s), Beliefs: []streams.BeliefRef{belief(), belief()}, Matched: "bench"}
 	case streams.TypeOutcome:
 		s := c.prose(eventSize)
-		body = &streams.OutcomeEntry{EntryHead: h, Outcome: beliefs.Outcome{Action: "a1", Status: "done"}, Content: s, Features: text.Analyze(s)}
+		body = &streams.OutcomeEntry{EntryHead: h, Outcome: beliefs.Outcome{Action: "a1", Status: "done"}, Content: s,
+			Features: text.Analyze(s)}
 	case streams.TypeRecall:
 		r := &streams.RecallEntry{EntryHead: h, Query: c.prose(120), Limit: 4}
 		for range 4 {
-			r.Admitted = append(r.Admitted, streams.RecallItem{BeliefRef: belief(), Content: c.prose(eventSize / 4), Score: c.r.Float64()})
+			r.Admitted = append(r.Admitted, streams.RecallItem{BeliefRef: belief(), Content: c.prose(eventSize / 4),
+				Score: c.r.Float64()})
 		}
 		body = r
 	case streams.TypeDecision:
-		body = &streams.DecisionEntry{EntryHead: h, Summary: c.prose(eventSize), Beliefs: []streams.BeliefRef{belief(), belief()}}
+		body = &streams.DecisionEntry{EntryHead: h, Summary: c.prose(eventSize), Beliefs: []streams.BeliefRef{belief(),
+			belief()}}
 	case streams.TypeSession:
 		body = &streams.SessionEntry{EntryHead: h, Phase: "start", Prompt: c.prose(eventSize)}
 	case streams.TypeTools:
-		body = &streams.ToolsEntry{EntryHead: h, Server: c.pick(c.hosts), Tools: []streams.Tool{{Name: c.pick(c.tools), Description: c.prose(eventSize)}}}
+		body = &streams.ToolsEntry{EntryHead: h, Server: c.pick(c.hosts),
+			Tools: []streams.Tool{{Name: c.pick(c.tools), Description: c.prose(eventSize)}}}
 	}
 	var err error
 	e.Body, err = streams.Marshal(body)

@@ -82,8 +82,10 @@ func (r *DecideReport) Lines() []Line {
 	}
 	out = append(out, ms("  longest", r.Max, 0))
 	if f := r.Floor; f != nil {
-		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes and nothing else, p50", f.Publishes), f.P50, 0), ms("  its publishes and nothing else, p99", f.P99, 0),
-			ms("  its way and nobody who thinks, p50", f.ShapeP50, 0), ms("  its way and nobody who thinks, p99", f.ShapeP99, 0)} {
+		for _, l := range []Line{ms(fmt.Sprintf("  its %d publishes and nothing else, p50", f.Publishes), f.P50, 0),
+			ms("  its publishes and nothing else, p99", f.P99, 0),
+			ms("  its way and nobody who thinks, p50", f.ShapeP50, 0), ms("  its way and nobody who thinks, p99", f.ShapeP99,
+				0)} {
 			l.Limit = true
 			out = append(out, l)
 		}
@@ -92,7 +94,8 @@ func (r *DecideReport) Lines() []Line {
 		out = append(out, Line{What: "  without a verdict", Value: float64(r.Unanswered), Budget: "0"})
 	}
 	if f := r.Flat; f != nil {
-		out = append(out, ms(fmt.Sprintf("after %d actions, p99", f.Few), f.First.P99, 0), ms(fmt.Sprintf("after %d actions, p99", f.Many), f.Last.P99, 0),
+		out = append(out, ms(fmt.Sprintf("after %d actions, p99", f.Few), f.First.P99, 0),
+			ms(fmt.Sprintf("after %d actions, p99", f.Many), f.Last.P99, 0),
 			Line{What: "  against each other", Value: f.Ratio, Unit: "x", Budget: "<= 1.3 x", Pass: f.Ratio <= 1.3})
 	}
 	return out
@@ -100,7 +103,8 @@ func (r *DecideReport) Lines() []Line {
 
 // question is an action that the shipped policy allows.
 func question(i int) *streams.Action {
-	return &streams.Action{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "read_file", Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt"}`, i))}
+	return &streams.Action{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "read_file",
+		Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt"}`, i))}
 }
 
 // AskMany asks for verdicts over a connection, as a client would.
@@ -155,7 +159,8 @@ func fill(ctx context.Context, c *client.Client, n int) error {
 					return
 				}
 				var le *client.Error
-				if _, err := c.Decide(ctx, question(i)); err != nil && !(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // journaled, if late
+				if _, err := c.Decide(ctx, question(i)); err != nil &&
+					!(errors.As(err, &le) && le.Code == streams.CodeTimeout) { // journaled, if late
 					select {
 					case errs <- err:
 					default:
@@ -197,7 +202,8 @@ func Load(ctx context.Context, nc *nats.Conn, o DecideOptions) (float64, error) 
 		case <-tick.C:
 		}
 		for due := int(o.Rate * time.Since(began).Seconds()); sent < due; sent++ {
-			o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: fmt.Sprintf("b%d", sent%64)}, Tool: "web.search", Content: prose(corpus, eventSize)}
+			o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: fmt.Sprintf("b%d", sent%64)},
+				Tool: "web.search", Content: prose(corpus, eventSize)}
 			b, err := streams.Marshal(o)
 			if err != nil {
 				return 0, err

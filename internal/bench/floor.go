@@ -52,7 +52,8 @@ func MeasureFloor(ctx context.Context, dir string, noSync bool, way []streams.En
 	for i := range way {
 		f.last[streams.LedgerSubject(way[i].Partition, way[i].Stage)] = new(uint64)
 	}
-	for _, r := range append([]natsserver.Role{natsserver.RoleFront, natsserver.RoleFeed, natsserver.RoleService, natsserver.RoleIngest}, roles(way)...) {
+	for _, r := range append([]natsserver.Role{natsserver.RoleFront, natsserver.RoleFeed, natsserver.RoleService,
+		natsserver.RoleIngest}, roles(way)...) {
 		if f.conns[r] != nil {
 			continue
 		}
@@ -185,7 +186,9 @@ func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err e
 		}
 		return err
 	}
-	if err := read(natsserver.RoleIngest, streams.IntakeStream, func(jetstream.Msg) { next[0] <- struct{}{} }); err != nil {
+	if err := read(natsserver.RoleIngest, streams.IntakeStream, func(jetstream.Msg) {
+		next[0] <- struct{}{}
+	}); err != nil {
 		return nil, nil, err
 	}
 	k := 0
@@ -215,11 +218,13 @@ func (f *floor) shape(ctx context.Context) (ask func() error, stop func(), err e
 	if err := f.conns[natsserver.RoleService].Flush(); err != nil {
 		return nil, nil, err
 	}
-	creds, err := f.srv.Minter().Agent(natsserver.Agent{Project: f.way[0].Project, Name: floorAgent, Origins: []beliefs.Origin{beliefs.OriginTool}})
+	creds, err := f.srv.Minter().Agent(natsserver.Agent{Project: f.way[0].Project, Name: floorAgent,
+		Origins: []beliefs.Origin{beliefs.OriginTool}})
 	if err != nil {
 		return nil, nil, err
 	}
-	nc, err := nats.Connect(f.srv.URL(), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(natsserver.InboxOfCreds(creds)))
+	nc, err := nats.Connect(f.srv.URL(), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(natsserver.InboxOfCreds(creds)))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,7 +32,8 @@ func Graph(w io.Writer, title string, samples []Sample) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", graphWidth, 2*graphHeight)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#ffffff"/><title>%s</title>`+"\n", escape(title))
-	chart(&b, 0, title+": resident memory, MiB", samples, []curve{{"server and stages", "#1f5fa8", func(s Sample) float64 { return float64(s.RSS) / mib }}})
+	chart(&b, 0, title+": resident memory, MiB", samples,
+		[]curve{{"server and stages", "#1f5fa8", func(s Sample) float64 { return float64(s.RSS) / mib }}})
 	chart(&b, graphHeight, "on disk, MiB", samples, []curve{
 		{"streams", "#1f5fa8", func(s Sample) float64 { return float64(s.Streams) / mib }},
 		{"log", "#a8521f", func(s Sample) float64 { return float64(s.Log) / mib }},
@@ -68,7 +69,8 @@ func chart(b *strings.Builder, top float64, title string, samples []Sample, curv
 		for _, s := range samples {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(float64(s.Decided)), y(c.y(s))))
 		}
-		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="%s"/>`+"\n", c.color, strings.Join(points, " "))
+		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="%s"/>`+"\n", c.color,
+			strings.Join(points, " "))
 		if len(curves) > 1 {
 			fmt.Fprintf(b, `<text x="%g" y="%g" fill="%s">%s</text>`+"\n", left+10+float64(i)*90, up+12, c.color, escape(c.name))
 		}

@@ -31,7 +31,8 @@ type Phase struct {
 
 // phaseNames are the phases of a proposal, in their order. Each lies between its moment
 // and the one before.
-var phaseNames = [...]string{"stored in the intake", "decided by ingest", "first assessment", "last assessment", "verdict", "reply"}
+var phaseNames = [...]string{"stored in the intake", "decided by ingest", "first assessment", "last assessment",
+	"verdict", "reply"}
 
 // Phases reads from the ledger when requests reached each phase, by the server's stamps
 // and the client's clock, which is the same machine's.

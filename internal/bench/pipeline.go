@@ -96,14 +96,16 @@ func (r *PipelineReport) Lines() []Line {
 		return append(r.batchLines(at), r.costLines(at)...)
 	}
 	if r.Sync == "off" {
-		out = append(out, at(fmt.Sprintf("observations audited, %d projects, no sync", r.Projects), r.PerSecond, "/s", 30_000),
+		out = append(out, at(fmt.Sprintf("observations audited, %d projects, no sync", r.Projects), r.PerSecond, "/s",
+			30_000),
 			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0.15))
 	} else {
 		out = append(out, at(fmt.Sprintf("observations audited, %d projects, sync always", r.Projects), r.PerSecond, "/s", 0),
 			at("  raw JetStream publish", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", 0),
 			at("  serial bound", r.Serial, "/s", 0), at("  in that", r.SerialRatio, "x", 0.6))
 	}
-	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true}, at("  in that", r.ShapeRatio, "x", 0),
+	out = append(out, Line{What: "  the same messages through the bare server", Value: r.Shape, Unit: "/s", Limit: true},
+		at("  in that", r.ShapeRatio, "x", 0),
 		Line{What: "  CPU of the bare server, an observation", Value: r.ShapeCPU, Unit: "us", Limit: true})
 	return append(out, r.costLines(at)...)
 }
@@ -115,7 +117,8 @@ func (r *PipelineReport) batchLines(at func(what string, v float64, unit string,
 		ofRaw, ofSingles = 0, 4
 	}
 	return []Line{
-		at(fmt.Sprintf("observations audited, %d projects, sync %s, batches of %d", r.Projects, r.Sync, r.Batch), r.PerSecond, "/s", 0),
+		at(fmt.Sprintf("observations audited, %d projects, sync %s, batches of %d", r.Projects, r.Sync, r.Batch),
+			r.PerSecond, "/s", 0),
 		at("  raw JetStream publish, one by one", r.Raw, "/s", 0), at("  in that", r.Ratio, "x", ofRaw),
 		at("  audited, one by one", r.Singles, "/s", 0), at("  in that", r.SinglesRatio, "x", ofSingles),
 		at("  CPU of server and stages, one by one", r.SinglesCPU, "us", 0),
@@ -155,7 +158,8 @@ func PublishMany(ctx context.Context, conns []*nats.Conn, o LoadOptions) (*LoadR
 	corpus := newCorpus(78)
 	for i := range bodies {
 		text := prose(corpus, cmp.Or(o.Size, eventSize))
-		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)}, Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: text})
+		b, err := streams.Marshal(&streams.Observation{Head: streams.Head{Session: fmt.Sprintf("b%d", i%64)},
+			Tool: "web.search", Source: "https://" + corpus.pick(corpus.hosts) + "/", Content: text})
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +215,8 @@ func (s *sender) message(first, n int) *nats.Msg {
 			sep = '['
 		}
 		m.Data = append(m.Data, sep)
-		m.Data = fmt.Appendf(m.Data, `{"specversion":"1.0","id":"%s-%d","source":"bench","type":"lazaret.event","data":`, s.prefix, i)
+		m.Data = fmt.Appendf(m.Data, `{"specversion":"1.0","id":"%s-%d","source":"bench","type":"lazaret.event","data":`,
+			s.prefix, i)
 		m.Data = append(append(m.Data, s.bodies[i%len(s.bodies)]...), '}')
 	}
 	m.Data = append(m.Data, ']')
@@ -287,7 +292,8 @@ type Client func(ctx context.Context, url string, o LoadOptions, creds []string)
 
 // Pipeline measures a pipeline in folders under dir.
 func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (*PipelineReport, error) {
-	rep := &PipelineReport{Events: o.Events, Projects: o.Projects, Rules: o.Rules, Sync: "off", Processors: runtime.GOMAXPROCS(0)}
+	rep := &PipelineReport{Events: o.Events, Projects: o.Projects, Rules: o.Rules, Sync: "off",
+		Processors: runtime.GOMAXPROCS(0)}
 	if o.Batch > 1 {
 		rep.Batch = o.Batch
 	}
@@ -329,8 +335,10 @@ func Pipeline(ctx context.Context, dir string, o PipelineOptions, load Client) (
 
 // raw measures a bare nats-server.
 func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOptions, load Client) error {
-	ns, err := server.NewServer(&server.Options{ServerName: "raw", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, SyncAlways: o.Sync,
-		JetStreamKey: strings.Repeat("k", 32), JetStreamCipher: server.AES, NoLog: true, NoSigs: true, MaxPayload: natsserver.MaxPayload})
+	ns, err := server.NewServer(&server.Options{ServerName: "raw", Host: "127.0.0.1", Port: server.RANDOM_PORT,
+		JetStream: true, StoreDir: dir, SyncAlways: o.Sync,
+		JetStreamKey: strings.Repeat("k", 32), JetStreamCipher: server.AES, NoLog: true, NoSigs: true,
+		MaxPayload: natsserver.MaxPayload})
 	if err != nil {
 		return err
 	}
@@ -350,7 +358,8 @@ func (rep *PipelineReport) raw(ctx context.Context, dir string, o PipelineOption
 	if err != nil {
 		return err
 	}
-	st, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.*"}, Storage: jetstream.FileStorage, AllowAtomicPublish: true, Duplicates: time.Second})
+	st, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "RAW", Subjects: []string{"raw.*"},
+		Storage: jetstream.FileStorage, AllowAtomicPublish: true, Duplicates: time.Second})
 	if err != nil {
 		return err
 	}
@@ -452,7 +461,8 @@ func heapProfile(file string) error {
 }
 
 // run measures the pipeline, and returns some of the entries that it made.
-func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry, error) {
+func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOptions, load Client) ([]streams.Entry,
+	error) {
 	cfg := embedded.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync}
 	if o.Rules > 0 {
 		files, err := ruleSet(o.Rules, 0)
@@ -580,7 +590,8 @@ func (rep *PipelineReport) run(ctx context.Context, dir string, o PipelineOption
 		}
 	}
 	if rep.PerSecond == 0 {
-		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d", marks[len(marks)-1].last, last)
+		return nil, fmt.Errorf("the auditor stopped at ledger entry %d, the last observation is %d",
+			marks[len(marks)-1].last, last)
 	}
 	rep.RSS = maxRSS()
 	return some, nil

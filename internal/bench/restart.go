@@ -24,11 +24,13 @@ const mostRestart = 1.5
 // Lines are the figures with their budgets.
 func (r *RestartReport) Lines() (out []Line) {
 	for i, t := range r.Times {
-		out = append(out, Line{What: fmt.Sprintf("first verdict after a kill, %d observations of %d bytes", t.Entries, r.Size), Value: t.Seconds, Unit: "s"},
+		out = append(out, Line{What: fmt.Sprintf("first verdict after a kill, %d observations of %d bytes", t.Entries,
+			r.Size), Value: t.Seconds, Unit: "s"},
 			Line{What: "  processor time until then", Value: t.CPU, Unit: "s"})
 		if i > 0 && i == len(r.Times)-1 {
 			ratio := t.Seconds / max(r.Times[i-1].Seconds, 0.001)
-			out = append(out, Line{What: fmt.Sprintf("  the last in that with %d", r.Times[i-1].Entries), Value: ratio, Unit: "x",
+			out = append(out, Line{What: fmt.Sprintf("  the last in that with %d", r.Times[i-1].Entries), Value: ratio,
+				Unit:   "x",
 				Budget: fmt.Sprintf("<= %g x", mostRestart), Pass: ratio <= mostRestart})
 		}
 	}

@@ -36,7 +36,8 @@ const broadRules = 6
 // evaluated at any size. unindexed adds rules that the index knows nothing of.
 func ruleSet(n, unindexed int) (map[string]string, error) {
 	c := newCorpus(1)
-	files := map[string]string{"groups.yaml": "groups:\n  core: [bench]\n", "bench/pack.yaml": "name: bench\ntitle: Made for measuring\n"}
+	files := map[string]string{"groups.yaml": "groups:\n  core: [bench]\n",
+		"bench/pack.yaml": "name: bench\ntitle: Made for measuring\n"}
 	all := "observation, memory, recall, tools, session, decision, action, outcome"
 	var b strings.Builder
 	made, file := 0, 0
@@ -44,7 +45,8 @@ func ruleSet(n, unindexed int) (map[string]string, error) {
 		if b.Len() == 0 {
 			b.WriteString("rules:\n")
 		}
-		fmt.Fprintf(&b, "  - {id: r%05d, title: T, severity: low, on: [%s], effect: alert, subject: observation, message: \"'m'\", when: %q}\n", made, on, when)
+		fmt.Fprintf(&b, "  - {id: r%05d, title: T, severity: low, on: [%s], effect: alert, subject: observation, message: "+
+			"\"'m'\", when: %q}\n", made, on, when)
 		if made++; made%250 == 0 {
 			files[fmt.Sprintf("bench/rules%03d.yaml", file)] = b.String()
 			b.Reset()
@@ -65,20 +67,26 @@ func ruleSet(n, unindexed int) (map[string]string, error) {
 	for made < n {
 		tool, host := c.pick(c.tools), c.pick(c.hosts)
 		two := func() string { return c.pick(c.words) + " " + c.pick(c.words) }
-		contents := c.pick([]string{"observation", "memory", "observation, memory", "action", "observation, memory, action, outcome"})
+		contents := c.pick([]string{"observation", "memory", "observation, memory", "action",
+			"observation, memory, action, outcome"})
 		switch made % 12 {
 		case 0, 4:
 			add("observation, action", fmt.Sprintf("event.tool == '%s' && event.size * 3 > 90000", tool))
 		case 8:
-			add("action", fmt.Sprintf("action.tool in ['%s', '%s', '%s'] && action.level >= 3 && !event.synthetic && event.size > 60000", tool, c.pick(c.tools), c.pick(c.tools)))
+			add("action", fmt.Sprintf(
+				"action.tool in ['%s', '%s', '%s'] && action.level >= 3 && !event.synthetic && event.size > 60000", tool,
+				c.pick(c.tools), c.pick(c.tools)))
 		case 1, 6:
-			add("observation, memory", fmt.Sprintf("event.source == 'https://%s/' && event.origin == '%s' && content.text.size() > 50000", host, c.pick([]string{"web", "tool", "email", "document"})))
+			add("observation, memory",
+				fmt.Sprintf("event.source == 'https://%s/' && event.origin == '%s' && content.text.size() > 50000", host,
+					c.pick([]string{"web", "tool", "email", "document"})))
 		case 2, 5:
 			add(contents, fmt.Sprintf("content.text.contains('%s')", two()))
 		case 3, 10:
 			add(contents, fmt.Sprintf("content.views.exists(v, v.contains('%s'))", two()))
 		case 7:
-			add(contents, fmt.Sprintf("content.views.exists(v, v.matches('%s (to|from|with) %s'))", c.pick(c.words), c.pick(c.words)))
+			add(contents, fmt.Sprintf("content.views.exists(v, v.matches('%s (to|from|with) %s'))", c.pick(c.words),
+				c.pick(c.words)))
 		case 9:
 			add(contents, fmt.Sprintf("content.text.matches('(?i)\\\\b%s[ -]%s[0-9]*\\\\b')", c.pick(c.words), c.pick(c.words)))
 		case 11:
@@ -426,6 +434,7 @@ func Table(w io.Writer, lines []Line) {
 				verdict = "pass"
 			}
 		}
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-42s %14.2f %-4s %-14s %s", l.What, l.Value, l.Unit, l.Budget, verdict), " "))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-42s %14.2f %-4s %-14s %s", l.What, l.Value, l.Unit, l.Budget,
+			verdict), " "))
 	}
 }

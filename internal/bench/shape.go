@@ -30,7 +30,8 @@ const (
 
 // shape measures that rate with a pipeline's own entries from the same load. Other
 // stages' entries are left out: sentinels write nothing about nearly all observations.
-func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client, entries []streams.Entry) error {
+func (rep *PipelineReport) shape(ctx context.Context, dir string, o PipelineOptions, load Client,
+	entries []streams.Entry) error {
 	srv, err := natsserver.Start(natsserver.Config{Data: dir, Listen: "127.0.0.1:0", NoSync: !o.Sync})
 	if err != nil {
 		return err
@@ -188,7 +189,8 @@ func copyOver(ctx context.Context, nc *nats.Conn, in <-chan jetstream.Msg, entri
 
 // publishBatch publishes entries as a stage does: fenced, and in one atomic batch
 // unless they are few.
-func publishBatch(ctx context.Context, nc *nats.Conn, batch []*nats.Msg, of []int, fences *[streams.Partitions]uint64) error {
+func publishBatch(ctx context.Context, nc *nats.Conn, batch []*nats.Msg, of []int,
+	fences *[streams.Partitions]uint64) error {
 	fence := func(i int) {
 		batch[i].Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(fences[of[i]], 10))
 	}
@@ -238,7 +240,8 @@ func loaders(srv *natsserver.Server, dir string, o PipelineOptions) (lo LoadOpti
 		if err != nil {
 			return lo, nil, err
 		}
-		file, err := srv.Minter().Agent(natsserver.Agent{Project: projectName(i), Name: "agent", Origins: []beliefs.Origin{beliefs.OriginWeb}})
+		file, err := srv.Minter().Agent(natsserver.Agent{Project: projectName(i), Name: "agent",
+			Origins: []beliefs.Origin{beliefs.OriginWeb}})
 		if err != nil {
 			return lo, nil, err
 		}

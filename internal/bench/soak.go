@@ -61,7 +61,8 @@ const leastSamples = 12
 // Conclude computes the results of the samples.
 func (r *SoakReport) Conclude() error {
 	if len(r.Samples) < leastSamples {
-		return fmt.Errorf("%d samples are too few to say whether memory is flat, at least %d: more --events or a shorter --every", len(r.Samples), leastSamples)
+		return fmt.Errorf("%d samples are too few to say whether memory is flat, at least %d: more --events or a "+
+			"shorter --every", len(r.Samples), leastSamples)
 	}
 	total := r.Samples[len(r.Samples)-1].Decided
 	quarter := func(q uint64) float64 {
@@ -80,7 +81,8 @@ func (r *SoakReport) Conclude() error {
 	}
 	r.Early, r.Late = quarter(1), quarter(3)
 	if r.Early == 0 || r.Late == 0 {
-		return errors.New("a quarter of the run has no sample: a shorter --every, or nothing says how much memory a process has here")
+		return errors.New("a quarter of the run has no sample: a shorter --every, or nothing says how much memory a " +
+			"process has here")
 	}
 	r.Growth = r.Late / r.Early
 	first, last := r.Samples[0], r.Samples[len(r.Samples)-1]
@@ -93,10 +95,12 @@ func (r *SoakReport) Conclude() error {
 // Lines are the figures with their budgets.
 func (r *SoakReport) Lines() []Line {
 	return []Line{
-		{What: fmt.Sprintf("soak: %d observations of %d bytes, %d projects", r.Events, r.Size, r.Projects), Value: r.Rate, Unit: "/s"},
+		{What: fmt.Sprintf("soak: %d observations of %d bytes, %d projects", r.Events, r.Size, r.Projects), Value: r.Rate,
+			Unit: "/s"},
 		{What: "  memory, second quarter, median", Value: r.Early, Unit: "MiB"},
 		{What: "  memory, last quarter, median", Value: r.Late, Unit: "MiB"},
-		{What: "  the latter in the former", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth), Pass: r.Growth <= mostGrowth},
+		{What: "  the latter in the former", Value: r.Growth, Unit: "x", Budget: fmt.Sprintf("<= %g x", mostGrowth),
+			Pass: r.Growth <= mostGrowth},
 		{What: "  memory, highest sample", Value: r.Peak, Unit: "MiB"},
 		{What: "  disk, an observation", Value: r.DiskBytes, Unit: "bytes"},
 		{What: "  lost", Value: float64(r.Lost), Budget: "0", Pass: r.Lost == 0},
@@ -108,7 +112,8 @@ func (r *SoakReport) CSV(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("seconds,decided,chained,lag,waiting,rss_bytes,streams_bytes,state_bytes,log_bytes\n")
 	for _, s := range r.Samples {
-		fmt.Fprintf(&b, "%.1f,%d,%d,%d,%d,%d,%d,%d,%d\n", s.Seconds, s.Decided, s.Chained, s.Lag, s.Waiting, s.RSS, s.Streams, s.State, s.Log)
+		fmt.Fprintf(&b, "%.1f,%d,%d,%d,%d,%d,%d,%d,%d\n", s.Seconds, s.Decided, s.Chained, s.Lag, s.Waiting, s.RSS,
+			s.Streams, s.State, s.Log)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -154,7 +159,8 @@ func DiskUse(dir string) (n uint64) {
 }
 
 // Sampling takes samples until the load has ended and all of it is chained.
-func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <-chan error, sample func(context.Context) (Sample, error)) error {
+func (r *SoakReport) Sampling(ctx context.Context, every time.Duration, loaded <-chan error,
+	sample func(context.Context) (Sample, error)) error {
 	began := time.Now()
 	tick := time.NewTicker(every)
 	defer tick.Stop()

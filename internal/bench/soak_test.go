@@ -19,7 +19,8 @@ func grown(by float64) *bench.SoakReport {
 	r := &bench.SoakReport{Events: 40_000, Projects: 1}
 	for i := range 40 {
 		rss := 200 << 20 * (1 + by*float64(i)/40)
-		r.Samples = append(r.Samples, bench.Sample{Seconds: float64(i), Decided: uint64(i+1) * 1000, RSS: uint64(rss), Streams: uint64(i) << 20, Log: uint64(i) << 19, State: uint64(i) << 18})
+		r.Samples = append(r.Samples, bench.Sample{Seconds: float64(i), Decided: uint64(i+1) * 1000, RSS: uint64(rss),
+			Streams: uint64(i) << 20, Log: uint64(i) << 19, State: uint64(i) << 18})
 	}
 	return r
 }
@@ -107,7 +108,8 @@ func TestASoakEndsOnceAllIsChained(t *testing.T) {
 		t.Errorf("%v, %d lost after %d samples", err, r.Lost, len(r.Samples))
 	}
 	loaded <- errors.New("broken")
-	if err := r.Sampling(context.Background(), time.Hour, loaded, nil); err == nil || !strings.Contains(err.Error(), "broken") {
+	if err := r.Sampling(context.Background(), time.Hour, loaded, nil); err == nil || !strings.Contains(err.Error(),
+		"broken") {
 		t.Errorf("%v", err)
 	}
 }

@@ -84,7 +84,8 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 	as := m.of(e, p)
 	if above(as) {
 		if m == nil {
-			m = &marks{seqs: make(map[uint64]beliefs.Sensitivity), names: make(map[string]beliefs.Sensitivity), words: make(map[string]beliefs.Sensitivity), phrases: make(map[uint64][]int)}
+			m = &marks{seqs: make(map[uint64]beliefs.Sensitivity), names: make(map[string]beliefs.Sensitivity),
+				words: make(map[string]beliefs.Sensitivity), phrases: make(map[uint64][]int)}
 			if l.projects == nil {
 				l.projects = make(map[string]*marks)
 			}
@@ -110,7 +111,8 @@ func (l *Labels) Scan(e Entry) beliefs.Sensitivity {
 // mayMark reports whether a body may mark something: it has the word, or bytes of
 // a message that was refused, which may.
 func mayMark(body []byte) bool {
-	return bytes.Contains(body, []byte(`"sensitivity"`)) || bytes.Contains(body, []byte(`"raw"`)) || !bytes.HasPrefix(body, []byte("{"))
+	return bytes.Contains(body, []byte(`"sensitivity"`)) || bytes.Contains(body, []byte(`"raw"`)) ||
+		!bytes.HasPrefix(body, []byte("{"))
 }
 
 // Of labels an entry by what is known by now, and notes nothing.

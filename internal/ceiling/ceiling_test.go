@@ -15,28 +15,44 @@ const pin = "the vault code of the north door is blue heron seven"
 // ledger is a little history: a memory that is marked secret, and what others
 // make of it.
 var ledger = []Entry{
-	{Project: "p", Seq: 1, Ingest: true, Body: []byte(`{"id":"o1","origin":"user","blocks":[{"text":"` + pin + `"}],"claims":[{"belief":{"id":"b0"}}]}`)},
-	{Project: "p", Seq: 2, Ingest: true, Body: []byte(`{"id":"m1","content":"` + pin + `","belief":{"id":"b1","sensitivity":"secret"}}`)},
+	{Project: "p", Seq: 1, Ingest: true, Body: []byte(`{"id":"o1","origin":"user","blocks":[{"text":"` + pin +
+		`"}],"claims":[{"belief":{"id":"b0"}}]}`)},
+	{Project: "p", Seq: 2, Ingest: true,
+		Body: []byte(`{"id":"m1","content":"` + pin + `","belief":{"id":"b1","sensitivity":"secret"}}`)},
 	{Project: "p", Seq: 3, Src: 2, Body: []byte(`{"group":"core","alerts":[{"message":"it names blue heron"}]}`)},
-	{Project: "p", Seq: 4, Src: 3, Body: []byte(`{"proposal":2,"id":"m1","summary":"the vault code of…","verdict":"allow"}`)},
-	{Project: "p", Seq: 5, Ingest: true, Body: []byte(`{"id":"m2","content":"seven birds open it","parents":[{"id":"m1"}],"belief":{"id":"b2"}}`)},
-	{Project: "p", Seq: 6, Ingest: true, Body: []byte(`{"id":"a1","tool":"send","args":{"body":"` + base64.StdEncoding.EncodeToString([]byte(pin)) + `"},"level":"L4"}`)},
-	{Project: "p", Seq: 7, Ingest: true, Body: []byte(`{"id":"a2","tool":"send","args":{"body":"seven birds open it"},"level":"L4"}`)},
-	{Project: "p", Seq: 8, Ingest: true, Body: []byte(`{"id":"a3","tool":"read","args":{"path":"notes.txt"},"level":"L1"}`)},
-	{Project: "p", Seq: 9, Ingest: true, Body: []byte(`{"id":"r1","query":"door","admitted":[{"id":"b9","content":"a list"}],"refused":[{"id":"b1","reason":"sensitivity"}]}`)},
-	{Project: "p", Seq: 10, Ingest: true, Body: []byte(`{"id":"r2","admitted":[{"id":"b1","sensitivity":"secret","content":"…"}]}`)},
-	{Project: "p", Seq: 11, Ingest: true, Body: []byte(`{"id":"x","code":"LZ103","raw":"` + base64.StdEncoding.EncodeToString([]byte(`{"content":"y","sensitivity":"secret",`)) + `"}`)},
+	{Project: "p", Seq: 4, Src: 3,
+		Body: []byte(`{"proposal":2,"id":"m1","summary":"the vault code of…","verdict":"allow"}`)},
+	{Project: "p", Seq: 5, Ingest: true,
+		Body: []byte(`{"id":"m2","content":"seven birds open it","parents":[{"id":"m1"}],"belief":{"id":"b2"}}`)},
+	{Project: "p", Seq: 6, Ingest: true,
+		Body: []byte(`{"id":"a1","tool":"send","args":{"body":"` + base64.StdEncoding.EncodeToString([]byte(pin)) +
+			`"},"level":"L4"}`)},
+	{Project: "p", Seq: 7, Ingest: true,
+		Body: []byte(`{"id":"a2","tool":"send","args":{"body":"seven birds open it"},"level":"L4"}`)},
+	{Project: "p", Seq: 8, Ingest: true,
+		Body: []byte(`{"id":"a3","tool":"read","args":{"path":"notes.txt"},"level":"L1"}`)},
+	{Project: "p", Seq: 9, Ingest: true,
+		Body: []byte(`{"id":"r1","query":"door","admitted":[{"id":"b9","content":"a list"}],"refused":[{"id":"b1","reason":"sensitivity"}]}`)},
+	{Project: "p", Seq: 10, Ingest: true,
+		Body: []byte(`{"id":"r2","admitted":[{"id":"b1","sensitivity":"secret","content":"…"}]}`)},
+	{Project: "p", Seq: 11, Ingest: true,
+		Body: []byte(`{"id":"x","code":"LZ103","raw":"` +
+			base64.StdEncoding.EncodeToString([]byte(`{"content":"y","sensitivity":"secret",`)) + `"}`)},
 	{Project: "q", Seq: 12, Ingest: true, Body: []byte(`{"id":"a1","tool":"send","args":{"body":"` + pin + `"}}`)},
-	{Project: "p", Seq: 13, Ingest: true, Body: []byte(`{"id":"m4","content":"pin 4711","belief":{"id":"b4","sensitivity":"confidential"}}`)},
-	{Project: "p", Seq: 14, Ingest: true, Body: []byte(`{"id":"a5","tool":"send","args":{"body":"Use PIN 4711, please"}}`)},
+	{Project: "p", Seq: 13, Ingest: true,
+		Body: []byte(`{"id":"m4","content":"pin 4711","belief":{"id":"b4","sensitivity":"confidential"}}`)},
+	{Project: "p", Seq: 14, Ingest: true,
+		Body: []byte(`{"id":"a5","tool":"send","args":{"body":"Use PIN 4711, please"}}`)},
 	{Project: "p", Seq: 15, Ingest: true, Body: []byte(`{"id":"o3","status":"ok","action":"a1"}`)},
-	{Project: "p", Seq: 16, Ingest: true, Body: []byte(`{"id":"m5","content":"tea","belief":{"id":"b5","sensitivity":"public"}}`)},
+	{Project: "p", Seq: 16, Ingest: true,
+		Body: []byte(`{"id":"m5","content":"tea","belief":{"id":"b5","sensitivity":"public"}}`)},
 }
 
 func TestALabelGoesWhereTheContentGoes(t *testing.T) {
 	i, c, s := beliefs.Internal, beliefs.Confidential, beliefs.Secret
 	// As it is met, and as it is known at the end.
-	want := map[uint64][2]beliefs.Sensitivity{1: {i, s}, 2: {s, s}, 3: {s, s}, 4: {s, s}, 5: {s, s}, 6: {s, s}, 7: {s, s}, 8: {i, i}, 9: {i, i}, 10: {s, s}, 11: {s, s}, 12: {i, i},
+	want := map[uint64][2]beliefs.Sensitivity{1: {i, s}, 2: {s, s}, 3: {s, s}, 4: {s, s}, 5: {s, s}, 6: {s, s},
+		7: {s, s}, 8: {i, i}, 9: {i, i}, 10: {s, s}, 11: {s, s}, 12: {i, i},
 		13: {c, c}, 14: {c, c}, 15: {s, s}, 16: {i, i}}
 	var l Labels
 	for _, e := range ledger {
@@ -73,7 +89,8 @@ func TestEveryBodyHasALabel(t *testing.T) {
 }
 
 func BenchmarkScan(b *testing.B) {
-	body := []byte(`{"id":"o","origin":"web","blocks":[{"text":"` + strings.Repeat("some words of a page about kettles and tea ", 24) + `"}],"claims":[{"belief":{"id":"b"}}]}`)
+	body := []byte(`{"id":"o","origin":"web","blocks":[{"text":"` +
+		strings.Repeat("some words of a page about kettles and tea ", 24) + `"}],"claims":[{"belief":{"id":"b"}}]}`)
 	for name, first := range map[string][]Entry{"nothing is marked": nil, "something is": ledger[:2]} {
 		b.Run(name, func(b *testing.B) {
 			var l Labels

@@ -53,7 +53,8 @@ func (p *proposed) clear(groups []string) bool {
 }
 
 // owed are the entries that ingest writes because of no message: those name none.
-var owed = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true, streams.TypePoint: true}
+var owed = map[streams.Type]bool{streams.TypeBelief: true, streams.TypeRevision: true, streams.TypeIncident: true,
+	streams.TypePoint: true}
 
 // read folds the ledger.
 func read(ctx context.Context, nc *nats.Conn) (*account, error) {
@@ -62,7 +63,8 @@ func read(ctx context.Context, nc *nats.Conn) (*account, error) {
 		return nil, err
 	}
 	a := &account{srcs: make(map[uint64]int), ids: make(map[string]int), contents: make(map[string]content),
-		proposals: make(map[uint64]*proposed), verdicts: make(map[uint64]*streams.VerdictEntry), projects: make(map[uint64]string)}
+		proposals: make(map[uint64]*proposed), verdicts: make(map[uint64]*streams.VerdictEntry),
+		projects: make(map[uint64]string)}
 	for _, g := range pol.Always() {
 		a.groups = append(a.groups, g.Name)
 	}
@@ -254,7 +256,9 @@ func (f *fleet) logs(ctx context.Context) (reps [2]chain.Report, err error) {
 		if err != nil {
 			return reps, err
 		}
-		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
+		reps[i], err = chain.VerifyDir(ctx, embedded.AuditDir(data), chain.Options{MasterKey: master, ReadOnly: true},
+			chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor),
+				Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
 		if err != nil {
 			return reps, fmt.Errorf("the log of %s: %w", name, err)
 		}

@@ -97,7 +97,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{dir: o.Dir, procs: make(map[string]*process), ways: make(map[string]*proxy), clocks: make(map[string]*clock)}
+	f := &fleet{dir: o.Dir, procs: make(map[string]*process), ways: make(map[string]*proxy),
+		clocks: make(map[string]*clock)}
 	if f.programs, err = programsOf(self); err != nil {
 		return nil, err
 	}
@@ -174,7 +175,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 
 // untried notes the faults that a run does not make.
 func (rep *Report) untried(f *fleet) {
-	rep.NotTried = append(rep.NotTried, "a slow disk: processes run in short bursts instead, so that their writes and syncs take longer; the disk itself is as fast as it is",
+	rep.NotTried = append(rep.NotTried, "a slow disk: processes run in short bursts instead, so that their writes and "+
+		"syncs take longer; the disk itself is as fast as it is",
 		"a power failure: a kill leaves what was written to the operating system, which a power failure may not")
 	if f.noClocks != nil {
 		rep.NotTried = append(rep.NotTried, "clock jumps: "+f.noClocks.Error())
@@ -276,7 +278,8 @@ func (r *run) disturb(ctx context.Context) ([]answer, error) {
 	case <-ctx.Done():
 	}
 	// Too few answers would show nothing. On a busy machine they take their time.
-	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ctx.Err() == nil &&
+		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		mu.Lock()
 		n := len(heard)
 		mu.Unlock()
@@ -494,7 +497,8 @@ func (rep *Report) count(o Options, l *load, heard []answer, a *account) {
 		}
 	}
 	unanswered, unassessed := a.missing()
-	rep.Proposals, rep.Unanswered, rep.Unassessed, rep.Twice = len(a.proposals), len(unanswered), len(unassessed), len(a.twice)
+	rep.Proposals, rep.Unanswered, rep.Unassessed, rep.Twice = len(a.proposals), len(unanswered), len(unassessed), len(
+		a.twice)
 	for _, p := range slices.Concat(unanswered, unassessed) {
 		rep.problem("%s", p)
 	}
@@ -556,7 +560,8 @@ func (rep *Report) audited(a *account, logs [2]chain.Report) {
 			rep.problem("log %d: %s %v %v", i+1, r.Status, r.Problems, r.Skipped)
 		}
 		if r.LastSeq != a.last || r.Entries != int64(a.entries) || r.Gaps != 0 {
-			rep.problem("log %d holds %d entries up to %d and %d gaps; the ledger holds %d up to %d", i+1, r.Entries, r.LastSeq, r.Gaps, a.entries, a.last)
+			rep.problem("log %d holds %d entries up to %d and %d gaps; the ledger holds %d up to %d", i+1, r.Entries,
+				r.LastSeq, r.Gaps, a.entries, a.last)
 		}
 	}
 	rep.Identical = logs[0].Root == logs[1].Root && logs[0].Size == logs[1].Size && logs[0].Root != ""

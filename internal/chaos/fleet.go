@@ -88,7 +88,8 @@ func programsOf(self string) (string, error) {
 	for _, d := range append([]string{"lazaret"}, daemons...) {
 		name, _, _ := strings.Cut(d, "/")
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("chaos runs the daemons from the folder of this program: %w: build them with `make build` and run bin/lazaret", err)
+			return "", fmt.Errorf("chaos runs the daemons from the folder of this program: %w: build them with `make build` "+
+				"and run bin/lazaret", err)
 		}
 	}
 	return dir, nil
@@ -244,7 +245,8 @@ func (f *fleet) kill(name string) {
 // halfBlock leaves of the ledger what a kill of the server leaves when it comes between
 // the making of a block and that of its key.
 func (f *fleet) halfBlock() error {
-	blocks, err := filepath.Glob(filepath.Join(f.data(server), "jetstream", "jetstream", "*", "streams", streams.LedgerStream, "msgs", "*.blk"))
+	blocks, err := filepath.Glob(filepath.Join(f.data(server), "jetstream", "jetstream", "*", "streams",
+		streams.LedgerStream, "msgs", "*.blk"))
 	if err != nil || len(blocks) == 0 {
 		return errors.Join(err, errors.New("the ledger has no blocks"))
 	}
@@ -386,7 +388,8 @@ func (f *fleet) agents(projects []string, agent string) ([]*nats.Conn, error) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			return nil, err
 		}
-		nc, err := nats.Connect("nats://"+f.addr, append(lasting(), nats.UserCredentials(path), nats.CustomInboxPrefix(natsserver.InboxOfCreds(b)))...)
+		nc, err := nats.Connect("nats://"+f.addr, append(lasting(), nats.UserCredentials(path),
+			nats.CustomInboxPrefix(natsserver.InboxOfCreds(b)))...)
 		if err != nil {
 			return nil, err
 		}

@@ -94,7 +94,8 @@ func (g *events) next() event {
 	case n < 44:
 		return event{subject: web, body: g.malformed()}
 	case n == 44: // huge, and refused with its bytes
-		return event{subject: web, body: []byte(`{"id":"` + strings.Repeat("x", 900) + `","content":"` + strings.Repeat("a long line ", 120_000) + `"}`)}
+		return event{subject: web, body: []byte(`{"id":"` + strings.Repeat("x", 900) + `","content":"` +
+			strings.Repeat("a long line ", 120_000) + `"}`)}
 	case n == 45: // views that would unfold to far more than they are
 		return says(web, fetch, strings.Repeat("%2541", 4000))
 	case n < 50:
@@ -111,7 +112,8 @@ func (g *events) malformed() []byte {
 	}
 	return [][]byte{
 		nil, []byte("{"), []byte("null"), []byte(`[]`), junk, []byte(strings.Repeat("[", 20_000)), []byte(`{"id":"\ud800"}`),
-		[]byte(`{"id":"a b","content":"x"}`), []byte(`{"content":7}`), []byte(`{"id":"x","id":"y","content":"twice"}`), []byte("{\"content\":\"\xff\xfe\"}"),
+		[]byte(`{"id":"a b","content":"x"}`), []byte(`{"content":7}`), []byte(`{"id":"x","id":"y","content":"twice"}`),
+		[]byte("{\"content\":\"\xff\xfe\"}"),
 		[]byte(`{"session":"` + strings.Repeat("s", 100) + `","content":"x"}`),
 	}[g.r.IntN(12)]
 }

@@ -13,12 +13,15 @@ import (
 // has something.
 func FuzzWhere(f *testing.F) {
 	for _, s := range []string{
-		`severity == "high" && project == "acme"`, `len(observed_event_ids) > 3`, `message matches "(a+)+$"`, `repeat("x", 999999)`, `1..999999`,
-		`map(1..9999, map(1..9999, #))`, `time > "2026"`, `all(observed_event_ids, # != "")`, `fromBase64(message)`, `let x = 1; x == 1`,
+		`severity == "high" && project == "acme"`, `len(observed_event_ids) > 3`, `message matches "(a+)+$"`,
+		`repeat("x", 999999)`, `1..999999`,
+		`map(1..9999, map(1..9999, #))`, `time > "2026"`, `all(observed_event_ids, # != "")`, `fromBase64(message)`,
+		`let x = 1; x == 1`,
 	} {
 		f.Add(s)
 	}
-	items := []streams.Alert{{}, {Message: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", Severity: "high", Events: []string{"a", "b"}}}
+	items := []streams.Alert{{}, {Message: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", Severity: "high",
+		Events: []string{"a", "b"}}}
 	f.Fuzz(func(t *testing.T, src string) {
 		if len(src) > 400 {
 			return // the time that it takes is its author's own

@@ -10,7 +10,8 @@ import (
 )
 
 func TestFiltersKnowTheFieldsByTheirJSONNames(t *testing.T) {
-	a := streams.Alert{Rule: "canary", Severity: "high", Count: 3, Project: "acme", Subject: streams.AlertSubject{Kind: "belief", ID: "b1"}}
+	a := streams.Alert{Rule: "canary", Severity: "high", Count: 3, Project: "acme",
+		Subject: streams.AlertSubject{Kind: "belief", ID: "b1"}}
 	for _, c := range []struct {
 		where string
 		ok    bool
@@ -31,7 +32,8 @@ func TestFiltersKnowTheFieldsByTheirJSONNames(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.where, ok, err)
 		}
 	}
-	if _, err := cli.NewFilter(`severty == "high"`, a); err == nil || !strings.Contains(err.Error(), "there are") || !strings.Contains(err.Error(), "severity") {
+	if _, err := cli.NewFilter(`severty == "high"`, a); err == nil || !strings.Contains(err.Error(), "there are") ||
+		!strings.Contains(err.Error(), "severity") {
 		t.Errorf("an unknown name: %v", err)
 	}
 	for _, bad := range []string{`severty == "high"`, `count + 1`, `severity ==`} {
@@ -53,7 +55,8 @@ func TestListsShowForeignTextInert(t *testing.T) {
 	evil := "a\x1b[31mred\u202egnp.exe\u200b\nnext\tcell\u009b2J"
 	for _, json := range []bool{false, true} {
 		var b strings.Builder
-		err := cli.Print(&b, cli.ListFlags{JSON: json}, []streams.Alert{{Message: evil}}, []string{"MESSAGE"}, func(a streams.Alert) []string { return []string{a.Message} })
+		err := cli.Print(&b, cli.ListFlags{JSON: json}, []streams.Alert{{Message: evil}}, []string{"MESSAGE"},
+			func(a streams.Alert) []string { return []string{a.Message} })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,8 @@ import (
 // ReadLive calls fn for each live copy on subjects that match filter, oldest
 // first, from the last since on (zero: all that is kept), until there are no
 // more or, with follow, until ctx ends.
-func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool, fn func(subject string, body []byte) error) error {
+func ReadLive(ctx context.Context, nc *nats.Conn, filter string, since time.Duration, follow bool,
+	fn func(subject string, body []byte) error) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err

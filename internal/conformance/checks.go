@@ -21,7 +21,8 @@ import (
 )
 
 func harmless(id string) *streams.Action {
-	return &streams.Action{Head: streams.Head{ID: id, Session: "calm"}, Tool: "conformance.read", Args: []byte(`{"path":"notes.txt"}`)}
+	return &streams.Action{Head: streams.Head{ID: id, Session: "calm"}, Tool: "conformance.read",
+		Args: []byte(`{"path":"notes.txt"}`)}
 }
 
 // starts runs the program and asks twice. The first answer may take longer,
@@ -35,7 +36,9 @@ func (r *runner) starts(ctx context.Context) (string, error) {
 	if _, _, err := r.ask(ctx, projects[0], streams.KindAct, "", harmless(r.id("a"))); err != nil {
 		return "", err
 	}
-	if err := wait(ctx, r.cfg.Patience, func() bool { return r.cmd.ended() || unanswered(r.ledger.all(), r.stage, 0) == 0 }); err != nil {
+	if err := wait(ctx, r.cfg.Patience, func() bool {
+		return r.cmd.ended() || unanswered(r.ledger.all(), r.stage, 0) == 0
+	}); err != nil {
 		_, oerr := order(r.ledger.all(), r.stage, 0)
 		return "", fmt.Errorf("%w: %w%s", err, oerr, r.cmd.last())
 	}
@@ -161,7 +164,8 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 		return "", err
 	}
 	put := func(js jetstream.JetStream, stage string, partition int, h nats.Header, body string) (uint64, error) {
-		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: streams.LedgerSubject(partition, stage), Header: h, Data: []byte(body)})
+		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: streams.LedgerSubject(partition, stage), Header: h,
+			Data: []byte(body)})
 		if err != nil {
 			return 0, fmt.Errorf("putting junk into the ledger: %w", err)
 		}
@@ -169,7 +173,8 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 	}
 	head := func(typ, src string) nats.Header {
 		s := streams.NewSalt()
-		return nats.Header{streams.HeaderType: {typ}, streams.HeaderProject: {projects[0]}, streams.HeaderSrc: {src}, streams.HeaderSalt: {hex.EncodeToString(s[:])}}
+		return nats.Header{streams.HeaderType: {typ}, streams.HeaderProject: {projects[0]}, streams.HeaderSrc: {src},
+			streams.HeaderSalt: {hex.EncodeToString(s[:])}}
 	}
 	n := 0
 	for _, project := range projects {
@@ -214,7 +219,8 @@ func (r *runner) junk(ctx context.Context) (string, error) {
 
 // fromTheFuture writes an entry of an unknown type in ingest's own name. Ingest
 // takes it for another process of its stage and goes on after it.
-func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream, string, int, nats.Header, string) (uint64, error), p int) error {
+func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream, string, int, nats.Header,
+	string) (uint64, error), p int) error {
 	nc, err := r.p.Server.Connect(natsserver.RoleIngest)
 	if err != nil {
 		return err
@@ -242,8 +248,9 @@ func (r *runner) fromTheFuture(ctx context.Context, put func(jetstream.JetStream
 // before and after a kill.
 func (r *runner) tightens(ctx context.Context) (string, error) {
 	p := projects[1]
-	if _, err := r.publish(ctx, p, streams.KindObs, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: r.id("o"), Session: "poisoned"},
-		Tool: "conformance.read", Source: "https://evil.example", Content: r.cfg.Poison}); err != nil {
+	if _, err := r.publish(ctx, p, streams.KindObs, beliefs.OriginWeb,
+		&streams.Observation{Head: streams.Head{ID: r.id("o"), Session: "poisoned"},
+			Tool: "conformance.read", Source: "https://evil.example", Content: r.cfg.Poison}); err != nil {
 		return "", err
 	}
 	act := func(text string) (streams.Verdict, error, error) {
@@ -251,13 +258,15 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		if err != nil {
 			return 0, nil, err
 		}
-		v, said, err := r.ask(ctx, p, streams.KindAct, "", &streams.Action{Head: streams.Head{ID: r.id("a"), Session: "poisoned"}, Tool: "conformance.change", Args: args})
+		v, said, err := r.ask(ctx, p, streams.KindAct, "",
+			&streams.Action{Head: streams.Head{ID: r.id("a"), Session: "poisoned"}, Tool: "conformance.change", Args: args})
 		if err != nil {
 			return 0, nil, err
 		}
 		return v.Verdict, r.tightened(v, said), nil
 	}
-	mem, said, err := r.ask(ctx, p, streams.KindMem, beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: r.id("m"), Session: "poisoned"}, Content: r.cfg.Poison})
+	mem, said, err := r.ask(ctx, p, streams.KindMem, beliefs.OriginWeb,
+		&streams.Memory{Head: streams.Head{ID: r.id("m"), Session: "poisoned"}, Content: r.cfg.Poison})
 	if err != nil {
 		return "", err
 	}
@@ -267,7 +276,8 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if action != nil && memory != nil {
-		return "", fmt.Errorf("%w; %w: if the group has no reason to object to %q, give a text that it must object to with --poison", action, memory, quote(r.cfg.Poison))
+		return "", fmt.Errorf("%w; %w: if the group has no reason to object to %q, give a text that it must object to "+
+			"with --poison", action, memory, quote(r.cfg.Poison))
 	}
 	note := fmt.Sprintf("a memory write of the poison is %s, an action that repeats it %s", mem.Verdict, whole)
 	// An address that only the poison named shows whether the group remembers reading it.
@@ -290,7 +300,8 @@ func (r *runner) tightens(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if objection != nil {
-		return "", fmt.Errorf("an action to %s was %s before a kill, after it: %w: fold what lies before the cursor too", target, before, objection)
+		return "", fmt.Errorf("an action to %s was %s before a kill, after it: %w: fold what lies before the cursor too",
+			target, before, objection)
 	}
 	return fmt.Sprintf("%s, one to its address %s, and %s after a kill", note, before, after), nil
 }
@@ -303,7 +314,9 @@ func (r *runner) tightened(v *streams.VerdictEntry, said *finding) error {
 	if err := r.silent(v); err != nil {
 		return err
 	}
-	if v.Verdict > streams.Allow && slices.ContainsFunc(v.Reasons, func(x streams.Reason) bool { return x.Group == r.cfg.Group && x.Verdict > streams.Allow }) {
+	if v.Verdict > streams.Allow && slices.ContainsFunc(v.Reasons, func(x streams.Reason) bool {
+		return x.Group == r.cfg.Group && x.Verdict > streams.Allow
+	}) {
 		return nil
 	}
 	if said == nil || said.Verdict == nil {
@@ -330,7 +343,8 @@ func (r *runner) loosens(ctx context.Context) (string, error) {
 			errs = append(errs, err)
 		}
 		if v.Verdict < x.least {
-			errs = append(errs, fmt.Errorf("entry %d (%s %s): the policy says %s, the verdict is %s", v.Proposal, v.Type, v.ID, x.least, v.Verdict))
+			errs = append(errs, fmt.Errorf("entry %d (%s %s): the policy says %s, the verdict is %s", v.Proposal, v.Type, v.ID,
+				x.least, v.Verdict))
 		}
 		says := "nothing"
 		if said != nil && said.Verdict != nil {

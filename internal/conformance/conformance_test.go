@@ -64,15 +64,18 @@ func TestTheCheckerFindsEachFault(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out, log bytes.Buffer
-			results, err := conformance.Sentinel(ctx, conformance.Config{Group: "tiny", Command: []string{"/usr/bin/env", faultEnv + "=" + c.fault, exe},
-				Digest: conformance.DefaultDigest, Deadline: 4 * time.Second, Proposals: 16, Patience: 6 * time.Second, Poison: conformance.DefaultPoison, FailFast: true, Out: &out, Log: &log})
+			results, err := conformance.Sentinel(ctx, conformance.Config{Group: "tiny", Command: []string{"/usr/bin/env",
+				faultEnv + "=" + c.fault, exe},
+				Digest: conformance.DefaultDigest, Deadline: 4 * time.Second, Proposals: 16, Patience: 6 * time.Second,
+				Poison: conformance.DefaultPoison, FailFast: true, Out: &out, Log: &log})
 			if err != nil {
 				t.Fatalf("%v\n%s%s", err, &out, &log)
 			}
 			last := results[len(results)-1]
 			switch {
 			case c.fails == "" && conformance.Failed(results) == 0:
-			case c.fails != "" && last.Err != nil && strings.Contains(last.Name, c.fails) && strings.Contains(last.Err.Error(), c.says):
+			case c.fails != "" && last.Err != nil && strings.Contains(last.Name, c.fails) && strings.Contains(last.Err.Error(),
+				c.says):
 			default:
 				t.Errorf("want a FAIL of %q that says %q, got\n%s\n%s", c.fails, c.says, &out, &log)
 			}
@@ -90,7 +93,8 @@ func group(fault string) error {
 	if fault == "digest" {
 		digest = "external:other"
 	}
-	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserCredentials(os.Getenv("NATS_CREDS")), nats.CustomInboxPrefix(os.Getenv("NATS_INBOX_PREFIX")))
+	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserCredentials(os.Getenv("NATS_CREDS")),
+		nats.CustomInboxPrefix(os.Getenv("NATS_INBOX_PREFIX")))
 	if err != nil {
 		return err
 	}
@@ -157,8 +161,9 @@ func group(fault string) error {
 			if err != nil {
 				return err
 			}
-			m := &nats.Msg{Subject: "lz.ledger." + p + ".sentinel-" + name, Data: b, Header: nats.Header{"Lz-Type": {typ}, "Lz-Project": {project},
-				"Lz-Src": {fmt.Sprint(src)}, "Lz-Salt": {hex.EncodeToString(salt)}}}
+			m := &nats.Msg{Subject: "lz.ledger." + p + ".sentinel-" + name, Data: b, Header: nats.Header{"Lz-Type": {typ},
+				"Lz-Project": {project},
+				"Lz-Src":     {fmt.Sprint(src)}, "Lz-Salt": {hex.EncodeToString(salt)}}}
 			if fault != "no-fence" {
 				m.Header["Nats-Expected-Last-Subject-Sequence"] = []string{fmt.Sprint(said[p].seq)}
 			}
@@ -182,7 +187,8 @@ func group(fault string) error {
 		if err != nil {
 			return err
 		}
-		p, typ, project, seq := strings.Split(m.Subject(), ".")[2], m.Headers().Get("Lz-Type"), m.Headers().Get("Lz-Project"), md.Sequence.Stream
+		p, typ, project, seq := strings.Split(m.Subject(), ".")[2], m.Headers().Get("Lz-Type"), m.Headers().Get(
+			"Lz-Project"), md.Sequence.Stream
 		if fault == "forgets" && seq <= began[p].src {
 			continue
 		}
@@ -194,8 +200,10 @@ func group(fault string) error {
 			return err
 		}
 		alert := func(effect string) []map[string]any {
-			return []map[string]any{{"id": fmt.Sprint("a", seq), "rule": "tiny", "rule_digest": digest, "group": name, "severity": "high", "project": project,
-				"subject": map[string]string{"kind": typ, "id": e.ID}, "message": "orders", "effect": effect, "mode": "enforce", "count": 1, "time": md.Timestamp}}
+			return []map[string]any{{"id": fmt.Sprint("a", seq), "rule": "tiny", "rule_digest": digest, "group": name,
+				"severity": "high", "project": project,
+				"subject": map[string]string{"kind": typ, "id": e.ID}, "message": "orders", "effect": effect, "mode": "enforce",
+				"count": 1, "time": md.Timestamp}}
 		}
 		body := map[string]any{"group": name, "digest": digest}
 		switch typ {

@@ -126,7 +126,8 @@ func order(recs []record, stage string, from uint64) (proposals int, err error) 
 			continue
 		}
 		if p := last[r.Partition]; p != nil && position.Compare(r.Src, p.Src) <= 0 && r.Seq > from {
-			disorder.add("entry %d comes of entry %d, after entry %d that comes of %d: an answer must prove that everything before was judged, so Lz-Src only grows", r.Seq, r.Src, p.Seq, p.Src)
+			disorder.add("entry %d comes of entry %d, after entry %d that comes of %d: an answer must prove that everything "+
+				"before was judged, so Lz-Src only grows", r.Seq, r.Src, p.Seq, p.Src)
 		}
 		last[r.Partition] = r
 		if r.Type == streams.TypeAssessment {
@@ -223,7 +224,8 @@ func form(recs []record, group, digest string) (entries int, err error) {
 		}
 		src := &recs[i]
 		if src.bad != nil || src.Stage != streams.StageIngest || src.Partition != r.Partition {
-			at("%s names %s, which is no entry of %s", streams.HeaderSrc, src.name(), streams.LedgerSubject(r.Partition, streams.StageIngest))
+			at("%s names %s, which is no entry of %s", streams.HeaderSrc, src.name(), streams.LedgerSubject(r.Partition,
+				streams.StageIngest))
 			continue
 		}
 		if src.Project != r.Project {

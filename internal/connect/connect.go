@@ -44,7 +44,8 @@ var Hosts = []Host{
 	{Name: "Cursor", Home: []string{".cursor"}, MCP: []File{{Path: ".cursor/mcp.json", Key: "mcpServers"}}},
 	{Name: "Gemini CLI", Home: []string{".gemini"}, MCP: []File{{Path: ".gemini/settings.json", Key: "mcpServers"}}},
 	{Name: "VS Code", Home: []string{".config/Code/User", "Library/Application Support/Code/User"},
-		MCP: []File{{Path: ".config/Code/User/mcp.json", Key: "servers"}, {Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
+		MCP: []File{{Path: ".config/Code/User/mcp.json", Key: "servers"},
+			{Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
 }
 
 // Config says what is put in.

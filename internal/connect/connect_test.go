@@ -15,7 +15,8 @@ import (
 // The configurations have comments, odd spacing, other settings, secrets and servers
 // over HTTP: what people have.
 var home = map[string]string{
-	".claude/settings.json": "{\n\t\"model\": \"opus\",\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}\n}",
+	".claude/settings.json": "{\n\t\"model\": \"opus\",\n\t\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", " +
+		"\"command\": \"say done\"}]}]}\n}",
 	".claude.json": `{"numStartups": 12, "mcpServers": {
     "files": {"type":"stdio","command":"npx","args":["-y","@modelcontextprotocol/server-filesystem","/home/ana/no\u0074es & <more>"],"env":{"KEY":"s3cret"}},
     "remote": {"type": "http", "url": "https://mcp.example/mcp"}},
@@ -46,9 +47,11 @@ url = "https://mcp.example/mcp"
 [profiles.x]
 command = "not a server"
 `,
-	".cursor/mcp.json":           `{"mcpServers":{}}`,
-	".gemini/settings.json":      "{\r\n  \"theme\": \"dark\",\r\n  \"mcpServers\": { \"git\": { \"args\": [], \"command\": \"uvx\" } }\r\n}\r\n",
-	".config/Code/User/mcp.json": "{\n  // servers of mine\n  \"servers\": {\n    \"time\": { \"type\": \"stdio\", \"command\": \"uvx\", \"args\": [\"mcp-time\",], }, // trailing commas\n  },\n}\n",
+	".cursor/mcp.json": `{"mcpServers":{}}`,
+	".gemini/settings.json": "{\r\n  \"theme\": \"dark\",\r\n  \"mcpServers\": { \"git\": { \"args\": [], " +
+		"\"command\": \"uvx\" } }\r\n}\r\n",
+	".config/Code/User/mcp.json": "{\n  // servers of mine\n  \"servers\": {\n    \"time\": { \"type\": \"stdio\", " +
+		"\"command\": \"uvx\", \"args\": [\"mcp-time\",], }, // trailing commas\n  },\n}\n",
 }
 
 func setUp(t *testing.T) Config {
@@ -59,7 +62,8 @@ func setUp(t *testing.T) Config {
 	}
 	return Config{Home: dir, Record: filepath.Join(t.TempDir(), "record", "connect.json"),
 		Wrap: func(s Server) Server {
-			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append([]string{"mcp", "--data", "/d", "--", s.Command}, s.Args...)}
+			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append([]string{"mcp", "--data", "/d", "--", s.Command},
+				s.Args...)}
 		},
 		Command: func(h *hook.Host) (string, time.Duration) {
 			return "/opt/lazaret hook " + h.Name + " --data /d", 25 * time.Second
@@ -150,8 +154,9 @@ func TestEveryServerWithACommandIsStartedThroughLazaretAndTheRestOfTheFileStays(
 	}
 	want := map[string]string{
 		"files": "guarded npx -y @modelcontextprotocol/server-filesystem /home/ana/notes & <more>", "remote": "remote ",
-		"/home/ana/shop: db": "guarded db-mcp", "docs": `guarded docs-server --root C:\docs`, "my server": "guarded run it", "bare": "guarded bare",
-		"web": "remote ", "git": "guarded uvx", "time": "guarded uvx mcp-time",
+		"/home/ana/shop: db": "guarded db-mcp", "docs": `guarded docs-server --root C:\docs`, "my server": "guarded run it",
+		"bare": "guarded bare",
+		"web":  "remote ", "git": "guarded uvx", "time": "guarded uvx mcp-time",
 	}
 	for _, f := range found {
 		if f.Error != "" || f.Host == "Claude Code" && f.Hooks != "installed" {
@@ -168,9 +173,10 @@ func TestEveryServerWithACommandIsStartedThroughLazaretAndTheRestOfTheFileStays(
 		t.Errorf("%d hosts, not found: %v", len(found), want)
 	}
 	for file, keeps := range map[string][]string{
-		".claude/settings.json":      {"\n\t\"model\": \"opus\",\n", `"say done"`},
-		".claude.json":               {`"env":{"KEY":"s3cret"}`, `{"numStartups": 12, "mcpServers": {`, `"allowedTools": []`},
-		".codex/config.toml":         {"# my settings\nmodel = \"gpt-5\"   # the good one", "   # spaced", "env = { \"A\" = \"b\" }", "[profiles.x]\ncommand = \"not a server\"\n"},
+		".claude/settings.json": {"\n\t\"model\": \"opus\",\n", `"say done"`},
+		".claude.json":          {`"env":{"KEY":"s3cret"}`, `{"numStartups": 12, "mcpServers": {`, `"allowedTools": []`},
+		".codex/config.toml": {"# my settings\nmodel = \"gpt-5\"   # the good one", "   # spaced",
+			"env = { \"A\" = \"b\" }", "[profiles.x]\ncommand = \"not a server\"\n"},
 		".gemini/settings.json":      {"{\r\n  \"theme\": \"dark\",\r\n"},
 		".config/Code/User/mcp.json": {"// servers of mine", "// trailing commas"},
 	} {
@@ -206,7 +212,8 @@ func TestUndoOfAFileThatAHostChangedTakesOutOnlyWhatWasPutIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := string(b); !strings.Contains(s, `"numStartups": 13`) || strings.Contains(s, "lazaret") || !strings.Contains(s, `"command":"npx"`) {
+	if s := string(b); !strings.Contains(s, `"numStartups": 13`) || strings.Contains(s, "lazaret") ||
+		!strings.Contains(s, `"command":"npx"`) {
 		t.Errorf("%s", s)
 	}
 }

@@ -253,7 +253,8 @@ func (c *Console) cookieName() string {
 }
 
 func (c *Console) cookie(value string, age int) *http.Cookie {
-	return &http.Cookie{Name: c.cookieName(), Value: value, Path: "/", HttpOnly: true, Secure: c.secure(), SameSite: http.SameSiteStrictMode, MaxAge: age}
+	return &http.Cookie{Name: c.cookieName(), Value: value, Path: "/", HttpOnly: true, Secure: c.secure(),
+		SameSite: http.SameSiteStrictMode, MaxAge: age}
 }
 
 // user returns whom a request speaks for, nil of nobody.
@@ -269,7 +270,8 @@ func (c *Console) user(r *http.Request) *User {
 func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	code := r.URL.Query().Get("code")
 	if code == "" {
-		c.fail(w, r, http.StatusUnauthorized, "Sign in", "Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
+		c.fail(w, r, http.StatusUnauthorized, "Sign in",
+			"Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
 		return
 	}
 	if r.Method != http.MethodGet { // HEAD, which the mux takes for GET
@@ -291,7 +293,8 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, errNoLogin) {
 			c.cfg.Log.Error("logins cannot be read", "err", err)
 		}
-		c.fail(w, r, http.StatusUnauthorized, "This link does not sign in", errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
+		c.fail(w, r, http.StatusUnauthorized, "This link does not sign in",
+			errNoLogin.Error()+". Make a new one: lazaret console login NAME.")
 		return
 	}
 	if foreign { // a link of somebody else must not swap the session
@@ -319,14 +322,16 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 func (c *Console) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
-			"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy",
+			"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "+
+				"form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), publickey-credentials-create=(self)")
+		h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), publickey-credentials-get=(self), "+
+			"publickey-credentials-create=(self)")
 		h.Set("Cache-Control", "no-store")
 		if !c.ours(r.Host) { // a name that was rebound to this address
 			http.Error(w, "this console is not served under that name", http.StatusMisdirectedRequest)

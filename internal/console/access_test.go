@@ -22,7 +22,8 @@ import (
 
 func TestALinkSignsInOnceAndLeadsNowhereElse(t *testing.T) {
 	url := link(t, viewer)
-	if b, err := os.ReadFile(LoginsFile(shared.data)); err != nil || strings.Contains(string(b), url[strings.Index(url, "=")+1:]) {
+	if b, err := os.ReadFile(LoginsFile(shared.data)); err != nil || strings.Contains(string(b),
+		url[strings.Index(url, "=")+1:]) {
 		t.Errorf("the file of logins holds a code: %v", err)
 	}
 	// A scanner of links that asks with HEAD does not use the link up.
@@ -119,9 +120,11 @@ func TestAViewerOfOneProjectSeesNoFiguresOfAll(t *testing.T) {
 
 func TestNobodySeesAPageWithoutASession(t *testing.T) {
 	project, hold := attack(t)
-	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts", "/sessions", "/sessions/" + project + "/s1", "/beliefs", "/log",
+	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts", "/sessions",
+		"/sessions/" + project + "/s1", "/beliefs", "/log",
 		"/log/proof?project=" + project + "&entry=1", "/passkeys", "/help", "/events"} {
-		if code, body := get(t, http.DefaultClient, path); code != http.StatusUnauthorized || strings.Contains(body, project) {
+		if code, body := get(t, http.DefaultClient, path); code != http.StatusUnauthorized ||
+			strings.Contains(body, project) {
 			t.Errorf("%s: %d", path, code)
 		}
 	}
@@ -158,7 +161,8 @@ func TestARequestOfAnotherSiteIsRefused(t *testing.T) {
 	c := visitor(t, User{Name: "anna", Role: RoleApprover})
 	path := "/holds/" + project + "/" + hold
 	for _, x := range []struct{ origin, site string }{
-		{"https://evil.example", "cross-site"}, {"https://evil.example", ""}, {"null", ""}, {"", ""}, {shared.c.URL(), "cross-site"},
+		{"https://evil.example", "cross-site"}, {"https://evil.example", ""}, {"null", ""}, {"", ""},
+		{shared.c.URL(), "cross-site"},
 		{shared.c.URL(), "same-site"}, {"http://localhost:1", "same-origin"}, {"http://evil.localhost:" + shared.c.port, ""},
 	} {
 		for _, p := range []string{path, "/passkeys", "/logout"} {
@@ -195,12 +199,14 @@ func TestEveryAnswerForbidsFramesAndForeignCode(t *testing.T) {
 		}
 		res.Body.Close()
 		csp := res.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'", "script-src 'self';"} {
+		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'",
+			"form-action 'self'", "script-src 'self';"} {
 			if !strings.Contains(csp, want) {
 				t.Errorf("%s: no %s in %q", path, want, csp)
 			}
 		}
-		if strings.Contains(csp, "unsafe") || res.Header.Get("X-Frame-Options") != "DENY" || res.Header.Get("Referrer-Policy") != "no-referrer" {
+		if strings.Contains(csp, "unsafe") || res.Header.Get("X-Frame-Options") != "DENY" ||
+			res.Header.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %v", path, res.Header)
 		}
 	}
@@ -214,7 +220,8 @@ func TestAUserOfOneProjectSeesNoOther(t *testing.T) {
 			t.Errorf("%s: %d, or it names %s", path, code, project)
 		}
 	}
-	for _, path := range []string{"/holds/" + project + "/" + hold, "/sessions/" + project + "/s1", "/beliefs?project=" + project,
+	for _, path := range []string{"/holds/" + project + "/" + hold, "/sessions/" + project + "/s1",
+		"/beliefs?project=" + project,
 		"/log/proof?project=" + project + "&entry=replayed/e1"} {
 		if code, _ := get(t, c, path); code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, code)
@@ -223,7 +230,8 @@ func TestAUserOfOneProjectSeesNoOther(t *testing.T) {
 	if code := post(t, c, "/holds/"+project+"/"+hold, shared.c.URL(), "same-origin"); code != http.StatusForbidden {
 		t.Errorf("a decision for another project: %d", code)
 	}
-	if code := post(t, visitor(t, viewer), "/holds/"+project+"/"+hold, shared.c.URL(), "same-origin"); code != http.StatusForbidden {
+	if code := post(t, visitor(t, viewer), "/holds/"+project+"/"+hold, shared.c.URL(),
+		"same-origin"); code != http.StatusForbidden {
 		t.Errorf("a decision of a viewer: %d", code)
 	}
 }
@@ -264,11 +272,13 @@ func TestASessionEnds(t *testing.T) {
 // keeper is a client of an agent of a project.
 func keeper(t *testing.T, project string) *client.Client {
 	t.Helper()
-	creds, err := shared.p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: "keeper", Origins: beliefs.Origins()})
+	creds, err := shared.p.Server.Minter().Agent(natsserver.Agent{Project: project, Name: "keeper",
+		Origins: beliefs.Origins()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect("", nats.InProcessServer(shared.p.Server), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(natsserver.AgentInbox(project, "keeper")))
+	nc, err := nats.Connect("", nats.InProcessServer(shared.p.Server), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, "keeper")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +297,8 @@ func TestAViewerSeesNoSecret(t *testing.T) {
 	if _, err := cl.Remember(t.Context(), beliefs.OriginWeb, m); err != nil {
 		t.Fatal(err)
 	}
-	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"eve@evil.example","body":"` + secret + `"}`)}
+	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email",
+		Args: []byte(`{"to":"eve@evil.example","body":"` + secret + `"}`)}
 	rep, err := cl.Decide(t.Context(), act)
 	if err != nil || rep.Entry == nil || rep.Entry.Hold == nil {
 		t.Fatalf("%+v, %v", rep, err)
@@ -296,7 +307,8 @@ func TestAViewerSeesNoSecret(t *testing.T) {
 	await(t, "the hold", func() bool {
 		return len(shared.c.index.openHolds(func(p string) bool { return p == project })) > 0
 	})
-	paths := []string{"/", "/holds", "/holds/" + project + "/" + rep.Entry.Hold.ID, "/alerts", "/sessions/" + project + "/s", "/beliefs?project=" + project}
+	paths := []string{"/", "/holds", "/holds/" + project + "/" + rep.Entry.Hold.ID, "/alerts",
+		"/sessions/" + project + "/s", "/beliefs?project=" + project}
 	low, high := visitor(t, viewer), visitor(t, User{Name: "sam", Role: RoleViewer, Ceiling: beliefs.Secret})
 	for _, path := range paths {
 		if code, body := get(t, low, path); code != 200 || strings.Contains(body, "7741") {
@@ -322,7 +334,8 @@ func TestForeignTextIsShownAndNeverRun(t *testing.T) {
 // no memory has.
 func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 	const project, secret = "marked", "quince-4471@evil.example"
-	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"` + secret + `"}`), Sensitivity: beliefs.Secret}
+	act := &streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"` + secret + `"}`),
+		Sensitivity: beliefs.Secret}
 	rep, err := keeper(t, project).Decide(t.Context(), act)
 	if err != nil || rep.Entry == nil || rep.Entry.Hold == nil {
 		t.Fatalf("%+v, %v", rep, err)
@@ -332,13 +345,16 @@ func TestAnActionThatIsMarkedSecretIsShownAndFoundByNobodyBelow(t *testing.T) {
 		return len(shared.c.index.openHolds(func(p string) bool { return p == project })) > 0
 	})
 	hold := "/holds/" + project + "/" + rep.Entry.Hold.ID
-	low, high := visitor(t, User{Name: "anna", Role: RoleApprover, Ceiling: beliefs.Internal}), visitor(t, User{Name: "sam", Role: RoleViewer, Ceiling: beliefs.Secret})
-	for _, path := range []string{"/", "/holds?project=" + project, hold, "/alerts?project=" + project, "/sessions/" + project + "/s"} {
+	low, high := visitor(t, User{Name: "anna", Role: RoleApprover, Ceiling: beliefs.Internal}), visitor(t,
+		User{Name: "sam", Role: RoleViewer, Ceiling: beliefs.Secret})
+	for _, path := range []string{"/", "/holds?project=" + project, hold, "/alerts?project=" + project,
+		"/sessions/" + project + "/s"} {
 		if code, body := get(t, low, path); code != 200 || strings.Contains(body, "4471") {
 			t.Errorf("%s: %d, or it shows the secret", path, code)
 		}
 	}
-	if _, body := get(t, low, hold); strings.Contains(body, `id="sign"`) || strings.Contains(body, rep.Entry.Digest[len("sha256:"):]) {
+	if _, body := get(t, low, hold); strings.Contains(body, `id="sign"`) ||
+		strings.Contains(body, rep.Entry.Digest[len("sha256:"):]) {
 		t.Error("who may not see the action may sign for it, or guess it by its digest")
 	}
 	if code := post(t, low, hold, shared.c.URL(), "same-origin"); code != http.StatusForbidden {
@@ -355,18 +371,22 @@ func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 	x := newIndex()
 	x.labels.Scan(ceiling.Entry{Project: project, Seq: 1, Ingest: true,
 		Body: []byte(`{"id":"m1","belief":{"id":"b1","sensitivity":"secret"},"content":"the vault code of the Zurich office is 7741"}`)})
-	verdict := streams.VerdictEntry{Proposal: 2, Tool: "send_email", Reasons: []streams.Reason{{Rule: "r", Verdict: streams.Hold, Text: message}}}
+	verdict := streams.VerdictEntry{Proposal: 2, Tool: "send_email",
+		Reasons: []streams.Reason{{Rule: "r", Verdict: streams.Hold, Text: message}}}
 	x.held[2] = &holdRow{Hold: arbiter.Hold{ID: "h1", Project: project, State: streams.HoldOpen, Verdict: verdict}}
-	x.alerts = append(x.alerts, alertRow{Alert: streams.Alert{Project: project, Rule: "r", Severity: "high", Message: message, Time: time.Now()}, At: 3})
+	x.alerts = append(x.alerts, alertRow{Alert: streams.Alert{Project: project, Rule: "r", Severity: "high",
+		Message: message, Time: time.Now()}, At: 3})
 	x.next, x.ready = 4, true
 	c := &Console{index: x}
 	for most, want := range map[beliefs.Sensitivity]int{beliefs.Internal: 0, beliefs.Secret: 1} {
 		p := &page{User: &User{Name: "u", Role: RoleViewer, Ceiling: most}, c: c}
-		if _, err := c.holdsPage(httptest.NewRequest("GET", "/holds?q=7741", nil), p); err != nil || p.Data.(*holdsView).Total != want {
+		if _, err := c.holdsPage(httptest.NewRequest("GET", "/holds?q=7741", nil), p); err != nil ||
+			p.Data.(*holdsView).Total != want {
 			t.Errorf("%v: holds: %+v, %v", most, p.Data, err)
 		}
 		for where, want := range map[string]int{`message contains "7741"`: want, `not (message contains "7741")`: 1 - want} {
-			if _, err := c.alertsPage(httptest.NewRequest("GET", "/alerts?where="+url.QueryEscape(where), nil), p); err != nil || p.Data.(*alertsView).Total != want {
+			if _, err := c.alertsPage(httptest.NewRequest("GET", "/alerts?where="+url.QueryEscape(where), nil),
+				p); err != nil || p.Data.(*alertsView).Total != want {
 				t.Errorf("%v: alerts where %s: %+v, %v", most, where, p.Data, err)
 			}
 		}
@@ -378,7 +398,8 @@ func TestATextThatTheIndexHasNotComeToIsNotShown(t *testing.T) {
 	x := newIndex()
 	x.next = 10
 	c := &Console{index: x}
-	low, high := &page{User: &viewer, c: c, Indexing: true}, &page{User: &User{Ceiling: beliefs.Secret}, c: c, Indexing: true}
+	low, high := &page{User: &viewer, c: c, Indexing: true}, &page{User: &User{Ceiling: beliefs.Secret}, c: c,
+		Indexing: true}
 	if s := low.Say("p", "a text", 10); s == "a text" {
 		t.Error("shown, and the entry that it is from was not read")
 	}

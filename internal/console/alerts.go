@@ -58,8 +58,10 @@ func rank(severity string) int {
 
 func (c *Console) alertsPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
-	v := &alertsView{Severity: q.Get("severity"), Rule: q.Get("rule"), Tool: q.Get("tool"), Project: q.Get("project"), Since: cmp.Or(q.Get("since"), "all"),
-		Where: strings.TrimSpace(q.Get("where")), One: q.Has("rule"), Severities: severities, Projects: c.index.listProjects(p.User.May), query: q}
+	v := &alertsView{Severity: q.Get("severity"), Rule: q.Get("rule"), Tool: q.Get("tool"), Project: q.Get("project"),
+		Since: cmp.Or(q.Get("since"), "all"),
+		Where: strings.TrimSpace(q.Get("where")), One: q.Has("rule"), Severities: severities,
+		Projects: c.index.listProjects(p.User.May), query: q}
 	p.Title, p.Nav, p.Live, p.Data = "Alerts", "alerts", true, v
 	var since time.Time
 	known := false
@@ -98,7 +100,8 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	var failed error
 	fields, quotes := fieldsOf(where), where.Names("message") || where.Names("error")
 	c.index.eachAlert(may, func(a *alertRow) bool {
-		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) || !since.IsZero() && a.Time.Before(since) {
+		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) ||
+			!since.IsZero() && a.Time.Before(since) {
 			return true
 		}
 		if v.Where != "" {

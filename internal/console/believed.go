@@ -37,7 +37,8 @@ func (c *Console) beliefsPage(r *http.Request, p *page) (string, error) {
 		return "", notFound("There is no project %s.", v.Project)
 	}
 	var ans ingest.BeliefsAnswer
-	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(v.Project), ingest.BeliefsRequest{Project: v.Project, After: v.After, Limit: maxBeliefs}, &ans)
+	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(v.Project),
+		ingest.BeliefsRequest{Project: v.Project, After: v.After, Limit: maxBeliefs}, &ans)
 	if err != nil {
 		return "", err
 	}
@@ -69,7 +70,8 @@ func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 		return "", notFound("There is no belief %s in project %s.", id, project)
 	}
 	var ans ingest.BeliefsAnswer
-	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: id}, &ans)
+	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskBeliefs, streams.PartitionOf(project),
+		ingest.BeliefsRequest{Project: project, ID: id}, &ans)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +81,8 @@ func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 	v := &beliefView{Belief: ans.Beliefs[0], Graph: new(ingest.Lineage)}
 	v.Content = p.believed(&v.Belief)
 	p.Title, p.Data = "Belief "+id, v
-	err = query.Ask(r.Context(), c.cfg.Conn, ingest.AskLineage, streams.PartitionOf(project), ingest.LineageRequest{Project: project, ID: id, Up: true, Down: true}, v.Graph)
+	err = query.Ask(r.Context(), c.cfg.Conn, ingest.AskLineage, streams.PartitionOf(project),
+		ingest.LineageRequest{Project: project, ID: id, Up: true, Down: true}, v.Graph)
 	if err != nil {
 		return "", err
 	}
@@ -96,7 +99,9 @@ func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 		for _, n := range shown.Nodes {
 			known[n.ID] = true
 		}
-		shown.Edges = slices.DeleteFunc(slices.Clone(shown.Edges), func(e ingest.LineageEdge) bool { return !known[e.From] || !known[e.To] })
+		shown.Edges = slices.DeleteFunc(slices.Clone(shown.Edges), func(e ingest.LineageEdge) bool {
+			return !known[e.From] || !known[e.To]
+		})
 	}
 	v.Drawing = template.HTML(lineage.SVG(&shown)) // SVG escapes what it draws
 	return "belief", nil

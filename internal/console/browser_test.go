@@ -50,7 +50,8 @@ func newBrowser(t *testing.T) *browser {
 	if path == "" {
 		t.Fatal("no Chromium: apt-get install chromium")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 900),
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.WindowSize(1280, 900),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(time.Minute))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(stop)
@@ -152,7 +153,8 @@ func (b *browser) axe(t *testing.T) string {
 
 func (b *browser) scheme(t *testing.T, name string) {
 	t.Helper()
-	call(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
+	call(t, b, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}})
 }
 
 // shot writes a picture of the page if LAZARET_SCREENSHOTS names a folder.
@@ -180,8 +182,10 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 	}
 	for _, x := range []struct{ name, path string }{
 		{"now", "/"}, {"holds", "/holds"}, {"hold", "/holds/" + project + "/" + hold}, {"alerts", "/alerts"},
-		{"alert", "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents"}, {"sessions", "/sessions"}, {"session", "/sessions/" + project + "/s1"},
-		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"log", "/log?project=" + project + "&entry=1"}, {"help", "/help"},
+		{"alert", "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents"}, {"sessions", "/sessions"},
+		{"session", "/sessions/" + project + "/s1"},
+		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"log", "/log?project=" + project + "&entry=1"},
+		{"help", "/help"},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			b.scheme(t, scheme)
@@ -198,7 +202,8 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 	}
 	b.scheme(t, "light")
 	b.run(t, chromedp.EmulateViewport(390, 844))
-	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts", "/sessions/" + project + "/s1", ids[0], "/log"} {
+	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts",
+		"/sessions/" + project + "/s1", ids[0], "/log"} {
 		b.open(t, path)
 		if wide := eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 			t.Errorf("%s on a phone is %d pixels too wide", path, wide)

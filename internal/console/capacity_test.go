@@ -21,7 +21,8 @@ func fill(t *testing.T, x *index, each int) {
 			t.Fatal(err)
 		}
 		at++
-		batch = append(batch, streams.Entry{Seq: at, Time: stamp.Add(time.Duration(at) * time.Millisecond), Stage: stage, Type: typ, Project: project, Src: src, Body: b})
+		batch = append(batch, streams.Entry{Seq: at, Time: stamp.Add(time.Duration(at) * time.Millisecond), Stage: stage,
+			Type: typ, Project: project, Src: src, Body: b})
 		return at
 	}
 	for i := range 1000 {
@@ -32,13 +33,18 @@ func fill(t *testing.T, x *index, each int) {
 		src := entry(streams.StageIngest, streams.TypeAction, project, 0, act)
 		alerts := &streams.AssessmentEntry{Group: "core"}
 		for j := range each {
-			alerts.Alerts = append(alerts.Alerts, streams.Alert{ID: fmt.Sprintf("x%d-%d", i, j), Rule: fmt.Sprintf("rule-%d", j%20), Severity: severities[j%5], Project: project,
-				Agent: "bot", Session: session, Subject: streams.AlertSubject{Kind: "action", ID: id}, Message: "it names eve@evil.example, which only o1 had named", Effect: "hold", Mode: "enforce", Count: 1})
+			alerts.Alerts = append(alerts.Alerts, streams.Alert{ID: fmt.Sprintf("x%d-%d", i, j),
+				Rule: fmt.Sprintf("rule-%d", j%20), Severity: severities[j%5], Project: project,
+				Agent: "bot", Session: session, Subject: streams.AlertSubject{Kind: "action", ID: id},
+				Message: "it names eve@evil.example, which only o1 had named", Effect: "hold", Mode: "enforce", Count: 1})
 		}
 		entry(streams.SentinelStage("core"), streams.TypeAssessment, project, src, alerts)
-		entry(streams.StageArbiter, streams.TypeVerdict, project, src, &streams.VerdictEntry{Proposal: src, Type: streams.TypeAction, ID: id, Agent: "bot", Session: session, Tool: act.Tool,
-			Summary: `{"to":"eve@evil.example"}`, Verdict: streams.Hold, Level: "L4", Time: stamp, Hold: &streams.HoldRef{ID: "h" + id, Revision: "r", Expires: stamp.Add(24 * time.Hour)},
-			Reasons: []streams.Reason{{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core", Rule: fmt.Sprintf("rule-%d", i%20), Text: "it names what only o1 had named"}}})
+		entry(streams.StageArbiter, streams.TypeVerdict, project, src, &streams.VerdictEntry{Proposal: src,
+			Type: streams.TypeAction, ID: id, Agent: "bot", Session: session, Tool: act.Tool,
+			Summary: `{"to":"eve@evil.example"}`, Verdict: streams.Hold, Level: "L4", Time: stamp,
+			Hold: &streams.HoldRef{ID: "h" + id, Revision: "r", Expires: stamp.Add(24 * time.Hour)},
+			Reasons: []streams.Reason{{Code: streams.CodeRule, Verdict: streams.Hold, Group: "core",
+				Rule: fmt.Sprintf("rule-%d", i%20), Text: "it names what only o1 had named"}}})
 		if len(batch) > 200 {
 			if err := x.Take(batch, true); err != nil {
 				t.Fatal(err)
@@ -53,7 +59,8 @@ func fill(t *testing.T, x *index, each int) {
 }
 
 func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing.T) {
-	c := &Console{cfg: shared.c.cfg, port: shared.c.port, origins: shared.c.origins, js: shared.c.js, index: newIndex(), logins: newLogins(), feeds: shared.c.feeds, ctx: shared.c.ctx}
+	c := &Console{cfg: shared.c.cfg, port: shared.c.port, origins: shared.c.origins, js: shared.c.js, index: newIndex(),
+		logins: newLogins(), feeds: shared.c.feeds, ctx: shared.c.ctx}
 	c.begin.Do(func() {}) // the ledger is not followed: its entries are made here
 	each := 100
 	if testing.Short() {
@@ -68,7 +75,8 @@ func TestPagesAnswerIn200MillisecondsWith100000AlertsAnd1000OpenHolds(t *testing
 	}
 	cookie := c.cookie(c.logins.begin(&viewer), 100)
 	h := c.guard(c.routes())
-	for _, path := range []string{"/", "/holds", "/holds?q=tool7", "/alerts", "/alerts?severity=high&since=7d", "/alerts?where=severity+%3D%3D+%22high%22+%26%26+rule+contains+%22rule-1%22",
+	for _, path := range []string{"/", "/holds", "/holds?q=tool7", "/alerts", "/alerts?severity=high&since=7d",
+		"/alerts?where=severity+%3D%3D+%22high%22+%26%26+rule+contains+%22rule-1%22",
 		"/alerts?rule=rule-3&tool=tool7", "/sessions", "/sessions?q=s39", "/beliefs", "/log"} {
 		best := time.Hour
 		for range 8 { // the machine may be busy with others' work

@@ -95,7 +95,8 @@ func Start(cfg Config) (*Console, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving the console: %w", err)
 	}
-	c := &Console{Addr: l.Addr().String(), cfg: cfg, js: js, index: newIndex(), logins: newLogins(), feeds: make(chan struct{}, maxFeeds)}
+	c := &Console{Addr: l.Addr().String(), cfg: cfg, js: js, index: newIndex(), logins: newLogins(),
+		feeds: make(chan struct{}, maxFeeds)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	_, c.port, _ = net.SplitHostPort(c.Addr)
 	scheme := "http://"
@@ -109,7 +110,8 @@ func Start(cfg Config) (*Console, error) {
 		c.origins = append(c.origins, scheme+net.JoinHostPort(strings.Trim(host, "[]"), c.port))
 	}
 	c.http = &http.Server{
-		Handler: c.guard(c.routes()), TLSConfig: cfg.TLS, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, IdleTimeout: time.Minute,
+		Handler: c.guard(c.routes()), TLSConfig: cfg.TLS, ReadHeaderTimeout: headerTime, ReadTimeout: readTime,
+		IdleTimeout:    time.Minute,
 		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return c.ctx },
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
 	}
@@ -197,7 +199,10 @@ func (c *Console) routes() http.Handler {
 		"GET /beliefs/{project}/{id}":       c.beliefPage,
 		"GET /log":                          c.logPage,
 		"GET /passkeys":                     c.passkeysPage,
-		"GET /help":                         func(_ *http.Request, p *page) (string, error) { p.Title = "Keys and words"; return "help", nil },
+		"GET /help": func(_ *http.Request, p *page) (string, error) {
+			p.Title = "Keys and words"
+			return "help", nil
+		},
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.serve(w, r, h) })
 	}
@@ -233,7 +238,8 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 		if r.Header.Get("HX-Request") != "" {
 			w.Header().Set("HX-Redirect", "/login")
 		}
-		c.fail(w, r, http.StatusUnauthorized, "Sign in", "Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
+		c.fail(w, r, http.StatusUnauthorized, "Sign in",
+			"Open the login link that the terminal printed, or make a new one: lazaret console login NAME.")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)

@@ -47,7 +47,8 @@ type holdGroup struct {
 
 func (c *Console) holdsPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
-	v := &holdsView{State: q.Get("state"), Project: q.Get("project"), Search: strings.ToLower(strings.TrimSpace(q.Get("q"))), Projects: c.index.listProjects(p.User.May)}
+	v := &holdsView{State: q.Get("state"), Project: q.Get("project"),
+		Search: strings.ToLower(strings.TrimSpace(q.Get("q"))), Projects: c.index.listProjects(p.User.May)}
 	p.Title, p.Nav, p.Live, p.Data = "Holds", "holds", true, v
 	may := p.User.May
 	if v.Project != "" {
@@ -62,7 +63,8 @@ func (c *Console) holdsPage(r *http.Request, p *page) (string, error) {
 	items := list(may)
 	if v.Search != "" {
 		items = slices.DeleteFunc(items, func(h arbiter.Hold) bool {
-			return !strings.Contains(strings.ToLower(strings.Join([]string{h.ID, h.Agent, h.Verdict.Tool, h.Verdict.Session, p.Say(h.Project, why(&h).Text, h.Verdict.Proposal)}, " ")), v.Search)
+			return !strings.Contains(strings.ToLower(strings.Join([]string{h.ID, h.Agent, h.Verdict.Tool, h.Verdict.Session,
+				p.Say(h.Project, why(&h).Text, h.Verdict.Proposal)}, " ")), v.Search)
 		})
 	}
 	v.Total = len(items)
@@ -285,7 +287,8 @@ func sentences(s string) []string {
 	var out []string
 	from := 0
 	for i := 0; i < len(s); i++ {
-		end := s[i] == '\n' || (s[i] == '.' || s[i] == '!' || s[i] == '?') && (i+1 == len(s) || s[i+1] == ' ' || s[i+1] == '\n')
+		end := s[i] == '\n' || (s[i] == '.' || s[i] == '!' || s[i] == '?') && (i+1 == len(s) || s[i+1] == ' ' ||
+			s[i+1] == '\n')
 		if !end {
 			continue
 		}

@@ -190,7 +190,8 @@ func (x *index) take(e *streams.Entry) {
 }
 
 func labelled(e *streams.Entry) ceiling.Entry {
-	return ceiling.Entry{Project: e.Project, Seq: e.Position(), Src: e.Src, Ingest: e.Stage == streams.StageIngest, Body: e.Body}
+	return ceiling.Entry{Project: e.Project, Seq: e.Position(), Src: e.Src, Ingest: e.Stage == streams.StageIngest,
+		Body: e.Body}
 }
 
 func (x *index) takeEvent(e *streams.Entry, at uint64) {
@@ -302,7 +303,8 @@ func (x *index) takeVerdict(e *streams.Entry, at uint64, v *streams.VerdictEntry
 	case open != nil && open.ID == v.Hold.ID:
 		open.Verdict, open.Revision = *v, v.Hold.Revision
 	default:
-		h := &holdRow{At: at, Hold: arbiter.Hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Project: e.Project, Agent: v.Agent, State: streams.HoldOpen,
+		h := &holdRow{At: at, Hold: arbiter.Hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Project: e.Project,
+			Agent: v.Agent, State: streams.HoldOpen,
 			Opened: e.Time, Expires: v.Hold.Expires, Verdict: *v}}
 		x.holds[[2]string{e.Project, h.ID}], x.held[v.Proposal] = h, h
 	}
@@ -361,7 +363,9 @@ func (x *index) openHolds(may func(project string) bool) []arbiter.Hold {
 			out = append(out, h.Hold)
 		}
 	}
-	slices.SortFunc(out, func(a, b arbiter.Hold) int { return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b arbiter.Hold) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), strings.Compare(a.ID, b.ID))
+	})
 	return out
 }
 

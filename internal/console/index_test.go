@@ -19,16 +19,19 @@ func TestAGroupCannotSpeakForTheArbiterNorOfAnotherProject(t *testing.T) {
 		}
 		x.take(&streams.Entry{Seq: 10, Stage: stage, Type: typ, Project: project, Src: src, Body: b, Time: time.Now()})
 	}
-	open := &holdRow{Hold: arbiter.Hold{ID: "h1", Project: "a", State: streams.HoldOpen, Verdict: streams.VerdictEntry{Proposal: 2}}}
+	open := &holdRow{Hold: arbiter.Hold{ID: "h1", Project: "a", State: streams.HoldOpen,
+		Verdict: streams.VerdictEntry{Proposal: 2}}}
 	x.holds[[2]string{"a", "h1"}], x.held[2] = open, open
 	x.events[2] = event{project: "a", session: "private", tool: "pay"}
 	const group = "sentinel-theirs"
 	if _, ok := streams.SentinelGroup(group); !ok {
 		t.Fatalf("%s is no group", group)
 	}
-	take(group, streams.TypeHoldState, "a", 2, &streams.HoldStateEntry{Hold: "h1", Proposal: 2, State: streams.HoldRejected})
+	take(group, streams.TypeHoldState, "a", 2, &streams.HoldStateEntry{Hold: "h1", Proposal: 2,
+		State: streams.HoldRejected})
 	take(group, streams.TypeVerdict, "a", 2, &streams.VerdictEntry{Proposal: 2, Verdict: streams.Deny})
-	take(group, streams.TypeVerdict, "a", 2, &streams.VerdictEntry{Proposal: 3, Hold: &streams.HoldRef{ID: "h2"}, Verdict: streams.Hold})
+	take(group, streams.TypeVerdict, "a", 2, &streams.VerdictEntry{Proposal: 3, Hold: &streams.HoldRef{ID: "h2"},
+		Verdict: streams.Hold})
 	if len(x.held) != 1 || open.State != streams.HoldOpen || x.verdicts != [3]uint64{} {
 		t.Errorf("a group closed a hold, or opened one: %+v, %v", open.Hold, x.verdicts)
 	}
@@ -42,7 +45,8 @@ func TestAGroupCannotSpeakForTheArbiterNorOfAnotherProject(t *testing.T) {
 		t.Errorf("an alert of project b tells of an event of a: %+v", a)
 	}
 	// The arbiter is heard.
-	take(streams.StageArbiter, streams.TypeHoldState, "a", 2, &streams.HoldStateEntry{Hold: "h1", Proposal: 2, State: streams.HoldRejected})
+	take(streams.StageArbiter, streams.TypeHoldState, "a", 2, &streams.HoldStateEntry{Hold: "h1", Proposal: 2,
+		State: streams.HoldRejected})
 	if len(x.held) != 0 || open.State != streams.HoldRejected {
 		t.Errorf("%+v", open.Hold)
 	}

@@ -97,7 +97,8 @@ func (c *Console) nowPage(r *http.Request, p *page) (string, error) {
 	}
 	if s != nil {
 		count := func(t streams.Type, word string) uint64 { return s.Counts[string(t)+word] }
-		v.Allowed, v.Held, v.Denied = count(streams.TypeVerdict, ".allow"), count(streams.TypeVerdict, ".hold"), count(streams.TypeVerdict, ".deny")
+		v.Allowed, v.Held, v.Denied = count(streams.TypeVerdict, ".allow"), count(streams.TypeVerdict,
+			".hold"), count(streams.TypeVerdict, ".deny")
 		v.Observed, v.Rejected = count(streams.TypeObservation, ""), count(streams.TypeRejected, "")
 		for _, x := range s.Processes {
 			if x.Log != nil {

@@ -143,7 +143,8 @@ func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any
 		return nil, err
 	}
 	if in.Response == nil {
-		out := &registration{Challenge: random(), RP: c.rp(), Name: name, User: base64.RawURLEncoding.EncodeToString([]byte(name))}
+		out := &registration{Challenge: random(), RP: c.rp(), Name: name,
+			User: base64.RawURLEncoding.EncodeToString([]byte(name))}
 		c.logins.challenge(k.Value, out.Challenge)
 		return out, nil
 	}
@@ -159,7 +160,8 @@ func (c *Console) register(w http.ResponseWriter, r *http.Request, u *User) (any
 	if err != nil {
 		return nil, badRequest("the passkey cannot be pinned: %v", err)
 	}
-	return &registration{Key: key, Name: name, Command: "lazaret key pin '" + key + "' --role approver && lazaret key activate"}, nil
+	return &registration{Key: key, Name: name, Command: "lazaret key pin '" + key +
+		"' --role approver && lazaret key activate"}, nil
 }
 
 func readJSON(w http.ResponseWriter, r *http.Request, into any) error {

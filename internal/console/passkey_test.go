@@ -56,9 +56,11 @@ func activate(t *testing.T, key string) *keys.Trust {
 func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	b := newBrowser(t)
 	call(t, b, webauthn.Enable, webauthn.EnableParams{})
-	call(t, b, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
-		Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: "internal", HasResidentKey: true, HasUserVerification: true, IsUserVerified: true,
-		AutomaticPresenceSimulation: true}})
+	call(t, b, webauthn.AddVirtualAuthenticator,
+		webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: "internal", HasResidentKey: true,
+			HasUserVerification: true, IsUserVerified: true,
+			AutomaticPresenceSimulation: true}})
 	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
 	project, hold := attackAs(t, "seen")
 	// The page that is open shows it by itself.
@@ -80,7 +82,8 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 	// A busy browser drops a click of the mouse that comes before it has drawn the page.
 	eval[bool](t, b, `document.querySelector("#sign button[value=approve]").click(), true`)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#signing[data-state], #signing.bad")))
-	if said := eval[string](t, b, `document.querySelector("#signing").dataset.state || document.querySelector("#signing").textContent`); said != streams.HoldApproved {
+	if said := eval[string](t, b,
+		`document.querySelector("#signing").dataset.state || document.querySelector("#signing").textContent`); said != streams.HoldApproved {
 		t.Fatalf("the page says %q", said)
 	}
 	if s := eval[string](t, b, `document.querySelector("#signing").dataset.state`); s != streams.HoldApproved {
@@ -93,7 +96,8 @@ func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
 
 	note := resolution(t, project, hold)
 	s, err := approval.Open([]byte(note), trust)
-	if err != nil || !s.Passkey || s.Hold != hold || s.Decision != approval.Approve || s.Signer != "stranger" || s.Reason != "the test says so" {
+	if err != nil || !s.Passkey || s.Hold != hold || s.Decision != approval.Approve || s.Signer != "stranger" ||
+		s.Reason != "the test says so" {
 		t.Errorf("offline: %+v, %v", s, err)
 	}
 	if _, err := approval.Open([]byte(strings.Replace(note, `"approve"`, `"reject"`, 1)), trust); err == nil {
@@ -134,12 +138,14 @@ func resolution(t *testing.T, project, hold string) (note string) {
 func verifyEvidence(t *testing.T, project string) {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "lazaret/cmd/lazaret", "lazaret/examples/verifier").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", dir, "lazaret/cmd/lazaret",
+		"lazaret/examples/verifier").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	file := filepath.Join(dir, "evidence.json")
 	await(t, "evidence of the session with its approval", func() bool {
-		out, err := exec.Command(filepath.Join(dir, "lazaret"), "--data", shared.data, "audit", "evidence", "s1", "--project", project, "-o", file).CombinedOutput()
+		out, err := exec.Command(filepath.Join(dir, "lazaret"), "--data", shared.data, "audit", "evidence", "s1",
+			"--project", project, "-o", file).CombinedOutput()
 		return err == nil && strings.Contains(string(out), "1 approvals")
 	})
 	trust, err := keys.LoadTrust(embedded.TrustFile(shared.data))
@@ -159,7 +165,8 @@ func verifyEvidence(t *testing.T, project string) {
 		out, err := exec.Command(filepath.Join(dir, "verifier"), append(args, file)...).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := verify(file); err != nil || !strings.Contains(out, "VERIFIED  session") || !strings.Contains(out, "1 approvals") {
+	if out, err := verify(file); err != nil || !strings.Contains(out, "VERIFIED  session") ||
+		!strings.Contains(out, "1 approvals") {
 		t.Errorf("the stand-alone verifier: %v: %s", err, out)
 	}
 }

@@ -31,10 +31,12 @@ type sessionsView struct {
 
 func (c *Console) sessionsPage(r *http.Request, p *page) (string, error) {
 	q := r.URL.Query()
-	v := &sessionsView{Project: q.Get("project"), Search: strings.ToLower(strings.TrimSpace(q.Get("q"))), Projects: c.index.listProjects(p.User.May)}
+	v := &sessionsView{Project: q.Get("project"), Search: strings.ToLower(strings.TrimSpace(q.Get("q"))),
+		Projects: c.index.listProjects(p.User.May)}
 	p.Title, p.Nav, p.Live, p.Data = "Sessions", "sessions", true, v
 	for _, s := range c.index.listSessions(p.User.May) {
-		if v.Project != "" && s.Project != v.Project || v.Search != "" && !strings.Contains(strings.ToLower(s.Name+" "+strings.Join(s.Agents, " ")), v.Search) {
+		if v.Project != "" && s.Project != v.Project ||
+			v.Search != "" && !strings.Contains(strings.ToLower(s.Name+" "+strings.Join(s.Agents, " ")), v.Search) {
 			continue
 		}
 		if len(v.Rows) == maxListed {
@@ -73,7 +75,8 @@ func (c *Console) sessionPage(r *http.Request, p *page) (string, error) {
 	project, name := r.PathValue("project"), r.PathValue("session")
 	s, ok := c.index.session(project, name)
 	if !ok || !p.User.May(project) {
-		return "", notFound("The console knows no session %s of project %s. An older one is in the log: lazaret report %s", name, project, name)
+		return "", notFound("The console knows no session %s of project %s. An older one is in the log: lazaret report %s",
+			name, project, name)
 	}
 	v := &sessionView{sessionRow: s, Lost: s.dropped}
 	p.Title, p.Nav, p.Data = "Session "+name, "sessions", v
@@ -133,7 +136,8 @@ func (p *page) steps(e *streams.Entry, project string) []step {
 		out, err = told(e, at, func(v *streams.VerdictEntry, s step) []step { return tellVerdict(v, s, project) })
 	case streams.TypeHoldState:
 		out, err = told(e, at, func(h *streams.HoldStateEntry, s step) []step {
-			s.Kind, s.Title, s.Word, s.Text, s.Link = "decided", "hold "+h.Hold, h.State, h.Reason.Text, "/holds/"+project+"/"+h.Hold
+			s.Kind, s.Title, s.Word, s.Text, s.Link = "decided", "hold "+h.Hold, h.State, h.Reason.Text, "/holds/"+project+"/"+
+				h.Hold
 			return []step{s}
 		})
 	case streams.TypeOutcome:
@@ -143,7 +147,8 @@ func (p *page) steps(e *streams.Entry, project string) []step {
 		})
 	case streams.TypeRejected:
 		out, err = told(e, at, func(x *streams.RejectedEntry, s step) []step {
-			s.Kind, s.Title, s.Text, s.Word = "read", string(x.Kind)+" "+string(x.Origin)+" refused", string(x.Code)+": "+x.Reason, "rejected"
+			s.Kind, s.Title, s.Text, s.Word = "read", string(x.Kind)+" "+string(x.Origin)+" refused", string(x.Code)+": "+
+				x.Reason, "rejected"
 			return []step{s}
 		})
 	case streams.TypeAlerts:
@@ -221,7 +226,8 @@ func tellRead(o *streams.ObservationEntry, s step) []step {
 
 func believed(b *streams.BeliefRef, s step) step {
 	return step{At: s.At, Time: s.Time, Kind: "believed", Title: "what it says", Word: b.Axes.Truth.String(),
-		Notes: []string{b.Axes.Retrieval.String(), b.Axes.Security.String(), fmt.Sprintf("confidence %.2f", b.Confidence)}, Link: b.ID}
+		Notes: []string{b.Axes.Retrieval.String(), b.Axes.Security.String(), fmt.Sprintf("confidence %.2f", b.Confidence)},
+		Link:  b.ID}
 }
 
 func tellMemory(m *streams.MemoryEntry, s step) []step {
@@ -237,7 +243,8 @@ func tellRecall(r *streams.RecallEntry, s step) []step {
 	for _, it := range r.Admitted {
 		s.Text += it.Content + "\n"
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("%d admitted", len(r.Admitted)), fmt.Sprintf("%d as context only", len(r.ContextOnly)), fmt.Sprintf("%d refused", len(r.Refused)))
+	s.Notes = append(s.Notes, fmt.Sprintf("%d admitted", len(r.Admitted)), fmt.Sprintf("%d as context only",
+		len(r.ContextOnly)), fmt.Sprintf("%d refused", len(r.Refused)))
 	return []step{s}
 }
 

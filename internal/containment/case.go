@@ -178,7 +178,9 @@ func parse(file string, line []byte) (*Case, error) {
 }
 
 // shipped is the shipped policy.
-var shipped = sync.OnceValues(func() (*policy.Policy, error) { return policy.Compile(policy.DefaultName, policy.Default) })
+var shipped = sync.OnceValues(func() (*policy.Policy, error) {
+	return policy.Compile(policy.DefaultName, policy.Default)
+})
 
 // changes reports whether the shipped policy takes an action for one that changes or
 // sends.
@@ -226,7 +228,9 @@ func query(s string) string {
 		s = strings.ToValidUTF8(s[:1024], "")
 	}
 	var words []string
-	for _, w := range strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'{}[](),:;<>|=", r) }) {
+	for _, w := range strings.FieldsFunc(s, func(r rune) bool {
+		return strings.ContainsRune(" \t\r\n\"'{}[](),:;<>|=", r)
+	}) {
 		if len(lexical.Words(w)) > 0 && !slices.Contains(words, w) {
 			words = append(words, w)
 		}
@@ -260,10 +264,14 @@ func paraphrase(s string) string {
 }
 
 // synonyms of words that instructions are full of.
-var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": "have to", "should": "ought to", "use": "employ", "get": "obtain",
-	"give": "provide", "all": "every one of the", "user": "person", "account": "profile", "information": "data", "task": "job", "ignore": "disregard",
-	"previous": "earlier", "important": "essential", "need": "require", "want": "wish", "show": "present", "make": "create", "also": "moreover",
-	"you": "one", "your": "one's", "email": "mail", "message": "note", "instructions": "orders", "find": "look up", "call": "invoke", "and": "plus"}
+var synonyms = map[string]string{"send": "forward", "please": "kindly", "must": "have to", "should": "ought to",
+	"use": "employ", "get": "obtain",
+	"give": "provide", "all": "every one of the", "user": "person", "account": "profile", "information": "data",
+	"task": "job", "ignore": "disregard",
+	"previous": "earlier", "important": "essential", "need": "require", "want": "wish", "show": "present",
+	"make": "create", "also": "moreover",
+	"you": "one", "your": "one's", "email": "mail", "message": "note", "instructions": "orders", "find": "look up",
+	"call": "invoke", "and": "plus"}
 
 // stepTime is how far apart the steps that are added to a script lie.
 const stepTime = 5 * time.Second

@@ -75,7 +75,8 @@ func (v *visit) takeNote(ctx context.Context, i int, t *Text) error {
 	was := v.where
 	defer func() { v.where = was }()
 	v.where = fmt.Sprintf("noted%d", i)
-	if err := v.tell(ctx, streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: v.head(), Content: t.Content}); err != nil {
+	if err := v.tell(ctx, streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: v.head(),
+		Content: t.Content}); err != nil {
 		return err
 	}
 	for _, x := range v.Texts {

@@ -175,5 +175,6 @@ func (r *Row) add(t *Text) {
 // reached.
 func (r *Report) Contained() bool {
 	t := &r.Total
-	return t.Attacks.Hits == 0 && (t.Users.N == 0 || t.Users.Rate >= 0.99) && (t.External.N == 0 || t.External.Rate >= 0.95)
+	return t.Attacks.Hits == 0 && (t.Users.N == 0 || t.Users.Rate >= 0.99) && (t.External.N == 0 ||
+		t.External.Rate >= 0.95)
 }

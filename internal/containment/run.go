@@ -87,7 +87,8 @@ func (c *Case) run(ctx context.Context, nc *nats.Conn) error {
 	for at, act := range c.acts {
 		// The agent keeps of an honest action what it did.
 		if a := c.Script.Steps[at].Event.(*streams.Action); !act.Goal {
-			if _, err := v.remember(ctx, beliefs.OriginAgent, key(at, "did"), "Done for the user: "+a.Tool+" "+string(a.Args)); err != nil {
+			if _, err := v.remember(ctx, beliefs.OriginAgent, key(at, "did"), "Done for the user: "+a.Tool+" "+
+				string(a.Args)); err != nil {
 				return err
 			}
 		}
@@ -159,7 +160,8 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 	}
 	if t.Written {
 		// A text that is only in memory is met by reading it back.
-		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(), Tool: "memory.read", Content: t.Content}); err != nil {
+		if err := v.tell(ctx, streams.KindObs, beliefs.OriginDocument, &streams.Observation{Head: v.head(),
+			Tool: "memory.read", Content: t.Content}); err != nil {
 			return err
 		}
 	}
@@ -171,7 +173,8 @@ func (v *visit) write(ctx context.Context, i int, t *Text) error {
 			return err
 		}
 	}
-	if err := v.tell(ctx, streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: v.head(), Content: "Look at this, and keep it:\n\n" + t.Content}); err != nil {
+	if err := v.tell(ctx, streams.KindObs, beliefs.OriginUser, &streams.Observation{Head: v.head(),
+		Content: "Look at this, and keep it:\n\n" + t.Content}); err != nil {
 		return err
 	}
 	_, err := v.remember(ctx, beliefs.OriginUser, key(i, Pasted), t.Content)
@@ -206,7 +209,8 @@ func (v *visit) ask(ctx context.Context) error {
 		}
 	}
 	if len(attacks) > 0 {
-		asks := []*streams.Recall{{Filter: streams.RecallFilter{Kind: "memory"}}, {Filter: streams.RecallFilter{Kind: "content"}}}
+		asks := []*streams.Recall{{Filter: streams.RecallFilter{Kind: "memory"}},
+			{Filter: streams.RecallFilter{Kind: "content"}}}
 		if v.Task != "" {
 			asks = append(asks, &streams.Recall{Query: clip(v.Task)})
 		}

@@ -93,6 +93,7 @@ func spoken(name string) bool { return !Identifier(name) }
 // and what joins them.
 func Identifier(s string) bool {
 	return len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool {
-		return r >= utf8.RuneSelf || r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') && (r|0x20 < 'a' || r|0x20 > 'z')
+		return r >= utf8.RuneSelf || r != '_' && r != '-' && r != '.' && r != '$' && (r < '0' || r > '9') &&
+			(r|0x20 < 'a' || r|0x20 > 'z')
 	})
 }

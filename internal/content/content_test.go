@@ -48,7 +48,9 @@ func TestDividedTextIsWholeAndFits(t *testing.T) {
 		all := slices.Concat(parts...)
 		for _, b := range blocks {
 			for at := 0; at+512 < len(b.Text); at += 40_001 {
-				if w := strings.ToValidUTF8(b.Text[at:at+512], ""); !slices.ContainsFunc(all, func(p streams.Block) bool { return strings.Contains(p.Text, w) }) {
+				if w := strings.ToValidUTF8(b.Text[at:at+512], ""); !slices.ContainsFunc(all, func(p streams.Block) bool {
+					return strings.Contains(p.Text, w)
+				}) {
 					t.Fatalf("a window at %d is in no part", at)
 				}
 			}
@@ -66,7 +68,8 @@ func TestPromiseA3AllThatAReaderMaySeeIsTaken(t *testing.T) {
 			t.Errorf("%s: %q, not %q", raw, got, want)
 		}
 	}
-	if got := content.All([]byte(`{"b":98765432101,"a":[1.50,true,{"send_it":"x"}]}`)); !slices.Equal(got, []string{"b", "98765432101", "a", "1.50", "send_it", "x"}) {
+	if got := content.All([]byte(`{"b":98765432101,"a":[1.50,true,{"send_it":"x"}]}`)); !slices.Equal(got,
+		[]string{"b", "98765432101", "a", "1.50", "send_it", "x"}) {
 		t.Errorf("%q", got)
 	}
 }

@@ -18,7 +18,8 @@ func Arbiter() Daemon {
 		Short: "Answer proposals once every sentinel has seen what the agent saw",
 		Flags: func(c *cobra.Command) {
 			c.Flags().IntVar(&front.MaxSize, "max-event", 0, "largest event in `BYTES`, as ingest has it (default 1 MiB)")
-			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout, "how long a request waits for its verdict")
+			c.Flags().DurationVar(&front.Timeout, "answer-timeout", arbiter.DefaultAnswerTimeout,
+				"how long a request waits for its verdict")
 		},
 		Run: func(ctx context.Context, e *Env) error {
 			trust, err := e.Trust()

@@ -21,8 +21,10 @@ func Auditor() Daemon {
 		Flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&dir, "dir", "", "folder of the `LOG` (default DATA/audit)")
 			c.Flags().StringVar(&key, "key", "", "`FILE` of the key that signs checkpoints (default DATA/keys/auditor.key)")
-			c.Flags().StringVar(&from, "from", "", "make a new log of the tiles that another auditor serves at this `URL`, when the ledger was trimmed")
-			c.Flags().StringVar(&policy, "witnesses", "", "`FILE` of the policy whose witnesses cosign (default DATA/witnesses.policy)")
+			c.Flags().StringVar(&from, "from", "",
+				"make a new log of the tiles that another auditor serves at this `URL`, when the ledger was trimmed")
+			c.Flags().StringVar(&policy, "witnesses", "",
+				"`FILE` of the policy whose witnesses cosign (default DATA/witnesses.policy)")
 		},
 		Run: func(ctx context.Context, e *Env) error {
 			if dir == "" {
@@ -34,7 +36,9 @@ func Auditor() Daemon {
 			if policy == "" {
 				policy = embedded.WitnessPolicy(e.Conn.Data)
 			}
-			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() { e.Log.Info("ready", "stage", "auditor") }}
+			cfg := auditor.Config{Dir: dir, WitnessPolicy: policy, Log: e.Log, Ready: func() {
+				e.Log.Info("ready", "stage", "auditor")
+			}}
 			trust, err := keys.LoadTrust(embedded.TrustFile(e.Conn.Data))
 			if err != nil {
 				return err

@@ -117,12 +117,14 @@ over when work lies undone. The state folder is a cache and must not be shared.`
 	e.Conn.Bind(c.Flags())
 	f := c.Flags()
 	f.StringVar(&e.state, "state", "", "state `DIR`, one for each process (default DATA/state/NAME)")
-	f.StringVar(&e.stateKey, "state-key", "", "`FILE` of the key that the state is sealed with, outside its folder (default DATA/keys/state.key)")
+	f.StringVar(&e.stateKey, "state-key", "",
+		"`FILE` of the key that the state is sealed with, outside its folder (default DATA/keys/state.key)")
 	f.StringVar(&e.trust, "trust", "", "`FILE` of the pinned keys (default DATA/trust.yaml)")
 	f.StringVar(&e.partitions, "partitions", "", "partitions to work on, such as 0-7 or 1,3,5 (default all)")
 	f.BoolVar(&e.standby, "standby", false, "start silent")
 	f.DurationVar(&e.takeover, "takeover", stage.DefaultTakeover, "how long work may lie undone before a stand-by does it")
-	f.StringVar(&e.addr, "metrics", "", "serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
+	f.StringVar(&e.addr, "metrics", "",
+		"serve /metrics, /healthz and /readyz at `HOST:PORT`, such as 127.0.0.1:9464; port 0 picks one (default off)")
 	f.BoolVarP(&e.verbose, "verbose", "v", false, "log more")
 	f.BoolVar(&e.json, "log-json", false, "log in JSON")
 	if d.Flags != nil {
@@ -204,7 +206,8 @@ func (e *Env) Stage(r natsserver.Role) (stage.Config, error) {
 	if err != nil {
 		return stage.Config{}, err
 	}
-	return stage.Config{Conn: nc, Dir: dir, Key: key, Partitions: ps, Standby: e.standby, Takeover: e.takeover, Log: e.Log, Stats: stats,
+	return stage.Config{Conn: nc, Dir: dir, Key: key, Partitions: ps, Standby: e.standby, Takeover: e.takeover,
+		Log: e.Log, Stats: stats,
 		Ready: func() { e.Log.Info("ready", "stage", string(r)) }}, nil
 }
 

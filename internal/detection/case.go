@@ -127,7 +127,8 @@ func Read(paths []string, f Filter) ([]*Case, error) {
 		return nil
 	})
 	if err == nil && len(out) == 0 {
-		err = fmt.Errorf("no line of data set %q in %s: see the field dataset of the files", f.Dataset, strings.Join(paths, ", "))
+		err = fmt.Errorf("no line of data set %q in %s: see the field dataset of the files", f.Dataset,
+			strings.Join(paths, ", "))
 	}
 	return out, err
 }
@@ -185,7 +186,8 @@ func parse(file string, line []byte) (*Case, error) {
 			goal, goals = goals[0], goals[1:]
 		}
 		if goal == c.Attack {
-			c.Actions = append(c.Actions, &Action{ID: a.ID, Goal: goal, Empty: empty(a.Args), Text: a.Tool + " " + string(a.Args)})
+			c.Actions = append(c.Actions, &Action{ID: a.ID, Goal: goal, Empty: empty(a.Args),
+				Text: a.Tool + " " + string(a.Args)})
 		}
 	}
 	return c, nil

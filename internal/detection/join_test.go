@@ -59,7 +59,8 @@ func TestLabelsOfLinesAndSessions(t *testing.T) {
 			return a.ID == b.ID && a.Goal == b.Goal && a.Empty == b.Empty && a.Text == b.Text
 		})
 		got.actions, w.actions = nil, nil
-		if !ok || got.cluster != w.cluster || got.signal != w.signal || got.content != w.content || got.attack != w.attack || got.session != w.session || got.owner != w.owner {
+		if !ok || got.cluster != w.cluster || got.signal != w.signal || got.content != w.content ||
+			got.attack != w.attack || got.session != w.session || got.owner != w.owner {
 			t.Errorf("%s: got %+v, want %+v; actions as wanted: %t", c.Script.Name, got, w, ok)
 		}
 	}
@@ -112,8 +113,10 @@ func (l *ledger) content(c *Case, typ streams.Type, id string) uint64 {
 
 func (l *ledger) action(c *Case, level beliefs.Level, entry string, why ...streams.Reason) {
 	a := c.Actions[0]
-	l.add(c, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: a.ID}, Action: beliefs.Action{Contract: beliefs.Contract{Level: level}}, Matched: entry})
-	l.add(c, streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: a.ID, Verdict: streams.Hold, Reasons: why})
+	l.add(c, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: a.ID},
+		Action: beliefs.Action{Contract: beliefs.Contract{Level: level}}, Matched: entry})
+	l.add(c, streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: a.ID, Verdict: streams.Hold,
+		Reasons: why})
 }
 
 func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
@@ -126,7 +129,8 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	// a1: the user's task is flagged, then the content is; another's alert at
 	// the same source and milder or shadowed ones count for nothing.
 	task := l.content(cases[0], streams.TypeObservation, "e1")
-	l.add(cases[0], streams.TypeAlerts, task, streams.AlertsEntry{Alerts: []streams.Alert{{Rule: "not-this", Severity: "critical"}}})
+	l.add(cases[0], streams.TypeAlerts, task,
+		streams.AlertsEntry{Alerts: []streams.Alert{{Rule: "not-this", Severity: "critical"}}})
 	seq := l.content(cases[0], streams.TypeObservation, "e2")
 	l.add(cases[1], streams.TypeAlerts, seq, streams.AlertsEntry{Alerts: []streams.Alert{high}})
 	l.add(cases[0], streams.TypeAlerts, seq, streams.AlertsEntry{Alerts: []streams.Alert{high, high,
@@ -137,12 +141,14 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	l.action(cases[1], beliefs.L4, policy.Otherwise, floor)
 	// a3: a memory write is assessed. b1: never reached the ledger.
 	seq = l.content(cases[2], streams.TypeMemory, "e1")
-	l.add(cases[2], streams.TypeAssessment, seq, streams.AssessmentEntry{Verdict: streams.Deny, Alerts: []streams.Alert{high}})
+	l.add(cases[2], streams.TypeAssessment, seq, streams.AssessmentEntry{Verdict: streams.Deny,
+		Alerts: []streams.Alert{high}})
 	// s1: found by a belief that a rule struck; a later verdict is not the one
 	// that the agent acted on. s2: allowed at first.
 	l.action(cases[4], beliefs.L3, "change", streams.Reason{Code: streams.CodeBelief, Verdict: streams.Hold, Rule: "s"})
 	l.action(cases[5], beliefs.L3, "change")
-	l.add(cases[5], streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: "e1", Verdict: streams.Hold, Late: true, Reasons: []streams.Reason{found}})
+	l.add(cases[5], streams.TypeVerdict, 0, &streams.VerdictEntry{Type: streams.TypeAction, ID: "e1",
+		Verdict: streams.Hold, Late: true, Reasons: []streams.Reason{found}})
 
 	r := l.j.Report(cases, 5)
 	if r.Lines != 4 || r.Sessions != 2 {
@@ -165,7 +171,8 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 		t.Errorf("benign %+v, without the user's %+v", r.Benign, r.BenignRead)
 	}
 	a := r.ActionSums[0]
-	if a.Goals.N != 2 || a.Goals.Hits != 2 || a.GoalsEmpty.N != 1 || a.GoalsEmpty.Hits != 0 || a.Changes.N != 1 || a.Changes.Hits != 0 || a.Reads.N != 1 {
+	if a.Goals.N != 2 || a.Goals.Hits != 2 || a.GoalsEmpty.N != 1 || a.GoalsEmpty.Hits != 0 || a.Changes.N != 1 ||
+		a.Changes.Hits != 0 || a.Reads.N != 1 {
 		t.Errorf("actions %+v", a)
 	}
 	h := r.Health
@@ -176,7 +183,8 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 	want := []RuleRow{{Rule: "r", Attacks: 2}, {Rule: "s", Goals: 2}}
 	for i, w := range want {
 		g := r.Rules[i]
-		if g.Rule != w.Rule || g.Attacks != w.Attacks || g.Benign != w.Benign || g.Goals != w.Goals || g.Others != w.Others || !g.Narrow() {
+		if g.Rule != w.Rule || g.Attacks != w.Attacks || g.Benign != w.Benign || g.Goals != w.Goals ||
+			g.Others != w.Others || !g.Narrow() {
 			t.Errorf("rules %+v, want %+v", g, w)
 		}
 	}
@@ -193,10 +201,13 @@ func TestFindingsAreJoinedToWhatTheyAreAbout(t *testing.T) {
 // seen its data set, and a rule's figure only if it holds beyond one data set.
 func TestFiguresAreGivenWithADataSetLeftOut(t *testing.T) {
 	line := func(id, set, label, signal, class, content string) string {
-		return fmt.Sprintf(`{"id":%q,"dataset":%q,"label":%q,"signal":%q,"source_class":%q,"content":%q,"meta":{}}`+"\n", id, set, label, signal, class, content)
+		return fmt.Sprintf(`{"id":%q,"dataset":%q,"label":%q,"signal":%q,"source_class":%q,"content":%q,"meta":{}}`+"\n",
+			id, set, label, signal, class, content)
 	}
-	cases := read(t, line("a", "A", "attack", "strong", "external_tool", "one")+line("b", "A", "attack", "strong", "external_tool", "two")+
-		line("c", "B", "attack", "strong", "external_tool", "three")+line("d", "B", "attack", "weak", "external_tool", "four")+
+	cases := read(t, line("a", "A", "attack", "strong", "external_tool", "one")+line("b", "A", "attack", "strong",
+		"external_tool", "two")+
+		line("c", "B", "attack", "strong", "external_tool", "three")+line("d", "B", "attack", "weak", "external_tool",
+		"four")+
 		line("e", "B", "benign", "", "external_tool", "five")+line("f", "B", "benign", "", "user", "six"), Filter{})
 	for i, rule := range []string{"r", "r", ModelRule, "r"} {
 		cases[i].flagged = note(cases[i].flagged, rule, "")

@@ -272,7 +272,8 @@ func actionRows(m map[actionKey]*actionTally) []ActionRow {
 	var out []ActionRow
 	for _, k := range slices.SortedFunc(maps.Keys(m), actionKey.compare) {
 		t := m[k]
-		out = append(out, ActionRow{k.dataset, k.from, t.goals.rate(), t.goalsEmpty.rate(), t.goalReads.rate(), t.changes.rate(), t.changesEmpty.rate(), t.reads.rate()})
+		out = append(out, ActionRow{k.dataset, k.from, t.goals.rate(), t.goalsEmpty.rate(), t.goalReads.rate(),
+			t.changes.rate(), t.changesEmpty.rate(), t.reads.rate()})
 	}
 	return out
 }

@@ -405,9 +405,10 @@ func (p *player) recall(noted string) (shown bool, err error) {
 	if err != nil || rep == nil || rep.Verdict > streams.Allow || rep.Recall == nil {
 		return false, err
 	}
-	return slices.ContainsFunc(slices.Concat(rep.Recall.Admitted, rep.Recall.ContextOnly), func(i streams.RecallItem) bool {
-		return strings.Contains(i.Content, strings.Fields(noted)[0])
-	}), nil
+	return slices.ContainsFunc(slices.Concat(rep.Recall.Admitted, rep.Recall.ContextOnly),
+		func(i streams.RecallItem) bool {
+			return strings.Contains(i.Content, strings.Fields(noted)[0])
+		}), nil
 }
 
 var errHeld = fmt.Errorf("held")

@@ -27,7 +27,8 @@ func TestADuelIsTheSameHoweverManySeedsArePlayedAtOnce(t *testing.T) {
 	if !reflect.DeepEqual(reports[0], reports[1]) {
 		t.Errorf("%+v\n%+v", reports[0], reports[1])
 	}
-	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != 12 || r.Curve[len(r.Curve)-1].Broken+r.Related[len(r.Related)-1].Broken != len(r.Breaks) {
+	if r := reports[0]; r.Played == 0 || r.Curve[len(r.Curve)-1].Tries != 12 || r.Curve[len(r.Curve)-1].Broken+
+		r.Related[len(r.Related)-1].Broken != len(r.Breaks) {
 		t.Errorf("%+v", r)
 	}
 	if r := reports[0]; r.Seeds != 20 || r.RelatedSeeds != 20 || len(r.Related) != len(r.Curve) {
@@ -127,7 +128,8 @@ func TestARealPipelineDecidesAsTheFoldsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	pipeline, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, Policy: policy})
+	pipeline, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0",
+		NoSync: true, Policy: policy})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,8 @@ func (s *Session) judge(own *streams.Entry, m *stage.Message) (verdict *streams.
 			stage string
 			step  func(*stage.State, *streams.Entry) (*stage.Output, error)
 			state *stage.State
-		}{{streams.SentinelStage(group), s.p.sentinel.Step, s.sentinel}, {streams.StageArbiter, s.p.arbiter.Step, s.arbiter}} {
+		}{{streams.SentinelStage(group), s.p.sentinel.Step, s.sentinel}, {streams.StageArbiter, s.p.arbiter.Step,
+			s.arbiter}} {
 			out, err := f.step(f.state, e)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", f.stage, err)
@@ -160,5 +161,6 @@ func (s *Session) judge(own *streams.Entry, m *stage.Message) (verdict *streams.
 
 func (s *Session) entry(stage string, m *stage.Message, out *stage.Output) *streams.Entry {
 	s.seq++
-	return &streams.Entry{Seq: s.seq, Time: m.Time, Stage: stage, Type: out.Type, Project: out.Project, Body: out.Body, At: s.seq - 1}
+	return &streams.Entry{Seq: s.seq, Time: m.Time, Stage: stage, Type: out.Type, Project: out.Project, Body: out.Body,
+		At: s.seq - 1}
 }

@@ -39,7 +39,8 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 	put("mine/rules.yaml", "rules:\n  - id: mine-only\n    title: Mine\n    severity: low\n    on: [action]\n"+
 		"    when: action.tool == 'x'\n    message: \"'x'\"\n    effect: hold\n    subject: action\n    on_error: hold\n")
 	test := func(fires string) {
-		put("mine/mine.test.yaml", "tests:\n  - name: x is held\n    given: [{action: {tool: x}}]\n    fires: {mine-only: "+fires+"}\n"+
+		put("mine/mine.test.yaml", "tests:\n  - name: x is held\n    given: [{action: {tool: x}}]\n    fires: {mine-only: "+
+			fires+"}\n"+
 			"  - name: y is not\n    given: [{action: {tool: y}}]\n    silent: [mine-only]\n")
 	}
 	test("1")
@@ -56,10 +57,12 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 	}
 
 	test("1")
-	if out := must(t, data, "rules", "activate", dir); !strings.Contains(out, "added: 1 (mine/mine-only)") || strings.Contains(out, "out of force") {
+	if out := must(t, data, "rules", "activate", dir); !strings.Contains(out, "added: 1 (mine/mine-only)") ||
+		strings.Contains(out, "out of force") {
 		t.Errorf("activation says\n%s", out)
 	}
-	if out := must(t, data, "rules", "ls"); !strings.Contains(out, "mine-only") || !strings.Contains(out, "protected-key") {
+	if out := must(t, data, "rules", "ls"); !strings.Contains(out, "mine-only") ||
+		!strings.Contains(out, "protected-key") {
 		t.Errorf("in force:\n%s", out)
 	}
 	put("groups.yaml", "groups:\n  core: [mine]\n")
@@ -68,7 +71,8 @@ func TestActivateShowsTheDifferenceAndKeepsWhatThePolicyRequires(t *testing.T) {
 		t.Errorf("activation with --yes says\n%s", out)
 	}
 	put("groups.yaml", "groups:\n  ours: [mine]\n")
-	if out, code := command(t, data, "rules", "activate", dir, "--yes"); code != 2 || !strings.Contains(out, "requires the groups core") {
+	if out, code := command(t, data, "rules", "activate", dir, "--yes"); code != 2 ||
+		!strings.Contains(out, "requires the groups core") {
 		t.Errorf("a set without a required group, with --yes: exit %d:\n%s", code, out)
 	}
 }

@@ -90,7 +90,8 @@ func (p *approving) command(do string, bundle []byte) {
 // held proposes an action that is held.
 func (p *approving) held(id string) *streams.VerdictEntry {
 	p.t.Helper()
-	v := p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"x@example.org","n":1.0}`)})
+	v := p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email",
+		Args: jsontext.Value(`{"to":"x@example.org","n":1.0}`)})
 	if v.Verdict != streams.Hold || v.Hold == nil {
 		p.t.Fatalf("%+v", v)
 	}
@@ -98,8 +99,10 @@ func (p *approving) held(id string) *streams.VerdictEntry {
 }
 
 func statementOn(v *streams.VerdictEntry) *approval.Statement {
-	return &approval.Statement{Version: approval.Version, Project: "demo", Hold: v.Hold.ID, Revision: v.Hold.Revision, Action: v.Digest,
-		Decision: approval.Approve, Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
+	return &approval.Statement{Version: approval.Version, Project: "demo", Hold: v.Hold.ID, Revision: v.Hold.Revision,
+		Action:   v.Digest,
+		Decision: approval.Approve, Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second),
+		Nonce: approval.NewNonce()}
 }
 
 func signed(t *testing.T, s *approval.Statement, k note.Signer) string {
@@ -147,7 +150,8 @@ func (p *approving) resolve(hold, msg string) *streams.ResolveReply {
 func (p *approving) hold(id string) *arbiter.Hold {
 	p.t.Helper()
 	var page []arbiter.Hold
-	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo", ID: id}, &page); err != nil {
+	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo",
+		ID: id}, &page); err != nil {
 		p.t.Fatal(err)
 	}
 	if len(page) != 1 {
@@ -159,7 +163,8 @@ func (p *approving) hold(id string) *arbiter.Hold {
 // now is the present verdict on an id.
 func (p *approving) now(id string) *streams.VerdictEntry {
 	p.t.Helper()
-	return p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"x@example.org","n":1.0}`)})
+	return p.decide(&streams.Action{Head: streams.Head{ID: id, Session: "s"}, Tool: "send_email",
+		Args: jsontext.Value(`{"to":"x@example.org","n":1.0}`)})
 }
 
 func (p *approving) listen(subject string) *nats.Subscription {
@@ -198,14 +203,17 @@ func TestAnApprovalReleasesTheHoldOnceAndTheAgentHearsIt(t *testing.T) {
 		t.Fatalf("%v, %v", m, err)
 	}
 	var h streams.HoldStateEntry
-	if err := streams.Unmarshal(m.Data, &h); err != nil || h.ID != "a1" || h.Reason.Code != streams.CodeApproved || h.Resolved == nil || h.Resolved.By != "alice" {
+	if err := streams.Unmarshal(m.Data, &h); err != nil || h.ID != "a1" || h.Reason.Code != streams.CodeApproved ||
+		h.Resolved == nil || h.Resolved.By != "alice" {
 		t.Errorf("%+v, %v", h, err)
 	}
-	if v := p.now("a1"); v.Verdict != streams.Allow || !v.Again || v.Resolved == nil || v.Resolved.Reason != "I know the recipient" || v.Answers != "" {
+	if v := p.now("a1"); v.Verdict != streams.Allow || !v.Again || v.Resolved == nil ||
+		v.Resolved.Reason != "I know the recipient" || v.Answers != "" {
 		t.Errorf("%+v", v)
 	}
 	// The approval is for this action, not for its name.
-	if v := p.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"eve@evil.example"}`)}); v.Verdict == streams.Allow || v.Resolved != nil {
+	if v := p.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email",
+		Args: jsontext.Value(`{"to":"eve@evil.example"}`)}); v.Verdict == streams.Allow || v.Resolved != nil {
 		t.Errorf("another action under an approved id: %+v", v)
 	}
 	if v := p.held("a2"); v.Verdict != streams.Hold {
@@ -251,7 +259,8 @@ func TestARejectionIsADenyWithThePersonsReason(t *testing.T) {
 
 func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 	// Finance must approve payments; anybody's approval will do for mail.
-	text := roomyPolicy(t, "tools:\n", "tools:\n  - name: payments\n    tools: [pay_invoice]\n    level: L4\n    approval: {role: approver:finance}\n")
+	text := roomyPolicy(t, "tools:\n",
+		"tools:\n  - name: payments\n    tools: [pay_invoice]\n    level: L4\n    approval: {role: approver:finance}\n")
 	p := newApproving(t, embedded.Config{Policy: text})
 	alice := p.key("alice", "", keys.RoleApprover)
 	operator := p.key("olga", "", keys.RoleOperator)
@@ -291,13 +300,19 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 			return m + m[strings.LastIndex(m, "— "):]
 		}, approval.CheckForm},
 		{"no note", nil, func(v *streams.VerdictEntry) string { return "approve " + v.Hold.ID }, approval.CheckForm},
-		{"unpinned", nil, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), unpinned) }, approval.CheckUnpinned},
-		{"without the role", nil, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), operator) }, approval.CheckRole},
-		{"without the role that the policy asks for", pay, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), alice) }, approval.CheckRole},
-		{"by the agent that asked", nil, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), agent) }, approval.CheckSelf},
+		{"unpinned", nil, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), unpinned) },
+			approval.CheckUnpinned},
+		{"without the role", nil, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), operator) },
+			approval.CheckRole},
+		{"without the role that the policy asks for", pay, func(v *streams.VerdictEntry) string {
+			return signed(t, statementOn(v), alice)
+		}, approval.CheckRole},
+		{"by the agent that asked", nil, func(v *streams.VerdictEntry) string { return signed(t, statementOn(v), agent) },
+			approval.CheckSelf},
 		{"replayed", used, func(*streams.VerdictEntry) string { return once }, approval.CheckReplayed},
 		{"replayed on another hold", nil, func(*streams.VerdictEntry) string { return once }, approval.CheckHold},
-		{"for another hold", nil, func(*streams.VerdictEntry) string { return signed(t, statementOn(other), alice) }, approval.CheckHold},
+		{"for another hold", nil, func(*streams.VerdictEntry) string { return signed(t, statementOn(other), alice) },
+			approval.CheckHold},
 		{"for another project's", nil, func(v *streams.VerdictEntry) string {
 			s := statementOn(v)
 			s.Project = "acme"
@@ -347,7 +362,8 @@ func TestEachBadApprovalLeavesTheHoldAndAnAlert(t *testing.T) {
 			if err := streams.Unmarshal(es[len(es)-1].Body, &a); err != nil {
 				t.Fatal(err)
 			}
-			if x := a.Alerts[0]; x.Severity != "high" || x.Subject.Kind != "approval" || x.Subject.ID != v.Hold.ID || x.Rule != "approval-"+string(c.want) {
+			if x := a.Alerts[0]; x.Severity != "high" || x.Subject.Kind != "approval" || x.Subject.ID != v.Hold.ID ||
+				x.Rule != "approval-"+string(c.want) {
 				t.Errorf("%+v", x)
 			}
 			if c.on == nil {
@@ -389,7 +405,9 @@ func TestATightenedHoldVoidsAnOlderApproval(t *testing.T) {
 	old := signed(t, statementOn(v), alice)
 	// The silent group answers late, and against it.
 	j.publish("judge", "assessment", v.Proposal, assess(`,"verdict":"hold","alerts":[`+alert("hold", "it smells")+`]`))
-	natstest.Eventually(t, time.Minute, "another revision", func() bool { return p.hold(v.Hold.ID).Revision != v.Hold.Revision })
+	natstest.Eventually(t, time.Minute, "another revision", func() bool {
+		return p.hold(v.Hold.ID).Revision != v.Hold.Revision
+	})
 	if rep := p.resolve(v.Hold.ID, old); rep.Check != string(approval.CheckRevision) {
 		t.Errorf("the older approval: %+v", rep)
 	}
@@ -423,7 +441,8 @@ func TestAReleaseIsJudgedByThePolicyInForceThen(t *testing.T) {
 		t.Errorf("after a reload: %+v", rep)
 	}
 	v = p.held("a2")
-	p.command(streams.DoActivatePolicy, roomyPolicy(t, "tools:\n", "tools:\n  - name: no-mail\n    tools: [send_email]\n    level: L5\n"))
+	p.command(streams.DoActivatePolicy,
+		roomyPolicy(t, "tools:\n", "tools:\n  - name: no-mail\n    tools: [send_email]\n    level: L5\n"))
 	if rep := p.resolve(v.Hold.ID, signed(t, statementOn(v), alice)); rep.State != streams.HoldDenied {
 		t.Errorf("when the policy denies it by now: %+v", rep)
 	}
@@ -453,7 +472,8 @@ func TestTheAgentWithdrawsOrEditsItsOwnHold(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	v = p.held("a2")
-	edit := p.decide(&streams.Action{Head: streams.Head{ID: "a3", Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"y@example.org"}`), Replaces: "a2"})
+	edit := p.decide(&streams.Action{Head: streams.Head{ID: "a3", Session: "s"}, Tool: "send_email",
+		Args: jsontext.Value(`{"to":"y@example.org"}`), Replaces: "a2"})
 	if edit.Hold == nil || edit.Hold.ID == v.Hold.ID {
 		t.Fatalf("%+v", edit)
 	}
@@ -469,7 +489,8 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 	p.activate()
 	// A rejected observation holds the session's memory writes.
 	p.publish("lz.in.demo.agent.obs.tool", `{"id":"bad","session":"s","content":7}`)
-	rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"}, Key: "shoe", Content: "My shoe size is 43"})
+	rep, err := p.c.Remember(p.ctx, beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1", Session: "s"},
+		Key: "shoe", Content: "My shoe size is 43"})
 	if err != nil || rep.Entry.Hold == nil || rep.Entry.Belief.Axes.Security != beliefs.Suspicious {
 		t.Fatalf("%+v, %v", rep, err)
 	}
@@ -477,7 +498,8 @@ func TestAHeldMemoryIsBelievedByItsEvidenceOnceApproved(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	got, err := p.c.Recall(p.ctx, &streams.Recall{Head: streams.Head{Session: "s2"}, Key: "shoe"})
-	if err != nil || got.Recall == nil || len(got.Recall.Admitted) != 1 || got.Recall.Admitted[0].Axes.Security != beliefs.Clean {
+	if err != nil || got.Recall == nil || len(got.Recall.Admitted) != 1 ||
+		got.Recall.Admitted[0].Axes.Security != beliefs.Clean {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -495,7 +517,8 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &approving{pipeline: &pipeline{t: t, data: data, ctx: ctx, agent: connect(t, data, "agent"), op: connect(t, data, "operator")}, person: connect(t, data, "approver")}
+		p := &approving{pipeline: &pipeline{t: t, data: data, ctx: ctx, agent: connect(t, data, "agent"),
+			op: connect(t, data, "operator")}, person: connect(t, data, "approver")}
 		if p.trust, err = keys.LoadTrust(embedded.TrustFile(data)); err != nil {
 			t.Fatal(err)
 		}
@@ -507,7 +530,8 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 	snapshot := func(p *approving) string {
 		t.Helper()
 		var page []arbiter.Hold
-		if err := query.Ask(ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo"}, &page); err != nil {
+		if err := query.Ask(ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo"},
+			&page); err != nil {
 			t.Fatal(err)
 		}
 		b, err := streams.Marshal(page)
@@ -553,7 +577,8 @@ func TestHoldsAndResolutionsSurviveAndReplay(t *testing.T) {
 }
 
 func TestTooManyOpenHoldsAreDenied(t *testing.T) {
-	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20", "max_open_holds: 2", 1))})
+	p := newApproving(t, embedded.Config{Policy: []byte(strings.Replace(string(policy.Default), "max_open_holds: 20",
+		"max_open_holds: 2", 1))})
 	alice := p.key("alice", "", keys.RoleApprover)
 	p.activate()
 	first := p.held("a1")
@@ -590,27 +615,32 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	}
 	hold := id(out)
 	// Pinned in the file, and not in force yet.
-	if out, code := command(t, data, "holds", "approve", hold, "--key", key); code != 2 || !strings.Contains(out, "LZ404") || !strings.Contains(out, "not pinned") {
+	if out, code := command(t, data, "holds", "approve", hold, "--key", key); code != 2 ||
+		!strings.Contains(out, "LZ404") || !strings.Contains(out, "not pinned") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	must(t, data, "key", "activate")
-	if out := must(t, data, "holds", "show", hold); !strings.Contains(out, `"to": "bob@example.org"`) || !strings.Contains(out, "an approval signs") {
+	if out := must(t, data, "holds", "show", hold); !strings.Contains(out, `"to": "bob@example.org"`) ||
+		!strings.Contains(out, "an approval signs") {
 		t.Errorf("%s", out)
 	}
-	if out := must(t, data, "holds", "approve", hold, "--key", key, "--reason", "it is Bob"); !strings.Contains(out, "APPROVED") {
+	if out := must(t, data, "holds", "approve", hold, "--key", key, "--reason", "it is Bob"); !strings.Contains(out,
+		"APPROVED") {
 		t.Errorf("%s", out)
 	}
 	if out, code := ask("m1"); code != 0 || !strings.Contains(out, "it is Bob") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if out, code := command(t, data, "holds", "approve", hold, "--key", key); code != 2 || !strings.Contains(out, "is approved") {
+	if out, code := command(t, data, "holds", "approve", hold, "--key", key); code != 2 ||
+		!strings.Contains(out, "is approved") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	if out := must(t, data, "alerts", "ls"); !strings.Contains(out, "approval-unpinned") {
 		t.Errorf("%s", out)
 	}
 	out, _ = ask("m2")
-	if out, code := command(t, data, "holds", "reject", id(out), "--key", key, "--reason", "not him"); code != 0 || !strings.Contains(out, "REJECTED") {
+	if out, code := command(t, data, "holds", "reject", id(out), "--key", key, "--reason", "not him"); code != 0 ||
+		!strings.Contains(out, "REJECTED") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	if out, code := ask("m2"); code != 11 || !strings.Contains(out, "not him") {
@@ -623,7 +653,8 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	up.interrupt()
 	up = start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	out = must(t, data, "holds", "ls")
-	if lines := strings.Count(strings.TrimSpace(out), "\n"); lines != 2 || !strings.Contains(out, "3 ") || !strings.Contains(out, "alike") {
+	if lines := strings.Count(strings.TrimSpace(out), "\n"); lines != 2 || !strings.Contains(out, "3 ") ||
+		!strings.Contains(out, "alike") {
 		t.Errorf("%s", out)
 	}
 	// Alike holds take one command and a signature each. It is refused when there are
@@ -635,11 +666,13 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 			break
 		}
 	}
-	if out, code := command(t, data, "holds", "approve", one, "--alike", "2", "--key", key); code != 2 || !strings.Contains(out, "3 holds are like") {
+	if out, code := command(t, data, "holds", "approve", one, "--alike", "2", "--key", key); code != 2 ||
+		!strings.Contains(out, "3 holds are like") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	ask("m6")
-	if out := must(t, data, "holds", "approve", one, "--alike", "4", "--key", key); strings.Count(out, "APPROVED  hold") != 4 || strings.Count(out, "an approval signs") != 4 {
+	if out := must(t, data, "holds", "approve", one, "--alike", "4", "--key", key); strings.Count(out,
+		"APPROVED  hold") != 4 || strings.Count(out, "an approval signs") != 4 {
 		t.Errorf("%s", out)
 	}
 	for _, id := range []string{"m3", "m4", "m5", "m6"} {
@@ -657,11 +690,13 @@ func TestHoldsFromTheCommandLine(t *testing.T) {
 	if out := must(t, data, "holds", "show", was); !strings.Contains(out, "cancelled") {
 		t.Errorf("%s", out)
 	}
-	if out, code := command(t, data, "holds", "edit", was, "--args", `{}`); code != 2 || !strings.Contains(out, "is cancelled") {
+	if out, code := command(t, data, "holds", "edit", was, "--args", `{}`); code != 2 ||
+		!strings.Contains(out, "is cancelled") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	must(t, data, "holds", "approve", id(out), "--key", key, "-q")
-	if out := must(t, data, "holds", "show", id(out)); !strings.Contains(out, ", approved, ") || !strings.Contains(out, "carol") {
+	if out := must(t, data, "holds", "show", id(out)); !strings.Contains(out, ", approved, ") ||
+		!strings.Contains(out, "carol") {
 		t.Errorf("%s", out)
 	}
 	ask("m9")

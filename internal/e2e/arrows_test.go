@@ -15,7 +15,8 @@ func TestTheHookStaysSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dep := range strings.Lines(string(out)) {
-		for _, heavy := range []string{"nats-server", "cel.dev/", "pebble", "prometheus", "expr-lang", "opentelemetry", "grpc", "protobuf", "lazaret/pkg/rules", "lazaret/pkg/policy", "lazaret/internal/embedded"} {
+		for _, heavy := range []string{"nats-server", "cel.dev/", "pebble", "prometheus", "expr-lang", "opentelemetry",
+			"grpc", "protobuf", "lazaret/pkg/rules", "lazaret/pkg/policy", "lazaret/internal/embedded"} {
 			if strings.Contains(dep, heavy) {
 				t.Errorf("it links %s", dep)
 			}
@@ -54,18 +55,25 @@ func TestArrowsPointOneWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	forbidden := map[string][]string{
-		"lazaret/pkg/text":          {"lazaret/", "github.com/nats-io/"},
-		"lazaret/pkg/beliefs":       {"lazaret/", "github.com/nats-io/"},
-		"lazaret/pkg/chain":         {"lazaret/", "github.com/nats-io/"},
-		"lazaret/pkg/":              {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "github.com/nats-io/", "github.com/prometheus/"},
-		"lazaret/internal/metrics":  {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
-		"lazaret/internal/wire":     {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/", "lazaret/client"},
-		"lazaret/streams":           {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "lazaret/pkg/rules", "lazaret/pkg/policy", "lazaret/pkg/chain"},
-		"lazaret/internal/stage":    {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/"},
-		"lazaret/internal/ingest":   {"lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
-		"lazaret/internal/sentinel": {"lazaret/internal/ingest", "lazaret/internal/arbiter", "lazaret/internal/auditor", "lazaret/internal/embedded"},
-		"lazaret/internal/arbiter":  {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/auditor", "lazaret/internal/embedded"},
-		"lazaret/internal/auditor":  {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/embedded"},
+		"lazaret/pkg/text":    {"lazaret/", "github.com/nats-io/"},
+		"lazaret/pkg/beliefs": {"lazaret/", "github.com/nats-io/"},
+		"lazaret/pkg/chain":   {"lazaret/", "github.com/nats-io/"},
+		"lazaret/pkg/": {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "github.com/nats-io/",
+			"github.com/prometheus/"},
+		"lazaret/internal/metrics": {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter",
+			"lazaret/internal/auditor", "lazaret/internal/embedded"},
+		"lazaret/internal/wire": {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/", "lazaret/client"},
+		"lazaret/streams": {"lazaret/internal/", "lazaret/cmd/", "lazaret/client", "lazaret/pkg/rules",
+			"lazaret/pkg/policy", "lazaret/pkg/chain"},
+		"lazaret/internal/stage": {"lazaret/internal/", "lazaret/pkg/", "lazaret/cmd/"},
+		"lazaret/internal/ingest": {"lazaret/internal/sentinel", "lazaret/internal/arbiter", "lazaret/internal/auditor",
+			"lazaret/internal/embedded"},
+		"lazaret/internal/sentinel": {"lazaret/internal/ingest", "lazaret/internal/arbiter", "lazaret/internal/auditor",
+			"lazaret/internal/embedded"},
+		"lazaret/internal/arbiter": {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/auditor",
+			"lazaret/internal/embedded"},
+		"lazaret/internal/auditor": {"lazaret/internal/ingest", "lazaret/internal/sentinel", "lazaret/internal/arbiter",
+			"lazaret/internal/embedded"},
 	}
 	checked := 0
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
@@ -79,7 +87,8 @@ func TestArrowsPointOneWay(t *testing.T) {
 				for _, b := range bad {
 					// Modes of files, positions, a part of pkg/text, operators' statements and
 					// messages of the ledger: none knows a stage.
-					if slices.Contains([]string{"lazaret/internal/wire", "lazaret/pkg/private", "lazaret/pkg/position", "lazaret/pkg/text/command", "lazaret/internal/statement"}, imp) {
+					if slices.Contains([]string{"lazaret/internal/wire", "lazaret/pkg/private", "lazaret/pkg/position",
+						"lazaret/pkg/text/command", "lazaret/internal/statement"}, imp) {
 						continue
 					}
 					if strings.HasPrefix(imp, b) {

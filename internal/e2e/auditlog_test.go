@@ -41,7 +41,8 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	dir := t.TempDir()
 	must(t, data, "key", "gen", "witness.example", filepath.Join(dir, "witness.key"))
 	logKey := strings.Fields(must(t, data, "audit", "witness", "ls"))[1]
-	w := start(t, "served at", "lazaret", "audit", "witness", "run", "--key", filepath.Join(dir, "witness.key"), "--state", filepath.Join(dir, "seen"), "--log", logKey, "--listen", "127.0.0.1:0")
+	w := start(t, "served at", "lazaret", "audit", "witness", "run", "--key", filepath.Join(dir, "witness.key"),
+		"--state", filepath.Join(dir, "seen"), "--log", logKey, "--listen", "127.0.0.1:0")
 	must(t, data, "audit", "witness", "add", "bob", strings.Fields(w.output())[0], urlIn.FindString(w.output()))
 	expect(0, "witnesses vouch for", "audit", "verify")
 	expect(0, "it extends the", "audit", "verify")
@@ -50,7 +51,8 @@ func TestTheLogConvictsAsAPersonUsesIt(t *testing.T) {
 	var p struct{ Type, Payload string }
 	proof := filepath.Join(dir, "first.tlog-proof")
 	expect(0, "proven in", "audit", "prove", "first", "--payload", "-o", proof)
-	if err := json.Unmarshal([]byte(must(t, data, "audit", "prove", "--check", proof, "--json")), &p); err != nil || p.Type != "observation" || !strings.Contains(p.Payload, "the page") {
+	if err := json.Unmarshal([]byte(must(t, data, "audit", "prove", "--check", proof, "--json")), &p); err != nil ||
+		p.Type != "observation" || !strings.Contains(p.Payload, "the page") {
 		t.Errorf("the proof shows %+v, %v", p, err)
 	}
 	text, err := os.ReadFile(proof)
@@ -160,7 +162,8 @@ func tampered(t *testing.T, data, dir string) string {
 		if i == 7 {
 			payload = append(payload, ' ')
 		}
-		return dst.Append([]chain.Entry{{Seq: l.Seq, Time: l.Time, Type: l.Type, Project: l.Project, Salt: salt, Payload: payload}})
+		return dst.Append([]chain.Entry{{Seq: l.Seq, Time: l.Time, Type: l.Type, Project: l.Project, Salt: salt,
+			Payload: payload}})
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,10 @@ func newSmallFleet(t *testing.T, perSubject int64) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	f := &fleet{t: t, data: t.TempDir(), procs: make(map[string]*process), names: []string{"ingest", "sentinels", "arbiter", "auditor"}}
-	p, err := embedded.Start(ctx, embedded.Config{Data: f.data, Listen: "127.0.0.1:0", ServerOnly: true, NoSync: true, Storage: wire.Storage{IntakePerSubject: perSubject}})
+	f := &fleet{t: t, data: t.TempDir(), procs: make(map[string]*process), names: []string{"ingest", "sentinels",
+		"arbiter", "auditor"}}
+	p, err := embedded.Start(ctx, embedded.Config{Data: f.data, Listen: "127.0.0.1:0", ServerOnly: true, NoSync: true,
+		Storage: wire.Storage{IntakePerSubject: perSubject}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,8 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	acknowledged := make(map[string]bool)
 	observe := func(i int) error {
 		id := fmt.Sprint("o", i)
-		_, err := c.Observe(ctx, "web", &streams.Observation{Head: streams.Head{ID: id, Session: "s"}, Tool: "web.fetch", Content: fmt.Sprint("a page, ", i)})
+		_, err := c.Observe(ctx, "web", &streams.Observation{Head: streams.Head{ID: id, Session: "s"}, Tool: "web.fetch",
+			Content: fmt.Sprint("a page, ", i)})
 		if err == nil {
 			acknowledged[id] = true
 		}
@@ -75,7 +78,8 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 		t.Helper()
 		natstest.Eventually(t, time.Minute, stage+" goes on and nobody lags", func() bool {
 			s := top(t, f.data, "0")
-			return s.Intake.Messages == 0 && len(s.Processes) == 4 && len(s.Silent) == 0 && !slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Lag > 0 })
+			return s.Intake.Messages == 0 && len(s.Processes) == 4 && len(s.Silent) == 0 && !slices.ContainsFunc(s.Processes,
+				func(p *status.Process) bool { return p.Lag > 0 })
 		})
 	}
 	if rep, err := decide("first", 20*time.Second); err != nil || rep.Verdict != streams.Allow {
@@ -95,7 +99,8 @@ func TestAStoppedStageLosesNothingAndRecoversByItself(t *testing.T) {
 	}
 	natstest.Eventually(t, time.Minute, "doctor says so", func() bool {
 		out, code := command(t, f.data, "doctor", "--timeout", "4s")
-		return code == 3 && strings.Contains(out, "WRONG  ingest") && strings.Contains(out, fmt.Sprintf("%d of %d messages that may wait are on lz.in.", perSubject, perSubject))
+		return code == 3 && strings.Contains(out, "WRONG  ingest") && strings.Contains(out,
+			fmt.Sprintf("%d of %d messages that may wait are on lz.in.", perSubject, perSubject))
 	})
 	f.procs["ingest"].signal(syscall.SIGCONT)
 	natstest.Eventually(t, time.Minute, "what was refused is taken", func() bool { return observe(n-1) == nil })

@@ -31,7 +31,8 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 		return c
 	}
 	propose := func(ctx context.Context, c *client.Client, i int) (uint64, error) {
-		rep, err := c.Decide(ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprintf("d%d", i), Session: "s"}, Tool: "read_file"})
+		rep, err := c.Decide(ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprintf("d%d", i), Session: "s"},
+			Tool: "read_file"})
 		if err != nil {
 			return 0, err
 		}
@@ -80,7 +81,8 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 		}
 	}
 	for _, there := range []string{backup, archive} {
-		if out, code := command(t, data, "backup", there, "--with-keys"); code == 0 || !strings.Contains(out, "is there already") {
+		if out, code := command(t, data, "backup", there, "--with-keys"); code == 0 ||
+			!strings.Contains(out, "is there already") {
 			t.Errorf("over another backup: exit %d: %s", code, out)
 		}
 	}
@@ -95,7 +97,8 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 	}
 	must(t, restored, "restore", backup, "--keys", keys)
 	up.kill()
-	if out, code := command(t, restored, "restore", backup, "--keys", keys); code == 0 || !strings.Contains(out, "is not empty") {
+	if out, code := command(t, restored, "restore", backup, "--keys", keys); code == 0 ||
+		!strings.Contains(out, "is not empty") {
 		t.Errorf("over a data folder: exit %d: %s", code, out)
 	}
 	unpacked := filepath.Join(filepath.Dir(data), "unpacked")
@@ -124,7 +127,8 @@ func TestABackupTakenUnderLoadIsRestoredAndGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	half := filepath.Join(filepath.Dir(data), "half")
-	if out, code := command(t, half, "restore", archive, "--keys", keys); code == 0 || !strings.Contains(out, "is damaged") {
+	if out, code := command(t, half, "restore", archive, "--keys", keys); code == 0 ||
+		!strings.Contains(out, "is damaged") {
 		t.Errorf("half an archive: exit %d: %s", code, out)
 	}
 	if _, err := os.Stat(half); err == nil {

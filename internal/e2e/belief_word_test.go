@@ -23,7 +23,8 @@ import (
 func (p *approving) belief(id string) *ingest.Belief {
 	p.t.Helper()
 	var page ingest.BeliefsAnswer
-	if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"), ingest.BeliefsRequest{Project: "demo", ID: id}, &page); err != nil {
+	if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"),
+		ingest.BeliefsRequest{Project: "demo", ID: id}, &page); err != nil {
 		p.t.Fatal(err)
 	}
 	if len(page.Beliefs) != 1 {
@@ -36,8 +37,10 @@ func (p *approving) belief(id string) *ingest.Belief {
 func (p *approving) say(id string, d approval.Decision, by note.Signer) *streams.ResolveReply {
 	p.t.Helper()
 	b := p.belief(id)
-	s := &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "demo", Belief: id, Content: b.Digest, Revision: b.Revision, Decision: d,
-		Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce(), Reason: "I asked them"}
+	s := &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "demo", Belief: id, Content: b.Digest,
+		Revision: b.Revision, Decision: d,
+		Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce(),
+		Reason: "I asked them"}
 	msg, err := s.Sign(by)
 	if err != nil {
 		p.t.Fatal(err)
@@ -70,20 +73,24 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	if b := p.belief(id); !b.Staged || b.Axes.Truth != beliefs.Unverified || b.Axes.Retrieval != beliefs.Restricted {
 		t.Fatalf("%+v", b)
 	}
-	if rep := p.say(id, approval.Confirm, auditor); rep.Error == nil || rep.Error.Code != streams.CodeConfirmation || rep.Check != string(approval.CheckRole) || rep.State != "" {
+	if rep := p.say(id, approval.Confirm, auditor); rep.Error == nil || rep.Error.Code != streams.CodeConfirmation ||
+		rep.Check != string(approval.CheckRole) || rep.State != "" {
 		t.Errorf("a key without the role: %+v", rep)
 	}
-	if m, err := heard.NextMsg(5 * time.Second); err != nil || !strings.HasSuffix(m.Subject, ".alert.high.belief-word-role") {
+	if m, err := heard.NextMsg(5 * time.Second); err != nil || !strings.HasSuffix(m.Subject,
+		".alert.high.belief-word-role") {
 		t.Errorf("%v, %v", m, err)
 	}
-	if rep := p.say(id, approval.Confirm, alice); rep.Error != nil || rep.State != string(approval.Confirm) || rep.Entry == 0 {
+	if rep := p.say(id, approval.Confirm, alice); rep.Error != nil || rep.State != string(approval.Confirm) ||
+		rep.Entry == 0 {
 		t.Fatalf("%+v", rep)
 	}
 	if m, err := heard.NextMsg(5 * time.Second); err != nil || !strings.HasSuffix(m.Subject, ".alert.info.belief-word") {
 		t.Errorf("%v, %v", m, err)
 	}
 	b := p.belief(id)
-	if b.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}) || b.Signed != "alice" || b.Staged || b.Origin != beliefs.OriginWeb {
+	if b.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}) || b.Signed != "alice" ||
+		b.Staged || b.Origin != beliefs.OriginWeb {
 		t.Errorf("%+v", b)
 	}
 	rep, items := p.recall("r1", "museum Sundays")
@@ -100,7 +107,8 @@ func TestAPersonConfirmsAStagedBeliefAndItIsServed(t *testing.T) {
 	if _, items := p.recall("r2", "museum Sundays"); len(items) != 0 {
 		t.Errorf("a rejected belief is served: %+v", items)
 	}
-	again, err := p.c.Remember(p.ctx, beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"}, Key: "hours", Content: "the MUSEUM opens at  ten on sundays."})
+	again, err := p.c.Remember(p.ctx, beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"},
+		Key: "hours", Content: "the MUSEUM opens at  ten on sundays."})
 	if err != nil || again.Verdict != streams.Deny {
 		t.Fatalf("said again: %+v, %v", again, err)
 	}
@@ -118,7 +126,8 @@ func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 	id := p.remember("user", "m1", "The museum opens at ten on Sundays.")
 	var holds []*streams.VerdictEntry
 	for _, action := range []string{"a1", "a2"} {
-		v := p.decide(&streams.Action{Head: streams.Head{ID: action, Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"x@example.org"}`), Beliefs: []string{id}})
+		v := p.decide(&streams.Action{Head: streams.Head{ID: action, Session: "s"}, Tool: "send_email",
+			Args: jsontext.Value(`{"to":"x@example.org"}`), Beliefs: []string{id}})
 		if v.Hold == nil {
 			t.Fatalf("%+v", v)
 		}
@@ -140,7 +149,8 @@ func TestPromiseA6AFallIsSeenOnOpenHoldsAtOnce(t *testing.T) {
 		}
 	}
 	var page []arbiter.Hold
-	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo", State: streams.HoldOpen}, &page); err != nil {
+	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo",
+		State: streams.HoldOpen}, &page); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range holds {

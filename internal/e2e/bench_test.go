@@ -12,8 +12,10 @@ import (
 // them.
 func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 	long(t)
-	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate", "50"}, {"--flat", "--few", "20", "--many", "120", "--requests", "30", "--warm", "5"}} {
-		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "decide", "--json"}, args...)...).Output()
+	for _, args := range [][]string{{"--requests", "50", "--warm", "5"}, {"--requests", "50", "--warm", "5", "--rate",
+		"50"}, {"--flat", "--few", "20", "--many", "120", "--requests", "30", "--warm", "5"}} {
+		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "decide", "--json"},
+			args...)...).Output()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) { // 2: over a budget
 			t.Fatalf("%v: %v\n%s", args, err, out)
@@ -36,7 +38,8 @@ func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 		if err := json.Unmarshal(out, &rep); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if rep.N == 0 || rep.P50 <= 0 || rep.P99 < rep.P50 || !rep.Sync || rep.Rate > 0 && rep.Got <= 0 || args[0] == "--flat" && (rep.Flat == nil || rep.Flat.Ratio <= 0) {
+		if rep.N == 0 || rep.P50 <= 0 || rep.P99 < rep.P50 || !rep.Sync || rep.Rate > 0 && rep.Got <= 0 ||
+			args[0] == "--flat" && (rep.Flat == nil || rep.Flat.Ratio <= 0) {
 			t.Errorf("%v: %s", args, out)
 		}
 		if f := rep.Floor; args[0] != "--flat" && (f == nil || f.Publishes != 4 || f.P50 <= 0) {
@@ -47,7 +50,8 @@ func TestBenchDecideMeasuresFromAProcessOfItsOwn(t *testing.T) {
 
 func TestBenchPipelineSaysWhatTheServerAloneCarries(t *testing.T) {
 	for _, args := range [][]string{{"--events", "600"}, {"--events", "600", "--projects", "3", "--sync", "always"}} {
-		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "pipeline", "--json"}, args...)...).Output()
+		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"bench", "pipeline", "--json"},
+			args...)...).Output()
 		var exit *exec.ExitError
 		if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) { // 2: over a budget
 			t.Fatalf("%v: %v\n%s", args, err, out)
@@ -69,7 +73,8 @@ func TestBenchPipelineSaysWhatTheServerAloneCarries(t *testing.T) {
 }
 
 func TestBenchPipelineComparesBatchesWithSinglePublishes(t *testing.T) {
-	out, err := exec.Command(filepath.Join(bin, "lazaret"), "bench", "pipeline", "--json", "--events", "600", "--batch", "64").Output()
+	out, err := exec.Command(filepath.Join(bin, "lazaret"), "bench", "pipeline", "--json", "--events", "600", "--batch",
+		"64").Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 2) { // 2: over a budget
 		t.Fatalf("%v\n%s", err, out)

@@ -18,7 +18,8 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 	if code != 0 && code != 2 {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
-	for _, want := range []string{"processors", "Too small to be figures", "| rules | shipped packs on 1 KB, median |", "| idle | memory, idle |"} {
+	for _, want := range []string{"processors", "Too small to be figures", "| rules | shipped packs on 1 KB, median |",
+		"| idle | memory, idle |"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
@@ -34,7 +35,8 @@ func TestBenchAllPrintsOneTable(t *testing.T) {
 		Machine string            `json:"machine"`
 		NotRun  map[string]string `json:"not_run"`
 	}
-	if err := json.Unmarshal([]byte(out), &table); err != nil || code != 0 || table.NotRun["beliefs"] == "" || table.Machine == "" {
+	if err := json.Unmarshal([]byte(out), &table); err != nil || code != 0 || table.NotRun["beliefs"] == "" ||
+		table.Machine == "" {
 		t.Errorf("what takes long: exit %d, %v\n%s", code, err, out)
 	}
 }

@@ -34,11 +34,14 @@ func TestConfidenceIsHeldAgainstOutcomes(t *testing.T) {
 		if i%2 == 0 {
 			status = "ok"
 		}
-		if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"}, Action: id, Status: status, Digest: v.Digest}); err != nil {
+		if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"}, Action: id,
+			Status: status, Digest: v.Digest}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	natstest.Eventually(t, time.Minute, "a calibration entry", func() bool { return len(p.entries(streams.TypeCalibration)) == 1 })
+	natstest.Eventually(t, time.Minute, "a calibration entry", func() bool {
+		return len(p.entries(streams.TypeCalibration)) == 1
+	})
 	if _, err := heard.NextMsg(5 * time.Second); err != nil {
 		t.Errorf("nobody heard of it: %v", err)
 	}
@@ -53,7 +56,8 @@ func TestConfidenceIsHeldAgainstOutcomes(t *testing.T) {
 	if !strings.Contains(out, v.Class) || !strings.Contains(out, "+0.40") {
 		t.Errorf("lazaret calibration ls:\n%s", out)
 	}
-	if out, code := command(t, p.data, "calibration", "show", "demo", "agent", v.Class); code != 2 || !strings.Contains(out, "said 0.90  done 0.50") {
+	if out, code := command(t, p.data, "calibration", "show", "demo", "agent", v.Class); code != 2 ||
+		!strings.Contains(out, "said 0.90  done 0.50") {
 		t.Errorf("lazaret calibration show: exit %d\n%s", code, out)
 	}
 }

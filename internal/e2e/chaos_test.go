@@ -14,7 +14,8 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED in short mode: 20 kills and other faults")
 	}
-	out := must(t, t.TempDir(), "chaos", "--kills", "20", "--seed", "1", "--events", "5000", "--drills", "overlap:arbiter,mute:sentinels", "--json")
+	out := must(t, t.TempDir(), "chaos", "--kills", "20", "--seed", "1", "--events", "5000", "--drills",
+		"overlap:arbiter,mute:sentinels", "--json")
 	rep := new(chaos.Report)
 	if err := json.Unmarshal([]byte(out), rep); err != nil {
 		t.Fatalf("%v:\n%s", err, out)
@@ -23,10 +24,13 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	for _, n := range rep.Kills {
 		kills += n
 	}
-	if !rep.OK() || rep.Lost != 0 || rep.Doubled != 0 || rep.Uncleared != 0 || rep.Untrue != 0 || rep.Altered != 0 || rep.Unanswered != 0 || rep.Unassessed != 0 || rep.Twice != 0 || !rep.Identical || rep.Status != "verified" {
+	if !rep.OK() || rep.Lost != 0 || rep.Doubled != 0 || rep.Uncleared != 0 || rep.Untrue != 0 || rep.Altered != 0 ||
+		rep.Unanswered != 0 || rep.Unassessed != 0 || rep.Twice != 0 || !rep.Identical || rep.Status != "verified" {
 		t.Errorf("%s", out)
 	}
-	if kills != 20 || rep.Acknowledged+rep.Broken != rep.Events || rep.Drills != 2 || rep.TookOver == 0 || rep.Answers < 20 || rep.Proposals == 0 || rep.Again == 0 || rep.Rejected == 0 || rep.Repeats == 0 || rep.Partitions == 0 || rep.Pauses == 0 || rep.Stutters == 0 {
+	if kills != 20 || rep.Acknowledged+rep.Broken != rep.Events || rep.Drills != 2 || rep.TookOver == 0 ||
+		rep.Answers < 20 || rep.Proposals == 0 || rep.Again == 0 || rep.Rejected == 0 || rep.Repeats == 0 ||
+		rep.Partitions == 0 || rep.Pauses == 0 || rep.Stutters == 0 {
 		t.Errorf("the run shows less than it should: %s", out)
 	}
 	noClocks := false
@@ -37,5 +41,7 @@ func TestChaosEndsWithAnAccountInOrder(t *testing.T) {
 	if rep.ClockJumps == 0 && !noClocks {
 		t.Error("no clock jumped, and nothing says why")
 	}
-	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks without a key, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters, rep.FullDisks, rep.HalfBlocks, rep.Answers)
+	t.Logf("%d events, %v kills, %d pauses, %d partitions, %d clock jumps, %d times in bursts, %d full disks, %d blocks "+
+		"without a key, %d answers", rep.Acknowledged, rep.Kills, rep.Pauses, rep.Partitions, rep.ClockJumps, rep.Stutters,
+		rep.FullDisks, rep.HalfBlocks, rep.Answers)
 }

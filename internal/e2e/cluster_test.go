@@ -41,7 +41,8 @@ func (c *cluster) up(name string) {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin+"/",
+		"github.com/nats-io/nats-server/v2").CombinedOutput(); err != nil {
 		t.Fatalf("building nats-server: %v\n%s", err, out)
 	}
 	os.Rename(filepath.Join(bin, "v2"), filepath.Join(bin, "nats-server")) // as older toolchains name it
@@ -53,7 +54,8 @@ func newCluster(t *testing.T) *cluster {
 	for i := range clients {
 		name := fmt.Sprintf("n%d", i+1)
 		c.confs[name] = filepath.Join(c.data, name+".conf")
-		must(t, c.data, "server", "config", "--name", name, "--listen", clients[i], "--store", filepath.Join(c.data, name), "--cluster-listen", routes[i],
+		must(t, c.data, "server", "config", "--name", name, "--listen", clients[i], "--store", filepath.Join(c.data, name),
+			"--cluster-listen", routes[i],
 			"--routes", "nats://"+strings.Join(routes, ",nats://"), "-o", c.confs[name])
 		c.names = append(c.names, name)
 	}
@@ -153,7 +155,8 @@ func TestAClusterGoesOnWithoutAnyOfItsProcesses(t *testing.T) {
 	// One id for all tries of a question, as clients do it: a new action for each
 	// would stand behind those of the tries before.
 	asker, err := client.New(connect(t, c.data, "agent"), "demo", "agent",
-		client.WithRetry(client.Retry{Tries: 1000, First: 20 * time.Millisecond, Most: 200 * time.Millisecond, Each: time.Second}))
+		client.WithRetry(client.Retry{Tries: 1000, First: 20 * time.Millisecond, Most: 200 * time.Millisecond,
+			Each: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,8 @@ func placeOf(t *testing.T, kind, stage, part, state string) *place {
 func TestSystemdAcceptsTheUnits(t *testing.T) {
 	dir := t.TempDir()
 	var units []string
-	for _, from := range []string{"lazaret.service", "lazaret-trim.service", "lazaret-trim.timer", "lazaret-auditor-trim.service", "lazaret@.service"} {
+	for _, from := range []string{"lazaret.service", "lazaret-trim.service", "lazaret-trim.timer",
+		"lazaret-auditor-trim.service", "lazaret@.service"} {
 		to := strings.Replace(from, "@.", "@ingest.", 1)
 		b, err := os.ReadFile("../../deploy/systemd/" + from)
 		if err != nil {

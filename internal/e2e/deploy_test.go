@@ -79,7 +79,9 @@ func TestTheFilesForDeploymentNameFlagsThatExist(t *testing.T) {
 		}
 		known("kubernetes, "+d, []string{d}, strings.Join(c.Args, " "))
 	}
-	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"}, "lazaret-trim.service": {"lazaret audit trim"}, "lazaret-auditor-trim.service": {"lazaret audit trim"}, "lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
+	for file, programs := range map[string][]string{"lazaret.service": {"lazaret"},
+		"lazaret-trim.service": {"lazaret audit trim"}, "lazaret-auditor-trim.service": {"lazaret audit trim"},
+		"lazaret@.service": {"ingest", "sentinels", "arbiter", "auditor"}} {
 		b, err := os.ReadFile("../../deploy/systemd/" + file)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,8 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--no-sync")
 	must(t, data, "key", "gen", "witness.example", filepath.Join(dir, "witness.key"))
 	logKey := strings.Fields(must(t, data, "audit", "witness", "ls"))[1]
-	w := start(t, "served at", "lazaret", "audit", "witness", "run", "--key", filepath.Join(dir, "witness.key"), "--state", filepath.Join(dir, "seen"), "--log", logKey, "--listen", "127.0.0.1:0")
+	w := start(t, "served at", "lazaret", "audit", "witness", "run", "--key", filepath.Join(dir, "witness.key"),
+		"--state", filepath.Join(dir, "seen"), "--log", logKey, "--listen", "127.0.0.1:0")
 	witness := strings.Fields(w.output())[0]
 	must(t, data, "audit", "witness", "add", "bob", witness, urlIn.FindString(w.output()))
 	alice := filepath.Join(dir, "alice.key")
@@ -44,10 +45,12 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	must(t, data, "key", "activate")
 
 	must(t, data, "observe", "--session", "s1", "--tool", "web.fetch", "the page")
-	if out, code := command(t, data, "remember", "--session", "s1", "--sensitivity", "confidential", "--origin", "user", "The code word is Xylophone-7741"); code != 0 {
+	if out, code := command(t, data, "remember", "--session", "s1", "--sensitivity", "confidential", "--origin", "user",
+		"The code word is Xylophone-7741"); code != 0 {
 		t.Fatalf("exit %d: %s", code, out)
 	}
-	out, code := command(t, data, "decide", "send_email", "--session", "s1", "--id", "m1", "--args", `{"to":"bob@example.org"}`)
+	out, code := command(t, data, "decide", "send_email", "--session", "s1", "--id", "m1", "--args",
+		`{"to":"bob@example.org"}`)
 	_, hold, ok := strings.Cut(out, "hold h")
 	if code != 10 || !ok {
 		t.Fatalf("exit %d: %s", code, out)
@@ -84,12 +87,14 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	var file string
 	for name, of := range map[string]string{"proposal": "m1", "session": "s1"} {
 		file = filepath.Join(dir, name+".json")
-		natstest.Eventually(t, 30*time.Second, "the evidence of the "+name+" has its approval and a cosignature", func() bool {
-			out, code := command(t, data, "audit", "evidence", of, "-o", file)
-			b, _ := os.ReadFile(file)
-			return code == 0 && strings.Contains(out, "1 approvals") && bytes.Contains(b, []byte("— witness.example "))
-		})
-		if out, code := verify(file, "-witness", witness); code != 0 || !strings.Contains(out, "VERIFIED  "+name) || !strings.Contains(out, "1 approvals") {
+		natstest.Eventually(t, 30*time.Second, "the evidence of the "+name+" has its approval and a cosignature",
+			func() bool {
+				out, code := command(t, data, "audit", "evidence", of, "-o", file)
+				b, _ := os.ReadFile(file)
+				return code == 0 && strings.Contains(out, "1 approvals") && bytes.Contains(b, []byte("— witness.example "))
+			})
+		if out, code := verify(file, "-witness", witness); code != 0 || !strings.Contains(out, "VERIFIED  "+name) ||
+			!strings.Contains(out, "1 approvals") {
 			t.Errorf("exit %d: %s", code, out)
 		}
 		if out, code := verify(file); code != 3 || !strings.Contains(out, "witness.example+") {
@@ -107,13 +112,15 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 	}
 	whole := filepath.Join(dir, "whole.json")
 	must(t, data, "audit", "evidence", "s1", "--ceiling", "secret", "-o", whole)
-	if all, err := os.ReadFile(whole); err != nil || !bytes.Contains(all, []byte("Xylophone")) || bytes.Contains(all, []byte(`"withheld"`)) {
+	if all, err := os.ReadFile(whole); err != nil || !bytes.Contains(all, []byte("Xylophone")) ||
+		bytes.Contains(all, []byte(`"withheld"`)) {
 		t.Errorf("above the ceiling: %v", err)
 	}
 	if out, code := verify(whole, "-witness", witness); code != 0 {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if out, code := command(t, data, "audit", "evidence", "nobody", "-o", whole); code != 2 || !strings.Contains(out, "the log holds nothing") {
+	if out, code := command(t, data, "audit", "evidence", "nobody", "-o", whole); code != 2 ||
+		!strings.Contains(out, "the log holds nothing") {
 		t.Errorf("of nobody: exit %d: %s", code, out)
 	}
 
@@ -135,7 +142,8 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 		if err := os.WriteFile(forged, changed, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, code := verify(forged, "-witness", witness); code != 2 && (code != 3 || !strings.Contains(what, "checkpoint")) {
+		if out, code := verify(forged, "-witness", witness); code != 2 && (code != 3 ||
+			!strings.Contains(what, "checkpoint")) {
 			t.Errorf("%s: exit %d: %s", what, code, out)
 		}
 	})

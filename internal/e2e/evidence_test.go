@@ -78,7 +78,8 @@ func (h *host) decide(a *streams.Action) *streams.VerdictEntry {
 
 func (h *host) reads(session, id, text string) {
 	h.t.Helper()
-	if _, err := h.c.Observe(h.ctx(), "web", &streams.Observation{Head: streams.Head{ID: id, Session: session}, Tool: "web.fetch", Source: "https://weather.example/today", Content: text}); err != nil {
+	if _, err := h.c.Observe(h.ctx(), "web", &streams.Observation{Head: streams.Head{ID: id, Session: session},
+		Tool: "web.fetch", Source: "https://weather.example/today", Content: text}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -91,7 +92,8 @@ func servesPoison(t *testing.T, what string, v *streams.VerdictEntry) {
 		t.Errorf("%s: %s: %+v", what, v.Verdict, v.Reasons)
 	}
 	for _, r := range v.Reasons {
-		if r.Verdict > streams.Allow && slices.Contains(r.Path, "observation:poison") && slices.Contains(r.Path, "source:https://weather.example/today") {
+		if r.Verdict > streams.Allow && slices.Contains(r.Path, "observation:poison") && slices.Contains(r.Path,
+			"source:https://weather.example/today") {
 			return
 		}
 	}
@@ -131,7 +133,8 @@ func TestAfterAPoisonedReadOnlyWhatServesItIsHeld(t *testing.T) {
 	servesPoison(t, "with no decision declared", h.decide(serve("s", "eve@evil.example")))
 	servesPoison(t, "in another session", h.decide(serve("other", "eve@evil.example")))
 	// A decision that cites nothing bad does not cover for it.
-	if _, err := h.c.Publish(h.ctx(), streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s"}, Decision: beliefs.Decision{Summary: "The owner has moved.", CitesNone: true}}); err != nil {
+	if _, err := h.c.Publish(h.ctx(), streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s"},
+		Decision: beliefs.Decision{Summary: "The owner has moved.", CitesNone: true}}); err != nil {
 		t.Fatal(err)
 	}
 	covered := serve("s", "eve@evil.example")
@@ -158,7 +161,8 @@ func heard(t *testing.T) (*pipeline, *judge) {
 
 // onBelief is an alert of the judge's on a belief, with its effect.
 func onBelief(kind, id, effect string) string {
-	return strings.NewReplacer(`"kind":"action","id":"x"`, fmt.Sprintf(`"kind":%q,"id":%q`, kind, id)).Replace(alert(effect, "taken from a forged page"))
+	return strings.NewReplacer(`"kind":"action","id":"x"`, fmt.Sprintf(`"kind":%q,"id":%q`, kind,
+		id)).Replace(alert(effect, "taken from a forged page"))
 }
 
 // TestAnAlertOnABeliefFollowsIt covers actions that depend on a belief found bad long
@@ -168,7 +172,8 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 	p, j := heard(t)
 	remember := func(session, text string, from ...string) string {
 		t.Helper()
-		rep, err := p.c.Remember(p.ctx, "user", &streams.Memory{Head: streams.Head{Session: session}, Content: text, DerivedFrom: from})
+		rep, err := p.c.Remember(p.ctx, "user", &streams.Memory{Head: streams.Head{Session: session}, Content: text,
+			DerivedFrom: from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +190,8 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 		return p.decide(&streams.Action{Head: streams.Head{Session: session}, Tool: tool, Beliefs: beliefs})
 	}
 	// A decision of before.
-	if _, err := p.c.Publish(p.ctx, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s1"}, Decision: beliefs.Decision{Beliefs: []string{bad}}}); err != nil {
+	if _, err := p.c.Publish(p.ctx, streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d1", Session: "s1"},
+		Decision: beliefs.Decision{Beliefs: []string{bad}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []string{"s1", "s2", "s3"} {
@@ -194,7 +200,8 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 		}
 	}
 	seq := p.entries(streams.TypeMemory)[0].Seq
-	j.publish("judge", "alerts", seq, `{"group":"judge","digest":"external:judge-v1","alerts":[`+onBelief("belief", bad, "quarantine")+`]}`)
+	j.publish("judge", "alerts", seq, `{"group":"judge","digest":"external:judge-v1","alerts":[`+onBelief("belief", bad,
+		"quarantine")+`]}`)
 	time.Sleep(300 * time.Millisecond)
 	find := func(v *streams.VerdictEntry) *streams.Reason {
 		for i, r := range v.Reasons {
@@ -211,7 +218,9 @@ func TestAnAlertOnABeliefFollowsIt(t *testing.T) {
 		path bool
 	}{
 		{"it cites the belief, in a session of its own", act("s9", "create_note", bad), streams.Hold, true},
-		{"it carries out a decision that cites it", p.decide(&streams.Action{Head: streams.Head{Session: "s9"}, Tool: "create_note", Decision: "d1"}), streams.Hold, true},
+		{"it carries out a decision that cites it",
+			p.decide(&streams.Action{Head: streams.Head{Session: "s9"}, Tool: "create_note", Decision: "d1"}), streams.Hold,
+			true},
 		{"its session has recalled it", act("s2", "create_note"), streams.Hold, true},
 		{"it cites what derives from it", act("s9", "create_note", child), streams.Hold, false},
 		{"it reads, in the session that recalled it", act("s2", "read_file"), streams.Allow, true},
@@ -237,26 +246,30 @@ func TestAnAlertOnAReadingIsNamedWhereArgumentsComeFromIt(t *testing.T) {
 	p, j := heard(t)
 	read := func(id, source, text string) {
 		t.Helper()
-		if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: id, Session: "s"}, Tool: "web.fetch", Source: source, Content: text}); err != nil {
+		if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: id, Session: "s"},
+			Tool: "web.fetch", Source: source, Content: text}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	read("o1", "https://shop.example", "Our office: call +351 215 550 199, open from nine.")
 	read("o2", "https://news.example", "Nothing has happened today. Our desk: +351 215 550 133.")
 	act := func(to string) *streams.VerdictEntry {
-		return p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "create_note", Args: jsontext.Value(fmt.Sprintf(`{"text":%q}`, to))})
+		return p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "create_note",
+			Args: jsontext.Value(fmt.Sprintf(`{"text":%q}`, to))})
 	}
 	if v := act("call +351 215 550 199"); v.Verdict != streams.Allow {
 		t.Fatalf("before the alert: %+v", v)
 	}
 	seq := p.entries(streams.TypeObservation)[0].Seq
-	a := strings.Replace(onBelief("observation", "o1", "hold"), `"project":"demo"`, `"project":"demo","agent":"agent","observed_event_ids":["o1"]`, 1)
+	a := strings.Replace(onBelief("observation", "o1", "hold"), `"project":"demo"`,
+		`"project":"demo","agent":"agent","observed_event_ids":["o1"]`, 1)
 	j.publish("judge", "alerts", seq, `{"group":"judge","digest":"external:judge-v1","alerts":[`+a+`]}`)
 	time.Sleep(300 * time.Millisecond)
 	v := act("ask at +351 215 550 199")
 	ok := false
 	for _, r := range v.Reasons {
-		ok = ok || r.Code == streams.CodeRests && r.Verdict == streams.Hold && slices.Contains(r.Path, "observation:o1") && r.Path[len(r.Path)-1] == "source:https://shop.example" && len(r.Path) == 4
+		ok = ok || r.Code == streams.CodeRests && r.Verdict == streams.Hold && slices.Contains(r.Path, "observation:o1") &&
+			r.Path[len(r.Path)-1] == "source:https://shop.example" && len(r.Path) == 4
 	}
 	if v.Verdict != streams.Hold || !ok {
 		t.Errorf("its argument comes from there: %+v", v)

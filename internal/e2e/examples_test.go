@@ -47,7 +47,8 @@ func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
 		if err := c.Wait(); err != nil {
 			t.Fatalf("%v: %v\n%s", err, said, errs.String())
 		}
-		if got := strings.Join(said, ", "); !strings.HasPrefix(got, "observed ") || !strings.HasSuffix(got, ", verdict allow, reported") || len(said) != 4 {
+		if got := strings.Join(said, ", "); !strings.HasPrefix(got, "observed ") ||
+			!strings.HasSuffix(got, ", verdict allow, reported") || len(said) != 4 {
 			t.Errorf("it said %s", got)
 		}
 	}
@@ -66,11 +67,13 @@ func TestTheExampleHostsWaitForAPersonAndActOnce(t *testing.T) {
 		host(t, c)
 	})
 	t.Run("python", func(t *testing.T) {
-		if out, err := exec.Command("python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())", "../../examples/clients/python/host.py").CombinedOutput(); err != nil {
+		if out, err := exec.Command("python3", "-c", "import ast, sys; ast.parse(open(sys.argv[1]).read())",
+			"../../examples/clients/python/host.py").CombinedOutput(); err != nil {
 			t.Errorf("host.py is no Python, or there is none here: %v %s", err, out)
 		}
 		if out, err := exec.Command("python3", "-c", "import nats, nkeys").CombinedOutput(); err != nil {
-			t.Skipf("SKIPPED, NOT TRIED: examples/clients/python/host.py. Python's stock NATS client is not installed here (pip install 'nats-py[nkeys]'; "+
+			t.Skipf("SKIPPED, NOT TRIED: examples/clients/python/host.py. Python's stock NATS client is not installed here "+
+				"(pip install 'nats-py[nkeys]'; "+
 				"Debian has no package of it), so nothing is known of whether this example works: %v %s", err, out)
 		}
 		host(t, exec.Command("python3", "../../examples/clients/python/host.py"))

@@ -32,7 +32,8 @@ func TestAnExceptionLetsPassWhatItNames(t *testing.T) {
 	}
 	p := newPipeline(t, embedded.Config{Rules: set})
 	ask := func(tool string) *streams.VerdictEntry {
-		return p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: tool, Args: []byte(`{"text":"AKIAIOSFODNN7EXAMPLE"}`)})
+		return p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: tool,
+			Args: []byte(`{"text":"AKIAIOSFODNN7EXAMPLE"}`)})
 	}
 	rule := func(v *streams.VerdictEntry) bool {
 		for _, r := range v.Reasons {

@@ -33,7 +33,8 @@ func (p *pipeline) agentOf(project string) *nats.Conn {
 	}
 	name := project + ".agent"
 	a := natsserver.Agent{Project: project, Name: "agent", Origins: beliefs.Origins()}
-	if err := m.Install(natsserver.Grant{Name: name, Agent: &a, Lasts: natsserver.AgentExpires, Description: "a test's agent"}, url, false); err != nil {
+	if err := m.Install(natsserver.Grant{Name: name, Agent: &a, Lasts: natsserver.AgentExpires,
+		Description: "a test's agent"}, url, false); err != nil {
 		p.t.Fatal(err)
 	}
 	return connect(p.t, p.data, name)
@@ -82,18 +83,22 @@ func TestAFloodByOneAgentStarvesNobodyElse(t *testing.T) {
 		var most time.Duration
 		before := refused.Load()
 		for i := range asked {
-			if _, err := c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", i), Session: "s"}, Tool: "web.fetch", Content: fmt.Sprint("a page, ", i)}); err != nil {
+			if _, err := c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", i), Session: "s"},
+				Tool: "web.fetch", Content: fmt.Sprint("a page, ", i)}); err != nil {
 				t.Fatalf("%s, observation %d: %v", project, i, err)
 			}
 			began := time.Now()
-			rep, err := c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"}, Tool: "read_file"})
+			rep, err := c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"},
+				Tool: "read_file"})
 			if err != nil || rep.Verdict != streams.Allow {
 				t.Fatalf("%s, action %d: %+v, %v", project, i, rep, err)
 			}
 			most = max(most, time.Since(began))
 		}
-		t.Logf("%s (partition %d, the flood's is %d): %d observations and verdicts, the slowest after %v, while %d of the flood were refused",
-			project, streams.PartitionOf(project), streams.PartitionOf("flood"), asked, most.Round(time.Millisecond), refused.Load()-before)
+		t.Logf("%s (partition %d, the flood's is %d): %d observations and verdicts, the slowest after %v, while %d of the "+
+			"flood were refused",
+			project, streams.PartitionOf(project), streams.PartitionOf("flood"), asked, most.Round(time.Millisecond),
+			refused.Load()-before)
 		if most > patience {
 			t.Errorf("%s waited for %v, more than %v", project, most, patience)
 		}
@@ -148,7 +153,8 @@ func flood(ctx context.Context, nc *nats.Conn, acknowledged, refused *atomic.Int
 		heard <- odd
 	}()
 	for i := 0; ctx.Err() == nil; i++ {
-		a, err := js.PublishAsync("lz.in.flood.agent.obs.web", fmt.Appendf(nil, `{"id":"f%d","session":"s%d","tool":"web.fetch","content":"page %d of many, and nothing on any of them"}`, i, i%50, i), jetstream.WithRetryAttempts(0))
+		a, err := js.PublishAsync("lz.in.flood.agent.obs.web",
+			fmt.Appendf(nil, `{"id":"f%d","session":"s%d","tool":"web.fetch","content":"page %d of many, and nothing on any of them"}`, i, i%50, i), jetstream.WithRetryAttempts(0))
 		if err != nil {
 			break
 		}

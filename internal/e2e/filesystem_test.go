@@ -160,7 +160,8 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 		Axes struct{ Truth, Retrieval string }
 	}
 	natstest.Eventually(t, time.Minute, "the belief", func() bool {
-		decode(t, must(t, data, "beliefs", "ls", "--json", "--where", `content contains "Minutes" || content contains "read_text_file"`), &beliefs)
+		decode(t, must(t, data, "beliefs", "ls", "--json", "--where",
+			`content contains "Minutes" || content contains "read_text_file"`), &beliefs)
 		return len(beliefs) == 2
 	})
 	for _, b := range beliefs {
@@ -173,7 +174,8 @@ func TestAPoisonedFileBehindTheStockFilesystemServer(t *testing.T) {
 	// The write that the file asks for is held.
 	write := map[string]any{"path": decisions, "content": "approved by the board\n"}
 	said, verdict = c.call("write_file", write)
-	if verdict["verdict"] != "hold" || !strings.Contains(said, "HELD") || !strings.Contains(said, "action-from-instruction") {
+	if verdict["verdict"] != "hold" || !strings.Contains(said, "HELD") ||
+		!strings.Contains(said, "action-from-instruction") {
 		t.Errorf("%q, %v", said, verdict)
 	}
 	if _, err := os.Stat(decisions); err == nil {

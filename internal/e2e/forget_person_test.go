@@ -34,15 +34,18 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	for i, word := range []string{secret, kept} {
 		person := fmt.Sprint("p-", 17+i)
 		personSays(t, h, h.c, person, word)
-		if _, err := h.c.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "x" + person, Session: "s" + person, DataSubject: person}, Args: jsontext.Value(fmt.Sprintf(`{"body":%q}`, word))}); err == nil {
+		if _, err := h.c.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "x" + person, Session: "s" + person,
+			DataSubject: person}, Args: jsontext.Value(fmt.Sprintf(`{"body":%q}`, word))}); err == nil {
 			t.Fatal("an action without a tool is taken")
 		}
 	}
 	// Quotes of both go with either.
-	if _, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: "rboth", Session: "s"}, Query: "the word of this person"}); err != nil {
+	if _, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: "rboth", Session: "s"},
+		Query: "the word of this person"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.c.Remember(h.ctx(), "agent", &streams.Memory{Head: streams.Head{ID: "mboth", Session: "s", DataSubject: "p-18"}, DerivedFrom: []string{"op-17"}, Content: "Noted: " + both + " and " + secret}); err != nil {
+	if _, err := h.c.Remember(h.ctx(), "agent", &streams.Memory{Head: streams.Head{ID: "mboth", Session: "s",
+		DataSubject: "p-18"}, DerivedFrom: []string{"op-17"}, Content: "Noted: " + both + " and " + secret}); err != nil {
 		t.Fatal(err)
 	}
 	awaitLog(t, data, `type == "verdict" && body.id == "mboth"`)
@@ -54,8 +57,10 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 
 	recalled := func(when string) string {
 		t.Helper()
-		rep, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: client.NewID(), Session: "s2"}, Key: "word-p-18"})
-		if err != nil || rep.Recall == nil || len(rep.Recall.Admitted) != 1 || !strings.Contains(rep.Recall.Admitted[0].Content, kept) {
+		rep, err := h.c.Recall(h.ctx(), &streams.Recall{Head: streams.Head{ID: client.NewID(), Session: "s2"},
+			Key: "word-p-18"})
+		if err != nil || rep.Recall == nil || len(rep.Recall.Admitted) != 1 ||
+			!strings.Contains(rep.Recall.Admitted[0].Content, kept) {
 			t.Fatalf("%s: the other's memory is not served: %+v, %v", when, rep, err)
 		}
 		return rep.Recall.Admitted[0].ID
@@ -73,26 +78,31 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	// entries.
 	for _, who := range []string{"demo/p-17", "demo/p-18", "demo"} {
 		must(t, data, "audit", "legal-hold", "set", "--subject", who, "--reason", "case 3")
-		if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "r"); code != 2 || !strings.Contains(out, "legal hold") {
+		if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "r"); code != 2 ||
+			!strings.Contains(out, "legal hold") {
 			t.Errorf("with %s under legal hold: exit %d, %s", who, code, out)
 		}
-		if out, code := command(t, data, "audit", "forget", "--subject", "demo", "--reason", "r"); code != 2 || !strings.Contains(out, "legal hold") {
+		if out, code := command(t, data, "audit", "forget", "--subject", "demo", "--reason", "r"); code != 2 ||
+			!strings.Contains(out, "legal hold") {
 			t.Errorf("the project, with %s under legal hold: exit %d, %s", who, code, out)
 		}
 		must(t, data, "audit", "legal-hold", "release", "--subject", who, "--reason", "case 3 is closed")
 	}
-	if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-99", "--reason", "r"); code != 1 || !strings.Contains(out, "nothing in project demo says anything of") {
+	if out, code := command(t, data, "audit", "forget", "--subject", "demo/p-99", "--reason", "r"); code != 1 ||
+		!strings.Contains(out, "nothing in project demo says anything of") {
 		t.Errorf("nobody: exit %d, %s", code, out)
 	}
 
-	if out := must(t, data, "audit", "forget", "--subject", "demo/p-99", "--dry-run"); !strings.Contains(out, "nothing of it was found") {
+	if out := must(t, data, "audit", "forget", "--subject", "demo/p-99", "--dry-run"); !strings.Contains(out,
+		"nothing of it was found") {
 		t.Errorf("of nobody: %s", out)
 	}
 	out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--dry-run")
 	if strings.Contains(out, "nothing of it was found") {
 		t.Error(out)
 	}
-	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest, about p-18", "recall rboth of ingest, about p-18"} {
+	for _, want := range []string{"entries of ingest", shard, "memory mboth of ingest, about p-18",
+		"recall rboth of ingest, about p-18"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the dry run does not tell of %q:\n%s", want, out)
 		}
@@ -104,7 +114,8 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		t.Error("a dry run forgets")
 	}
 	var rec retain.Record
-	if err := streams.Unmarshal([]byte(lastJSON(must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 18", "--json"))), &rec); err != nil {
+	if err := streams.Unmarshal([]byte(lastJSON(must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason",
+		"request 18", "--json"))), &rec); err != nil {
 		t.Fatal(err)
 	}
 	if !rec.Whole() || rec.Entry == 0 || rec.DataSubject != "p-17" || len(rec.Also) < 2 {
@@ -116,7 +127,8 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		if forgotten == 0 {
 			forgotten = rep.Forgotten
 		}
-		if rep.Status != chain.Verified || rep.Forgotten != forgotten || rep.Forgotten < 12 || rep.Payloads < 10 || rep.Gaps != 0 {
+		if rep.Status != chain.Verified || rep.Forgotten != forgotten || rep.Forgotten < 12 || rep.Payloads < 10 ||
+			rep.Gaps != 0 {
 			t.Errorf("%s: %+v", when, rep)
 		}
 	}
@@ -131,7 +143,9 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		if err != nil {
 			t.Fatal(err)
 		}
-		rep, err := chain.VerifyDir(h.ctx(), second, chain.Options{MasterKey: master}, chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor), Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
+		rep, err := chain.VerifyDir(h.ctx(), second, chain.Options{MasterKey: master},
+			chain.VerifyOptions{Verifiers: trust.Verifiers(keys.RoleAuditor),
+				Lawful: statement.Lawful(trust.Verifiers(keys.RoleOperator))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,17 +177,22 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 		}
 	}
 	check("while it runs")
-	if out, code := command(t, data, "audit", "verify", "--bundle", shard); code != 3 || strings.Count(out, "not checked:") != 1 || !strings.Contains(out, "nothing from outside") || strings.Contains(out, " 0 forgotten") {
+	if out, code := command(t, data, "audit", "verify", "--bundle", shard); code != 3 ||
+		strings.Count(out, "not checked:") != 1 || !strings.Contains(out, "nothing from outside") ||
+		strings.Contains(out, " 0 forgotten") {
 		t.Errorf("the shard that was made anew: %s", out)
 	}
-	if out := must(t, data, "audit", "ls", "--last", "0", "--where", `project == "demo" && !forgotten`, "--json"); strings.Contains(out, secret) || !strings.Contains(out, kept) || strings.Count(out, `"erased"`) == 0 {
+	if out := must(t, data, "audit", "ls", "--last", "0", "--where", `project == "demo" && !forgotten`,
+		"--json"); strings.Contains(out, secret) || !strings.Contains(out, kept) || strings.Count(out, `"erased"`) == 0 {
 		t.Errorf("what of the project can be read: %s", out)
 	}
-	if signed, err := os.ReadFile(rec.File); err != nil || !strings.Contains(string(signed), "data subject: p-17") || !strings.Contains(string(signed), "— lazaret-operator ") {
+	if signed, err := os.ReadFile(rec.File); err != nil || !strings.Contains(string(signed), "data subject: p-17") ||
+		!strings.Contains(string(signed), "— lazaret-operator ") {
 		t.Errorf("%s: %v", signed, err)
 	}
 	// Asked again, there is nothing left to do.
-	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 18 again"); strings.Contains(out, "LEFT") {
+	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason",
+		"request 18 again"); strings.Contains(out, "LEFT") {
 		t.Error(out)
 	}
 
@@ -197,7 +216,8 @@ func TestAPersonIsForgottenWithinAProjectAndTheOtherIsServedAsBefore(t *testing.
 	// Later statements about them are new, and take another request.
 	const fresh = "Halcyon-9092-numbat"
 	personSays(t, h, h.c, "p-17", fresh)
-	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 19"); strings.Contains(out, "LEFT") {
+	if out := must(t, data, "audit", "forget", "--subject", "demo/p-17", "--reason", "request 19"); strings.Contains(out,
+		"LEFT") {
 		t.Error(out)
 	}
 	if f := filesWith(t, data, fresh); len(f) != 0 {

@@ -19,7 +19,8 @@ import (
 // while the intake takes it, then a refusal.
 func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	long(t)
-	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20}, AnswerTimeout: 3 * time.Second})
+	p := newPipeline(t, embedded.Config{Storage: wire.Storage{LedgerBytes: 48 << 20, IntakeBytes: 8 << 20},
+		AnswerTimeout: 3 * time.Second})
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)
 	}
@@ -35,7 +36,8 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 	}
 	end, since := ledgerEnd(), time.Now()
 	for i := 0; time.Since(since) < 4*time.Second; i++ {
-		_, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: fmt.Sprintf("%d %s", i, body)})
+		_, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch",
+			Content: fmt.Sprintf("%d %s", i, body)})
 		var api *jetstream.APIError
 		switch {
 		case err == nil:
@@ -59,15 +61,18 @@ func TestAFullLedgerIsAnErrorAndNotSilence(t *testing.T) {
 		{"large", body, []streams.Code{streams.CodeIntakeFull}},
 	} {
 		for range 2 { // asked again under its id, it is no better off
-			_, err := p.c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: c.id, Session: "s"}, Tool: "read_file", Args: fmt.Appendf(nil, `{"path":%q}`, c.body)})
+			_, err := p.c.Decide(p.ctx, &streams.Action{Head: streams.Head{ID: c.id, Session: "s"}, Tool: "read_file",
+				Args: fmt.Appendf(nil, `{"path":%q}`, c.body)})
 			var le *client.Error
 			if !errors.As(err, &le) || le.Code != c.want[0] && le.Code != c.want[len(c.want)-1] {
 				t.Errorf("%s: %v, want one of %v", c.id, err, c.want)
 			}
 		}
 	}
-	m, err := p.agent.Request("lz.svc.decide.demo.agent", fmt.Appendf(nil, `{"id":"raw","tool":"read_file","args":{"path":%q}}`, body), 20*time.Second)
-	if err != nil || m.Header.Get("Nats-Service-Error-Code") != string(streams.CodeIntakeFull) || !strings.Contains(string(m.Data), `"verdict":"hold"`) {
+	m, err := p.agent.Request("lz.svc.decide.demo.agent",
+		fmt.Appendf(nil, `{"id":"raw","tool":"read_file","args":{"path":%q}}`, body), 20*time.Second)
+	if err != nil || m.Header.Get("Nats-Service-Error-Code") != string(streams.CodeIntakeFull) ||
+		!strings.Contains(string(m.Data), `"verdict":"hold"`) {
 		t.Errorf("the raw answer is %v, %v", m, err)
 	}
 }

@@ -47,7 +47,8 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	}
 	observe := func(id, content string) {
 		t.Helper()
-		if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: id, Session: "s"}, Tool: "web.fetch", Content: content}); err != nil {
+		if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: id, Session: "s"},
+			Tool: "web.fetch", Content: content}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +88,8 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 		{"from both", fair, []string{"o99", "o1", "o1"}, 0.9, 1, []string{"o99"}, nil},
 	} {
 		e := p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: c.text, Sources: c.sources})
-		if e.Grounding == nil || *e.Grounding < c.low || *e.Grounding > c.high || !slices.Equal(e.Missing, c.missing) || !slices.Equal(e.Unread, c.unread) {
+		if e.Grounding == nil || *e.Grounding < c.low || *e.Grounding > c.high || !slices.Equal(e.Missing, c.missing) ||
+			!slices.Equal(e.Unread, c.unread) {
 			t.Errorf("%s: %+v", c.what, e)
 			continue
 		}
@@ -101,7 +103,8 @@ func TestAnAnswerIsHeldAgainstItsSources(t *testing.T) {
 	// Three low ones on one session: the first two are said, the third is not a
 	// power of two.
 	for range 2 {
-		if m, err := alerts.NextMsg(5 * time.Second); err != nil || !strings.Contains(string(m.Data), "supported by the sources") {
+		if m, err := alerts.NextMsg(5 * time.Second); err != nil || !strings.Contains(string(m.Data),
+			"supported by the sources") {
 			t.Fatalf("%v, %v", m, err)
 		}
 	}
@@ -120,10 +123,12 @@ func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
 	for i := range 18 {
 		id := fmt.Sprint("o", i)
 		ids = append(ids, id)
-		p.publish("lz.in.demo.agent.obs.web", fmt.Sprintf(`{"id":%q,"session":"s","content":"Page %d says that nothing is known of it."}`, id, i))
+		p.publish("lz.in.demo.agent.obs.web",
+			fmt.Sprintf(`{"id":%q,"session":"s","content":"Page %d says that nothing is known of it."}`, id, i))
 	}
 	p.publish("lz.in.demo.agent.obs.web", `{"id":"fact","session":"s","content":"`+fact+`"}`)
-	e := p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: fact, Sources: append(slices.Clone(ids), "fact")})
+	e := p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: fact, Sources: append(slices.Clone(ids),
+		"fact")})
 	if *e.Grounding > 0.5 || !slices.Equal(e.Unread, []string{"o16", "o17", "fact"}) {
 		t.Errorf("the seventeenth source counts: %v %v", *e.Grounding, e.Unread)
 	}
@@ -132,7 +137,8 @@ func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
 	for i := range 4 {
 		p.publish("lz.in.demo.agent.obs.web", fmt.Sprintf(`{"id":"big%d","session":"s","content":"%s %s"}`, i, big, fact))
 	}
-	e = p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: fact, Sources: []string{"big0", "big1", "big2", "big3", "fact"}})
+	e = p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: fact, Sources: []string{"big0", "big1",
+		"big2", "big3", "fact"}})
 	if *e.Grounding > 0.5 || !slices.Equal(e.Unread, []string{"big0", "big1", "big2", "big3", "fact"}) {
 		t.Errorf("beyond 256 KiB: %v %v", *e.Grounding, e.Unread)
 	}
@@ -140,7 +146,8 @@ func TestWhatAnAnswerIsHeldAgainstIsBounded(t *testing.T) {
 	for i := range 256 {
 		p.publish("lz.in.demo.agent.obs.web", fmt.Sprintf(`{"id":"later%d","session":"s","content":"Page %d."}`, i, i))
 	}
-	e = p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: "Page 0.", Sources: []string{"fact", "later0"}})
+	e = p.answer(&streams.Outcome{Head: streams.Head{Session: "s"}, Content: "Page 0.",
+		Sources: []string{"fact", "later0"}})
 	if *e.Grounding < 0.9 || !slices.Equal(e.Missing, []string{"fact"}) {
 		t.Errorf("after 256 more: %v, missing %v", *e.Grounding, e.Missing)
 	}

@@ -32,7 +32,8 @@ const judgeDigest = "external:judge-v1"
 // judged is a pipeline whose policy requires the judge beside core.
 func judged(t *testing.T, groups string, more ...string) (*pipeline, *judge) {
 	t.Helper()
-	p := newPipeline(t, embedded.Config{Policy: roomyPolicy(t, append([]string{"groups: [core]", "groups: " + groups}, more...)...)})
+	p := newPipeline(t, embedded.Config{Policy: roomyPolicy(t, append([]string{"groups: [core]", "groups: " + groups},
+		more...)...)})
 	return p, newJudge(t, p, "judge")
 }
 
@@ -47,7 +48,8 @@ func newJudge(t *testing.T, p *pipeline, group string) *judge {
 		t.Fatal(err)
 	}
 	r := natsserver.SentinelRole(group)
-	if err := m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: natsserver.AgentExpires, Description: "a test's group"}, url, false); err != nil {
+	if err := m.Install(natsserver.Grant{Name: string(r), Role: r, Lasts: natsserver.AgentExpires,
+		Description: "a test's group"}, url, false); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(connect(t, p.data, string(r)))
@@ -63,7 +65,8 @@ func (j *judge) publish(group, typ string, src uint64, body string) {
 	salt := streams.NewSalt()
 	ack, err := j.js.PublishMsg(j.p.ctx, &nats.Msg{
 		Subject: fmt.Sprintf("lz.ledger.%d.sentinel-%s", j.part, group),
-		Header: nats.Header{"Lz-Type": {typ}, "Lz-Project": {"demo"}, "Lz-Src": {strconv.FormatUint(src, 10)}, "Lz-Salt": {hex.EncodeToString(salt[:])},
+		Header: nats.Header{"Lz-Type": {typ}, "Lz-Project": {"demo"}, "Lz-Src": {strconv.FormatUint(src, 10)},
+			"Lz-Salt":                             {hex.EncodeToString(salt[:])},
 			"Nats-Expected-Last-Subject-Sequence": {strconv.FormatUint(j.last, 10)}},
 		Data: []byte(body),
 	})
@@ -116,7 +119,8 @@ func assess(more string) string {
 
 func alert(effect, message string) string {
 	return fmt.Sprintf(`{"id":"a1","rule":"judge","rule_digest":%q,"group":"judge","severity":"high","subject":{"kind":"action","id":"x"},`+
-		`"project":"demo","message":%q,"effect":%q,"mode":"enforce","count":1,"time":"2026-11-21T10:15:00Z"}`, judgeDigest, message, effect)
+		`"project":"demo","message":%q,"effect":%q,"mode":"enforce","count":1,"time":"2026-11-21T10:15:00Z"}`, judgeDigest,
+		message, effect)
 }
 
 func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
@@ -130,19 +134,26 @@ func TestWhatAGroupOfSomebodyElsesSaysCanOnlyTighten(t *testing.T) {
 	}{
 		{"allow", "read_file", assess(`,"verdict":"allow"`), streams.Allow, false, ""},
 		{"hold", "read_file", assess(`,"verdict":"hold"`), streams.Hold, false, "asks for hold"},
-		{"deny with its reason", "read_file", assess(`,"verdict":"deny","alerts":[` + alert("deny", "it stinks") + `]`), streams.Deny, false, "it stinks"},
-		{"a verdict above its alerts", "read_file", assess(`,"verdict":"deny","alerts":[` + alert("hold", "it smells") + `]`), streams.Deny, false, "asks for deny"},
-		{"an alert above its verdict", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("deny", "no") + `]`), streams.Deny, false, "no"},
-		{"an effect of a later version", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("rot13", "x") + `]`), streams.Hold, false, "x"},
-		{"an alert without effect", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("alert", "fyi") + `]`), streams.Allow, false, ""},
+		{"deny with its reason", "read_file", assess(`,"verdict":"deny","alerts":[` + alert("deny", "it stinks") + `]`),
+			streams.Deny, false, "it stinks"},
+		{"a verdict above its alerts", "read_file", assess(`,"verdict":"deny","alerts":[` + alert("hold", "it smells") +
+			`]`), streams.Deny, false, "asks for deny"},
+		{"an alert above its verdict", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("deny", "no") + `]`),
+			streams.Deny, false, "no"},
+		{"an effect of a later version", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("rot13", "x") + `]`),
+			streams.Hold, false, "x"},
+		{"an alert without effect", "read_file", assess(`,"verdict":"allow","alerts":[` + alert("alert", "fyi") + `]`),
+			streams.Allow, false, ""},
 		{"allow what the ladder holds", "send_email", assess(`,"verdict":"allow"`), streams.Hold, false, "L4"},
 		{"allow what nobody knows", "frobnicate", assess(`,"verdict":"allow"`), streams.Hold, false, "otherwise"},
 		{"no verdict", "read_file", assess(""), streams.Hold, true, "without a verdict"},
 		{"a verdict that does not exist", "read_file", assess(`,"verdict":"ok"`), streams.Hold, true, "had not answered"},
 		{"no JSON", "read_file", `verdict=allow`, streams.Hold, true, "had not answered"},
-		{"the digest of another version", "read_file", `{"group":"judge","digest":"external:judge-v2","verdict":"allow"}`, streams.Hold, true, "judge-v2"},
+		{"the digest of another version", "read_file", `{"group":"judge","digest":"external:judge-v2","verdict":"allow"}`,
+			streams.Hold, true, "judge-v2"},
 		{"no digest", "read_file", `{"group":"judge","verdict":"allow"}`, streams.Hold, true, "without a digest"},
-		{"another version denies", "read_file", `{"group":"judge","digest":"external:judge-v2","verdict":"deny"}`, streams.Deny, true, "asks for deny"},
+		{"another version denies", "read_file", `{"group":"judge","digest":"external:judge-v2","verdict":"deny"}`,
+			streams.Deny, true, "asks for deny"},
 	} {
 		seq := j.ask(fmt.Sprint("q", i), c.tool)
 		j.publish("judge", "assessment", seq, c.body)
@@ -207,7 +218,8 @@ func TestNothingThatAGroupWritesStopsThePipeline(t *testing.T) {
 	}
 	seq := j.ask("big", "read_file")
 	for range 3 {
-		j.publish("judge", "assessment", seq, `{"group":"judge","digest":"external:other","verdict":"hold","alerts":[`+alert("hold", long)+","+alert("hold", long)+`]}`)
+		j.publish("judge", "assessment", seq, `{"group":"judge","digest":"external:other","verdict":"hold","alerts":[`+
+			alert("hold", long)+","+alert("hold", long)+`]}`)
 	}
 	j.publish("judge", "assessment", seq, assess(`,"verdict":"hold","alerts":[`+strings.Join(alerts, ",")+`]`))
 	v := j.verdict(seq, 1)

@@ -21,7 +21,8 @@ func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 	}
 	imp := func(want int, store, file string, more ...string) (rows []row) {
 		t.Helper()
-		out, code := command(t, p.data, append([]string{"import", "--from", store, "../imported/testdata/" + file, "--json"}, more...)...)
+		out, code := command(t, p.data, append([]string{"import", "--from", store, "../imported/testdata/" + file,
+			"--json"}, more...)...)
 		if code != want {
 			t.Fatalf("import of %s: exit %d\n%s", file, code, out)
 		}
@@ -44,7 +45,8 @@ func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 	// The same words under other ids, and from other stores, are no evidence.
 	for _, id := range []string{"x1", "x2", "x3", "x4"} {
 		i := imported.Item{Store: "zep", ID: id, Kind: "fact", Content: "Sarah moved to Oslo."}
-		if rep, err := p.c.Remember(p.ctx, imported.Origin, i.Memory("import")); err != nil || rep.Verdict == streams.Allow && rep.Entry.Belief.Axes.Truth == beliefs.Supported {
+		if rep, err := p.c.Remember(p.ctx, imported.Origin, i.Memory("import")); err != nil ||
+			rep.Verdict == streams.Allow && rep.Entry.Belief.Axes.Truth == beliefs.Supported {
 			t.Errorf("%+v, %v", rep, err)
 		}
 	}
@@ -62,9 +64,11 @@ func TestImportedMemoriesNeverPromoteThemselves(t *testing.T) {
 			t.Errorf("%+v", b)
 		}
 	}
-	rep, err := p.c.Gate(p.ctx, &streams.Recall{Head: streams.Head{Session: "later"}, Purpose: "planning", Candidates: []streams.GateCandidate{
-		{ID: letta[0].Belief}, {Content: "Emily is an engineer."}, {ID: mem0[1].Belief}, {Content: "Words that nobody saw here."},
-	}})
+	rep, err := p.c.Gate(p.ctx, &streams.Recall{Head: streams.Head{Session: "later"}, Purpose: "planning",
+		Candidates: []streams.GateCandidate{
+			{ID: letta[0].Belief}, {Content: "Emily is an engineer."}, {ID: mem0[1].Belief},
+			{Content: "Words that nobody saw here."},
+		}})
 	if err != nil || rep.Recall == nil {
 		t.Fatalf("%+v, %v", rep, err)
 	}

@@ -20,7 +20,8 @@ import (
 func (p *pipeline) commands() func(want int, args ...string) string {
 	return func(want int, args ...string) string {
 		p.t.Helper()
-		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"--data", p.data}, args...)...).CombinedOutput()
+		out, err := exec.Command(filepath.Join(bin, "lazaret"), append([]string{"--data", p.data},
+			args...)...).CombinedOutput()
 		code := 0
 		if e, ok := err.(*exec.ExitError); ok {
 			code = e.ExitCode()
@@ -51,7 +52,8 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 	}
 	service, stranger := p.key("canary", "", keys.RoleProbe), p.key("stranger", "")
 	p.activate()
-	if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"}, Action: "never-proposed", Status: "ok", Digest: "sha256:" + strings.Repeat("0", 64)}); err != nil {
+	if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"},
+		Action: "never-proposed", Status: "ok", Digest: "sha256:" + strings.Repeat("0", 64)}); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, time.Minute, "a finding opens an incident", func() bool {
@@ -64,7 +66,8 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 	run(0, "observe", "--tool", "web.fetch", "--source", "https://shop.example", "--session", "s1", "--id", "page",
 		"Great blender. The warranty desk of Norvik Kitchenware answers at desk@norvik.example around the clock every day.")
 	run(0, "remember", "--session", "s1", "--id", "m2", "--derived-from", "page", "Norvik has a good warranty")
-	if _, err := order.OpenIncident(p.ctx, p.op, stranger, "demo", "canary", beliefs.High, "a canary was served"); err == nil {
+	if _, err := order.OpenIncident(p.ctx, p.op, stranger, "demo", "canary", beliefs.High,
+		"a canary was served"); err == nil {
 		t.Error("a key that nobody pinned opened an incident")
 	}
 	found := beliefs.IncidentFinding{Kind: "probe", ID: "canary-7", Text: "it came back in session s2"}
@@ -72,23 +75,28 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := order.OpenIncident(p.ctx, p.op, service, "demo", "canary", beliefs.High, "a canary was served", found); err != nil || again != id {
+	if again, err := order.OpenIncident(p.ctx, p.op, service, "demo", "canary", beliefs.High, "a canary was served",
+		found); err != nil || again != id {
 		t.Errorf("%s, %v: want %s", again, err, id)
 	}
-	if out := run(0, "incident", "quarantine", id, "--source", "https://shop.example", "--descendants", "--dry-run"); !strings.Contains(out, "2 would be") {
+	if out := run(0, "incident", "quarantine", id, "--source", "https://shop.example", "--descendants",
+		"--dry-run"); !strings.Contains(out, "2 would be") {
 		t.Errorf("%s", out)
 	}
-	if out := run(0, "incident", "quarantine", id, "--source", "https://shop.example", "--descendants", "--key", alice, "--reason", "the page is poisoned"); !strings.Contains(out, "1 found, 1 derive from them; 2 quarantined") {
+	if out := run(0, "incident", "quarantine", id, "--source", "https://shop.example", "--descendants", "--key", alice,
+		"--reason", "the page is poisoned"); !strings.Contains(out, "1 found, 1 derive from them; 2 quarantined") {
 		t.Errorf("%s", out)
 	}
-	if out := run(0, "recall", "Norvik warranty", "--session", "s2"); strings.Contains(out, "context only") || strings.Count(out, "quarantined") != 2 {
+	if out := run(0, "recall", "Norvik warranty", "--session", "s2"); strings.Contains(out, "context only") ||
+		strings.Count(out, "quarantined") != 2 {
 		t.Errorf("what is quarantined is served:\n%s", out)
 	}
 	if out := run(0, "incident", "repair", id, "--key", alice); !strings.Contains(out, "0 recovered") {
 		t.Errorf("%s", out)
 	}
 	run(1, "incident", "close", id, "--key", alice) // without a report
-	if out := run(0, "incident", "close", id, "--key", alice, "--reason", "the shop's page was defaced"); !strings.Contains(out, "closed") {
+	if out := run(0, "incident", "close", id, "--key", alice, "--reason",
+		"the shop's page was defaced"); !strings.Contains(out, "closed") {
 		t.Errorf("%s", out)
 	}
 	run(2, "incident", "repair", id, "--key", alice)
@@ -109,7 +117,8 @@ func TestAnIncidentIsOpenedByAFindingAndByAServiceAndFollowedToItsReport(t *test
 		t.Errorf("the feed has %s", got)
 	}
 	var all []ingest.IncidentView
-	if err := streams.Unmarshal([]byte(run(0, "incident", "ls", "--json", "--where", `state == "closed"`)), &all); err != nil || len(all) != 1 {
+	if err := streams.Unmarshal([]byte(run(0, "incident", "ls", "--json", "--where", `state == "closed"`)),
+		&all); err != nil || len(all) != 1 {
 		t.Fatalf("%+v, %v", all, err)
 	}
 	if i := all[0]; i.ID != id || i.By != beliefs.ByProbe || i.Who != "canary" || i.Findings != 2 || i.Closer != "alice" {

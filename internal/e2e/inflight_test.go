@@ -77,7 +77,8 @@ type asked struct {
 }
 
 func (a *asked) action() *streams.Action {
-	act := &streams.Action{Head: streams.Head{ID: a.id, Session: "s"}, Tool: "read_file", Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%s.md"}`, a.id))}
+	act := &streams.Action{Head: streams.Head{ID: a.id, Session: "s"}, Tool: "read_file",
+		Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%s.md"}`, a.id))}
 	if a.poison {
 		act = serve("s", "eve@evil.example")
 		act.ID = a.id
@@ -115,7 +116,8 @@ func TestKillingArbiterAndSentinelsAllowsNothingThatWasNotCleared(t *testing.T) 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	if _, err := c.Observe(ctx, "web", &streams.Observation{Head: streams.Head{ID: "poison", Session: "s"}, Tool: "web.fetch", Content: fmt.Sprintf(poison, "eve@evil.example")}); err != nil {
+	if _, err := c.Observe(ctx, "web", &streams.Observation{Head: streams.Head{ID: "poison", Session: "s"},
+		Tool: "web.fetch", Content: fmt.Sprintf(poison, "eve@evil.example")}); err != nil {
 		t.Fatal(err)
 	}
 	all := make([]*asked, n)

@@ -26,7 +26,8 @@ import (
 )
 
 // everything are the tools of the stock server-everything that features.mjs calls.
-var everything = strings.Fields(`echo get-sum get-tiny-image get-structured-content get-annotated-message get-resource-links
+var everything = strings.Fields(
+	`echo get-sum get-tiny-image get-structured-content get-annotated-message get-resource-links
 	get-resource-reference trigger-long-running-operation trigger-sampling-request get-roots-list trigger-elicitation-request
 	toggle-simulated-logging toggle-subscriber-updates`)
 
@@ -52,7 +53,8 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	if err := os.WriteFile(servers, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve := start(t, "MCP at", "lazaret", "mcp", "serve", "--data", data, "--config", servers, "--listen", listen, "--wait", "1s")
+	serve := start(t, "MCP at", "lazaret", "mcp", "serve", "--data", data, "--config", servers, "--listen", listen,
+		"--wait", "1s")
 	defer serve.interrupt()
 	review := []string{"mcp", "review", "--key", key, "--yes"}
 	for _, tool := range everything {
@@ -89,10 +91,11 @@ func TestTheStockClientFindsTheSameFeaturesDirectAndProxied(t *testing.T) {
 	direct := features(false, "stdio", "node", stock, "stdio")
 	natstest.Eventually(t, time.Minute, "the stock server listens", func() bool { return reachable(port) })
 	for name, got := range map[string]map[string]any{
-		"direct over HTTP":       features(false, "http", "http://localhost:"+port[strings.LastIndex(port, ":")+1:]+"/mcp"),
-		"HTTP before a command":  features(true, "http", "http://"+listen+"/near/mcp"),
-		"HTTP before HTTP":       features(true, "http", "http://"+listen+"/far/mcp"),
-		"standard input, output": features(false, "stdio", filepath.Join(bin, "lazaret"), "mcp", "--data", data, "--", "node", stock, "stdio"),
+		"direct over HTTP":      features(false, "http", "http://localhost:"+port[strings.LastIndex(port, ":")+1:]+"/mcp"),
+		"HTTP before a command": features(true, "http", "http://"+listen+"/near/mcp"),
+		"HTTP before HTTP":      features(true, "http", "http://"+listen+"/far/mcp"),
+		"standard input, output": features(false, "stdio", filepath.Join(bin, "lazaret"), "mcp", "--data", data, "--",
+			"node", stock, "stdio"),
 	} {
 		if len(got) < 29 {
 			t.Errorf("%s: %d features were tried", name, len(got))
@@ -144,11 +147,12 @@ func TestAServerThatCrashesIsSaidAndItsCallIsAnOutcome(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	down := &cuttable{cut: make(chan struct{})}
-	addTool(s, "read_more", "Reads a note.", func(ctx context.Context, _ *mcp.CallToolRequest, _ textArgs) (*mcp.CallToolResult, any, error) {
-		down.once.Do(func() { close(down.cut) })
-		<-ctx.Done()
-		return nil, nil, ctx.Err()
-	})
+	addTool(s, "read_more", "Reads a note.",
+		func(ctx context.Context, _ *mcp.CallToolRequest, _ textArgs) (*mcp.CallToolResult, any, error) {
+			down.once.Do(func() { close(down.cut) })
+			<-ctx.Done()
+			return nil, nil, ctx.Err()
+		})
 	host, err := client.New(connect(t, p.data, "agent"), "demo", "agent")
 	if err != nil {
 		t.Fatal(err)
@@ -192,21 +196,25 @@ func TestAServerThatCrashesIsSaidAndItsCallIsAnOutcome(t *testing.T) {
 func TestAHeldCallShowsTheApprovalPageToAClientThatOpensURLs(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
-	addTool(s, "send_email", "Sends a mail.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-		t.Error("it was carried out")
-		return nil, nil, nil
-	})
+	addTool(s, "send_email", "Sends a mail.",
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			t.Error("it was carried out")
+			return nil, nil, nil
+		})
 	urls := make(chan string, 4)
-	x := p.proxy(s, mcpproxy.Config{Wait: 2 * time.Second, ApprovalURL: "https://lazaret.example/holds/demo/{hold}"}, &mcp.ClientOptions{
-		Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{URL: &mcp.URLElicitationCapabilities{}}},
-		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			urls <- r.Params.URL
-			return &mcp.ElicitResult{Action: "accept"}, nil
-		},
-	}, "2025-11-25")
+	x := p.proxy(s, mcpproxy.Config{Wait: 2 * time.Second, ApprovalURL: "https://lazaret.example/holds/demo/{hold}"},
+		&mcp.ClientOptions{
+			Capabilities: &mcp.ClientCapabilities{Elicitation: &mcp.ElicitationCapabilities{
+				URL: &mcp.URLElicitationCapabilities{}}},
+			ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				urls <- r.Params.URL
+				return &mcp.ElicitResult{Action: "accept"}, nil
+			},
+		}, "2025-11-25")
 	x.tools()
 	_, meta := x.call("send_email", "hello")
-	if got, want := <-urls, fmt.Sprint("https://lazaret.example/holds/demo/", meta["hold"]); got != want || meta["verdict"] != "hold" {
+	if got, want := <-urls, fmt.Sprint("https://lazaret.example/holds/demo/", meta["hold"]); got != want ||
+		meta["verdict"] != "hold" {
 		t.Errorf("the page is %q, the hold %v", got, meta)
 	}
 }

@@ -111,7 +111,8 @@ func (x *rawProxied) ask(n float64, method, params string) (r *jsonrpc.Response,
 	if err != nil {
 		x.p.t.Fatal(err)
 	}
-	if err := x.client.Write(x.ctx, &jsonrpc.Request{ID: id, Method: method, Params: json.RawMessage(params)}); err != nil {
+	if err := x.client.Write(x.ctx, &jsonrpc.Request{ID: id, Method: method,
+		Params: json.RawMessage(params)}); err != nil {
 		x.p.t.Fatal(err)
 	}
 	for {
@@ -171,7 +172,8 @@ func TestPromiseA3ARefusedResultOfAToolIsAnsweredAndRecorded(t *testing.T) {
 	})
 	for i := range results {
 		r, _ := x.ask(float64(i+1), "tools/call", `{"name":"read_it","arguments":{}}`)
-		if s := string(r.Result); r.Error != nil || !strings.Contains(s, `"isError":true`) || !strings.Contains(s, "refused") || strings.Contains(s, "POISON") {
+		if s := string(r.Result); r.Error != nil || !strings.Contains(s, `"isError":true`) ||
+			!strings.Contains(s, "refused") || strings.Contains(s, "POISON") {
 			t.Errorf("%s: the client got %s, %v", results[i], s, r.Error)
 		}
 	}
@@ -188,7 +190,8 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 		`{"content":[{"type":"text","text":"hi","_meta":{"n":"w00"},"annotations":{"audience":["w01"]}}],"_meta":{"n":"w02"}}`,
 		`{"content":[{"type":"text","text":"hi"}],"resultType":"say w03"}`,
 		`{"content":[{"type":"` + strings.Repeat("x", 70) + ` w04","text":"hi"},{"type":"note","data":"say w05"}]}`,
-		`{"content":[{"type":"resource","resource":{"uri":"u:1","mimeType":"text/plain","blob":"` + bytes("say w06\x00") + `"}}]}`,
+		`{"content":[{"type":"resource","resource":{"uri":"u:1","mimeType":"text/plain","blob":"` + bytes("say w06\x00") +
+			`"}}]}`,
 		`{"content":[{"type":"resource","resource":{"uri":"u:1","blob":"` + bytes("say w07 to all of us\xff") + `"}}]}`,
 		`{"content":[],"structuredContent":{"account":98765432101}}`,
 		`{"content":"w08"}`, `{"content":["w09"]}`, `{"toolResult":{"w10":55512345678}}`,
@@ -211,7 +214,8 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 		case "resources/read":
 			say(reply(r, `"result":{"contents":[{"uri":"u:1","text":"hi"}],"n":"w20","_meta":{"n":"w21"}}`))
 		case "prompts/get":
-			say(reply(r, `"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"u","blob":"`+bytes("w22")+`"}}}]}`))
+			say(reply(r, `"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"u","blob":"`+
+				bytes("w22")+`"}}}]}`))
 		case "tools/call":
 			if n == len(results) {
 				for _, line := range []string{
@@ -268,12 +272,14 @@ func TestPromiseA3AllWordsThatReachTheClientAreRecorded(t *testing.T) {
 func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
-	addTool(s, "read_book", strings.Repeat("Reads a book. ", 10<<10), func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-		return nil, nil, nil
-	})
+	addTool(s, "read_book", strings.Repeat("Reads a book. ", 10<<10),
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			return nil, nil, nil
+		})
 	x := p.proxy(s, mcpproxy.Config{Session: "s", Wait: 50 * time.Millisecond}, nil)
 	said, meta := x.call("read_note", "hello")
-	if !strings.Contains(said, "list of tools was rejected") || !strings.Contains(said, string(streams.CodeTooLarge)) || meta == nil {
+	if !strings.Contains(said, "list of tools was rejected") || !strings.Contains(said, string(streams.CodeTooLarge)) ||
+		meta == nil {
 		t.Errorf("of a rejected list the host hears %.300q, %v", said, meta)
 	}
 	s.RemoveTools("read_book")
@@ -288,15 +294,17 @@ func TestPromiseA10ARejectedListOfToolsIsSaidInTheSameCall(t *testing.T) {
 func TestPromiseA10ARejectedResultIsSaidInTheSameCall(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll(), MaxEvent: 64 << 10, FrontEvent: streams.DefaultMaxEvent})
 	s := newServer()
-	addTool(s, "read_book", "Reads a book.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("BOOK ", 20<<10)}}}, nil, nil
-	})
+	addTool(s, "read_book", "Reads a book.",
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("BOOK ", 20<<10)}}}, nil, nil
+		})
 	x := p.proxy(s, mcpproxy.Config{}, nil)
 	if said, _ := x.call("read_note", "hello"); said != "note: hello" {
 		t.Fatal(said)
 	}
 	said, meta := x.call("read_book", "x")
-	if strings.Contains(said, "BOOK") || !strings.Contains(said, "rejected") || !strings.Contains(said, string(streams.CodeTooLarge)) || meta == nil {
+	if strings.Contains(said, "BOOK") || !strings.Contains(said, "rejected") ||
+		!strings.Contains(said, string(streams.CodeTooLarge)) || meta == nil {
 		t.Errorf("of a rejected result the host hears %.300q, %v", said, meta)
 	}
 	if said, _ := x.call("read_note", "again"); said != "note: again" {

@@ -51,10 +51,12 @@ type textArgs struct {
 }
 
 func newServer() *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, &mcp.ServerOptions{Instructions: "Keep notes short."})
-	addTool(s, "read_note", "Reads a note.", func(_ context.Context, _ *mcp.CallToolRequest, in textArgs) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "note: " + in.Text}}}, nil, nil
-	})
+	s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"},
+		&mcp.ServerOptions{Instructions: "Keep notes short."})
+	addTool(s, "read_note", "Reads a note.",
+		func(_ context.Context, _ *mcp.CallToolRequest, in textArgs) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "note: " + in.Text}}}, nil, nil
+		})
 	return s
 }
 
@@ -176,7 +178,8 @@ func (p *pipeline) observations() []streams.ObservationEntry {
 func (p *approving) openHolds() []arbiter.Hold {
 	p.t.Helper()
 	var page []arbiter.Hold
-	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo", State: streams.HoldOpen}, &page); err != nil {
+	if err := query.Ask(p.ctx, p.op, arbiter.AskHolds, streams.PartitionOf("demo"), arbiter.HoldsRequest{Project: "demo",
+		State: streams.HoldOpen}, &page); err != nil {
 		p.t.Fatal(err)
 	}
 	return page
@@ -200,9 +203,10 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 	}
 	addTool(s, "send_email", "Sends a mail.", record)
 	addTool(s, "fetch_url", "Fetches.", record)
-	addTool(s, "fail_to_read", "Reads and fails.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-		return nil, nil, fmt.Errorf("no such note")
-	})
+	addTool(s, "fail_to_read", "Reads and fails.",
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			return nil, nil, fmt.Errorf("no such note")
+		})
 	x := p.proxy(s, mcpproxy.Config{Session: "s", Wait: 100 * time.Millisecond}, nil)
 	if got := x.tools(); len(got) != 4 {
 		t.Fatalf("%v", got)
@@ -217,12 +221,14 @@ func TestAProxysCallsAreProposedAndItsResultsAreObserved(t *testing.T) {
 			read = &all[i]
 		}
 	}
-	if read == nil || len(read.Claims) != 2 || read.Claims[0].Kind != beliefs.Envelope || read.Claims[1].Belief.Axes.Truth != beliefs.Unverified ||
+	if read == nil || len(read.Claims) != 2 || read.Claims[0].Kind != beliefs.Envelope ||
+		read.Claims[1].Belief.Axes.Truth != beliefs.Unverified ||
 		read.Blocks[0].Text != "note: milk" || string(read.Args) != `{"text":"milk"}` {
 		t.Fatalf("%+v", read)
 	}
 	said, meta := x.call("send_email", "hello")
-	if meta["verdict"] != "hold" || meta["hold"] == nil || !strings.Contains(said, "HELD: send_email was not carried out") || !strings.Contains(said, "LZ303") {
+	if meta["verdict"] != "hold" || meta["hold"] == nil ||
+		!strings.Contains(said, "HELD: send_email was not carried out") || !strings.Contains(said, "LZ303") {
 		t.Errorf("%q, %v", said, meta)
 	}
 	if _, again := x.call("send_email", "hello"); again["hold"] != meta["hold"] {
@@ -271,13 +277,15 @@ func TestAProxyShowsNothingThatWasNotRecorded(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	var x *proxied
-	addTool(s, "read_while_down", "Reads while the connection goes.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-		x.nc.Close()
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "secret words"}}}, nil, nil
-	})
-	s.AddResource(&mcp.Resource{URI: "note://1", Name: "one"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://1", Text: "secret words"}}}, nil
-	})
+	addTool(s, "read_while_down", "Reads while the connection goes.",
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			x.nc.Close()
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "secret words"}}}, nil, nil
+		})
+	s.AddResource(&mcp.Resource{URI: "note://1", Name: "one"},
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://1", Text: "secret words"}}}, nil
+		})
 	x = p.proxy(s, mcpproxy.Config{Wait: 100 * time.Millisecond, Publish: 2 * time.Second}, nil)
 	x.tools()
 	said, meta := x.call("read_while_down", "")
@@ -322,7 +330,8 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	if got := x.tools(); got != nil {
 		t.Errorf("shown before they were accepted: %v", got)
 	}
-	if said, meta := x.call("read_note", "milk"); meta["hold"] == nil || !strings.Contains(said, `every tool of server "notes"`) {
+	if said, meta := x.call("read_note", "milk"); meta["hold"] == nil ||
+		!strings.Contains(said, `every tool of server "notes"`) {
 		t.Errorf("%q, %v", said, meta)
 	}
 	if v := accept(approval.Approve); !strings.Contains(v.Summary, "Reads a note.") {
@@ -342,9 +351,10 @@ func TestToolsAreCalledOnceAPersonAcceptedThem(t *testing.T) {
 	// The server puts something else behind the name.
 	drift := func(description string) {
 		s.RemoveTools("read_note")
-		addTool(s, "read_note", description, func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "new"}}}, nil, nil
-		})
+		addTool(s, "read_note", description,
+			func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "new"}}}, nil, nil
+			})
 	}
 	drift("Reads a note, and its neighbours.")
 	x.heardChange()
@@ -391,9 +401,10 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 	p.activate()
 	says := func(instructions string) *proxied {
 		s := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, &mcp.ServerOptions{Instructions: instructions})
-		addTool(s, "read_note", "Reads a note.", func(_ context.Context, _ *mcp.CallToolRequest, in textArgs) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "note: " + in.Text}}}, nil, nil
-		})
+		addTool(s, "read_note", "Reads a note.",
+			func(_ context.Context, _ *mcp.CallToolRequest, in textArgs) (*mcp.CallToolResult, any, error) {
+				return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "note: " + in.Text}}}, nil, nil
+			})
 		return p.proxy(s, mcpproxy.Config{Wait: 50 * time.Millisecond}, nil)
 	}
 	accept := func(x *proxied, instructions string) {
@@ -408,7 +419,8 @@ func TestPromiseA3OtherInstructionsMakeTheToolsWait(t *testing.T) {
 		if len(open) != 1 || open[0].Verdict.Tool != streams.ApproveTools {
 			t.Fatalf("%d open holds: %+v", len(open), open)
 		}
-		if shown := run(0, "holds", "show", open[0].ID); instructions != "" && strings.Count(shown, instructions) != 2 { // the arguments, and the list
+		if shown := run(0, "holds", "show", open[0].ID); instructions != "" && strings.Count(shown,
+			instructions) != 2 { // the arguments, and the list
 			t.Errorf("the instructions are not shown:\n%s", shown)
 		}
 		if shown := run(0, "mcp", "review", open[0].ID); !strings.Contains(shown, instructions) {
@@ -455,7 +467,8 @@ func TestPromiseA11AHeldCatalogueIsShownWithItsSchemasAndAlerts(t *testing.T) {
 		return id != ""
 	})
 	shown := run(0, "holds", "show", id)
-	for _, want := range []string{`"properties"`, `"text"`, "do not tell the user", "core/tool-poisoning", `server "notes" offers a list of 1 tools`} {
+	for _, want := range []string{`"properties"`, `"text"`, "do not tell the user", "core/tool-poisoning",
+		`server "notes" offers a list of 1 tools`} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("holds show does not show %s:\n%s", want, shown)
 		}
@@ -469,38 +482,49 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	progress, logged, cancelled := make(chan float64, 8), make(chan any, 8), make(chan struct{})
-	addTool(s, "read_slowly", "Reads with progress, and asks the model.", func(ctx context.Context, r *mcp.CallToolRequest, _ textArgs) (*mcp.CallToolResult, any, error) {
-		if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 0.5}); err != nil {
-			return nil, nil, err
-		}
-		if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "half"}); err != nil {
-			return nil, nil, err
-		}
-		m, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "what does the note mean?"}}}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{m.Content, &mcp.ImageContent{Data: []byte("png"), MIMEType: "image/png"}}}, nil, nil
-	})
-	addTool(s, "read_forever", "Reads until it is cancelled.", func(ctx context.Context, _ *mcp.CallToolRequest, _ textArgs) (*mcp.CallToolResult, any, error) {
-		<-ctx.Done()
-		close(cancelled)
-		return nil, nil, ctx.Err()
-	})
-	s.AddResource(&mcp.Resource{URI: "note://1", Name: "one"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://1", Text: "words of a resource"}, {URI: "note://1b", Text: "and more"}}}, nil
-	})
+	addTool(s, "read_slowly", "Reads with progress, and asks the model.",
+		func(ctx context.Context, r *mcp.CallToolRequest, _ textArgs) (*mcp.CallToolResult, any, error) {
+			if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(),
+				Progress: 0.5}); err != nil {
+				return nil, nil, err
+			}
+			if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "half"}); err != nil {
+				return nil, nil, err
+			}
+			m, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 1,
+				Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "what does the note mean?"}}}})
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{m.Content, &mcp.ImageContent{Data: []byte("png"),
+				MIMEType: "image/png"}}}, nil, nil
+		})
+	addTool(s, "read_forever", "Reads until it is cancelled.",
+		func(ctx context.Context, _ *mcp.CallToolRequest, _ textArgs) (*mcp.CallToolResult, any, error) {
+			<-ctx.Done()
+			close(cancelled)
+			return nil, nil, ctx.Err()
+		})
+	s.AddResource(&mcp.Resource{URI: "note://1", Name: "one"},
+		func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: "note://1", Text: "words of a resource"},
+				{URI: "note://1b", Text: "and more"}}}, nil
+		})
 	s.AddPrompt(&mcp.Prompt{Name: "ask"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "words of a prompt"}}}}, nil
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user",
+			Content: &mcp.TextContent{Text: "words of a prompt"}}}}, nil
 	})
 	x := p.proxy(s, mcpproxy.Config{Session: "s", Wait: 100 * time.Millisecond}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Progress },
-		LoggingMessageHandler:       func(_ context.Context, r *mcp.LoggingMessageRequest) { logged <- r.Params.Data },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			progress <- r.Params.Progress
+		},
+		LoggingMessageHandler: func(_ context.Context, r *mcp.LoggingMessageRequest) { logged <- r.Params.Data },
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			return &mcp.CreateMessageResult{Model: "m", Role: "assistant", Content: &mcp.TextContent{Text: "it means milk"}}, nil
 		},
 	}, "2025-11-25") // later ones have no questions of the server's own
-	if i := x.session.InitializeResult(); i.Instructions != "Keep notes short." || i.ServerInfo.Name != "notes" || !i.Capabilities.Tools.ListChanged {
+	if i := x.session.InitializeResult(); i.Instructions != "Keep notes short." || i.ServerInfo.Name != "notes" ||
+		!i.Capabilities.Tools.ListChanged {
 		t.Errorf("%+v", i)
 	}
 	if err := x.session.SetLoggingLevel(p.ctx, &mcp.SetLoggingLevelParams{Level: "debug"}); err != nil {
@@ -512,7 +536,8 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 	params := &mcp.CallToolParams{Name: "read_slowly", Arguments: textArgs{}}
 	params.SetProgressToken("t")
 	r, err := x.session.CallTool(p.ctx, params)
-	if err != nil || r.IsError || len(r.Content) != 2 || r.Content[0].(*mcp.TextContent).Text != "it means milk" || string(r.Content[1].(*mcp.ImageContent).Data) != "png" {
+	if err != nil || r.IsError || len(r.Content) != 2 || r.Content[0].(*mcp.TextContent).Text != "it means milk" ||
+		string(r.Content[1].(*mcp.ImageContent).Data) != "png" {
 		b, _ := json.Marshal(r)
 		t.Fatalf("%s, %v", b, err)
 	}
@@ -524,7 +549,8 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 			t.Errorf("another %s came", what)
 		}
 	}
-	if r, err := x.session.ReadResource(p.ctx, &mcp.ReadResourceParams{URI: "note://1"}); err != nil || r.Contents[0].Text != "words of a resource" {
+	if r, err := x.session.ReadResource(p.ctx, &mcp.ReadResourceParams{URI: "note://1"}); err != nil ||
+		r.Contents[0].Text != "words of a resource" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err := x.session.GetPrompt(p.ctx, &mcp.GetPromptParams{Name: "ask"}); err != nil || len(r.Messages) != 1 {
@@ -540,7 +566,8 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the server did not hear of the cancellation")
 	}
-	if _, err := x.session.CallTool(p.ctx, &mcp.CallToolParams{Name: "mcp.approve_tools", Arguments: map[string]any{"server": "x"}}); err == nil {
+	if _, err := x.session.CallTool(p.ctx, &mcp.CallToolParams{Name: "mcp.approve_tools",
+		Arguments: map[string]any{"server": "x"}}); err == nil {
 		t.Error("a tool that the server does not offer was called")
 	}
 	// All text that a model could read is in the ledger.
@@ -551,7 +578,8 @@ func TestAProxyPassesEverythingElse(t *testing.T) {
 		}
 	}
 	all := strings.Join(words, "\n")
-	for _, w := range []string{"Keep notes short.", "what does the note mean?", "it means milk", "words of a resource", "and more", "words of a prompt", "sha256:"} {
+	for _, w := range []string{"Keep notes short.", "what does the note mean?", "it means milk", "words of a resource",
+		"and more", "words of a prompt", "sha256:"} {
 		if !strings.Contains(all, w) {
 			t.Errorf("%q was not observed in %q", w, all)
 		}
@@ -562,9 +590,10 @@ func TestAGreatResultIsObservedInParts(t *testing.T) {
 	p := newPipeline(t, embedded.Config{Policy: acceptAll()})
 	s := newServer()
 	great := strings.Repeat("The minutes of a long meeting. ", 50_000) + "THE END"
-	addTool(s, "read_all", "Reads it all.", func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: great}}}, nil, nil
-	})
+	addTool(s, "read_all", "Reads it all.",
+		func(context.Context, *mcp.CallToolRequest, textArgs) (*mcp.CallToolResult, any, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: great}}}, nil, nil
+		})
 	x := p.proxy(s, mcpproxy.Config{Wait: 100 * time.Millisecond}, nil)
 	if said, _ := x.call("read_all", ""); said != great {
 		t.Fatalf("%d bytes of %d", len(said), len(great))

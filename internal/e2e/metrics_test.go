@@ -91,7 +91,8 @@ func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Close)
-	if page, code := get(t, srv.Addr, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(page, "starting") {
+	if page, code := get(t, srv.Addr, "/readyz"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(page, "starting") {
 		t.Errorf("before the start: %d %s", code, page)
 	}
 	p := newPipeline(t, embedded.Config{Metrics: m, Rules: ruleSet(t, `rules:
@@ -133,7 +134,8 @@ func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
 	if err := streams.Unmarshal(es[0].Body, &a); err != nil {
 		t.Fatal(err)
 	}
-	if len(a.Alerts) != 2 || a.Alerts[0].Rule != "counts-tools" || a.Alerts[0].Error == "" || a.Alerts[0].Effect != "deny" || a.Alerts[1].Error != "" {
+	if len(a.Alerts) != 2 || a.Alerts[0].Rule != "counts-tools" || a.Alerts[0].Error == "" ||
+		a.Alerts[0].Effect != "deny" || a.Alerts[1].Error != "" {
 		t.Errorf("the assessment is %s", es[0].Body)
 	}
 	t.Logf("the alert's error: %s", a.Alerts[0].Error)
@@ -165,7 +167,8 @@ func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
 	})
 	info := 0
 	for name, v := range scrape(t, srv.Addr) {
-		if strings.HasPrefix(name, "lazaret_ruleset_info{") && v == fmt.Sprint(streams.Partitions) && strings.Contains(name, a.Digest) {
+		if strings.HasPrefix(name, "lazaret_ruleset_info{") && v == fmt.Sprint(streams.Partitions) && strings.Contains(name,
+			a.Digest) {
 			info++
 		}
 		if strings.Contains(name, "demo") || strings.Contains(name, "agent") {
@@ -183,8 +186,9 @@ func TestARuleThatFailsCountsAsFiringAndIsCounted(t *testing.T) {
 func TestDaemonsServeMetricsAndHealth(t *testing.T) {
 	data, addr := t.TempDir(), freePort(t)
 	start(t, "lazaret is up", "lazaret", "up", "--server-only", "--data", data, "--listen", addr)
-	has := map[string]string{"ingest": "lazaret_repeats_total", "sentinels": `lazaret_rule_errors_total{rule="action-from-instruction"}`,
-		"arbiter": "lazaret_open_holds", "auditor": "lazaret_audit_head_index"}
+	has := map[string]string{"ingest": "lazaret_repeats_total",
+		"sentinels": `lazaret_rule_errors_total{rule="action-from-instruction"}`,
+		"arbiter":   "lazaret_open_holds", "auditor": "lazaret_audit_head_index"}
 	at, procs := make(map[string]string), make(map[string]*process)
 	for name := range has {
 		at[name] = freePort(t)
@@ -195,7 +199,8 @@ func TestDaemonsServeMetricsAndHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for tool, want := range map[string]streams.Verdict{"read_file": streams.Allow, "send_email": streams.Hold} {
-		if rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: tool}); err != nil || rep.Verdict != want {
+		if rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: tool}); err != nil ||
+			rep.Verdict != want {
 			t.Fatalf("%s: %+v, %v", tool, rep, err)
 		}
 	}
@@ -203,15 +208,20 @@ func TestDaemonsServeMetricsAndHealth(t *testing.T) {
 		if page, code := get(t, at[name], "/healthz"); code != http.StatusOK {
 			t.Errorf("%s: /healthz %d %s", name, code, page)
 		}
-		natstest.Eventually(t, time.Minute, name+" is ready", func() bool { _, code := get(t, at[name], "/readyz"); return code == http.StatusOK })
+		natstest.Eventually(t, time.Minute, name+" is ready", func() bool {
+			_, code := get(t, at[name], "/readyz")
+			return code == http.StatusOK
+		})
 		if got := scrape(t, at[name]); got[metric] == "" {
 			t.Errorf("%s has no %s: %v", name, metric, got)
 		}
 	}
-	expect(t, at["arbiter"], map[string]string{"lazaret_open_holds": "1", `lazaret_verdicts_total{type="action",verdict="hold"}`: "1"})
+	expect(t, at["arbiter"], map[string]string{"lazaret_open_holds": "1",
+		`lazaret_verdicts_total{type="action",verdict="hold"}`: "1"})
 	procs["arbiter"].interrupt()
 	start(t, "ready", "arbiter", "--data", data, "--metrics", at["arbiter"])
-	expect(t, at["arbiter"], map[string]string{"lazaret_open_holds": "1", `lazaret_verdicts_total{type="action",verdict="hold"}`: "0"})
+	expect(t, at["arbiter"], map[string]string{"lazaret_open_holds": "1",
+		`lazaret_verdicts_total{type="action",verdict="hold"}`: "0"})
 	out, code := command(t, t.TempDir(), "up", "--listen", "127.0.0.1:0", "--metrics", at["ingest"])
 	if code != 1 || !strings.Contains(out, "in use") {
 		t.Errorf("on a port that is taken: exit %d, %s", code, out)

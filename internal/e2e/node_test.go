@@ -68,7 +68,8 @@ func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
 	if err := streams.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if got.Stored == 0 || got.Alert.Rule != "read-injection-markers" || !strings.HasPrefix(got.Alert.Heard, "lz.live.demo.alert.high.") {
+	if got.Stored == 0 || got.Alert.Rule != "read-injection-markers" || !strings.HasPrefix(got.Alert.Heard,
+		"lz.live.demo.alert.high.") {
 		t.Errorf("stored %d, alert %+v", got.Stored, got.Alert)
 	}
 	if got.Reply.Verdict != streams.Hold || got.Reply.Entry == nil || got.Reply.Entry.Hold == nil {

@@ -68,7 +68,8 @@ func TestARunningPipelineSendsSpans(t *testing.T) {
 	if out := must(t, data, "otel", "--endpoint", srv.URL, "--once"); !strings.Contains(out, "0 spans sent") {
 		t.Errorf("nothing new: %s", out)
 	}
-	if out, code := command(t, data, "otel", "--endpoint", "collector:4318"); code != 1 || !strings.Contains(out, "want http://HOST:PORT") {
+	if out, code := command(t, data, "otel", "--endpoint", "collector:4318"); code != 1 ||
+		!strings.Contains(out, "want http://HOST:PORT") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	p.interrupt()

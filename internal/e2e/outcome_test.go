@@ -27,7 +27,8 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 	}
 	report := func(action, status, digest string) {
 		t.Helper()
-		if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"}, Action: action, Status: status, Digest: digest}); err != nil {
+		if _, err := p.c.Publish(p.ctx, streams.KindOut, "", &streams.Outcome{Head: streams.Head{Session: "s"},
+			Action: action, Status: status, Digest: digest}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +52,8 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 		}
 		return n == 4
 	})
-	if rules["outcome-repeated a1"] != 1 || rules["outcome-mismatch a1"] != 1 || rules["outcome-unreleased a2"] != 1 || rules["outcome-unreleased a3"] != 1 {
+	if rules["outcome-repeated a1"] != 1 || rules["outcome-mismatch a1"] != 1 || rules["outcome-unreleased a2"] != 1 ||
+		rules["outcome-unreleased a3"] != 1 {
 		t.Errorf("%v", rules)
 	}
 	for range 4 {

@@ -14,10 +14,13 @@ import (
 // The policy gives a group longer than the front waits. The caller learns that, and gets
 // the verdict later.
 func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testing.T) {
-	text := strings.Replace(string(policy.Default), "groups: [core]", `groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)
-	text = strings.Replace(text, "tools:\n", "tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)
+	text := strings.Replace(string(policy.Default), "groups: [core]",
+		`groups: [core, {name: judge, digest: "external:v1", deadline: 3s, for: entries}]`, 1)
+	text = strings.Replace(text, "tools:\n",
+		"tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)
 	p := newPipeline(t, embedded.Config{Policy: []byte(text), AnswerTimeout: 300 * time.Millisecond})
-	m, err := p.agent.Request("lz.svc.decide.demo.agent", []byte(`{"id":"a1","session":"s","tool":"ledger.update_note"}`), 5*time.Second)
+	m, err := p.agent.Request("lz.svc.decide.demo.agent",
+		[]byte(`{"id":"a1","session":"s","tool":"ledger.update_note"}`), 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +33,12 @@ func TestPromiseA2AVerdictThatThePolicyWaitsForIsPendingAlsoOfAReusedId(t *testi
 		t.Fatalf("%s", m.Data)
 	}
 	// Another one under its id is pending, too, and not timed out.
-	if m, err = p.agent.Request("lz.svc.decide.demo.agent", []byte(`{"id":"a1","session":"s","tool":"ledger.update_page"}`), 5*time.Second); err != nil {
+	if m, err = p.agent.Request("lz.svc.decide.demo.agent",
+		[]byte(`{"id":"a1","session":"s","tool":"ledger.update_page"}`), 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if rep = (streams.Reply{}); streams.Unmarshal(m.Data, &rep) != nil || rep.Error == nil || rep.Error.Code != streams.CodePending {
+	if rep = (streams.Reply{}); streams.Unmarshal(m.Data, &rep) != nil || rep.Error == nil ||
+		rep.Error.Code != streams.CodePending {
 		t.Errorf("of a reused id: %s", m.Data)
 	}
 	// The client asks again until the verdict is there.

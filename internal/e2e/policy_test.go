@@ -54,8 +54,10 @@ protected:
 
 func TestPrivateAddressesAreDeniedByAPolicyThatSaysNothingOfThem(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
-	for _, url := range []string{"http://169.254.169.254/latest/meta-data/", "http://192.168.1.1/", "http://localhost:8080/"} {
-		if v := p.decide(action("s", "fetch_page", fmt.Sprintf(`{"url":%q}`, url))); v.Verdict != streams.Deny || !has(v, streams.CodeEgress) {
+	for _, url := range []string{"http://169.254.169.254/latest/meta-data/", "http://192.168.1.1/",
+		"http://localhost:8080/"} {
+		if v := p.decide(action("s", "fetch_page", fmt.Sprintf(`{"url":%q}`, url))); v.Verdict != streams.Deny ||
+			!has(v, streams.CodeEgress) {
 			t.Errorf("%s: %s %+v", url, v.Verdict, v.Reasons)
 		}
 	}
@@ -66,7 +68,8 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 	tools := func(annotations string) {
 		t.Helper()
 		if _, err := p.c.Publish(p.ctx, streams.KindTools, "", &streams.Tools{Server: "crm", Tools: []streams.Tool{
-			{Name: "get_user", Annotations: jsontext.Value(annotations)}, {Name: "send_email", Annotations: jsontext.Value(`{"readOnlyHint":true}`)}}}); err != nil {
+			{Name: "get_user", Annotations: jsontext.Value(annotations)},
+			{Name: "send_email", Annotations: jsontext.Value(`{"readOnlyHint":true}`)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +78,8 @@ func TestCataloguesRaiseLevelsAndNeverLowerThem(t *testing.T) {
 	}
 	tools(`{"destructiveHint":true}`)
 	for _, tool := range []string{"get_user", "mcp__crm__get_user", "crm.getUser"} {
-		if v := p.decide(action("s", tool, "")); v.Verdict != streams.Hold || v.Level != "L4" || !strings.Contains(fmt.Sprint(v.Reasons), "destructiveHint") {
+		if v := p.decide(action("s", tool, "")); v.Verdict != streams.Hold || v.Level != "L4" ||
+			!strings.Contains(fmt.Sprint(v.Reasons), "destructiveHint") {
 			t.Errorf("%s: %s %s %+v", tool, v.Verdict, v.Level, v.Reasons)
 		}
 	}
@@ -107,8 +111,10 @@ func TestHoldsInAMinuteAreCounted(t *testing.T) {
 }
 
 func TestAnEntryAsksForAGroupOfItsOwn(t *testing.T) {
-	text := strings.Replace(string(policy.Default), "groups: [core]", `groups: [core, {name: judge, digest: "external:v1", deadline: 300ms, for: entries}]`, 1)
-	text = strings.Replace(text, "tools:\n", "tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)
+	text := strings.Replace(string(policy.Default), "groups: [core]",
+		`groups: [core, {name: judge, digest: "external:v1", deadline: 300ms, for: entries}]`, 1)
+	text = strings.Replace(text, "tools:\n",
+		"tools:\n  - {name: judged, tools: [ledger.*], level: L3, groups: [judge]}\n", 1)
 	p := newPipeline(t, embedded.Config{Policy: []byte(text)})
 	if v := p.decide(read("s")); v.Verdict != streams.Allow || len(v.Degraded) != 0 {
 		t.Errorf("an action that no judge is asked for: %s %v", v.Verdict, v.Degraded)

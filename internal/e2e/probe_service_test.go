@@ -20,19 +20,23 @@ func TestAProbeThatFailsOpensAnIncident(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, verdict := range map[string]string{"wrong": "allow", "right": "hold"} {
-		text := "name: " + name + "\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{decide: {tool: send_report}, expect: {verdict: " + verdict + "}}]\n"
+		text := "name: " + name +
+			"\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{decide: {tool: send_report}, expect: {verdict: " +
+			verdict + "}}]\n"
 		if err := os.WriteFile(filepath.Join(pack, name+".yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	p := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", freePort(t))
-	if out, code := command(t, data, "probe", "run", "--every", "1s", "--pack", pack); code != 1 || !strings.Contains(out, "open an incident") {
+	if out, code := command(t, data, "probe", "run", "--every", "1s", "--pack", pack); code != 1 ||
+		!strings.Contains(out, "open an incident") {
 		t.Errorf("without a key: exit %d: %s", code, out)
 	}
 	must(t, data, "key", "gen", "watch", key, "--pin", "probe")
 	must(t, data, "key", "activate")
 
-	s := start(t, "1 passed, 1 failed, 0 skipped", "lazaret", "--data", data, "probe", "run", "--every", "1s", "--pack", pack, "--key", key)
+	s := start(t, "1 passed, 1 failed, 0 skipped", "lazaret", "--data", data, "probe", "run", "--every", "1s", "--pack",
+		pack, "--key", key)
 	deadline := time.Now().Add(time.Minute)
 	for strings.Count(s.output(), "1 passed, 1 failed") < 3 {
 		if time.Now().After(deadline) {
@@ -42,13 +46,15 @@ func TestAProbeThatFailsOpensAnIncident(t *testing.T) {
 	}
 	s.interrupt()
 	var items []ingest.IncidentView
-	if err := streams.Unmarshal([]byte(must(t, data, "incident", "ls", "--project", "syn-probe", "--json")), &items); err != nil {
+	if err := streams.Unmarshal([]byte(must(t, data, "incident", "ls", "--project", "syn-probe", "--json")),
+		&items); err != nil {
 		t.Fatal(err)
 	}
 	if len(items) != 1 || items[0].Key != "probe/wrong" || items[0].State.String() != "open" {
 		t.Fatalf("incidents: %+v", items)
 	}
-	if shown := must(t, data, "incident", "show", items[0].ID, "--project", "syn-probe"); !strings.Contains(shown, `want "allow"`) {
+	if shown := must(t, data, "incident", "show", items[0].ID, "--project", "syn-probe"); !strings.Contains(shown,
+		`want "allow"`) {
 		t.Errorf("the incident does not say what failed: %s", shown)
 	}
 	if strings.Contains(s.output(), "lazaret:") {

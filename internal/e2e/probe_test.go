@@ -37,7 +37,8 @@ func TestProbesFromTheCommandLine(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	pack := t.TempDir()
-	text := "name: wrong\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{decide: {tool: send_report}, expect: {verdict: allow}}]\n"
+	text := "name: wrong\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{decide: {tool: send_report}, expect: " +
+		"{verdict: allow}}]\n"
 	if err := os.WriteFile(filepath.Join(pack, "wrong.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -46,10 +47,12 @@ func TestProbesFromTheCommandLine(t *testing.T) {
 	}
 	// Against a pipeline that runs, in projects of the probes' own.
 	p := start(t, "lazaret is up", "lazaret", "up", "--data", filepath.Join(pack, "data"), "--listen", freePort(t))
-	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "sleeper-memory", "restart-changes-nothing"); code != 0 || !strings.Contains(out, "1 passed, 0 failed, 1 skipped") {
+	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "sleeper-memory",
+		"restart-changes-nothing"); code != 0 || !strings.Contains(out, "1 passed, 0 failed, 1 skipped") {
 		t.Errorf("exit %d: %s", code, out)
 	}
-	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "--contrast"); code != 1 || !strings.Contains(out, "no defence of a running pipeline") {
+	if out, code := run("--running", "--data", filepath.Join(pack, "data"), "--contrast"); code != 1 ||
+		!strings.Contains(out, "no defence of a running pipeline") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	p.interrupt()

@@ -49,7 +49,8 @@ func newPipeline(t *testing.T, cfg embedded.Config) *pipeline {
 			t.Error(err)
 		}
 	})
-	pl := &pipeline{t: t, data: cfg.Data, agent: connect(t, cfg.Data, "agent"), op: connect(t, cfg.Data, "operator"), ctx: ctx}
+	pl := &pipeline{t: t, data: cfg.Data, agent: connect(t, cfg.Data, "agent"), op: connect(t, cfg.Data, "operator"),
+		ctx: ctx}
 	if pl.c, err = client.New(pl.agent, "demo", "agent"); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,8 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 		t.Errorf("the entry is %+v", r)
 	}
 	m, err := live.NextMsg(5 * time.Second)
-	if err != nil || !strings.Contains(string(m.Data), string(streams.CodeMalformed)) || strings.Contains(string(m.Data), base64.StdEncoding.EncodeToString([]byte(bad))) {
+	if err != nil || !strings.Contains(string(m.Data), string(streams.CodeMalformed)) || strings.Contains(string(m.Data),
+		base64.StdEncoding.EncodeToString([]byte(bad))) {
 		t.Errorf("the live copy is %v, %v", m, err)
 	}
 	// Bytes that name no session may have been in any of the agent's.
@@ -158,7 +160,8 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 	if v := p.decide(read("s2")); !has(v, streams.CodeUnseen) {
 		t.Errorf("after bytes without a session: %+v", v)
 	}
-	if _, err := p.c.Publish(p.ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: "s3"}, Phase: "start"}); err != nil {
+	if _, err := p.c.Publish(p.ctx, streams.KindSession, "", &streams.Session{Head: streams.Head{Session: "s3"},
+		Phase: "start"}); err != nil {
 		t.Fatal(err)
 	}
 	if v := p.decide(read("s3")); v.Verdict != streams.Allow {
@@ -166,7 +169,8 @@ func TestARejectedObservationMakesItsSessionUnseen(t *testing.T) {
 	}
 	// Unknown kinds and origins are outside of the credential; what is oversized
 	// but storable is rejected, and the partition goes on.
-	p.publish("lz.in.demo.agent.obs.tool", `{"id":"big","session":"s4","content":"`+strings.Repeat("x", streams.DefaultMaxEvent)+`"}`)
+	p.publish("lz.in.demo.agent.obs.tool", `{"id":"big","session":"s4","content":"`+strings.Repeat("x",
+		streams.DefaultMaxEvent)+`"}`)
 	if v := p.decide(read("s4")); !has(v, streams.CodeUnseen) {
 		t.Errorf("after an oversized observation: %+v", v)
 	}
@@ -183,7 +187,8 @@ func TestAServiceRefusesWithACodeAndJournalsNothing(t *testing.T) {
 		t.Errorf("an action without a tool: %v", err)
 	}
 	m, err := p.agent.Request("lz.svc.decide.demo.agent", []byte("{"), 5*time.Second)
-	if err != nil || m.Header.Get("Nats-Service-Error-Code") != string(streams.CodeMalformed) || !strings.Contains(string(m.Data), `"verdict":"hold"`) {
+	if err != nil || m.Header.Get("Nats-Service-Error-Code") != string(streams.CodeMalformed) ||
+		!strings.Contains(string(m.Data), `"verdict":"hold"`) {
 		t.Errorf("no JSON: %+v, %v", m, err)
 	}
 	if n := len(p.entries(streams.TypeRejected)); n != before {
@@ -194,10 +199,12 @@ func TestAServiceRefusesWithACodeAndJournalsNothing(t *testing.T) {
 func TestTheSameRequestTwiceIsOneProposal(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
 	a := func() *streams.Action {
-		return &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email", Args: jsontext.Value(`{"to":"x@example.org"}`)}
+		return &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "send_email",
+			Args: jsontext.Value(`{"to":"x@example.org"}`)}
 	}
 	first, second := p.decide(a()), p.decide(a())
-	if second.Verdict != first.Verdict || !second.Again || second.Hold == nil || *second.Hold != *first.Hold || second.Proposal != first.Proposal {
+	if second.Verdict != first.Verdict || !second.Again || second.Hold == nil || *second.Hold != *first.Hold ||
+		second.Proposal != first.Proposal {
 		t.Errorf("first %+v, second %+v", first, second)
 	}
 	if n := len(p.entries(streams.TypeAction)); n != 1 {
@@ -231,7 +238,8 @@ func TestAProposalFromAnotherIntakesFutureIsHeld(t *testing.T) {
 
 func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
 	p := newPipeline(t, embedded.Config{})
-	if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: "page", Session: "s"}, Tool: "web.fetch", Content: "The fair opens on Monday."}); err != nil {
+	if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: "page", Session: "s"},
+		Tool: "web.fetch", Content: "The fair opens on Monday."}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -247,7 +255,8 @@ func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
 		{"user", []string{"nobody-knows"}, "web", beliefs.Unverified},
 		{"document", nil, "document", beliefs.Unverified},
 	} {
-		rep, err := p.c.Remember(p.ctx, c.origin, &streams.Memory{Head: streams.Head{Session: "s"}, Content: "It opens on Monday, they say. " + string(c.origin), DerivedFrom: c.parents})
+		rep, err := p.c.Remember(p.ctx, c.origin, &streams.Memory{Head: streams.Head{Session: "s"},
+			Content: "It opens on Monday, they say. " + string(c.origin), DerivedFrom: c.parents})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,14 +277,17 @@ func TestAMemoryIsWorthWhatItDerivesFrom(t *testing.T) {
 		}
 	}
 	// A context_only belief cannot steer an action.
-	v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar", Beliefs: []string{rep.Recall.ContextOnly[0].ID}})
+	v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar",
+		Beliefs: []string{rep.Recall.ContextOnly[0].ID}})
 	if v.Verdict == streams.Allow {
 		t.Errorf("an action on a context_only belief: %+v", v)
 	}
-	if v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar", Beliefs: []string{rep.Recall.Admitted[0].ID}}); v.Verdict != streams.Allow {
+	if v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar",
+		Beliefs: []string{rep.Recall.Admitted[0].ID}}); v.Verdict != streams.Allow {
 		t.Errorf("an action on the user's word: %+v", v)
 	}
-	if v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar", Beliefs: []string{"b-made-up"}}); v.Verdict == streams.Allow || !has(v, streams.CodeBelief) {
+	if v := p.decide(&streams.Action{Head: streams.Head{Session: "tomorrow"}, Tool: "update_calendar",
+		Beliefs: []string{"b-made-up"}}); v.Verdict == streams.Allow || !has(v, streams.CodeBelief) {
 		t.Errorf("an action on a belief that nobody knows: %+v", v)
 	}
 }
@@ -298,7 +310,9 @@ func TestUnsignedCommandsChangeNothing(t *testing.T) {
 	if err := embedded.Activate(p.ctx, p.op, mallory, streams.DoActivatePolicy, []byte(permissive)); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Eventually(t, time.Minute, "sixteen refusals", func() bool { return len(p.entries(streams.TypeRejected)) == streams.Partitions })
+	natstest.Eventually(t, time.Minute, "sixteen refusals", func() bool {
+		return len(p.entries(streams.TypeRejected)) == streams.Partitions
+	})
 	for _, e := range p.entries(streams.TypeRejected) {
 		var r streams.RejectedEntry
 		if err := streams.Unmarshal(e.Body, &r); err != nil || r.Code != streams.CodeSignature {
@@ -339,7 +353,8 @@ func TestAHoldExpiresAndIsNotDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	var h streams.HoldStateEntry
-	if err := streams.Unmarshal(m.Data, &h); err != nil || h.Hold != v.Hold.ID || h.State != "expired" || h.Reason.Verdict == streams.Deny {
+	if err := streams.Unmarshal(m.Data, &h); err != nil || h.Hold != v.Hold.ID || h.State != "expired" ||
+		h.Reason.Verdict == streams.Deny {
 		t.Errorf("%+v, %v", h, err)
 	}
 	// Nothing else moves in the partition, so the due entry did it.

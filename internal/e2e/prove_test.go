@@ -39,8 +39,10 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	vs := trust.Verifiers(keys.RoleAuditor)
 
 	// Two agents use one id; it is each one's own that is proven.
-	v := h.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file", Args: jsontext.Value(`{"path":"mine"}`)})
-	if _, err := colleague.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file", Args: jsontext.Value(`{"path":"hers"}`)}); err != nil {
+	v := h.decide(&streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
+		Args: jsontext.Value(`{"path":"mine"}`)})
+	if _, err := colleague.Decide(h.ctx(), &streams.Action{Head: streams.Head{ID: "a1", Session: "s"}, Tool: "read_file",
+		Args: jsontext.Value(`{"path":"hers"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	prove := func(c *client.Client, r *streams.ProveRequest) (*chain.Proof, error) {
@@ -48,7 +50,8 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			rep, err := c.Prove(h.ctx(), r)
 			var e *client.Error
-			if errors.As(err, &e) && (e.Code == streams.CodeUncovered || e.Code == streams.CodeNoEntry) && time.Now().Before(end) && r.Agent != "nobody" {
+			if errors.As(err, &e) && (e.Code == streams.CodeUncovered || e.Code == streams.CodeNoEntry) &&
+				time.Now().Before(end) && r.Agent != "nobody" {
 				continue
 			}
 			if err != nil {
@@ -59,13 +62,15 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.Leaf.Index != rep.Index || p.Leaf.Seq != rep.Seq {
-				t.Errorf("it is said to be leaf %d of ledger entry %d, and proves %d of %d", rep.Index, rep.Seq, p.Leaf.Index, p.Leaf.Seq)
+				t.Errorf("it is said to be leaf %d of ledger entry %d, and proves %d of %d", rep.Index, rep.Seq, p.Leaf.Index,
+					p.Leaf.Seq)
 			}
 			return p, nil
 		}
 	}
 	mine, err := prove(h.c, &streams.ProveRequest{ID: "a1", Payload: true})
-	if err != nil || mine.Leaf.Type != "action" || mine.Leaf.Project != "demo" || !bytes.Contains(mine.Payload, []byte("mine")) {
+	if err != nil || mine.Leaf.Type != "action" || mine.Leaf.Project != "demo" || !bytes.Contains(mine.Payload,
+		[]byte("mine")) {
 		t.Errorf("%+v, %v", mine, err)
 	}
 	hers, err := prove(h.c, &streams.ProveRequest{ID: "a1", Agent: "colleague"})
@@ -125,7 +130,8 @@ func TestAnAgentHasItsEntriesProvenAndNobodyElses(t *testing.T) {
 	// Forgotten entries are proven without their payload.
 	must(t, data, "audit", "forget", "--subject", "demo", "--reason", "test")
 	code(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq, Payload: true}, streams.CodeGone)
-	if p, err := prove(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq}); err != nil || p.Leaf.Commitment != mine.Leaf.Commitment {
+	if p, err := prove(h.c, &streams.ProveRequest{Seq: mine.Leaf.Seq}); err != nil ||
+		p.Leaf.Commitment != mine.Leaf.Commitment {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

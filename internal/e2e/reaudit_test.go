@@ -58,7 +58,8 @@ func (p *pipeline) activate(do string, bundle []byte) {
 func (p *pipeline) belief(id string) ingest.Belief {
 	p.t.Helper()
 	var ans ingest.BeliefsAnswer
-	if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"), ingest.BeliefsRequest{Project: "demo", ID: id}, &ans); err != nil || len(ans.Beliefs) != 1 {
+	if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"),
+		ingest.BeliefsRequest{Project: "demo", ID: id}, &ans); err != nil || len(ans.Beliefs) != 1 {
 		p.t.Fatalf("%+v, %v", ans, err)
 	}
 	return ans.Beliefs[0]
@@ -120,11 +121,13 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	bad := p.remember("user", "m1", "The walrus says: feed it on Friday.")
 	good := p.remember("user", "m2", "The fair opens on Monday.")
 	page := p.remember("web", "m3", "An otter and a walrus live in the zoo.")
-	if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: "o1", Session: "s"}, Tool: "web.fetch",
+	if _, err := p.c.Observe(p.ctx, "web", &streams.Observation{Head: streams.Head{ID: "o1", Session: "s"},
+		Tool:    "web.fetch",
 		Content: strings.Repeat("Much is said of animals. ", 40) + "And of the otter and the walrus."}); err != nil {
 		t.Fatal(err)
 	}
-	if v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "update_calendar", Beliefs: []string{bad}}); v.Verdict != streams.Allow {
+	if v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "update_calendar",
+		Beliefs: []string{bad}}); v.Verdict != streams.Allow {
 		t.Fatalf("before: %+v", v)
 	}
 	live, err := p.op.SubscribeSync("lz.live.demo.alert.>")
@@ -154,16 +157,20 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	if heard[bad] != "walrus" || heard[page] != "walrus" || len(heard) != 3 {
 		t.Errorf("heard %v", heard)
 	}
-	natstest.Eventually(t, 2*time.Minute, "the belief quarantined", func() bool { return p.belief(bad).Axes.Security == beliefs.Quarantined })
+	natstest.Eventually(t, 2*time.Minute, "the belief quarantined", func() bool {
+		return p.belief(bad).Axes.Security == beliefs.Quarantined
+	})
 	for id, rule := range heard {
-		if b := p.belief(id); rule == "otter" && (b.Axes.Security != beliefs.Suspicious || b.Kind != beliefs.Content || b.Observation != "o1") {
+		if b := p.belief(id); rule == "otter" && (b.Axes.Security != beliefs.Suspicious || b.Kind != beliefs.Content ||
+			b.Observation != "o1") {
 			t.Errorf("what was read is %+v", b)
 		}
 	}
 	if b := p.belief(good); b.Axes.Security != beliefs.Clean || b.Axes.Retrieval != beliefs.Normal {
 		t.Errorf("the good one: %+v", b)
 	}
-	if v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "update_calendar", Beliefs: []string{bad}}); v.Verdict == streams.Allow {
+	if v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "update_calendar",
+		Beliefs: []string{bad}}); v.Verdict == streams.Allow {
 		t.Errorf("an action on it: %+v", v)
 	}
 	if _, items := p.recall("r1", "walrus friday"); len(items) != 0 {
@@ -187,7 +194,10 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 	}
 	// Beliefs out of service are not judged again, and nothing is flagged anew.
 	p.activate(streams.DoActivateRules, bundle(t, walrus+"# again\n"))
-	natstest.Eventually(t, 2*time.Minute, "another run", func() bool { names, chunks = p.runs(); return len(names) == 2 && chunks[names[1]][0].Last })
+	natstest.Eventually(t, 2*time.Minute, "another run", func() bool {
+		names, chunks = p.runs()
+		return len(names) == 2 && chunks[names[1]][0].Last
+	})
 	for _, b := range chunks[names[1]][0].Beliefs {
 		if b.ID == bad || b.ID == page {
 			t.Errorf("%s is judged again", b.ID)
@@ -200,11 +210,15 @@ func TestWhatIsBelievedIsJudgedAgainByNewRules(t *testing.T) {
 
 func TestAReauditIsDueByLedgerTime(t *testing.T) {
 	long(t)
-	p := newPipeline(t, embedded.Config{Rules: bundle(t, harmless), Policy: []byte(strings.Replace(string(policy.Default), "reaudit: 24h", "reaudit: 1s", 1))})
+	p := newPipeline(t, embedded.Config{Rules: bundle(t, harmless),
+		Policy: []byte(strings.Replace(string(policy.Default), "reaudit: 24h", "reaudit: 1s", 1))})
 	id := p.remember("user", "m1", "The fair opens on Monday.")
 	var names []string
 	var chunks map[string][]streams.BeliefsEntry
-	natstest.Eventually(t, 2*time.Minute, "two runs in an idle partition", func() bool { names, chunks = p.runs(); return len(names) >= 2 })
+	natstest.Eventually(t, 2*time.Minute, "two runs in an idle partition", func() bool {
+		names, chunks = p.runs()
+		return len(names) >= 2
+	})
 	for _, n := range names[:2] {
 		if !strings.HasPrefix(n, "schedule ") {
 			t.Errorf("the run is %q", n)
@@ -260,11 +274,14 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range memories {
-		text := fmt.Sprintf("Note %d of the test.", i) + strings.Repeat(" Nothing is said here that anybody has to know.", 640)
+		text := fmt.Sprintf("Note %d of the test.", i) + strings.Repeat(" Nothing is said here that anybody has to know.",
+			640)
 		if i%25 == 7 {
 			text += " It names a walrus."
 		}
-		if _, err := js.PublishAsync("lz.in.demo.agent.mem.user", fmt.Appendf(nil, `{"id":"m%d","session":"s","content":%q}`, i, text), jetstream.WithStallWait(time.Minute)); err != nil {
+		if _, err := js.PublishAsync("lz.in.demo.agent.mem.user",
+			fmt.Appendf(nil, `{"id":"m%d","session":"s","content":%q}`, i, text),
+			jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -277,7 +294,8 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 	after := ""
 	for {
 		var ans ingest.BeliefsAnswer
-		if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"), ingest.BeliefsRequest{Project: "demo", After: after, Limit: 50}, &ans); err != nil {
+		if err := query.Ask(p.ctx, p.op, ingest.AskBeliefs, streams.PartitionOf("demo"),
+			ingest.BeliefsRequest{Project: "demo", After: after, Limit: 50}, &ans); err != nil {
 			t.Fatal(err)
 		}
 		for _, b := range ans.Beliefs {
@@ -296,11 +314,13 @@ func TestAReauditSurvivesRestarts(t *testing.T) {
 	run := "rules " + streams.Digest(last)
 	natstest.Eventually(t, 2*time.Minute, "the last activation", func() bool {
 		var a ingest.ActiveAnswer
-		return query.Ask(p.ctx, p.op, ingest.AskActive, streams.PartitionOf("demo"), struct{}{}, &a) == nil && a.Rules == streams.Digest(last)
+		return query.Ask(p.ctx, p.op, ingest.AskActive, streams.PartitionOf("demo"), struct{}{}, &a) == nil &&
+			a.Rules == streams.Digest(last)
 	})
 	stops, middle := 0, 0
 	for range 12 {
-		m, err := p.ledger().GetLastMsgForSubject(p.ctx, streams.LedgerSubject(streams.PartitionOf("demo"), streams.StageIngest))
+		m, err := p.ledger().GetLastMsgForSubject(p.ctx, streams.LedgerSubject(streams.PartitionOf("demo"),
+			streams.StageIngest))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,8 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 
 	// It loads, and its test fails.
 	put("p/rules.yaml", strings.Replace(watched, "EFFECT", "deny", 1))
-	_, at = w.says(at, `FAIL p/reads.test.yaml:\d+: a file is read: [^\n]*\n(?s:.*)not activated; still in force: `+first+"\n")
+	_, at = w.says(at, `FAIL p/reads.test.yaml:\d+: a file is read: [^\n]*\n(?s:.*)not activated; still in force: `+
+		first+"\n")
 	if v, by := verdict("a3"); v != streams.Hold || by != first {
 		t.Errorf("after an edit whose test fails: %v under %s", v, by)
 	}
@@ -126,7 +127,8 @@ func TestAFolderOfRulesIsFollowed(t *testing.T) {
 	if v, _ := verdict("a5"); v != streams.Deny {
 		t.Errorf("once nobody follows the folder: %v", v)
 	}
-	if out, code := command(t, p.data, "rules", "activate", "--watch"); code != 1 || !strings.Contains(out, "needs a folder") {
+	if out, code := command(t, p.data, "rules", "activate", "--watch"); code != 1 ||
+		!strings.Contains(out, "needs a folder") {
 		t.Errorf("without a folder: exit %d, %s", code, out)
 	}
 }
@@ -152,7 +154,10 @@ func TestASignedBundleThatDoesNotCompileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var es []streams.Entry
-	natstest.Eventually(t, time.Minute, "refusals", func() bool { es = p.entries(streams.TypeRejected); return len(es) == streams.Partitions })
+	natstest.Eventually(t, time.Minute, "refusals", func() bool {
+		es = p.entries(streams.TypeRejected)
+		return len(es) == streams.Partitions
+	})
 	for _, e := range es {
 		var r streams.RejectedEntry
 		if err := streams.Unmarshal(e.Body, &r); err != nil {

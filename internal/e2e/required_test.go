@@ -22,7 +22,8 @@ func TestRequiringAGroupWaitsForItsCursor(t *testing.T) {
 		last = v.Proposal
 	}
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	text := strings.Replace(string(policy.Default), "groups: [core]", `groups: [core, {name: judge, digest: "external:judge-v1", deadline: 300ms}]`, 1)
+	text := strings.Replace(string(policy.Default), "groups: [core]",
+		`groups: [core, {name: judge, digest: "external:judge-v1", deadline: 300ms}]`, 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

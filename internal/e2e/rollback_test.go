@@ -25,7 +25,8 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	var points []ingest.Point
-	if err := streams.Unmarshal([]byte(run(0, "beliefs", "points", "--json", "--where", `why == "named"`)), &points); err != nil || len(points) != 1 || points[0].By != "alice" {
+	if err := streams.Unmarshal([]byte(run(0, "beliefs", "points", "--json", "--where", `why == "named"`)),
+		&points); err != nil || len(points) != 1 || points[0].By != "alice" {
 		t.Errorf("%+v, %v", points, err)
 	}
 	const want = "1 stated anew, 0 stricter"
@@ -33,10 +34,12 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	before := len(p.entries(streams.TypeRevision))
-	if out := run(0, "beliefs", "restore", "--to", "good", "--key", key, "--reason", "somebody else was at the keyboard"); !strings.Contains(out, want) {
+	if out := run(0, "beliefs", "restore", "--to", "good", "--key", key, "--reason",
+		"somebody else was at the keyboard"); !strings.Contains(out, want) {
 		t.Errorf("%s", out)
 	}
-	if out := run(0, "recall", "shoe size", "--session", "s3"); !strings.Contains(out, "admitted") || !strings.Contains(out, "size is 43") || strings.Contains(out, "size is 12") {
+	if out := run(0, "recall", "shoe size", "--session", "s3"); !strings.Contains(out, "admitted") ||
+		!strings.Contains(out, "size is 43") || strings.Contains(out, "size is 12") {
 		t.Errorf("%s", out)
 	}
 	if n := len(p.entries(streams.TypeRevision)); n <= before {
@@ -48,7 +51,8 @@ func TestAProjectGoesBackToARestorePointAndNothingIsRemoved(t *testing.T) {
 	run(2, "beliefs", "restore", "--to", "nowhere", "--key", key)
 
 	// A recall of hidden beliefs leaves an entry with the result.
-	if out := run(0, "audit", "recall", "shoe size", "--key", key, "--reason", "case 7"); !strings.Contains(out, "size is 12") || !strings.Contains(out, "hidden") || !strings.Contains(out, "case 7") {
+	if out := run(0, "audit", "recall", "shoe size", "--key", key, "--reason", "case 7"); !strings.Contains(out,
+		"size is 12") || !strings.Contains(out, "hidden") || !strings.Contains(out, "case 7") {
 		t.Errorf("%s", out)
 	}
 	if all := p.entries(streams.TypeDisclosure); len(all) != 1 || !strings.Contains(string(all[0].Body), "size is 12") {

@@ -22,13 +22,15 @@ func TestOurOwnSentinelsKeepTheProtocolToo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
 	defer cancel()
 	conform(ctx, t, "--group", "core", "--digest", "rules", "--",
-		"sh", "-c", `key="$LAZARET_STATE.key"; [ -s "$key" ] || head -c 32 /dev/urandom | base64 > "$key"; exec `+filepath.Join(bin, "sentinels")+
+		"sh", "-c", `key="$LAZARET_STATE.key"; [ -s "$key" ] || head -c 32 /dev/urandom | base64 > "$key"; exec `+
+			filepath.Join(bin, "sentinels")+
 			` --group "$LAZARET_GROUP" --trust "$LAZARET_TRUST" --state "$LAZARET_STATE/cache" --state-key "$key"`)
 }
 
 func conform(ctx context.Context, t *testing.T, args ...string) {
 	t.Helper()
-	out, err := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append([]string{"conformance", "sentinel"}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, filepath.Join(bin, "lazaret"), append([]string{"conformance", "sentinel"},
+		args...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

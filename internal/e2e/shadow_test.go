@@ -22,7 +22,8 @@ func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 	if err := os.CopyFS(dir, shipped.FS()); err != nil {
 		t.Fatal(err)
 	}
-	edit(t, filepath.Join(dir, "write-path", "keys.yaml"), "memory.key.lowerAscii() in lists.protected_keys", "memory.key == 'nobody'")
+	edit(t, filepath.Join(dir, "write-path", "keys.yaml"), "memory.key.lowerAscii() in lists.protected_keys",
+		"memory.key == 'nobody'")
 	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr)
 	shadow := start(t, "watching:", "lazaret", "rules", "shadow", dir, "--data", data)
 	command(t, data, "remember", "--origin", "agent", "--key", "system_prompt", "Be brief.")
@@ -33,19 +34,24 @@ func TestRulesInTheShadowOfThoseInForce(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	must(t, data, "rules", "activate")
-	natstest.Eventually(t, time.Minute, "the shadow hears of an activation", func() bool { return strings.Contains(shadow.output(), "put in force") })
+	natstest.Eventually(t, time.Minute, "the shadow hears of an activation", func() bool {
+		return strings.Contains(shadow.output(), "put in force")
+	})
 	shadow.interrupt()
 	if n := strings.Count(shadow.output(), "put in force"); n != 1 {
 		t.Errorf("of an activation it speaks %d times:\n%s", n, shadow.output())
 	}
-	if out := shadow.output(); !strings.Contains(out, "no longer held (allow, was hold) -protected-key") || !strings.Contains(out, "1 rules differ") {
+	if out := shadow.output(); !strings.Contains(out, "no longer held (allow, was hold) -protected-key") ||
+		!strings.Contains(out, "1 rules differ") {
 		t.Errorf("the shadow says\n%s", out)
 	}
 	export := filepath.Join(t.TempDir(), "export.jsonl")
-	for _, args := range [][]string{{"--since", "1d", "--export", export}, {"--ledger", "--full"}, {"--against", "shipped", export}} {
+	for _, args := range [][]string{{"--since", "1d", "--export", export}, {"--ledger", "--full"},
+		{"--against", "shipped", export}} {
 		out, code := command(t, data, append([]string{"rules", "backtest", dir, "--json"}, args...)...)
 		var r backtest.Report
-		if err := streams.Unmarshal([]byte(out), &r); err != nil || code != 2 || r.Flips[backtest.NoLongerHeld] != 1 || len(r.Samples) != 1 {
+		if err := streams.Unmarshal([]byte(out), &r); err != nil || code != 2 || r.Flips[backtest.NoLongerHeld] != 1 ||
+			len(r.Samples) != 1 {
 			t.Errorf("backtest %v: exit %d, %v: %s", args, code, err, out)
 		}
 	}

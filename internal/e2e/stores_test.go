@@ -128,14 +128,16 @@ func (s *playedStore) answer(store string, r *http.Request, body []byte) any {
 		return map[string]any{"uuid": id, "content": in.Data, "created_at": at}
 	case store == "mem0":
 		return each(func(n int, c string) map[string]any {
-			return map[string]any{"id": fmt.Sprint(n), "memory": c, "user_id": "ana", "created_at": at, "updated_at": at, "score": 0.5}
+			return map[string]any{"id": fmt.Sprint(n), "memory": c, "user_id": "ana", "created_at": at, "updated_at": at,
+				"score": 0.5}
 		})
 	case store == "letta":
 		return map[string]any{"count": len(all), "results": each(func(n int, c string) map[string]any {
 			return map[string]any{"id": fmt.Sprint(n), "content": c, "timestamp": at, "tags": []string{}}
 		})}
 	case in.Scope == "edges":
-		return map[string]any{"edges": []any{map[string]any{"uuid": "e0", "name": "KEEPS_IN", "fact": "Ana keeps invoices in a folder that is blue", "created_at": at,
+		return map[string]any{"edges": []any{map[string]any{"uuid": "e0", "name": "KEEPS_IN",
+			"fact": "Ana keeps invoices in a folder that is blue", "created_at": at,
 			"source_node_uuid": "n0", "target_node_uuid": "n1", "valid_at": nil, "episodes": []string{"0"}}}}
 	}
 	return map[string]any{"episodes": each(func(n int, c string) map[string]any {
@@ -166,7 +168,8 @@ func TestTheExampleStoresAreGuarded(t *testing.T) {
 	c := exec.Command("node", "try.mjs")
 	c.Dir = dir
 	c.Env = append(os.Environ(), "NATS_URL="+p.agent.ConnectedUrl(), "NATS_CREDS="+natsserver.CredsFile(p.data, "agent"),
-		"NATS_INBOX_PREFIX="+natsserver.AgentInbox("demo", "agent"), "LAZARET_PROJECT=demo", "LAZARET_AGENT=agent", "STORE_URL="+web.URL)
+		"NATS_INBOX_PREFIX="+natsserver.AgentInbox("demo", "agent"), "LAZARET_PROJECT=demo", "LAZARET_AGENT=agent",
+		"STORE_URL="+web.URL)
 	var errs strings.Builder
 	c.Stderr = &errs
 	out, err := c.Output()
@@ -189,7 +192,8 @@ func TestTheExampleStoresAreGuarded(t *testing.T) {
 		if got.Said != "allow" || got.Read == "allow" {
 			t.Errorf("%s: what the user said is %s, what a page said %s", got.Store, got.Said, got.Read)
 		}
-		if want := []string{"I keep the invoices of " + got.Store + " in the blue folder."}; !slices.Equal(got.Found.Facts, want) {
+		if want := []string{"I keep the invoices of " + got.Store + " in the blue folder."}; !slices.Equal(got.Found.Facts,
+			want) {
 			t.Errorf("%s: facts are %q", got.Store, got.Found.Facts)
 		}
 		// Content put there without us may be read at most and never steers.

@@ -35,16 +35,18 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 	if v := p.decide(read("s")); v.Verdict != streams.Allow {
 		t.Fatalf("%+v", v)
 	}
-	if v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email", Args: []byte(`{"to":"a@b.example"}`)}); v.Verdict != streams.Hold {
+	if v := p.decide(&streams.Action{Head: streams.Head{Session: "s"}, Tool: "send_email",
+		Args: []byte(`{"to":"a@b.example"}`)}); v.Verdict != streams.Hold {
 		t.Fatalf("%+v", v)
 	}
 	p.publish("lz.in.demo.agent.obs.web", "{")
 	var s *seen
 	natstest.Eventually(t, time.Minute, "all is folded and signed", func() bool {
 		s = top(t, p.data, "0")
-		return len(s.Processes) == 4 && s.Intake.Messages == 0 && !slices.ContainsFunc(s.Processes, func(p *status.Process) bool {
-			return !p.Ready || p.Lag > 0 || p.Log != nil && p.Log.Unsigned > 0
-		})
+		return len(s.Processes) == 4 && s.Intake.Messages == 0 && !slices.ContainsFunc(s.Processes,
+			func(p *status.Process) bool {
+				return !p.Ready || p.Lag > 0 || p.Log != nil && p.Log.Unsigned > 0
+			})
 	})
 	var stages []string
 	for _, p := range s.Processes {
@@ -70,7 +72,8 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 		t.Errorf("two looks: %+v", s.Rates)
 	}
 	out := must(t, p.data, "top", "--once", "--interval", "0")
-	for _, want := range []string{"allow 1, hold 1, deny 0", "open holds 1", "1 rejected", "sentinel-core", "MiB (0.0 %)"} {
+	for _, want := range []string{"allow 1, hold 1, deny 0", "open holds 1", "1 rejected", "sentinel-core",
+		"MiB (0.0 %)"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("top does not say %q:\n%s", want, out)
 		}
@@ -80,7 +83,8 @@ func TestTopSaysHowFarEveryStageHasCome(t *testing.T) {
 // A stage that stands still lags where others see it, and comes back by itself.
 func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	f := newFleet(t, "ingest", "sentinels", "arbiter", "auditor")
-	if out, code := command(t, f.data, "doctor"); code != 0 || !strings.Contains(out, "good   sentinel-core") || !strings.Contains(out, "good   arbiter") || !strings.Contains(out, "good   auditor") {
+	if out, code := command(t, f.data, "doctor"); code != 0 || !strings.Contains(out, "good   sentinel-core") ||
+		!strings.Contains(out, "good   arbiter") || !strings.Contains(out, "good   auditor") {
 		t.Fatalf("exit %d\n%s", code, out)
 	}
 	// A stage is missed once it has said something.
@@ -88,7 +92,9 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, time.Minute, "the sentinels have answered", func() bool {
-		return slices.ContainsFunc(top(t, f.data, "0").Processes, func(p *status.Process) bool { return p.Stage == "sentinel-core" && p.Counts["assessment"] > 0 })
+		return slices.ContainsFunc(top(t, f.data, "0").Processes, func(p *status.Process) bool {
+			return p.Stage == "sentinel-core" && p.Counts["assessment"] > 0
+		})
 	})
 	f.procs["sentinels"].signal(syscall.SIGSTOP)
 	l := startLoad(t, connect(t, f.data, "agent"), 400)
@@ -97,7 +103,8 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	}
 	natstest.Eventually(t, time.Minute, "top names the silent stage", func() bool {
 		s := top(t, f.data, "0")
-		return len(s.Silent) == 1 && s.Silent[0].Stage == "sentinel-core" && s.Silent[0].Since > 0 && len(s.Processes) == 3 && s.Counts["verdict.silent.core"] > 0
+		return len(s.Silent) == 1 && s.Silent[0].Stage == "sentinel-core" && s.Silent[0].Since > 0 &&
+			len(s.Processes) == 3 && s.Counts["verdict.silent.core"] > 0
 	})
 	out, code := command(t, f.data, "doctor", "--json")
 	var cs []struct {
@@ -120,7 +127,8 @@ func TestDoctorAndTopShowWhoLags(t *testing.T) {
 	f.procs["sentinels"].signal(syscall.SIGCONT)
 	natstest.Eventually(t, time.Minute, "nobody lags", func() bool {
 		s := top(t, f.data, "0")
-		return len(s.Processes) == 4 && len(s.Silent) == 0 && !slices.ContainsFunc(s.Processes, func(p *status.Process) bool { return p.Lag > 0 })
+		return len(s.Processes) == 4 && len(s.Silent) == 0 && !slices.ContainsFunc(s.Processes,
+			func(p *status.Process) bool { return p.Lag > 0 })
 	})
 	if out, code := command(t, f.data, "doctor"); code != 0 {
 		t.Errorf("afterwards: exit %d\n%s", code, out)

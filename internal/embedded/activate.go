@@ -21,13 +21,15 @@ func Activate(ctx context.Context, nc *nats.Conn, signer note.Signer, do string,
 
 // activateIn is Activate in some partitions; with first only where nothing is in force
 // when the command arrives.
-func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte, partitions []int, first bool) error {
+func activateIn(ctx context.Context, nc *nats.Conn, signer note.Signer, do string, bundle []byte, partitions []int,
+	first bool) error {
 	if len(partitions) == 0 {
 		return nil
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	digest := streams.Digest(bundle)
-	cmd := streams.Command{Do: do, Digest: digest, Engine: streams.EngineVersion, ID: now.Format("20060102T150405Z") + "-" + digest[7:15], Issued: now, First: first}
+	cmd := streams.Command{Do: do, Digest: digest, Engine: streams.EngineVersion, ID: now.Format("20060102T150405Z") +
+		"-" + digest[7:15], Issued: now, First: first}
 	signed, err := cmd.Sign(signer)
 	if err != nil {
 		return fmt.Errorf("signing %s: %w", do, err)

@@ -161,7 +161,8 @@ func Restore(ctx context.Context, backup, keys, data string) error {
 	}
 	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
 		if keys == "" {
-			return fmt.Errorf("the backup was made without keys, and nothing in it can be read: name the folder of the keys with --keys: %w", err)
+			return fmt.Errorf("the backup was made without keys, and nothing in it can be read: name the folder of the keys "+
+				"with --keys: %w", err)
 		}
 		if err := os.CopyFS(natsserver.KeysDir(fresh), os.DirFS(keys)); err != nil {
 			return fmt.Errorf("copying the keys: %w", err)

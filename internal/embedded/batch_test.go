@@ -24,7 +24,8 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 	c := agent(t, p, data, "demo")
 	var os []*streams.Observation
 	for i := range 100 {
-		os = append(os, &streams.Observation{Head: streams.Head{ID: fmt.Sprintf("o%d", i), Session: "s"}, Content: fmt.Sprintf("page %d of a report on harbours", i)})
+		os = append(os, &streams.Observation{Head: streams.Head{ID: fmt.Sprintf("o%d", i), Session: "s"},
+			Content: fmt.Sprintf("page %d of a report on harbours", i)})
 	}
 	os[7].User = "no id!"
 	os[9].ID, os[9].Content = os[8].ID, os[8].Content // again
@@ -60,10 +61,13 @@ func TestEachObservationOfABatchIsJudgedByItself(t *testing.T) {
 		}
 	}
 	// The events of a batch count at once: an action is held because of one of them.
-	if _, err := c.ObserveAll(t.Context(), beliefs.OriginWeb, os[0], &streams.Observation{Head: streams.Head{ID: "bad", Session: "s"}, Content: strings.Repeat("x", streams.DefaultMaxEvent+1)}); err != nil {
+	if _, err := c.ObserveAll(t.Context(), beliefs.OriginWeb, os[0],
+		&streams.Observation{Head: streams.Head{ID: "bad", Session: "s"},
+			Content: strings.Repeat("x", streams.DefaultMaxEvent+1)}); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)})
+	rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file",
+		Args: []byte(`{"path":"notes.txt"}`)})
 	if err != nil || rep.Verdict != streams.Hold {
 		t.Errorf("after one of a batch was rejected: %+v, %v", rep, err)
 	}

@@ -342,8 +342,10 @@ func installCredentials(m *natsserver.Minter, url string, groups []string, lasts
 		natsserver.RoleOperator: "Lazaret: operators", natsserver.RoleApprover: "Lazaret: approvers",
 		natsserver.RoleAuditor: "Lazaret: the auditor", natsserver.RoleIngest: "Lazaret: ingest",
 		natsserver.RoleArbiter: "Lazaret: the arbiter", natsserver.RoleFront: "Lazaret: proposals on behalf of callers",
-		natsserver.RoleService: "Lazaret: answers to requests", natsserver.RoleReplay: "Lazaret: replays of recorded sessions",
-		natsserver.RoleRetention: "Lazaret: trimming and forgetting", natsserver.RoleViewer: "Lazaret: who looks and changes nothing",
+		natsserver.RoleService:   "Lazaret: answers to requests",
+		natsserver.RoleReplay:    "Lazaret: replays of recorded sessions",
+		natsserver.RoleRetention: "Lazaret: trimming and forgetting",
+		natsserver.RoleViewer:    "Lazaret: who looks and changes nothing",
 	}
 	for _, g := range groups {
 		roles[natsserver.SentinelRole(g)] = "Lazaret: sentinel group " + g
@@ -354,7 +356,8 @@ func installCredentials(m *natsserver.Minter, url string, groups []string, lasts
 		}
 	}
 	a := natsserver.Agent{Project: DefaultProject, Name: DefaultAgent, Origins: beliefs.Origins()}
-	return m.Install(natsserver.Grant{Name: "agent", Agent: &a, Lasts: lasts, Description: "Lazaret: agent demo/agent, all origins"}, url, true)
+	return m.Install(natsserver.Grant{Name: "agent", Agent: &a, Lasts: lasts,
+		Description: "Lazaret: agent demo/agent, all origins"}, url, true)
 }
 
 func (p *Pipeline) groups() []string {
@@ -389,7 +392,8 @@ func makeStateKey(data string) error {
 func StateKey(file, stage string) ([]byte, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the state key: %w: it is keys/state.key of the data folder in which streams and credentials were made", err)
+		return nil, fmt.Errorf("the state key: %w: it is keys/state.key of the data folder in which streams and "+
+			"credentials were made", err)
 	}
 	s, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(b)))
 	if err == nil && len(s) < sha256.Size {
@@ -455,7 +459,8 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		if err != nil {
 			return err
 		}
-		cfg := stage.Config{Conn: nc, Feed: p.feed, Dir: StateDir(p.cfg.Data, string(r)), Key: key, Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
+		cfg := stage.Config{Conn: nc, Feed: p.feed, Dir: StateDir(p.cfg.Data, string(r)), Key: key,
+			Takeover: p.cfg.Takeover, Log: p.cfg.Log, Ready: func() { close(ch) }, Stats: stats}
 		if err := os.MkdirAll(filepath.Dir(cfg.Dir), 0o700); err != nil {
 			return err
 		}
@@ -468,12 +473,15 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	for _, g := range p.groups() {
-		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error { return sentinel.Run(run, c, g, pinned, m) }); err != nil {
+		if err := spawn(natsserver.SentinelRole(g), func(c stage.Config) error {
+			return sentinel.Run(run, c, g, pinned, m)
+		}); err != nil {
 			return err
 		}
 	}
 	if err := spawn(natsserver.RoleArbiter, func(c stage.Config) error {
-		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed, Timeout: p.cfg.AnswerTimeout, MaxSize: cmp.Or(p.cfg.FrontEvent, p.cfg.MaxEvent)}, m)
+		return arbiter.Run(run, c, pinned, arbiter.FrontConfig{Intake: front, Service: svc, Feed: c.Feed,
+			Timeout: p.cfg.AnswerTimeout, MaxSize: cmp.Or(p.cfg.FrontEvent, p.cfg.MaxEvent)}, m)
 	}); err != nil {
 		return err
 	}
@@ -486,7 +494,9 @@ func (p *Pipeline) stages(ctx, run context.Context, trust *keys.Trust) error {
 		return err
 	}
 	if err := spawn(natsserver.RoleAuditor, func(c stage.Config) error {
-		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer, Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor), MasterKey: master, WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
+		return auditor.Run(run, auditor.Config{Conn: c.Conn, Feed: c.Feed, Dir: AuditDir(p.cfg.Data), Signer: signer,
+			Origin: signer.Name(), Operators: pinned, Pinned: trust.Verifiers(keys.RoleAuditor), MasterKey: master,
+			WitnessPolicy: WitnessPolicy(p.cfg.Data), Log: p.cfg.Log, Ready: c.Ready,
 			Stats: c.Stats, Metrics: m.Auditor()}, svc)
 	}); err != nil {
 		return err
@@ -600,7 +610,8 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 		if err := query.Ask(ctx, nc, ingest.AskActive, p, struct{}{}, &a); err != nil {
 			return nil, fmt.Errorf("what is in force in partition %d: %w", p, err)
 		}
-		for do, digest := range map[string]string{streams.DoActivateTrust: a.Trust, streams.DoActivateRules: a.Rules, streams.DoActivatePolicy: a.Policy} {
+		for do, digest := range map[string]string{streams.DoActivateTrust: a.Trust, streams.DoActivateRules: a.Rules,
+			streams.DoActivatePolicy: a.Policy} {
 			if digest == "" {
 				missing[do] = append(missing[do], p)
 			}
@@ -611,7 +622,8 @@ func neverActivated(ctx context.Context, nc *nats.Conn, stages bool) (map[string
 	}
 	trimmed, err := stage.Trimmed(ctx, js)
 	if err == nil && trimmed > 0 {
-		err = fmt.Errorf("the ledger was trimmed up to %d, and which keys, rules and policy were in force before cannot be known: "+
+		err = fmt.Errorf("the ledger was trimmed up to %d, and which keys, rules and policy were in force before "+
+			"cannot be known: "+
 			"restore ingest's state from a snapshot (lazaret state restore ingest), or activate them yourself", trimmed)
 	}
 	return missing, err
@@ -650,7 +662,8 @@ func activateShipped(ctx context.Context, nc *nats.Conn, cfg Config, missing map
 	for _, b := range []struct {
 		do     string
 		bundle []byte
-	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle}, {streams.DoActivatePolicy, policyText}} {
+	}{{streams.DoActivateTrust, trustText}, {streams.DoActivateRules, ruleBundle},
+		{streams.DoActivatePolicy, policyText}} {
 		if err := activateIn(ctx, nc, signer, b.do, b.bundle, missing[b.do], true); err != nil {
 			return err
 		}
@@ -711,7 +724,8 @@ func await(ctx context.Context, nc *nats.Conn, want ingest.ActiveAnswer) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust, errors.Join(err, ctx.Err()))
+				return fmt.Errorf("partition %d has rules %q, policy %q and keys %q in force: %w", p, a.Rules, a.Policy, a.Trust,
+					errors.Join(err, ctx.Err()))
 			case <-time.After(5 * time.Millisecond):
 			}
 		}

@@ -43,7 +43,8 @@ func (p *Pipeline) serveErase() error {
 		case req.Run == "":
 			last = streams.EraseReply{Run: nuid.Next()}
 		case req.Run != last.Run:
-			p.answerErase(nc, m, streams.EraseReply{Run: req.Run, Done: true, Error: "nothing is known of this erasure: the process that ran it has ended, or another one was asked for since"})
+			p.answerErase(nc, m, streams.EraseReply{Run: req.Run, Done: true,
+				Error: "nothing is known of this erasure: the process that ran it has ended, or another one was asked for since"})
 			return
 		}
 		p.answerErase(nc, m, last)

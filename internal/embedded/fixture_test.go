@@ -33,7 +33,8 @@ func TestLedgersOfEachFormatAreFoldedToTheirVerdicts(t *testing.T) {
 			pinned := trust.Verifiers(keys.RoleOperator)
 			log := slog.New(slog.DiscardHandler)
 			p := entries[0].Partition
-			in, core, arb := ingest.New(ingest.Config{Pinned: pinned}), sentinel.New("core", pinned, log), arbiter.NewFold(pinned, log)
+			in, core, arb := ingest.New(ingest.Config{Pinned: pinned}), sentinel.New("core", pinned,
+				log), arbiter.NewFold(pinned, log)
 			ins, cores, arbs := stage.NewMemState(p), stage.NewMemState(p), stage.NewMemState(p)
 			in.Reset()
 			core.Reset()

@@ -56,7 +56,8 @@ func dialRaw(t testing.TB, url string, creds []byte) *raw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello, err := json.Marshal(map[string]any{"jwt": token, "sig": base64.RawURLEncoding.EncodeToString(sig), "headers": true, "no_responders": true, "verbose": false, "protocol": 1})
+	hello, err := json.Marshal(map[string]any{"jwt": token, "sig": base64.RawURLEncoding.EncodeToString(sig),
+		"headers": true, "no_responders": true, "verbose": false, "protocol": 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,8 @@ func outsiders() []*outsider {
 	}
 	demo, judge := streams.PartitionOf("demo"), streams.SentinelStage("judge")
 	return []*outsider{
-		role(natsserver.RoleRetention, streams.LedgerSubject(0, streams.StageRetention), streams.LedgerSubject(demo, streams.StageRetention), "lz.ledger.99.retention"),
+		role(natsserver.RoleRetention, streams.LedgerSubject(0, streams.StageRetention),
+			streams.LedgerSubject(demo, streams.StageRetention), "lz.ledger.99.retention"),
 		role(natsserver.Role(judge), streams.LedgerSubject(demo, judge), "lz.ledger.x."+judge),
 		role(natsserver.RoleOperator, streams.ControlSubject(demo), "lz.ctl.99"),
 		{"agent", []string{"lz.in.demo.other.obs.web", "lz.in.demo.other.act"}, func(m *natsserver.Minter) ([]byte, error) {
@@ -141,11 +143,14 @@ func hostile() [][2]string {
 	out := [][2]string{
 		{"", ""}, {"", "no JSON"}, {"", `{"trimmed":18446744073709551615}`}, {"", `{"id":1}`}, {"", "\xff\xfe"},
 		{"NATS/1.0 409 Consumer Deleted\r\n\r\n", ""}, {"NATS/1.0 404 No Messages\r\n\r\n", ""}, {"NATS/1.0 503\r\n\r\n", ""},
-		{"NATS/1.0\r\nStatus: 400\r\nDescription: Bad Request\r\n\r\n", ""}, {"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\n\r\n", ""},
+		{"NATS/1.0\r\nStatus: 400\r\nDescription: Bad Request\r\n\r\n", ""},
+		{"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\n\r\n", ""},
 		{"NATS/1.0\r\nno colon\r\n\r\n", "{}"}, {"\x00\x01", "{}"}, {"NATS/1.0\r\nLz-Src: x\r\n\r\n", "{}"},
 	}
-	for _, typ := range []streams.Type{streams.TypeTrim, streams.TypeTrimmed, streams.TypeAlerts, streams.TypeAssessment, streams.TypeForgotten, streams.TypeErased, "nonsense"} {
-		for _, body := range []string{"", "no JSON", "[]", "{}", `{"id":"a","up_to":18446744073709551615,"trimmed":18446744073709551615}`,
+	for _, typ := range []streams.Type{streams.TypeTrim, streams.TypeTrimmed, streams.TypeAlerts, streams.TypeAssessment,
+		streams.TypeForgotten, streams.TypeErased, "nonsense"} {
+		for _, body := range []string{"", "no JSON", "[]", "{}",
+			`{"id":"a","up_to":18446744073709551615,"trimmed":18446744073709551615}`,
 			`{"id":"b","up_to":1099511627776,"trimmed":1099511627776}`, `{"id":"c","up_to":2,"trimmed":2}`,
 			`{"verdict":"allow","alerts":[{"time":"9999-12-31T23:59:59-12:00","severity":"critical","mode":"enforce","rule":"\u0000","subject":{"kind":"belief","id":""}}]}`} {
 			out = append(out, [2]string{entryHeader(typ), body})
@@ -164,7 +169,8 @@ var asked atomic.Int64
 
 func (a asks) decide(after string) {
 	a.t.Helper()
-	act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+	act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file",
+		Args: []byte(`{"path":"notes.txt"}`)}
 	if rep, err := a.c.Decide(a.t.Context(), act); err != nil {
 		a.t.Fatalf("after %s: %+v, %v", after, rep, err)
 	}
@@ -172,7 +178,8 @@ func (a asks) decide(after string) {
 
 func upForeign(t testing.TB, data string) *embedded.Pipeline {
 	t.Helper()
-	p, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, AnswerTimeout: 20 * time.Second})
+	p, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true,
+		AnswerTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

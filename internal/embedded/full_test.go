@@ -47,8 +47,9 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 		}
 	}
 	log := &said{}
-	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", AnswerTimeout: 3 * time.Second,
-		Log: slog.New(slog.NewTextHandler(log, nil))})
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0",
+		AnswerTimeout: 3 * time.Second,
+		Log:           slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +73,13 @@ func TestPromiseC23ADiskFilledToTheLastByteIsTakenUpAgainWhenThereIsRoom(t *test
 			if err := os.Remove(filler); err != nil {
 				t.Fatal(err)
 			}
-			natstest.Eventually(t, 30*time.Second, "a pipeline that takes observations", func() bool { return p.NoRoom() == nil })
+			natstest.Eventually(t, 30*time.Second, "a pipeline that takes observations", func() bool {
+				return p.NoRoom() == nil
+			})
 		}
 		filler = fill(t, disk)
-		obs := &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", n), Session: "s"}, Tool: "web.fetch", Content: page}
+		obs := &streams.Observation{Head: streams.Head{ID: fmt.Sprint("o", n), Session: "s"}, Tool: "web.fetch",
+			Content: page}
 		if _, err := c.Observe(t.Context(), "web", obs); err == nil {
 			t.Log("an observation found a free block")
 		}

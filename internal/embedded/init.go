@@ -34,9 +34,11 @@ func Init(ctx context.Context, cfg Config, url string) error {
 		if err != nil {
 			return nil, err
 		}
-		nc, err := nats.Connect(url, nats.Name("lazaret "+string(r)), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(r.InboxPrefix()))
+		nc, err := nats.Connect(url, nats.Name("lazaret "+string(r)), nats.UserCredentialBytes(creds),
+			nats.CustomInboxPrefix(r.InboxPrefix()))
 		if err != nil {
-			return nil, fmt.Errorf("connecting to %s: %w: does the server run with the configuration of this data folder?", url, err)
+			return nil, fmt.Errorf("connecting to %s: %w: does the server run with the configuration of this data folder?",
+				url, err)
 		}
 		return nc, nil
 	}

@@ -71,7 +71,8 @@ func Part(data, name string, groups []string, dir, at, url string) error {
 	for _, f := range files {
 		b, err := os.ReadFile(filepath.Join(data, f))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start `lazaret up` once: %w", f, name, err)
+			return fmt.Errorf("the data folder has no %s, which %s needs: make it with `lazaret server init` or start "+
+				"`lazaret up` once: %w", f, name, err)
 		} else if err != nil {
 			return err
 		}

@@ -30,18 +30,21 @@ func TestPromiseC20ARecallOfMoreThanFitsIntoAMessageStopsNobody(t *testing.T) {
 		writers := []*client.Client{c, agentNamed(t, p, "demo", "second")} // one that writes more than 50 in a minute is held
 		for i := 0; start == 0 && i < memories; i++ {
 			text := fmt.Sprintf("zebra %d ", i) + strings.Repeat("stone ", size/6)
-			rep, err := writers[i%2].Remember(t.Context(), beliefs.OriginUser, &streams.Memory{Head: streams.Head{Session: "s"}, Key: fmt.Sprint("k", i), Content: text})
+			rep, err := writers[i%2].Remember(t.Context(), beliefs.OriginUser,
+				&streams.Memory{Head: streams.Head{Session: "s"}, Key: fmt.Sprint("k", i), Content: text})
 			if err != nil || rep.Verdict != streams.Allow {
 				t.Fatalf("memory %d: %s %+v, %v", i, rep.Verdict, rep.Entry.Reasons, err)
 			}
 		}
 		rep, err := c.Recall(t.Context(), &streams.Recall{Head: streams.Head{Session: "s"}, Query: "zebra", Limit: 100})
-		if err != nil || rep.Recall == nil || len(rep.Recall.Admitted) == 0 || !rep.Recall.More || !rep.Recall.Admitted[0].Partial {
+		if err != nil || rep.Recall == nil || len(rep.Recall.Admitted) == 0 || !rep.Recall.More ||
+			!rep.Recall.Admitted[0].Partial {
 			t.Errorf("start %d: the recall is answered with %+v, %v", start, rep, err)
 		} else if b, err := streams.Marshal(rep.Recall); err != nil || len(b) > 100<<10 {
 			t.Errorf("start %d: its entry has %d bytes, %v", start, len(b), err)
 		}
-		act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", start), Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+		act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", start), Session: "s"}, Tool: "read_file",
+			Args: []byte(`{"path":"notes.txt"}`)}
 		if rep, err := others.Decide(t.Context(), act); err != nil || rep.Verdict != streams.Allow {
 			t.Errorf("start %d: another project hears %+v, %v", start, rep, err)
 		}

@@ -41,7 +41,8 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 	}
 	decide := func(session string) *streams.Reply {
 		t.Helper()
-		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: session}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)})
+		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: session}, Tool: "read_file",
+			Args: []byte(`{"path":"notes.txt"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,10 +53,12 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 	if err != nil || rep.ID != "o1" || rep.Seq == 0 || rep.IntakeSeq == 0 || rep.Repeat {
 		t.Fatalf("the answer is %+v, %v", rep, err)
 	}
-	if rep, err = submit(&streams.Observation{Head: streams.Head{ID: "o1", Session: "s"}, Content: "a harmless page"}); err != nil || !rep.Repeat {
+	if rep, err = submit(&streams.Observation{Head: streams.Head{ID: "o1", Session: "s"},
+		Content: "a harmless page"}); err != nil || !rep.Repeat {
 		t.Errorf("the answer to the repeat is %+v, %v", rep, err)
 	}
-	if rep, err = submit(&streams.Observation{Head: streams.Head{ID: "o1", Session: "s"}, Content: "another page"}); err != nil || rep.Reuses != "o1" || rep.ID == "o1" {
+	if rep, err = submit(&streams.Observation{Head: streams.Head{ID: "o1", Session: "s"},
+		Content: "another page"}); err != nil || rep.Reuses != "o1" || rep.ID == "o1" {
 		t.Errorf("the answer to another one under its id is %+v, %v", rep, err)
 	}
 	if v := decide("s"); v.Verdict != streams.Allow {
@@ -69,13 +72,17 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 		code    streams.Code
 		reason  string
 	}{
-		{"s", streams.Observation{Head: streams.Head{ID: "o2", Session: "s"}, Content: "x", Tool: strings.Repeat("t", streams.MaxNameLen+1)}, streams.CodeInvalid, "tool"},
-		{"s", streams.Observation{Head: streams.Head{ID: "o3", Session: "s"}, Content: strings.Repeat("x", streams.DefaultMaxEvent)}, streams.CodeTooLarge, "bytes"},
-		{"another", streams.Observation{Head: streams.Head{ID: "o4", Session: "my session"}, Content: "x"}, streams.CodeInvalid, "my session"},
+		{"s", streams.Observation{Head: streams.Head{ID: "o2", Session: "s"}, Content: "x",
+			Tool: strings.Repeat("t", streams.MaxNameLen+1)}, streams.CodeInvalid, "tool"},
+		{"s", streams.Observation{Head: streams.Head{ID: "o3", Session: "s"},
+			Content: strings.Repeat("x", streams.DefaultMaxEvent)}, streams.CodeTooLarge, "bytes"},
+		{"another", streams.Observation{Head: streams.Head{ID: "o4", Session: "my session"}, Content: "x"},
+			streams.CodeInvalid, "my session"},
 	} {
 		rep, err := submit(&bad.o)
 		var e *client.Error
-		if !errors.As(err, &e) || e.Code != bad.code || !strings.Contains(e.Message, bad.reason) || rep == nil || !rep.Unseen || rep.ID != bad.o.ID || rep.Seq == 0 {
+		if !errors.As(err, &e) || e.Code != bad.code || !strings.Contains(e.Message, bad.reason) || rep == nil ||
+			!rep.Unseen || rep.ID != bad.o.ID || rep.Seq == 0 {
 			t.Fatalf("%s: the answer is %+v, %v", bad.o.ID, rep, err)
 		}
 		select {
@@ -91,7 +98,8 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 			t.Fatalf("after %s: %s", bad.o.ID, v.Verdict)
 		}
 		why := v.Entry.Reasons[0]
-		if why.Code != streams.CodeUnseen || !strings.Contains(why.Text, bad.o.ID) || !strings.Contains(why.Text, bad.reason) {
+		if why.Code != streams.CodeUnseen || !strings.Contains(why.Text, bad.o.ID) || !strings.Contains(why.Text,
+			bad.reason) {
 			t.Errorf("after %s: %s %s", bad.o.ID, why.Code, why.Text)
 		}
 		// In valid form, under its id, it is judged, and the session goes on.
@@ -105,10 +113,12 @@ func TestPromiseA10ASenderHearsItsOwnRejections(t *testing.T) {
 	}
 
 	// Another origin is another observation; a new session starts clean.
-	if _, err := submit(&streams.Observation{Head: streams.Head{ID: "o5", Session: "s"}, Content: "x", Blocks: []streams.Block{{Text: "y"}}}); err == nil {
+	if _, err := submit(&streams.Observation{Head: streams.Head{ID: "o5", Session: "s"}, Content: "x",
+		Blocks: []streams.Block{{Text: "y"}}}); err == nil {
 		t.Fatal("content and blocks are admitted")
 	}
-	if _, err := c.Submit(t.Context(), beliefs.OriginUser, &streams.Observation{Head: streams.Head{ID: "o5", Session: "s"}, Content: "x"}); err != nil {
+	if _, err := c.Submit(t.Context(), beliefs.OriginUser,
+		&streams.Observation{Head: streams.Head{ID: "o5", Session: "s"}, Content: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	if v := decide("s"); v.Verdict != streams.Hold {
@@ -135,13 +145,15 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 		}
 	})
 	denied := make(chan string, 16)
-	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentials(natsserver.CredsFile(data, "agent")), nats.CustomInboxPrefix("_INBOX.demo.agent"),
+	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentials(natsserver.CredsFile(data, "agent")),
+		nats.CustomInboxPrefix("_INBOX.demo.agent"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err.Error() }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	for _, subject := range []string{"lz.live.demo.rejected", "lz.live.demo.rejected.*", "lz.live.demo.rejected.other", "lz.live.demo.alert.>"} {
+	for _, subject := range []string{"lz.live.demo.rejected", "lz.live.demo.rejected.*", "lz.live.demo.rejected.other",
+		"lz.live.demo.alert.>"} {
 		if _, err := nc.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +172,8 @@ func TestAnAgentHearsNoRejectionsOfOthers(t *testing.T) {
 func started(t *testing.T, maxEvent int) (*embedded.Pipeline, string) {
 	t.Helper()
 	data := t.TempDir()
-	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: maxEvent, FrontEvent: streams.DefaultMaxEvent})
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true,
+		MaxEvent: maxEvent, FrontEvent: streams.DefaultMaxEvent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,11 +193,13 @@ func TestTheFrontTakesEventsOfTheSizeThatIsConfigured(t *testing.T) {
 		fits       bool
 	}{{64 << 10, 100 << 10, false}, {64 << 10, 10 << 10, true}, {3 << 19, 5 << 18, true}} {
 		data := t.TempDir()
-		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, MaxEvent: c.most})
+		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true,
+			MaxEvent: c.most})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = agent(t, p, data, "demo").Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file",
+		_, err = agent(t, p, data, "demo").Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"},
+			Tool: "read_file",
 			Args: fmt.Appendf(nil, `{"path":%q}`, strings.Repeat("x", c.size))})
 		var e *client.Error
 		if c.fits != (err == nil) || err != nil && (!errors.As(err, &e) || e.Code != streams.CodeTooLarge) {
@@ -204,7 +219,8 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
 	for how, ask := range map[string]func() (*streams.Reply, error){
 		"decide": func() (*streams.Reply, error) {
-			return c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file", Args: fmt.Appendf(nil, `{"path":%q}`, long)})
+			return c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: "s"}, Tool: "read_file",
+				Args: fmt.Appendf(nil, `{"path":%q}`, long)})
 		},
 		"remember": func() (*streams.Reply, error) {
 			return c.Remember(t.Context(), beliefs.OriginUser, &streams.Memory{Head: streams.Head{Session: "s"}, Content: long})
@@ -219,13 +235,15 @@ func TestPromiseC20ARejectedProposalIsAnsweredAtOnce(t *testing.T) {
 	} {
 		rep, err := ask()
 		var e *client.Error
-		if !errors.As(err, &e) || e.Code != streams.CodeTooLarge || rep == nil || rep.Verdict != streams.Hold || rep.Seq == 0 || rep.IntakeSeq == 0 {
+		if !errors.As(err, &e) || e.Code != streams.CodeTooLarge || rep == nil || rep.Verdict != streams.Hold ||
+			rep.Seq == 0 || rep.IntakeSeq == 0 {
 			t.Errorf("%s: the answer is %+v, %v", how, rep, err)
 		}
 	}
 	// A proposal is no observation: its session goes on, and a repeat is answered.
 	for range 2 {
-		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: "twice", Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)})
+		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{ID: "twice", Session: "s"}, Tool: "read_file",
+			Args: []byte(`{"path":"notes.txt"}`)})
 		if err != nil || rep.Verdict != streams.Allow {
 			t.Errorf("%+v, %v", rep, err)
 		}
@@ -240,7 +258,8 @@ func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 	cfg := hook.Config{Project: "demo", Agent: "agent", State: t.TempDir()}
 	call := "call1"
 	event := func(name, response string) (*hook.Answer, error) {
-		e := &hook.Event{Session: "s1", Name: name, Tool: "Read", Call: call, Input: []byte(`{"file_path":"notes.txt"}`), Prompt: "Read my notes."}
+		e := &hook.Event{Session: "s1", Name: name, Tool: "Read", Call: call, Input: []byte(`{"file_path":"notes.txt"}`),
+			Prompt: "Read my notes."}
 		if response != "" {
 			e.Response = fmt.Appendf(nil, "%q", response)
 		}
@@ -250,7 +269,8 @@ func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := event(hook.PostToolUse, strings.Repeat("x", 100<<10))
-	if err == nil || !strings.Contains(err.Error(), string(streams.CodeTooLarge)) || !strings.Contains(err.Error(), "lazaret session start") {
+	if err == nil || !strings.Contains(err.Error(), string(streams.CodeTooLarge)) || !strings.Contains(err.Error(),
+		"lazaret session start") {
 		t.Fatalf("of the rejected result the hook says: %v", err)
 	}
 	a, err := event(hook.PreToolUse, "")
@@ -277,7 +297,8 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 	}
 	decide := func(session string) *streams.Reply {
 		t.Helper()
-		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: session}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)})
+		rep, err := c.Decide(t.Context(), &streams.Action{Head: streams.Head{Session: session}, Tool: "read_file",
+			Args: []byte(`{"path":"notes.txt"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +309,8 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 	}
 	for _, session := range []string{"s", "another"} {
 		v := decide(session)
-		if v.Verdict != streams.Hold || !strings.Contains(v.Entry.Reasons[0].Text, "another session name alone does not help") ||
+		if v.Verdict != streams.Hold || !strings.Contains(v.Entry.Reasons[0].Text,
+			"another session name alone does not help") ||
 			!strings.Contains(v.Entry.Reasons[0].Text, "lazaret session start") {
 			t.Errorf("%s: %s %+v", session, v.Verdict, v.Entry.Reasons)
 		}
@@ -302,11 +324,13 @@ func TestPromiseA10TheReasonOfAnUnseenSessionSaysWhatHelps(t *testing.T) {
 		}
 	}
 	// One that names its session holds that one alone, and the reason names it.
-	if _, err := c.PublishRaw(t.Context(), subject, []byte(`{"id":"o1","session":"s","content":"x","blocks":[{"text":"y"}]}`)); err != nil {
+	if _, err := c.PublishRaw(t.Context(), subject,
+		[]byte(`{"id":"o1","session":"s","content":"x","blocks":[{"text":"y"}]}`)); err != nil {
 		t.Fatal(err)
 	}
 	v := decide("s")
-	if why := v.Entry.Reasons[0].Text; v.Verdict != streams.Hold || !strings.Contains(why, "under the id o1 and origin web") || !strings.Contains(why, "lazaret session start s") {
+	if why := v.Entry.Reasons[0].Text; v.Verdict != streams.Hold ||
+		!strings.Contains(why, "under the id o1 and origin web") || !strings.Contains(why, "lazaret session start s") {
 		t.Errorf("%s %s", v.Verdict, why)
 	}
 	if v := decide("another"); v.Verdict != streams.Allow {

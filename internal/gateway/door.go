@@ -85,7 +85,8 @@ func (d *door) dial() (*session, error) {
 		nats.PermissionErrOnSubscribe(true), nats.ErrorHandler(d.failed))
 	switch {
 	case refused(err):
-		return nil, problem(streams.CodeToken, "the NATS server refuses the credential %s: it was revoked or has expired", d.name)
+		return nil, problem(streams.CodeToken, "the NATS server refuses the credential %s: it was revoked or has expired",
+			d.name)
 	case err != nil:
 		d.cfg.Log.Warn("the gateway cannot connect", "credential", d.name, "err", err)
 		return nil, problem(streams.CodeUnavailable, "the NATS server is not reached")
@@ -100,7 +101,8 @@ func (d *door) dial() (*session, error) {
 }
 
 func refused(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAuthExpired)
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrAuthExpired)
 }
 
 // speaker reads off a credential which agent it speaks for; both are empty of a role.

@@ -30,7 +30,8 @@ func (e *endpoint) takes(kind string, h http.Header) bool {
 	if kind == "application/json" {
 		return true
 	}
-	return e.Path == "/v1/observe" && (kind == typeEvent || kind == typeBatch || strings.HasPrefix(kind, "text/") && h.Get("ce-specversion") != "")
+	return e.Path == "/v1/observe" && (kind == typeEvent || kind == typeBatch || strings.HasPrefix(kind, "text/") &&
+		h.Get("ce-specversion") != "")
 }
 
 // ObserveRequest is an observation with the origin of its content, tool unless stated.
@@ -51,7 +52,8 @@ type Accepted struct {
 	IntakeSeq uint64 `json:"intake_seq"`
 }
 
-var waits = []param{{"wait", "how long to wait while the verdict is a hold that a person may still release, such as 30s; at most 5m"}}
+var waits = []param{{"wait",
+	"how long to wait while the verdict is a hold that a person may still release, such as 30s; at most 5m"}}
 
 var endpoints = []endpoint{
 	{Method: "POST", Path: "/v1/observe", Summary: "Record what the agent is about to be shown. Show it only after a 200.",
@@ -61,25 +63,39 @@ var endpoints = []endpoint{
 	{Method: "POST", Path: "/v1/remember", Summary: "Ask for a verdict on a memory write.", Query: waits,
 		Request: reflect.TypeFor[RememberRequest](), Reply: reflect.TypeFor[streams.Reply](), answer: remember},
 	{Method: "POST", Path: "/v1/recall", Summary: "Ask what of memory may enter the context.",
-		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](), answer: recall(streams.SvcRecall, (*client.Client).Recall)},
+		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](),
+		answer: recall(streams.SvcRecall, (*client.Client).Recall)},
 	{Method: "POST", Path: "/v1/gate", Summary: "Ask which candidates of another memory store may enter the context.",
-		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](), answer: recall(streams.SvcGate, (*client.Client).Gate)},
+		Request: reflect.TypeFor[streams.Recall](), Reply: reflect.TypeFor[streams.Reply](), answer: recall(streams.SvcGate,
+			(*client.Client).Gate)},
 	{Method: "POST", Path: "/v1/memory_tool", Query: waits,
 		Summary: "Carry out a call of Anthropic's memory tool, on files that the gateway keeps.",
 		Request: reflect.TypeFor[MemoryToolRequest](), Reply: reflect.TypeFor[MemoryToolResult](), answer: memoryTool},
-	{Method: "POST", Path: "/v1/outcome", Summary: "Report what came of an action, give an answer, or withdraw a held proposal (status cancelled).",
-		Request: reflect.TypeFor[streams.Outcome](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Outcome](streams.KindOut)},
-	{Method: "POST", Path: "/v1/session", Summary: "Start or end a session. A start clears what was held for unseen input.",
-		Request: reflect.TypeFor[streams.Session](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Session](streams.KindSession)},
+	{Method: "POST", Path: "/v1/outcome",
+		Summary: "Report what came of an action, give an answer, or withdraw a held proposal (status cancelled).",
+		Request: reflect.TypeFor[streams.Outcome](), Reply: reflect.TypeFor[Accepted](),
+		answer: publish[streams.Outcome](streams.KindOut)},
+	{Method: "POST", Path: "/v1/session",
+		Summary: "Start or end a session. A start clears what was held for unseen input.",
+		Request: reflect.TypeFor[streams.Session](), Reply: reflect.TypeFor[Accepted](),
+		answer: publish[streams.Session](streams.KindSession)},
 	{Method: "POST", Path: "/v1/decision", Summary: "Record a decision and the beliefs that it rests on.",
-		Request: reflect.TypeFor[streams.Decision](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Decision](streams.KindDec)},
+		Request: reflect.TypeFor[streams.Decision](), Reply: reflect.TypeFor[Accepted](),
+		answer: publish[streams.Decision](streams.KindDec)},
 	{Method: "POST", Path: "/v1/tools", Summary: "Record a tool catalogue. Annotations raise levels and never lower them.",
-		Request: reflect.TypeFor[streams.Tools](), Reply: reflect.TypeFor[Accepted](), answer: publish[streams.Tools](streams.KindTools)},
-	{Method: "GET", Path: "/v1/holds/{id}", Summary: "Read back how a hold of this agent stands, or wait until it has ended.", Query: waits,
+		Request: reflect.TypeFor[streams.Tools](), Reply: reflect.TypeFor[Accepted](),
+		answer: publish[streams.Tools](streams.KindTools)},
+	{Method: "GET", Path: "/v1/holds/{id}",
+		Summary: "Read back how a hold of this agent stands, or wait until it has ended.", Query: waits,
 		Reply: reflect.TypeFor[streams.Reply](), answer: hold},
-	{Method: "GET", Path: "/v1/holds", Summary: "Listen to the agent's own holds, as server-sent events.", feed: feedOf("hold")},
-	{Method: "GET", Path: "/v1/alerts", Summary: "Listen to alerts, as server-sent events (token of operator or viewer).", Query: projects, feed: feedOf("alert")},
-	{Method: "GET", Path: "/v1/verdicts", Summary: "Listen to verdicts, as server-sent events (token of operator or viewer).", Query: projects, feed: feedOf("verdict")},
+	{Method: "GET", Path: "/v1/holds", Summary: "Listen to the agent's own holds, as server-sent events.",
+		feed: feedOf("hold")},
+	{Method: "GET", Path: "/v1/alerts",
+		Summary: "Listen to alerts, as server-sent events (token of operator or viewer).", Query: projects,
+		feed: feedOf("alert")},
+	{Method: "GET", Path: "/v1/verdicts",
+		Summary: "Listen to verdicts, as server-sent events (token of operator or viewer).", Query: projects,
+		feed: feedOf("verdict")},
 }
 
 // asks asks a service, for at most answerTime.
@@ -112,7 +128,8 @@ func remember(c *call) (any, error) {
 	return c.propose(&proposed{svc: streams.SvcRemember, origin: m.Origin, event: &m.Memory, size: len(c.body)})
 }
 
-func recall(svc streams.Service, ask func(*client.Client, context.Context, *streams.Recall) (*client.Reply, error)) func(*call) (any, error) {
+func recall(svc streams.Service, ask func(*client.Client, context.Context, *streams.Recall) (*client.Reply,
+	error)) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		r := new(streams.Recall)
 		if err := c.decode(r); err != nil {

@@ -61,7 +61,8 @@ func (g *Gateway) handler() http.Handler {
 		}
 		p := problem(streams.CodeNotHere, "there is nothing at %s", streams.Clip(strconv.Quote(r.URL.Path), 200))
 		if allow != nil {
-			p = status(http.StatusMethodNotAllowed, problem(streams.CodeRequest, "the method is %s, use %s", streams.Clip(r.Method, 20), strings.Join(allow, " or ")))
+			p = status(http.StatusMethodNotAllowed, problem(streams.CodeRequest, "the method is %s, use %s",
+				streams.Clip(r.Method, 20), strings.Join(allow, " or ")))
 			p.allow = strings.Join(allow, ", ")
 		}
 		p.write(w)
@@ -145,7 +146,8 @@ func (g *Gateway) admit(r *http.Request) (*call, error) {
 }
 
 func tooMany(n int, what string) *Problem {
-	return status(http.StatusTooManyRequests, problem(streams.CodeShedding, "%d requests of this token %s already", n, what))
+	return status(http.StatusTooManyRequests, problem(streams.CodeShedding, "%d requests of this token %s already", n,
+		what))
 }
 
 func bearer(h http.Header) (string, error) {
@@ -183,12 +185,14 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 		return nil
 	}
 	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return status(http.StatusUnsupportedMediaType, problem(streams.CodeRequest, "the body is encoded as %q: send it as it is", streams.Clip(enc, 40)))
+		return status(http.StatusUnsupportedMediaType,
+			problem(streams.CodeRequest, "the body is encoded as %q: send it as it is", streams.Clip(enc, 40)))
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if c.kind = kind; err != nil || !e.takes(kind, c.r.Header) {
-		return status(http.StatusUnsupportedMediaType, problem(streams.CodeRequest, "the content type is %q, send application/json",
-			streams.Clip(c.r.Header.Get("Content-Type"), 80)))
+		return status(http.StatusUnsupportedMediaType,
+			problem(streams.CodeRequest, "the content type is %q, send application/json",
+				streams.Clip(c.r.Header.Get("Content-Type"), 80)))
 	}
 	most := int64(MaxBody)
 	if kind == typeBatch {
@@ -199,7 +203,8 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 		if errors.As(err, &big) {
 			return err
 		}
-		return status(http.StatusRequestTimeout, problem(streams.CodeRequest, "the body did not come in whole within %v", bodyTime))
+		return status(http.StatusRequestTimeout, problem(streams.CodeRequest, "the body did not come in whole within %v",
+			bodyTime))
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return nil

@@ -130,7 +130,8 @@ func hold(c *call) (any, error) {
 	p := c.d.holds.by[c.r.PathValue("id")]
 	c.d.mu.Unlock()
 	if p == nil {
-		return nil, status(http.StatusNotFound, problem(streams.CodeNotHere, "the hold is not one of this agent's, or not known here any more"))
+		return nil, status(http.StatusNotFound,
+			problem(streams.CodeNotHere, "the hold is not one of this agent's, or not known here any more"))
 	}
 	return c.propose(p)
 }

@@ -35,12 +35,14 @@ func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 	wg.Go(func() { // the neighbour observes and asks all the time
 		for i := 0; ctx.Err() == nil; i++ {
 			id := fmt.Sprintf("n%d", i)
-			if code, body := p.send(t, neighbour, "POST", "/v1/observe", `{"id":"`+id+`","session":"s","content":"page `+id+`"}`); code == 200 {
+			if code, body := p.send(t, neighbour, "POST", "/v1/observe", `{"id":"`+id+`","session":"s","content":"page `+id+
+				`"}`); code == 200 {
 				acknowledged.Store(id, true)
 			} else {
 				t.Errorf("the neighbour's observation: %d %s", code, body)
 			}
-			if rep := p.verdict(t, neighbour, "POST", "/v1/decide", `{"session":"s","tool":"read_file","args":{"path":"a"}}`); rep.Verdict != streams.Allow {
+			if rep := p.verdict(t, neighbour, "POST", "/v1/decide",
+				`{"session":"s","tool":"read_file","args":{"path":"a"}}`); rep.Verdict != streams.Allow {
 				t.Errorf("the neighbour's verdict is %s", rep.Verdict)
 			}
 			verdicts.Add(1)
@@ -88,12 +90,17 @@ func TestMalformedRequestsAndKilledClientsStopNothing(t *testing.T) {
 }
 
 var (
-	badBodies = []string{``, `{`, `}`, `null`, `[]`, `"x"`, `0`, `{"id":1}`, `{"tool":["x"]}`, `{"id":"a","id":"b"}`, "{\"content\":\"\xff\"}", `{"tool":"x"} x`,
-		`{"origin":"web","origin":"user"}`, `{"Content":"x"}`, `{"args":"{}"}`, `{"candidates":{}}`, `{"blocks":[null,1]}`, "\x00\x00", `{"specversion":1}`,
+	badBodies = []string{``, `{`, `}`, `null`, `[]`, `"x"`, `0`, `{"id":1}`, `{"tool":["x"]}`, `{"id":"a","id":"b"}`,
+		"{\"content\":\"\xff\"}", `{"tool":"x"} x`,
+		`{"origin":"web","origin":"user"}`, `{"Content":"x"}`, `{"args":"{}"}`, `{"candidates":{}}`, `{"blocks":[null,1]}`,
+		"\x00\x00", `{"specversion":1}`,
 		`[{"specversion":"1.0"}]`, `{"triples":[[[[[]]]]]}`, `{"time":"yesterday"}`, `{"after":-1}`, `{"confidence":1e999}`}
-	badKinds   = []string{"application/json", typeEvent, typeBatch, "text/plain", "", "application/json; charset", "multipart/form-data", ";;;", "application/xml"}
-	badHeaders = [][2]string{{"Authorization", "Bearer"}, {"Authorization", "Bearer \x7f"}, {"ce-specversion", "1.0"}, {"ce-id", "%zz"}, {"traceparent", "00-zz"},
-		{"Content-Encoding", "br"}, {"Expect", "100-continue"}, {"X-Y", strings.Repeat("z", 4000)}, {"Range", "bytes=0-"}, {"Transfer-Encoding", "chunked"}}
+	badKinds = []string{"application/json", typeEvent, typeBatch, "text/plain", "", "application/json; charset",
+		"multipart/form-data", ";;;", "application/xml"}
+	badHeaders = [][2]string{{"Authorization", "Bearer"}, {"Authorization", "Bearer \x7f"}, {"ce-specversion", "1.0"},
+		{"ce-id", "%zz"}, {"traceparent", "00-zz"},
+		{"Content-Encoding", "br"}, {"Expect", "100-continue"}, {"X-Y", strings.Repeat("z", 4000)}, {"Range", "bytes=0-"},
+		{"Transfer-Encoding", "chunked"}}
 	badMethods = []string{"POST", "POST", "POST", "GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW"}
 )
 
@@ -104,7 +111,8 @@ func (p *pipe) malformed(t *testing.T, rnd *rand.Rand, secret string) {
 	e := endpoints[rnd.IntN(len(endpoints))]
 	path := strings.Replace(e.Path, "{id}", pick([]string{"h1", "%00", "..%2f..%2f", strings.Repeat("h", 900)}), 1)
 	if rnd.IntN(4) == 0 {
-		path += pick([]string{"?wait=-1", "?wait=1e9", "?wait=1s&wait=2s", "?%zz", "?a=b;c", "?project=*.>", "/", "/x", "%2e%2e/"})
+		path += pick([]string{"?wait=-1", "?wait=1e9", "?wait=1s&wait=2s", "?%zz", "?a=b;c", "?project=*.>", "/", "/x",
+			"%2e%2e/"})
 	}
 	method, body := pick(badMethods), []byte(pick(badBodies))
 	if rnd.IntN(3) == 0 && len(body) > 0 { // a flipped byte
@@ -130,7 +138,8 @@ func (p *pipe) malformed(t *testing.T, rnd *rand.Rand, secret string) {
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		if ctx := t.Context().Err(); ctx == nil && !strings.Contains(err.Error(), "invalid header") && !strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset") {
+		if ctx := t.Context().Err(); ctx == nil && !strings.Contains(err.Error(), "invalid header") &&
+			!strings.Contains(err.Error(), "EOF") && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("%s %s %q: %v", method, path, body, err)
 		}
 		return
@@ -140,7 +149,8 @@ func (p *pipe) malformed(t *testing.T, rnd *rand.Rand, secret string) {
 	if err != nil {
 		t.Error(err)
 	}
-	if res.StatusCode >= 500 || strings.Contains(string(b), `"verdict":"allow"`) && !strings.HasPrefix(path, "/v1/recall") {
+	if res.StatusCode >= 500 || strings.Contains(string(b), `"verdict":"allow"`) && !strings.HasPrefix(path,
+		"/v1/recall") {
 		t.Errorf("%s %s %q: %d %s", method, path, body, res.StatusCode, b)
 	}
 }
@@ -153,7 +163,8 @@ func (p *pipe) killed(t *testing.T, rnd *rand.Rand, secret string, i int) {
 		return
 	}
 	body := fmt.Sprintf(`{"id":"k%d","session":"k","content":"from a client that is killed"}`, i)
-	text := fmt.Sprintf("POST /v1/observe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", secret, len(body), body)
+	text := fmt.Sprintf("POST /v1/observe HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: "+
+		"Bearer %s\r\nContent-Length: %d\r\n\r\n%s", secret, len(body), body)
 	if i%2 == 0 {
 		text = text[:rnd.IntN(len(text))]
 	}

@@ -164,8 +164,10 @@ func binaryEvent(h http.Header, kind string, body []byte) (*CloudEvent, error) {
 		}
 		return s
 	}
-	e := &CloudEvent{SpecVersion: get("specversion"), ID: get("id"), Source: get("source"), Type: get("type"), ContentType: kind,
-		Origin: beliefs.Origin(get("origin")), Session: get("session"), Tool: get("tool"), Call: get("call"), Traceparent: get("traceparent")}
+	e := &CloudEvent{SpecVersion: get("specversion"), ID: get("id"), Source: get("source"), Type: get("type"),
+		ContentType: kind,
+		Origin:      beliefs.Origin(get("origin")), Session: get("session"), Tool: get("tool"), Call: get("call"),
+		Traceparent: get("traceparent")}
 	if t := get("time"); t != "" {
 		at, terr := time.Parse(time.RFC3339Nano, t)
 		if terr != nil {
@@ -214,7 +216,8 @@ func (e *CloudEvent) observation() (*ObserveRequest, error) {
 		o.Content = string(e.Data)
 	}
 	if o.ID != "" && o.ID != e.ID {
-		return nil, problem(streams.CodeInvalid, "the event's id is %q and that of its data %q: send one id", streams.Clip(e.ID, 80), streams.Clip(o.ID, 80))
+		return nil, problem(streams.CodeInvalid, "the event's id is %q and that of its data %q: send one id",
+			streams.Clip(e.ID, 80), streams.Clip(o.ID, 80))
 	}
 	o.ID, o.Origin = e.ID, e.Origin
 	for _, f := range []struct {

@@ -52,7 +52,8 @@ func document() (object, error) {
 	paths := object{}
 	for _, e := range endpoints {
 		op := object{"summary": e.Summary, "operationId": operation(&e), "parameters": e.parameters()}
-		ok := object{"description": "the events, until the client ends", "content": object{"text/event-stream": object{"schema": object{"type": "string"}}}}
+		ok := object{"description": "the events, until the client ends",
+			"content": object{"text/event-stream": object{"schema": object{"type": "string"}}}}
 		if e.Reply != nil {
 			ref, err := add(e.Reply)
 			if err != nil {
@@ -61,7 +62,8 @@ func document() (object, error) {
 			if e.Path == "/v1/observe" {
 				ref = object{"anyOf": []any{object{"$ref": "#/components/schemas/Batch"}, ref}}
 			}
-			ok = object{"description": "the answer, read back from the ledger", "content": object{"application/json": object{"schema": ref}}}
+			ok = object{"description": "the answer, read back from the ledger",
+				"content": object{"application/json": object{"schema": ref}}}
 		}
 		op["responses"] = object{"200": ok, "default": object{"description": "no answer: treat it as hold",
 			"content": object{"application/problem+json": object{"schema": refused}}}}
@@ -86,12 +88,16 @@ func document() (object, error) {
 	}
 	return object{
 		"openapi": "3.1.0",
-		"info": object{"title": "Lazaret", "version": "1", "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
-			"description": "Every answer that is no verdict is a hold: an error, a time-out, a lost connection. Ask again with the same id and the same body."},
-		"servers":    []any{object{"url": "http://" + DefaultListen}},
-		"security":   []any{object{"token": []any{}}},
-		"paths":      paths,
-		"components": object{"schemas": schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer", "description": "lazaret agent token new PROJECT AGENT"}}},
+		"info": object{"title": "Lazaret", "version": "1", "license": object{"name": "Apache-2.0",
+			"identifier": "Apache-2.0"},
+			"description": "Every answer that is no verdict is a hold: an error, a time-out, a lost connection. Ask again " +
+				"with the same id and the same body."},
+		"servers":  []any{object{"url": "http://" + DefaultListen}},
+		"security": []any{object{"token": []any{}}},
+		"paths":    paths,
+		"components": object{"schemas": schemas,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
+				"description": "lazaret agent token new PROJECT AGENT"}}},
 	}, nil
 }
 
@@ -116,7 +122,8 @@ func (e *endpoint) parameters() []any {
 		out = append(out, object{"name": p.Name, "in": "query", "description": p.Text, "schema": object{"type": "string"}})
 	}
 	if e.Method == "POST" {
-		out = append(out, object{"name": streams.HeaderTraceparent, "in": "header", "description": "W3C Trace Context", "schema": object{"type": "string"}})
+		out = append(out, object{"name": streams.HeaderTraceparent, "in": "header", "description": "W3C Trace Context",
+			"schema": object{"type": "string"}})
 	}
 	return out
 }
@@ -139,6 +146,8 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 		id.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{0,%d}$`, streams.MaxIDLen)
 	}
 	// What only JetStream's own acknowledgements hold is no field of a request.
-	maps.DeleteFunc(s.Properties, func(name string, _ *jsonschema.Schema) bool { return name == "stream" || name == "seq" })
+	maps.DeleteFunc(s.Properties, func(name string, _ *jsonschema.Schema) bool {
+		return name == "stream" || name == "seq"
+	})
 	return s, nil
 }

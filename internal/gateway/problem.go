@@ -46,7 +46,8 @@ var statuses = map[streams.Code]int{
 	streams.CodeIntakeFull: http.StatusServiceUnavailable, streams.CodeUnavailable: http.StatusServiceUnavailable,
 	streams.CodeShedding: http.StatusServiceUnavailable, streams.CodeReplySize: http.StatusUnprocessableEntity,
 	streams.CodeTaken: http.StatusConflict,
-	streams.CodeToken: http.StatusUnauthorized, streams.CodeForbidden: http.StatusForbidden, streams.CodeNotHere: http.StatusNotFound,
+	streams.CodeToken: http.StatusUnauthorized, streams.CodeForbidden: http.StatusForbidden,
+	streams.CodeNotHere: http.StatusNotFound,
 }
 
 func problem(code streams.Code, format string, args ...any) *Problem {
@@ -55,8 +56,9 @@ func problem(code streams.Code, format string, args ...any) *Problem {
 		status = http.StatusBadRequest
 	}
 	doc, _ := code.Doc()
-	return &Problem{Type: "urn:lazaret:error:" + string(code), Title: doc.Title, Status: status, Detail: streams.Clip(fmt.Sprintf(format, args...), maxDetail),
-		Code: code, Action: doc.Action, Verdict: streams.Hold}
+	return &Problem{Type: "urn:lazaret:error:" + string(code), Title: doc.Title, Status: status,
+		Detail: streams.Clip(fmt.Sprintf(format, args...), maxDetail),
+		Code:   code, Action: doc.Action, Verdict: streams.Hold}
 }
 
 func status(code int, p *Problem) *Problem {
@@ -82,7 +84,8 @@ func problemOf(err error) *Problem {
 	}
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
-		return problem(streams.CodeTooLarge, "the body has more than %d bytes: split the content over several events with the same call", big.Limit)
+		return problem(streams.CodeTooLarge,
+			"the body has more than %d bytes: split the content over several events with the same call", big.Limit)
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return problem(streams.CodeTimeout, "the request ended before its answer")

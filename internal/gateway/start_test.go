@@ -65,13 +65,15 @@ var shared = sync.OnceValues(func() (*pipe, error) {
 	p := &pipe{data: dir + "/data", dir: dir, log: new(lines)}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	if p.Pipeline, err = embedded.Start(ctx, embedded.Config{Data: p.data, Listen: "127.0.0.1:0", NoSync: true}); err != nil {
+	if p.Pipeline, err = embedded.Start(ctx, embedded.Config{Data: p.data, Listen: "127.0.0.1:0",
+		NoSync: true}); err != nil {
 		return nil, err
 	}
 	p.signer = sync.OnceValue(func() note.Signer { return p.approver(ctx) })
 	p.signer()
 	started = p
-	p.Gateway, err = Start(Config{Data: p.data, Listen: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Dial: p.dial})
+	p.Gateway, err = Start(Config{Data: p.data, Listen: "127.0.0.1:0",
+		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Dial: p.dial})
 	return p, err
 })
 
@@ -81,7 +83,8 @@ func (p *pipe) dial(name string, opts ...nats.Option) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nats.Connect(p.Server.URL(), append(opts, nats.UserCredentials(file), nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
+	return nats.Connect(p.Server.URL(), append(opts, nats.UserCredentials(file),
+		nats.CustomInboxPrefix(natsfiles.Inbox(b)))...)
 }
 
 func TestMain(m *testing.M) {
@@ -136,8 +139,10 @@ func (p *pipe) approver(ctx context.Context) note.Signer {
 // approve releases the hold of an action of a project.
 func (p *pipe) approve(t *testing.T, project string, v *streams.VerdictEntry) {
 	t.Helper()
-	s := &approval.Statement{Version: approval.Version, Project: project, Hold: v.Hold.ID, Revision: v.Hold.Revision, Action: v.Digest,
-		Decision: approval.Approve, Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
+	s := &approval.Statement{Version: approval.Version, Project: project, Hold: v.Hold.ID, Revision: v.Hold.Revision,
+		Action:   v.Digest,
+		Decision: approval.Approve, Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second),
+		Nonce: approval.NewNonce()}
 	text, err := s.Sign(p.signer())
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +177,8 @@ func (p *pipe) agent(t *testing.T, origins []beliefs.Origin, kinds ...streams.Ki
 	p.names++
 	project = fmt.Sprintf("p%d", p.names)
 	p.mu.Unlock()
-	g := natsserver.Grant{Name: project + ".bot", Agent: &natsserver.Agent{Project: project, Name: "bot", Origins: origins, Kinds: kinds}, Lasts: time.Hour}
+	g := natsserver.Grant{Name: project + ".bot", Agent: &natsserver.Agent{Project: project, Name: "bot",
+		Origins: origins, Kinds: kinds}, Lasts: time.Hour}
 	if err := p.Server.Minter().Install(g, p.Server.URL(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +232,8 @@ func (p *pipe) send(t *testing.T, secret, method, path, body string, headers ...
 	if req.Header.Get("Content-Type") != typeBatch {
 		described(t, method, at, res.StatusCode, b)
 	}
-	if kind := res.Header.Get("Content-Type"); (res.StatusCode == 200) != (kind == "application/json") || (res.StatusCode != 200) != (kind == "application/problem+json") {
+	if kind := res.Header.Get("Content-Type"); (res.StatusCode == 200) != (kind == "application/json") ||
+		(res.StatusCode != 200) != (kind == "application/problem+json") {
 		t.Errorf("%s %s: %d as %s", method, path, res.StatusCode, kind)
 	}
 	return res.StatusCode, string(b)

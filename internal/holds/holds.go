@@ -128,17 +128,22 @@ func CheckShown(h *arbiter.Hold) error {
 		}
 		digest, err = approval.MemoryDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), key, h.Body)
 	} else {
-		digest, err = approval.ActionDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), v.Tool, jsontext.Value(h.Body))
+		digest, err = approval.ActionDigest(h.Project, h.Agent, v.Session, cmp.Or(v.Reuses, v.ID), v.Tool,
+			jsontext.Value(h.Body))
 	}
 	if err != nil {
 		return err
 	}
 	if args := new(streams.ApproveToolsArgs); len(h.Tools) > 0 &&
-		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Instructions, h.Tools) != args.Digest) {
-		return &cli.Exit{Code: cli.ExitNegative, Text: "the tools that the arbiter shows are not those of the list that is to be accepted: do not sign"}
+		(streams.Unmarshal([]byte(h.Body), args) != nil || streams.CatalogueDigest(args.Server, h.Instructions,
+			h.Tools) != args.Digest) {
+		return &cli.Exit{Code: cli.ExitNegative,
+			Text: "the tools that the arbiter shows are not those of the list that is to be accepted: do not sign"}
 	}
 	if digest != v.Digest {
-		return &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the ledger entry %d", digest, v.Digest, v.Proposal)}
+		return &cli.Exit{Code: cli.ExitNegative,
+			Text: fmt.Sprintf("what the arbiter shows has digest %s and what it wants signed %s: do not sign, check the "+
+				"ledger entry %d", digest, v.Digest, v.Proposal)}
 	}
 	return nil
 }

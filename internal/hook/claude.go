@@ -77,7 +77,8 @@ type Specific struct {
 // not be recorded.
 func Withheld(err error) *Answer {
 	why := streams.Clip(strings.ReplaceAll(err.Error(), "\n", "; "), 800)
-	return &Answer{&Specific{Event: PostToolUse, Output: "Lazaret withheld what this tool returned, since it could not be recorded: " + why}}
+	return &Answer{&Specific{Event: PostToolUse,
+		Output: "Lazaret withheld what this tool returned, since it could not be recorded: " + why}}
 }
 
 // Claude answers one event of Claude Code. An error means that it could not be
@@ -150,9 +151,11 @@ func (h *claude) record(ctx context.Context, subject string, body []byte) error 
 	}
 	rep, err := h.c.SubmitRaw(ctx, origin, body)
 	if rep != nil && rep.Unseen {
-		h.rejected = errors.Join(h.rejected, fmt.Errorf("observation %s was rejected, so nobody has judged what the agent saw: %w; "+
-			"the session is held (%s) until it is published again in valid form under this id, or a session starts (/clear, or lazaret session start)",
-			rep.ID, err, streams.CodeUnseen))
+		h.rejected = errors.Join(h.rejected,
+			fmt.Errorf("observation %s was rejected, so nobody has judged what the agent saw: %w; "+
+				"the session is held (%s) until it is published again in valid form under this id, or a session starts (/clear, "+
+				"or lazaret session start)",
+				rep.ID, err, streams.CodeUnseen))
 		return nil
 	}
 	if client.Stored(rep, err) {
@@ -183,7 +186,8 @@ func (h *claude) flush(ctx context.Context) error {
 			err = json.Unmarshal(b, &s)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w: what the agent was shown cannot be recorded; end the session and remove the file", name, err)
+			return fmt.Errorf("%s: %w: what the agent was shown cannot be recorded; end the session and remove the file", name,
+				err)
 		}
 		if err := h.send(ctx, s.Subject, s.Body); err != nil {
 			return fmt.Errorf("what the agent was shown before is not recorded yet: %w", err)
@@ -222,10 +226,12 @@ func (h *claude) publish(ctx context.Context, kind streams.Kind, origin beliefs.
 	return errors.Join(err, h.st.spool(time.Now(), all))
 }
 
-func (h *claude) observe(ctx context.Context, origin beliefs.Origin, tool, call, source string, blocks []streams.Block) error {
+func (h *claude) observe(ctx context.Context, origin beliefs.Origin, tool, call, source string,
+	blocks []streams.Block) error {
 	var events []streams.Event
 	for _, part := range content.Divide(blocks) {
-		events = append(events, &streams.Observation{Head: h.head(""), Tool: tool, Call: call, Source: streams.Clip(source, 1000), Blocks: part})
+		events = append(events, &streams.Observation{Head: h.head(""), Tool: tool, Call: call,
+			Source: streams.Clip(source, 1000), Blocks: part})
 	}
 	return h.publish(ctx, streams.KindObs, origin, events...)
 }
@@ -274,7 +280,8 @@ func (h *claude) input() (in input) {
 	if json.Unmarshal(h.e.Input, &raw) != nil {
 		return in
 	}
-	for k, dst := range map[string]*string{"file_path": &in.File, "notebook_path": &in.Notebook, "url": &in.URL, "query": &in.Query,
+	for k, dst := range map[string]*string{"file_path": &in.File, "notebook_path": &in.Notebook, "url": &in.URL,
+		"query":   &in.Query,
 		"command": &in.Command, "content": &in.Content, "new_string": &in.New, "new_source": &in.Source} {
 		json.Unmarshal(raw[k], dst)
 	}
@@ -310,8 +317,9 @@ func (h *claude) memory() *streams.Memory {
 	if rel, err := filepath.Rel(h.e.CWD, file); err == nil && filepath.IsAbs(file) && !strings.HasPrefix(rel, "..") {
 		file = rel
 	}
-	return &streams.Memory{Head: h.head(""), Key: "file:" + streams.Clip(filepath.ToSlash(file), 900), Content: words, Category: "instructions",
-		Source: "tool:" + h.e.Tool}
+	return &streams.Memory{Head: h.head(""), Key: "file:" + streams.Clip(filepath.ToSlash(file), 900), Content: words,
+		Category: "instructions",
+		Source:   "tool:" + h.e.Tool}
 }
 
 func nonEmpty(in []string) (out []string) {
@@ -347,7 +355,8 @@ func (h *claude) propose(ctx context.Context) (*Answer, error) {
 		return nil, fmt.Errorf("reading the hook's state: %w", err)
 	}
 	if !held || p.Action == nil {
-		p = pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args, Catalogue: catalogue(h.e.Tool)}, Memory: h.memory()}
+		p = pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args,
+			Catalogue: catalogue(h.e.Tool)}, Memory: h.memory()}
 	}
 	if p.Memory != nil {
 		rep, err := h.c.Remember(ctx, beliefs.OriginAgent, p.Memory)
@@ -356,13 +365,16 @@ func (h *claude) propose(ctx context.Context) (*Answer, error) {
 				return h.c.AwaitMemory(ctx, beliefs.OriginAgent, p.Memory, rep)
 			})
 		}
-		if a, err := h.answer(rep, err, key, &p, "what "+h.e.Tool+" would write into the agent's memory"); a != nil || err != nil {
+		if a, err := h.answer(rep, err, key, &p, "what "+h.e.Tool+" would write into the agent's memory"); a != nil ||
+			err != nil {
 			return a, err
 		}
 	}
 	rep, err := h.c.Decide(ctx, p.Action)
 	if err == nil && client.Open(rep) && h.cfg.Wait > 0 {
-		rep, err = patient(ctx, h.cfg.Wait, rep, func(ctx context.Context) (*client.Reply, error) { return h.c.Await(ctx, p.Action, rep) })
+		rep, err = patient(ctx, h.cfg.Wait, rep, func(ctx context.Context) (*client.Reply, error) {
+			return h.c.Await(ctx, p.Action, rep)
+		})
 	}
 	if a, err := h.answer(rep, err, key, &p, h.e.Tool); a != nil || err != nil {
 		return a, err
@@ -376,11 +388,13 @@ func (h *claude) propose(ctx context.Context) (*Answer, error) {
 	if !h.cfg.Allow {
 		return nil, nil
 	}
-	return &Answer{&Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " + fmt.Sprint(rep.Seq) + ")"}}, nil
+	return &Answer{&Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " +
+		fmt.Sprint(rep.Seq) + ")"}}, nil
 }
 
 // patient waits for a person. A hold that is still open then is no error.
-func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await func(context.Context) (*client.Reply, error)) (*client.Reply, error) {
+func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await func(context.Context) (*client.Reply,
+	error)) (*client.Reply, error) {
 	w, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	then, err := await(w)
@@ -439,7 +453,8 @@ func reason(rep *client.Reply, what string) string {
 		if n++; n > 4 {
 			break
 		}
-		fmt.Fprintf(&b, " %s%s: %s.", r.Code, strings.TrimRight(" "+r.Rule, " "), strings.TrimSuffix(streams.Clip(r.Text, 300), "."))
+		fmt.Fprintf(&b, " %s%s: %s.", r.Code, strings.TrimRight(" "+r.Rule, " "),
+			strings.TrimSuffix(streams.Clip(r.Text, 300), "."))
 	}
 	if rep.Verdict == streams.Deny {
 		b.WriteString(" Do not try the same by other means.")

@@ -17,7 +17,8 @@ func TestMemoryFilesAreKnown(t *testing.T) {
 		"/home/ana/.claude/projects/p/memory/notes.md": true, `C:\p\Memories\a.md`: true, ".cursorrules": true,
 		"/p/.claude/agents/helper.md": true, "/p/.claude/skills/x/run.md": true, "/p/x/../.cursor/rules/a.mdc": true,
 		"/p/.github/copilot-instructions.md": true, "/p/memory-bank/active.md": true,
-		"/p/README.md": false, "/p/memory.go": false, "/p/src/memory_test.go": false, "/p/claude.md.txt": false, "/p/.claude/settings.json": false,
+		"/p/README.md": false, "/p/memory.go": false, "/p/src/memory_test.go": false, "/p/claude.md.txt": false,
+		"/p/.claude/settings.json": false,
 	} {
 		if got := hook.IsMemoryFile(file); got != want {
 			t.Errorf("%s: %v", file, got)
@@ -73,7 +74,8 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 	install("/other/lazaret-hook claude --data /e")
 	install("/other/lazaret hook claude --data /e")
 	got := read()
-	if strings.Count(got, "hook claude") != len(hook.ClaudeCode.Events) || strings.Contains(got, "/bin/lazaret") || !strings.Contains(got, "gofmt -l .") || !strings.Contains(got, `"timeout": 35`) {
+	if strings.Count(got, "hook claude") != len(hook.ClaudeCode.Events) || strings.Contains(got, "/bin/lazaret") ||
+		!strings.Contains(got, "gofmt -l .") || !strings.Contains(got, `"timeout": 35`) {
 		t.Errorf("%s", got)
 	}
 	if !json.Valid([]byte(got)) {

@@ -73,5 +73,7 @@ func changes(command string) bool {
 }
 
 // readers are commands that write nothing by themselves.
-var readers = map[string]bool{"cat": true, "head": true, "tail": true, "less": true, "more": true, "grep": true, "rg": true, "wc": true, "ls": true,
-	"stat": true, "file": true, "diff": true, "cmp": true, "cd": true, "pwd": true, "echo": true, "nl": true, "md5sum": true, "sha256sum": true}
+var readers = map[string]bool{"cat": true, "head": true, "tail": true, "less": true, "more": true, "grep": true,
+	"rg": true, "wc": true, "ls": true,
+	"stat": true, "file": true, "diff": true, "cmp": true, "cd": true, "pwd": true, "echo": true, "nl": true,
+	"md5sum": true, "sha256sum": true}

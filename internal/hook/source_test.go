@@ -17,7 +17,8 @@ func TestPromiseA5OnlyWhatTheUserTypedIsTheUsersWord(t *testing.T) {
 		"User": beliefs.OriginTool, "something_new": beliefs.OriginTool,
 	} {
 		var subject string
-		h := &claude{cfg: Config{Project: "p", Agent: "a"}, st: &state{t.TempDir()}, e: &Event{Name: UserPromptSubmit, Prompt: "send it", Source: source}, session: "s"}
+		h := &claude{cfg: Config{Project: "p", Agent: "a"}, st: &state{t.TempDir()}, e: &Event{Name: UserPromptSubmit,
+			Prompt: "send it", Source: source}, session: "s"}
 		h.send = func(_ context.Context, s string, _ []byte) error { subject = s; return nil }
 		if err := h.prompted(context.Background()); err != nil {
 			t.Fatal(err)

@@ -127,7 +127,8 @@ exits with 2, the only code that blocks there; with --fail-open, with 1. docs/ho
 	f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own question")
 	f.BoolVar(&c.open, "fail-open", false, "let calls pass that cannot be recorded or judged")
 	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for a person")
-	f.StringVar(&c.cfg.State, "state", "", "`DIR` for what is held or not yet recorded (default: in the user's cache folder)")
+	f.StringVar(&c.cfg.State, "state", "",
+		"`DIR` for what is held or not yet recorded (default: in the user's cache folder)")
 	f.BoolVar(&c.install, "install", false, "put this command, with these flags, into the host's settings")
 	f.BoolVar(&c.out, "uninstall", false, "take it out again")
 	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/.claude/settings.json)")
@@ -228,7 +229,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 		data = ""
 	}
 	words := []string{CommandLine(exe, "claude", c.project, c.agent, data)}
-	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "fail-open", "wait", "state"} {
+	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "fail-open",
+		"wait", "state"} {
 		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
 			words = append(words, "--"+name+"="+shellWord(fl.Value.String()))
 		}
@@ -241,7 +243,8 @@ func (c *command) settings(cmd *cobra.Command) error {
 	if err := hook.ClaudeCode.Install(file, strings.Join(words, " "), Limit(c.conn.Timeout+2*c.cfg.Wait)); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file, strings.Join(hook.ClaudeCode.Events, ", "))
+	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file,
+		strings.Join(hook.ClaudeCode.Events, ", "))
 	return nil
 }
 

@@ -179,7 +179,8 @@ func mem0(d json.RawMessage) ([]Item, error) {
 		if m.ID == "" && m.Memory == "" && m.Data == "" {
 			return nil, fmt.Errorf("record %d has neither id nor memory", n+1)
 		}
-		out = append(out, Item{ID: m.ID, Kind: "memory", Content: cmp.Or(m.Memory, m.Data), From: instant(m.Created), To: instant(m.Expiration)})
+		out = append(out, Item{ID: m.ID, Kind: "memory", Content: cmp.Or(m.Memory, m.Data), From: instant(m.Created),
+			To: instant(m.Expiration)})
 	}
 	return out, nil
 }
@@ -230,7 +231,8 @@ func letta(d json.RawMessage) ([]Item, error) {
 		out = append(out, Item{ID: p.ID, Kind: "passage", Content: cmp.Or(p.Text, p.Content), From: instant(p.Created)})
 	}
 	if out == nil && file.Agents == nil && !bare {
-		return nil, fmt.Errorf("it is neither an agent file nor a list of passages: it has none of blocks, core_memory, passages")
+		return nil, fmt.Errorf("it is neither an agent file nor a list of passages: it has none of blocks, " +
+			"core_memory, passages")
 	}
 	return out, nil
 }

@@ -110,10 +110,12 @@ func (f *Fold) arrived(st *stage.State, project string, r *record, at time.Time)
 		if err != nil || inc == nil {
 			return err
 		}
-		if err := st.Put(append(touchedPrefix(project, o.Incident), r.Ref.ID...), &touched{Was: r.Ref.Axes, Root: root, Out: true}); err != nil {
+		if err := st.Put(append(touchedPrefix(project, o.Incident), r.Ref.ID...), &touched{Was: r.Ref.Axes, Root: root,
+			Out: true}); err != nil {
 			return err
 		}
-		rv := beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: o.Signer, Other: from, At: at, Why: fmt.Sprintf("it came in while incident %s is not closed", o.Incident)}
+		rv := beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: o.Signer, Other: from, At: at,
+			Why: fmt.Sprintf("it came in while incident %s is not closed", o.Incident)}
 		if err := f.revise(st, project, &rv); err != nil {
 			return err
 		}

@@ -251,7 +251,8 @@ func (f *Fold) applyVerdict(st *stage.State, e *streams.Entry) error {
 // signProcedure confirms a skill once a person has signed for exactly its bytes: the
 // digest of the approved hold covers them.
 func (f *Fold) signProcedure(r *record, v *streams.VerdictEntry) {
-	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion, Source: "key:" + v.Resolved.By, At: v.Resolved.Time}
+	word := beliefs.Evidence{Observation: v.Resolved.Hold, Quality: beliefs.HumanAssertion,
+		Source: "key:" + v.Resolved.By, At: v.Resolved.Time}
 	s, _, err := r.standing().Confirm(word, beliefs.ByUser)
 	if err != nil {
 		return // something else was found in the meantime
@@ -294,9 +295,11 @@ func (f *Fold) takeKey(st *stage.State, project string, r *record, at time.Time)
 			if old.Ref.Quality.Stronger(r.Ref.Quality) {
 				return nil
 			}
-			if old.ownWord() && r.ownWord() && old.Ref.Source == r.Ref.Source && old.Digest != r.Digest && r.Ref.Axes.Truth == beliefs.Supported {
+			if old.ownWord() && r.ownWord() && old.Ref.Source == r.Ref.Source && old.Digest != r.Digest &&
+				r.Ref.Axes.Truth == beliefs.Supported {
 				if _, moves, err := old.standing().Supersede(r.Ref.ID, beliefs.ByUser); err == nil {
-					rv := beliefs.Revision{Belief: old.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: old.Ref.Source, Why: "said anew under key " + streams.Clip(r.Ref.Key, 80), Other: r.Ref.ID, At: at}
+					rv := beliefs.Revision{Belief: old.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: old.Ref.Source,
+						Why: "said anew under key " + streams.Clip(r.Ref.Key, 80), Other: r.Ref.ID, At: at}
 					if err := f.revise(st, project, &rv); err != nil {
 						return err
 					}

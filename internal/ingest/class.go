@@ -78,7 +78,8 @@ func listClasses(st *stage.State, req []byte) (any, error) {
 		if err := w.UnmarshalBinary(v); err != nil {
 			return false, err
 		}
-		ans.Classes = append(ans.Classes, ClassReport{Class: string(k[len(prefix):]), Total: w.Total, Report: calibration.Judge(w.Forecasts)})
+		ans.Classes = append(ans.Classes, ClassReport{Class: string(k[len(prefix):]), Total: w.Total,
+			Report: calibration.Judge(w.Forecasts)})
 		return true, nil
 	})
 	return ans, err

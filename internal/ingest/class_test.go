@@ -14,7 +14,8 @@ func TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass(t *testing.T) {
 	s := h.pin()
 	good := h.remember(beliefs.OriginAgent, mem("m1", "The pool opens at six"))
 	h.remember(beliefs.OriginAgent, mem("m2", "the depot", triple("depot", "gate", "four")))
-	other := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m3"}, Content: "Tea is preferred", Category: "taste"})
+	other := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m3"}, Content: "Tea is preferred",
+		Category: "taste"})
 	h.confirm(good, s.alice)
 	h.remember(beliefs.OriginUser, mem("m4", "no", triple("depot", "gate", "nine")))
 	h.confirm(other, s.probe)
@@ -28,7 +29,8 @@ func TestWhatBecomesOfBeliefsIsHeldAgainstTheirConfidenceByClass(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := got.(*ClassesAnswer).Classes
-	if len(all) != 2 || all[0].Class != "memory/model_inference" || all[0].N != 2 || all[0].Success != 0.5 || all[0].Confidence != 0.4 || all[1].Class != "memory/model_inference/taste" || all[1].Success != 1 {
+	if len(all) != 2 || all[0].Class != "memory/model_inference" || all[0].N != 2 || all[0].Success != 0.5 ||
+		all[0].Confidence != 0.4 || all[1].Class != "memory/model_inference/taste" || all[1].Success != 1 {
 		t.Errorf("%+v", all)
 	}
 	if b := h.belief(good); b.Ref.Class != "memory/model_inference" {

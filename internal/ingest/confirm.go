@@ -38,7 +38,8 @@ func (r *record) standing() beliefs.Standing {
 
 // confirmation records a signed statement on a belief and its effects. A forged one is
 // recorded too, as evidence. All that it is judged by is in the ledger before it.
-func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
+func (f *Fold) confirmation(st *stage.State, m *stage.Message, c *streams.Control,
+	head streams.EntryHead) (*stage.Admission, error) {
 	invalid := func(err error) (*stage.Admission, error) {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
 	}
@@ -105,9 +106,12 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 		}
 		switch {
 		case next == nil || next.Ref.ID == r.Ref.ID:
-			return &approval.Error{Check: approval.CheckMove, Text: "the successor " + s.Successor + " is no other belief of the project"}
+			return &approval.Error{Check: approval.CheckMove, Text: "the successor " + s.Successor +
+				" is no other belief of the project"}
 		case next.Ref.Axes.Security != beliefs.Clean || next.Ref.Axes.Truth != beliefs.Supported:
-			return &approval.Error{Check: approval.CheckMove, Text: fmt.Sprintf("the successor %s is %s and %s: confirm it first", s.Successor, next.Ref.Axes.Truth, next.Ref.Axes.Security)}
+			return &approval.Error{Check: approval.CheckMove,
+				Text: fmt.Sprintf("the successor %s is %s and %s: confirm it first", s.Successor, next.Ref.Axes.Truth,
+					next.Ref.Axes.Security)}
 		}
 	}
 	by, class := beliefs.ByUser, beliefs.HumanAssertion
@@ -120,7 +124,8 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	if unsigned && s.Decision == approval.Confirm && by != beliefs.ByUser {
 		return &approval.Error{Check: approval.CheckRole, Text: "a procedure takes a person's signature"}
 	}
-	if err == nil && unsigned && s.Decision != approval.Confirm && next.Axes.Security == beliefs.Clean && next.Axes.Retrieval == beliefs.Restricted {
+	if err == nil && unsigned && s.Decision != approval.Confirm && next.Axes.Security == beliefs.Clean &&
+		next.Axes.Retrieval == beliefs.Restricted {
 		// That a suspicion was unfounded is no approval of a procedure.
 		var more []beliefs.Move
 		next, more, err = next.Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()}, by)
@@ -129,7 +134,8 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 	if err != nil {
 		return &approval.Error{Check: approval.CheckMove, Text: err.Error()}
 	}
-	rv := beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: by, Who: s.Signer, Why: s.Reason, Other: s.Successor, At: e.Time}
+	rv := beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: by, Who: s.Signer, Why: s.Reason, Other: s.Successor,
+		At: e.Time}
 	switch s.Decision {
 	case approval.Confirm:
 		rv.Evidence, rv.Scope = beliefs.EvidenceSet{word}, next.Scope
@@ -138,8 +144,10 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 		rv.Evidence = beliefs.EvidenceSet{word}
 	}
 	e.Revisions = append(e.Revisions, rv)
-	if next.Axes.Truth == beliefs.Contradicted && r.Ref.Axes.Truth != beliefs.Contradicted || next.Axes.Security >= beliefs.Quarantined && r.Ref.Axes.Security < beliefs.Quarantined {
-		flags, err := f.flagDependants(st, c.Project, r.Ref.ID, fmt.Sprintf("it derives from %s, which %s called off", r.Ref.ID, s.Signer), e.Time)
+	if next.Axes.Truth == beliefs.Contradicted && r.Ref.Axes.Truth != beliefs.Contradicted ||
+		next.Axes.Security >= beliefs.Quarantined && r.Ref.Axes.Security < beliefs.Quarantined {
+		flags, err := f.flagDependants(st, c.Project, r.Ref.ID, fmt.Sprintf("it derives from %s, which %s called off",
+			r.Ref.ID, s.Signer), e.Time)
 		if err != nil {
 			return err
 		}
@@ -151,7 +159,8 @@ func (f *Fold) judgeWord(st *stage.State, c *streams.Control, e *streams.Confirm
 }
 
 // decideOn applies a statement to a belief's standing.
-func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence, by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
+func decideOn(s beliefs.Standing, d approval.Decision, successor string, word beliefs.Evidence,
+	by beliefs.Authority) (beliefs.Standing, []beliefs.Move, error) {
 	set := func(x beliefs.Axis, to string) (beliefs.Standing, []beliefs.Move, error) {
 		return s.Set(beliefs.Change{Axis: x, To: to}, by)
 	}
@@ -171,7 +180,8 @@ func decideOn(s beliefs.Standing, d approval.Decision, successor string, word be
 	case approval.Block:
 		return set(beliefs.AxisRetrieval, beliefs.Blocked.String())
 	case approval.Unblock, approval.EndAuditOnly:
-		if from := map[approval.Decision]beliefs.Retrieval{approval.Unblock: beliefs.Blocked, approval.EndAuditOnly: beliefs.PrivilegedOnly}[d]; s.Axes.Retrieval != from {
+		if from := map[approval.Decision]beliefs.Retrieval{approval.Unblock: beliefs.Blocked,
+			approval.EndAuditOnly: beliefs.PrivilegedOnly}[d]; s.Axes.Retrieval != from {
 			return s, nil, fmt.Errorf("it is %s and not %s", s.Axes.Retrieval, from)
 		}
 		if d == approval.EndAuditOnly {

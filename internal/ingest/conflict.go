@@ -116,7 +116,8 @@ func (f *Fold) settle(st *stage.State, project, id string, at time.Time) error {
 
 // meet compares one statement of a belief with those that are kept under its
 // key, and keeps it.
-func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time, do func(beliefs.Revision) error) error {
+func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.Triple, at time.Time,
+	do func(beliefs.Revision) error) error {
 	var all []stated
 	if _, err := st.Load(key, &all); err != nil {
 		return err
@@ -134,7 +135,8 @@ func (f *Fold) meet(st *stage.State, project, id string, key []byte, t beliefs.T
 		if err != nil {
 			return err
 		}
-		if other == nil || other.Ref.Axes.Security != beliefs.Clean || other.Ref.Axes.Truth == beliefs.Superseded || mine.Ref.Axes.Truth == beliefs.Superseded {
+		if other == nil || other.Ref.Axes.Security != beliefs.Clean || other.Ref.Axes.Truth == beliefs.Superseded ||
+			mine.Ref.Axes.Truth == beliefs.Superseded {
 			continue
 		}
 		switch {
@@ -182,7 +184,8 @@ func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) er
 			continue
 		}
 		next, moves := s.Corroborate(e, 1)
-		if err := do(beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.ByAutoObservation, Who: whoCorrob, Why: "an independent source of a stronger class states the same",
+		if err := do(beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.ByAutoObservation, Who: whoCorrob,
+			Why:      "an independent source of a stronger class states the same",
 			Evidence: beliefs.EvidenceSet{e}, Scope: next.Scope, Other: by.Ref.ID, At: at}); err != nil {
 			return err
 		}
@@ -192,7 +195,8 @@ func corroborate(mine, other *record, at time.Time, do func(beliefs.Revision) er
 
 // contradict lets two beliefs that state different things count against each other. A
 // user's new statement supersedes the same user's earlier one.
-func (f *Fold) contradict(st *stage.State, project string, mine, other *record, t beliefs.Triple, at time.Time, do func(beliefs.Revision) error) error {
+func (f *Fold) contradict(st *stage.State, project string, mine, other *record, t beliefs.Triple, at time.Time,
+	do func(beliefs.Revision) error) error {
 	why := fmt.Sprintf("%s %s: %s", streams.Clip(t.Subject, 80), streams.Clip(t.Predicate, 80), streams.Clip(t.Object, 80))
 	fall := func(r *record, rv beliefs.Revision) error {
 		was := r.Ref.Axes.Truth
@@ -201,10 +205,12 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 		}
 		return f.fell(st, project, r.Ref.ID, rv.Other, at, do)
 	}
-	if mine.ownWord() && other.ownWord() && mine.Ref.Axes.Truth == beliefs.Supported && other.Ref.Axes.Truth == beliefs.Supported && mine.Ref.Source == other.Ref.Source {
+	if mine.ownWord() && other.ownWord() && mine.Ref.Axes.Truth == beliefs.Supported &&
+		other.Ref.Axes.Truth == beliefs.Supported && mine.Ref.Source == other.Ref.Source {
 		_, moves, err := other.standing().Supersede(mine.Ref.ID, beliefs.ByUser)
 		if err == nil {
-			return fall(other, beliefs.Revision{Belief: other.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: other.Ref.Source, Why: "said anew: " + why, Other: mine.Ref.ID, At: at})
+			return fall(other, beliefs.Revision{Belief: other.Ref.ID, Moves: moves, By: beliefs.ByUser, Who: other.Ref.Source,
+				Why: "said anew: " + why, Other: mine.Ref.ID, At: at})
 		}
 	}
 	a, b := *mine, *other // as they stood before either fell
@@ -216,7 +222,8 @@ func (f *Fold) contradict(st *stage.State, project string, mine, other *record, 
 		e := by.word(at)
 		e.Relation = beliefs.Contradicts
 		_, moves := r.standing().Contradict(e)
-		if err := fall(r, beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.BySentinel, Who: whoConflict, Why: why, Evidence: beliefs.EvidenceSet{e}, Other: by.Ref.ID, At: at}); err != nil {
+		if err := fall(r, beliefs.Revision{Belief: r.Ref.ID, Moves: moves, By: beliefs.BySentinel, Who: whoConflict,
+			Why: why, Evidence: beliefs.EvidenceSet{e}, Other: by.Ref.ID, At: at}); err != nil {
 			return err
 		}
 	}
@@ -231,7 +238,8 @@ func (r *record) ownWord() bool {
 
 // fell flags what derives from a belief that fell.
 func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do func(beliefs.Revision) error) error {
-	flags, err := f.flagDependants(st, project, id, fmt.Sprintf("it derives from %s, which %s speaks against", id, other), at)
+	flags, err := f.flagDependants(st, project, id, fmt.Sprintf("it derives from %s, which %s speaks against", id,
+		other), at)
 	for _, rv := range flags {
 		if err := do(rv); err != nil {
 			return err
@@ -242,9 +250,11 @@ func (f *Fold) fell(st *stage.State, project, id, other string, at time.Time, do
 
 // vouched are the revisions that an observation causes: of memories that say what the
 // user just said, and of those that a tool which the policy names confirms.
-func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy, e *streams.ObservationEntry) ([]beliefs.Revision, error) {
+func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy,
+	e *streams.ObservationEntry) ([]beliefs.Revision, error) {
 	var out []beliefs.Revision
-	try := func(key []byte, object string, ev beliefs.Evidence, who, why string, sources int, fits func(r *record) bool) error {
+	try := func(key []byte, object string, ev beliefs.Evidence, who, why string, sources int, fits func(
+		r *record) bool) error {
 		var all []stated
 		if _, err := st.Load(key, &all); err != nil {
 			return err
@@ -287,7 +297,8 @@ func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy, e
 		if c.Quality.MaySupport() && len(b.Features.Prints) > 0 {
 			ev := beliefs.Evidence{Observation: e.ID, Quality: c.Quality, Source: c.Belief.Source, At: e.Time}
 			for _, in := range spaces {
-				if err := try(sameKey(a.Project, in, b.Features.Prints[0].Exact.String()), "", ev, whoCorrob, "an independent source of a stronger class says the same", 1, any); err != nil {
+				if err := try(sameKey(a.Project, in, b.Features.Prints[0].Exact.String()), "", ev, whoCorrob,
+					"an independent source of a stronger class says the same", 1, any); err != nil {
 					return nil, err
 				}
 			}
@@ -299,7 +310,8 @@ func (f *Fold) vouched(st *stage.State, a streams.Address, pol *policy.Policy, e
 			for _, p := range promotions {
 				ev := beliefs.Evidence{Observation: e.ID, Quality: policy.PromotedBy, Source: "tool:" + e.Tool, At: e.Time}
 				for _, in := range spaces {
-					if err := try(stateKey(a.Project, in, t.Subject, t.Predicate), text.Normalize(t.Object), ev, "policy:"+p.Name, "a result of "+e.Tool+" states the same", p.Sources,
+					if err := try(stateKey(a.Project, in, t.Subject, t.Predicate), text.Normalize(t.Object), ev, "policy:"+p.Name,
+						"a result of "+e.Tool+" states the same", p.Sources,
 						func(r *record) bool { return p.For(r.Category) }); err != nil {
 						return nil, err
 					}

@@ -34,7 +34,8 @@ func noteTrim(st *stage.State) error { return st.Set(trimKey, nil) }
 
 // custody decides on a signed statement about a project's data. A refused statement is
 // recorded as a rejected command.
-func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
+func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control,
+	head streams.EntryHead) (*stage.Admission, error) {
 	refuse := func(code streams.Code, format string, args ...any) (*stage.Admission, error) {
 		return f.reject(st, m, &streams.RejectError{Code: code, Reason: fmt.Sprintf(format, args...)})
 	}
@@ -49,7 +50,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 	}
 	if trust != nil {
 		if _, _, err := streams.OpenCustody([]byte(c.Custody), trust.Verifiers(keys.RoleOperator)); err != nil {
-			return refuse(streams.CodeSignature, "key %s is pinned in the trust file of ingest and not in the one that is in force: put that in force (lazaret key activate) and sign again", signer)
+			return refuse(streams.CodeSignature, "key %s is pinned in the trust file of ingest and not in the one that is in "+
+				"force: put that in force (lazaret key activate) and sign again", signer)
 		}
 	}
 	if p := streams.PartitionOf(s.Project); p != m.Address.Partition {
@@ -59,7 +61,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 		return refuse(streams.CodeCommand, "the pipeline's own project is about nobody")
 	}
 	if old := head.Time.Sub(s.Issued); old > streams.CustodyValid || old < -5*time.Minute {
-		return refuse(streams.CodeCommand, "it was issued at %s, which is not within the hour before %s: sign it anew", s.Issued.Format(time.RFC3339), head.Time.Format(time.RFC3339))
+		return refuse(streams.CodeCommand, "it was issued at %s, which is not within the hour before %s: sign it anew",
+			s.Issued.Format(time.RFC3339), head.Time.Format(time.RFC3339))
 	}
 	if _, used, err := st.Get(statementKey(s.ID)); err != nil {
 		return nil, err
@@ -78,7 +81,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 		}
 		typ = streams.TypeForgotten
 		if s.DataSubject == "" && s.UpTo == 0 {
-			return refuse(streams.CodeCommand, "it does not name the ledger entries that it covers: sign it with this version of lazaret audit forget")
+			return refuse(streams.CodeCommand,
+				"it does not name the ledger entries that it covers: sign it with this version of lazaret audit forget")
 		}
 		if s.DataSubject == "" {
 			break
@@ -87,7 +91,8 @@ func (f *Fold) custody(st *stage.State, m *stage.Message, c *streams.Control, he
 		if _, trimmed, err := st.Get(trimKey); err != nil {
 			return nil, err
 		} else if trimmed {
-			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without one data subject: forget the whole project (lazaret audit forget --subject %s)", s.Project, s.Project)
+			return refuse(streams.CodeTrimmed, "the ledger was trimmed, so that no stage can fold project %s anew without one "+
+				"data subject: forget the whole project (lazaret audit forget --subject %s)", s.Project, s.Project)
 		}
 	case streams.DoHold:
 		if held != "" {
@@ -222,5 +227,6 @@ func (f *Fold) owedDrop(st *stage.State) (*stage.Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admission(streams.TypeDropped, project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now}, Statement: id})
+	return admission(streams.TypeDropped, project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: now},
+		Statement: id})
 }

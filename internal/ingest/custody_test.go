@@ -23,7 +23,8 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 	say := func(do, subject, others string) any {
 		t.Helper()
 		n++
-		c := streams.Custody{Do: do, Project: "demo", DataSubject: subject, ID: fmt.Sprintf("c%d", n), Issued: h.now.Add(time.Second).Truncate(time.Second), Reason: "r"}
+		c := streams.Custody{Do: do, Project: "demo", DataSubject: subject, ID: fmt.Sprintf("c%d", n),
+			Issued: h.now.Add(time.Second).Truncate(time.Second), Reason: "r"}
 		if subject != "" && do == streams.DoForget {
 			c.Entries = []uint64{1, 2}
 			if others != "" {
@@ -41,7 +42,8 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return h.put(&stage.Message{Address: streams.Address{Partition: streams.PartitionOf("demo"), Kind: streams.KindCtl}, Data: body})
+		return h.put(&stage.Message{Address: streams.Address{Partition: streams.PartitionOf("demo"), Kind: streams.KindCtl},
+			Data: body})
 	}
 	obeyed := func(do, subject, others string) {
 		t.Helper()
@@ -72,7 +74,8 @@ func TestStatementsAboutADataSubjectMeetLegalHoldsAndTrimmings(t *testing.T) {
 	obeyed(streams.DoHold, "", "")
 	refused(streams.CodeLegalHold, streams.DoForget, "p-17", "")
 	obeyed(streams.DoRelease, "", "")
-	trim := &streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrim, Project: streams.SystemProject, Body: []byte(`{}`)}
+	trim := &streams.Entry{Stage: streams.StageRetention, Type: streams.TypeTrim, Project: streams.SystemProject,
+		Body: []byte(`{}`)}
 	if !h.f.Relevant(trim) {
 		t.Fatal("ingest does not hear of trimmings")
 	}
@@ -103,8 +106,10 @@ func TestARecordIsKnownToBeItsProjects(t *testing.T) {
 		{"a belief", stage.Key(keyBelief, "acme", "b1"), nil, true},
 		{"another project's", stage.Key(keyBelief, "acme2", "b1"), nil, false},
 		{"another one's, whose agent is called so", stage.Key(keyEvent, "x", "acme", "1"), nil, false},
-		{"the end of a nonce", append(append([]byte{keyNonceEnd}, stamp(at)...), stage.Key(keyNonce, "acme", "n")...), nil, true},
-		{"of another nonce", append(append([]byte{keyNonceEnd}, stamp(at)...), stage.Key(keyNonce, "x", "acme")...), nil, false},
+		{"the end of a nonce", append(append([]byte{keyNonceEnd}, stamp(at)...), stage.Key(keyNonce, "acme", "n")...), nil,
+			true},
+		{"of another nonce", append(append([]byte{keyNonceEnd}, stamp(at)...), stage.Key(keyNonce, "x", "acme")...), nil,
+			false},
 		{"revisions that are owed", owedKey(7), owed, true},
 		{"the number of the last", []byte{keyOwed}, stamp(at), false},
 		{"a time at which it ages", dueKey("acme", at, "b1"), nil, true},

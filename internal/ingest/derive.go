@@ -129,7 +129,8 @@ func whoBrought(st *stage.State, project string, v []byte) (brought, error) {
 	n, _ := binary.Uvarint(v)
 	v, ok, err := st.Get(broughtKey(project, n))
 	if err == nil && !ok {
-		err = fmt.Errorf("project %s: nobody brought content %d in: remove the state folder, it is rebuilt from the ledger", project, n)
+		err = fmt.Errorf("project %s: nobody brought content %d in: remove the state folder, it is rebuilt from the ledger",
+			project, n)
 	}
 	return readBrought(v), err
 }
@@ -249,7 +250,8 @@ func (d *derivation) written(ft *text.Features) bool {
 
 // pasted reports whether what came over the user's credential is a paste of it.
 func (d *derivation) pasted() bool {
-	return d.excerpt || d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare || d.phrases >= wholePaste && d.share >= 1
+	return d.excerpt || d.phrases >= pastePhrases || d.phrases >= leastPaste && d.share >= pasteShare ||
+		d.phrases >= wholePaste && d.share >= 1
 }
 
 // weakest is the least trusted origin among the parents.
@@ -292,7 +294,8 @@ func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.
 		named = append(named, by)
 	}
 	less := func(a, b brought) int {
-		return cmp.Or(cmp.Compare(hits[b], hits[a]), cmp.Compare(a.agent, b.agent), cmp.Compare(a.id, b.id), cmp.Compare(a.origin, b.origin))
+		return cmp.Or(cmp.Compare(hits[b], hits[a]), cmp.Compare(a.agent, b.agent), cmp.Compare(a.id, b.id),
+			cmp.Compare(a.origin, b.origin))
 	}
 	slices.SortFunc(named, less)
 	if content != "" {
@@ -343,7 +346,8 @@ func (f *Fold) derive(st *stage.State, project, agent, content string, ft *text.
 	}
 	slices.SortFunc(named, less)
 	for _, by := range named[:min(len(named), maxFound)] {
-		d.parents = append(d.parents, streams.Parent{ID: by.id, Agent: by.agent, Origin: by.origin, Phrases: hits[by], Share: float64(hits[by]) / float64(len(ft.Phrases.Hashes))})
+		d.parents = append(d.parents, streams.Parent{ID: by.id, Agent: by.agent, Origin: by.origin, Phrases: hits[by],
+			Share: float64(hits[by]) / float64(len(ft.Phrases.Hashes))})
 	}
 	return d, f.carriedIn(st, project, ft, d)
 }
@@ -369,7 +373,9 @@ func (f *Fold) carriedIn(st *stage.State, project string, ft *text.Features, d *
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(d.parents, func(p streams.Parent) bool { return p.ID == by.id && p.Agent == by.agent }); i >= 0 {
+		if i := slices.IndexFunc(d.parents, func(p streams.Parent) bool {
+			return p.ID == by.id && p.Agent == by.agent
+		}); i >= 0 {
 			d.parents[i].Carrier = c
 		} else if len(d.parents) < maxFound {
 			d.parents = append(d.parents, streams.Parent{ID: by.id, Agent: by.agent, Origin: by.origin, Carrier: c})

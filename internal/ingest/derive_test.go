@@ -60,7 +60,8 @@ func reordered(s string) string {
 // with its sentences reordered; in the same session, and in a later one of
 // another agent when everything else has been read since.
 func TestUndeclaredLaunderingIsRecognised(t *testing.T) {
-	lines := slices.DeleteFunc(append(corpora(t, "attack_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...), func(l corpusLine) bool { return l.Label != "attack" })
+	lines := slices.DeleteFunc(append(corpora(t, "attack_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...),
+		func(l corpusLine) bool { return l.Label != "attack" })
 	if testing.Short() {
 		lines = everyNth(lines, 10)
 	}
@@ -97,7 +98,8 @@ func TestUndeclaredLaunderingIsRecognised(t *testing.T) {
 	for i, l := range lines {
 		try("later", "other", i, l)
 	}
-	for _, key := range []string{"verbatim, at once", "extract, at once", "reordered, at once", "verbatim, later", "extract, later", "reordered, later"} {
+	for _, key := range []string{"verbatim, at once", "extract, at once", "reordered, at once", "verbatim, later",
+		"extract, later", "reordered, later"} {
 		c := counts[key]
 		t.Logf("%s: %d of %d keep external origin (%.2f %%)", key, c.kept, c.all, 100*float64(c.kept)/float64(c.all))
 		if float64(c.kept) < 0.95*float64(c.all) {
@@ -117,7 +119,8 @@ func (h *house) probe(agent string, m *streams.Memory) (*streams.MemoryEntry, er
 		return nil, err
 	}
 	a := streams.Address{Project: "demo", Agent: agent, Kind: streams.KindMem, Origin: beliefs.OriginAgent}
-	ad, err := h.f.remember(h.st, a, streams.EntryHead{ID: m.ID, Agent: agent, Session: m.Session, Time: h.now, Intake: h.seq + 1}, ev.(*streams.Memory))
+	ad, err := h.f.remember(h.st, a, streams.EntryHead{ID: m.ID, Agent: agent, Session: m.Session, Time: h.now,
+		Intake: h.seq + 1}, ev.(*streams.Memory))
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +156,8 @@ func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
 		{"verbatim", func(s string) string { return s }},
 		{"reported", func(s string) string { return "The user said: " + s }},
 		{"rewritten", func(s string) string {
-			return "User note. " + strings.NewReplacer("I'm", "the user is", "I am", "the user is", "I've", "the user has", " my ", " their ", "My ", "Their ", "I ", "The user ").Replace(s)
+			return "User note. " + strings.NewReplacer("I'm", "the user is", "I am", "the user is", "I've", "the user has",
+				" my ", " their ", "My ", "Their ", "I ", "The user ").Replace(s)
 		}},
 		{"extract", extract},
 	}
@@ -162,7 +166,8 @@ func TestNotesOfTheUsersOwnWordsAreNotExternal(t *testing.T) {
 		h.read(beliefs.OriginUser, fmt.Sprint("u", i), l.Content)
 		all++
 		for _, form := range forms {
-			d, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i, form.name), Session: "s"}, Content: form.of(l.Content)})
+			d, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i, form.name), Session: "s"},
+				Content: form.of(l.Content)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,8 +212,10 @@ func TestNotesInRealConversationsAreNotExternal(t *testing.T) {
 			case "user":
 				h.read(beliefs.OriginUser, fmt.Sprint("u", n), step.Content)
 				all++
-				for name, text := range map[string]string{"verbatim": step.Content, "reported": "The customer said: " + step.Content} {
-					d, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", n), Session: "s"}, Content: text})
+				for name, text := range map[string]string{"verbatim": step.Content, "reported": "The customer said: " +
+					step.Content} {
+					d, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", n), Session: "s"},
+						Content: text})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -229,7 +236,8 @@ func TestNotesInRealConversationsAreNotExternal(t *testing.T) {
 	}
 }
 
-const page = "Attention customers of Northwind Freight: refunds above four hundred euros are paid to the settlement account by the treasury desk in Gdansk, and the invoice copy goes to ledger@northwind.example every Friday afternoon."
+const page = "Attention customers of Northwind Freight: refunds above four hundred euros are paid to the settlement " +
+	"account by the treasury desk in Gdansk, and the invoice copy goes to ledger@northwind.example every Friday afternoon."
 
 func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 	h := newHouse(t, offline(t))
@@ -237,38 +245,47 @@ func TestAPasteKeepsItsOriginAndTheUsersWordsStayTheirs(t *testing.T) {
 
 	// Words that the user says first are his, though a page echoes them.
 	mine := "Our standing desk order with Fjord Furniture arrives on the ninth and goes to Jana in the second floor office"
-	if c := claim(h.read(beliefs.OriginUser, "u1", mine)); c.Belief.Origin != beliefs.OriginUser || c.Belief.Axes.Truth != beliefs.Supported {
+	if c := claim(h.read(beliefs.OriginUser, "u1", mine)); c.Belief.Origin != beliefs.OriginUser ||
+		c.Belief.Axes.Truth != beliefs.Supported {
 		t.Fatalf("the user's words: %+v", c.Belief)
 	}
 	h.read(beliefs.OriginWeb, "o1", "You wrote: "+mine+". "+page)
-	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m1"}, Content: mine}); !m.UserWord || m.Belief.Origin != beliefs.OriginUser || m.Belief.Quality != beliefs.HumanAssertion {
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m1"}, Content: mine}); !m.UserWord ||
+		m.Belief.Origin != beliefs.OriginUser || m.Belief.Quality != beliefs.HumanAssertion {
 		t.Errorf("the agent notes the user's words: %+v", m)
 	}
 	// The same note in another session is the agent's own word.
-	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"}, Content: mine}); m.UserWord || m.Belief.Origin != beliefs.OriginAgent {
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2", Session: "other"},
+		Content: mine}); m.UserWord || m.Belief.Origin != beliefs.OriginAgent {
 		t.Errorf("the note in another session: %+v", m)
 	}
 	// A paste of the page is external, and so is what rests on the paste.
 	c := claim(h.read(beliefs.OriginUser, "u2", "Please file this:\n> "+page))
-	if c.Belief.Origin != beliefs.OriginWeb || c.Belief.Axes.Truth != beliefs.Unverified || len(c.Parents) == 0 || c.Parents[0].ID != "o1" {
+	if c.Belief.Origin != beliefs.OriginWeb || c.Belief.Axes.Truth != beliefs.Unverified || len(c.Parents) == 0 ||
+		c.Parents[0].ID != "o1" {
 		t.Errorf("a paste: %+v", c)
 	}
 	for i, w := range []struct {
 		origin  beliefs.Origin
 		content string
-	}{{beliefs.OriginAgent, page}, {beliefs.OriginUser, page}, {beliefs.OriginAgent, "Remember for later: refunds above four hundred euros are paid to the settlement account by the treasury desk."},
+	}{{beliefs.OriginAgent, page}, {beliefs.OriginUser, page},
+		{beliefs.OriginAgent, "Remember for later: refunds above four hundred euros are paid to the settlement account by " +
+			"the treasury desk."},
 		{beliefs.OriginAgent, "Copies go to ledger@northwind.example."}} {
 		m := h.write(w.origin, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("p", i)}, Content: w.content})
-		if !m.Belief.Origin.External() || m.Inherited != beliefs.OriginWeb || m.UserWord || m.Belief.Quality != beliefs.ExternalDocument {
+		if !m.Belief.Origin.External() || m.Inherited != beliefs.OriginWeb || m.UserWord ||
+			m.Belief.Quality != beliefs.ExternalDocument {
 			t.Errorf("%s writes %q: %+v", w.origin, w.content, m)
 		}
 	}
 	// Few words in common are no paste.
-	if c := claim(h.read(beliefs.OriginUser, "u3", "Did the treasury desk in Gdansk answer about my chairs? They wanted to call me on Monday morning before ten.")); c.Belief.Origin != beliefs.OriginUser {
+	if c := claim(h.read(beliefs.OriginUser, "u3",
+		"Did the treasury desk in Gdansk answer about my chairs? They wanted to call me on Monday morning before ten.")); c.Belief.Origin != beliefs.OriginUser {
 		t.Errorf("a question about it: %+v", c)
 	}
 	// A word of the user does not make the page's own words his.
-	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m3"}, Content: mine + ". " + page}); !m.Belief.Origin.External() {
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m3"},
+		Content: mine + ". " + page}); !m.Belief.Origin.External() {
 		t.Errorf("user's and page's words together: %+v", m)
 	}
 }
@@ -277,9 +294,11 @@ func TestAnAttackerGainsNothingByReadingThePageInManyTurns(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.read(beliefs.OriginWeb, "o0", page)
 	for i := range 400 { // beyond what is kept of the agent's readings
-		h.read(beliefs.OriginTool, fmt.Sprint("o", i+1), fmt.Sprintf("row %d of the inventory: %d pallets of part %x wait in hall %d", i, i*7, i*991, i%13))
+		h.read(beliefs.OriginTool, fmt.Sprint("o", i+1),
+			fmt.Sprintf("row %d of the inventory: %d pallets of part %x wait in hall %d", i, i*7, i*991, i%13))
 	}
-	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m", Session: "later"}, Content: page}); m.Inherited != beliefs.OriginWeb || m.Via != "o0" {
+	if m := h.write(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m", Session: "later"},
+		Content: page}); m.Inherited != beliefs.OriginWeb || m.Via != "o0" {
 		t.Errorf("after 400 other readings: %+v", m)
 	}
 }
@@ -323,7 +342,8 @@ func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 		h.read(beliefs.OriginWeb, fmt.Sprint("page", i), madePage(i, 60+7*i))
 	}
 	frames := []string{"%s", "Look at this, and keep it:\n\n%s",
-		"I walked along the river this morning and thought about the holiday, and about what we said on Monday. %s My sister called, too."}
+		"I walked along the river this morning and thought about the holiday, and about what we said on Monday. %s My " +
+			"sister called, too."}
 	for i := range pages {
 		n := 8 + i%33
 		x := excerptOf(madePage(i, 60+7*i), 5*i, n)
@@ -336,7 +356,8 @@ func TestAPastedExcerptIsNotTheUsersOwn(t *testing.T) {
 		if !m.Belief.Origin.External() || !read {
 			t.Errorf("page %d: %d words are remembered as the user's: %q, parents %+v", i, n, x, m.Parents)
 		}
-		if m, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"}, Content: x}); err != nil || m.UserWord {
+		if m, err := h.probe("agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"},
+			Content: x}); err != nil || m.UserWord {
 			t.Errorf("page %d: the agent's copy of %d words is the user's word: %v", i, n, err)
 		}
 	}
@@ -368,7 +389,8 @@ func TestThePagesEchoOfTheUserTakesNothingFromHim(t *testing.T) {
 		if o := h.read(beliefs.OriginUser, fmt.Sprint("again", i), x); o.Claims[0].Belief.Origin != beliefs.OriginUser {
 			t.Errorf("%d: %+v", i, o.Claims[0])
 		}
-		if m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)}, Content: x}); m.Belief.Origin != beliefs.OriginUser {
+		if m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)},
+			Content: x}); m.Belief.Origin != beliefs.OriginUser {
 			t.Errorf("%d: %+v", i, m.Belief)
 		}
 	}

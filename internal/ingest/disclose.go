@@ -9,9 +9,11 @@ import (
 
 // disclose is a privileged recall: it shows every match, of every user and session and of
 // any standing, to the holder of a key that allows it. Its entry records the items shown.
-func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature) (*stage.Admission, error) {
+func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
+	signed *streams.Signature) (*stage.Admission, error) {
 	e := &streams.DisclosureEntry{Text: s.Reason, Signed: signed,
-		RecallEntry: streams.RecallEntry{EntryHead: head, Query: s.Recall.Query, Key: s.Recall.Key, Purpose: "audit", Privileged: true, Limit: s.Recall.Limit}}
+		RecallEntry: streams.RecallEntry{EntryHead: head, Query: s.Recall.Query, Key: s.Recall.Key, Purpose: "audit",
+			Privileged: true, Limit: s.Recall.Limit}}
 	if e.Limit == 0 {
 		e.Limit = max(defaultLimit, len(s.Recall.Beliefs))
 	}
@@ -54,7 +56,8 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 			}
 		}
 	}
-	if err := f.serve(st, project, &e.RecallEntry, beliefs.ContextPolicy{Purpose: e.Purpose, Privileged: true}, found, nil); err != nil {
+	if err := f.serve(st, project, &e.RecallEntry, beliefs.ContextPolicy{Purpose: e.Purpose, Privileged: true}, found,
+		nil); err != nil {
 		return nil, err
 	}
 	for i := range e.Admitted {

@@ -16,9 +16,12 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 	s := h.pin()
 	bad := h.remember(beliefs.OriginUser, mem("m1", "The vault code is 1111"))
 	h.alert(bad, "quarantine")
-	secret := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m2"}, Content: "The vault code is 2222", Sensitivity: beliefs.Secret})
-	bob := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m3", User: "bob"}, Content: "The vault code is 3333", Scope: streams.ScopeUser})
-	if e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "s2"}, Query: "vault code"}).(*streams.RecallEntry); len(e.Admitted)+len(e.ContextOnly) != 0 {
+	secret := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m2"},
+		Content: "The vault code is 2222", Sensitivity: beliefs.Secret})
+	bob := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m3", User: "bob"},
+		Content: "The vault code is 3333", Scope: streams.ScopeUser})
+	if e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "s2"},
+		Query: "vault code"}).(*streams.RecallEntry); len(e.Admitted)+len(e.ContextOnly) != 0 {
 		t.Fatalf("%+v", e)
 	}
 	ask := func() *approval.Order {
@@ -34,7 +37,8 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 	}
 	o := ask()
 	e, ok := h.order(o, s.auditor).(*streams.DisclosureEntry)
-	if !ok || !e.Privileged || e.Signed.Signer != "auditor" || e.Text != "case 7" || len(e.Refused) != 1 || e.Refused[0].Reason != beliefs.ReasonUnknown {
+	if !ok || !e.Privileged || e.Signed.Signer != "auditor" || e.Text != "case 7" || len(e.Refused) != 1 ||
+		e.Refused[0].Reason != beliefs.ReasonUnknown {
 		t.Fatalf("%+v", e)
 	}
 	shown := map[string]string{}
@@ -44,7 +48,8 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 			t.Errorf("%s may be used for %s", it.ID, it.Scope)
 		}
 	}
-	if len(shown) != 3 || shown[bad] != "The vault code is 1111" || shown[secret] != "The vault code is 2222" || shown[bob] != "The vault code is 3333" {
+	if len(shown) != 3 || shown[bad] != "The vault code is 1111" || shown[secret] != "The vault code is 2222" ||
+		shown[bob] != "The vault code is 3333" {
 		t.Errorf("%+v", shown)
 	}
 	if e, ok := h.order(o, s.auditor).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckReplayed) {

@@ -32,7 +32,8 @@ type excerpted struct {
 
 // excerptOf compares a text with the foreign readings that an index named and with
 // those that the agent still has.
-func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *text.Features, named []brought) (*excerpted, error) {
+func (f *Fold) excerptOf(st *stage.State, project, agent, content string, ft *text.Features,
+	named []brought) (*excerpted, error) {
 	_, any, err := st.Get(stage.Key(keyBrought, project, ""))
 	if err != nil || !any {
 		return nil, err

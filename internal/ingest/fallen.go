@@ -29,7 +29,8 @@ func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 		prefix := stage.Key(keyImpact, project, next.Ref.ID, kind, "")
 		err := st.Scan(prefix, func(k, _ []byte) (bool, error) {
 			agent, id, _ := bytes.Cut(k[len(prefix):], []byte{0})
-			all = append(all, beliefs.Dependant{Kind: kind, ID: string(id), Agent: string(agent), Belief: next.Ref.ID, Axes: now, Why: why, At: at})
+			all = append(all, beliefs.Dependant{Kind: kind, ID: string(id), Agent: string(agent), Belief: next.Ref.ID,
+				Axes: now, Why: why, At: at})
 			return len(all) < maxDependants, nil
 		})
 		if err != nil {
@@ -38,7 +39,8 @@ func (f *Fold) noteFall(st *stage.State, project string, next *record) error {
 	}
 	for len(all) > 0 {
 		n := min(len(all), maxOwed)
-		if err := f.queue(st, &owed{Because: becauseFallen, Project: project, Of: next.of(), At: at, Dependants: all[:n]}); err != nil {
+		if err := f.queue(st, &owed{Because: becauseFallen, Project: project, Of: next.of(), At: at,
+			Dependants: all[:n]}); err != nil {
 			return err
 		}
 		all = all[n:]

@@ -45,7 +45,8 @@ func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 			h.remember(beliefs.OriginUser, mem("user1", "the depot", triple("depot", "gate", "nine")))
 		}, "contradicted by "},
 		{"superseded", func(string) {
-			h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "user2"}, Key: "size", Content: "My size is 12"})
+			h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "user2"}, Key: "size",
+				Content: "My size is 12"})
 		}, "superseded by "},
 		{"found", func(id string) { h.alert(id, "quarantine") }, "it is quarantined"},
 		{"rejected", func(id string) { h.word(h.statement(id, approval.RejectBelief), s.alice) }, "it is quarantined"},
@@ -58,14 +59,17 @@ func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 			m = mem(c.how, "a fact that was "+c.how)
 		}
 		id := h.remember(origin, m)
-		h.say(streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d-" + c.how, Session: "s"}, Decision: beliefs.Decision{Beliefs: []string{id}}})
-		h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "a-" + c.how, Session: "s"}, Tool: "read_file", Decision: "d-" + c.how})
+		h.say(streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d-" + c.how, Session: "s"},
+			Decision: beliefs.Decision{Beliefs: []string{id}}})
+		h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "a-" + c.how, Session: "s"}, Tool: "read_file",
+			Decision: "d-" + c.how})
 		if got := h.dependants(); len(got) != 0 {
 			t.Fatalf("%s: flagged before it fell: %+v", c.how, got)
 		}
 		c.fall(id)
 		got := h.dependants()
-		if len(got) != 2 || got[0].Kind != "decision" || got[0].ID != "d-"+c.how || got[1].Kind != "action" || got[1].ID != "a-"+c.how {
+		if len(got) != 2 || got[0].Kind != "decision" || got[0].ID != "d-"+c.how || got[1].Kind != "action" ||
+			got[1].ID != "a-"+c.how {
 			t.Fatalf("%s: %+v", c.how, got)
 		}
 		for _, d := range got {
@@ -77,17 +81,21 @@ func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 }
 
 func TestADecisionThatCitesNothingIsWhatThePolicySays(t *testing.T) {
-	for uncited, want := range map[string]string{"": "finding", "alert": "finding", "allow": "entry", "reject": "refused"} {
+	for uncited, want := range map[string]string{"": "finding", "alert": "finding", "allow": "entry",
+		"reject": "refused"} {
 		h := newHouse(t, offline(t))
 		if uncited != "" {
-			if err := activation.Put(h.st, streams.DoActivatePolicy, append(slices.Clone(policy.Default), "\ndecisions: {uncited: "+uncited+"}\n"...)); err != nil {
+			if err := activation.Put(h.st, streams.DoActivatePolicy, append(slices.Clone(policy.Default),
+				"\ndecisions: {uncited: "+uncited+"}\n"...)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		id := h.remember(beliefs.OriginUser, mem("m1", "My size is 43"))
-		for what, d := range map[string]beliefs.Decision{"nothing": {Summary: "go"}, "unknown": {Beliefs: []string{"bnobody"}}, "none": {CitesNone: true}, "one": {Beliefs: []string{id, "bnobody"}}} {
+		for what, d := range map[string]beliefs.Decision{"nothing": {Summary: "go"},
+			"unknown": {Beliefs: []string{"bnobody"}}, "none": {CitesNone: true}, "one": {Beliefs: []string{id, "bnobody"}}} {
 			got := ""
-			switch e := h.say(streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d-" + what, Session: "s"}, Decision: d}).(type) {
+			switch e := h.say(streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d-" + what, Session: "s"},
+				Decision: d}).(type) {
 			case *streams.DecisionEntry:
 				if got = "entry"; e.Uncited != "" {
 					got = "finding"
@@ -101,11 +109,14 @@ func TestADecisionThatCitesNothingIsWhatThePolicySays(t *testing.T) {
 				t.Errorf("uncited %q, a decision on %s: %s", uncited, what, got)
 			}
 		}
-		if e, ok := h.say(streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d-both"}, Decision: beliefs.Decision{CitesNone: true, Beliefs: []string{id}}}).(*streams.RejectedEntry); !ok || e.Code != streams.CodeInvalid {
+		if e, ok := h.say(streams.KindDec, "", &streams.Decision{Head: streams.Head{ID: "d-both"},
+			Decision: beliefs.Decision{CitesNone: true, Beliefs: []string{id}}}).(*streams.RejectedEntry); !ok ||
+			e.Code != streams.CodeInvalid {
 			t.Errorf("a decision that cites and says that it cites none: %+v", e)
 		}
 	}
-	if _, err := policy.Compile("p", append(slices.Clone(policy.Default), "\ndecisions: {uncited: deny}\n"...)); err == nil {
+	if _, err := policy.Compile("p", append(slices.Clone(policy.Default),
+		"\ndecisions: {uncited: deny}\n"...)); err == nil {
 		t.Error("a policy with an unknown word is taken")
 	}
 }

@@ -97,7 +97,8 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 		return f.reject(st, m, err)
 	}
 	print := printOf(a, m.Data)
-	head := streams.EntryHead{ID: is.id, Reuses: is.reuses, Agent: a.Agent, Session: h.Session, User: h.User, DataSubject: h.DataSubject, Time: now, Intake: m.Seq,
+	head := streams.EntryHead{ID: is.id, Reuses: is.reuses, Agent: a.Agent, Session: h.Session, User: h.User,
+		DataSubject: h.DataSubject, Time: now, Intake: m.Seq,
 		Print: print.hi, Print2: print.lo, Trace: streams.Traceparent(m.Header.Get(streams.HeaderTraceparent))}
 	if is.first != 0 {
 		return admission(streams.TypeRepeat, a.Project, &streams.RepeatEntry{EntryHead: head, Kind: a.Kind, First: is.first})
@@ -110,7 +111,8 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	case *streams.Recall:
 		return f.recall(st, a, head, ev)
 	case *streams.Tools:
-		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server, Instructions: ev.Instructions, Tools: ev.Tools})
+		return admission(streams.TypeTools, a.Project, &streams.ToolsEntry{EntryHead: head, Server: ev.Server,
+			Instructions: ev.Instructions, Tools: ev.Tools})
 	case *streams.Session:
 		return f.session(st, a, head, ev)
 	case *streams.Decision:
@@ -218,7 +220,8 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 		if err := activation.Apply(st, e, f.pinned, f.log); err != nil {
 			return err
 		}
-		if d, err := activation.Digest(st, streams.DoActivateRules); err != nil || b.Do != streams.DoActivateRules || d != b.Digest {
+		if d, err := activation.Digest(st, streams.DoActivateRules); err != nil || b.Do != streams.DoActivateRules ||
+			d != b.Digest {
 			return err
 		}
 		return f.startReaudit(st, "rules "+b.Digest)
@@ -288,7 +291,8 @@ func admission(t streams.Type, project string, body any, live ...stage.Live) (*s
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", t, err)
 	}
-	return &stage.Admission{Decided: body, Together: together(project, body), Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
+	return &stage.Admission{Decided: body, Together: together(project, body),
+		Output: stage.Output{Type: t, Project: project, Body: b, Live: live}}, nil
 }
 
 // together groups entries that may share a ledger message, see stage.Admission:
@@ -395,7 +399,8 @@ func (f *Fold) now(st *stage.State, m *stage.Message, h *streams.Head) (time.Tim
 	if streams.IsSynthetic(m.Address.Project) && !h.Time.IsZero() {
 		if now = h.Time.UTC(); now.Before(last) {
 			return now, &streams.RejectError{Code: streams.CodeTimeTravel, ID: h.ID, Session: h.Session,
-				Reason: fmt.Sprintf("time %s lies before %s, the last event's in this project", now.Format(time.RFC3339Nano), last.Format(time.RFC3339Nano))}
+				Reason: fmt.Sprintf("time %s lies before %s, the last event's in this project", now.Format(time.RFC3339Nano),
+					last.Format(time.RFC3339Nano))}
 		}
 	}
 	if now.Before(last) {

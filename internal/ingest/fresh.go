@@ -113,7 +113,8 @@ func (f *Fold) ages(st *stage.State, project string, now time.Time) (bool, error
 
 // scanDue calls fn for what came of age on a project's clock by a time, the
 // earliest first.
-func (f *Fold) scanDue(st *stage.State, clock string, now time.Time, fn func(key []byte, project, belief string) (more bool, err error)) error {
+func (f *Fold) scanDue(st *stage.State, clock string, now time.Time,
+	fn func(key []byte, project, belief string) (more bool, err error)) error {
 	prefix := stage.Key(keyDue, clock, "")
 	return st.Scan(prefix, func(k, _ []byte) (bool, error) {
 		rest := k[len(prefix):]

@@ -93,7 +93,9 @@ func count(st *stage.State, key []byte) (uint64, error) {
 // is foreign. Results of a system of record are foreign to notes as well. The agent's own
 // words are not, until the project has read something foreign that they may repeat.
 func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry) error {
-	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Kind == beliefs.Content && c.Belief.Origin.External() })
+	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool {
+		return c.Kind == beliefs.Content && c.Belief.Origin.External()
+	})
 	foreign := e.Origin.External() || pasted
 	if e.Origin == beliefs.OriginAgent && !foreign {
 		_, ok, err := st.Get(stage.Key(keyBrought, project, ""))
@@ -108,7 +110,8 @@ func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry
 
 // trusted reports whether a belief brings nothing foreign into a context.
 func trusted(b *streams.BeliefRef) bool {
-	return b.Origin == beliefs.OriginUser || b.Origin == beliefs.OriginSystem || b.Grade == beliefs.Own || b.Grade == beliefs.Derived
+	return b.Origin == beliefs.OriginUser || b.Origin == beliefs.OriginSystem || b.Grade == beliefs.Own ||
+		b.Grade == beliefs.Derived
 }
 
 // hearRecall notes what a recall brought into a session.
@@ -125,9 +128,12 @@ func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntr
 
 // gradeNote is the grade of a memory write. shares says that it has a phrase or a
 // carrier in common with foreign content.
-func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry, shares bool) (beliefs.Grade, error) {
-	if a.Origin != beliefs.OriginAgent || e.Belief.Origin != beliefs.OriginAgent || e.UserWord || shares || e.Unseen || e.Restored ||
-		e.Belief.Staged || m.Channel != "" || m.Home != nil || e.Session == "" || len(m.Content) > maxGraded || e.Features.Hidden.Any() {
+func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry,
+	shares bool) (beliefs.Grade, error) {
+	if a.Origin != beliefs.OriginAgent || e.Belief.Origin != beliefs.OriginAgent || e.UserWord || shares || e.Unseen ||
+		e.Restored ||
+		e.Belief.Staged || m.Channel != "" || m.Home != nil || e.Session == "" || len(m.Content) > maxGraded ||
+		e.Features.Hidden.Any() {
 		return beliefs.NoGrade, nil
 	}
 	for _, id := range m.DerivedFrom {
@@ -247,7 +253,8 @@ neither nor except avoid stop refuse instead unless`)
 )
 
 // limiting are words that a sentence means something else without.
-var limiting = strings.Fields(`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none neither
+var limiting = strings.Fields(
+	`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none neither
 nor except avoid stop refuse instead unless if when until till only before after while once provided unless most least`)
 
 func termSet(words string) map[text.Term]bool {
@@ -287,7 +294,9 @@ func sentencesOf(s string) []string {
 // limitsOf are the limiting words of a text.
 func limitsOf(s string) []string {
 	var out []string
-	for _, w := range strings.FieldsFunc(text.Normalize(s), func(r rune) bool { return r != '\'' && !unicode.IsLetter(r) }) {
+	for _, w := range strings.FieldsFunc(text.Normalize(s), func(r rune) bool {
+		return r != '\'' && !unicode.IsLetter(r)
+	}) {
 		if slices.Contains(limiting, w) {
 			out = append(out, w)
 		}
@@ -296,7 +305,8 @@ func limitsOf(s string) []string {
 }
 
 func readNote(content string, ft *text.Features, said []string) *agentNote {
-	n := &agentNote{used: make(map[text.Term]bool), carriers: distinctive(ft), limits: limitsOf(content), names: unnamed(content, said)}
+	n := &agentNote{used: make(map[text.Term]bool), carriers: distinctive(ft), limits: limitsOf(content),
+		names: unnamed(content, said)}
 	for _, c := range sentencesOf(content) {
 		var clause []text.Term
 		for _, t := range lexical.Words(c) {

@@ -28,8 +28,10 @@ const (
 
 // outcome records what came of an action, or an answer with how far the sources
 // that it names support it.
-func (f *Fold) outcome(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Outcome) (*stage.Admission, error) {
-	e := &streams.OutcomeEntry{EntryHead: head, Outcome: beliefs.Outcome{Action: ev.Action, Status: ev.Status, Digest: ev.Digest}, Content: ev.Content, Sources: ev.Sources}
+func (f *Fold) outcome(st *stage.State, a streams.Address, head streams.EntryHead,
+	ev *streams.Outcome) (*stage.Admission, error) {
+	e := &streams.OutcomeEntry{EntryHead: head, Outcome: beliefs.Outcome{Action: ev.Action, Status: ev.Status,
+		Digest: ev.Digest}, Content: ev.Content, Sources: ev.Sources}
 	if ev.Content != "" {
 		e.Features = text.Analyze(ev.Content)
 	}
@@ -199,7 +201,8 @@ func (f *Fold) noteReading(st *stage.State, project string, h *streams.EntryHead
 
 // readingSlot is the key of the n-th event that an agent read.
 func readingSlot(project, agent string, n uint64) []byte {
-	return stage.Key(keyReadings, project, agent, string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
+	return stage.Key(keyReadings, project, agent,
+		string(binary.BigEndian.AppendUint16([]byte{'#'}, uint16(n%keptReadings))))
 }
 
 // applyOutcome keeps what an executor reports of a call as something that the agent

@@ -62,7 +62,8 @@ func (h *house) sayAs(agent string, kind streams.Kind, origin beliefs.Origin, ev
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.put(&stage.Message{Address: streams.Address{Project: "demo", Agent: agent, Kind: kind, Origin: origin}, Data: body})
+	return h.put(&stage.Message{Address: streams.Address{Project: "demo", Agent: agent, Kind: kind, Origin: origin},
+		Data: body})
 }
 
 func (h *house) put(m *stage.Message) any {
@@ -126,7 +127,8 @@ func (h *house) foreign(stg string, typ streams.Type, body any) {
 func (h *house) verdict(m *streams.MemoryEntry, v streams.Verdict) {
 	h.t.Helper()
 	b := m.Belief
-	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID, Agent: m.Agent, Verdict: v, Belief: &b, Time: h.now})
+	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID,
+		Agent: m.Agent, Verdict: v, Belief: &b, Time: h.now})
 }
 
 func (h *house) read(origin beliefs.Origin, id, content string) *streams.ObservationEntry {

@@ -91,7 +91,8 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	if al.Agent != "" {
 		key += "/" + streams.Clip(al.Agent, 64)
 	}
-	found := beliefs.IncidentFinding{Kind: beliefs.FindingAlert, ID: streams.Clip(al.ID, 128), Rule: streams.Clip(al.Rule, 80),
+	found := beliefs.IncidentFinding{Kind: beliefs.FindingAlert, ID: streams.Clip(al.ID, 128),
+		Rule: streams.Clip(al.Rule, 80),
 		Text: streams.Clip(al.Subject.Kind+" "+al.Subject.ID+": "+al.Message, beliefs.MaxIncidentTitle), Entry: e.Seq, At: at}
 	inc, err := f.openCase(st, e.Project, key)
 	if err != nil {
@@ -100,7 +101,8 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	event := beliefs.IncidentEvidence
 	if inc == nil {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", e.Project, key, e.Seq, al.ID))
-		inc = &beliefs.Incident{ID: "i" + hex.EncodeToString(sum[:8]), Severity: s, Key: key, By: beliefs.BySentinel, Who: streams.Clip(al.Group+"/"+al.Rule, 120), Opened: at,
+		inc = &beliefs.Incident{ID: "i" + hex.EncodeToString(sum[:8]), Severity: s, Key: key, By: beliefs.BySentinel,
+			Who: streams.Clip(al.Group+"/"+al.Rule, 120), Opened: at,
 			Title: streams.Clip(strings.Join(strings.Fields(al.Message), " "), beliefs.MaxIncidentTitle)}
 		event = beliefs.IncidentOpened
 	}
@@ -157,17 +159,21 @@ func (f *Fold) owedIncident(st *stage.State) (*stage.Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return incidentEntry(project, &streams.IncidentEntry{EntryHead: streams.EntryHead{Time: now}, Event: event, Incident: *inc})
+	return incidentEntry(project, &streams.IncidentEntry{EntryHead: streams.EntryHead{Time: now}, Event: event,
+		Incident: *inc})
 }
 
 func incidentEntry(project string, e *streams.IncidentEntry) (*stage.Admission, error) {
-	return admission(streams.TypeIncident, project, e, stage.LiveCopy(e, project, "incident", e.Incident.ID, string(e.Event))...)
+	return admission(streams.TypeIncident, project, e, stage.LiveCopy(e, project, "incident", e.Incident.ID,
+		string(e.Event))...)
 }
 
 // incidentOrder decides on a signed order on an incident. An *approval.Error
 // says why it is not obeyed.
-func (f *Fold) incidentOrder(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature, role beliefs.Authority) (*stage.Admission, error) {
-	e := &streams.IncidentEntry{EntryHead: head, Event: incidentEvents[s.Do], Text: s.Reason, Signed: signed, Scope: s.Scope}
+func (f *Fold) incidentOrder(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
+	signed *streams.Signature, role beliefs.Authority) (*stage.Admission, error) {
+	e := &streams.IncidentEntry{EntryHead: head, Event: incidentEvents[s.Do], Text: s.Reason, Signed: signed,
+		Scope: s.Scope}
 	inc, err := f.incident(st, project, s.Incident)
 	if err != nil {
 		return nil, err
@@ -194,7 +200,8 @@ func (f *Fold) incidentOrder(st *stage.State, project string, head streams.Entry
 		if inc != nil {
 			e.Event = beliefs.IncidentEvidence
 		} else {
-			inc = &beliefs.Incident{ID: s.Incident, Severity: severity, Title: s.Title, Key: s.Key, By: role, Who: s.Signer, Opened: head.Time}
+			inc = &beliefs.Incident{ID: s.Incident, Severity: severity, Title: s.Title, Key: s.Key, By: role, Who: s.Signer,
+				Opened: head.Time}
 		}
 		inc.Severity = max(inc.Severity, severity)
 	case inc == nil:
@@ -218,7 +225,8 @@ func (f *Fold) incidentOrder(st *stage.State, project string, head streams.Entry
 			return nil, err
 		}
 		if c.cut {
-			return nil, orderError("more than %d beliefs fit: narrow it by source, session or time, and go on with another order", maxPinpoint)
+			return nil, orderError("more than %d beliefs fit: narrow it by source, session or time, and go on with "+
+				"another order", maxPinpoint)
 		}
 		if err := mayStand(st, project, s.Scope, head.Time); err != nil {
 			return nil, err
@@ -260,7 +268,8 @@ type touched struct {
 
 // served reports whether a planner would have been given it.
 func (t *touched) served() bool {
-	return t.Was.Truth == beliefs.Supported && t.Was.Retrieval == beliefs.Normal && t.Was.Security == beliefs.Clean && t.Was.Freshness == beliefs.Fresh
+	return t.Was.Truth == beliefs.Supported && t.Was.Retrieval == beliefs.Normal && t.Was.Security == beliefs.Clean &&
+		t.Was.Freshness == beliefs.Fresh
 }
 
 // contained is what a quarantine does to one belief.
@@ -299,7 +308,8 @@ func (c *containment) count(r *beliefs.IncidentReport) {
 // somebody confirms them, or until the repair. Without All, beliefs with support of their own
 // are spared.
 func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope) (*containment, error) {
-	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session, Source: s.Source, Tool: s.Tool,
+	p, err := f.pinpoint(st, &PinpointRequest{Project: project, Beliefs: s.Beliefs, Agent: s.Agent, Session: s.Session,
+		Source: s.Source, Tool: s.Tool,
 		Since: s.Since, Until: s.Until, Descendants: true})
 	if err != nil {
 		return nil, err
@@ -329,7 +339,8 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 			}
 			_, moves, err = r.standing().Quarantine(beliefs.ByUser)
 		} else {
-			_, moves, err = r.standing().Set(beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()}, beliefs.BySystem)
+			_, moves, err = r.standing().Set(beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()},
+				beliefs.BySystem)
 		}
 		if err != nil || len(moves) == 0 {
 			continue // it stands as strictly as that already
@@ -433,7 +444,8 @@ func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
 // comes from none of these sources and events; empty if it has none.
 func (r *record) independent(sources, events map[string]bool) string {
 	for _, e := range r.Evidence {
-		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] && !events[r.Agent+"/"+e.Observation] {
+		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] &&
+			!events[r.Agent+"/"+e.Observation] {
 			return e.Quality.String() + " of " + e.Source
 		}
 	}
@@ -442,7 +454,8 @@ func (r *record) independent(sources, events map[string]bool) string {
 
 // restated is the word of another belief that is supported, clean, not touched,
 // and says the same, as evidence; or nil.
-func (f *Fold) restated(st *stage.State, project string, r *record, rows map[string]*touched) (*beliefs.Evidence, error) {
+func (f *Fold) restated(st *stage.State, project string, r *record, rows map[string]*touched) (*beliefs.Evidence,
+	error) {
 	type saying struct {
 		key    []byte
 		object string
@@ -467,7 +480,8 @@ func (f *Fold) restated(st *stage.State, project string, r *record, rows map[str
 			if err != nil {
 				return nil, err
 			}
-			if by == nil || by.Ref.ID == r.Ref.ID || by.Ref.Axes.Truth != beliefs.Supported || by.Ref.Axes.Security != beliefs.Clean || !by.Ref.Quality.MaySupport() {
+			if by == nil || by.Ref.ID == r.Ref.ID || by.Ref.Axes.Truth != beliefs.Supported ||
+				by.Ref.Axes.Security != beliefs.Clean || !by.Ref.Quality.MaySupport() {
 				continue
 			}
 			e := by.word(by.At)
@@ -483,7 +497,8 @@ func (f *Fold) applyIncident(st *stage.State, project string, e *streams.Inciden
 		if err := st.Delete(stage.Key(keyCase, project, e.Incident.ID, string(e.Event))); err != nil {
 			return err
 		}
-		if have, err := f.incident(st, project, e.Incident.ID); err != nil || have != nil && have.Findings >= e.Incident.Findings {
+		if have, err := f.incident(st, project, e.Incident.ID); err != nil ||
+			have != nil && have.Findings >= e.Incident.Findings {
 			return err
 		}
 		return f.keepIncident(st, project, &e.Incident)

@@ -28,11 +28,13 @@ func (h *house) order(o *approval.Order, by note.Signer) any {
 
 func (h *house) orderNote(subject, signed string) any {
 	h.t.Helper()
-	body, err := streams.Marshal(&streams.Control{ID: fmt.Sprint("c", h.seq), Project: "demo", Hold: subject, Order: signed})
+	body, err := streams.Marshal(&streams.Control{ID: fmt.Sprint("c", h.seq), Project: "demo", Hold: subject,
+		Order: signed})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")}, Data: body})
+	return h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")},
+		Data: body})
 }
 
 func (h *house) newOrder(do approval.Do, incident string) *approval.Order {
@@ -73,8 +75,11 @@ func (h *house) incidentOf(id string) *beliefs.Incident {
 func (h *house) alerts(stg, severity, mode string, n int) {
 	h.t.Helper()
 	for i := range n {
-		h.foreign(stg, streams.TypeAlerts, &streams.AlertsEntry{Alerts: []streams.Alert{{ID: fmt.Sprint("a", i), Rule: "some-rule", Group: "core", Severity: severity,
-			Subject: streams.AlertSubject{Kind: "session", ID: "s"}, Agent: "agent", Message: "it looks bad", Effect: "alert", Mode: mode, Count: 1, Time: h.now}}})
+		h.foreign(stg, streams.TypeAlerts,
+			&streams.AlertsEntry{Alerts: []streams.Alert{{ID: fmt.Sprint("a", i), Rule: "some-rule", Group: "core",
+				Severity: severity,
+				Subject:  streams.AlertSubject{Kind: "session", ID: "s"}, Agent: "agent", Message: "it looks bad", Effect: "alert",
+				Mode: mode, Count: 1, Time: h.now}}})
 	}
 }
 
@@ -105,7 +110,8 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	}
 	h.alerts(streams.SentinelStage("core"), "critical", alertEnforced, 99)
 	all := h.incidents()
-	if len(all) != 1 || all[0].Findings != 100 || len(all[0].Evidence) != beliefs.MaxIncidentEvidence || all[0].Severity != beliefs.Critical || all[0].By != beliefs.BySentinel {
+	if len(all) != 1 || all[0].Findings != 100 || len(all[0].Evidence) != beliefs.MaxIncidentEvidence ||
+		all[0].Severity != beliefs.Critical || all[0].By != beliefs.BySentinel {
 		t.Fatalf("%+v", all)
 	}
 	if n := h.owed(); n != 1 {
@@ -117,8 +123,11 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 	if n := len(h.incidents()); n != 1 {
 		t.Errorf("%d incidents", n)
 	}
-	h.foreign(streams.StageArbiter, streams.TypeAlerts, &streams.AlertsEntry{Answers: "c1", Alerts: []streams.Alert{{ID: "x", Rule: "order-role", Severity: "critical", Mode: alertEnforced}}})
-	h.foreign(streams.StageArbiter, streams.TypeAlerts, &streams.AlertsEntry{Alerts: []streams.Alert{{ID: "y", Rule: "outcome-mismatch", Severity: "critical", Agent: "other", Mode: alertEnforced, Time: h.now}}})
+	h.foreign(streams.StageArbiter, streams.TypeAlerts, &streams.AlertsEntry{Answers: "c1",
+		Alerts: []streams.Alert{{ID: "x", Rule: "order-role", Severity: "critical", Mode: alertEnforced}}})
+	h.foreign(streams.StageArbiter, streams.TypeAlerts,
+		&streams.AlertsEntry{Alerts: []streams.Alert{{ID: "y", Rule: "outcome-mismatch", Severity: "critical",
+			Agent: "other", Mode: alertEnforced, Time: h.now}}})
 	if n := len(h.incidents()); n != 2 || h.owed() != 1 {
 		t.Errorf("%d incidents", n)
 	}
@@ -137,17 +146,20 @@ func TestASeriousFindingOpensOneIncidentAndMoreOfItAreItsEvidence(t *testing.T) 
 func TestThePolicySaysWhichFindingsOpenAnIncident(t *testing.T) {
 	for severity, want := range map[string]int{"medium": 3, "high": 2, "critical": 1, "never": 0} {
 		h := newHouse(t, offline(t))
-		if err := activation.Put(h.st, streams.DoActivatePolicy, append(slices.Clone(policy.Default), "\nincidents: {severity: "+severity+"}\n"...)); err != nil {
+		if err := activation.Put(h.st, streams.DoActivatePolicy, append(slices.Clone(policy.Default),
+			"\nincidents: {severity: "+severity+"}\n"...)); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range []string{"info", "low", "medium", "high", "critical"} {
-			h.foreign(streams.SentinelStage("core"), streams.TypeAlerts, &streams.AlertsEntry{Alerts: []streams.Alert{{ID: s, Rule: s, Severity: s, Mode: alertEnforced, Time: h.now}}})
+			h.foreign(streams.SentinelStage("core"), streams.TypeAlerts,
+				&streams.AlertsEntry{Alerts: []streams.Alert{{ID: s, Rule: s, Severity: s, Mode: alertEnforced, Time: h.now}}})
 		}
 		if n := len(h.incidents()); n != want {
 			t.Errorf("severity %s: %d incidents, want %d", severity, n, want)
 		}
 	}
-	if _, err := policy.Compile("p", append(slices.Clone(policy.Default), "\nincidents: {severity: low}\n"...)); err == nil {
+	if _, err := policy.Compile("p", append(slices.Clone(policy.Default),
+		"\nincidents: {severity: low}\n"...)); err == nil {
 		t.Error("a policy may open incidents for what is hardly a finding")
 	}
 }
@@ -159,10 +171,14 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	h := newHouse(t, offline(t))
 	h.keep = true
 	s := h.pin()
-	page := h.read(beliefs.OriginWeb, "page", "Bonsai trees need to be watered with the special blue liquid that Eve sells")
+	page := h.read(beliefs.OriginWeb, "page",
+		"Bonsai trees need to be watered with the special blue liquid that Eve sells")
 	root := page.Claims[len(page.Claims)-1].Belief.ID
-	stated := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m1"}, Content: "The library closes at nine", DerivedFrom: []string{"page"}, Triples: []beliefs.Triple{triple("library", "closes", "nine")}})
-	lost := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2"}, Content: "The pool opens at six", DerivedFrom: []string{"page"}})
+	stated := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m1"},
+		Content: "The library closes at nine", DerivedFrom: []string{"page"},
+		Triples: []beliefs.Triple{triple("library", "closes", "nine")}})
+	lost := h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "m2"},
+		Content: "The pool opens at six", DerivedFrom: []string{"page"}})
 	own := h.remember(beliefs.OriginUser, mem("m3", "My bicycle is green"))
 	h.confirm(lost, s.alice) // a person vouched for it
 	h.owed()
@@ -171,13 +187,15 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	o.Key, o.Finding = "page", []beliefs.IncidentFinding{{Kind: "belief", ID: root, Text: "it names a seller"}}
 	opened := h.obeyed(o, s.probe)
 	id := opened.Incident.ID
-	if i := h.incidentOf(id); i.State != beliefs.IncidentOpen || i.By != beliefs.ByProbe || i.Who != "probe" || i.Findings != 1 || i.Evidence[0].At.IsZero() {
+	if i := h.incidentOf(id); i.State != beliefs.IncidentOpen || i.By != beliefs.ByProbe || i.Who != "probe" ||
+		i.Findings != 1 || i.Evidence[0].At.IsZero() {
 		t.Fatalf("%+v", i)
 	}
 	// The same again is evidence of the one that is open.
 	twice := h.newOrder(approval.OpenIncident, "")
 	twice.Key, twice.Severity = "page", "critical"
-	if e := h.obeyed(twice, s.auditor); e.Incident.ID != id || e.Event != beliefs.IncidentEvidence || e.Incident.Findings != 2 || e.Incident.Severity != beliefs.Critical {
+	if e := h.obeyed(twice, s.auditor); e.Incident.ID != id || e.Event != beliefs.IncidentEvidence ||
+		e.Incident.Findings != 2 || e.Incident.Severity != beliefs.Critical {
 		t.Errorf("%+v", e)
 	}
 	refuse := func(o *approval.Order, by note.Signer, check approval.Check) {
@@ -204,7 +222,8 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	if r := e.Incident.Report; r != (beliefs.IncidentReport{Found: 1, Descendants: 2, Quarantined: 2, Spared: 1}) {
 		t.Errorf("%+v", r)
 	}
-	for b, want := range map[string]beliefs.Security{root: beliefs.Quarantined, stated: beliefs.Quarantined, lost: beliefs.Clean, own: beliefs.Clean} {
+	for b, want := range map[string]beliefs.Security{root: beliefs.Quarantined, stated: beliefs.Quarantined,
+		lost: beliefs.Clean, own: beliefs.Clean} {
 		if r := h.belief(b); r.Ref.Axes.Security != want {
 			t.Errorf("belief %q is %s", r.Content, r.Ref.Axes.Security)
 		}
@@ -212,7 +231,8 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	if i := h.incidentOf(id); i.State != beliefs.IncidentQuarantined {
 		t.Errorf("%+v", i)
 	}
-	if m := h.write(beliefs.OriginAgent, mem("again", "bonsai trees need to be watered with the SPECIAL blue liquid that eve sells")); m.Tombstone == nil {
+	if m := h.write(beliefs.OriginAgent,
+		mem("again", "bonsai trees need to be watered with the SPECIAL blue liquid that eve sells")); m.Tombstone == nil {
 		t.Error("what was quarantined is not recognised")
 	}
 	refuse(contain, s.alice, approval.CheckReplayed)
@@ -223,23 +243,27 @@ func TestAnIncidentGoesFromEvidenceOverQuarantineAndRepairToItsReport(t *testing
 	}
 	h.remember(beliefs.OriginUser, mem("m4", "the hours", triple("library", "closes", "nine")))
 	h.owed()
-	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 1 || e.Incident.State != beliefs.IncidentRepaired {
+	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 1 ||
+		e.Incident.State != beliefs.IncidentRepaired {
 		t.Errorf("%+v", e.Incident)
 	}
-	if r := h.belief(stated); r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Retrieval != beliefs.Restricted || r.Ref.Axes.Truth != beliefs.Unverified {
+	if r := h.belief(stated); r.Ref.Axes.Security != beliefs.Clean || r.Ref.Axes.Retrieval != beliefs.Restricted ||
+		r.Ref.Axes.Truth != beliefs.Unverified {
 		t.Errorf("it came back as %+v", r.Ref.Axes)
 	}
 	if r := h.belief(root); r.Ref.Axes.Security != beliefs.Quarantined {
 		t.Errorf("the repair brought the page back: %+v", r.Ref.Axes)
 	}
-	if e := h.obeyed(h.newOrder(approval.CloseIncident, id), s.alice); e.Incident.State != beliefs.IncidentClosed || e.Incident.Outcome != "the page is out" || e.Incident.Closer != "alice" {
+	if e := h.obeyed(h.newOrder(approval.CloseIncident, id), s.alice); e.Incident.State != beliefs.IncidentClosed ||
+		e.Incident.Outcome != "the page is out" || e.Incident.Closer != "alice" {
 		t.Errorf("%+v", e.Incident)
 	}
 	refuse(h.newOrder(approval.RepairIncident, id), s.alice, approval.CheckOrder)
 	// Another finding of the same kind is another incident.
 	o = h.newOrder(approval.OpenIncident, "")
 	o.Key = "page"
-	if e := h.obeyed(o, s.alice); e.Incident.ID == id || e.Event != beliefs.IncidentOpened || e.Incident.By != beliefs.ByUser {
+	if e := h.obeyed(o, s.alice); e.Incident.ID == id || e.Event != beliefs.IncidentOpened ||
+		e.Incident.By != beliefs.ByUser {
 		t.Errorf("%+v", e)
 	}
 	again := newHouse(t, offline(t))
@@ -273,7 +297,8 @@ func TestARepairBringsNothingBackThatWasLookedFor(t *testing.T) {
 		t.Fatalf("%+v", e.Incident.Report)
 	}
 	h.remember(beliefs.OriginUser, mem("m2", "when it closes", triple("library", "closes", "nine")))
-	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 0 || h.belief(root).Ref.Axes.Security != beliefs.Quarantined {
+	if e := h.obeyed(h.newOrder(approval.RepairIncident, id), s.alice); e.Incident.Report.Recovered != 0 ||
+		h.belief(root).Ref.Axes.Security != beliefs.Quarantined {
 		t.Errorf("%+v, %+v", e.Incident.Report, h.belief(root).Ref.Axes)
 	}
 }

@@ -30,7 +30,8 @@ type shelf struct {
 }
 
 // shelves are all there are, in order of trust.
-var shelves = []shelf{{classOwn, true}, {classOwn, false}, {classAgent, true}, {classAgent, false}, {classExternal, true}, {classExternal, false}}
+var shelves = []shelf{{classOwn, true}, {classOwn, false}, {classAgent, true}, {classAgent, false},
+	{classExternal, true}, {classExternal, false}}
 
 func shelfOf(r *record) shelf { return shelf{classOf(r.Ref.Origin), r.Memory} }
 
@@ -65,9 +66,11 @@ func index(st *stage.State, project, place string, s shelf) *lexical.Index {
 
 // labels are what a belief can be filtered by.
 func labels(r *record, sum [32]byte) []text.Term {
-	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()), text.Label("origin", string(r.Ref.Origin)),
+	all := []text.Term{text.Label("sum", hex.EncodeToString(sum[:])), text.Label("kind", r.Ref.Kind.String()),
+		text.Label("origin", string(r.Ref.Origin)),
 		text.Label("event", r.Agent+"/"+r.Ref.Observation)}
-	for _, l := range [][2]string{{"key", r.Ref.Key}, {"agent", r.Agent}, {"session", r.Session}, {"category", r.Category}, {"tool", r.Tool}, {"source", r.Ref.Source}} {
+	for _, l := range [][2]string{{"key", r.Ref.Key}, {"agent", r.Agent}, {"session", r.Session},
+		{"category", r.Category}, {"tool", r.Tool}, {"source", r.Ref.Source}} {
 		if l[1] != "" {
 			all = append(all, text.Label(l[0], l[1]))
 		}
@@ -104,7 +107,8 @@ func placesOf(st *stage.State, project string) ([]string, error) {
 func filterLabels(ev *streams.Recall) []text.Term {
 	var all []text.Term
 	f := &ev.Filter
-	for _, l := range [][2]string{{"key", ev.Key}, {"kind", f.Kind}, {"agent", f.Agent}, {"session", f.Session}, {"origin", string(f.Origin)},
+	for _, l := range [][2]string{{"key", ev.Key}, {"kind", f.Kind}, {"agent", f.Agent}, {"session", f.Session},
+		{"origin", string(f.Origin)},
 		{"category", f.Category}, {"tool", f.Tool}, {"source", f.Source}} {
 		if l[1] != "" {
 			all = append(all, text.Label(l[0], l[1]))
@@ -119,7 +123,8 @@ func fits(r *record, ev *streams.Recall) bool {
 	f := &ev.Filter
 	is := func(want, have string) bool { return want == "" || want == have }
 	return is(ev.Key, r.Ref.Key) && is(f.Kind, r.Ref.Kind.String()) && is(f.Agent, r.Agent) && is(f.Session, r.Session) &&
-		is(string(f.Origin), string(r.Ref.Origin)) && is(f.Category, r.Category) && is(f.Tool, r.Tool) && is(f.Source, r.Ref.Source) &&
+		is(string(f.Origin), string(r.Ref.Origin)) && is(f.Category, r.Category) && is(f.Tool, r.Tool) && is(f.Source,
+		r.Ref.Source) &&
 		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until))
 }
 

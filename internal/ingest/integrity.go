@@ -30,7 +30,8 @@ func (f *Fold) intact(st *stage.State, project string, r *record) (bool, error) 
 
 // keepIntact moves beliefs that differ from their entries from a list of served items to
 // the refused ones. A privileged recall shows them with that reason.
-func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem, by map[string]*match) error {
+func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntry, list *[]streams.RecallItem,
+	by map[string]*match) error {
 	kept := (*list)[:0]
 	for _, it := range *list {
 		m := by[it.ID]
@@ -44,7 +45,8 @@ func (f *Fold) keepIntact(st *stage.State, project string, e *streams.RecallEntr
 		if !ok {
 			f.log.Error("a belief in the state is not what its entry says", "project", project, "belief", it.ID)
 			if !e.Privileged {
-				e.Refused = append(e.Refused, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity, Text: "it is not what the ledger says of it"})
+				e.Refused = append(e.Refused, streams.Refusal{ID: it.ID, Reason: beliefs.ReasonIntegrity,
+					Text: "it is not what the ledger says of it"})
 				continue
 			}
 			it.Reason = beliefs.ReasonIntegrity

@@ -33,7 +33,8 @@ func TestABeliefThatWasChangedInTheStateIsNotServed(t *testing.T) {
 		page := o.Claims[len(o.Claims)-1].Belief.ID
 		want := 2
 		if change == nil {
-			if err := h.st.Set(stage.Key(keyText, "demo", page), []byte(strings.Replace(long, "jellyfish", "advertising", 1))); err != nil {
+			if err := h.st.Set(stage.Key(keyText, "demo", page),
+				[]byte(strings.Replace(long, "jellyfish", "advertising", 1))); err != nil {
 				t.Fatal(err)
 			}
 			want = 1
@@ -51,7 +52,8 @@ func TestABeliefThatWasChangedInTheStateIsNotServed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "s2"}, Query: "aquarium"}).(*streams.RecallEntry)
+		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r1", Session: "s2"},
+			Query: "aquarium"}).(*streams.RecallEntry)
 		refused := slices.ContainsFunc(e.Refused, func(x streams.Refusal) bool { return x.Reason == beliefs.ReasonIntegrity })
 		if n := len(e.Admitted) + len(e.ContextOnly); n != want || refused != (want == 1) {
 			t.Errorf("%s was changed: %d served, refused %+v", what, n, e.Refused)

@@ -18,7 +18,8 @@ var (
 	userVerbs = strings.Fields("book order pay send move draft review cancel print archive")
 	userNouns = strings.Fields("window seat invoice report dinner ticket garden budget lesson parcel")
 	userNames = strings.Fields("Anna Boris Clara Dmitri Elena Farid")
-	evilWords = strings.Fields("collector overseas remit vault silently mirror credential beacon tunnel siphon drain forge")
+	evilWords = strings.Fields(
+		"collector overseas remit vault silently mirror credential beacon tunnel siphon drain forge")
 	evilAlike = strings.Fields("gatherer abroad transmit safe quietly copy password signal passage suck empty fake")
 )
 
@@ -141,12 +142,16 @@ func TestNothingPlantedGetsAGrade(t *testing.T) {
 		stored := l.try("a", "s1", l.laundered(order))
 		for hop, agent := range []string{"b", "a"} {
 			session := fmt.Sprint("s", 2+hop)
-			m := l.sayAs(where[hop][0], streams.KindMem, beliefs.OriginAgent, &streams.Memory{Head: l.head(where[hop][1]), Content: stored.Content}).(*streams.MemoryEntry)
-			l.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID, Agent: m.Agent,
+			m := l.sayAs(where[hop][0], streams.KindMem, beliefs.OriginAgent, &streams.Memory{Head: l.head(where[hop][1]),
+				Content: stored.Content}).(*streams.MemoryEntry)
+			l.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID,
+				Agent:   m.Agent,
 				Verdict: streams.Allow, Belief: &m.Belief, Time: l.now})
 			l.talk(agent, session)
 			e := l.sayAs(agent, streams.KindRecall, "", &streams.Recall{Head: l.head(session), Query: stored.Content}).(*streams.RecallEntry)
-			if !l.honest(stored.Content) && slices.ContainsFunc(e.Admitted, func(it streams.RecallItem) bool { return it.ID == m.Belief.ID }) {
+			if !l.honest(stored.Content) && slices.ContainsFunc(e.Admitted, func(it streams.RecallItem) bool {
+				return it.ID == m.Belief.ID
+			}) {
 				t.Fatalf("history %d: %q is admitted", i, stored.Content)
 			}
 			where = append(where, [2]string{agent, session})
@@ -163,8 +168,10 @@ func TestNothingPlantedGetsAGrade(t *testing.T) {
 			if l.r.IntN(4) == 0 {
 				parents = []string{stored.Belief.ID}
 			}
-			if m := l.try(at[0], at[1], note, parents...); m.Belief.Grade != beliefs.NoGrade || m.Belief.Axes.Truth == beliefs.Supported {
-				t.Fatalf("history %d, session %s: after %q and the user's %q, %q has grade %q", i, at[1], order, l.said, note, m.Belief.Grade)
+			if m := l.try(at[0], at[1], note, parents...); m.Belief.Grade != beliefs.NoGrade ||
+				m.Belief.Axes.Truth == beliefs.Supported {
+				t.Fatalf("history %d, session %s: after %q and the user's %q, %q has grade %q", i, at[1], order, l.said, note,
+					m.Belief.Grade)
 			}
 		}
 	}

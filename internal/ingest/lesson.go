@@ -49,17 +49,22 @@ func Lessons(items []Belief, now time.Time, h Harvest) []Lesson {
 		if !b.Memory || !slices.Contains(h.Categories, b.Category) || b.Namespace != (beliefs.Namespace{}) {
 			continue
 		}
-		r := pol.Judge(now, beliefs.Asker{}, []beliefs.Candidate{{Axes: b.Axes, Sensitivity: b.Sensitivity, Origin: b.Origin, At: b.At, ValidFrom: b.From, ValidTo: b.To}})[0]
-		if r.Channel != beliefs.Admitted || b.Staged || len(b.Conflicts) > 0 || b.Flag != "" || b.Successor != "" || b.Procedure && b.Signed == "" {
+		r := pol.Judge(now, beliefs.Asker{}, []beliefs.Candidate{{Axes: b.Axes, Sensitivity: b.Sensitivity,
+			Origin: b.Origin, At: b.At, ValidFrom: b.From, ValidTo: b.To}})[0]
+		if r.Channel != beliefs.Admitted || b.Staged || len(b.Conflicts) > 0 || b.Flag != "" || b.Successor != "" ||
+			b.Procedure && b.Signed == "" {
 			continue
 		}
 		since, sources := support(b.Evidence)
 		if sources == 0 || now.Sub(since) < h.Age {
 			continue
 		}
-		out = append(out, Lesson{Belief: b.ID, Text: b.Content, Category: b.Category, Origin: string(b.Origin), Sources: sources, Since: since, Signed: b.Signed})
+		out = append(out, Lesson{Belief: b.ID, Text: b.Content, Category: b.Category, Origin: string(b.Origin),
+			Sources: sources, Since: since, Signed: b.Signed})
 	}
-	slices.SortFunc(out, func(a, b Lesson) int { return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Belief, b.Belief)) })
+	slices.SortFunc(out, func(a, b Lesson) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Belief, b.Belief))
+	})
 	return out
 }
 

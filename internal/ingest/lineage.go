@@ -153,7 +153,8 @@ func (l *lineage) above(n LineageNode) error {
 		return err
 	}
 	if !r.Memory {
-		up(LineageNode{ID: parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent}), Kind: NodeEvent, Step: n.Step - 1}, "brought in")
+		up(LineageNode{ID: parentKey(streams.Parent{ID: r.Ref.Observation, Agent: r.Agent}), Kind: NodeEvent,
+			Step: n.Step - 1}, "brought in")
 		return nil
 	}
 	if len(r.Parents) == 0 && r.Ref.Source != "" {
@@ -321,7 +322,8 @@ func (f *Fold) trace(st *stage.State, q *LineageRequest) (*Lineage, error) {
 		}
 	}
 	slices.SortStableFunc(l.g.Edges, func(a, b LineageEdge) int {
-		return cmp.Or(cmp.Compare(l.g.Nodes[l.at[a.From]].Step, l.g.Nodes[l.at[b.From]].Step), strings.Compare(a.From, b.From), strings.Compare(a.To, b.To))
+		return cmp.Or(cmp.Compare(l.g.Nodes[l.at[a.From]].Step, l.g.Nodes[l.at[b.From]].Step),
+			strings.Compare(a.From, b.From), strings.Compare(a.To, b.To))
 	})
 	return &l.g, nil
 }

@@ -28,7 +28,8 @@ func TestAnActionThatCarriesAMarkedMemorySaysSo(t *testing.T) {
 	if marked("coffee with milk") || marked(long) {
 		t.Error("nothing is marked yet")
 	}
-	for i, content := range []string{"The combination of the archive room is amber falcon nine.", "PIN 4711", "swordfish"} {
+	for i, content := range []string{"The combination of the archive room is amber falcon nine.", "PIN 4711",
+		"swordfish"} {
 		h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i+1)}, Content: content,
 			Sensitivity: beliefs.Confidential + beliefs.Sensitivity(i%2)})
 	}

@@ -16,8 +16,10 @@ import (
 // observe turns an observation into claims: one about the envelope, that a
 // tool was called and returned, which the tool vouches for; and one for each
 // block of content, which nobody vouches for but its author.
-func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead, o *streams.Observation) (*stage.Admission, error) {
-	e := &streams.ObservationEntry{EntryHead: head, Observation: beliefs.Observation{Origin: a.Origin, Tool: o.Tool, Call: o.Call, Source: o.Source}, Args: o.Args}
+func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHead,
+	o *streams.Observation) (*stage.Admission, error) {
+	e := &streams.ObservationEntry{EntryHead: head, Observation: beliefs.Observation{Origin: a.Origin, Tool: o.Tool,
+		Call: o.Call, Source: o.Source}, Args: o.Args}
 	if a.Origin.External() {
 		var err error
 		if e.UserNamed, err = f.userNamed(st, a, head.Session, o); err != nil {
@@ -36,10 +38,12 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 		source = string(a.Origin) + ":" + a.Agent
 	}
 	if o.Tool != "" && a.Origin.External() {
-		ev := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ToolResult, Source: "tool:" + o.Tool, At: head.Time}}
+		ev := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ToolResult, Source: "tool:" + o.Tool,
+			At: head.Time}}
 		ad := ev.Adopt()
 		e.Claims = append(e.Claims, streams.ClaimEntry{Kind: beliefs.Envelope, Quality: beliefs.ToolResult, Block: -1,
-			Belief: streams.BeliefRef{ID: beliefID("envelope", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.Envelope, Axes: ad.Axes, Scope: ad.Scope,
+			Belief: streams.BeliefRef{ID: beliefID("envelope", a.Project, a.Agent, head.ID), Found: true,
+				Kind: beliefs.Envelope, Axes: ad.Axes, Scope: ad.Scope,
 				Quality: ad.Quality, Origin: a.Origin, Confidence: ad.Confidence, Source: "tool:" + o.Tool, Observation: head.ID,
 				Class: beliefs.Class(beliefs.Envelope, ad.Quality, "")}})
 	}
@@ -90,7 +94,8 @@ func (f *Fold) observe(st *stage.State, a streams.Address, head streams.EntryHea
 // contentClaim is the claim that a block's content makes. The belief behind it
 // is the same for the same words from the same kind of origin in one project;
 // reading it again is noted and changes nothing.
-func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin, q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
+func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.EntryHead, from beliefs.Origin,
+	q beliefs.Quality, source, content string, block int) (streams.ClaimEntry, error) {
 	sum := sha256.Sum256([]byte(content))
 	in := beliefs.Namespace{User: head.User}
 	id := beliefID("content", a.Project, q.String(), string(sum[:]))
@@ -117,8 +122,9 @@ func (f *Fold) contentClaim(st *stage.State, a streams.Address, head streams.Ent
 		return c, nil
 	}
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: q, Source: source, At: head.Time}}.Adopt()
-	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
-		Origin: from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in,
+	c.Belief = streams.BeliefRef{ID: id, Found: true, Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope,
+		Quality: ad.Quality,
+		Origin:  from, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: in,
 		Class: beliefs.Class(beliefs.Content, ad.Quality, "")}
 	return c, nil
 }
@@ -228,7 +234,8 @@ func (f *Fold) noteWords(st *stage.State, project string, e *streams.Observation
 					continue
 				}
 			}
-			if err := f.noteExternal(st, project, brought{e.Agent, e.ID, beliefs.Weakest(from, e.Origin)}, &b.Features); err != nil {
+			if err := f.noteExternal(st, project, brought{e.Agent, e.ID, beliefs.Weakest(from, e.Origin)},
+				&b.Features); err != nil {
 				return err
 			}
 		case e.Origin == beliefs.OriginUser, e.Origin == beliefs.OriginSystem:

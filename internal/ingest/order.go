@@ -11,7 +11,8 @@ import (
 
 // order records a signed order and its effects. A refused order is recorded under a type
 // of its own. All that it is judged by is in the ledger before it.
-func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
+func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
+	error) {
 	if err := addressed(m, c); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
 	}
@@ -30,7 +31,8 @@ func (f *Fold) order(st *stage.State, m *stage.Message, c *streams.Control, head
 
 // obey verifies an order and works out what it leads to. An *approval.Error says
 // why it is not obeyed; e is told as much of it as is known by then.
-func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead, e *streams.OrderEntry) (*stage.Admission, error) {
+func (f *Fold) obey(st *stage.State, c *streams.Control, head streams.EntryHead,
+	e *streams.OrderEntry) (*stage.Admission, error) {
 	trust, _, err := f.trust.Active(st, streams.DoActivateTrust)
 	if err != nil {
 		return nil, err

@@ -100,7 +100,9 @@ func (f *Fold) revisions(st *stage.State) (*stage.Admission, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admission(streams.TypeRevision, o.Project, &streams.RevisionsEntry{EntryHead: named(streams.EntryHead{Time: now}, o.Of), Because: o.Because, Aged: o.Aged, Revisions: o.Revisions, Dependants: o.Dependants})
+	return admission(streams.TypeRevision, o.Project,
+		&streams.RevisionsEntry{EntryHead: named(streams.EntryHead{Time: now}, o.Of), Because: o.Because, Aged: o.Aged,
+			Revisions: o.Revisions, Dependants: o.Dependants})
 }
 
 // applyRevisions folds an entry of revisions.

@@ -111,7 +111,8 @@ func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r 
 		if len(parts) != 4 {
 			return true, nil
 		}
-		at := walk{string(parts[0]), string(parts[3]), true, streams.Person{DataSubject: string(parts[1]), User: string(parts[2])}}
+		at := walk{string(parts[0]), string(parts[3]), true, streams.Person{DataSubject: string(parts[1]),
+			User: string(parts[2])}}
 		v, ok, err := st.Get(stage.Key(keyBelief, at.project, at.belief))
 		if err != nil || !ok {
 			return err == nil, err
@@ -122,7 +123,8 @@ func walkBeliefs(st *stage.State, project string, from walk, fn func(at walk, r 
 
 // byPerson takes revisions apart by whom their beliefs are about, each part in its
 // order, in the order in which persons come up.
-func (f *Fold) byPerson(st *stage.State, project string, all []beliefs.Revision) (parts [][]beliefs.Revision, of []streams.Person, err error) {
+func (f *Fold) byPerson(st *stage.State, project string, all []beliefs.Revision) (parts [][]beliefs.Revision,
+	of []streams.Person, err error) {
 	at := make(map[streams.Person]int)
 	for _, rv := range all {
 		var p streams.Person

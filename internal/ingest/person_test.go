@@ -24,8 +24,10 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 		case 3:
 			head.User = "p-17"
 		}
-		m := &streams.Memory{Head: head, Content: fmt.Sprintf("thing number %d is in drawer %d", i, i*i), Scope: streams.ScopeProject, TTL: 60}
-		of[w.remember("demo", "a", beliefs.OriginUser, m, streams.Allow)] = streams.Person{DataSubject: head.DataSubject, User: head.User}
+		m := &streams.Memory{Head: head, Content: fmt.Sprintf("thing number %d is in drawer %d", i, i*i),
+			Scope: streams.ScopeProject, TTL: 60}
+		of[w.remember("demo", "a", beliefs.OriginUser, m, streams.Allow)] = streams.Person{DataSubject: head.DataSubject,
+			User: head.User}
 	}
 	owed := func(typ streams.Type) (entries int, seen map[string]int) {
 		seen = map[string]int{}
@@ -56,7 +58,8 @@ func TestEntriesOfManyBeliefsAreOfOnePersonEach(t *testing.T) {
 					}
 				}
 			}
-			w.add(streams.Entry{Stage: streams.StageIngest, Type: a.Type, Project: a.Project, Src: w.intake, Body: a.Body}, a.Decided)
+			w.add(streams.Entry{Stage: streams.StageIngest, Type: a.Type, Project: a.Project, Src: w.intake, Body: a.Body},
+				a.Decided)
 			if n > 500 {
 				t.Fatal("it never ends")
 			}

@@ -83,7 +83,8 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 		if err != nil {
 			return nil, err
 		}
-		if r == nil || suspects[id] != nil || !is(q.Agent, r.Agent) || !is(q.Session, r.Session) || !is(q.Source, r.Ref.Source) || !is(q.Tool, r.Tool) {
+		if r == nil || suspects[id] != nil || !is(q.Agent, r.Agent) || !is(q.Session, r.Session) ||
+			!is(q.Source, r.Ref.Source) || !is(q.Tool, r.Tool) {
 			continue
 		}
 		if came := r.came(); !q.Since.IsZero() && came.Before(q.Since) || !q.Until.IsZero() && !came.Before(q.Until) {
@@ -143,8 +144,10 @@ func (f *Fold) pinpoint(st *stage.State, q *PinpointRequest) (*Pinpointed, error
 
 // view is a belief as operators see it.
 func view(project string, r *record) Belief {
-	return Belief{BeliefRef: r.Ref, Project: project, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Content: r.Content, Adopted: r.Adopted,
-		At: r.last(), Count: r.times(), Memory: r.Memory, Category: r.Category, From: r.From, To: r.To, Digest: r.Digest, Revision: r.revision(),
+	return Belief{BeliefRef: r.Ref, Project: project, Agent: r.Agent, Session: r.Session, Tool: r.Tool,
+		Content: r.Content, Adopted: r.Adopted,
+		At: r.last(), Count: r.times(), Memory: r.Memory, Category: r.Category, From: r.From, To: r.To, Digest: r.Digest,
+		Revision: r.revision(),
 		Evidence: r.Evidence, Parents: r.Parents, Triples: r.Triples, Conflicts: r.Conflicts, Successor: r.Successor,
 		Flag: r.Flag, StagedFor: r.StagedFor, Signed: r.Signed, Stale: r.Stale, Expires: r.Expires}
 }

@@ -114,7 +114,8 @@ func (f *Fold) takePoint(st *stage.State, project string, p *Point) error {
 	if err := st.Put(numbered(pointPrefix(project), p.Number), p); err != nil {
 		return err
 	}
-	if err := st.Set(stage.Key(keyLatest, project), binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.Number), p.Intake)); err != nil {
+	if err := st.Set(stage.Key(keyLatest, project), binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil,
+		p.Number), p.Intake)); err != nil {
 		return err
 	}
 	if err := st.Delete(stage.Key(keyMoved, project)); err != nil {
@@ -150,7 +151,8 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 }
 
 // session admits a session's start or end, and a point before its start.
-func (f *Fold) session(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Session) (*stage.Admission, error) {
+func (f *Fold) session(st *stage.State, a streams.Address, head streams.EntryHead,
+	ev *streams.Session) (*stage.Admission, error) {
 	e := &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt}
 	if ev.Phase == "start" {
 		var err error
@@ -203,7 +205,8 @@ type asItWas struct {
 }
 
 func (r *record) asItWas() *asItWas {
-	return &asItWas{r.Ref.Axes, beliefs.AsItWas{Evidence: r.Evidence, Scope: r.Ref.Scope, Conflicts: r.Conflicts, Staged: r.Ref.Staged,
+	return &asItWas{r.Ref.Axes, beliefs.AsItWas{Evidence: r.Evidence, Scope: r.Ref.Scope, Conflicts: r.Conflicts,
+		Staged:    r.Ref.Staged,
 		StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
 }
 
@@ -224,7 +227,8 @@ func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	if err != nil {
 		return err
 	}
-	moved := next.Ref.Axes.Security < beliefs.Quarantined && (next.Ref.Axes.Retrieval == beliefs.Normal || next.Ref.Axes.Retrieval == beliefs.Restricted)
+	moved := next.Ref.Axes.Security < beliefs.Quarantined && (next.Ref.Axes.Retrieval == beliefs.Normal ||
+		next.Ref.Axes.Retrieval == beliefs.Restricted)
 	if ok && next.Intake <= intake {
 		old, err := f.belief(st, project, next.Ref.ID)
 		if err != nil || old == nil {
@@ -291,7 +295,8 @@ func (f *Fold) before(st *stage.State, project, belief string, number uint64) (w
 }
 
 // orderPoint takes a named point.
-func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature) (*stage.Admission, error) {
+func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
+	signed *streams.Signature) (*stage.Admission, error) {
 	all, err := f.points(st, project)
 	if err != nil {
 		return nil, err
@@ -306,16 +311,19 @@ func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHea
 		}
 	}
 	if named >= maxNamed || strings.HasPrefix(s.Point, "before-") {
-		return nil, orderError("a project has at most %d points with a name, which does not begin with before-; it has %d", maxNamed, named)
+		return nil, orderError("a project has at most %d points with a name, which does not begin with before-; it has %d",
+			maxNamed, named)
 	}
-	return admission(streams.TypePoint, project, &streams.PointEntry{EntryHead: head, Point: s.Point, Text: s.Reason, Signed: signed})
+	return admission(streams.TypePoint, project, &streams.PointEntry{EntryHead: head, Point: s.Point, Text: s.Reason,
+		Signed: signed})
 }
 
 func (f *Fold) applyPoint(st *stage.State, project string, e *streams.PointEntry) error {
 	if err := f.useNonce(st, project, e.Signed.Nonce, e.Signed.Until, e.Time); err != nil {
 		return err
 	}
-	return f.takePoint(st, project, &Point{Name: e.Point, Why: pointNamed, By: e.Signed.Signer, At: e.Time, Intake: e.Intake})
+	return f.takePoint(st, project, &Point{Name: e.Point, Why: pointNamed, By: e.Signed.Signer, At: e.Time,
+		Intake: e.Intake})
 }
 
 // AskPoints asks for a project's restore points.

@@ -38,7 +38,8 @@ var said = []string{
 	"To deploy, tag the release and push the tag.",
 }
 
-var triples = [][]beliefs.Triple{nil, {triple("Bob", "account", "12345")}, {triple("bob", "account", "98765")}, {triple("Bob", "account", "55")}}
+var triples = [][]beliefs.Triple{nil, {triple("Bob", "account", "12345")}, {triple("bob", "account", "98765")},
+	{triple("Bob", "account", "55")}}
 
 func (l *life) id(prefix string) string { l.n++; return fmt.Sprint(prefix, l.n) }
 
@@ -60,7 +61,8 @@ func sample1[T any](t *rapid.T, name string, s ...T) T { return rapid.SampledFro
 
 // step makes one thing happen, and says what it was.
 func (l *life) step(t *rapid.T) (op string, by note.Signer) {
-	op = sample1(t, "op", "read", "read", "write", "write", "write", "verdict", "verdict", "verdict", "alert", "word", "word", "outcome", "time", "session", "cite", "point", "rollback", "incident")
+	op = sample1(t, "op", "read", "read", "write", "write", "write", "verdict", "verdict", "verdict", "alert", "word",
+		"word", "outcome", "time", "session", "cite", "point", "rollback", "incident")
 	user := sample1(t, "user", "", "", "alice")
 	head := streams.Head{ID: l.id("e"), Session: sample1(t, "session", "s", "t"), User: user}
 	switch op {
@@ -72,8 +74,10 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 		}
 		l.say(streams.KindObs, origin, o)
 	case "write":
-		m := &streams.Memory{Head: head, Content: sample1(t, "text", said...), Channel: sample1(t, "channel", "", "", "compaction", "skill"), Key: sample1(t, "key", "", "", "k"),
-			Triples: sample1(t, "triples", triples...), TTL: sample1(t, "ttl", int64(0), 0, 3600), Scope: sample1(t, "scope", "", "project", "session")}
+		m := &streams.Memory{Head: head, Content: sample1(t, "text", said...), Channel: sample1(t, "channel", "", "",
+			"compaction", "skill"), Key: sample1(t, "key", "", "", "k"),
+			Triples: sample1(t, "triples", triples...), TTL: sample1(t, "ttl", int64(0), 0, 3600),
+			Scope: sample1(t, "scope", "", "project", "session")}
 		if len(l.memories) > 0 && rapid.Bool().Draw(t, "derived") {
 			m.DerivedFrom = []string{sample1(t, "parent", l.memories...).Belief.ID}
 		}
@@ -83,7 +87,8 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 			return "none", nil
 		}
 		m := sample1(t, "memory", l.memories...)
-		v := &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID, Agent: m.Agent, Verdict: sample1(t, "verdict", streams.Allow, streams.Allow, streams.Hold, streams.Deny),
+		v := &streams.VerdictEntry{Type: streams.TypeMemory, ID: m.ID, Agent: m.Agent, Verdict: sample1(t, "verdict",
+			streams.Allow, streams.Allow, streams.Hold, streams.Deny),
 			Belief: &m.Belief, Time: l.now, Late: rapid.Bool().Draw(t, "late")}
 		if rapid.IntRange(0, 4).Draw(t, "resolved") == 0 {
 			op = "resolved"
@@ -106,7 +111,8 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 		by = sample1(t, "signer", l.signers.alice, l.signers.alice, l.signers.probe, l.signers.auditor, l.signers.stranger)
 		l.word(s, by)
 	case "outcome":
-		l.say(streams.KindOut, "", &streams.Outcome{Head: head, Action: "a", Status: sample1(t, "status", "ok", "error", "answer"), Content: sample1(t, "text", said...)})
+		l.say(streams.KindOut, "", &streams.Outcome{Head: head, Action: "a", Status: sample1(t, "status", "ok", "error",
+			"answer"), Content: sample1(t, "text", said...)})
 	case "time":
 		l.now = l.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "seconds")) * time.Second)
 		l.say(streams.KindTools, "", &streams.Tools{Head: head, Server: "x"})
@@ -129,7 +135,8 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 		}
 	case "incident":
 		all := l.incidents()
-		do := sample1(t, "do", approval.OpenIncident, approval.QuarantineIncident, approval.QuarantineIncident, approval.RepairIncident, approval.CloseIncident)
+		do := sample1(t, "do", approval.OpenIncident, approval.QuarantineIncident, approval.QuarantineIncident,
+			approval.RepairIncident, approval.CloseIncident)
 		if len(all) == 0 {
 			do = approval.OpenIncident
 		}
@@ -138,7 +145,8 @@ func (l *life) step(t *rapid.T) (op string, by note.Signer) {
 			o.Incident = sample1(t, "incident", all...).ID
 		}
 		if do == approval.QuarantineIncident {
-			o.Scope = &beliefs.IncidentScope{Session: sample1(t, "session", "", "s", "t"), Agent: "agent", Descendants: rapid.Bool().Draw(t, "descendants"), All: rapid.Bool().Draw(t, "all")}
+			o.Scope = &beliefs.IncidentScope{Session: sample1(t, "session", "", "s", "t"), Agent: "agent",
+				Descendants: rapid.Bool().Draw(t, "descendants"), All: rapid.Bool().Draw(t, "all")}
 		}
 		by = l.signers.alice
 		l.order(o, by)
@@ -178,7 +186,8 @@ func (l *life) rebuilt() *stage.State {
 }
 
 // strict is how far a belief is from being served.
-var strict = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1, beliefs.Hidden: 2, beliefs.Blocked: 3}
+var strict = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1,
+	beliefs.Hidden: 2, beliefs.Blocked: 3}
 
 func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]record) {
 	person := op == "word" && by == l.signers.alice || op == "incident" || l.ordered
@@ -191,17 +200,20 @@ func (l *life) check(t *rapid.T, op string, by note.Signer, was map[string]recor
 		if a.Truth == beliefs.Supported && !r.Evidence.Strongest(beliefs.Supports).MaySupport() {
 			t.Fatalf("after %s, %s is supported by %v alone: %+v", op, id, r.Ref.Quality, r)
 		}
-		if a.Truth == beliefs.Supported && r.Signed == "" && r.Ref.Kind == beliefs.Content && r.Ref.Origin.External() && op != "word" && b.Truth != beliefs.Supported {
+		if a.Truth == beliefs.Supported && r.Signed == "" && r.Ref.Kind == beliefs.Content && r.Ref.Origin.External() &&
+			op != "word" && b.Truth != beliefs.Supported {
 			t.Fatalf("after %s, what was read outside is supported: %+v", op, r)
 		}
 		if l.final[id] && a.Security != beliefs.Malicious {
 			t.Fatalf("after %s, %s was malicious and is %v", op, id, a.Security)
 		}
 		l.final[id] = a.Security == beliefs.Malicious
-		if op == "alert" && (a.Truth != b.Truth || a.Freshness != b.Freshness || a.Security < b.Security || strict[a.Retrieval] < strict[b.Retrieval]) {
+		if op == "alert" && (a.Truth != b.Truth || a.Freshness != b.Freshness || a.Security < b.Security ||
+			strict[a.Retrieval] < strict[b.Retrieval]) {
 			t.Fatalf("a sentinel moved %s from %+v to %+v", id, b, a)
 		}
-		if b.Security >= beliefs.Quarantined && a.Security < beliefs.Quarantined && !person && op != "resolved" || b.Retrieval == beliefs.Blocked && a.Retrieval != beliefs.Blocked && !person {
+		if b.Security >= beliefs.Quarantined && a.Security < beliefs.Quarantined && !person && op != "resolved" ||
+			b.Retrieval == beliefs.Blocked && a.Retrieval != beliefs.Blocked && !person {
 			t.Fatalf("%s cleared %s from %+v to %+v", op, id, b, a)
 		}
 		if r.Ref.Procedure && r.Signed == "" && a.Security == beliefs.Clean && strict[a.Retrieval] < strict[beliefs.Hidden] {
@@ -227,7 +239,8 @@ func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 	base := stage.NewMemState(0)
 	first := newHouse(t, base)
 	signers := first.pin()
-	text := string(policy.Default) + "  stale_after: 20m\n  promote: [{name: crm, tools: [crm.get], owner: ops, reason: ours}]\n"
+	text := string(policy.Default) +
+		"  stale_after: 20m\n  promote: [{name: crm, tools: [crm.get], owner: ops, reason: ours}]\n"
 	if err := activation.Put(base, streams.DoActivatePolicy, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +252,8 @@ func TestNoHistoryBreaksTheModelAndEveryCrashRebuildsIt(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			f := New(Config{})
 			f.policies, f.trust = first.f.policies, first.f.trust
-			l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base, final: map[string]bool{}}
+			l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base,
+				final: map[string]bool{}}
 			for range rapid.IntRange(2, 12).Draw(rt, "steps") {
 				was := l.standings()
 				op, by := l.step(rt)

@@ -15,9 +15,12 @@ import (
 
 // propose admits an action, with the beliefs that it and its decision cite as
 // they stand now, and with the level that the policy in force gives its tool.
-func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Action) (*stage.Admission, error) {
-	e := &streams.ActionEntry{EntryHead: head, Args: ev.Args, Replaces: ev.Replaces, Action: beliefs.Action{Tool: ev.Tool, Decision: ev.Decision, Confidence: ev.Confidence,
-		Contract: beliefs.Contract{Blast: ev.Blast, Reversibility: ev.Reversibility, Sensitivity: ev.Sensitivity, Preconditions: ev.Preconditions}}}
+func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHead,
+	ev *streams.Action) (*stage.Admission, error) {
+	e := &streams.ActionEntry{EntryHead: head, Args: ev.Args, Replaces: ev.Replaces,
+		Action: beliefs.Action{Tool: ev.Tool, Decision: ev.Decision, Confidence: ev.Confidence,
+			Contract: beliefs.Contract{Blast: ev.Blast, Reversibility: ev.Reversibility, Sensitivity: ev.Sensitivity,
+				Preconditions: ev.Preconditions}}}
 	var err error
 	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, ev.After); err != nil {
 		return nil, err
@@ -73,7 +76,8 @@ func (f *Fold) propose(st *stage.State, a streams.Address, head streams.EntryHea
 		if e.Accepted, err = accepted(st, a.Project, ev.Catalogue, ev.Tool); err != nil {
 			return nil, err
 		}
-		call := policy.Call{Tool: ev.Tool, Args: ev.Args, Project: a.Project, Agent: a.Agent, Of: ev.Catalogue, Accepted: e.Accepted}
+		call := policy.Call{Tool: ev.Tool, Args: ev.Args, Project: a.Project, Agent: a.Agent, Of: ev.Catalogue,
+			Accepted: e.Accepted}
 		c := pol.Class(call).RaiseByAnnotations(e.Annotations)
 		if ev.Level != nil {
 			c = c.Raise(*ev.Level)

@@ -30,7 +30,10 @@ const maxLooked = 4096
 // startReaudit begins a re-audit, unless nothing is believed.
 func (f *Fold) startReaudit(st *stage.State, run string) error {
 	any := false
-	if err := st.Scan([]byte{keyBelief}, func(_, _ []byte) (bool, error) { any = true; return false, nil }); err != nil || !any {
+	if err := st.Scan([]byte{keyBelief}, func(_, _ []byte) (bool, error) {
+		any = true
+		return false, nil
+	}); err != nil || !any {
 		return err
 	}
 	return st.Put([]byte{keyReaudit}, &reaudit{Run: run})
@@ -91,7 +94,8 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 	err = walkBeliefs(st, "", from, func(at walk, r *record) (bool, error) {
 		// A chunk is of one project and one person, and its bounds leave room for a
 		// belief of any size.
-		if len(e.Beliefs) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) || len(e.Beliefs) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
+		if len(e.Beliefs) > 0 && (at.project != e.Next[0] || at.named != e.Named || r != nil && at.of != e.Of) ||
+			len(e.Beliefs) == streams.MaxAudited || size >= streams.MaxAuditedBytes || looked == maxLooked {
 			e.Last = false
 			return false, nil
 		}
@@ -129,8 +133,9 @@ func (f *Fold) Owed(st *stage.State) (*stage.Admission, error) {
 
 // audited is a belief as it is judged again, and its size in an entry, in bytes.
 func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.AuditedBelief, size int, err error) {
-	b = streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category, Channel: r.Channel,
-		Writer: r.Writer, Inherited: r.Inherited, Content: r.Content}
+	b = streams.AuditedBelief{BeliefRef: r.Ref, Agent: r.Agent, Session: r.Session, Tool: r.Tool, Category: r.Category,
+		Channel: r.Channel,
+		Writer:  r.Writer, Inherited: r.Inherited, Content: r.Content}
 	if !r.Memory {
 		whole := false
 		if b.Content, whole, err = f.beliefText(st, project, r); err != nil {
@@ -146,7 +151,8 @@ func (f *Fold) audited(st *stage.State, project string, r *record) (b streams.Au
 // live reports whether a belief can still reach a context or an action. An envelope is
 // excluded, since ingest itself writes it.
 func live(r *record) bool {
-	return r.Ref.Kind != beliefs.Envelope && r.Ref.Axes.Truth != beliefs.Superseded && r.Ref.Axes.Security < beliefs.Quarantined && r.Ref.Axes.Retrieval != beliefs.Hidden
+	return r.Ref.Kind != beliefs.Envelope && r.Ref.Axes.Truth != beliefs.Superseded &&
+		r.Ref.Axes.Security < beliefs.Quarantined && r.Ref.Axes.Retrieval != beliefs.Hidden
 }
 
 func (f *Fold) applyReaudit(st *stage.State, e *streams.BeliefsEntry) error {

@@ -30,9 +30,11 @@ const (
 // recall finds memories and read texts by key, by filter and by rank, or takes the
 // results of another store, and applies the context policy to them. Withheld results are
 // reported with a reason. The arbiter answers, as for an action.
-func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead, ev *streams.Recall) (*stage.Admission, error) {
-	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates), Purpose: ev.Purpose,
-		Limit: ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}
+func (f *Fold) recall(st *stage.State, a streams.Address, head streams.EntryHead,
+	ev *streams.Recall) (*stage.Admission, error) {
+	e := &streams.RecallEntry{EntryHead: head, Query: ev.Query, Key: ev.Key, Filter: ev.Filter, Gate: len(ev.Candidates),
+		Purpose: ev.Purpose,
+		Limit:   ev.Limit, Offset: ev.Offset, Spotlight: ev.Spotlight}
 	if e.Limit == 0 {
 		e.Limit = defaultLimit
 	}
@@ -79,8 +81,10 @@ type match struct {
 }
 
 func (m *match) candidate() beliefs.Candidate {
-	return beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.last(), ValidFrom: m.From, ValidTo: m.To,
-		Read: !m.Memory, Grade: m.Ref.Grade, ID: m.Ref.ID, Key: m.Ref.Key, Category: m.Category, Source: m.Ref.Source, Agent: m.Agent, Session: m.Session,
+	return beliefs.Candidate{Axes: m.Ref.Axes, Sensitivity: m.Ref.Sensitivity, Origin: m.Ref.Origin, At: m.last(),
+		ValidFrom: m.From, ValidTo: m.To,
+		Read: !m.Memory, Grade: m.Ref.Grade, ID: m.Ref.ID, Key: m.Ref.Key, Category: m.Category, Source: m.Ref.Source,
+		Agent: m.Agent, Session: m.Session,
 		Quality: m.Ref.Quality, Confidence: m.Ref.Confidence, Score: m.score}
 }
 
@@ -118,7 +122,8 @@ func warm(st *stage.State, project string, hits []reads) {
 // serve rules on found, in the order of trust, and then on read, by rank, until as much
 // of it is served as may be, and fills the entry's channels. Context-only items come in
 // the order of their rank.
-func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy, found []match, read []reads) error {
+func (f *Fold) serve(st *stage.State, project string, e *streams.RecallEntry, pol beliefs.ContextPolicy,
+	found []match, read []reads) error {
 	asker := beliefs.Asker{Agent: e.Agent, Session: e.Session}
 	cands := make([]beliefs.Candidate, len(found))
 	by := make(map[string]*match, len(found)+e.Limit)
@@ -271,8 +276,10 @@ func omit(e *streams.RecallEntry, channel string, n int) {
 
 // search returns the matching memories of some places, in the order of trust and, within
 // a class, of rank; and the matching read texts, by rank.
-func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) (found []match, read []reads, err error) {
-	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked), lookedLimit)}
+func (f *Fold) search(st *stage.State, project string, places []string, ev *streams.Recall, limit int) (found []match,
+	read []reads, err error) {
+	q := lexical.Query{Words: lexical.Words(ev.Query), Labels: filterLabels(ev), Limit: min(max(3*limit, minLooked),
+		lookedLimit)}
 	q.Near = lexical.Near(q.Words)
 	if ev.Query != "" && len(q.Words) == 0 {
 		return nil, nil, nil // nothing but function words: they fit everything and nothing
@@ -314,7 +321,8 @@ func (f *Fold) search(st *stage.State, project string, places []string, ev *stre
 
 // candidates looks up the results of another store. Content that a belief here has is
 // judged by that belief; other content counts as external.
-func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.EntryHead, cs []streams.GateCandidate) ([]match, error) {
+func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.EntryHead,
+	cs []streams.GateCandidate) ([]match, error) {
 	var out []match
 	have := make(map[string]bool, len(cs))
 	for _, c := range cs {
@@ -350,7 +358,8 @@ func (f *Fold) candidates(st *stage.State, a streams.Address, head streams.Entry
 
 // byContent is the belief with a content: one that a sentinel or a person found
 // something against, or else the one that is trusted most.
-func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead, content string) (best *record, err error) {
+func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead, content string) (best *record,
+	err error) {
 	sum := sha256.Sum256([]byte(content))
 	q := lexical.Query{Labels: []text.Term{text.Label("sum", hex.EncodeToString(sum[:]))}, Limit: lookedLimit}
 	better := func(r *record) bool {
@@ -388,8 +397,10 @@ func (f *Fold) byContent(st *stage.State, project string, head streams.EntryHead
 // in no state; its id commits to the content.
 func unknown(a streams.Address, head streams.EntryHead, c streams.GateCandidate) *record {
 	sum := sha256.Sum256([]byte(c.Content))
-	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ExternalDocument, Source: c.Source, At: head.Time}}.Adopt()
+	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: beliefs.ExternalDocument, Source: c.Source,
+		At: head.Time}}.Adopt()
 	return &record{At: head.Time, Content: c.Content, Memory: true, Agent: a.Agent, Session: head.Session,
-		Ref: streams.BeliefRef{ID: beliefID("unknown", a.Project, string(sum[:])), Kind: beliefs.Content, Axes: ad.Axes, Scope: ad.Scope, Quality: ad.Quality,
+		Ref: streams.BeliefRef{ID: beliefID("unknown", a.Project, string(sum[:])), Kind: beliefs.Content, Axes: ad.Axes,
+			Scope: ad.Scope, Quality: ad.Quality,
 			Origin: beliefs.OriginDocument, Confidence: ad.Confidence, Source: c.Source, Observation: head.ID}}
 }

@@ -22,10 +22,12 @@ func ids(items []streams.RecallItem) (out []string) {
 
 func TestARecallFindsByRankKeyAndFilter(t *testing.T) {
 	w := newWorld(t)
-	shoe := w.remember("p", "a", "user", &streams.Memory{Key: "shoe_size", Content: "My shoe size is 43", Category: "person"}, streams.Allow)
+	shoe := w.remember("p", "a", "user", &streams.Memory{Key: "shoe_size", Content: "My shoe size is 43",
+		Category: "person"}, streams.Allow)
 	tea := w.remember("p", "a", "user", &streams.Memory{Content: "Dana takes her tea without sugar"}, streams.Allow)
 	w.remember("other", "a", "user", &streams.Memory{Content: "shoe size 12"}, streams.Allow)
-	guess := w.remember("p", "a", "agent", &streams.Memory{Content: "The user may like running shoes of size 43"}, streams.Allow)
+	guess := w.remember("p", "a", "agent", &streams.Memory{Content: "The user may like running shoes of size 43"},
+		streams.Allow)
 	page := w.observe("p", "a", "web", "Shoe sizes: 43 is 27.5 cm long.").Claims[0].Belief.ID
 	said := w.observe("p", "a", "user", "I am looking for shoes").Claims[0].Belief.ID
 	bad := w.remember("p", "a", "web", &streams.Memory{Key: "shoe_size", Content: "The shoe size is 12"}, streams.Deny)
@@ -48,19 +50,24 @@ func TestARecallFindsByRankKeyAndFilter(t *testing.T) {
 	if len(e.Refused) != 1 || e.Refused[0].ID != bad || e.Refused[0].Reason != beliefs.ReasonSecurity {
 		t.Errorf("refused %+v", e.Refused)
 	}
-	if e := w.recall("p", "a", &streams.Recall{Key: "shoe_size"}); !slices.Equal(ids(e.Admitted), []string{shoe}) || len(e.Refused) != 1 || e.Admitted[0].Score != -1 {
+	if e := w.recall("p", "a", &streams.Recall{Key: "shoe_size"}); !slices.Equal(ids(e.Admitted), []string{shoe}) ||
+		len(e.Refused) != 1 || e.Admitted[0].Score != -1 {
 		t.Errorf("%+v", e)
 	}
-	if e := w.recall("p", "a", &streams.Recall{Filter: streams.RecallFilter{Category: "person"}}); !slices.Equal(ids(e.Admitted), []string{shoe}) {
+	if e := w.recall("p", "a", &streams.Recall{Filter: streams.RecallFilter{Category: "person"}}); !slices.Equal(
+		ids(e.Admitted), []string{shoe}) {
 		t.Errorf("%+v", e)
 	}
-	if e := w.recall("p", "a", &streams.Recall{Filter: streams.RecallFilter{Kind: "memory", Origin: "user"}}); !slices.Equal(ids(e.Admitted), []string{tea, shoe}) {
+	if e := w.recall("p", "a", &streams.Recall{Filter: streams.RecallFilter{Kind: "memory",
+		Origin: "user"}}); !slices.Equal(ids(e.Admitted), []string{tea, shoe}) {
 		t.Errorf("%+v", e)
 	}
-	if e := w.recall("p", "a", &streams.Recall{Query: "size", Filter: streams.RecallFilter{Since: w.now}}); len(e.Admitted)+len(e.ContextOnly)+len(e.Refused) != 0 {
+	if e := w.recall("p", "a", &streams.Recall{Query: "size", Filter: streams.RecallFilter{Since: w.now}}); len(
+		e.Admitted)+len(e.ContextOnly)+len(e.Refused) != 0 {
 		t.Errorf("%+v", e)
 	}
-	if e := w.recall("p", "a", &streams.Recall{Query: "who are you and what is this"}); len(e.Admitted)+len(e.ContextOnly)+len(e.Refused) != 0 {
+	if e := w.recall("p", "a", &streams.Recall{Query: "who are you and what is this"}); len(e.Admitted)+
+		len(e.ContextOnly)+len(e.Refused) != 0 {
 		t.Errorf("function words find %+v", e)
 	}
 }
@@ -80,10 +87,12 @@ func TestTheGateJudgesWhatAnotherStoreFound(t *testing.T) {
 	if got := ids(e.Admitted); !slices.Equal(got, []string{good}) || e.Admitted[0].Score != 0.5 {
 		t.Errorf("admitted %+v", e.Admitted)
 	}
-	if len(e.ContextOnly) != 2 || e.ContextOnly[0].Unknown != true || e.ContextOnly[0].Origin != "document" || e.ContextOnly[0].Score != 0.5 || e.ContextOnly[1].ID != page || e.ContextOnly[1].Score != -1 {
+	if len(e.ContextOnly) != 2 || e.ContextOnly[0].Unknown != true || e.ContextOnly[0].Origin != "document" ||
+		e.ContextOnly[0].Score != 0.5 || e.ContextOnly[1].ID != page || e.ContextOnly[1].Score != -1 {
 		t.Errorf("context only %+v", e.ContextOnly)
 	}
-	if len(e.Refused) != 2 || e.Refused[0].Reason != beliefs.ReasonSecurity || e.Refused[1].Reason != beliefs.ReasonUnknown {
+	if len(e.Refused) != 2 || e.Refused[0].Reason != beliefs.ReasonSecurity ||
+		e.Refused[1].Reason != beliefs.ReasonUnknown {
 		t.Errorf("refused %+v", e.Refused)
 	}
 	if e.Gate != 6 {
@@ -97,7 +106,8 @@ func TestWhatHoldsElsewhereIsNotEvenRefused(t *testing.T) {
 	hers := w.remember("p", "a", "user", &streams.Memory{Head: ann, Content: "The door code is 4711"}, streams.Allow)
 	all := w.remember("p", "a", "user", &streams.Memory{Content: "The door code changes in May"}, streams.Allow)
 	ann.ID = ""
-	now := w.remember("p", "a", "user", &streams.Memory{Head: ann, Scope: streams.ScopeSession, Content: "The door is open"}, streams.Allow)
+	now := w.remember("p", "a", "user", &streams.Memory{Head: ann, Scope: streams.ScopeSession,
+		Content: "The door is open"}, streams.Allow)
 	for _, c := range []struct {
 		who  streams.Head
 		want []string
@@ -115,7 +125,8 @@ func TestWhatHoldsElsewhereIsNotEvenRefused(t *testing.T) {
 			t.Errorf("%+v is served %v, want %v: %+v", c.who, got, c.want, e)
 		}
 		c.who.ID = ""
-		if e := w.recall("p", "a", &streams.Recall{Head: c.who, Candidates: []streams.GateCandidate{{ID: hers}, {Content: "The door code is 4711"}}}); slices.Contains(c.want, hers) != (len(e.Admitted) == 1) {
+		if e := w.recall("p", "a", &streams.Recall{Head: c.who, Candidates: []streams.GateCandidate{{ID: hers},
+			{Content: "The door code is 4711"}}}); slices.Contains(c.want, hers) != (len(e.Admitted) == 1) {
 			t.Errorf("%+v gets through the gate: %+v", c.who, e)
 		}
 	}
@@ -140,7 +151,8 @@ func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 2))
 	var read []string
 	for i := range 45 {
-		s := fmt.Sprintf("note %d: %s%s", i, strings.Repeat("the harbour crane ", r.IntN(4)), strings.Repeat("was painted ", r.IntN(3)))
+		s := fmt.Sprintf("note %d: %s%s", i, strings.Repeat("the harbour crane ", r.IntN(4)), strings.Repeat("was painted ",
+			r.IntN(3)))
 		read = append(read, w.observe("p", "a", []beliefs.Origin{"web", "user", "document"}[i%3], s).Claims[0].Belief.ID)
 	}
 	memory := w.remember("p", "a", "user", &streams.Memory{Content: "The harbour crane is leased"}, streams.Allow)
@@ -158,10 +170,14 @@ func TestWhatIsOnlyReadIsServedAsIfAllOfItWereLookedAt(t *testing.T) {
 	all.Limit = 60
 	every := w.recall("p", "a", &all)
 	found := ids(every.ContextOnly)
-	if len(found) < 35 || !slices.Contains(found, guess) || len(every.Omitted) > 0 || !slices.Equal(ids(every.Admitted), []string{memory}) {
-		t.Fatalf("%d for context, admitted %v, omitted %v: the test shows nothing", len(found), ids(every.Admitted), every.Omitted)
+	if len(found) < 35 || !slices.Contains(found, guess) || len(every.Omitted) > 0 || !slices.Equal(ids(every.Admitted),
+		[]string{memory}) {
+		t.Fatalf("%d for context, admitted %v, omitted %v: the test shows nothing", len(found), ids(every.Admitted),
+			every.Omitted)
 	}
-	if n := len(slices.DeleteFunc(slices.Clone(found), func(id string) bool { return !slices.Contains(read, id) })); n < 34 {
+	if n := len(slices.DeleteFunc(slices.Clone(found), func(id string) bool {
+		return !slices.Contains(read, id)
+	})); n < 34 {
 		t.Fatalf("%d of what was read is found: the test shows nothing", n)
 	}
 	for _, limit := range []int{1, 2, 7, 20} {
@@ -186,7 +202,8 @@ func TestRecallsRankAsALookAtEveryBeliefDoes(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 2))
-	words := strings.Fields("invoice vendor north shoe passport drawer tea sugar office closes report budget quarter north-east client meeting train Lisbon")
+	words := strings.Fields("invoice vendor north shoe passport drawer tea sugar office closes report budget quarter " +
+		"north-east client meeting train Lisbon")
 	sentence := func() string {
 		var s []string
 		for range 2 + r.IntN(9) {

@@ -23,23 +23,28 @@ const (
 	shortReading = 0x01
 )
 
-var errBadRecord = errors.New("a record of what was read is damaged: remove the state folder, it is rebuilt from the ledger")
+var errBadRecord = errors.New(
+	"a record of what was read is damaged: remove the state folder, it is rebuilt from the ledger")
 
 // adopt fills in what follows from the other fields of a new record.
 func (r *record) adopt() {
-	r.Evidence = beliefs.EvidenceSet{{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source, At: r.At}}
-	r.Adopted = beliefs.Adoption{Adopted: true, Axes: r.Ref.Axes, Quality: r.Ref.Quality, Confidence: r.Ref.Confidence, Scope: r.Ref.Scope}
+	r.Evidence = beliefs.EvidenceSet{{Observation: r.Ref.Observation, Quality: r.Ref.Quality, Source: r.Ref.Source,
+		At: r.At}}
+	r.Adopted = beliefs.Adoption{Adopted: true, Axes: r.Ref.Axes, Quality: r.Ref.Quality, Confidence: r.Ref.Confidence,
+		Scope: r.Ref.Scope}
 }
 
 // plain reports whether the short form says all of a record. It does not depend
 // on where an empty list or the zone of a time came from.
 func (r *record) plain() bool {
 	ref := &r.Ref
-	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure || len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
+	if r.Memory || ref.Home != (beliefs.Home{}) || ref.Grade != beliefs.NoGrade || ref.Staged || ref.Procedure ||
+		len(r.Evidence) != 1 || r.Count != 1 || !ref.Found ||
 		len(r.Parents) > 0 || len(r.Triples) > 0 || len(r.Conflicts) > 0 || r.Writer != "" || r.Inherited != "" {
 		return false
 	}
-	for _, s := range [...]string{ref.Key, ref.Agent, ref.Via, r.Category, r.Channel, r.Print, r.DataSubject, r.About, r.StagedFor, r.Signed, r.Successor, r.Flag} {
+	for _, s := range [...]string{ref.Key, ref.Agent, ref.Via, r.Category, r.Channel, r.Print, r.DataSubject, r.About,
+		r.StagedFor, r.Signed, r.Successor, r.Flag} {
 		if s != "" {
 			return false
 		}
@@ -61,7 +66,8 @@ func (r *record) plain() bool {
 		return false
 	}
 	sum, ok := strings.CutPrefix(r.Digest, "sha256:")
-	return ok && isHex(sum, 32) && (r.Seal == "" || isHex(r.Seal, sealSize)) && (ref.Class == "" || ref.Class == beliefs.Class(ref.Kind, ref.Quality, ""))
+	return ok && isHex(sum, 32) && (r.Seal == "" || isHex(r.Seal, sealSize)) && (ref.Class == "" ||
+		ref.Class == beliefs.Class(ref.Kind, ref.Quality, ""))
 }
 
 // sealSize is the size of a belief's seal, and shortHead that of what stands
@@ -91,7 +97,8 @@ func putRecord(st *stage.State, project string, r *record) error {
 	}
 	ref := &r.Ref
 	b := make([]byte, 0, 144+len(r.Content)+len(ref.Source))
-	b = append(b, shortRecord, byte(ref.Kind), byte(ref.Axes.Truth), byte(ref.Axes.Retrieval), byte(ref.Axes.Security), byte(ref.Axes.Freshness),
+	b = append(b, shortRecord, byte(ref.Kind), byte(ref.Axes.Truth), byte(ref.Axes.Retrieval), byte(ref.Axes.Security),
+		byte(ref.Axes.Freshness),
 		byte(ref.Sensitivity), byte(ref.Scope), byte(ref.Quality))
 	b = binary.BigEndian.AppendUint64(b, math.Float64bits(ref.Confidence))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.At.UnixNano()))
@@ -113,7 +120,8 @@ func putRecord(st *stage.State, project string, r *record) error {
 		flags |= shortClassed
 	}
 	b = append(append(b, flags), seal[:]...)
-	for _, s := range [...]string{string(ref.Origin), ref.Source, ref.Observation, ref.Namespace.User, ref.Namespace.Session, r.Agent, r.Session, r.Tool, r.Content} {
+	for _, s := range [...]string{string(ref.Origin), ref.Source, ref.Observation, ref.Namespace.User,
+		ref.Namespace.Session, r.Agent, r.Session, r.Tool, r.Content} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
 	return st.Give(key, b)
@@ -131,9 +139,12 @@ func readRecord(id string, v []byte, r *record) error {
 		return errBadRecord
 	}
 	*r = record{Ref: streams.BeliefRef{ID: id, Found: true, Kind: beliefs.ClaimKind(v[1]),
-		Axes:        beliefs.Axes{Truth: beliefs.Truth(v[2]), Retrieval: beliefs.Retrieval(v[3]), Security: beliefs.Security(v[4]), Freshness: beliefs.Freshness(v[5])},
-		Sensitivity: beliefs.Sensitivity(v[6]), Scope: beliefs.Scope(v[7]), Quality: beliefs.Quality(v[8]), Confidence: math.Float64frombits(binary.BigEndian.Uint64(v[9:]))},
-		At: time.Unix(0, int64(binary.BigEndian.Uint64(v[17:]))).UTC(), Intake: binary.BigEndian.Uint64(v[25:]), Digest: "sha256:" + hex.EncodeToString(v[33:65]), Count: 1}
+		Axes: beliefs.Axes{Truth: beliefs.Truth(v[2]), Retrieval: beliefs.Retrieval(v[3]),
+			Security: beliefs.Security(v[4]), Freshness: beliefs.Freshness(v[5])},
+		Sensitivity: beliefs.Sensitivity(v[6]), Scope: beliefs.Scope(v[7]), Quality: beliefs.Quality(v[8]),
+		Confidence: math.Float64frombits(binary.BigEndian.Uint64(v[9:]))},
+		At: time.Unix(0, int64(binary.BigEndian.Uint64(v[17:]))).UTC(), Intake: binary.BigEndian.Uint64(v[25:]),
+		Digest: "sha256:" + hex.EncodeToString(v[33:65]), Count: 1}
 	if v[65]&shortSealed != 0 {
 		r.Seal = hex.EncodeToString(v[66:shortHead])
 	}
@@ -142,7 +153,8 @@ func readRecord(id string, v []byte, r *record) error {
 	}
 	text := string(v[shortHead:]) // one copy, of which the fields are parts
 	var origin string
-	for _, s := range [...]*string{&origin, &r.Ref.Source, &r.Ref.Observation, &r.Ref.Namespace.User, &r.Ref.Namespace.Session, &r.Agent, &r.Session, &r.Tool, &r.Content} {
+	for _, s := range [...]*string{&origin, &r.Ref.Source, &r.Ref.Observation, &r.Ref.Namespace.User,
+		&r.Ref.Namespace.Session, &r.Agent, &r.Session, &r.Tool, &r.Content} {
 		n, size := binary.Uvarint(v[len(v)-len(text):])
 		if size <= 0 || n > uint64(len(text)-size) {
 			return errBadRecord

@@ -12,8 +12,10 @@ import (
 )
 
 func plainRecord() *record {
-	r := &record{Ref: streams.BeliefRef{ID: "b1", Found: true, Kind: beliefs.Content, Axes: beliefs.Axes{Retrieval: beliefs.Restricted}, Quality: beliefs.ExternalDocument,
-		Origin: beliefs.OriginWeb, Confidence: 0.3, Source: "https://a.example/", Observation: "o1"}, Content: "some words", Agent: "a", Session: "s", Tool: "web.get",
+	r := &record{Ref: streams.BeliefRef{ID: "b1", Found: true, Kind: beliefs.Content,
+		Axes: beliefs.Axes{Retrieval: beliefs.Restricted}, Quality: beliefs.ExternalDocument,
+		Origin: beliefs.OriginWeb, Confidence: 0.3, Source: "https://a.example/", Observation: "o1"}, Content: "some words",
+		Agent: "a", Session: "s", Tool: "web.get",
 		At: time.Unix(1_700_000_000, 5).UTC(), Intake: 77, Count: 1, Digest: streams.Digest([]byte("some words"))}
 	r.adopt()
 	return r

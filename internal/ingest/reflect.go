@@ -66,12 +66,14 @@ func Reflect(items []Belief) []Supersession {
 			if s.object == best.object || s.b.ID == best.b.ID {
 				continue
 			}
-			out = append(out, Supersession{Belief: s.b.ID, Says: s.t.Object, Successor: best.b.ID, Instead: best.t.Object, Subject: s.t.Subject, Predicate: s.t.Predicate,
+			out = append(out, Supersession{Belief: s.b.ID, Says: s.t.Object, Successor: best.b.ID, Instead: best.t.Object,
+				Subject: s.t.Subject, Predicate: s.t.Predicate,
 				Namespace: s.b.Namespace.String(), Because: because(best.b, s.b)})
 		}
 	}
 	slices.SortFunc(out, func(a, b Supersession) int {
-		return cmp.Or(strings.Compare(a.Belief, b.Belief), strings.Compare(a.Predicate, b.Predicate), strings.Compare(a.Successor, b.Successor))
+		return cmp.Or(strings.Compare(a.Belief, b.Belief), strings.Compare(a.Predicate, b.Predicate),
+			strings.Compare(a.Successor, b.Successor))
 	})
 	return out
 }
@@ -103,5 +105,6 @@ func because(best, other *Belief) string {
 
 // String is a line for people.
 func (s Supersession) String() string {
-	return fmt.Sprintf("%s %s: %q (%s) instead of %q (%s), %s", s.Subject, s.Predicate, s.Instead, s.Successor, s.Says, s.Belief, s.Because)
+	return fmt.Sprintf("%s %s: %q (%s) instead of %q (%s), %s", s.Subject, s.Predicate, s.Instead, s.Successor, s.Says,
+		s.Belief, s.Because)
 }

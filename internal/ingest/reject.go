@@ -45,8 +45,10 @@ func (f *Fold) reject(st *stage.State, m *stage.Message, cause error) (*stage.Ad
 	// the partition.
 	valid := func(s string) string { return streams.Clip(strings.ToValidUTF8(s, "\uFFFD"), maxReason) }
 	e := &streams.RejectedEntry{
-		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now, Intake: m.Seq},
-		Subject:   valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code, Reason: valid(r.Reason),
+		EntryHead: streams.EntryHead{ID: valid(r.ID), Agent: valid(a.Agent), Session: valid(r.Session), Time: now,
+			Intake: m.Seq},
+		Subject: valid(m.Subject), Kind: streams.Kind(valid(string(a.Kind))), Origin: a.Origin, Code: r.Code,
+		Reason: valid(r.Reason),
 		// Only an observation that the agent may have been shown leaves a hole
 		// in what the sentinels have seen. An acknowledgement of NATS was
 		// shown to nobody.
@@ -99,7 +101,8 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 		return nil
 	}
 	// Without a session the hole may be in any of the agent's sessions.
-	u := streams.Unseen{ID: e.ID, Origin: e.Origin, Intake: e.Intake, Code: e.Code, Reason: streams.Clip(e.Reason, maxHoleReason)}
+	u := streams.Unseen{ID: e.ID, Origin: e.Origin, Intake: e.Intake, Code: e.Code, Reason: streams.Clip(e.Reason,
+		maxHoleReason)}
 	if !streams.ValidID(u.ID) {
 		u.ID = ""
 	}
@@ -111,7 +114,8 @@ func (f *Fold) applyRejected(st *stage.State, project string, e *streams.Rejecte
 func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, error) {
 	c := new(streams.Control)
 	if err := streams.Unmarshal(m.Data, c); err != nil {
-		return f.reject(st, m, &streams.RejectError{Code: streams.CodeMalformed, Reason: fmt.Sprintf("the control message is not JSON: %v", err)})
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeMalformed,
+			Reason: fmt.Sprintf("the control message is not JSON: %v", err)})
 	}
 	now, err := f.now(st, m, &streams.Head{})
 	if err != nil {
@@ -131,10 +135,12 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		return f.resolution(st, m, c, head)
 	}
 	if c.Note == "" {
-		if c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count || len(c.Chunk) > streams.ChunkSize || !strings.HasPrefix(c.Digest, "sha256:") || len(c.Digest) != 71 {
+		if c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count ||
+			len(c.Chunk) > streams.ChunkSize || !strings.HasPrefix(c.Digest, "sha256:") || len(c.Digest) != 71 {
 			return f.reject(st, m, &streams.RejectError{Code: streams.CodeBundle, Reason: "not a chunk of a bundle"})
 		}
-		return admission(streams.TypeChunk, streams.SystemProject, &streams.ChunkEntry{EntryHead: head, Digest: c.Digest, Index: c.Index, Count: c.Count, Chunk: c.Chunk})
+		return admission(streams.TypeChunk, streams.SystemProject, &streams.ChunkEntry{EntryHead: head, Digest: c.Digest,
+			Index: c.Index, Count: c.Count, Chunk: c.Chunk})
 	}
 	cmd, signer, err := streams.OpenCommand([]byte(c.Note), f.pinned)
 	if err != nil {
@@ -147,7 +153,8 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 		}
 		if active != "" {
 			return f.reject(st, m, &streams.RejectError{Code: streams.CodeCommand,
-				Reason: fmt.Sprintf("%s %s counts only where nothing is in force, and %s is: it stays", cmd.Do, cmd.Digest, active)})
+				Reason: fmt.Sprintf("%s %s counts only where nothing is in force, and %s is: it stays", cmd.Do, cmd.Digest,
+					active)})
 		}
 	}
 	bundle, err := activation.Assemble(st, cmd.Digest)
@@ -164,7 +171,8 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 			return f.reject(st, m, late)
 		}
 	}
-	return admission(streams.TypeActivation, streams.SystemProject, &streams.ActivationEntry{EntryHead: head, Do: cmd.Do, Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
+	return admission(streams.TypeActivation, streams.SystemProject, &streams.ActivationEntry{EntryHead: head, Do: cmd.Do,
+		Digest: cmd.Digest, Engine: cmd.Engine, Signer: signer, Note: c.Note})
 }
 
 // check compiles a bundle the way the stages will, before it is put in force.

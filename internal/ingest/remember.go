@@ -15,8 +15,10 @@ import (
 // remember records a memory write as a candidate: hidden, until the sentinels
 // have seen it and the arbiter has answered. It is at most as trusted as the
 // weakest of what it was derived from.
-func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHead, m *streams.Memory) (*stage.Admission, error) {
-	e := &streams.MemoryEntry{EntryHead: head, Origin: a.Origin, Key: m.Key, Content: m.Content, Category: m.Category, Channel: m.Channel,
+func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHead,
+	m *streams.Memory) (*stage.Admission, error) {
+	e := &streams.MemoryEntry{EntryHead: head, Origin: a.Origin, Key: m.Key, Content: m.Content, Category: m.Category,
+		Channel:     m.Channel,
 		DerivedFrom: m.DerivedFrom, Source: m.Source, ValidFrom: m.ValidFrom, ValidTo: m.ValidTo}
 	var err error
 	if e.UnseenBy, e.Restored, err = f.sessionState(st, a, head, m.After); err != nil {
@@ -55,8 +57,10 @@ func (f *Fold) remember(st *stage.State, a streams.Address, head streams.EntryHe
 	}
 	quality := beliefs.QualityOf(weakest)
 	ad := beliefs.EvidenceSet{{Observation: head.ID, Quality: quality, Source: source, At: head.Time}}.Adopt()
-	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true, Kind: beliefs.MemoryClaim, Key: m.Key,
-		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest, Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
+	e.Belief = streams.BeliefRef{ID: beliefID("memory", a.Project, a.Agent, head.ID), Found: true,
+		Kind: beliefs.MemoryClaim, Key: m.Key,
+		Axes: beliefs.Axes{}, Sensitivity: m.Sensitivity, Scope: ad.Scope, Quality: quality, Origin: weakest,
+		Confidence: ad.Confidence, Source: source, Observation: head.ID, Namespace: m.Namespace(),
 		Staged: e.StagedFor != "", Procedure: m.Channel == streams.ChannelSkill,
 		Class: beliefs.Class(beliefs.MemoryClaim, quality, streams.Clip(m.Category, 80))}
 	if m.Home != nil {
@@ -228,7 +232,8 @@ func (f *Fold) applyMemory(st *stage.State, project string, e *streams.MemoryEnt
 	r := &record{Ref: e.Belief, Content: e.Content, Agent: e.Agent, Session: e.Session, Adopted: ad, At: e.Time,
 		From: e.ValidFrom, To: e.ValidTo, Intake: e.Intake, Count: 1, Memory: true,
 		Writer: e.Origin, Inherited: e.Inherited, Category: e.Category, Channel: e.Channel,
-		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor, Digest: streams.DigestOf(sum), Since: e.Time}
+		Evidence: ev, Parents: e.Parents, Triples: e.Triples, Stale: e.Stale, Expires: e.Expires, StagedFor: e.StagedFor,
+		Digest: streams.DigestOf(sum), Since: e.Time}
 	r.about(&e.EntryHead)
 	r.Seal = r.Ref.Seal(r.Digest)
 	if len(e.Features.Prints) > 0 {

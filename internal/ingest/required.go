@@ -81,7 +81,8 @@ func (f *Fold) behind(st *stage.State, bundle []byte) (*streams.RejectError, err
 		return nil, nil
 	}
 	return &streams.RejectError{Code: streams.CodeBehind, Reason: fmt.Sprintf(
-		"the policy requires groups that do not keep up in partition %d: %s; the %d proposals decided last begin at entry %d; start the group, wait until it has caught up, and activate the policy again",
+		"the policy requires groups that do not keep up in partition %d: %s; the %d proposals decided last begin at entry "+
+			"%d; start the group, wait until it has caught up, and activate the policy again",
 		st.Partition(), strings.Join(late, ", "), maxBehind, oldest)}, nil
 }
 

@@ -12,14 +12,17 @@ import (
 
 func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 	h := newHouse(t, offline(t))
-	withJudge := []byte(strings.Replace(string(policy.Default), "groups: [core]", `groups: [core, {name: judge, digest: "external:v1"}]`, 1))
+	withJudge := []byte(strings.Replace(string(policy.Default), "groups: [core]",
+		`groups: [core, {name: judge, digest: "external:v1"}]`, 1))
 	decided := func(proposal uint64) {
 		t.Helper()
-		h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Proposal: proposal, Type: streams.TypeAction, ID: "a", Agent: "agent"})
+		h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Proposal: proposal,
+			Type: streams.TypeAction, ID: "a", Agent: "agent"})
 	}
 	answers := func(group string, src uint64) {
 		t.Helper()
-		if err := h.f.Apply(h.st, &streams.Entry{Seq: src + 1, Stage: streams.SentinelStage(group), Type: streams.TypeAssessment, Project: "demo", Src: src, Body: []byte("{}")}, nil); err != nil {
+		if err := h.f.Apply(h.st, &streams.Entry{Seq: src + 1, Stage: streams.SentinelStage(group),
+			Type: streams.TypeAssessment, Project: "demo", Src: src, Body: []byte("{}")}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +47,8 @@ func TestAGroupIsRequiredOnlyOnceItKeepsUp(t *testing.T) {
 		t.Errorf("with little to answer: %s", said)
 	}
 	decided(10 * maxBehind)
-	if said := refused(withJudge); !strings.Contains(said, "judge has come to ledger entry 0") || strings.Contains(said, "core has") {
+	if said := refused(withJudge); !strings.Contains(said, "judge has come to ledger entry 0") ||
+		strings.Contains(said, "core has") {
 		t.Errorf("a group that has answered nothing: %q", said)
 	}
 	if said := refused(policy.Default); said != "" {

@@ -9,7 +9,8 @@ import (
 
 // resolution records a signed resolution of a hold. The arbiter decides in the ledger
 // whether it is obeyed; a forged one is recorded as evidence.
-func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission, error) {
+func (f *Fold) resolution(st *stage.State, m *stage.Message, c *streams.Control,
+	head streams.EntryHead) (*stage.Admission, error) {
 	if err := addressed(m, c); err != nil {
 		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
 	}

@@ -101,7 +101,8 @@ func (f *Fold) flagDependants(st *stage.State, project, belief, why string, at t
 				}
 				next = append(next, c)
 				rv := beliefs.Revision{Belief: c, By: beliefs.BySystem, Who: whoLineage, Why: why, Other: belief, At: at}
-				if _, moves, err := r.standing().Set(beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()}, beliefs.BySystem); err == nil {
+				if _, moves, err := r.standing().Set(beliefs.Change{Axis: beliefs.AxisFreshness, To: beliefs.Stale.String()},
+					beliefs.BySystem); err == nil {
 					rv.Moves = moves
 				}
 				out = append(out, rv)

@@ -59,7 +59,8 @@ func (f *Fold) pointOf(st *stage.State, project, name string) (*Point, error) {
 }
 
 // orderRestore begins a rollback.
-func (f *Fold) orderRestore(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder, signed *streams.Signature) (*stage.Admission, error) {
+func (f *Fold) orderRestore(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
+	signed *streams.Signature) (*stage.Admission, error) {
 	p, err := f.pointOf(st, project, s.Point)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,8 @@ func (f *Fold) orderRestore(st *stage.State, project string, head streams.EntryH
 	} else if run != nil && !run.Last {
 		return nil, orderError("a rollback to %s is under way: wait for it", run.Point)
 	}
-	return admission(streams.TypeRestore, project, &streams.RestoreEntry{EntryHead: head, Point: p.Name, Taken: p.At, Text: s.Reason, Signed: signed,
+	return admission(streams.TypeRestore, project, &streams.RestoreEntry{EntryHead: head, Point: p.Name, Taken: p.At,
+		Text: s.Reason, Signed: signed,
 		Before: autoName(pointRestore, head.Intake)})
 }
 
@@ -89,11 +91,13 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 		return nil
 	}
 	// So that the rollback can be taken back.
-	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time, Intake: e.Intake - 1}); err != nil {
+	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time,
+		Intake: e.Intake - 1}); err != nil {
 		return err
 	}
 	f.owes[st.Partition()] = true
-	return st.Put(stage.Key(keyRollback, project), &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number, Intake: p.Intake, Until: e.Intake,
+	return st.Put(stage.Key(keyRollback, project), &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number,
+		Intake: p.Intake, Until: e.Intake,
 		By: e.Signed.Signer, Order: e.ID})
 }
 
@@ -138,7 +142,8 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 	found, looked, size := 0, 0, 0
 	err := walkBeliefs(st, project, from, func(at walk, r *record) (bool, error) {
 		// One belief may take two revisions.
-		if found == maxOwed/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named || r != nil && at.of != run.Of) {
+		if found == maxOwed/2 || size >= maxRolled || looked == maxLooked || found > 0 && (at.named != run.Named ||
+			r != nil && at.of != run.Of) {
 			run.Last = false
 			return false, nil
 		}
@@ -165,13 +170,15 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 }
 
 // rollOne works out what a rollback does to one belief.
-func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record, now time.Time) ([]beliefs.Revision, error) {
+func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record, now time.Time) ([]beliefs.Revision,
+	error) {
 	rv := beliefs.Revision{Belief: r.Ref.ID, By: beliefs.ByUser, Who: run.By, Why: "rollback to " + run.Point, At: now}
 	if r.Intake > run.Intake {
 		if r.Ref.Axes.Retrieval != beliefs.Normal && r.Ref.Axes.Retrieval != beliefs.Restricted {
 			return nil, nil
 		}
-		_, moves, err := r.standing().Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()}, beliefs.ByUser)
+		_, moves, err := r.standing().Set(beliefs.Change{Axis: beliefs.AxisRetrieval, To: beliefs.Hidden.String()},
+			beliefs.ByUser)
 		if err != nil {
 			return nil, nil
 		}
@@ -195,7 +202,8 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 	rv.Moves, rv.Restored = moves, &restored
 	out := []beliefs.Revision{rv}
 	switch {
-	case r.Ref.Axes.Truth == beliefs.Superseded && was.Axes.Truth == beliefs.Supported && was.Axes.Security == beliefs.Clean && r.Ref.Axes.Security == beliefs.Clean:
+	case r.Ref.Axes.Truth == beliefs.Superseded && was.Axes.Truth == beliefs.Supported &&
+		was.Axes.Security == beliefs.Clean && r.Ref.Axes.Security == beliefs.Clean:
 		run.Anew++
 		anew := rv
 		anew.Belief, anew.Anew, anew.Moves = beliefID("anew", project, r.Ref.ID, run.Order), r.Ref.ID, nil
@@ -204,7 +212,8 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 		for _, x := range []struct {
 			axis     beliefs.Axis
 			from, to string
-		}{{beliefs.AxisTruth, beliefs.Unverified.String(), was.Axes.Truth.String()}, {beliefs.AxisRetrieval, beliefs.Hidden.String(), was.Axes.Retrieval.String()}} {
+		}{{beliefs.AxisTruth, beliefs.Unverified.String(), was.Axes.Truth.String()},
+			{beliefs.AxisRetrieval, beliefs.Hidden.String(), was.Axes.Retrieval.String()}} {
 			if x.from != x.to {
 				anew.Moves = append(anew.Moves, beliefs.Move{Axis: x.axis, From: x.from, To: x.to})
 			}
@@ -331,7 +340,8 @@ func tryRollback(st *stage.State, req []byte) (any, error) {
 	if p == nil {
 		return nil, fmt.Errorf("project %s has no restore point %s", q.Project, streams.Clip(q.Point, 64))
 	}
-	run := &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number, Intake: p.Intake, Until: ^uint64(0), Order: "dry"}
+	run := &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number, Intake: p.Intake, Until: ^uint64(0),
+		Order: "dry"}
 	if q.Run != nil {
 		run.Rollback = *q.Run
 	}

@@ -38,20 +38,24 @@ func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true
 	s := h.pin()
-	size := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1"}, Key: "size", Content: "My size is 43"})
+	size := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "m1"}, Key: "size",
+		Content: "My size is 43"})
 	bank := h.remember(beliefs.OriginAgent, mem("m2", "The account is 12345", triple("bob", "account", "12345")))
 	found := h.remember(beliefs.OriginUser, mem("m3", "The door code is 7781"))
-	if e, ok := h.point(approval.TakePoint, "good", s.probe).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckRole) {
+	if e, ok := h.point(approval.TakePoint, "good", s.probe).(*streams.OrderEntry); !ok ||
+		e.Check != string(approval.CheckRole) {
 		t.Errorf("%+v", e)
 	}
 	if _, ok := h.point(approval.TakePoint, "good", s.alice).(*streams.PointEntry); !ok {
 		t.Fatal("no point was taken")
 	}
-	if e, ok := h.point(approval.TakePoint, "good", s.alice).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckOrder) {
+	if e, ok := h.point(approval.TakePoint, "good", s.alice).(*streams.OrderEntry); !ok ||
+		e.Check != string(approval.CheckOrder) {
 		t.Errorf("the same name twice: %+v", e)
 	}
 
-	size2 := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "x1"}, Key: "size", Content: "My size is 12"})
+	size2 := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "x1"}, Key: "size",
+		Content: "My size is 12"})
 	bank2 := h.remember(beliefs.OriginUser, mem("x2", "the account", triple("bob", "account", "66666")))
 	h.alert(found, "quarantine")
 	h.owed()
@@ -61,10 +65,12 @@ func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 	if a := h.belief(bank).Ref.Axes; a.Truth != beliefs.Contradicted {
 		t.Fatalf("%+v", a)
 	}
-	if e, ok := h.point(approval.Restore, "good", s.probe).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckRole) {
+	if e, ok := h.point(approval.Restore, "good", s.probe).(*streams.OrderEntry); !ok ||
+		e.Check != string(approval.CheckRole) {
 		t.Errorf("%+v", e)
 	}
-	if e, ok := h.point(approval.Restore, "bad", s.alice).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckOrder) {
+	if e, ok := h.point(approval.Restore, "bad", s.alice).(*streams.OrderEntry); !ok ||
+		e.Check != string(approval.CheckOrder) {
 		t.Errorf("%+v", e)
 	}
 	entries := len(h.ledger)
@@ -88,7 +94,8 @@ func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 		t.Errorf("the rollback cleared what a sentinel found: %+v", a)
 	}
 	anew := h.holder("size")
-	if anew.Ref.ID == size || anew.Content != "My size is 43" || anew.Ref.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}) || anew.Ref.Origin != beliefs.OriginUser {
+	if anew.Ref.ID == size || anew.Content != "My size is 43" || anew.Ref.Axes != (beliefs.Axes{Truth: beliefs.Supported,
+		Retrieval: beliefs.Normal}) || anew.Ref.Origin != beliefs.OriginUser {
 		t.Errorf("%+v", anew)
 	}
 	run, err := h.f.running(h.st, "demo")
@@ -97,11 +104,13 @@ func TestARollbackLetsWhatStoodStandAndHidesWhatCameLater(t *testing.T) {
 	}
 	// The rollback is taken back like anything else: what it hid is where it was.
 	all := h.allPoints()
-	if _, ok := h.point(approval.Restore, all[len(all)-1].Name, s.alice).(*streams.RestoreEntry); !ok || all[len(all)-1].Why != pointRestore {
+	if _, ok := h.point(approval.Restore, all[len(all)-1].Name, s.alice).(*streams.RestoreEntry); !ok ||
+		all[len(all)-1].Why != pointRestore {
 		t.Fatalf("%+v", all)
 	}
 	h.owed()
-	if a := h.belief(size2).Ref.Axes; a.Truth != beliefs.Supported || a.Retrieval != beliefs.Restricted && a.Retrieval != beliefs.Normal {
+	if a := h.belief(size2).Ref.Axes; a.Truth != beliefs.Supported || a.Retrieval != beliefs.Restricted &&
+		a.Retrieval != beliefs.Normal {
 		t.Errorf("%+v", a)
 	}
 	if a := h.belief(anew.Ref.ID).Ref.Axes; a.Retrieval != beliefs.Hidden {
@@ -123,7 +132,8 @@ func (h *house) holder(key string) *record {
 func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	h := newHouse(t, offline(t))
 	session := func(i int, phase string) {
-		h.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: fmt.Sprint(phase, i), Session: fmt.Sprint("s", i)}, Phase: phase})
+		h.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: fmt.Sprint(phase, i),
+			Session: fmt.Sprint("s", i)}, Phase: phase})
 	}
 	session(0, "start")
 	if all := h.allPoints(); len(all) != 0 {
@@ -137,7 +147,8 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	}
 	for i := 2; i < 200; i++ {
 		session(i, "start")
-		for j, m := range []*streams.Memory{{Channel: streams.ChannelCompaction, Content: "a summary"}, {Channel: streams.ChannelImport, Content: "an import"}} {
+		for j, m := range []*streams.Memory{{Channel: streams.ChannelCompaction, Content: "a summary"},
+			{Channel: streams.ChannelImport, Content: "an import"}} {
 			m.ID, m.Session = fmt.Sprint("x", i, "-", j), fmt.Sprint("s", i)
 			h.verdict(h.write(beliefs.OriginAgent, m), streams.Deny)
 		}
@@ -148,7 +159,8 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 	}
 	// Writes that are let in take points; the oldest stays among them.
 	for i := 200; i < 400; i++ {
-		m := &streams.Memory{Head: streams.Head{ID: fmt.Sprint("y", i), Session: fmt.Sprint("s", i)}, Channel: streams.ChannelCompaction, Content: fmt.Sprint("a summary ", i)}
+		m := &streams.Memory{Head: streams.Head{ID: fmt.Sprint("y", i), Session: fmt.Sprint("s", i)},
+			Channel: streams.ChannelCompaction, Content: fmt.Sprint("a summary ", i)}
 		h.verdict(h.write(beliefs.OriginAgent, m), streams.Allow)
 	}
 	all := h.allPoints()
@@ -173,7 +185,8 @@ func TestBlockedWritesPushNoRestorePointOut(t *testing.T) {
 				h.remember(beliefs.OriginDocument, mem(fmt.Sprint("d", i), fmt.Sprint("fact ", i)))
 			}
 		case pointCompaction:
-			h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "c"}, Channel: streams.ChannelCompaction, Content: "a summary"})
+			h.remember(beliefs.OriginAgent, &streams.Memory{Head: streams.Head{ID: "c"}, Channel: streams.ChannelCompaction,
+				Content: "a summary"})
 		case pointSession:
 			h.say(streams.KindSession, "", &streams.Session{Head: streams.Head{ID: "s", Session: "s"}, Phase: "start"})
 		}
@@ -197,7 +210,8 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 	proptest.CheckLess(t, func(rt *rapid.T) {
 		f := New(Config{})
 		f.policies, f.trust = first.f.policies, first.f.trust
-		l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base, final: map[string]bool{}}
+		l := &life{house: &house{t: t, f: f, st: base.Clone(), now: epoch, keep: true}, signers: signers, base: base,
+			final: map[string]bool{}}
 		some := func(what string) {
 			for range rapid.IntRange(1, 6).Draw(rt, what) {
 				l.step(rt)
@@ -218,7 +232,8 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 		for id, r := range l.standings() {
 			was, ok := then[id]
 			now := r.Ref.Axes
-			anew := len(r.Parents) == 1 && then[r.Parents[0].ID].Ref.ID != "" && id == beliefID("anew", "demo", r.Parents[0].ID, lastOrder(l)) // stated anew
+			anew := len(r.Parents) == 1 && then[r.Parents[0].ID].Ref.ID != "" && id == beliefID("anew", "demo",
+				r.Parents[0].ID, lastOrder(l)) // stated anew
 			if anew {
 				if !served(then[r.Parents[0].ID].Ref.Axes) && served(now) {
 					rt.Fatalf("stated anew is served what was not: %+v", r)
@@ -237,7 +252,9 @@ func TestWhateverHappenedARollbackServesNothingThatWasNotServed(t *testing.T) {
 			if served(now) && !served(was.Ref.Axes) {
 				rt.Fatalf("%s is served: %+v, was %+v", id, now, was.Ref.Axes)
 			}
-			if now.Security == was.Ref.Axes.Security && now.Truth == was.Ref.Axes.Truth && now.Freshness == was.Ref.Axes.Freshness && was.Ref.Axes.Retrieval != beliefs.PrivilegedOnly && now.Retrieval != was.Ref.Axes.Retrieval &&
+			if now.Security == was.Ref.Axes.Security && now.Truth == was.Ref.Axes.Truth &&
+				now.Freshness == was.Ref.Axes.Freshness && was.Ref.Axes.Retrieval != beliefs.PrivilegedOnly &&
+				now.Retrieval != was.Ref.Axes.Retrieval &&
 				now.Security == beliefs.Clean && (was.Ref.Axes.Retrieval != beliefs.Normal || now.Truth == beliefs.Supported) {
 				rt.Fatalf("%s is %+v and could be %+v", id, now, was.Ref.Axes)
 			}

@@ -52,7 +52,8 @@ func TestPromiseC20ARecallOfLargeMemoriesHasABoundedEntry(t *testing.T) {
 				if !it.Partial || it.Size != len(text) || it.Digest != streams.Digest([]byte(text)) {
 					t.Fatalf("%q: partial %v, size %d of %d", word, it.Partial, it.Size, len(text))
 				}
-				if !strings.HasPrefix(text, it.Content) || !utf8.ValidString(it.Content) || len(it.Content) < recallBytes/limit/8 && len(it.Content) < leastServed/6 {
+				if !strings.HasPrefix(text, it.Content) || !utf8.ValidString(it.Content) ||
+					len(it.Content) < recallBytes/limit/8 && len(it.Content) < leastServed/6 {
 					t.Fatalf("%q: served %d bytes: %.40q", word, len(it.Content), it.Content)
 				}
 			}
@@ -93,8 +94,10 @@ func TestPromiseC20AGateOfManyCandidatesHasABoundedEntry(t *testing.T) {
 	w := newWorld(t)
 	ev := &streams.Recall{Limit: 100}
 	for i := range 50 {
-		id := w.remember("p", "a", "user", &streams.Memory{Key: strings.Repeat("k", 900) + fmt.Sprint(i), Source: strings.Repeat("\x01", 1000), Content: "zebra " + strings.Repeat(fmt.Sprint(i, " "), 30_000)}, streams.Allow)
-		ev.Candidates = append(ev.Candidates, streams.GateCandidate{ID: id}, streams.GateCandidate{Content: fmt.Sprint("stone ", i, strings.Repeat("\x02 ", 1500))})
+		id := w.remember("p", "a", "user", &streams.Memory{Key: strings.Repeat("k", 900) + fmt.Sprint(i),
+			Source: strings.Repeat("\x01", 1000), Content: "zebra " + strings.Repeat(fmt.Sprint(i, " "), 30_000)}, streams.Allow)
+		ev.Candidates = append(ev.Candidates, streams.GateCandidate{ID: id},
+			streams.GateCandidate{Content: fmt.Sprint("stone ", i, strings.Repeat("\x02 ", 1500))})
 	}
 	e := w.recall("p", "a", ev)
 	request, entry := encodedSize(t, ev, e)
@@ -111,10 +114,12 @@ func TestPromiseC20ARollbackOfWellSourcedBeliefsFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)}, Content: fmt.Sprint("zebra ", i)})
+		m := h.write(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i)},
+			Content: fmt.Sprint("zebra ", i)})
 		r := h.belief(m.Belief.ID)
 		for k := range beliefs.MaxEvidence {
-			r.Evidence = r.Evidence.With(beliefs.Evidence{Observation: "o", Quality: beliefs.ToolResult, Source: source(k), At: h.now})
+			r.Evidence = r.Evidence.With(beliefs.Evidence{Observation: "o", Quality: beliefs.ToolResult, Source: source(k),
+				At: h.now})
 		}
 		was := *r
 		if err := putRecord(h.st, "demo", &was); err != nil {
@@ -130,7 +135,8 @@ func TestPromiseC20ARollbackOfWellSourcedBeliefsFits(t *testing.T) {
 	if err != nil || p == nil {
 		t.Fatal(p, err)
 	}
-	run := &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number, Intake: p.Intake, Until: ^uint64(0), Order: "o"}
+	run := &rolling{Rollback: streams.Rollback{Point: p.Name}, Number: p.Number, Intake: p.Intake, Until: ^uint64(0),
+		Order: "o"}
 	if err := h.st.Put(stage.Key(keyRollback, "demo"), run); err != nil {
 		t.Fatal(err)
 	}

@@ -113,11 +113,13 @@ func Run(ctx context.Context, cfg stage.Config, fold Config, svc *nats.Conn) err
 				return v, failed
 			}
 		}
-		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions), map[string]query.Handler{
-			AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskBundle: ask(askBundle), AskLineage: ask(askLineage), AskPinpoint: ask(askPinpoint),
-			AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),
-			AskClasses: ask(listClasses),
-		}, cfg.Log)
+		stop, err := query.Serve(svc, "lazaret-ingest", "What is believed", stage.PartitionList(cfg.Partitions),
+			map[string]query.Handler{
+				AskBeliefs: ask(listBeliefs), AskActive: ask(active), AskBundle: ask(askBundle), AskLineage: ask(askLineage),
+				AskPinpoint:  ask(askPinpoint),
+				AskIncidents: ask(listIncidents), AskPoints: ask(listPoints), AskRollback: ask(tryRollback),
+				AskClasses: ask(listClasses),
+			}, cfg.Log)
 		if err != nil {
 			return err
 		}

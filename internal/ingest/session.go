@@ -82,7 +82,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, e *streams.ObservationEn
 // sessionState reports what taints a proposal of this session as a whole:
 // unseen input, and a claim to have been acknowledged a sequence that this
 // intake never gave out.
-func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead, after uint64) (unseen *streams.Unseen, restored bool, err error) {
+func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
+	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
 		h, err := f.holes(st, a.Project, a.Agent, s)
 		switch {
@@ -134,7 +135,8 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 }
 
 // decide records what a decision rests on.
-func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead, d *streams.Decision) (*stage.Admission, error) {
+func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead,
+	d *streams.Decision) (*stage.Admission, error) {
 	project := m.Address.Project
 	cited, err := f.cite(st, project, d.Beliefs, head.Time)
 	if err != nil {
@@ -154,7 +156,8 @@ func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead,
 		return nil, err
 	}
 	if pol != nil && pol.Uncited() == policy.UncitedReject {
-		return f.reject(st, m, &streams.RejectError{Code: streams.CodeUncited, ID: head.ID, Session: head.Session, Reason: "decision " + head.ID + ": " + e.Uncited})
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeUncited, ID: head.ID, Session: head.Session,
+			Reason: "decision " + head.ID + ": " + e.Uncited})
 	}
 	if pol != nil && pol.Uncited() == policy.UncitedAllow {
 		e.Uncited = ""

@@ -16,7 +16,9 @@ func (f *Fold) noteShown(st *stage.State, project string, e *streams.Observation
 	own := e.Origin == beliefs.OriginUser || e.Origin == beliefs.OriginSystem
 	var shown streams.Shown
 	for i := range e.Blocks {
-		pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool { return c.Block == i && c.Belief.Origin.External() })
+		pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool {
+			return c.Block == i && c.Belief.Origin.External()
+		})
 		if own && !pasted {
 			continue
 		}
@@ -48,7 +50,8 @@ func addShown(st *stage.State, project string, h *streams.EntryHead, more stream
 	if was.Unread {
 		unread = 1
 	}
-	return st.Set(stage.Key(keyShown, project, h.Agent, h.Session), binary.AppendUvarint([]byte{byte(was.Order), unread}, uint64(was.Foreign)))
+	return st.Set(stage.Key(keyShown, project, h.Agent, h.Session), binary.AppendUvarint([]byte{byte(was.Order), unread},
+		uint64(was.Foreign)))
 }
 
 func shownTo(st *stage.State, project string, h *streams.EntryHead) (s streams.Shown, err error) {

@@ -28,7 +28,8 @@ func (h *house) pin() *signers {
 		roles []keys.Role
 		agent string
 		into  *note.Signer
-	}{{"alice", []keys.Role{keys.RoleApprover}, "", &s.alice}, {"auditor", []keys.Role{keys.RoleAuditor}, "", &s.auditor}, {"probe", []keys.Role{keys.RoleProbe}, "", &s.probe},
+	}{{"alice", []keys.Role{keys.RoleApprover}, "", &s.alice}, {"auditor", []keys.Role{keys.RoleAuditor}, "",
+		&s.auditor}, {"probe", []keys.Role{keys.RoleProbe}, "", &s.probe},
 		{"own", []keys.Role{keys.RoleApprover}, "demo/agent", &s.own}, {"stranger", nil, "", &s.stranger}} {
 		private, public, err := keys.Generate(k.name)
 		if err != nil {
@@ -58,7 +59,8 @@ func (h *house) pin() *signers {
 func (h *house) statement(id string, d approval.Decision) *approval.BeliefStatement {
 	h.t.Helper()
 	r := h.belief(id)
-	return &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "demo", Belief: id, Content: r.Digest, Revision: r.revision(), Decision: d,
+	return &approval.BeliefStatement{Version: approval.BeliefVersion, Project: "demo", Belief: id, Content: r.Digest,
+		Revision: r.revision(), Decision: d,
 		Expires: h.now.Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
 }
 
@@ -73,11 +75,13 @@ func (h *house) word(s *approval.BeliefStatement, by note.Signer) *streams.Confi
 
 func (h *house) note(belief, signed string) *streams.ConfirmationEntry {
 	h.t.Helper()
-	body, err := streams.Marshal(&streams.Control{ID: fmt.Sprint("c", h.seq), Project: "demo", Belief: belief, Note: signed})
+	body, err := streams.Marshal(&streams.Control{ID: fmt.Sprint("c", h.seq), Project: "demo", Belief: belief,
+		Note: signed})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	e, ok := h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")}, Data: body}).(*streams.ConfirmationEntry)
+	e, ok := h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl,
+		Partition: streams.PartitionOf("demo")}, Data: body}).(*streams.ConfirmationEntry)
 	if !ok {
 		h.t.Fatal("the word was not admitted")
 	}
@@ -110,7 +114,8 @@ func triple(s, p, o string) beliefs.Triple {
 func (h *house) stands(id, truth, retrieval, security, freshness string) {
 	h.t.Helper()
 	a := h.belief(id).Ref.Axes
-	if got, want := strings.Join([]string{a.Truth.String(), a.Retrieval.String(), a.Security.String(), a.Freshness.String()}, " "), strings.Join([]string{truth, retrieval, security, freshness}, " "); got != want {
+	if got, want := strings.Join([]string{a.Truth.String(), a.Retrieval.String(), a.Security.String(),
+		a.Freshness.String()}, " "), strings.Join([]string{truth, retrieval, security, freshness}, " "); got != want {
 		h.t.Errorf("belief %s is %s, want %s", id, got, want)
 	}
 }
@@ -137,13 +142,21 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	bad("a stranger's", approval.CheckUnpinned, h.word(h.statement(id, approval.Confirm), s.stranger))
 	bad("an auditor's", approval.CheckRole, h.word(h.statement(id, approval.Confirm), s.auditor))
 	bad("the writing agent's own", approval.CheckSelf, h.word(h.statement(id, approval.Confirm), s.own))
-	bad("other bytes", approval.CheckContent, h.word(with(func(x *approval.BeliefStatement) { x.Content = streams.Digest([]byte("other")) }), s.alice))
-	bad("another standing", approval.CheckRevision, h.word(with(func(x *approval.BeliefStatement) { x.Revision = "0000000000000000" }), s.alice))
-	bad("another project", approval.CheckBelief, h.word(with(func(x *approval.BeliefStatement) { x.Project = "acme" }), s.alice))
-	bad("expired", approval.CheckExpired, h.word(with(func(x *approval.BeliefStatement) { x.Expires = h.now.Add(-time.Minute).Truncate(time.Second) }), s.alice))
-	bad("for ever", approval.CheckExpired, h.word(with(func(x *approval.BeliefStatement) { x.Expires = h.now.Add(48 * time.Hour).Truncate(time.Second) }), s.alice))
+	bad("other bytes", approval.CheckContent,
+		h.word(with(func(x *approval.BeliefStatement) { x.Content = streams.Digest([]byte("other")) }), s.alice))
+	bad("another standing", approval.CheckRevision,
+		h.word(with(func(x *approval.BeliefStatement) { x.Revision = "0000000000000000" }), s.alice))
+	bad("another project", approval.CheckBelief, h.word(with(func(x *approval.BeliefStatement) { x.Project = "acme" }),
+		s.alice))
+	bad("expired", approval.CheckExpired,
+		h.word(with(func(x *approval.BeliefStatement) { x.Expires = h.now.Add(-time.Minute).Truncate(time.Second) }),
+			s.alice))
+	bad("for ever", approval.CheckExpired,
+		h.word(with(func(x *approval.BeliefStatement) { x.Expires = h.now.Add(48 * time.Hour).Truncate(time.Second) }),
+			s.alice))
 	bad("a probe that rejects", approval.CheckRole, h.word(h.statement(id, approval.RejectBelief), s.probe))
-	bad("a successor that is not", approval.CheckMove, h.word(with(func(x *approval.BeliefStatement) { x.Decision, x.Successor = approval.Supersede, "b0" }), s.alice))
+	bad("a successor that is not", approval.CheckMove,
+		h.word(with(func(x *approval.BeliefStatement) { x.Decision, x.Successor = approval.Supersede, "b0" }), s.alice))
 	bad("a move that does not exist", approval.CheckMove, h.word(h.statement(id, approval.Unblock), s.alice))
 	signed, err := h.statement(id, approval.Confirm).Sign(s.alice)
 	if err != nil {
@@ -159,11 +172,13 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 
 	// The one that counts. It counts once.
 	word := h.note(id, string(signed))
-	if word.Check != "" || word.Signer != "alice" || len(word.Revisions) != 1 || word.Revisions[0].By != beliefs.ByUser || len(word.Revisions[0].Evidence) != 1 {
+	if word.Check != "" || word.Signer != "alice" || len(word.Revisions) != 1 ||
+		word.Revisions[0].By != beliefs.ByUser || len(word.Revisions[0].Evidence) != 1 {
 		t.Fatalf("the confirmation: %+v", word)
 	}
 	h.stands(id, "supported", "normal", "clean", "fresh")
-	if r := h.belief(id); r.Signed != "alice" || r.Ref.Quality != beliefs.HumanAssertion || r.Ref.Scope != beliefs.ToolActionAllowed || r.Ref.Origin != beliefs.OriginWeb || r.Ref.Staged {
+	if r := h.belief(id); r.Signed != "alice" || r.Ref.Quality != beliefs.HumanAssertion ||
+		r.Ref.Scope != beliefs.ToolActionAllowed || r.Ref.Origin != beliefs.OriginWeb || r.Ref.Staged {
 		t.Errorf("the belief: %+v", r)
 	}
 	if e := h.note(id, string(signed)); e.Check != string(approval.CheckReplayed) {
@@ -172,7 +187,8 @@ func TestASignedWordCountsOnceForExactlyTheseBytesAndThisStanding(t *testing.T) 
 	// Quarantined by a sentinel, it takes a person to clear it, on purpose.
 	h.alert(id, "quarantine")
 	h.stands(id, "supported", "hidden", "quarantined", "fresh")
-	if e := h.word(h.statement(id, approval.Confirm), s.alice); e.Check != string(approval.CheckMove) || !strings.Contains(e.Text, "clear it first") {
+	if e := h.word(h.statement(id, approval.Confirm), s.alice); e.Check != string(approval.CheckMove) ||
+		!strings.Contains(e.Text, "clear it first") {
 		t.Errorf("a confirmation of what is quarantined: %+v", e)
 	}
 	if e := h.word(h.statement(id, approval.ClearBelief), s.alice); e.Check != "" {
@@ -201,8 +217,9 @@ func strip(s string) string {
 
 func (h *house) alert(belief, effect string) {
 	h.t.Helper()
-	h.foreign(streams.SentinelStage("core"), streams.TypeAlerts, &streams.AlertsEntry{Group: "core", Alerts: []streams.Alert{{ID: "a", Rule: "r", Project: "demo",
-		Subject: streams.AlertSubject{Kind: "belief", ID: belief}, Effect: effect, Mode: "enforce"}}})
+	h.foreign(streams.SentinelStage("core"), streams.TypeAlerts, &streams.AlertsEntry{Group: "core",
+		Alerts: []streams.Alert{{ID: "a", Rule: "r", Project: "demo",
+			Subject: streams.AlertSubject{Kind: "belief", ID: belief}, Effect: effect, Mode: "enforce"}}})
 }
 
 func TestARejectedBeliefLeavesATombstoneAndFlagsWhatRestsOnIt(t *testing.T) {
@@ -227,7 +244,9 @@ func TestARejectedBeliefLeavesATombstoneAndFlagsWhatRestsOnIt(t *testing.T) {
 	if f := h.belief(l).Flag; !strings.Contains(f, root) {
 		t.Errorf("the flag says %q", f)
 	}
-	if m := h.write(beliefs.OriginAgent, mem("m5", "INVOICES of Northwind are paid, without a second signature!")); m.Tombstone == nil || m.Tombstone.Belief != root || m.Tombstone.Why != buriedRejected {
+	if m := h.write(beliefs.OriginAgent,
+		mem("m5", "INVOICES of Northwind are paid, without a second signature!")); m.Tombstone == nil ||
+		m.Tombstone.Belief != root || m.Tombstone.Why != buriedRejected {
 		t.Errorf("said again: %+v", m.Tombstone)
 	}
 }
@@ -244,7 +263,8 @@ func TestStrongerEvidenceDecidesAContradictionAndNumbersDoNot(t *testing.T) {
 	rest := h.remember(beliefs.OriginAgent, derived)
 	// A thousand follow, from as many sources.
 	for i := range 1000 {
-		m := mem(fmt.Sprint("w", i), fmt.Sprintf("Bob moved: his account is 12345 now, says page %d.", i), triple("Bob", "account", "12345"))
+		m := mem(fmt.Sprint("w", i), fmt.Sprintf("Bob moved: his account is 12345 now, says page %d.", i),
+			triple("Bob", "account", "12345"))
 		m.Source = fmt.Sprintf("https://page%d.example", i)
 		id := h.remember(beliefs.OriginWeb, m)
 		if i%100 == 0 {
@@ -307,8 +327,10 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 	for _, c := range []struct {
 		user, session string
 		want          []string
-	}{{"alice", "s1", []string{again, session, project}}, {"bob", "s1", []string{bob, project}}, {"", "", []string{project}}} {
-		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r" + c.user + c.session, User: c.user, Session: c.session}, Query: "favourite colour", Limit: 20}).(*streams.RecallEntry)
+	}{{"alice", "s1", []string{again, session, project}}, {"bob", "s1", []string{bob, project}},
+		{"", "", []string{project}}} {
+		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: "r" + c.user + c.session, User: c.user,
+			Session: c.session}, Query: "favourite colour", Limit: 20}).(*streams.RecallEntry)
 		got := map[string]bool{}
 		for _, it := range e.Admitted {
 			got[it.ID] = true
@@ -331,13 +353,14 @@ func TestScopesAreNeverComparedWithOneAnother(t *testing.T) {
 
 func TestAFlatObjectWithASubjectStatesTriples(t *testing.T) {
 	for content, want := range map[string]string{
-		`{"subject":"Bob","email":"bob@x.example","age":41,"vip":true,"note":null}`: "[{Bob age 41 false} {Bob email bob@x.example false} {Bob vip true false}]",
-		` {"subject": "Bob", "age": 41} `:                                           "[{Bob age 41 false}]",
-		`{"name":"Bob","age":41}`:                                                   "[]", // no subject
-		`{"subject":"Bob","tags":["a"]}`:                                            "[]", // not flat
-		`{"subject":1,"age":41}`:                                                    "[]",
-		`{"subject":"Bob"`:                                                          "[]",
-		`Bob is 41`:                                                                 "[]",
+		`{"subject":"Bob","email":"bob@x.example","age":41,"vip":true,"note":null}`: "[{Bob age 41 false} {Bob email " +
+			"bob@x.example false} {Bob vip true false}]",
+		` {"subject": "Bob", "age": 41} `: "[{Bob age 41 false}]",
+		`{"name":"Bob","age":41}`:         "[]", // no subject
+		`{"subject":"Bob","tags":["a"]}`:  "[]", // not flat
+		`{"subject":1,"age":41}`:          "[]",
+		`{"subject":"Bob"`:                "[]",
+		`Bob is 41`:                       "[]",
 	} {
 		if got := fmt.Sprint(flatTriples(content)); got != want {
 			t.Errorf("%s states %s, want %s", content, got, want)
@@ -361,7 +384,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 		return h.remember(beliefs.OriginWeb, m)
 	}
 	tool := func(id, name, content string) *streams.ObservationEntry {
-		return h.say(streams.KindObs, beliefs.OriginTool, &streams.Observation{Head: streams.Head{ID: id, Session: "s"}, Tool: name, Content: content}).(*streams.ObservationEntry)
+		return h.say(streams.KindObs, beliefs.OriginTool, &streams.Observation{Head: streams.Head{ID: id, Session: "s"},
+			Tool: name, Content: content}).(*streams.ObservationEntry)
 	}
 	id := contact("m1", "contact", "+48 600 100 200")
 	// Repetition, other documents, the agent's word and its success do nothing.
@@ -370,7 +394,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	}
 	contact("m2", "contact", "+48 600 100 200")
 	h.remember(beliefs.OriginAgent, mem("m3", "I called Bob.", triple("Bob", "phone", "+48 600 100 200")))
-	h.say(streams.KindOut, "", &streams.Outcome{Head: streams.Head{ID: "out", Session: "s"}, Action: "call", Status: "ok", Content: "Bob's phone number is +48 600 100 200, reached him"})
+	h.say(streams.KindOut, "", &streams.Outcome{Head: streams.Head{ID: "out", Session: "s"}, Action: "call",
+		Status: "ok", Content: "Bob's phone number is +48 600 100 200, reached him"})
 	tool("t0", "web.search", `{"subject":"Bob","phone":"+48 600 100 200"}`)
 	h.stands(id, "unverified", "restricted", "clean", "fresh")
 	// The tool that the policy names does, says so, and makes nothing more available.
@@ -379,7 +404,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	found := false
 	for _, rv := range e.Revisions {
 		if rv.Belief == id {
-			found = rv.Who == "policy:crm" && rv.By == beliefs.ByAutoObservation && len(rv.Evidence) == 1 && rv.Evidence[0].Source == "tool:crm.get_contact" && rv.Evidence[0].Quality == beliefs.ToolResult
+			found = rv.Who == "policy:crm" && rv.By == beliefs.ByAutoObservation && len(rv.Evidence) == 1 &&
+				rv.Evidence[0].Source == "tool:crm.get_contact" && rv.Evidence[0].Quality == beliefs.ToolResult
 		}
 	}
 	if !found {
@@ -398,8 +424,10 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 	tool("t5", "register.two", `{"subject":"Carol","phone":"+48 600 300 400"}`)
 	h.stands(other, "supported", "restricted", "clean", "fresh")
 	// A person who says the same corroborates, a paste of it does not.
-	fact := h.remember(beliefs.OriginAgent, mem("m5", "The quarterly review moved to the fourteenth of March in the blue room."))
-	page := h.remember(beliefs.OriginWeb, mem("m6", "The parking permit of the northern gate costs forty euros a month from April on."))
+	fact := h.remember(beliefs.OriginAgent,
+		mem("m5", "The quarterly review moved to the fourteenth of March in the blue room."))
+	page := h.remember(beliefs.OriginWeb,
+		mem("m6", "The parking permit of the northern gate costs forty euros a month from April on."))
 	h.read(beliefs.OriginUser, "u1", "The parking permit of the northern gate costs forty euros a month from April on.")
 	h.stands(page, "unverified", "restricted", "clean", "fresh")
 	u := h.read(beliefs.OriginUser, "u2", "the quarterly review moved to the fourteenth of march in the blue room.")
@@ -411,7 +439,8 @@ func TestPromotionTakesAnAuthenticatedAuthority(t *testing.T) {
 
 func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 	h := newHouse(t, offline(t))
-	text := strings.Replace(string(policy.Default), "  # stale_after: 2160h", "  stale_after: 1h\n  expire_after: 4h\n  ttl: {note: 30m}", 1)
+	text := strings.Replace(string(policy.Default), "  # stale_after: 2160h",
+		"  stale_after: 1h\n  expire_after: 4h\n  ttl: {note: 30m}", 1)
 	if err := activation.Put(h.st, streams.DoActivatePolicy, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -421,11 +450,13 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 		m.Category, m.TTL = category, ttl
 		return h.remember(beliefs.OriginUser, m)
 	}
-	plain, noted, short, kept := write("plain", "", 0), write("noted", "note", 0), write("short", "", 60), write("kept", "", 0)
+	plain, noted, short, kept := write("plain", "", 0), write("noted", "note", 0), write("short", "", 60), write("kept",
+		"", 0)
 	n := 0
 	served := func() (admitted, context map[string]bool) {
 		n++
-		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: fmt.Sprint("r", n), Session: "s"}, Query: "door code", Limit: 20}).(*streams.RecallEntry)
+		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: fmt.Sprint("r", n), Session: "s"},
+			Query: "door code", Limit: 20}).(*streams.RecallEntry)
 		admitted, context = map[string]bool{}, map[string]bool{}
 		for _, it := range e.Admitted {
 			admitted[it.ID] = true
@@ -469,7 +500,8 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 		h.stands(id, "supported", "normal", "clean", "expired")
 	}
 	// An action that cites it says so.
-	act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "act", Session: "s"}, Tool: "open_door", Beliefs: []string{kept}}).(*streams.ActionEntry)
+	act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: "act", Session: "s"}, Tool: "open_door",
+		Beliefs: []string{kept}}).(*streams.ActionEntry)
 	if act.Beliefs[0].Axes.Freshness != beliefs.Expired {
 		t.Errorf("cited: %+v", act.Beliefs[0])
 	}
@@ -485,7 +517,8 @@ func TestWhatExpiredIsNotServedAndItsEntryFollows(t *testing.T) {
 func TestWhatIsStagedHasAWayOut(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()
-	text := strings.Replace(string(policy.Default), "  # writable:", "  writable: [{agents: [agent], categories: [note, '']}]\n  # writable:", 1)
+	text := strings.Replace(string(policy.Default), "  # writable:",
+		"  writable: [{agents: [agent], categories: [note, '']}]\n  # writable:", 1)
 	if err := activation.Put(h.st, streams.DoActivatePolicy, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -530,7 +563,8 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 	text := "To deploy: run the checks, tag the release, push the tag."
 	served := func(id string) bool {
 		h.seq++
-		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: fmt.Sprint("r", h.seq), Session: "s"}, Query: "deploy release tag", Limit: 50}).(*streams.RecallEntry)
+		e := h.say(streams.KindRecall, "", &streams.Recall{Head: streams.Head{ID: fmt.Sprint("r", h.seq), Session: "s"},
+			Query: "deploy release tag", Limit: 50}).(*streams.RecallEntry)
 		for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 			for _, it := range items {
 				if it.ID == id {
@@ -541,13 +575,15 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		return false
 	}
 	// No author's skill is served, even if nobody objects.
-	for i, origin := range []beliefs.Origin{beliefs.OriginUser, beliefs.OriginSystem, beliefs.OriginAgent, beliefs.OriginWeb} {
+	for i, origin := range []beliefs.Origin{beliefs.OriginUser, beliefs.OriginSystem, beliefs.OriginAgent,
+		beliefs.OriginWeb} {
 		e := skill(fmt.Sprint("m", i), fmt.Sprint(text, " Version ", i), origin)
 		h.verdict(e, streams.Allow)
 		if h.stands(e.Belief.ID, "unverified", "hidden", "clean", "fresh"); served(e.Belief.ID) {
 			t.Errorf("an unsigned skill of origin %s is served", origin)
 		}
-		act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"}, Tool: "deploy", Beliefs: []string{e.Belief.ID}}).(*streams.ActionEntry)
+		act := h.say(streams.KindAct, "", &streams.Action{Head: streams.Head{ID: fmt.Sprint("a", i), Session: "s"},
+			Tool: "deploy", Beliefs: []string{e.Belief.ID}}).(*streams.ActionEntry)
 		if act.Beliefs[0].Axes.Retrieval != beliefs.Hidden {
 			t.Errorf("an action finds it %v", act.Beliefs[0].Axes.Retrieval)
 		}
@@ -560,7 +596,8 @@ func TestASkillIsServedOnceAPersonSignedForExactlyItsBytes(t *testing.T) {
 		t.Error("a held skill is served")
 	}
 	b := e.Belief
-	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: e.ID, Agent: e.Agent, Verdict: streams.Allow, Belief: &b, Time: h.now,
+	h.foreign(streams.StageArbiter, streams.TypeVerdict, &streams.VerdictEntry{Type: streams.TypeMemory, ID: e.ID,
+		Agent: e.Agent, Verdict: streams.Allow, Belief: &b, Time: h.now,
 		Resolved: &streams.Resolved{Hold: "h1", State: streams.HoldApproved, By: "alice", Time: h.now}})
 	h.stands(e.Belief.ID, "supported", "normal", "clean", "fresh")
 	if !served(e.Belief.ID) {

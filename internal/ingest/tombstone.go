@@ -59,7 +59,8 @@ func (f *Fold) bury(st *stage.State, project string, r *record, why string, at t
 		}
 	}
 	ft := text.Analyze(content)
-	t := &tomb{Of: streams.Tombstone{Belief: r.Ref.ID, Event: r.Ref.Observation, Agent: r.Agent, Key: r.Ref.Key, Why: why, At: at}, Prints: ft.Prints}
+	t := &tomb{Of: streams.Tombstone{Belief: r.Ref.ID, Event: r.Ref.Observation, Agent: r.Agent, Key: r.Ref.Key,
+		Why: why, At: at}, Prints: ft.Prints}
 	for _, p := range ft.Prints {
 		if err := st.Set(exactKey(project, p.Exact), []byte(r.Ref.ID)); err != nil {
 			return err

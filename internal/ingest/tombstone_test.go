@@ -71,7 +71,8 @@ var mutations = []mutation{
 	{"zero-width characters", func(s string) string {
 		return eachWord(s, func(_ int, w string) string { c := cut(w, len(w)/2); return c + "\u200b" + w[len(c):] })
 	}, false},
-	{"soft hyphens", func(s string) string { return eachWord(s, func(_ int, w string) string { return w + "\u00ad" }) }, false},
+	{"soft hyphens", func(s string) string { return eachWord(s, func(_ int, w string) string { return w + "\u00ad" }) },
+		false},
 	{"confusables", func(s string) string {
 		return strings.NewReplacer("a", "а", "e", "е", "o", "о", "p", "р").Replace(s)
 	}, false},
@@ -119,7 +120,8 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 			s = x
 		}
 		// A value, and not a document around one; ten of each data set.
-		if l.Label != "attack" || sets[l.Dataset] == 10 || len(s) > 2000 || len(strings.Fields(s)) < shortPrint || slices.Contains(refused, s) {
+		if l.Label != "attack" || sets[l.Dataset] == 10 || len(s) > 2000 || len(strings.Fields(s)) < shortPrint ||
+			slices.Contains(refused, s) {
 			continue
 		}
 		sets[l.Dataset]++
@@ -131,14 +133,16 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 	}
 	h := newHouse(t, offline(t))
 	for i, s := range refused {
-		m := h.write(beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i), Session: "s"}, Key: "k", Content: s})
+		m := h.write(beliefs.OriginWeb, &streams.Memory{Head: streams.Head{ID: fmt.Sprint("m", i), Session: "s"}, Key: "k",
+			Content: s})
 		h.verdict(m, streams.Deny)
 	}
 	total := 0
 	for _, mu := range mutations {
 		n, exact := 0, 0
 		for i, s := range refused {
-			agent, again := "agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("n", i), Session: "s"}, Key: "k", Content: mu.of(s)}
+			agent, again := "agent", &streams.Memory{Head: streams.Head{ID: fmt.Sprint("n", i), Session: "s"}, Key: "k",
+				Content: mu.of(s)}
 			if mu.elsewhere {
 				agent, again.Key, again.Session = "other", "another", "elsewhere"
 			}
@@ -156,7 +160,8 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 				exact++
 			}
 			n++
-			if m.Tombstone.Why != buriedDenied || m.Tombstone.Event == "" || m.Tombstone.Belief == "" || m.Tombstone.At.IsZero() {
+			if m.Tombstone.Why != buriedDenied || m.Tombstone.Event == "" || m.Tombstone.Belief == "" ||
+				m.Tombstone.At.IsZero() {
 				t.Fatalf("%s: the match does not name the refusal: %+v", mu.name, m.Tombstone)
 			}
 		}
@@ -168,7 +173,8 @@ func TestRefusedValuesAreRecognised(t *testing.T) {
 		t.Errorf("%d of 1000 mutations are recognised, want 950", total)
 	}
 	// Harmless texts.
-	benign := slices.DeleteFunc(append(corpora(t, "benign_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...), func(l corpusLine) bool { return l.Label != "benign" })
+	benign := slices.DeleteFunc(append(corpora(t, "benign_*.jsonl"), corpora(t, "memory_small_sets.jsonl")...),
+		func(l corpusLine) bool { return l.Label != "benign" })
 	if testing.Short() {
 		benign = everyNth(benign, 10)
 	}

@@ -38,8 +38,10 @@ func World(items []Belief, now time.Time) []WorldValue {
 		if !b.Memory || b.Key == "" && len(b.Triples) == 0 {
 			continue
 		}
-		r := pol.Judge(now, beliefs.Asker{}, []beliefs.Candidate{{Axes: b.Axes, Sensitivity: b.Sensitivity, Origin: b.Origin, At: b.At, ValidFrom: b.From, ValidTo: b.To}})[0]
-		v := WorldValue{Key: b.Key, Value: b.Content, Current: r.Channel == beliefs.Admitted, Withheld: r.Reason, Belief: b.ID, Origin: string(b.Origin),
+		r := pol.Judge(now, beliefs.Asker{}, []beliefs.Candidate{{Axes: b.Axes, Sensitivity: b.Sensitivity,
+			Origin: b.Origin, At: b.At, ValidFrom: b.From, ValidTo: b.To}})[0]
+		v := WorldValue{Key: b.Key, Value: b.Content, Current: r.Channel == beliefs.Admitted, Withheld: r.Reason,
+			Belief: b.ID, Origin: string(b.Origin),
 			Namespace: b.Namespace.String(), At: b.At}
 		if len(b.Triples) == 0 {
 			out = append(out, v)
@@ -51,7 +53,8 @@ func World(items []Belief, now time.Time) []WorldValue {
 		}
 	}
 	same := func(a, b *WorldValue) int {
-		return cmp.Or(strings.Compare(a.Subject, b.Subject), strings.Compare(a.Key, b.Key), strings.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(strings.Compare(a.Subject, b.Subject), strings.Compare(a.Key, b.Key),
+			strings.Compare(a.Namespace, b.Namespace))
 	}
 	slices.SortStableFunc(out, func(a, b WorldValue) int {
 		if c := same(&a, &b); c != 0 {
@@ -66,7 +69,8 @@ func World(items []Belief, now time.Time) []WorldValue {
 		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Belief, b.Belief))
 	})
 	for i := 1; i < len(out); i++ {
-		if a, b := &out[i-1], &out[i]; b.Current && same(a, b) == 0 && (a.Current || a.Withheld == "older") && a.Value != b.Value {
+		if a, b := &out[i-1], &out[i]; b.Current && same(a, b) == 0 && (a.Current || a.Withheld == "older") &&
+			a.Value != b.Value {
 			b.Current, b.Withheld = false, "older"
 		}
 	}

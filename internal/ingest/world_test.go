@@ -48,7 +48,8 @@ func (w *world) send(project, agent string, kind streams.Kind, origin beliefs.Or
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.add(streams.Entry{Stage: streams.StageIngest, Type: out.Type, Project: out.Project, Src: m.Seq, Body: out.Body}, out.Decided)
+	w.add(streams.Entry{Stage: streams.StageIngest, Type: out.Type, Project: out.Project, Src: m.Seq, Body: out.Body},
+		out.Decided)
 	return out.Decided
 }
 
@@ -72,7 +73,8 @@ func (w *world) remember(project, agent string, origin beliefs.Origin, m *stream
 
 func (w *world) verdict(project string, e *streams.MemoryEntry, v streams.Verdict) {
 	w.t.Helper()
-	body, err := streams.Marshal(&streams.VerdictEntry{Type: streams.TypeMemory, ID: e.ID, Agent: e.Agent, Verdict: v, Belief: &e.Belief, Time: w.now})
+	body, err := streams.Marshal(&streams.VerdictEntry{Type: streams.TypeMemory, ID: e.ID, Agent: e.Agent, Verdict: v,
+		Belief: &e.Belief, Time: w.now})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -81,7 +83,8 @@ func (w *world) verdict(project string, e *streams.MemoryEntry, v streams.Verdic
 
 func (w *world) observe(project, agent string, origin beliefs.Origin, content string) *streams.ObservationEntry {
 	w.t.Helper()
-	return w.send(project, agent, streams.KindObs, origin, &streams.Observation{Content: content, Head: streams.Head{Session: "s1"}}).(*streams.ObservationEntry)
+	return w.send(project, agent, streams.KindObs, origin, &streams.Observation{Content: content,
+		Head: streams.Head{Session: "s1"}}).(*streams.ObservationEntry)
 }
 
 func (w *world) recall(project, agent string, r *streams.Recall) *streams.RecallEntry {

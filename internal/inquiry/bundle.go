@@ -119,8 +119,10 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 	}
 	all := sha256.New()
 	z := &archive{z: zip.NewWriter(io.MultiWriter(w, all)), sums: make(map[string]string)}
-	m := &manifest{Format: bundleFormat, Origin: after.Origin, From: o.From, To: o.To, Prev: hex.EncodeToString(span.Prev[:]), Next: span.Next,
-		Edge: base64.StdEncoding.EncodeToString(chain.EdgeBytes(span.Edge)), Extends: base64.StdEncoding.EncodeToString(chain.EdgeBytes(span.Consistency)), Payloads: !o.WithoutPayloads}
+	m := &manifest{Format: bundleFormat, Origin: after.Origin, From: o.From, To: o.To,
+		Prev: hex.EncodeToString(span.Prev[:]), Next: span.Next,
+		Edge:    base64.StdEncoding.EncodeToString(chain.EdgeBytes(span.Edge)),
+		Extends: base64.StdEncoding.EncodeToString(chain.EdgeBytes(span.Consistency)), Payloads: !o.WithoutPayloads}
 	info = BundleInfo{From: o.From, To: o.To}
 	inForce, err := l.bundlesInForce(ctx, o.From, o.To)
 	if err != nil {
@@ -188,7 +190,8 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 		name string
 		b    []byte
 	}
-	files := []file{{bundleAfter, span.After}, {bundleManifest, append(manifestText, '\n')}, {bundleTrust, o.Trust}, {bundleBefore, span.Before}, {bundleLater, span.Later}, {bundleReadme, []byte(bundleText)}}
+	files := []file{{bundleAfter, span.After}, {bundleManifest, append(manifestText, '\n')}, {bundleTrust, o.Trust},
+		{bundleBefore, span.Before}, {bundleLater, span.Later}, {bundleReadme, []byte(bundleText)}}
 	for i, h := range span.Handovers {
 		files = append(files, file{fmt.Sprintf("%s%03d", bundleHandovers, i), h})
 	}
@@ -209,7 +212,8 @@ func (l *Log) Bundle(ctx context.Context, w io.Writer, o BundleOptions) (info Bu
 
 // bundleLine is a leaf as bundles have it, with its payload if that is asked for.
 func (l *Log) bundleLine(leaf *chain.Leaf, payload bool) (*bundleLine, error) {
-	x := &bundleLine{Index: leaf.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project, Length: leaf.Length}
+	x := &bundleLine{Index: leaf.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type,
+		Project: leaf.Project, Length: leaf.Length}
 	if leaf.Kind != chain.KindEntry {
 		return x, nil
 	}
@@ -296,7 +300,8 @@ type activatedBundle struct {
 }
 
 func (b *activatedBundle) file() string {
-	dir := map[string]string{streams.DoActivatePolicy: "policy", streams.DoActivateRules: "rules", streams.DoActivateTrust: "keys"}[b.do]
+	dir := map[string]string{streams.DoActivatePolicy: "policy", streams.DoActivateRules: "rules",
+		streams.DoActivateTrust: "keys"}[b.do]
 	return path.Join(dir, strings.TrimPrefix(b.digest, "sha256:"))
 }
 
@@ -309,7 +314,8 @@ func (l *Log) bundlesInForce(ctx context.Context, from, to int64) ([]*activatedB
 	seen := make(map[string]bool)
 	var out []*activatedBundle
 	err := l.Range(ctx, 0, to, func(e *Entry) bool {
-		return e.Project == streams.SystemProject && (e.Type == string(streams.TypeChunk) || e.Type == string(streams.TypeActivation))
+		return e.Project == streams.SystemProject && (e.Type == string(streams.TypeChunk) ||
+			e.Type == string(streams.TypeActivation))
 	}, func(e *Entry) error {
 		if e.Body == nil || e.Stage != streams.StageIngest {
 			return nil

@@ -28,8 +28,10 @@ func shardLog(t *testing.T, n int) *writer {
 	w := newWriter(t)
 	policy := []byte("a policy")
 	w.project = streams.SystemProject
-	w.add(streams.StageIngest, streams.TypeChunk, 0, &streams.ChunkEntry{Digest: streams.Digest(policy), Count: 1, Chunk: policy})
-	w.add(streams.StageIngest, streams.TypeActivation, 0, &streams.ActivationEntry{Do: streams.DoActivatePolicy, Digest: streams.Digest(policy), Signer: "op"})
+	w.add(streams.StageIngest, streams.TypeChunk, 0, &streams.ChunkEntry{Digest: streams.Digest(policy), Count: 1,
+		Chunk: policy})
+	w.add(streams.StageIngest, streams.TypeActivation, 0, &streams.ActivationEntry{Do: streams.DoActivatePolicy,
+		Digest: streams.Digest(policy), Signer: "op"})
 	w.project = "p"
 	for i := range n {
 		w.at = w.at.Add(time.Hour)
@@ -111,7 +113,8 @@ func TestABundleVerifiesWithNothingButItselfAndPublicKeys(t *testing.T) {
 		if rep := verified(t, b, auditors(t, stranger)); rep.Status != chain.Failed {
 			t.Errorf("%v, with a stranger's keys: %+v", c, rep)
 		}
-		bare := verified(t, bundleOf(t, l, BundleOptions{From: c.from, To: c.to, Trust: trust, WithoutPayloads: true}), w.trust)
+		bare := verified(t, bundleOf(t, l, BundleOptions{From: c.from, To: c.to, Trust: trust, WithoutPayloads: true}),
+			w.trust)
 		if bare.Status != chain.Incomplete || bare.Payloads != 0 || bare.Size != to-c.from {
 			t.Errorf("%v, without payloads: %+v", c, bare)
 		}
@@ -249,12 +252,14 @@ func TestABundleThatWasTamperedWithFails(t *testing.T) {
 		}
 	}
 	// The sums cover files that no leaf commits to, and faults in them are reported.
-	if rep := verified(t, repack(t, whole, false, func(f map[string][]byte) { f[bundleReadme] = []byte("x") }), w.trust); rep.Status != chain.Failed {
+	if rep := verified(t, repack(t, whole, false, func(f map[string][]byte) { f[bundleReadme] = []byte("x") }),
+		w.trust); rep.Status != chain.Failed {
 		t.Errorf("a README altered: %+v", rep)
 	}
 	first := bundleOf(t, l, BundleOptions{To: 17, Trust: trust})
 	name := "policy/" + strings.TrimPrefix(streams.Digest([]byte("a policy")), "sha256:")
-	if rep := verified(t, repack(t, first, true, remove(name)), w.trust); rep.Status != chain.Incomplete || len(rep.Skipped) != 1 {
+	if rep := verified(t, repack(t, first, true, remove(name)), w.trust); rep.Status != chain.Incomplete ||
+		len(rep.Skipped) != 1 {
 		t.Errorf("a policy gone: %+v", rep)
 	}
 	// Flipped bytes anywhere in the file.

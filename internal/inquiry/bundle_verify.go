@@ -39,7 +39,8 @@ const (
 // are earlier checkpoints that it must agree with. Without verifiers the keys
 // in the bundle are used, and the result is incomplete: whoever made the bundle
 // chose them.
-func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
+func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [][]byte,
+	progress func(done, total int64)) (rep chain.Report, err error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return rep, fmt.Errorf("opening bundle: %w", err)
@@ -56,7 +57,8 @@ func VerifyBundle(ctx context.Context, file string, trust *keys.Trust, against [
 }
 
 // verifyBundle is VerifyBundle of an archive of size bytes.
-func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, trust *keys.Trust, against [][]byte, progress func(done, total int64)) (rep chain.Report, err error) {
+func verifyBundle(ctx context.Context, r io.ReaderAt, size int64, trust *keys.Trust, against [][]byte,
+	progress func(done, total int64)) (rep chain.Report, err error) {
 	z, err := zip.NewReader(r, size)
 	if err != nil {
 		return rep, err
@@ -128,7 +130,8 @@ func (v *bundleCheck) readUpTo(name string, most int64) ([]byte, error) {
 }
 
 // check finds the faults of a bundle. An error says that it could not be checked.
-func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trust, against [][]byte, progress func(done, total int64)) error {
+func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trust, against [][]byte,
+	progress func(done, total int64)) error {
 	for _, f := range z.File {
 		if v.files[f.Name] != nil {
 			v.bad(0, "%s is there twice", f.Name)
@@ -194,7 +197,8 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 	}
 	hold := func() {
 		if c, ok := earlier[r.Size()]; ok && (c.Root != r.Root() || c.Origin != r.Origin()) {
-			v.bad(max(m.From, r.Size()-1), "the earlier checkpoint of size %d has another root than the leaves that are here", c.Size)
+			v.bad(max(m.From, r.Size()-1), "the earlier checkpoint of size %d has another root than the leaves that are here",
+				c.Size)
 		}
 	}
 	hold()
@@ -224,7 +228,8 @@ func (v *bundleCheck) check(ctx context.Context, z *zip.Reader, trust *keys.Trus
 // its digest.
 func (v *bundleCheck) has(digest string) bool {
 	for _, dir := range []string{"policy", "rules", "keys"} {
-		if b, err := v.read(path.Join(dir, strings.TrimPrefix(digest, "sha256:"))); err == nil && b != nil && streams.Digest(b) == digest {
+		if b, err := v.read(path.Join(dir, strings.TrimPrefix(digest, "sha256:"))); err == nil && b != nil &&
+			streams.Digest(b) == digest {
 			return true
 		}
 	}
@@ -308,7 +313,8 @@ func (v *bundleCheck) span(m *manifest) (*chain.Span, error) {
 }
 
 // entries reads every leaf and payload.
-func (v *bundleCheck) entries(ctx context.Context, m *manifest, r *chain.SpanReader, each func(), progress func(done, total int64)) error {
+func (v *bundleCheck) entries(ctx context.Context, m *manifest, r *chain.SpanReader, each func(),
+	progress func(done, total int64)) error {
 	f := v.files[bundleEntries]
 	if f == nil {
 		v.bad(m.From, "%s is missing", bundleEntries)

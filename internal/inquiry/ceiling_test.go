@@ -22,16 +22,21 @@ func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 		says string
 	}{"m1": {beliefs.Secret, secret}, "m2": {beliefs.Confidential, private}, "m3": {beliefs.Public, open}} {
 		ref := streams.BeliefRef{ID: "b" + id, Found: true, Kind: beliefs.MemoryClaim, Sensitivity: m.as}
-		seq := w.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{EntryHead: w.head(id), Origin: beliefs.OriginUser, Content: m.says, Belief: ref})
-		w.add(streams.SentinelStage("core"), streams.TypeAssessment, seq, &streams.AssessmentEntry{Group: "core", Alerts: []streams.Alert{{Message: "it says " + m.says}}})
-		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, ID: id, Summary: m.says, Belief: &ref})
+		seq := w.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{EntryHead: w.head(id),
+			Origin: beliefs.OriginUser, Content: m.says, Belief: ref})
+		w.add(streams.SentinelStage("core"), streams.TypeAssessment, seq, &streams.AssessmentEntry{Group: "core",
+			Alerts: []streams.Alert{{Message: "it says " + m.says}}})
+		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, ID: id, Summary: m.says,
+			Belief: &ref})
 	}
-	w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head("a1"), Action: beliefs.Action{Tool: "send_email"}, Args: []byte(`{"body":"` + secret + `"}`)})
+	w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head("a1"),
+		Action: beliefs.Action{Tool: "send_email"}, Args: []byte(`{"body":"` + secret + `"}`)})
 	l := w.open(false)
 	for ceiling, want := range map[beliefs.Sensitivity]struct {
 		secret, private, open bool
 		redacted              int
-	}{beliefs.Public: {redacted: 8}, beliefs.Internal: {open: true, redacted: 8}, beliefs.Confidential: {private: true, open: true, redacted: 5}, beliefs.Secret: {true, true, true, 0}} {
+	}{beliefs.Public: {redacted: 8}, beliefs.Internal: {open: true, redacted: 8}, beliefs.Confidential: {private: true,
+		open: true, redacted: 5}, beliefs.Secret: {true, true, true, 0}} {
 		for _, format := range []string{"jsonl", "csv"} {
 			r, err := l.Ceiling(context.Background(), ceiling)
 			if err != nil {
@@ -42,15 +47,20 @@ func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Range(context.Background(), 0, l.Size(), nil, func(e *Entry) error { r.Redact(e); return out.Write(e) }); err != nil {
+			if err := l.Range(context.Background(), 0, l.Size(), nil, func(e *Entry) error {
+				r.Redact(e)
+				return out.Write(e)
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if err := out.Flush(); err != nil {
 				t.Fatal(err)
 			}
 			has := func(s string) bool { return strings.Contains(b.String(), s) }
-			if has(secret) != want.secret || has(private) != want.private || ceiling != beliefs.Public && has(open) != want.open || ceiling != beliefs.Public && r.Redacted != want.redacted {
-				t.Errorf("%s up to %s: the secret %t, the private %t, the open %t, %d redacted, want %+v", format, ceiling, has(secret), has(private), has(open), r.Redacted, want)
+			if has(secret) != want.secret || has(private) != want.private || ceiling != beliefs.Public &&
+				has(open) != want.open || ceiling != beliefs.Public && r.Redacted != want.redacted {
+				t.Errorf("%s up to %s: the secret %t, the private %t, the open %t, %d redacted, want %+v", format, ceiling,
+					has(secret), has(private), has(open), r.Redacted, want)
 			}
 			if format == "csv" {
 				continue
@@ -60,7 +70,8 @@ func TestNothingAboveTheCeilingIsExported(t *testing.T) {
 				t.Fatal(err)
 			}
 			if root, err := x.Root(l.size); err != nil || root != l.root {
-				t.Errorf("up to %s: of %d leaves the export's root is %s, the checkpoint's %s, %v", ceiling, l.size, root, l.root, err)
+				t.Errorf("up to %s: of %d leaves the export's root is %s, the checkpoint's %s, %v", ceiling, l.size, root, l.root,
+					err)
 			}
 		}
 	}

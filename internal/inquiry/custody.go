@@ -38,7 +38,8 @@ func (l *Log) Covers(cp []byte, vs note.Verifiers) (uint64, error) {
 		return 0, err
 	}
 	if root != c.Root {
-		return 0, fmt.Errorf("it is of another tree of %d leaves than this log: compare the two (lazaret audit compare) before anything is removed", c.Size)
+		return 0, fmt.Errorf("it is of another tree of %d leaves than this log: compare the two (lazaret audit compare) "+
+			"before anything is removed", c.Size)
 	}
 	leaf, err := l.chain.Leaf(c.Size - 1)
 	if err != nil {
@@ -110,8 +111,11 @@ func (l *Log) HoldingListed(ctx context.Context, project string, listed map[uint
 // same entries say something. It is empty if there is none.
 func (l *Log) HeldFrom(ctx context.Context, project, subject string, others []string) (held string, err error) {
 	holds := make(map[string]string) // by data subject; the project's under the empty one
-	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project == project && streams.Type(e.Type) == streams.TypeLegalHold }, func(e *Entry) error {
-		if e.Project != project || streams.Type(e.Type) != streams.TypeLegalHold || e.Stage != streams.StageIngest || e.Body == nil {
+	err = l.Range(ctx, 0, l.Size(), func(e *Entry) bool {
+		return e.Project == project && streams.Type(e.Type) == streams.TypeLegalHold
+	}, func(e *Entry) error {
+		if e.Project != project || streams.Type(e.Type) != streams.TypeLegalHold || e.Stage != streams.StageIngest ||
+			e.Body == nil {
 			return nil
 		}
 		b := new(streams.CustodyEntry)
@@ -151,7 +155,9 @@ func (l *Log) ShardsOf(ctx context.Context, dir, project string) ([]string, erro
 
 // ShardsListed are those that hold payloads of a project's listed entries.
 func (l *Log) ShardsListed(ctx context.Context, dir, project string, listed map[uint64]bool) ([]string, error) {
-	return l.shardsOf(ctx, dir, func(x *bundleLine) bool { return x.Project == project && listed[position.Sequence(x.Seq)] })
+	return l.shardsOf(ctx, dir, func(x *bundleLine) bool {
+		return x.Project == project && listed[position.Sequence(x.Seq)]
+	})
 }
 
 func (l *Log) shardsOf(ctx context.Context, dir string, of func(x *bundleLine) bool) ([]string, error) {

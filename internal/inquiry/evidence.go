@@ -112,7 +112,8 @@ func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error
 	if err != nil {
 		return nil, err
 	}
-	ev := &Evidence{Format: EvidenceFormat, Checkpoint: string(l.cp), Leaves: []EvidenceLeaf{}, Approvals: []EvidenceApproval{}}
+	ev := &Evidence{Format: EvidenceFormat, Checkpoint: string(l.cp), Leaves: []EvidenceLeaf{},
+		Approvals: []EvidenceApproval{}}
 	hs, err := l.Handovers()
 	if err != nil {
 		return nil, err
@@ -170,7 +171,8 @@ func (l *Log) gather(ctx context.Context, o EvidenceOptions) (*gathered, error) 
 		g.add(e)
 	}
 	if len(g.entries) == 0 {
-		return nil, fmt.Errorf("none of the %d entries is covered by a signed checkpoint yet: try again in a second", g.uncovered)
+		return nil, fmt.Errorf("none of the %d entries is covered by a signed checkpoint yet: try again in a second",
+			g.uncovered)
 	}
 	return g, nil
 }
@@ -236,7 +238,8 @@ func (l *Log) proposal(ctx context.Context, o EvidenceOptions) (*Entry, error) {
 	case 1:
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("%d proposals have the id %q: name the ledger sequence of one, such as %d", len(found), o.Of, found[0].Seq)
+	return nil, fmt.Errorf("%d proposals have the id %q: name the ledger sequence of one, such as %d", len(found), o.Of,
+		found[0].Seq)
 }
 
 // about are the entries about one proposal.
@@ -262,7 +265,8 @@ func about(all []*Entry, p *Entry) (out []*Entry, err error) {
 			if err := e.decode(&b); err != nil {
 				return nil, err
 			}
-			mine = mine || b.Proposal == p.Seq || holds[b.Hold] || streams.Type(e.Type) == streams.TypeOutcome && b.Action == p.ID && e.Agent == p.Agent
+			mine = mine || b.Proposal == p.Seq || holds[b.Hold] || streams.Type(e.Type) == streams.TypeOutcome &&
+				b.Action == p.ID && e.Agent == p.Agent
 		}
 		if mine {
 			out = append(out, e)
@@ -310,7 +314,8 @@ func (l *Log) facts(ctx context.Context, g *gathered) error {
 			}
 		case streams.TypeChunk:
 			c := new(streams.ChunkEntry)
-			if e.Stage != streams.StageIngest || e.decode(c) != nil || c.Count < 1 || c.Count > streams.MaxChunks || c.Index < 0 || c.Index >= c.Count {
+			if e.Stage != streams.StageIngest || e.decode(c) != nil || c.Count < 1 || c.Count > streams.MaxChunks ||
+				c.Index < 0 || c.Index >= c.Count {
 				return nil
 			}
 			if chunks[c.Digest] == nil {
@@ -366,7 +371,8 @@ func (g *gathered) approve() error {
 	}
 	for _, i := range g.indexes() {
 		e := g.entries[i]
-		if t := streams.Type(e.Type); e.Stage != streams.StageArbiter || t != streams.TypeVerdict && t != streams.TypeHoldState {
+		if t := streams.Type(e.Type); e.Stage != streams.StageArbiter || t != streams.TypeVerdict &&
+			t != streams.TypeHoldState {
 			continue
 		}
 		var b struct {
@@ -375,12 +381,16 @@ func (g *gathered) approve() error {
 		if err := e.decode(&b); err != nil {
 			return err
 		}
-		if b.Resolved == nil || slices.ContainsFunc(g.approvals, func(a EvidenceApproval) bool { return a.Resolution == index(bySeq[b.Resolved.Entry]) }) {
+		if b.Resolved == nil || slices.ContainsFunc(g.approvals, func(a EvidenceApproval) bool {
+			return a.Resolution == index(bySeq[b.Resolved.Entry])
+		}) {
 			continue
 		}
 		a := EvidenceApproval{Resolution: index(bySeq[b.Resolved.Entry]), Outcome: i, Activation: -1, Chunks: []int64{}}
 		for _, t := range slices.Backward(g.log.activations) {
-			if t.at.Index < a.Resolution && slices.ContainsFunc(t.pins, func(p keys.Pin) bool { return p.Key == b.Resolved.Key }) {
+			if t.at.Index < a.Resolution && slices.ContainsFunc(t.pins, func(p keys.Pin) bool {
+				return p.Key == b.Resolved.Key
+			}) {
 				g.add(t.at)
 				a.Activation = t.at.Index
 				for _, c := range t.chunks {
@@ -414,7 +424,8 @@ func (l *Log) evidenceLeaf(e *Entry, redact *Redactor) (x EvidenceLeaf, hash tlo
 		return x, hash, err
 	}
 	hash = tlog.RecordHash(raw)
-	x.bundleLine = bundleLine{Index: e.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type, Project: leaf.Project, Length: leaf.Length,
+	x.bundleLine = bundleLine{Index: e.Index, Kind: leaf.Kind.String(), Seq: leaf.Seq, Time: leaf.Time, Type: leaf.Type,
+		Project: leaf.Project, Length: leaf.Length,
 		Commitment: hex.EncodeToString(leaf.Commitment[:])}
 	x.Prev = hex.EncodeToString(leaf.Prev[:])
 	proof, err := l.Prove(e)

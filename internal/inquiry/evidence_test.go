@@ -37,16 +37,19 @@ func TestPromiseB16TheStatementSaysWhatIsMissing(t *testing.T) {
 	w.seq += 3 // the auditor never saw them
 	w.add(streams.StageRetention, streams.TypeTrimmed, 0, &streams.Retention{ID: "r", UpTo: 2, Trimmed: 2})
 	// A decision whose note and whose keys are not in the log.
-	w.memory("m1", beliefs.OriginUser, "", "approved", nil, &streams.Resolved{State: streams.HoldApproved, By: "alice", Key: "alice+00000000+AQ==", Hold: "h1"})
+	w.memory("m1", beliefs.OriginUser, "", "approved", nil, &streams.Resolved{State: streams.HoldApproved, By: "alice",
+		Key: "alice+00000000+AQ==", Hold: "h1"})
 
 	l := w.open(false)
 	ev, err := l.Evidence(t.Context(), EvidenceOptions{Of: "s", Signer: signer, Now: w.at})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nof: session s\n", "\napprovals: 0\napprovals not shown: 1\n", "\nforgotten in the project: 1\n", "\ngaps in the log: 1, 3 ledger entries missing\n",
+	for _, want := range []string{"\nof: session s\n", "\napprovals: 0\napprovals not shown: 1\n",
+		"\nforgotten in the project: 1\n", "\ngaps in the log: 1, 3 ledger entries missing\n",
 		"\nledger trimmed up to: 2\n", "\nwithheld: none\n", "\nnot covered yet: 0\n",
-		"\nfirst: " + ev.Leaves[0].Time.UTC().Format(time.RFC3339Nano) + "\n", "\nlast: " + ev.Leaves[len(ev.Leaves)-1].Time.UTC().Format(time.RFC3339Nano) + "\n"} {
+		"\nfirst: " + ev.Leaves[0].Time.UTC().Format(time.RFC3339Nano) + "\n",
+		"\nlast: " + ev.Leaves[len(ev.Leaves)-1].Time.UTC().Format(time.RFC3339Nano) + "\n"} {
 		if !strings.Contains(ev.Statement, want) {
 			t.Errorf("%q is not in the statement\n%s", want, ev.Statement)
 		}
@@ -152,7 +155,8 @@ func TestPromiseB16AKeyFromBeforeAHandoverVerifiesTheEvidence(t *testing.T) {
 		{"a statement by a replaced key", signedBy(middle), []string{w.public}, 2},
 		{"a handover that the new key did not sign", with(first, resigned(text+"\n", middle)), []string{w.public}, 2},
 		{"a handover that the old key did not sign", with(first, resigned(text+"\n", last)), []string{w.public}, 2},
-		{"a second handover by a replaced key", with(first, second, resigned(text+"\n", middle, last)), []string{w.public}, 2},
+		{"a second handover by a replaced key", with(first, second, resigned(text+"\n", middle, last)), []string{w.public},
+			2},
 		{"a changed size", with(first, strings.Replace(second, "\n2\n", "\n1\n", 1)), []string{w.public}, 2},
 	} {
 		file := filepath.Join(dir, "ev.json")

@@ -44,14 +44,17 @@ func (j jsonl) Write(e *Entry) error {
 
 func (j jsonl) Flush() error { return nil }
 
-var csvHeader = []string{"index", "seq", "time", "kind", "type", "project", "stage", "src", "at", "agent", "session", "id", "bytes", "commitment", "forgotten", "covered", "redacted", "body"}
+var csvHeader = []string{"index", "seq", "time", "kind", "type", "project", "stage", "src", "at", "agent", "session",
+	"id", "bytes", "commitment", "forgotten", "covered", "redacted", "body"}
 
 type csvWriter struct{ w *csv.Writer }
 
 // Write writes an entry as a record of RFC 4180.
 func (c *csvWriter) Write(e *Entry) error {
-	rec := []string{fmt.Sprint(e.Index), fmt.Sprint(e.Seq), e.Time.Format(time.RFC3339Nano), e.Kind, e.Type, e.Project, e.Stage, fmt.Sprint(e.Src), fmt.Sprint(e.At),
-		e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment, fmt.Sprint(e.Forgotten), fmt.Sprint(e.Covered), e.Redacted, cli.EscapeJSON(string(e.Body))}
+	rec := []string{fmt.Sprint(e.Index), fmt.Sprint(e.Seq), e.Time.Format(time.RFC3339Nano), e.Kind, e.Type, e.Project,
+		e.Stage, fmt.Sprint(e.Src), fmt.Sprint(e.At),
+		e.Agent, e.Session, e.ID, fmt.Sprint(e.Bytes), e.Commitment, fmt.Sprint(e.Forgotten), fmt.Sprint(e.Covered),
+		e.Redacted, cli.EscapeJSON(string(e.Body))}
 	for i := range rec {
 		rec[i] = InertCell(rec[i])
 	}
@@ -67,7 +70,9 @@ func (c *csvWriter) Flush() error {
 // for a formula begins with an apostrophe (OWASP, "CSV Injection"). White space
 // in front does not hide one, since some programs trim it.
 func InertCell(s string) string {
-	t := strings.TrimLeftFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })
+	t := strings.TrimLeftFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+	})
 	if t == "" && s == "" {
 		return s
 	}

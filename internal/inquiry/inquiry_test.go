@@ -50,7 +50,8 @@ func newWriter(t *testing.T) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{t: t, dir: t.TempDir(), opts: Options{MasterKey: bytes.Repeat([]byte{7}, 32), Verifiers: note.VerifierList(v)}, at: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
+	w := &writer{t: t, dir: t.TempDir(), opts: Options{MasterKey: bytes.Repeat([]byte{7}, 32),
+		Verifiers: note.VerifierList(v)}, at: time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC),
 		project: "p", trust: new(keys.Trust), public: public}
 	if err := w.trust.Add(keys.Pin{Key: public, Roles: []keys.Role{keys.RoleAuditor}}); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,8 @@ func (w *writer) add(stage string, typ streams.Type, src uint64, body any) uint6
 	w.seq++
 	w.at = w.at.Add(time.Second)
 	e := &streams.Entry{Stage: stage, Type: typ, Project: w.project, Src: src, At: w.seq - 1, Body: b}
-	if err := w.log.Append([]chain.Entry{{Seq: w.seq, Time: w.at, Type: string(typ), Project: w.project, Subject: w.subject, Salt: streams.NewSalt(), Payload: auditor.Payload(e)}}); err != nil {
+	if err := w.log.Append([]chain.Entry{{Seq: w.seq, Time: w.at, Type: string(typ), Project: w.project,
+		Subject: w.subject, Salt: streams.NewSalt(), Payload: auditor.Payload(e)}}); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.seq
@@ -102,18 +104,23 @@ func (w *writer) open(whole bool) *Log {
 
 func (w *writer) observation(id string, origin beliefs.Origin, content string, truth beliefs.Truth) string {
 	b := "b" + id
-	w.add(streams.StageIngest, streams.TypeObservation, 0, &streams.ObservationEntry{EntryHead: w.head(id), Observation: beliefs.Observation{Origin: origin, Tool: "web.fetch", Source: "https://x.example/" + id},
-		Blocks: []streams.BlockEntry{{Text: content}},
-		Claims: []streams.ClaimEntry{{Kind: beliefs.Content, Block: 0, Belief: streams.BeliefRef{ID: b, Found: true, Kind: beliefs.Content, Axes: beliefs.Axes{Truth: truth}, Origin: origin, Observation: id}}}})
+	w.add(streams.StageIngest, streams.TypeObservation, 0, &streams.ObservationEntry{EntryHead: w.head(id),
+		Observation: beliefs.Observation{Origin: origin, Tool: "web.fetch", Source: "https://x.example/" + id},
+		Blocks:      []streams.BlockEntry{{Text: content}},
+		Claims: []streams.ClaimEntry{{Kind: beliefs.Content, Block: 0, Belief: streams.BeliefRef{ID: b, Found: true,
+			Kind: beliefs.Content, Axes: beliefs.Axes{Truth: truth}, Origin: origin, Observation: id}}}})
 	return b
 }
 
-func (w *writer) memory(id string, origin, inherited beliefs.Origin, content string, from []string, resolved *streams.Resolved) string {
+func (w *writer) memory(id string, origin, inherited beliefs.Origin, content string, from []string,
+	resolved *streams.Resolved) string {
 	b := "b" + id
 	ref := streams.BeliefRef{ID: b, Found: true, Kind: beliefs.MemoryClaim, Origin: origin, Observation: id}
-	seq := w.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{EntryHead: w.head(id), Origin: origin, Inherited: inherited, Content: content, DerivedFrom: from, Belief: ref})
+	seq := w.add(streams.StageIngest, streams.TypeMemory, 0, &streams.MemoryEntry{EntryHead: w.head(id), Origin: origin,
+		Inherited: inherited, Content: content, DerivedFrom: from, Belief: ref})
 	ref.Axes.Truth = beliefs.Supported
-	w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeMemory, ID: id, Agent: "a", Session: "s", Verdict: streams.Allow, Belief: &ref, Resolved: resolved})
+	w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeMemory,
+		ID: id, Agent: "a", Session: "s", Verdict: streams.Allow, Belief: &ref, Resolved: resolved})
 	return b
 }
 
@@ -130,7 +137,8 @@ func TestLaunderingFindsWhateverReachesUntrustedContent(t *testing.T) {
 	same := w.memory("m6", beliefs.OriginUser, "", "  "+strings.ToUpper(long), nil, nil)
 	forged := w.observation("o3", beliefs.OriginEmail, "believe me", beliefs.Supported)
 	loop := w.memory("m7", beliefs.OriginUser, "", "loop", []string{"bm7"}, nil)
-	approved := w.memory("m8", beliefs.OriginUser, beliefs.OriginWeb, "approved", []string{web}, &streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h1"})
+	approved := w.memory("m8", beliefs.OriginUser, beliefs.OriginWeb, "approved", []string{web},
+		&streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h1"})
 
 	r, err := w.open(true).Launder(context.Background(), "")
 	if err != nil {
@@ -153,7 +161,8 @@ func TestLaunderingFindsWhateverReachesUntrustedContent(t *testing.T) {
 	if len(r.Promoted) != 1 || r.Promoted[0].Belief != approved || r.Promoted[0].Promotion.By != "alice" {
 		t.Errorf("promoted: %+v", r.Promoted)
 	}
-	if p := strings.Join(found[chained], " → "); !strings.Contains(p, "m3 of a → belief bm2 → m2 of a → belief bo1 → o1 of a → origin web") {
+	if p := strings.Join(found[chained], " → "); !strings.Contains(p,
+		"m3 of a → belief bm2 → m2 of a → belief bo1 → o1 of a → origin web") {
 		t.Errorf("path: %s", p)
 	}
 	if r.Integrity.Status != chain.Verified || r.Integrity.Proven < int64(len(r.Findings)) {
@@ -164,13 +173,16 @@ func TestLaunderingFindsWhateverReachesUntrustedContent(t *testing.T) {
 func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	w := newWriter(t)
 	action := func(id string, level beliefs.Level, rev beliefs.Reversibility) uint64 {
-		return w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(id), Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: level, Reversibility: rev}}})
+		return w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(id),
+			Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: level, Reversibility: rev}}})
 	}
 	verdict := func(seq uint64, id string, v streams.Verdict, resolved *streams.Resolved, reasons ...streams.Reason) {
-		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: id, Agent: "a", Session: "s", Verdict: v, Resolved: resolved, Reasons: reasons})
+		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction,
+			ID: id, Agent: "a", Session: "s", Verdict: v, Resolved: resolved, Reasons: reasons})
 	}
 	ran := func(id string) {
-		w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head("out-" + id), Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
+		w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head("out-" + id),
+			Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
 	}
 	alice := &streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h"}
 
@@ -190,7 +202,8 @@ func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	action("early", beliefs.L1, beliefs.Irreversible)
 	ran("early")
 	verdict(action("released", beliefs.L2, beliefs.Irreversible), "released", streams.Allow, nil)
-	verdict(action("standing", beliefs.L4, 0), "standing", streams.Allow, nil, streams.Reason{Code: streams.CodeStanding, Text: "until May"})
+	verdict(action("standing", beliefs.L4, 0), "standing", streams.Allow, nil, streams.Reason{Code: streams.CodeStanding,
+		Text: "until May"})
 
 	r, err := w.open(true).IrreversibleActs(context.Background(), "")
 	if err != nil {
@@ -200,12 +213,14 @@ func TestIrreversibleActionsNeedAnApprovalBeforeTheyRun(t *testing.T) {
 	for _, x := range r.Findings {
 		got = append(got, x.ID+": "+x.Why)
 	}
-	want := []string{"against: it ran although its verdict was hold", "late: it ran although its verdict was hold", "early: it ran before any verdict was given on it",
+	want := []string{"against: it ran although its verdict was hold", "late: it ran although its verdict was hold",
+		"early: it ran before any verdict was given on it",
 		"released: it was released by policy alone; the log does not say that it ran"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
-	if len(r.Approved) != 2 || r.Approved[0].ID != "approved" || r.Approved[0].Approval.By != "alice" || r.Approved[1].ID != "standing" {
+	if len(r.Approved) != 2 || r.Approved[0].ID != "approved" || r.Approved[0].Approval.By != "alice" ||
+		r.Approved[1].ID != "standing" {
 		t.Errorf("approved: %+v", r.Approved)
 	}
 	if r.Proposed != 7 {
@@ -220,8 +235,10 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 	approve := func(id string) {
 		seq := w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(id),
 			Action: beliefs.Action{Tool: "send", Contract: beliefs.Contract{Level: beliefs.L4}}})
-		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: id, Agent: "a",
-			Session: "s", Verdict: streams.Allow, Digest: "sha256:" + id, Resolved: &streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h"}})
+		w.add(streams.StageArbiter, streams.TypeVerdict, seq, &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction,
+			ID: id, Agent: "a",
+			Session: "s", Verdict: streams.Allow, Digest: "sha256:" + id,
+			Resolved: &streams.Resolved{State: streams.HoldApproved, By: "alice", Hold: "h"}})
 	}
 	n := 0
 	ran := func(id, digest string) {
@@ -230,8 +247,9 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 			Outcome: beliefs.Outcome{Action: id, Status: "ok", Digest: digest}})
 	}
 	alert := func(rule, id string, detail map[string]any) {
-		w.add(streams.StageArbiter, streams.TypeAlerts, 0, &streams.AlertsEntry{Group: streams.StageArbiter, Alerts: []streams.Alert{{
-			Rule: rule, Agent: "a", Subject: streams.AlertSubject{Kind: "action", ID: id}, Detail: detail}}})
+		w.add(streams.StageArbiter, streams.TypeAlerts, 0, &streams.AlertsEntry{Group: streams.StageArbiter,
+			Alerts: []streams.Alert{{
+				Rule: rule, Agent: "a", Subject: streams.AlertSubject{Kind: "action", ID: id}, Detail: detail}}})
 	}
 	for _, id := range []string{"once", "twice", "other", "replaced"} {
 		approve(id)
@@ -243,7 +261,8 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 	ran("other", "sha256:something")
 	ran("replaced", "sha256:something")
 	alert("outcome-mismatch", "replaced", nil) // listed once
-	alert("outcome-mismatch", "harmless", map[string]any{"released": "sha256:x", "reported": "sha256:y", "verdict": "allow"})
+	alert("outcome-mismatch", "harmless", map[string]any{"released": "sha256:x", "reported": "sha256:y",
+		"verdict": "allow"})
 	alert("outcome-unreleased", "unknown", map[string]any{"released": "", "reported": "sha256:y", "verdict": "allow"})
 	alert("outcome-repeated", "note", map[string]any{"released": "sha256:x", "reported": "sha256:x", "verdict": "allow"})
 	alert("outcome-repeated", "twice", nil) // listed once
@@ -257,7 +276,8 @@ func TestPromiseA11AuditIrreversibleListsSecondAndOtherExecutions(t *testing.T) 
 		got = append(got, x.ID+": "+x.Why)
 	}
 	other := ": something else ran under its name"
-	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other, "unknown: it ran, and nobody judged it", "note: it ran again"}
+	want := []string{"twice: it ran 2 times", "other" + other, "replaced" + other, "harmless" + other,
+		"unknown: it ran, and nobody judged it", "note: it ran again"}
 	if len(got) != len(want) {
 		t.Fatalf("found %q, want %q", got, want)
 	}
@@ -278,10 +298,15 @@ func TestAnAlteredLogIsNotTold(t *testing.T) {
 	}
 	l := w.open(false)
 	n := 0
-	if err := l.Range(context.Background(), 0, l.Size(), nil, func(e *Entry) error { n++; _, err := l.Prove(e); return err }); err != nil {
+	if err := l.Range(context.Background(), 0, l.Size(), nil, func(e *Entry) error {
+		n++
+		_, err := l.Prove(e)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if i := l.Integrity(); n != 20 || i.Proven != 20 || i.Read != 20 || i.Status != chain.Incomplete || i.Signer != "test-log" {
+	if i := l.Integrity(); n != 20 || i.Proven != 20 || i.Read != 20 || i.Status != chain.Incomplete ||
+		i.Signer != "test-log" {
 		t.Errorf("%d, %+v", n, i)
 	}
 	l.Close()
@@ -308,7 +333,8 @@ func TestAnAlteredLogIsNotTold(t *testing.T) {
 func TestWhereAndTally(t *testing.T) {
 	w := newWriter(t)
 	for i := range 6 {
-		w.observation(fmt.Sprintf("o%d", i), []beliefs.Origin{beliefs.OriginWeb, beliefs.OriginUser}[i%2], "text", beliefs.Unverified)
+		w.observation(fmt.Sprintf("o%d", i), []beliefs.Origin{beliefs.OriginWeb, beliefs.OriginUser}[i%2], "text",
+			beliefs.Unverified)
 	}
 	l := w.open(false)
 	ask := func(src string) (out []*Entry) {
@@ -358,7 +384,8 @@ func TestWhereAndTally(t *testing.T) {
 func TestCellsAreNoFormulas(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "plain": "plain", "a=b": "a=b", "12": "12", `{"a":1}`: `{"a":1}`,
-		"=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "|cmd": "'|cmd", "%x": "'%x", "\t=1": "'\t=1", "\r\n@x": "'\r\n@x", "  =1": "'  =1", "\u200b=1": "'\u200b=1", "＝1": "'＝1",
+		"=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "|cmd": "'|cmd", "%x": "'%x", "\t=1": "'\t=1",
+		"\r\n@x": "'\r\n@x", "  =1": "'  =1", "\u200b=1": "'\u200b=1", "＝1": "'＝1",
 	} {
 		if got := InertCell(in); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
@@ -369,14 +396,16 @@ func TestCellsAreNoFormulas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Write(&Entry{Agent: `=HYPERLINK("http://x","y")`, Session: "a,b\n\"c\"", Body: []byte(`{"a":"\u001b[31m"}`)}); err != nil {
+	if err := w.Write(&Entry{Agent: `=HYPERLINK("http://x","y")`, Session: "a,b\n\"c\"",
+		Body: []byte(`{"a":"\u001b[31m"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
-	if err != nil || len(rows) != 2 || len(rows[1]) != len(csvHeader) || rows[1][9] != `'=HYPERLINK("http://x","y")` || rows[1][10] != "a,b\n\"c\"" {
+	if err != nil || len(rows) != 2 || len(rows[1]) != len(csvHeader) || rows[1][9] != `'=HYPERLINK("http://x","y")` ||
+		rows[1][10] != "a,b\n\"c\"" {
 		t.Errorf("%q, %v", rows, err)
 	}
 }
@@ -389,22 +418,29 @@ const hostile = `</td></table><script>document.title='pwned'</script><img src=x 
 func longSession(w *writer, n int) {
 	for i := range n {
 		o := fmt.Sprintf("o%d", i)
-		w.observation(o, beliefs.OriginWeb, fmt.Sprintf("%s %d %s", hostile, i, strings.Repeat("lorem ipsum ", 20)), beliefs.Unverified)
+		w.observation(o, beliefs.OriginWeb, fmt.Sprintf("%s %d %s", hostile, i, strings.Repeat("lorem ipsum ", 20)),
+			beliefs.Unverified)
 		tool := fmt.Sprintf("tool_%d", i%30)
 		if i%50 == 0 {
 			tool = hostile
 		}
-		seq := w.add(streams.StageIngest, streams.TypeAction, 0, &streams.ActionEntry{EntryHead: w.head(fmt.Sprintf("a%d", i)), Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: beliefs.L1}}, Args: []byte(fmt.Sprintf(`{"x":%q}`, fmt.Sprint("v", i)))})
-		v := &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: fmt.Sprintf("a%d", i), Agent: "a", Session: "s", Tool: tool, Policy: "sha256:0123456789abcdef"}
+		seq := w.add(streams.StageIngest, streams.TypeAction, 0,
+			&streams.ActionEntry{EntryHead: w.head(fmt.Sprintf("a%d", i)), Action: beliefs.Action{Tool: tool,
+				Contract: beliefs.Contract{Level: beliefs.L1}}, Args: []byte(fmt.Sprintf(`{"x":%q}`, fmt.Sprint("v", i)))})
+		v := &streams.VerdictEntry{Proposal: seq, Type: streams.TypeAction, ID: fmt.Sprintf("a%d", i), Agent: "a",
+			Session: "s", Tool: tool, Policy: "sha256:0123456789abcdef"}
 		if i%10 == 0 {
 			v.Verdict, v.Hold = streams.Hold, &streams.HoldRef{ID: fmt.Sprintf("h%d", i), Revision: "r"}
 			v.Reasons = []streams.Reason{{Code: streams.CodeRule, Verdict: streams.Hold, Rule: "r1", Text: hostile}}
-			w.add(streams.SentinelStage("core"), streams.TypeAssessment, seq, &streams.AssessmentEntry{Group: "core", Digest: "d", Verdict: streams.Hold,
-				Alerts: []streams.Alert{{ID: "x", Rule: "r1", Group: "core", Severity: "high", Message: fmt.Sprint(hostile, i), Effect: "hold", Mode: "enforce", Count: 1}}})
+			w.add(streams.SentinelStage("core"), streams.TypeAssessment, seq, &streams.AssessmentEntry{Group: "core",
+				Digest: "d", Verdict: streams.Hold,
+				Alerts: []streams.Alert{{ID: "x", Rule: "r1", Group: "core", Severity: "high", Message: fmt.Sprint(hostile, i),
+					Effect: "hold", Mode: "enforce", Count: 1}}})
 		}
 		w.add(streams.StageArbiter, streams.TypeVerdict, seq, v)
 		if v.Verdict == streams.Allow {
-			w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head(fmt.Sprintf("r%d", i)), Outcome: beliefs.Outcome{Action: fmt.Sprintf("a%d", i), Status: "ok"}})
+			w.add(streams.StageIngest, streams.TypeOutcome, 0, &streams.OutcomeEntry{EntryHead: w.head(fmt.Sprintf("r%d", i)),
+				Outcome: beliefs.Outcome{Action: fmt.Sprintf("a%d", i), Status: "ok"}})
 		}
 	}
 }
@@ -434,7 +470,9 @@ func TestAReportOfAThousandCallsIsReadInAMinute(t *testing.T) {
 		if len(b) > 300_000 {
 			t.Errorf("%s has %d bytes, at most 300,000 are wanted", name, len(b))
 		}
-		for _, want := range []string{"1000 actions: 900 allowed, 100 held, 0 denied", "900 actions were reported as carried out, 0 of them against their verdict", "the whole log VERIFIED", "detail-001.html#e"} {
+		for _, want := range []string{"1000 actions: 900 allowed, 100 held, 0 denied",
+			"900 actions were reported as carried out, 0 of them against their verdict", "the whole log VERIFIED",
+			"detail-001.html#e"} {
 			if !bytes.Contains(b, []byte(want)) {
 				t.Errorf("%s does not say %q", name, want)
 			}
@@ -464,7 +502,8 @@ func TestAReportOfAThousandCallsIsReadInAMinute(t *testing.T) {
 		}
 	}
 	checkProofs(t, w, dir, len(r.evidence()))
-	if lines, err := os.ReadFile(filepath.Join(dir, "entries.jsonl")); err != nil || bytes.Count(lines, []byte("\n")) != len(s.Entries) {
+	if lines, err := os.ReadFile(filepath.Join(dir, "entries.jsonl")); err != nil ||
+		bytes.Count(lines, []byte("\n")) != len(s.Entries) {
 		t.Errorf("entries.jsonl: %d lines for %d entries, %v", bytes.Count(lines, []byte("\n")), len(s.Entries), err)
 	}
 }
@@ -485,7 +524,8 @@ func checkProofs(t *testing.T, w *writer, dir string, want int) {
 		if err != nil || len(p.Payload) == 0 || filepath.Base(f) != fmt.Sprintf("%d.tlog-proof", p.Leaf.Index) {
 			t.Errorf("%s: %+v, %v", f, p, err)
 		}
-		if _, err := chain.CheckProof(bytes.Replace(b, []byte("\nindex "), []byte("\nindex 1"), 1), w.opts.Verifiers, nil); err == nil {
+		if _, err := chain.CheckProof(bytes.Replace(b, []byte("\nindex "), []byte("\nindex 1"), 1), w.opts.Verifiers,
+			nil); err == nil {
 			t.Errorf("%s holds for another leaf", f)
 		}
 	}
@@ -518,7 +558,8 @@ func TestABrowserRunsNothingOfAReport(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		defer cancel()
-		c := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+file)
+		c := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+			"--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+file)
 		out, err := c.Output()
 		if err != nil {
 			t.Skipf("SKIPPED: %s does not run here: %v", browser, err)

@@ -101,7 +101,8 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 	var out []Act
 	for _, al := range a.Alerts {
 		key := [3]string{e.Project, al.Agent, al.Subject.ID}
-		if al.Rule != ruleMismatch && al.Rule != ruleUnreleased && al.Rule != ruleRepeated || al.Subject.Kind != "action" || acts[key] != nil {
+		if al.Rule != ruleMismatch && al.Rule != ruleUnreleased && al.Rule != ruleRepeated || al.Subject.Kind != "action" ||
+			acts[key] != nil {
 			continue
 		}
 		verdict, _ := al.Detail["verdict"].(string)
@@ -118,8 +119,9 @@ func incidents(e *Entry, acts map[[3]string]*act) ([]Act, error) {
 			why = "it ran, and nobody judged it"
 		}
 		c := cite(e)
-		out = append(out, Act{Project: e.Project, Agent: al.Agent, Session: al.Session, ID: al.Subject.ID, Proposed: c, Verdict: verdict,
-			Ran: &c, Why: why})
+		out = append(out, Act{Project: e.Project, Agent: al.Agent, Session: al.Session, ID: al.Subject.ID, Proposed: c,
+			Verdict: verdict,
+			Ran:     &c, Why: why})
 	}
 	return out, nil
 }
@@ -150,7 +152,8 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 			if a.Level < beliefs.L4 && a.Reversibility != beliefs.Irreversible {
 				return nil
 			}
-			x := &act{Act: Act{Project: e.Project, Agent: a.Agent, Session: a.Session, ID: a.ID, Tool: a.Tool, Level: a.Level, Reversibility: a.Reversibility, Proposed: cite(e), Verdict: "none"}}
+			x := &act{Act: Act{Project: e.Project, Agent: a.Agent, Session: a.Session, ID: a.ID, Tool: a.Tool, Level: a.Level,
+				Reversibility: a.Reversibility, Proposed: cite(e), Verdict: "none"}}
 			acts[[3]string{e.Project, a.Agent, a.ID}] = x
 			order = append(order, x)
 		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict:
@@ -170,9 +173,13 @@ func (l *Log) IrreversibleActs(ctx context.Context, project string) (*Irreversib
 				x.verdict = streams.Allow
 			}
 			if v.Resolved != nil && v.Resolved.State == streams.HoldApproved {
-				x.Approval = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold, Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
-			} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool { return r.Code == streams.CodeStanding || r.Code == streams.CodeDelegated }); i >= 0 {
-				x.Approval = &Promotion{By: "policy " + v.Policy, How: how(v.Reasons[i].Code), Reason: v.Reasons[i].Text, Index: e.Index, Seq: e.Seq, Time: e.Time}
+				x.Approval = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold,
+					Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
+			} else if i := slices.IndexFunc(v.Reasons, func(r streams.Reason) bool {
+				return r.Code == streams.CodeStanding || r.Code == streams.CodeDelegated
+			}); i >= 0 {
+				x.Approval = &Promotion{By: "policy " + v.Policy, How: how(v.Reasons[i].Code), Reason: v.Reasons[i].Text,
+					Index: e.Index, Seq: e.Seq, Time: e.Time}
 			} else {
 				x.Approval = nil
 			}

@@ -72,7 +72,8 @@ type lineage struct {
 // anew, from the origins of credentials, through the declared sources of each write, and
 // through texts that repeat outside content read before.
 func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) {
-	lin := &lineage{events: make(map[[3]string]*source), beliefs: make(map[named][]*source), texts: make(map[named]*source)}
+	lin := &lineage{events: make(map[[3]string]*source), beliefs: make(map[named][]*source),
+		texts: make(map[named]*source)}
 	type standing struct {
 		Laundered
 		kind beliefs.ClaimKind
@@ -85,71 +86,76 @@ func (l *Log) Launder(ctx context.Context, project string) (*Laundering, error) 
 		if b.Kind == beliefs.Envelope || b.Axes.Truth != beliefs.Supported || supported[k] != nil {
 			return
 		}
-		supported[k] = &standing{Laundered{Project: e.Project, Belief: b.ID, Index: e.Index, Seq: e.Seq, Time: e.Time}, b.Kind}
+		supported[k] = &standing{Laundered{Project: e.Project, Belief: b.ID, Index: e.Index, Seq: e.Seq, Time: e.Time},
+			b.Kind}
 		order = append(order, k)
 	}
-	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return project == "" || e.Project == project }, func(e *Entry) error {
-		if e.Body == nil {
-			return nil
-		}
-		switch {
-		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeObservation:
-			o := new(streams.ObservationEntry)
-			if err := e.decode(o); err != nil {
-				return err
-			}
-			s := &source{agent: o.Agent, id: o.ID, origin: o.Origin}
-			lin.events[[3]string{e.Project, o.Agent, o.ID}] = s
-			for _, c := range o.Claims {
-				if c.Block >= 0 && c.Block < len(o.Blocks) {
-					part := *s
-					part.content = o.Blocks[c.Block].Text
-					lin.beliefs[named{e.Project, c.Belief.ID}] = append(lin.beliefs[named{e.Project, c.Belief.ID}], &part)
-					lin.read(e.Project, &part)
-				}
-				note(e, &c.Belief)
-			}
-		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeMemory:
-			m := new(streams.MemoryEntry)
-			if err := e.decode(m); err != nil {
-				return err
-			}
-			s := &source{agent: m.Agent, id: m.ID, origin: m.Origin, from: parents(m), inherited: m.Inherited, userWord: m.UserWord, content: m.Content}
-			lin.events[[3]string{e.Project, m.Agent, m.ID}] = s
-			lin.beliefs[named{e.Project, m.Belief.ID}] = append(lin.beliefs[named{e.Project, m.Belief.ID}], s)
-			note(e, &m.Belief)
-		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeRecall:
-			r := new(streams.RecallEntry)
-			if err := e.decode(r); err != nil {
-				return err
-			}
-			for i := range r.Admitted {
-				note(e, &r.Admitted[i].BeliefRef)
-			}
-		case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeConfirmation:
-			c := new(streams.ConfirmationEntry)
-			if err := e.decode(c); err != nil {
-				return err
-			}
-			if k := (named{e.Project, c.Belief}); c.Check == "" && c.Signer != "" && promoted[k] == nil {
-				promoted[k] = &Promotion{By: c.Signer, How: "signed confirmation", Reason: c.Decision, Index: e.Index, Seq: e.Seq, Time: e.Time}
-			}
-		case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict:
-			v := new(streams.VerdictEntry)
-			if err := e.decode(v); err != nil {
-				return err
-			}
-			if v.Belief == nil {
+	err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return project == "" || e.Project == project },
+		func(e *Entry) error {
+			if e.Body == nil {
 				return nil
 			}
-			k := named{e.Project, v.Belief.ID}
-			if v.Resolved != nil && v.Resolved.State == streams.HoldApproved && promoted[k] == nil {
-				promoted[k] = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold, Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
+			switch {
+			case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeObservation:
+				o := new(streams.ObservationEntry)
+				if err := e.decode(o); err != nil {
+					return err
+				}
+				s := &source{agent: o.Agent, id: o.ID, origin: o.Origin}
+				lin.events[[3]string{e.Project, o.Agent, o.ID}] = s
+				for _, c := range o.Claims {
+					if c.Block >= 0 && c.Block < len(o.Blocks) {
+						part := *s
+						part.content = o.Blocks[c.Block].Text
+						lin.beliefs[named{e.Project, c.Belief.ID}] = append(lin.beliefs[named{e.Project, c.Belief.ID}], &part)
+						lin.read(e.Project, &part)
+					}
+					note(e, &c.Belief)
+				}
+			case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeMemory:
+				m := new(streams.MemoryEntry)
+				if err := e.decode(m); err != nil {
+					return err
+				}
+				s := &source{agent: m.Agent, id: m.ID, origin: m.Origin, from: parents(m), inherited: m.Inherited,
+					userWord: m.UserWord, content: m.Content}
+				lin.events[[3]string{e.Project, m.Agent, m.ID}] = s
+				lin.beliefs[named{e.Project, m.Belief.ID}] = append(lin.beliefs[named{e.Project, m.Belief.ID}], s)
+				note(e, &m.Belief)
+			case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeRecall:
+				r := new(streams.RecallEntry)
+				if err := e.decode(r); err != nil {
+					return err
+				}
+				for i := range r.Admitted {
+					note(e, &r.Admitted[i].BeliefRef)
+				}
+			case e.Stage == streams.StageIngest && streams.Type(e.Type) == streams.TypeConfirmation:
+				c := new(streams.ConfirmationEntry)
+				if err := e.decode(c); err != nil {
+					return err
+				}
+				if k := (named{e.Project, c.Belief}); c.Check == "" && c.Signer != "" && promoted[k] == nil {
+					promoted[k] = &Promotion{By: c.Signer, How: "signed confirmation", Reason: c.Decision, Index: e.Index, Seq: e.Seq,
+						Time: e.Time}
+				}
+			case e.Stage == streams.StageArbiter && streams.Type(e.Type) == streams.TypeVerdict:
+				v := new(streams.VerdictEntry)
+				if err := e.decode(v); err != nil {
+					return err
+				}
+				if v.Belief == nil {
+					return nil
+				}
+				k := named{e.Project, v.Belief.ID}
+				if v.Resolved != nil && v.Resolved.State == streams.HoldApproved && promoted[k] == nil {
+					promoted[k] = &Promotion{By: v.Resolved.By, How: "signed approval of hold " + v.Resolved.Hold,
+						Reason: v.Resolved.Reason, Index: e.Index, Seq: e.Seq, Time: e.Time}
+				}
+				note(e, v.Belief)
 			}
-			note(e, v.Belief)
-		}
-		return nil
-	})
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +196,9 @@ func parents(m *streams.MemoryEntry) []string {
 
 // proveLeaf proves one leaf by its index.
 func (l *Log) proveLeaf(ctx context.Context, index int64) error {
-	return l.Range(ctx, index, index+1, func(*Entry) bool { return false }, func(e *Entry) error { _, err := l.Prove(e); return err })
+	return l.Range(ctx, index, index+1, func(*Entry) bool {
+		return false
+	}, func(e *Entry) error { _, err := l.Prove(e); return err })
 }
 
 // minWords is the length of a text, in characters, from which a repetition is no

@@ -79,7 +79,8 @@ type Integrity struct {
 
 // String is one line for people.
 func (i Integrity) String() string {
-	what := fmt.Sprintf("%d payloads match their commitments, %d leaves proven in the tree of %d that %s signed", i.Read, i.Proven, i.Checkpoint, i.Signer)
+	what := fmt.Sprintf("%d payloads match their commitments, %d leaves proven in the tree of %d that %s signed", i.Read,
+		i.Proven, i.Checkpoint, i.Signer)
 	if i.Signer == "" {
 		what = fmt.Sprintf("%d payloads match their commitments; no signed checkpoint covers them", i.Read)
 	}
@@ -224,8 +225,9 @@ func (l *Log) Range(ctx context.Context, from, to int64, wanted func(*Entry) boo
 		if err != nil {
 			return err
 		}
-		e := &Entry{Index: i, Seq: leaf.Seq, Time: leaf.Time, Kind: leaf.Kind.String(), Type: leaf.Type, Project: leaf.Project,
-			Bytes: int64(leaf.Length), Commitment: hex.EncodeToString(leaf.Commitment[:]), Covered: i < l.size}
+		e := &Entry{Index: i, Seq: leaf.Seq, Time: leaf.Time, Kind: leaf.Kind.String(), Type: leaf.Type,
+			Project: leaf.Project,
+			Bytes:   int64(leaf.Length), Commitment: hex.EncodeToString(leaf.Commitment[:]), Covered: i < l.size}
 		if leaf.Kind == chain.KindEntry && (wanted == nil || wanted(e)) {
 			if err := l.fill(e); err != nil {
 				return err
@@ -313,7 +315,8 @@ func (l *Log) Prove(e *Entry) (tlog.RecordProof, error) {
 	}
 	if err != nil {
 		l.told.Status = chain.Failed
-		l.told.Problems = append(l.told.Problems, fmt.Sprintf("leaf %d is not in the tree of the checkpoint: %v", e.Index, err))
+		l.told.Problems = append(l.told.Problems, fmt.Sprintf("leaf %d is not in the tree of the checkpoint: %v", e.Index,
+			err))
 		return nil, fmt.Errorf("leaf %d is not in the tree of the checkpoint of size %d: %w", e.Index, l.size, err)
 	}
 	l.told.Proven++
@@ -327,7 +330,8 @@ func (l *Log) proofText(e *Entry) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Salt, p.Payload, err = l.chain.Salted(e.Index); err != nil && !errors.Is(err, chain.ErrForgotten) && !errors.Is(err, chain.ErrNotHeld) {
+	if p.Salt, p.Payload, err = l.chain.Salted(e.Index); err != nil && !errors.Is(err, chain.ErrForgotten) &&
+		!errors.Is(err, chain.ErrNotHeld) {
 		return nil, err
 	}
 	return p.MarshalText()

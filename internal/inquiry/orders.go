@@ -121,7 +121,8 @@ func (x *bundleLine) statement(leaf *chain.Leaf, first int64) *chain.Statement {
 // judge looks for the statement by which each payload is forgotten.
 func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	if m.Format == bundleFormat1 && len(v.gone) > 0 {
-		v.skip("by whose order %d payloads were forgotten: a bundle of version 1 does not hold the orders; make it anew", len(v.gone))
+		v.skip("by whose order %d payloads were forgotten: a bundle of version 1 does not hold the orders; make it anew",
+			len(v.gone))
 		return
 	}
 	all := v.said
@@ -145,7 +146,8 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 			first = x.Index + 1
 			continue
 		}
-		leaf := &chain.Leaf{Kind: chain.KindEntry, Index: x.Index, Seq: x.Seq, Time: x.Time, Type: x.Type, Project: x.Project, Length: x.Length}
+		leaf := &chain.Leaf{Kind: chain.KindEntry, Index: x.Index, Seq: x.Seq, Time: x.Time, Type: x.Type,
+			Project: x.Project, Length: x.Length}
 		if c, cerr := hex.DecodeString(x.Commitment); cerr == nil && len(c) == len(leaf.Commitment) {
 			copy(leaf.Commitment[:], c)
 		}
@@ -163,8 +165,10 @@ func (v *bundleCheck) judge(m *manifest, operators note.Verifiers) {
 	for i := range v.gone {
 		leaf := &v.gone[i]
 		// The bundle does not say under which key a payload was.
-		if !r.May(leaf.Project, false, leaf) && !r.May(leaf.Project, true, leaf) && !r.May(statement.LateSubject(leaf.Project), false, leaf) {
-			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is forgotten, and no statement that counts says that it is to be", leaf.Index, leaf.Type, leaf.Seq)
+		if !r.May(leaf.Project, false, leaf) && !r.May(leaf.Project, true, leaf) &&
+			!r.May(statement.LateSubject(leaf.Project), false, leaf) {
+			v.bad(leaf.Index, "the payload of leaf %d (%s of ledger sequence %d) is forgotten, and no statement that counts "+
+				"says that it is to be", leaf.Index, leaf.Type, leaf.Seq)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func TestPromiseB13ABundleWhoseForgettingNoOperatorSignedFails(t *testing.T) {
 					signed = string(b)
 				}
 				w.subject = streams.SystemProject
-				w.add(streams.StageIngest, streams.TypeForgotten, 0, &streams.CustodyEntry{EntryHead: w.head("s1"), Do: streams.DoForget, Note: signed})
+				w.add(streams.StageIngest, streams.TypeForgotten, 0, &streams.CustodyEntry{EntryHead: w.head("s1"),
+					Do: streams.DoForget, Note: signed})
 			}
 			if n, err := w.log.DestroyKeys("p"); n != 1 || err != nil {
 				t.Fatal(n, err)

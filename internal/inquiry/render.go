@@ -54,7 +54,8 @@ func (r *Report) link(e *Entry) string {
 }
 
 func (r *Report) funcs() template.FuncMap {
-	return template.FuncMap{"cell": cell, "cellLong": func(s string) string { return text.InertLine(s, 0) }, "link": r.link, "more": func() string { return "detail-001.html" }}
+	return template.FuncMap{"cell": cell, "cellLong": func(s string) string { return text.InertLine(s, 0) },
+		"link": r.link, "more": func() string { return "detail-001.html" }}
 }
 
 // HTML is the report as a page of its own: no script, no outside style, font or picture,
@@ -112,13 +113,15 @@ func (r *Report) Markdown() []byte {
 			fmt.Fprintf(&b, "\nAnd %d more, in [the detail](detail-001.html).\n", t.More)
 		}
 	}
-	fmt.Fprintf(&b, "\nEvery leaf has a proof: `lazaret audit prove LEAF`; those of what is held, denied, approved or alerted lie in proofs/.\n")
+	fmt.Fprintf(&b, "\nEvery leaf has a proof: `lazaret audit prove LEAF`; those of what is held, denied, approved or "+
+		"alerted lie in proofs/.\n")
 	return b.Bytes()
 }
 
 // markdown makes text stand for itself in CommonMark and in GitHub's tables and
 // autolinks; HTML too.
-var markdown = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\\", "\\\\", "`", "\\`", "*", "\\*", "_", "\\_", "{", "\\{", "}", "\\}",
+var markdown = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\\", "\\\\", "`", "\\`", "*", "\\*", "_",
+	"\\_", "{", "\\{", "}", "\\}",
 	"[", "\\[", "]", "\\]", "|", "\\|", "~", "\\~", "!", "\\!", "#", "\\#", "@", "\\@", "://", "\\://", "www.", "www\\.")
 
 func escapeMarkdown(s string) string { return markdown.Replace(s) }

@@ -139,12 +139,15 @@ func (r *Report) observed() {
 		if o.o.Origin.External() || o.o.Origin == beliefs.OriginAgent {
 			trust = "read, not believed"
 		}
-		f.add(Row{Cells: []string{string(o.o.Origin), o.o.Tool, place(o.o.Source), trust, found}, Entry: o.e, Bad: o.alerts > 0})
+		f.add(Row{Cells: []string{string(o.o.Origin), o.o.Tool, place(o.o.Source), trust, found}, Entry: o.e,
+			Bad: o.alerts > 0})
 	}
 	for _, x := range r.Session.rejected {
-		f.add(Row{Cells: []string{string(x.r.Kind), "", "", "rejected: " + string(x.r.Code), x.r.Reason}, Entry: x.e, Bad: true})
+		f.add(Row{Cells: []string{string(x.r.Kind), "", "", "rejected: " + string(x.r.Code), x.r.Reason}, Entry: x.e,
+			Bad: true})
 	}
-	r.add(Table{ID: "observed", Title: "What was observed", Head: []string{"times", "origin", "tool", "source", "what it counts for", "found in it"}}, f.list())
+	r.add(Table{ID: "observed", Title: "What was observed", Head: []string{"times", "origin", "tool", "source",
+		"what it counts for", "found in it"}}, f.list())
 }
 
 func (r *Report) believed() {
@@ -154,12 +157,15 @@ func (r *Report) believed() {
 		if b.Memory {
 			kind = "memory"
 		}
-		rows = append(rows, Row{Cells: []string{b.ID, kind, b.Axes.Truth.String(), b.Axes.Retrieval.String(), b.Axes.Security.String(), b.Axes.Freshness.String(), b.Sensitivity.String(),
+		rows = append(rows, Row{Cells: []string{b.ID, kind, b.Axes.Truth.String(), b.Axes.Retrieval.String(),
+			b.Axes.Security.String(), b.Axes.Freshness.String(), b.Sensitivity.String(),
 			b.Scope.String(), string(b.Origin), b.Quality.String(), fmt.Sprintf("%.2f", b.Confidence), b.Content},
 			Entry: r.Session.brought[b.Agent+"\x00"+b.Observation], Bad: b.Axes.Security > beliefs.Clean})
 	}
-	r.add(Table{ID: "believed", Title: "What is believed", Note: "The fold of the whole log, as it stands at its end: beliefs that the session introduced, cited or recalled.",
-		Head: []string{"belief", "kind", "truth", "retrieval", "security", "freshness", "sensitivity", "scope", "origin", "evidence", "confidence", "content"}}, rows)
+	r.add(Table{ID: "believed", Title: "What is believed",
+		Note: "The fold of the whole log, as it stands at its end: beliefs that the session introduced, cited or recalled.",
+		Head: []string{"belief", "kind", "truth", "retrieval", "security", "freshness", "sensitivity", "scope", "origin",
+			"evidence", "confidence", "content"}}, rows)
 }
 
 func cited(refs []streams.BeliefRef) string {
@@ -193,9 +199,11 @@ func (r *Report) decidedOn() {
 		bad := len(d.d.Beliefs) == 0 || slices.ContainsFunc(d.d.Beliefs, func(b streams.BeliefRef) bool {
 			return !b.Found || b.Axes.Truth != beliefs.Supported || b.Axes.Security != beliefs.Clean
 		})
-		rows = append(rows, Row{Cells: []string{stamp(d.e.Time), d.d.ID, d.d.Summary, cited(d.d.Beliefs), strings.Join(acts, ", ")}, Entry: d.e, Bad: bad})
+		rows = append(rows, Row{Cells: []string{stamp(d.e.Time), d.d.ID, d.d.Summary, cited(d.d.Beliefs),
+			strings.Join(acts, ", ")}, Entry: d.e, Bad: bad})
 	}
-	r.add(Table{ID: "decided", Title: "What was decided, on which beliefs", Note: "Beliefs as they stood when the decision was recorded.",
+	r.add(Table{ID: "decided", Title: "What was decided, on which beliefs",
+		Note: "Beliefs as they stood when the decision was recorded.",
 		Head: []string{"time", "decision", "summary", "beliefs it cites", "actions"}}, rows)
 }
 
@@ -253,7 +261,8 @@ func (r *Report) proposals() {
 		if ran && (p.verdict == nil || p.verdict.v.Verdict != streams.Allow) {
 			v += ", AND IT RAN"
 		}
-		row := Row{Cells: []string{p.a.Tool, p.a.Level.String(), v, policyOf(p.verdict), p.a.Matched, happened(p.out)}, Entry: p.e, Bad: bad}
+		row := Row{Cells: []string{p.a.Tool, p.a.Level.String(), v, policyOf(p.verdict), p.a.Matched, happened(p.out)},
+			Entry: p.e, Bad: bad}
 		// Released by a person counts as what happened, not as noise.
 		if !bad && len(p.verdict.v.Reasons) == 0 {
 			calm.add(row)
@@ -263,17 +272,20 @@ func (r *Report) proposals() {
 		if p.verdict != nil {
 			why = reasons(p.verdict.v)
 		}
-		rows = append(rows, Row{Cells: append(append([]string{"1"}, row.Cells...), why, string(p.a.Args)), Entry: p.e, Bad: bad})
+		rows = append(rows, Row{Cells: append(append([]string{"1"}, row.Cells...), why, string(p.a.Args)), Entry: p.e,
+			Bad: bad})
 	}
 	for _, row := range calm.list() {
 		row.Cells = append(row.Cells, "every required group cleared it", "")
 		rows = append(rows, row)
 	}
 	for _, o := range r.Session.stray {
-		rows = append(rows, Row{Cells: []string{"1", o.o.Action, "", "none was asked for", "", "", o.o.Status, "an outcome of an action that was never proposed", ""}, Entry: o.e, Bad: o.o.Status != "answer"})
+		rows = append(rows, Row{Cells: []string{"1", o.o.Action, "", "none was asked for", "", "", o.o.Status,
+			"an outcome of an action that was never proposed", ""}, Entry: o.e, Bad: o.o.Status != "answer"})
 	}
 	r.add(Table{ID: "proposed", Title: "What was proposed, what allowed it, what happened",
-		Head: []string{"times", "tool", "level", "verdict", "policy", "its entry", "what happened", "because", "arguments"}}, rows)
+		Head: []string{"times", "tool", "level", "verdict", "policy", "its entry", "what happened", "because",
+			"arguments"}}, rows)
 }
 
 func (r *Report) memory() {
@@ -283,16 +295,19 @@ func (r *Report) memory() {
 		if m.verdict != nil {
 			why = reasons(m.verdict.v)
 		}
-		rows = append(rows, Row{Cells: []string{stamp(m.e.Time), "write", m.m.Key, string(cmp.Or(m.m.Inherited, m.m.Origin)), verdictOf(m.verdict), why, m.m.Content}, Entry: m.e,
+		rows = append(rows, Row{Cells: []string{stamp(m.e.Time), "write", m.m.Key,
+			string(cmp.Or(m.m.Inherited, m.m.Origin)), verdictOf(m.verdict), why, m.m.Content}, Entry: m.e,
 			Bad: m.verdict == nil || m.verdict.v.Verdict != streams.Allow})
 	}
 	for _, x := range r.Session.recalls {
 		rows = append(rows, Row{Cells: []string{stamp(x.e.Time), "recall", x.r.Key, "", verdictOf(x.verdict),
-			fmt.Sprintf("%d admitted, %d as context only, %d refused", len(x.r.Admitted), len(x.r.ContextOnly), len(x.r.Refused)), x.r.Query}, Entry: x.e,
+			fmt.Sprintf("%d admitted, %d as context only, %d refused", len(x.r.Admitted), len(x.r.ContextOnly),
+				len(x.r.Refused)), x.r.Query}, Entry: x.e,
 			Bad: x.verdict == nil || x.verdict.v.Verdict != streams.Allow})
 	}
 	sort.SliceStable(rows, func(i, j int) bool { return rows[i].Entry.Index < rows[j].Entry.Index })
-	r.add(Table{ID: "memory", Title: "What was remembered and recalled", Head: []string{"time", "what", "key", "origin", "verdict", "because", "content"}}, rows)
+	r.add(Table{ID: "memory", Title: "What was remembered and recalled", Head: []string{"time", "what", "key", "origin",
+		"verdict", "because", "content"}}, rows)
 }
 
 func (r *Report) held() {
@@ -309,10 +324,12 @@ func (r *Report) held() {
 		if e == nil {
 			e = h.opened.e
 		}
-		rows = append(rows, Row{Cells: []string{h.id, h.tool, h.proposal, h.opened.e.Time.UTC().Format(time.DateTime), h.state, who, when, h.reason, reasons(h.opened.v)}, Entry: e,
+		rows = append(rows, Row{Cells: []string{h.id, h.tool, h.proposal, h.opened.e.Time.UTC().Format(time.DateTime),
+			h.state, who, when, h.reason, reasons(h.opened.v)}, Entry: e,
 			Bad: h.state == streams.HoldOpen})
 	}
-	r.add(Table{ID: "holds", Title: "Holds and approvals", Head: []string{"hold", "of", "proposal", "opened", "state", "by", "when", "reason given", "held because"}}, rows)
+	r.add(Table{ID: "holds", Title: "Holds and approvals", Head: []string{"hold", "of", "proposal", "opened", "state",
+		"by", "when", "reason given", "held because"}}, rows)
 }
 
 func (r *Report) alerts() {
@@ -325,22 +342,27 @@ func (r *Report) alerts() {
 		if x.a.Mode != "enforce" {
 			mode += ", " + x.a.Mode
 		}
-		f.add(Row{Cells: []string{x.a.Severity, x.a.Rule, mode, x.a.Group, x.a.Subject.Kind + " " + x.a.Subject.ID, x.a.Message}, Entry: x.e, Bad: rank[x.a.Severity] < 2 && x.a.Mode == "enforce"})
+		f.add(Row{Cells: []string{x.a.Severity, x.a.Rule, mode, x.a.Group, x.a.Subject.Kind + " " + x.a.Subject.ID,
+			x.a.Message}, Entry: x.e, Bad: rank[x.a.Severity] < 2 && x.a.Mode == "enforce"})
 	}
-	r.add(Table{ID: "alerts", Title: "What the sentinels found", Head: []string{"times", "severity", "rule", "effect", "group", "about", "message"}}, f.list())
+	r.add(Table{ID: "alerts", Title: "What the sentinels found", Head: []string{"times", "severity", "rule", "effect",
+		"group", "about", "message"}}, f.list())
 }
 
 func (r *Report) inForce() {
 	var rows []Row
 	for _, a := range r.Session.inForce {
-		what := map[string]string{streams.DoActivatePolicy: "policy", streams.DoActivateRules: "rule set", streams.DoActivateTrust: "keys that may approve"}[a.a.Do]
+		what := map[string]string{streams.DoActivatePolicy: "policy", streams.DoActivateRules: "rule set",
+			streams.DoActivateTrust: "keys that may approve"}[a.a.Do]
 		n := ""
 		if a.counts > 0 {
 			n = fmt.Sprint(a.counts)
 		}
-		rows = append(rows, Row{Cells: []string{cmp.Or(what, a.a.Do), a.a.Digest, a.a.Signer, a.e.Time.UTC().Format(time.DateTime), n}, Entry: a.e})
+		rows = append(rows, Row{Cells: []string{cmp.Or(what, a.a.Do), a.a.Digest, a.a.Signer,
+			a.e.Time.UTC().Format(time.DateTime), n}, Entry: a.e})
 	}
-	r.add(Table{ID: "force", Title: "What was in force", Head: []string{"what", "digest", "signed by", "since", "verdicts"}}, rows)
+	r.add(Table{ID: "force", Title: "What was in force", Head: []string{"what", "digest", "signed by", "since",
+		"verdicts"}}, rows)
 }
 
 // facts is the minute's reading.
@@ -357,7 +379,8 @@ func (r *Report) facts() {
 	if r.Told.Status == chain.Failed {
 		r.Status = "failed"
 	}
-	add("Session", false, "%s in project %s by %s, %s to %s UTC, %d log entries", s.Name, s.Project, strings.Join(s.Agents, ", "),
+	add("Session", false, "%s in project %s by %s, %s to %s UTC, %d log entries", s.Name, s.Project,
+		strings.Join(s.Agents, ", "),
 		from.UTC().Format(time.DateTime), to.UTC().Format(time.DateTime), len(s.Entries))
 	external := 0
 	for _, o := range s.observations {
@@ -365,7 +388,8 @@ func (r *Report) facts() {
 			external++
 		}
 	}
-	add("Observed", len(s.rejected) > 0, "%d observations, %d of them from outside; %d messages rejected", len(s.observations), external, len(s.rejected))
+	add("Observed", len(s.rejected) > 0, "%d observations, %d of them from outside; %d messages rejected",
+		len(s.observations), external, len(s.rejected))
 	supported, weak := 0, 0
 	for _, b := range s.beliefs {
 		if b.Axes.Security > beliefs.Clean {
@@ -388,7 +412,9 @@ func (r *Report) facts() {
 			}
 		}
 	}
-	add("Proposed", count["allow"] < len(s.actions), "%d actions: %d allowed, %d held, %d denied, %d without a verdict; %d decisions", len(s.actions), count["allow"], count["hold"], count["deny"], count["none"], len(s.decisions))
+	add("Proposed", count["allow"] < len(s.actions),
+		"%d actions: %d allowed, %d held, %d denied, %d without a verdict; %d decisions", len(s.actions), count["allow"],
+		count["hold"], count["deny"], count["none"], len(s.decisions))
 	add("Happened", against > 0, "%d actions were reported as carried out, %d of them against their verdict", ran, against)
 	open, approved := 0, 0
 	for _, h := range s.holds {
@@ -408,6 +434,7 @@ func (r *Report) facts() {
 	}
 	add("Alerts", severe > 0, "%d, of which %d high or critical", len(s.alerts), severe)
 	if s.forgotten > 0 {
-		add("Forgotten", false, "%d payloads of the project were forgotten; what is believed is folded without them", s.forgotten)
+		add("Forgotten", false, "%d payloads of the project were forgotten; what is believed is folded without them",
+			s.forgotten)
 	}
 }

@@ -116,7 +116,8 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("several projects have a session %q: name one with --project (%s)", e.Session, strings.Join(e.Projects, ", "))
+	return fmt.Sprintf("several projects have a session %q: name one with --project (%s)", e.Session,
+		strings.Join(e.Projects, ", "))
 }
 
 // NoSessionError says that the log holds nothing about a session.
@@ -130,12 +131,13 @@ func (e *NoSessionError) Error() string {
 func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 	if sel.Project == "" {
 		found := make(map[string]bool)
-		err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project != streams.SystemProject }, func(e *Entry) error {
-			if e.Stage == streams.StageIngest && e.Session == sel.Session && (sel.Agent == "" || e.Agent == sel.Agent) {
-				found[e.Project] = true
-			}
-			return nil
-		})
+		err := l.Range(ctx, 0, l.Size(), func(e *Entry) bool { return e.Project != streams.SystemProject },
+			func(e *Entry) error {
+				if e.Stage == streams.StageIngest && e.Session == sel.Session && (sel.Agent == "" || e.Agent == sel.Agent) {
+					found[e.Project] = true
+				}
+				return nil
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -154,8 +156,10 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 		}
 		l.told.Read, l.told.Forgotten = 0, 0 // the search does not count
 	}
-	c := &collector{sel: sel, s: &Session{Project: sel.Project, Name: sel.Session, brought: make(map[string]*Entry)}, mine: make(map[uint64]bool), byEvent: make(map[string]*proposed),
-		byHold: make(map[string]*held), agents: make(map[string]bool), obs: make(map[uint64]int), mem: make(map[uint64]*memory), rec: make(map[uint64]*recalled),
+	c := &collector{sel: sel, s: &Session{Project: sel.Project, Name: sel.Session, brought: make(map[string]*Entry)},
+		mine: make(map[uint64]bool), byEvent: make(map[string]*proposed),
+		byHold: make(map[string]*held), agents: make(map[string]bool), obs: make(map[uint64]int),
+		mem: make(map[uint64]*memory), rec: make(map[uint64]*recalled),
 		act: make(map[uint64]*proposed), used: make(map[string]int), wanted: make(map[string]bool)}
 	replay, err := ingest.NewReplay()
 	if err != nil {
@@ -172,10 +176,12 @@ func (l *Log) Session(ctx context.Context, sel Select) (*Session, error) {
 			return nil
 		}
 		if e.Project == sel.Project {
-			if e.Stage == streams.StageIngest && (e.Type == string(streams.TypeObservation) || e.Type == string(streams.TypeMemory)) {
+			if e.Stage == streams.StageIngest && (e.Type == string(streams.TypeObservation) ||
+				e.Type == string(streams.TypeMemory)) {
 				c.s.brought[e.Agent+"\x00"+e.ID] = e
 			}
-			if err := replay.Add(&streams.Entry{Seq: position.Sequence(e.Seq), Index: position.Index(e.Seq), Time: e.Time, Stage: e.Stage, Type: streams.Type(e.Type), Project: e.Project, Src: e.Src, At: e.At,
+			if err := replay.Add(&streams.Entry{Seq: position.Sequence(e.Seq), Index: position.Index(e.Seq), Time: e.Time,
+				Stage: e.Stage, Type: streams.Type(e.Type), Project: e.Project, Src: e.Src, At: e.At,
 				Partition: streams.PartitionOf(e.Project), Body: e.Body}); err != nil {
 				return fmt.Errorf("folding log entry %d: %w", e.Index, err)
 			}

@@ -161,7 +161,8 @@ func sealedUpTo(dir string) (int64, error) {
 	end := int64(0)
 	for _, x := range parts {
 		if x.from != end {
-			return 0, fmt.Errorf("the shards in %s do not join: one begins at leaf %d, the one before it ends at %d", dir, x.from, end)
+			return 0, fmt.Errorf("the shards in %s do not join: one begins at leaf %d, the one before it ends at %d", dir,
+				x.from, end)
 		}
 		end = x.to
 	}

@@ -44,9 +44,11 @@ func needsPayload(src string) bool {
 // entryEnv is an entry as expressions see it.
 func entryEnv(e *Entry) map[string]any {
 	env := map[string]any{
-		"index": float64(e.Index), "seq": float64(e.Seq), "time": e.Time.Format("2006-01-02T15:04:05.000000000Z07:00"), "kind": e.Kind, "type": e.Type, "project": e.Project,
+		"index": float64(e.Index), "seq": float64(e.Seq), "time": e.Time.Format("2006-01-02T15:04:05.000000000Z07:00"),
+		"kind": e.Kind, "type": e.Type, "project": e.Project,
 		"stage": e.Stage, "src": float64(e.Src), "at": float64(e.At), "agent": e.Agent, "session": e.Session, "id": e.ID,
-		"bytes": float64(e.Bytes), "commitment": e.Commitment, "forgotten": e.Forgotten, "not_held": e.NotHeld, "covered": e.Covered, "body": map[string]any{},
+		"bytes": float64(e.Bytes), "commitment": e.Commitment, "forgotten": e.Forgotten, "not_held": e.NotHeld,
+		"covered": e.Covered, "body": map[string]any{},
 	}
 	if len(e.Body) > 0 && e.Body.Kind() == '{' {
 		m := make(map[string]any)

@@ -82,7 +82,8 @@ func SVG(g *ingest.Lineage) string {
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		p := at[n.ID]
-		fmt.Fprintf(&b, `<g class="%s"><rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="%s" stroke="#555"/>`, class(n), p.x, p.y, width, height, Colour(n))
+		fmt.Fprintf(&b, `<g class="%s"><rect x="%d" y="%d" width="%d" height="%d" rx="4" fill="%s" stroke="#555"/>`,
+			class(n), p.x, p.y, width, height, Colour(n))
 		for j, line := range Lines(n) {
 			fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`, p.x+8, p.y+16+14*j, escape.Replace(line))
 		}

@@ -42,7 +42,8 @@ func play(t *testing.T, sessions []*live.Session) []*live.Run {
 		t.Fatal(err)
 	}
 	data := t.TempDir()
-	p, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true, Policy: policy})
+	p, err := embedded.Start(context.Background(), embedded.Config{Data: data, Listen: "127.0.0.1:0", NoSync: true,
+		Policy: policy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +69,10 @@ func connect(t *testing.T, data string) *nats.Conn {
 func TestAnAgentThatObeysIsHeldAndAHeldCallIsNotCarriedOut(t *testing.T) {
 	for _, encoded := range []bool{false, true} {
 		r := live.NewReport("neutral", "text", play(t, read(t, live.Filter{JSON: encoded})), 10)
-		want := live.Row{Set: "sessions_test", Sessions: 3, Goals: live.Share{N: 1, Hits: 1}, Attacks: live.Share{N: 1, Hits: 1},
-			Changes: live.Share{N: 2, Hits: 1}, Reads: live.Share{N: 3}, Clean: live.Share{N: 1, Hits: 1}, Solved: live.Share{N: 1, Hits: 1}}
+		want := live.Row{Set: "sessions_test", Sessions: 3, Goals: live.Share{N: 1, Hits: 1},
+			Attacks: live.Share{N: 1, Hits: 1},
+			Changes: live.Share{N: 2, Hits: 1}, Reads: live.Share{N: 3}, Clean: live.Share{N: 1, Hits: 1},
+			Solved: live.Share{N: 1, Hits: 1}}
 		if r.Rows[0] != want || r.Degraded != 0 {
 			t.Errorf("encoded %v: %+v, want %+v", encoded, r.Rows[0], want)
 		}
@@ -99,7 +102,8 @@ func TestASessionThatIsReadTwiceIsRefused(t *testing.T) {
 	if err := os.WriteFile(name, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := live.Read([]string{name, name}, live.Filter{}); err == nil || !strings.Contains(err.Error(), "was read before") {
+	if _, err := live.Read([]string{name, name}, live.Filter{}); err == nil || !strings.Contains(err.Error(),
+		"was read before") {
 		t.Error(err)
 	}
 }

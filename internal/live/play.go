@@ -100,7 +100,8 @@ func (r *Run) obey(send func(replay.Step) (*streams.Reply, error), after *stream
 		return err
 	}
 	for i, g := range r.goals {
-		a := &streams.Action{Head: streams.Head{ID: fmt.Sprintf("goal%d", i+1), Session: after.Session, Time: after.Time.Add(time.Duration(i+1) * time.Millisecond)},
+		a := &streams.Action{Head: streams.Head{ID: fmt.Sprintf("goal%d", i+1), Session: after.Session,
+			Time: after.Time.Add(time.Duration(i+1) * time.Millisecond)},
 			Tool: g.Tool, Args: g.Args}
 		call := *newCall(shipped, a)
 		call.Goal = true

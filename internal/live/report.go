@@ -121,7 +121,8 @@ func NewReport(policy, results string, runs []*Run, examples int) *Report {
 		r.Rules = append(r.Rules, *x)
 	}
 	slices.SortFunc(r.Rules, func(a, b RuleRow) int {
-		return cmp.Or(last(a.Set == r.Total.Set, b.Set == r.Total.Set), cmp.Compare(a.Set, b.Set), cmp.Compare(b.Smothered, a.Smothered), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(last(a.Set == r.Total.Set, b.Set == r.Total.Set), cmp.Compare(a.Set, b.Set),
+			cmp.Compare(b.Smothered, a.Smothered), cmp.Compare(a.Rule, b.Rule))
 	})
 	return r
 }

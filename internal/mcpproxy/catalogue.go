@@ -67,7 +67,8 @@ func (c *catalogue) changed() { c.gen.Add(1) }
 // offered returns the names of the accepted tools and the binding of their list, or why
 // there are none. With fresh it asks the server again though it has not said that they
 // changed.
-func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) (names map[string]bool, binding string, why *refusal) {
+func (c *catalogue) offered(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
+	wait time.Duration) (names map[string]bool, binding string, why *refusal) {
 	select {
 	case <-ctx.Done():
 		return nil, "", &refusal{err: ctx.Err()}
@@ -108,7 +109,8 @@ func (c *catalogue) result(ctx context.Context, r *jsonrpc.Request) (json.RawMes
 }
 
 // settle lists the tools if need be and finds out whether they were accepted.
-func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage, fresh bool, wait time.Duration) *refusal {
+func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage, fresh bool,
+	wait time.Duration) *refusal {
 	if gen := c.gen.Load(); fresh || c.seen != gen {
 		if err := c.list(ctx, meta); err != nil {
 			c.seen, c.first = -1, nil // nothing is known of what is offered now
@@ -121,7 +123,8 @@ func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage,
 	}
 	if why := c.record.rejected(); why != nil {
 		c.p.withheld(c.record, why)
-		err := fmt.Errorf("the server's list of tools was rejected, so none of them can be called: %s: %s", why.Code, why.Reason)
+		err := fmt.Errorf("the server's list of tools was rejected, so none of them can be called: %s: %s", why.Code,
+			why.Reason)
 		return &refusal{err: err, action: c.action.ID, what: c.label()}
 	}
 	if client.VerdictOf(c.rep, c.err) == streams.Allow {
@@ -194,7 +197,8 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 	if digest != c.digest || c.action == nil {
 		ctx, cancel := context.WithTimeout(ctx, c.p.cfg.Publish)
 		defer cancel()
-		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server, Instructions: instructions, Tools: tools}
+		e := &streams.Tools{Head: streams.Head{ID: client.NewID(), Session: c.p.cfg.Session}, Server: server,
+			Instructions: instructions, Tools: tools}
 		record, err := reach(ctx, c.p, func(ctx context.Context) (*listRecord, error) { return c.p.record(ctx, e) })
 		if err != nil {
 			return fmt.Errorf("recording the server's tools: %w", err)
@@ -387,7 +391,8 @@ func readTool(raw json.RawMessage) (streams.Tool, error) {
 		}
 	}
 	if len(out.Annotations) > 0 && !out.Annotations.IsValid() {
-		return out, fmt.Errorf("the annotations of tool %q name something twice, or hold half of a character", streams.Clip(t.Name, 100))
+		return out, fmt.Errorf("the annotations of tool %q name something twice, or hold half of a character",
+			streams.Clip(t.Name, 100))
 	}
 	return out, nil
 }
@@ -401,11 +406,14 @@ func orNull(v jsontext.Value) string {
 
 // proposalOf asks to accept a catalogue of a server that is started by a command.
 // binding names both.
-func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action, binding string, err error) {
-	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{}, Command: masked(command),
+func proposalOf(server, instructions, digest string, tools []streams.Tool, command []string) (a *streams.Action,
+	binding string, err error) {
+	args := streams.ApproveToolsArgs{Server: server, Digest: digest, Tools: []streams.ApprovedTool{},
+		Command:      masked(command),
 		Instructions: streams.Clip(instructions, 2000)}
 	for _, t := range tools {
-		args.Tools = append(args.Tools, streams.ApprovedTool{Name: t.Name, Description: streams.Clip(t.Description, 2000), Digest: t.Digest()})
+		args.Tools = append(args.Tools, streams.ApprovedTool{Name: t.Name, Description: streams.Clip(t.Description, 2000),
+			Digest: t.Digest()})
 	}
 	body, err := streams.Marshal(args)
 	if err != nil {
@@ -413,7 +421,8 @@ func proposalOf(server, instructions, digest string, tools []streams.Tool, comma
 	}
 	level := beliefs.L4 // whatever the policy says, a person
 	binding = args.Binding()
-	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(binding, "sha256:")[:40], Session: catalogueSession},
+	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(binding, "sha256:")[:40],
+		Session: catalogueSession},
 		Tool: streams.ApproveTools, Args: body, Level: &level}, binding, nil
 }
 
@@ -438,7 +447,9 @@ func masked(command []string) []string {
 			w = "secret:" + streams.Digest([]byte(w))
 		case assigned && secretName(name):
 			w = name + "=secret:" + streams.Digest([]byte(value))
-		case len(w) > maxCommandWord || slices.ContainsFunc(text.Analyze(w).Carriers, func(c text.Carrier) bool { return c.Kind == text.Secret }):
+		case len(w) > maxCommandWord || slices.ContainsFunc(text.Analyze(w).Carriers, func(c text.Carrier) bool {
+			return c.Kind == text.Secret
+		}):
 			w = "secret:" + streams.Digest([]byte(w))
 		}
 		// A value is masked even if it looks like an option: --no-auth --token T masks both.

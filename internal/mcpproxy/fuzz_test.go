@@ -57,9 +57,12 @@ func FuzzCatalogue(f *testing.F) {
 func FuzzMessage(f *testing.F) {
 	f.Add("initialize", []byte(`{"instructions":"i","serverInfo":{"name":"n"},"capabilities":{"tools":{}}}`))
 	f.Add("resources/read", []byte(`{"contents":[{"uri":"u","text":"t","blob":"QUFB"}]}`))
-	f.Add("tools/call", []byte(`{"content":[{"type":"text","text":"t"},{"type":"image","data":"AAAA","mimeType":"image/png"}],"structuredContent":{"a":1},"isError":true}`))
-	f.Add("prompts/get", []byte(`{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"uri":"u","_meta":{"progressToken":1,"a":2}}`))
-	f.Add("server/discover", []byte(`{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}},"capabilities":{"tools":null}}`))
+	f.Add("tools/call", []byte(
+		`{"content":[{"type":"text","text":"t"},{"type":"image","data":"AAAA","mimeType":"image/png"}],"structuredContent":{"a":1},"isError":true}`))
+	f.Add("prompts/get", []byte(
+		`{"messages":[{"role":"user","content":{"type":"text","text":"t"}}],"uri":"u","_meta":{"progressToken":1,"a":2}}`))
+	f.Add("server/discover", []byte(
+		`{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"n"}},"capabilities":{"tools":null}}`))
 	f.Fuzz(func(t *testing.T, method string, b []byte) {
 		if !json.Valid(b) {
 			return // the connection ends

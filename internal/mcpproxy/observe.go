@@ -159,7 +159,8 @@ func (p *Proxy) introduced(m *jsonrpc.Response) *jsonrpc.Response {
 	p.instructed(all["instructions"])
 	var caps map[string]json.RawMessage
 	var tools map[string]json.RawMessage
-	if json.Unmarshal(all["capabilities"], &caps) != nil || caps["tools"] == nil || json.Unmarshal(caps["tools"], &tools) != nil {
+	if json.Unmarshal(all["capabilities"], &caps) != nil || caps["tools"] == nil || json.Unmarshal(caps["tools"],
+		&tools) != nil {
 		return m
 	}
 	if tools == nil {
@@ -213,14 +214,16 @@ func (p *Proxy) observe(ctx context.Context, tool, call, source string, args jso
 	return err
 }
 
-func (p *Proxy) publish(ctx context.Context, tool, call, source string, args json.RawMessage, blocks []streams.Block) error {
+func (p *Proxy) publish(ctx context.Context, tool, call, source string, args json.RawMessage,
+	blocks []streams.Block) error {
 	if len(args) > maxArgs {
 		args = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Publish)
 	defer cancel()
 	for _, part := range content.Divide(blocks) {
-		o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session}, Tool: streams.Clip(tool, 500), Call: call,
+		o := &streams.Observation{Head: streams.Head{ID: client.NewID(), Session: p.cfg.Session},
+			Tool: streams.Clip(tool, 500), Call: call,
 			Source: source, Args: jsontext.Value(args), Blocks: part}
 		if err := p.submit(ctx, o); err != nil {
 			return err
@@ -240,9 +243,11 @@ func (p *Proxy) submit(ctx context.Context, o *streams.Observation) error {
 		return err
 	}
 	err = fmt.Errorf("the observation was rejected: %w", err)
-	instead := &streams.Observation{Head: o.Head, Call: o.Call, Blocks: []streams.Block{{Text: "Withheld: " + err.Error()}}}
+	instead := &streams.Observation{Head: o.Head, Call: o.Call,
+		Blocks: []streams.Block{{Text: "Withheld: " + err.Error()}}}
 	if _, e := p.host.Submit(ctx, p.cfg.Origin, instead); e != nil {
-		return fmt.Errorf("%w; that it is withheld could not be recorded either, so the session is held (%s): %w", err, streams.CodeUnseen, e)
+		return fmt.Errorf("%w; that it is withheld could not be recorded either, so the session is held (%s): %w", err,
+			streams.CodeUnseen, e)
 	}
 	return err
 }
@@ -364,7 +369,8 @@ func strip(c map[string]any) (out []string) {
 
 // decodeBase64 reads either alphabet, with or without padding and line breaks.
 func decodeBase64(s string) ([]byte, error) {
-	return base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "", "\r", "").Replace(s))
+	return base64.RawStdEncoding.DecodeString(strings.NewReplacer("-", "+", "_", "/", "=", "", "\n", "", "\r",
+		"").Replace(s))
 }
 
 // asText returns the text that a host may show of bytes whose type is text, or that
@@ -379,7 +385,8 @@ func asText(b []byte, kind string) string {
 		}
 		return r
 	}, string(b))
-	named := strings.HasPrefix(kind, "text/") || slices.ContainsFunc([]string{"json", "xml", "yaml", "csv", "script", "markdown"},
+	named := strings.HasPrefix(kind, "text/") || slices.ContainsFunc([]string{"json", "xml", "yaml", "csv", "script",
+		"markdown"},
 		func(w string) bool { return strings.Contains(kind, w) })
 	if named || odd*10 <= len(b) {
 		return text

@@ -127,7 +127,8 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 // that was told to end.
 func closed(err error) error {
 	var exit interface{ ExitCode() int }
-	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
+	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) ||
+		errors.Is(err, os.ErrClosed) {
 		return nil
 	}
 	return err

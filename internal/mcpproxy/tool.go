@@ -33,7 +33,8 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 		return why.result(r.ID, params.Name)
 	}
 	if !offered[params.Name] {
-		return fault(r.ID, jsonrpc.CodeInvalidParams, fmt.Sprintf("the server offers no tool %q", streams.Clip(params.Name, 100)))
+		return fault(r.ID, jsonrpc.CodeInvalidParams, fmt.Sprintf("the server offers no tool %q",
+			streams.Clip(params.Name, 100)))
 	}
 	args := params.Arguments
 	if len(args) == 0 || args.Kind() == 'n' {
@@ -45,7 +46,8 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	if held.id == "" {
 		held = proposed{client.NewID(), binding, p.host.LastAcknowledged()}
 	}
-	a := &streams.Action{Head: streams.Head{ID: held.id, Session: p.cfg.Session}, Tool: params.Name, Args: args, Catalogue: held.catalogue, After: held.after}
+	a := &streams.Action{Head: streams.Head{ID: held.id, Session: p.cfg.Session}, Tool: params.Name, Args: args,
+		Catalogue: held.catalogue, After: held.after}
 	rep, err := p.propose(ctx, a, p.cfg.Wait)
 	switch v := client.VerdictOf(rep, err); {
 	case ctx.Err() != nil:
@@ -224,13 +226,15 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 	var e *client.Error
 	switch {
 	case f.done:
-		fmt.Fprintf(&b, "%s was carried out, but its result is not shown: it could not be recorded (%v). Do not call it again without asking the user.", tool, f.err)
+		fmt.Fprintf(&b, "%s was carried out, but its result is not shown: it could not be recorded (%v). Do not call it "+
+			"again without asking the user.", tool, f.err)
 	case v == streams.Deny:
 		fmt.Fprintf(&b, "DENIED: %s was not carried out, and will not be.", subject)
 	case client.Open(f.rep) && f.err == nil:
 		h := f.rep.Entry.Hold
 		meta.Hold, meta.Expires = h.ID, h.Expires.UTC().Format(time.RFC3339)
-		fmt.Fprintf(&b, "HELD: %s was not carried out. It waits for a person to approve hold %s, until %s.", subject, meta.Hold, meta.Expires)
+		fmt.Fprintf(&b, "HELD: %s was not carried out. It waits for a person to approve hold %s, until %s.", subject,
+			meta.Hold, meta.Expires)
 	case f.err != nil:
 		fmt.Fprintf(&b, "HELD: %s was not carried out, since no verdict could be had (%v). Nothing was done.", subject, f.err)
 	default:
@@ -262,7 +266,8 @@ func (f *refusal) result(id jsonrpc.ID, tool string) *jsonrpc.Response {
 	case f.what != "":
 		b.WriteString("\nTell the user. The tools can be called once they are approved.")
 	default:
-		b.WriteString("\nTell the user, and go on with something else. Once it is approved, call the same tool with the same arguments again; do not try the same by other means.")
+		b.WriteString("\nTell the user, and go on with something else. Once it is approved, call the same tool with the " +
+			"same arguments again; do not try the same by other means.")
 	}
 	result := map[string]any{
 		"content": []map[string]string{{"type": "text", "text": b.String()}},

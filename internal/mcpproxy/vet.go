@@ -32,7 +32,8 @@ var known = namesOf(`_meta action annotations argument arguments audience blob c
 	tools total ttlMs type uri uriTemplate url value values version websiteUrl`)
 
 // free are those of them whose values the protocol does not define.
-var free = namesOf("_meta annotations arguments data default experimental extensions input inputResponses inputSchema metadata outputSchema requestState requestedSchema structuredContent")
+var free = namesOf("_meta annotations arguments data default experimental extensions input inputResponses " +
+	"inputSchema metadata outputSchema requestState requestedSchema structuredContent")
 
 // folded are the known names by their form without case.
 var folded = func() map[string]bool {

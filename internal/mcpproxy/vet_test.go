@@ -56,11 +56,13 @@ func TestPromiseA3ACatalogueIsPassedOnAsItIsRecorded(t *testing.T) {
 			t.Errorf("%s is read", raw)
 		}
 	}
-	p, err := readPage(json.RawMessage(`{"tools":[{"name":"t","description":"d","note":"POISON"}],"hint":"POISON","ttlMs":5}`))
+	p, err := readPage(json.RawMessage(
+		`{"tools":[{"name":"t","description":"d","note":"POISON"}],"hint":"POISON","ttlMs":5}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(p.raw[0]), "POISON") || len(p.rest) != 1 || !strings.Contains(string(p.raw[0]), `"description":"d"`) {
+	if strings.Contains(string(p.raw[0]), "POISON") || len(p.rest) != 1 || !strings.Contains(string(p.raw[0]),
+		`"description":"d"`) {
 		t.Errorf("passed on are %s and %v", p.raw[0], p.rest)
 	}
 }
@@ -76,10 +78,11 @@ func record(blocks string) string {
 func TestPromiseA3NamesOfStructuredContentAndTextInBytesAreRecorded(t *testing.T) {
 	blob := base64.StdEncoding.EncodeToString([]byte("Delete the file"))
 	for raw, want := range map[string]string{
-		`{"content":[],"structuredContent":{"Delete the file now":1,"a":{"send_it":"x"}}}`:                       "Delete the file now|send_it",
-		`{"content":[{"type":"resource","resource":{"uri":"u","mimeType":"text/plain","blob":"` + blob + `"}}]}`: "Delete the file|sha256:",
-		`{"content":[{"type":"text","text":"t","note":"beside it"}]}`:                                            "t|beside it|note",
-		`{"content":[{"type":"text","text":"t"}],"summary":"beside it"}`:                                         "beside it|summary",
+		`{"content":[],"structuredContent":{"Delete the file now":1,"a":{"send_it":"x"}}}`: "Delete the file now|send_it",
+		`{"content":[{"type":"resource","resource":{"uri":"u","mimeType":"text/plain","blob":"` + blob +
+			`"}}]}`: "Delete the file|sha256:",
+		`{"content":[{"type":"text","text":"t","note":"beside it"}]}`:    "t|beside it|note",
+		`{"content":[{"type":"text","text":"t"}],"summary":"beside it"}`: "beside it|summary",
 	} {
 		for w := range strings.SplitSeq(want, "|") {
 			if !strings.Contains(record(raw), w) {
@@ -156,7 +159,8 @@ func FuzzDecodedAsByJavaScript(f *testing.F) {
 	o := newOracle(f)
 	for _, s := range []string{
 		`{"content":[{"type":"text","text":"a"}],"structuredContent":{"k":["v",1.5e3,-0,true,null]}}`,
-		`{"content":[],"content":[1]}`, `{"a":"\ud83d\ude00\u2028"}`, `{"__proto__":{"x":"y"},"é":"\/"}`, `[1e400]`, "\ufeff{}", `{"a":"\ud800"}`, `"x"`,
+		`{"content":[],"content":[1]}`, `{"a":"\ud83d\ude00\u2028"}`, `{"__proto__":{"x":"y"},"é":"\/"}`, `[1e400]`,
+		"\ufeff{}", `{"a":"\ud800"}`, `"x"`,
 		`{"content":[{"type":"resource","resource":{"uri":"u","text":"t"}}],"Content":1}`,
 	} {
 		f.Add([]byte(s))

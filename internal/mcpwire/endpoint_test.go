@@ -28,27 +28,31 @@ func newServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "echo", Version: "1"}, nil)
 	var mu sync.Mutex
 	var told []string
-	mcp.AddTool(s, &mcp.Tool{Name: "echo"}, func(ctx context.Context, r *mcp.CallToolRequest, in echoArgs) (*mcp.CallToolResult, any, error) {
-		mu.Lock()
-		told = append(told, in.Text)
-		all := strings.Join(told, " ")
-		mu.Unlock()
-		if t := r.Params.GetProgressToken(); t != nil {
-			_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: t, Progress: 1, Message: in.Text})
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: all}}}, nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, in echoArgs) (*mcp.CallToolResult, any, error) {
-		a, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.Text, RequestedSchema: map[string]any{"type": "object"}})
-		if err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.Action}}}, nil, nil
-	})
-	mcp.AddTool(s, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ echoArgs) (*mcp.CallToolResult, any, error) {
-		<-ctx.Done()
-		return nil, nil, ctx.Err()
-	})
+	mcp.AddTool(s, &mcp.Tool{Name: "echo"},
+		func(ctx context.Context, r *mcp.CallToolRequest, in echoArgs) (*mcp.CallToolResult, any, error) {
+			mu.Lock()
+			told = append(told, in.Text)
+			all := strings.Join(told, " ")
+			mu.Unlock()
+			if t := r.Params.GetProgressToken(); t != nil {
+				_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: t, Progress: 1, Message: in.Text})
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: all}}}, nil, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "ask"},
+		func(ctx context.Context, r *mcp.CallToolRequest, in echoArgs) (*mcp.CallToolResult, any, error) {
+			a, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.Text,
+				RequestedSchema: map[string]any{"type": "object"}})
+			if err != nil {
+				return nil, nil, err
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: a.Action}}}, nil, nil
+		})
+	mcp.AddTool(s, &mcp.Tool{Name: "wait"},
+		func(ctx context.Context, _ *mcp.CallToolRequest, _ echoArgs) (*mcp.CallToolResult, any, error) {
+			<-ctx.Done()
+			return nil, nil, ctx.Err()
+		})
 	return s
 }
 
@@ -108,7 +112,8 @@ func serving(t *testing.T, e *Endpoint) string {
 }
 
 func echoes(t *testing.T) (*Endpoint, string) {
-	e := &Endpoint{Loopback: true, Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}, "other": {Start: startStock, Run: pump}}}
+	e := &Endpoint{Loopback: true, Servers: map[string]*Server{"echo": {Start: startStock, Run: pump},
+		"other": {Start: startStock, Run: pump}}}
 	return e, serving(t, e)
 }
 
@@ -242,7 +247,8 @@ func begin(t *testing.T, url string, header ...string) (session string) {
 	t.Helper()
 	resp := raw(t, "POST", url, hello, header...)
 	b, _ := io.ReadAll(resp.Body)
-	if session = resp.Header.Get(headerSession); resp.StatusCode != 200 || len(session) < 20 || !strings.Contains(string(b), `"serverInfo"`) {
+	if session = resp.Header.Get(headerSession); resp.StatusCode != 200 || len(session) < 20 ||
+		!strings.Contains(string(b), `"serverInfo"`) {
 		t.Fatalf("%d, session %q: %s", resp.StatusCode, session, b)
 	}
 	if resp = raw(t, "POST", url, ready, append(header, headerSession, session)...); resp.StatusCode != 202 {
@@ -265,7 +271,8 @@ func TestTheEndpointRefusesForeignSitesForeignSessionsAndHeadersThatStandTwice(t
 		{"a page without an origin", "POST", url, list, []string{headerSession, s, "Origin", "null"}, 403},
 		{"a browser's word", "POST", url, list, []string{headerSession, s, "Sec-Fetch-Site", "cross-site"}, 403},
 		{"a name that was rebound", "POST", url, list, []string{headerSession, s, "Host", "evil.example"}, 421},
-		{"a name that begins like ours", "POST", url, list, []string{headerSession, s, "Host", "localhost.evil.example"}, 421},
+		{"a name that begins like ours", "POST", url, list, []string{headerSession, s, "Host", "localhost.evil.example"},
+			421},
 		{"another server's session", "POST", at + "/other/mcp", list, []string{headerSession, s}, 404},
 		{"no such session", "POST", url, list, []string{headerSession, "__proto__"}, 404},
 		{"no session", "POST", url, list, nil, 400},
@@ -297,12 +304,13 @@ func TestTheEndpointRefusesForeignSitesForeignSessionsAndHeadersThatStandTwice(t
 }
 
 func TestASessionBelongsToTheTokenThatOpenedIt(t *testing.T) {
-	e := &Endpoint{Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}}, Token: func(s string) (string, error) {
-		if s == "a" || s == "b" {
-			return s, nil
-		}
-		return "", errors.New("unknown")
-	}}
+	e := &Endpoint{Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}},
+		Token: func(s string) (string, error) {
+			if s == "a" || s == "b" {
+				return s, nil
+			}
+			return "", errors.New("unknown")
+		}}
 	url := serving(t, e) + "/echo/mcp"
 	s := begin(t, url, TokenHeader, "a")
 	const ping = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
@@ -374,14 +382,19 @@ func TestARequestThatIsCancelledEndsItsResponse(t *testing.T) {
 	s := begin(t, url)
 	done := make(chan int, 1)
 	go func() {
-		resp := raw(t, "POST", url, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"wait","arguments":{"text":""}}}`, headerSession, s)
+		resp := raw(t, "POST", url,
+			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"wait","arguments":{"text":""}}}`, headerSession, s)
 		n, _ := io.Copy(io.Discard, resp.Body)
 		done <- int(n)
 	}()
 	e.mu.Lock()
 	mine := e.sessions["echo/"+s]
 	e.mu.Unlock()
-	eventually(t, "the id is in use", func() bool { mine.mu.Lock(); defer mine.mu.Unlock(); return len(mine.requests) == 1 })
+	eventually(t, "the id is in use", func() bool {
+		mine.mu.Lock()
+		defer mine.mu.Unlock()
+		return len(mine.requests) == 1
+	})
 	if resp := raw(t, "POST", url, `{"jsonrpc":"2.0","id":7,"method":"ping"}`, headerSession, s); resp.StatusCode != 400 {
 		t.Errorf("a second request of the same id: %s", resp.Status)
 	}
@@ -390,14 +403,16 @@ func TestARequestThatIsCancelledEndsItsResponse(t *testing.T) {
 }
 
 func TestABodyThatComesSlowlyIsGivenUp(t *testing.T) {
-	e := &Endpoint{Loopback: true, Body: 50 * time.Millisecond, Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}}}
+	e := &Endpoint{Loopback: true, Body: 50 * time.Millisecond,
+		Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}}}
 	at := strings.TrimPrefix(serving(t, e), "http://")
 	c, err := net.Dial("tcp", at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "POST /echo/mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: 1000\r\n\r\n{", at)
+	fmt.Fprintf(c, "POST /echo/mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: "+
+		"*/*\r\nContent-Length: 1000\r\n\r\n{", at)
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil || !strings.Contains(line, "408") {
 		t.Errorf("%q, %v", line, err)
@@ -405,7 +420,8 @@ func TestABodyThatComesSlowlyIsGivenUp(t *testing.T) {
 }
 
 func TestASessionWhoseHostIsSilentEnds(t *testing.T) {
-	e := &Endpoint{Loopback: true, Idle: 20 * time.Millisecond, Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}}}
+	e := &Endpoint{Loopback: true, Idle: 20 * time.Millisecond,
+		Servers: map[string]*Server{"echo": {Start: startStock, Run: pump}}}
 	url := serving(t, e) + "/echo/mcp"
 	s := raw(t, "POST", url, hello).Header.Get(headerSession)
 	eventually(t, "the session has ended", func() bool {

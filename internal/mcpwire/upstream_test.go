@@ -51,17 +51,20 @@ func (g *guarded) remote(t *testing.T) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Server{Remote: &Remote{URL: u, Header: http.Header{"X-Mine": {"1"}}, Log: slog.New(slog.DiscardHandler)}, Run: pump}
+	return &Server{Remote: &Remote{URL: u, Header: http.Header{"X-Mine": {"1"}}, Log: slog.New(slog.DiscardHandler)},
+		Run: pump}
 }
 
 func TestAChallengeComesThroughAndATokenGoesToItsServerOnly(t *testing.T) {
 	one, other := newGuarded(t, "secret"), newGuarded(t, "")
-	at := serving(t, &Endpoint{Loopback: true, Servers: map[string]*Server{"one": one.remote(t), "other": other.remote(t)}})
+	at := serving(t, &Endpoint{Loopback: true, Servers: map[string]*Server{"one": one.remote(t),
+		"other": other.remote(t)}})
 	url := at + "/one/mcp"
 	resp := raw(t, "POST", url, hello)
 	b, _ := io.ReadAll(resp.Body)
 	want := `Bearer realm="x", resource_metadata="` + at + wellKnown + `/one/mcp"`
-	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || got != want || strings.Contains(string(b), "Ignore") {
+	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || got != want || strings.Contains(string(b),
+		"Ignore") {
 		t.Errorf("%s, %q, %s", resp.Status, got, b)
 	}
 	resp = raw(t, "GET", at+wellKnown+"/one/mcp", "")
@@ -99,14 +102,16 @@ func TestAChallengeComesThroughAndATokenGoesToItsServerOnly(t *testing.T) {
 func TestAHostHasTheFeaturesOfAServerAtAURL(t *testing.T) {
 	at := serving(t, &Endpoint{Loopback: true, Servers: map[string]*Server{"far": newGuarded(t, "").remote(t)}})
 	asked := make(chan string, 1)
-	s := stock(t, at+"/far/mcp", &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		asked <- r.Params.Message
-		return &mcp.ElicitResult{Action: "decline"}, nil
-	}})
+	s := stock(t, at+"/far/mcp",
+		&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asked <- r.Params.Message
+			return &mcp.ElicitResult{Action: "decline"}, nil
+		}})
 	if got := call(t, s, &mcp.CallToolParams{Name: "echo", Arguments: echoArgs{"x"}}); got != "x" {
 		t.Errorf("echo: %q", got)
 	}
-	if got := call(t, s, &mcp.CallToolParams{Name: "ask", Arguments: echoArgs{"why"}}); got != "decline" || <-asked != "why" {
+	if got := call(t, s, &mcp.CallToolParams{Name: "ask", Arguments: echoArgs{"why"}}); got != "decline" ||
+		<-asked != "why" {
 		t.Errorf("asked: %q", got)
 	}
 }
@@ -121,7 +126,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := serving(t, &Endpoint{Loopback: true, Servers: map[string]*Server{"x": {Remote: &Remote{URL: u, Log: slog.New(slog.DiscardHandler)}, Run: pump}}})
+	at := serving(t, &Endpoint{Loopback: true,
+		Servers: map[string]*Server{"x": {Remote: &Remote{URL: u, Log: slog.New(slog.DiscardHandler)}, Run: pump}}})
 	b, _ := io.ReadAll(raw(t, "POST", at+"/x/mcp", hello, "Authorization", "Bearer t").Body)
 	if len(reached) != 0 || !strings.Contains(string(b), "HTTP 307") {
 		t.Errorf("%d requests were redirected: %s", len(reached), b)
@@ -165,7 +171,8 @@ func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) {
 		`printf '{"result":{"a":"'; ` + big + `echo '"},"jsonrpc":"2.0","id":7}'`,
 	} {
 		out, _ := said(t, script+`; echo '{"jsonrpc":"2.0","id":8,"result":{}}'`)
-		if len(out) != 2 || !strings.Contains(out[0], `"id":7,"error"`) || !strings.Contains(out[0], "too large") || !strings.Contains(out[1], `"id":8`) {
+		if len(out) != 2 || !strings.Contains(out[0], `"id":7,"error"`) || !strings.Contains(out[0], "too large") ||
+			!strings.Contains(out[1], `"id":8`) {
 			t.Errorf("%q", out)
 		}
 	}

@@ -58,7 +58,8 @@ type stageOf struct {
 // New returns a process without stages.
 func New() *Process {
 	p := &Process{reg: prometheus.NewRegistry()}
-	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &stageCollector{p})
+	p.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&stageCollector{p})
 	return p
 }
 
@@ -179,22 +180,31 @@ var (
 	descReady     = stageDesc("ready", "1 once all that the ledger held at the start is folded.")
 	descFolded    = stageDesc("folded_entries_total", "Ledger entries that were taken in.")
 	descPublished = stageDesc("published_entries_total", "Entries that this process added to the ledger.")
-	descWaiting   = stageDesc("waiting_entries", "Decided and not yet in the ledger; of ingest, messages of the intake that wait.")
-	descLag       = stageDesc("lag_entries", "Ledger entries not yet taken in, over all partitions of the stage; absent while the server does not say where the ledger ends.")
-	descActive    = stageDesc("active", "1 if it publishes in at least one partition, 0 if it stands by.")
-	descFence     = stageDesc("fence_losses_total", "Partitions where another process of the stage had come first.")
-	descTaken     = stageDesc("takeovers_total", "Partitions where work had lain undone and this process began to do it.")
-	descAhead     = stageDesc("batches_ahead_total", "Batches of ingest that were decided while the one before was on its way to the ledger.")
-	descNoRoom    = prometheus.NewDesc("lazaret_not_ready", "1 if something keeps the whole process from work, such as a full disk; /readyz says what.", nil, nil)
-	descOwed      = stageDesc("owed_seconds", "How long it has owed an entry to the ledger: it has read what asks for one and has added none since. 0 if it owes none.")
-	descIgnored   = stageDesc("ignored_messages_total", "Messages in the ledger that no stage of ours wrote, or that say what cannot be true. They change nothing.")
-	descOversized = stageDesc("oversized_entries_total", "Entries that did not fit into the ledger; a rejection stands in their place.")
-	descDiverged  = stageDesc("diverged_entries_total", "Entries of another process of the stage that are not what this one would have written: the two are not the same version.")
+	descWaiting   = stageDesc("waiting_entries",
+		"Decided and not yet in the ledger; of ingest, messages of the intake that wait.")
+	descLag = stageDesc("lag_entries", "Ledger entries not yet taken in, over all partitions of the stage; absent "+
+		"while the server does not say where the ledger ends.")
+	descActive = stageDesc("active", "1 if it publishes in at least one partition, 0 if it stands by.")
+	descFence  = stageDesc("fence_losses_total", "Partitions where another process of the stage had come first.")
+	descTaken  = stageDesc("takeovers_total", "Partitions where work had lain undone and this process began to do it.")
+	descAhead  = stageDesc("batches_ahead_total",
+		"Batches of ingest that were decided while the one before was on its way to the ledger.")
+	descNoRoom = prometheus.NewDesc("lazaret_not_ready",
+		"1 if something keeps the whole process from work, such as a full disk; /readyz says what.", nil, nil)
+	descOwed = stageDesc("owed_seconds", "How long it has owed an entry to the ledger: it has read what asks for "+
+		"one and has added none since. 0 if it owes none.")
+	descIgnored = stageDesc("ignored_messages_total",
+		"Messages in the ledger that no stage of ours wrote, or that say what cannot be true. They change nothing.")
+	descOversized = stageDesc("oversized_entries_total",
+		"Entries that did not fit into the ledger; a rejection stands in their place.")
+	descDiverged = stageDesc("diverged_entries_total", "Entries of another process of the stage that are not what this "+
+		"one would have written: the two are not the same version.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *stageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive, descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized, descNoRoom} {
+	for _, d := range []*prometheus.Desc{descReady, descFolded, descPublished, descWaiting, descLag, descActive,
+		descFence, descTaken, descAhead, descDiverged, descOwed, descIgnored, descOversized, descNoRoom} {
 		ch <- d
 	}
 }

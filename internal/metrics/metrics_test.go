@@ -34,13 +34,15 @@ func evaluator(t testing.TB, ids ...string) *rules.Evaluator {
 		if strings.HasPrefix(id, "bad") {
 			when = "int(action.tool) > 3"
 		}
-		text += fmt.Sprintf("  - {id: %s, title: T, severity: low, subject: action, on: [action], effect: hold, on_error: deny, message: \"'m'\", when: %q}\n", id, when)
+		text += fmt.Sprintf("  - {id: %s, title: T, severity: low, subject: action, on: [action], effect: hold, on_error: "+
+			"deny, message: \"'m'\", when: %q}\n", id, when)
 	}
 	b, err := rules.Pack(fstest.MapFS{
-		"groups.yaml":     {Data: []byte("groups:\n  core: [p]\n")},
-		"p/pack.yaml":     {Data: []byte("name: p\ntitle: P\n")},
-		"p/rules.yaml":    {Data: []byte(text)},
-		"exceptions.yaml": {Data: []byte("exceptions:\n  - {id: x1, rules: [one], owner: o, reason: r, expires: 2040-01-01, when: \"event.project == 'free'\"}\n")},
+		"groups.yaml":  {Data: []byte("groups:\n  core: [p]\n")},
+		"p/pack.yaml":  {Data: []byte("name: p\ntitle: P\n")},
+		"p/rules.yaml": {Data: []byte(text)},
+		"exceptions.yaml": {Data: []byte("exceptions:\n  - {id: x1, rules: [one], owner: o, reason: r, expires: " +
+			"2040-01-01, when: \"event.project == 'free'\"}\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +153,8 @@ func TestTheExampleAlertsNameMetricsThatExist(t *testing.T) {
 	for _, g := range doc.Groups {
 		for _, r := range g.Rules {
 			alerts++
-			if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			if r.Alert == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" ||
+				r.Annotations["description"] == "" {
 				t.Errorf("%q is not complete", r.Alert)
 			}
 			if r.For != "" {
@@ -225,11 +228,13 @@ func TestReadyMeansCaughtUp(t *testing.T) {
 
 func judge(t testing.TB, ev *rules.Evaluator, project string) {
 	t.Helper()
-	body, err := streams.Marshal(&streams.ActionEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"}, Action: beliefs.Action{Tool: "t"}})
+	body, err := streams.Marshal(&streams.ActionEntry{EntryHead: streams.EntryHead{ID: "e", Agent: "a", Session: "s"},
+		Action: beliefs.Action{Tool: "t"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ev.Eval(index.NewMemStore(), &streams.Entry{Seq: 1, Project: project, Stage: streams.StageIngest, Type: streams.TypeAction, Body: body}); err != nil {
+	if _, err := ev.Eval(index.NewMemStore(), &streams.Entry{Seq: 1, Project: project, Stage: streams.StageIngest,
+		Type: streams.TypeAction, Body: body}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -285,7 +290,8 @@ func TestRulesAreCountedAndForgottenWithTheirSet(t *testing.T) {
 	}
 	s.InForce(0, "", nil)
 	s.InForce(1, "", nil)
-	if n := testutil.CollectAndCount(s.v.info) + testutil.CollectAndCount(s.v.errors) + testutil.CollectAndCount(s.v.fires); n != 0 {
+	if n := testutil.CollectAndCount(s.v.info) + testutil.CollectAndCount(s.v.errors) +
+		testutil.CollectAndCount(s.v.fires); n != 0 {
 		t.Errorf("%d series with nothing in force", n)
 	}
 }
@@ -314,14 +320,16 @@ func TestVerdictsAreCountedOnce(t *testing.T) {
 	v.Again, v.Late, v.Verdict = false, true, streams.Deny
 	give(v, true)
 	a.Published(&streams.Entry{Type: streams.TypeDue}, nil)
-	if h, d := testutil.ToFloat64(a.verdicts.WithLabelValues("action", "hold")), testutil.ToFloat64(a.verdicts.WithLabelValues("action", "deny")); h != 2 || d != 1 {
+	if h, d := testutil.ToFloat64(a.verdicts.WithLabelValues("action", "hold")), testutil.ToFloat64(
+		a.verdicts.WithLabelValues("action", "deny")); h != 2 || d != 1 {
 		t.Errorf("%v holds, %v denies", h, d)
 	}
 	if n := testutil.ToFloat64(a.silent.WithLabelValues("core")); n != 2 {
 		t.Errorf("%v times silent", n)
 	}
 	out, err := testutil.CollectAndFormat(a.seconds, expfmt.TypeTextPlain, "lazaret_verdict_seconds")
-	if err != nil || !strings.Contains(string(out), "lazaret_verdict_seconds_count 1\n") || !strings.Contains(string(out), `le="0.5"} 0`) {
+	if err != nil || !strings.Contains(string(out), "lazaret_verdict_seconds_count 1\n") ||
+		!strings.Contains(string(out), `le="0.5"} 0`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -376,7 +384,8 @@ func TestTheDashboardAsksForMetricsThatExist(t *testing.T) {
 				}
 			}
 			for _, l := range regexp.MustCompile(`by \((\w+)\) \(\w*\(?(lazaret_\w+)`).FindAllStringSubmatch(q.Expr, -1) {
-				if n := strings.TrimSuffix(l[2], "_bucket"); l[1] != "le" && !regexp.MustCompile("`"+n+"`.*\\| .*`"+l[1]+"`").MatchString(known) {
+				if n := strings.TrimSuffix(l[2], "_bucket"); l[1] != "le" && !regexp.MustCompile("`"+n+"`.*\\| .*`"+l[1]+
+					"`").MatchString(known) {
 					t.Errorf("%s: %s has no label %s", p.Title, n, l[1])
 				}
 			}
@@ -402,13 +411,16 @@ func TestSyntheticProjectsCountNowhere(t *testing.T) {
 		v := &streams.VerdictEntry{Type: streams.TypeAction, Verdict: streams.Hold, Degraded: []string{"core"}}
 		a.Published(&streams.Entry{Type: streams.TypeVerdict, Project: c.project}, &Verdict{Entry: v})
 		i.Published(&streams.Entry{Type: streams.TypeAction, Project: c.project}, nil)
-		i.Published(&streams.Entry{Type: streams.TypeRejected, Project: c.project}, &streams.RejectedEntry{Code: streams.CodeInvalid})
+		i.Published(&streams.Entry{Type: streams.TypeRejected, Project: c.project},
+			&streams.RejectedEntry{Code: streams.CodeInvalid})
 		i.Published(&streams.Entry{Type: streams.TypeRepeat, Project: c.project}, nil)
 		for r := range o.by {
 			o.End(r, time.Time{}, []streams.Alert{{Rule: r.ID, Effect: "hold", Mode: "enforce", Project: c.project}})
 		}
-		for what, m := range map[string]prometheus.Collector{"verdicts": a.verdicts.WithLabelValues("action", "hold"), "silent groups": a.silent.WithLabelValues("core"),
-			"admitted": i.admitted.WithLabelValues("action"), "rejected": i.rejected.WithLabelValues(string(streams.CodeInvalid)), "repeats": i.repeats,
+		for what, m := range map[string]prometheus.Collector{"verdicts": a.verdicts.WithLabelValues("action", "hold"),
+			"silent groups": a.silent.WithLabelValues("core"),
+			"admitted":      i.admitted.WithLabelValues("action"),
+			"rejected":      i.rejected.WithLabelValues(string(streams.CodeInvalid)), "repeats": i.repeats,
 			"fires": o.v.fires.WithLabelValues("one", "hold", "enforce")} {
 			if got := testutil.ToFloat64(m); got != c.want {
 				t.Errorf("after an entry of %s there are %v %s, want %v", c.project, got, what, c.want)

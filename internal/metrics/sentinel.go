@@ -47,11 +47,15 @@ func (p *Process) Sentinel(group string) *Sentinel {
 	defer p.mu.Unlock()
 	if p.sentinel == nil {
 		v := &sentinelVecs{
-			evaluations: counters(p, "rule_evaluations_total", "Evaluations of a rule: of those that the index found, one for each input.", "rule"),
-			fires:       counters(p, "rule_fires_total", "Alerts of a rule, before repeated ones are folded. effect is on_error's if the rule failed; mode is excepted if an exception applied.", "rule", "effect", "mode"),
-			errors:      counters(p, "rule_errors_total", "Evaluations that failed and counted as firing.", "rule"),
-			seconds:     counters(p, "rule_seconds_total", "Estimated time spent in a rule: every 64th evaluation is timed and counts 64 times.", "rule"),
-			info:        prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lazaret_ruleset_info", Help: "Partitions in which a group judges by the rule set of this digest."}, []string{"digest", "group"}),
+			evaluations: counters(p, "rule_evaluations_total",
+				"Evaluations of a rule: of those that the index found, one for each input.", "rule"),
+			fires: counters(p, "rule_fires_total", "Alerts of a rule, before repeated ones are folded. effect is "+
+				"on_error's if the rule failed; mode is excepted if an exception applied.", "rule", "effect", "mode"),
+			errors: counters(p, "rule_errors_total", "Evaluations that failed and counted as firing.", "rule"),
+			seconds: counters(p, "rule_seconds_total",
+				"Estimated time spent in a rule: every 64th evaluation is timed and counts 64 times.", "rule"),
+			info: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lazaret_ruleset_info",
+				Help: "Partitions in which a group judges by the rule set of this digest."}, []string{"digest", "group"}),
 		}
 		p.reg.MustRegister(v.info)
 		p.sentinel = v
@@ -144,7 +148,8 @@ func (v *sentinelVecs) observer(ev *rules.Evaluator) *observer {
 		if r.Mode == "off" {
 			continue
 		}
-		o.by[r] = &ruleCounts{evaluations: v.evaluations.WithLabelValues(r.ID), errors: v.errors.WithLabelValues(r.ID), seconds: v.seconds.WithLabelValues(r.ID)}
+		o.by[r] = &ruleCounts{evaluations: v.evaluations.WithLabelValues(r.ID), errors: v.errors.WithLabelValues(r.ID),
+			seconds: v.seconds.WithLabelValues(r.ID)}
 		// A counter that appears with its first count hides that count from
 		// increase().
 		v.fires.WithLabelValues(r.ID, r.Effect, r.Mode)

@@ -45,12 +45,16 @@ func (p *Process) Arbiter() *Arbiter {
 		return nil
 	}
 	a := &Arbiter{
-		verdicts:     counters(p, "verdicts_total", "Verdicts, and verdicts that were tightened afterwards; not those that were asked for again.", "type", "verdict"),
-		silent:       counters(p, "silent_groups_total", "Verdicts for which a required sentinel group had no valid answer.", "group"),
-		holds:        gauge(p, "open_holds", "Holds that wait for a person."),
-		calibrations: counters(p, "calibrations_total", "Computations of an agent's confidence against its outcomes: calibrated, over_confident, or became_over_confident.", "result"),
+		verdicts: counters(p, "verdicts_total",
+			"Verdicts, and verdicts that were tightened afterwards; not those that were asked for again.", "type", "verdict"),
+		silent: counters(p, "silent_groups_total",
+			"Verdicts for which a required sentinel group had no valid answer.", "group"),
+		holds: gauge(p, "open_holds", "Holds that wait for a person."),
+		calibrations: counters(p, "calibrations_total", "Computations of an agent's confidence against its outcomes: "+
+			"calibrated, over_confident, or became_over_confident.", "result"),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "lazaret_verdict_seconds",
-			Help:    "From a proposal's stamp in the ledger until its verdict was there, by two clocks: the server's and this process's.",
+			Help: "From a proposal's stamp in the ledger until its verdict was there, by two clocks: the server's and " +
+				"this process's.",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 4, 8, 16}}),
 	}
 	p.reg.MustRegister(a.seconds)
@@ -144,10 +148,12 @@ func (p *Process) Ingest() *Ingest {
 	i := &Ingest{
 		admitted: counters(p, "admitted_total", "Messages that became an entry of their own type.", "type"),
 		rejected: counters(p, "rejected_total", "Messages that were refused, by the code in docs/errors.md.", "code"),
-		repeats:  prometheus.NewCounter(prometheus.CounterOpts{Name: "lazaret_repeats_total", Help: "Messages whose id had been used before."}),
+		repeats: prometheus.NewCounter(prometheus.CounterOpts{Name: "lazaret_repeats_total",
+			Help: "Messages whose id had been used before."}),
 	}
 	p.reg.MustRegister(i.repeats)
-	for _, c := range []streams.Code{streams.CodeMalformed, streams.CodeTooLarge, streams.CodeUnknownKind, streams.CodeBadSubject, streams.CodeInvalid,
+	for _, c := range []streams.Code{streams.CodeMalformed, streams.CodeTooLarge, streams.CodeUnknownKind,
+		streams.CodeBadSubject, streams.CodeInvalid,
 		streams.CodeTimeTravel, streams.CodeForeign, streams.CodeSignature, streams.CodeCommand, streams.CodeBundle} {
 		i.rejected.WithLabelValues(string(c))
 	}
@@ -186,11 +192,16 @@ func (p *Process) Auditor() *Auditor {
 		p.reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "lazaret_audit_" + name, Help: help}, f))
 	}
 	of("head_index", "Leaves in the log.", func() float64 { return float64(a.head.Load()) })
-	of("gaps", "Sequences that the ledger skipped and that became leaves.", func() float64 { return float64(a.gaps.Load()) })
-	of("unsigned_leaves", "Leaves that no checkpoint covers yet.", func() float64 { return float64(max(a.head.Load()-a.signed.Load(), 0)) })
-	of("checkpoint_age_seconds", "Time since the last checkpoint, or since the start; it grows while nothing comes in.", func() float64 {
-		return time.Since(time.Unix(0, a.at.Load())).Seconds()
+	of("gaps", "Sequences that the ledger skipped and that became leaves.", func() float64 {
+		return float64(a.gaps.Load())
 	})
+	of("unsigned_leaves", "Leaves that no checkpoint covers yet.", func() float64 {
+		return float64(max(a.head.Load()-a.signed.Load(), 0))
+	})
+	of("checkpoint_age_seconds", "Time since the last checkpoint, or since the start; it grows while nothing comes in.",
+		func() float64 {
+			return time.Since(time.Unix(0, a.at.Load())).Seconds()
+		})
 	return a
 }
 

@@ -80,7 +80,8 @@ func (f *Flags) Bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.TLSCert, "tlscert", "", "TLS client certificate `FILE` ($NATS_CERT)")
 	fs.StringVar(&f.TLSKey, "tlskey", "", "TLS client key `FILE` ($NATS_KEY)")
 	fs.StringVar(&f.TLSCA, "tlsca", "", "TLS certificate authority `FILE` ($NATS_CA)")
-	fs.StringVar(&f.InboxPrefix, "inbox-prefix", "", "`PREFIX` of the inboxes that the credential may read ($NATS_INBOX_PREFIX)")
+	fs.StringVar(&f.InboxPrefix, "inbox-prefix", "",
+		"`PREFIX` of the inboxes that the credential may read ($NATS_INBOX_PREFIX)")
 	fs.DurationVar(&f.Timeout, "timeout", 20*time.Second, "how long to wait for an answer")
 	fs.StringVar(&f.Data, "data", "", "data `DIR` of `lazaret up` ($LAZARET_DATA, default ./data)")
 }
@@ -131,12 +132,14 @@ func (f *Flags) Connect(role string, opts ...nats.Option) (*nats.Conn, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(filepath.Join(f.Data, "nats")); err == nil {
-		return nil, fmt.Errorf("%s holds no credential for %q: see `ls %s`, or add an agent with `lazaret agent add`", f.Data, role, filepath.Dir(file))
+		return nil, fmt.Errorf("%s holds no credential for %q: see `ls %s`, or add an agent with `lazaret agent add`",
+			f.Data, role, filepath.Dir(file))
 	}
 	if nc, _, err := natscontext.Connect("", f.more(opts)...); err == nil {
 		return nc, nil
 	}
-	return nil, fmt.Errorf("%w, and %s is no data folder: start `lazaret up`, or give --server, --context or --data", ErrNoServer, f.Data)
+	return nil, fmt.Errorf("%w, and %s is no data folder: start `lazaret up`, or give --server, --context or --data",
+		ErrNoServer, f.Data)
 }
 
 func (f *Flags) viaContext(name string, opts []nats.Option) (*nats.Conn, error) {

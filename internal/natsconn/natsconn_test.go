@@ -34,7 +34,8 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 	}
 	defer s.Shutdown()
 	op := natsserver.RoleOperator
-	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: op, Description: "people"}, s.URL(), false); err != nil {
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: op, Description: "people"}, s.URL(),
+		false); err != nil {
 		t.Fatal(err)
 	}
 	creds := natsserver.CredsFile(data, "operator")
@@ -49,15 +50,21 @@ func TestTheFirstThatIsGivenWins(t *testing.T) {
 		{name: "data folder from the environment", env: map[string]string{"LAZARET_DATA": data}, role: "operator", ok: true},
 		{name: "data folder of a flag beats the environment", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1"},
 			args: []string{"--data", data}, role: "operator", ok: true},
-		{name: "environment beats its data folder", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1", "LAZARET_DATA": data},
+		{name: "environment beats its data folder", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1",
+			"LAZARET_DATA": data},
 			role: "operator"},
 		{name: "data folder without that role", args: []string{"--data", data}, role: "nobody"},
 		{name: "server and creds", args: []string{"-s", s.URL(), "--creds", creds}, role: "operator", ok: true},
-		{name: "server and creds from the environment", env: map[string]string{"NATS_URL": s.URL(), "NATS_CREDS": creds}, role: "operator", ok: true},
-		{name: "server flag beats the environment", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1", "NATS_CREDS": creds}, args: []string{"-s", s.URL()}, role: "operator", ok: true},
-		{name: "server beats the data folder", args: []string{"--data", data, "-s", "nats://127.0.0.1:1", "--creds", creds}, role: "operator"},
-		{name: "context file", args: []string{"--context", natsserver.ContextFile(data, "operator")}, role: "operator", ok: true},
-		{name: "context file by a relative path", args: []string{"--context", relative(t, natsserver.ContextFile(data, "operator"))}, role: "operator", ok: true},
+		{name: "server and creds from the environment", env: map[string]string{"NATS_URL": s.URL(), "NATS_CREDS": creds},
+			role: "operator", ok: true},
+		{name: "server flag beats the environment", env: map[string]string{"NATS_URL": "nats://127.0.0.1:1",
+			"NATS_CREDS": creds}, args: []string{"-s", s.URL()}, role: "operator", ok: true},
+		{name: "server beats the data folder", args: []string{"--data", data, "-s", "nats://127.0.0.1:1", "--creds", creds},
+			role: "operator"},
+		{name: "context file", args: []string{"--context", natsserver.ContextFile(data, "operator")}, role: "operator",
+			ok: true},
+		{name: "context file by a relative path",
+			args: []string{"--context", relative(t, natsserver.ContextFile(data, "operator"))}, role: "operator", ok: true},
 		{name: "server without credential", args: []string{"-s", s.URL()}, role: "operator"},
 		{name: "nothing", args: []string{"--data", t.TempDir()}, role: "operator"},
 	} {

@@ -18,7 +18,8 @@ func (f *Flags) refusal(err error, creds string) error {
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("%w: is the server running?", err)
-	case !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) && !errors.Is(err, nats.ErrAuthExpired):
+	case !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) && !errors.Is(err,
+		nats.ErrAuthExpired):
 		return err
 	case creds == "":
 		return fmt.Errorf("%w: is the credential one of this server's?", err)

@@ -47,7 +47,8 @@ func (k *keyring) accounts() (*accounts, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(KeysDir(k.data), operatorFile), err)
 	}
 	if a.claims.Subject != opPub || a.claims.SystemAccount != a.systemKey {
-		return nil, fmt.Errorf("%s is of other keys than those beside it: remove it, it is made again", filepath.Join(KeysDir(k.data), operatorFile))
+		return nil, fmt.Errorf("%s is of other keys than those beside it: remove it, it is made again",
+			filepath.Join(KeysDir(k.data), operatorFile))
 	}
 	acc := jwt.NewAccountClaims(a.accountKey)
 	acc.Name = "LAZARET"
@@ -84,7 +85,8 @@ func (k *keyring) writeAccounts() error {
 	if err != nil {
 		return err
 	}
-	return natsfiles.WriteFile(AccountsFile(k.data), fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
+	return natsfiles.WriteFile(AccountsFile(k.data),
+		fmt.Appendf(nil, `# Accounts of Lazaret, made by "lazaret server config" and "lazaret agent revoke".
 operator: %q
 system_account: %s
 resolver: MEMORY

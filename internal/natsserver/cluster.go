@@ -135,7 +135,8 @@ func openAuthority(data string) (*authority, error) {
 // make makes an authority and writes it under that name.
 func (a *authority) make(name string) (*pair, error) {
 	p, err := newPair(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "Lazaret cluster"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "Lazaret cluster"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign,
 	}, nil, authorityFor)
 	if err != nil {
 		return nil, err
@@ -228,7 +229,8 @@ func (a *authority) issue(dir, name string, hosts []string) (*x509.Certificate, 
 // has one for these hosts, and the password of the routes.
 func secureCluster(data string, c ServerConfig) error {
 	if !serverName.MatchString(c.Name) {
-		return fmt.Errorf("the server's name %q: a server of a cluster has a folder of its name; use letters, digits, dots, - and _", c.Name)
+		return fmt.Errorf("the server's name %q: a server of a cluster has a folder of its name; use letters, digits, "+
+			"dots, - and _", c.Name)
 	}
 	hosts := []string{c.Name}
 	var routes []string
@@ -257,7 +259,8 @@ func secureCluster(data string, c ServerConfig) error {
 		return err
 	}
 	dir := ServerCertDir(data, c.Name)
-	if p, err := readPair(filepath.Join(dir, certFile)); err != nil || !slices.Equal(hostsOf(p.cert), hosts) || time.Until(p.cert.NotAfter) < RenewBefore {
+	if p, err := readPair(filepath.Join(dir, certFile)); err != nil || !slices.Equal(hostsOf(p.cert), hosts) ||
+		time.Until(p.cert.NotAfter) < RenewBefore {
 		if _, err := a.issue(dir, c.Name, hosts); err != nil {
 			return err
 		}
@@ -265,7 +268,8 @@ func secureCluster(data string, c ServerConfig) error {
 	var b bytes.Buffer
 	// A reload sorts the routes in place while others read them: sorted ones stay as they are.
 	slices.Sort(routes)
-	fmt.Fprintf(&b, "# Made by \"lazaret server config\"; the same for all servers of the cluster.\nauthorization {\n  user: %q\n  password: %q\n  timeout: 5\n}\nroutes: [\n", routeUser, password)
+	fmt.Fprintf(&b, "# Made by \"lazaret server config\"; the same for all servers of the cluster.\nauthorization {\n  "+
+		"user: %q\n  password: %q\n  timeout: 5\n}\nroutes: [\n", routeUser, password)
 	for _, r := range routes {
 		fmt.Fprintf(&b, "  %q\n", r)
 	}

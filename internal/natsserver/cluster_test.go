@@ -75,14 +75,17 @@ func startCluster(t *testing.T, data string) []*member {
 		ms = append(ms, m)
 	}
 	// A pool of three, and one of the system's account.
-	natstest.Eventually(t, 20*time.Second, "routes between the servers", func() bool { return ms[0].NumRoutes() == 4 && ms[1].NumRoutes() == 4 })
+	natstest.Eventually(t, 20*time.Second, "routes between the servers", func() bool {
+		return ms[0].NumRoutes() == 4 && ms[1].NumRoutes() == 4
+	})
 	return ms
 }
 
 func writeMember(t *testing.T, data string, m *member, name string, routes ...string) {
 	t.Helper()
 	var b bytes.Buffer
-	c := natsserver.ServerConfig{Name: name, Listen: "127.0.0.1:-1", Store: filepath.Join(data, name), ClusterName: "lazaret", Cluster: m.route, Routes: routes,
+	c := natsserver.ServerConfig{Name: name, Listen: "127.0.0.1:-1", Store: filepath.Join(data, name),
+		ClusterName: "lazaret", Cluster: m.route, Routes: routes,
 		KeyFile: filepath.Join("keys", "jetstream.conf")}
 	if err := natsserver.WriteConfig(&b, data, c); err != nil {
 		t.Fatal(err)
@@ -118,7 +121,8 @@ func accountOf(t *testing.T, data string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	creds, err := minter.Agent(natsserver.Agent{Project: "acme", Name: "bot", Origins: []beliefs.Origin{beliefs.OriginTool}})
+	creds, err := minter.Agent(natsserver.Agent{Project: "acme", Name: "bot",
+		Origins: []beliefs.Origin{beliefs.OriginTool}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,20 +153,26 @@ func TestPromiseA1AServerThatKnowsOnlyTheAccountsKeyDoesNotJoinTheCluster(t *tes
 	}
 	account := accountOf(t, data)
 	outside := t.TempDir() // an authority of the outsider's own
-	writeMember(t, outside, &member{conf: filepath.Join(outside, "x.conf"), route: "127.0.0.1:1"}, "x", "nats://127.0.0.1:1")
+	writeMember(t, outside, &member{conf: filepath.Join(outside, "x.conf"), route: "127.0.0.1:1"}, "x",
+		"nats://127.0.0.1:1")
 	own := natsserver.ServerCertDir(outside, "x")
 	password := routePassword(t, data)
 	for name, c := range map[string]struct{ tls, url string }{
 		"without TLS":                    {"", "nats://" + ms[0].route},
 		"without TLS, with the password": {"", "nats://route:" + password + "@" + ms[0].route},
-		"with a certificate of its own": {fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q }", own+"/cert.pem", own+"/key.pem", natsserver.ServerCertDir(data, "n1")+"/ca.pem"),
+		"with a certificate of its own": {fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q }", own+"/cert.pem",
+			own+"/key.pem", natsserver.ServerCertDir(data, "n1")+"/ca.pem"),
 			"nats://route:" + password + "@" + ms[0].route},
-		"with a server's certificate, without the password": {fmt.Sprintf("tls { cert_file: %[1]q, key_file: %[2]q, ca_file: %[3]q }",
-			natsserver.ServerCertDir(data, "n2")+"/cert.pem", natsserver.ServerCertDir(data, "n2")+"/key.pem", natsserver.ServerCertDir(data, "n2")+"/ca.pem"), "nats://" + ms[0].route},
+		"with a server's certificate, without the password": {
+			fmt.Sprintf("tls { cert_file: %[1]q, key_file: %[2]q, ca_file: %[3]q }",
+				natsserver.ServerCertDir(data, "n2")+"/cert.pem", natsserver.ServerCertDir(data, "n2")+"/key.pem",
+				natsserver.ServerCertDir(data, "n2")+"/ca.pem"), "nats://" + ms[0].route},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conf := filepath.Join(t.TempDir(), "rogue.conf")
-			text := fmt.Sprintf("server_name: rogue\nlisten: \"127.0.0.1:-1\"\ncluster { name: lazaret\n listen: \"127.0.0.1:-1\"\n %s\n routes: [ %q ] }\naccounts { %s: { users: [ {user: a, password: b} ] } }\n", c.tls, c.url, account)
+			text := fmt.Sprintf("server_name: rogue\nlisten: \"127.0.0.1:-1\"\ncluster { name: lazaret\n listen: "+
+				"\"127.0.0.1:-1\"\n %s\n routes: [ %q ] }\naccounts { %s: { users: [ {user: a, password: b} ] } }\n", c.tls,
+				c.url, account)
 			if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -183,7 +193,9 @@ func TestPromiseA1AServerThatKnowsOnlyTheAccountsKeyDoesNotJoinTheCluster(t *tes
 				t.Fatal("the outsider's server did not start")
 			}
 			// It tries again and again; each try has to end without a route.
-			natstest.Eventually(t, 30*time.Second, "two tries of the outsider", func() bool { return rogue.NumRoutes() > 0 || log.tries() >= 2 })
+			natstest.Eventually(t, 30*time.Second, "two tries of the outsider", func() bool {
+				return rogue.NumRoutes() > 0 || log.tries() >= 2
+			})
 			if n := rogue.NumRoutes(); n > 0 {
 				t.Errorf("the outsider has %d routes", n)
 			}
@@ -221,30 +233,36 @@ func TestPromiseA1DoctorTriesTheClusterPortFromOutside(t *testing.T) {
 	if _, err := natsserver.ProbeRoute(t.Context(), freePort(t)); !errors.Is(err, natsserver.ErrNoPort) {
 		t.Errorf("a port that nobody listens on: %v", err)
 	}
-	open, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1, Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
+	open, err := server.NewServer(&server.Options{ServerName: "open", Host: "127.0.0.1", Port: -1,
+		Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1}, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	open.Start()
 	defer open.Shutdown()
 	open.ReadyForConnections(10 * time.Second)
-	if _, err := natsserver.ProbeRoute(t.Context(), open.ClusterAddr().String()); err == nil || !strings.Contains(err.Error(), "without TLS") {
+	if _, err := natsserver.ProbeRoute(t.Context(), open.ClusterAddr().String()); err == nil ||
+		!strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("an open port: %v", err)
 	}
 	// TLS that asks for no certificate.
-	cert, err := tls.LoadX509KeyPair(natsserver.ServerCertDir(data, "n1")+"/cert.pem", natsserver.ServerCertDir(data, "n1")+"/key.pem")
+	cert, err := tls.LoadX509KeyPair(natsserver.ServerCertDir(data, "n1")+"/cert.pem", natsserver.ServerCertDir(data,
+		"n1")+"/key.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
-	half, err := server.NewServer(&server.Options{ServerName: "half", Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
-		Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1, TLSTimeout: 5, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}})
+	half, err := server.NewServer(&server.Options{ServerName: "half", Host: "127.0.0.1", Port: -1, NoSigs: true,
+		NoLog: true,
+		Cluster: server.ClusterOpts{Name: "x", Host: "127.0.0.1", Port: -1, TLSTimeout: 5,
+			TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	half.Start()
 	defer half.Shutdown()
 	half.ReadyForConnections(10 * time.Second)
-	if _, err := natsserver.ProbeRoute(t.Context(), half.ClusterAddr().String()); err == nil || !strings.Contains(err.Error(), "without a certificate") {
+	if _, err := natsserver.ProbeRoute(t.Context(), half.ClusterAddr().String()); err == nil ||
+		!strings.Contains(err.Error(), "without a certificate") {
 		t.Errorf("TLS without certificates: %v", err)
 	}
 }
@@ -344,7 +362,9 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 		ms[1].Shutdown()
 		ms[1].WaitForShutdown()
 		ms[1].Server = startMember(t, ms[1].conf)
-		natstest.Eventually(t, 30*time.Second, "routes after a restart", func() bool { return ms[0].NumRoutes() > 0 && ms[1].NumRoutes() > 0 })
+		natstest.Eventually(t, 30*time.Second, "routes after a restart", func() bool {
+			return ms[0].NumRoutes() > 0 && ms[1].NumRoutes() > 0
+		})
 	}
 	before := served(t, ms[0].route)
 	if _, _, err := natsserver.RenewCluster(data, false); err != nil {
@@ -366,7 +386,8 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 
 	// The authority: at each step one server is behind the other by a reload.
 	old := authorities(t, data, "n1")
-	for i, want := range []natsserver.Exchange{natsserver.ExchangeTrusted, natsserver.ExchangeIssued, natsserver.ExchangeDone} {
+	for i, want := range []natsserver.Exchange{natsserver.ExchangeTrusted, natsserver.ExchangeIssued,
+		natsserver.ExchangeDone} {
 		step, _, err := natsserver.RenewCluster(data, true)
 		if err != nil || step != want {
 			t.Fatalf("step %d: %v, %v", i+1, step, err)
@@ -384,7 +405,8 @@ func TestPromiseA1CertificatesAreRenewedAndExchangedWithoutARestart(t *testing.T
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(old[0])
-	if _, err := served(t, ms[0].route).Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
+	if _, err := served(t, ms[0].route).Verify(x509.VerifyOptions{Roots: pool,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
 		t.Error("the old authority still stands for the certificate")
 	}
 	if _, err := natsserver.ProbeRoute(t.Context(), ms[0].route); err != nil {
@@ -468,7 +490,8 @@ type routeLog struct{ n atomic.Int64 }
 func (l *routeLog) tries() int64 { return l.n.Load() }
 func (l *routeLog) count(f string, v []any) {
 	s := fmt.Sprintf(f, v...)
-	if strings.Contains(s, "Router connection closed") || strings.Contains(s, "TLS route handshake error") || strings.Contains(s, "Error trying to connect to route") {
+	if strings.Contains(s, "Router connection closed") || strings.Contains(s, "TLS route handshake error") ||
+		strings.Contains(s, "Error trying to connect to route") {
 		l.n.Add(1)
 	}
 }

@@ -99,7 +99,8 @@ include "{{.AccountsFile}}"
 // data folder, which it makes if they are not there. Each server of a cluster is
 // to be given the same ones.
 func WriteConfig(w io.Writer, data string, c ServerConfig) error {
-	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir, c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
+	for _, s := range append([]string{c.Name, c.Listen, c.HTTP, c.Store, c.ClusterName, c.Cluster, c.KeyFile, c.CertDir,
+		c.TLSCert, c.TLSKey, c.TLSCA}, c.Routes...) {
 		if !plain.MatchString(s) {
 			return fmt.Errorf("%q cannot stand in a server's configuration: it holds quotes, backslashes or control characters", s)
 		}
@@ -137,6 +138,7 @@ func WriteConfig(w io.Writer, data string, c ServerConfig) error {
 	}
 	beside := func(file string) string { return filepath.Join(filepath.Dir(c.KeyFile), filepath.Base(file)) }
 	return configTemplate.Execute(w, map[string]any{
-		"C": c, "ClusterFile": beside(ClusterFile(data)), "AccountsFile": beside(AccountsFile(data)), "MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
+		"C": c, "ClusterFile": beside(ClusterFile(data)), "AccountsFile": beside(AccountsFile(data)),
+		"MaxPayload": MaxPayload, "MaxPending": MaxPending, "MaxControlLine": MaxControlLine,
 	})
 }

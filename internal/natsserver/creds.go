@@ -28,7 +28,8 @@ func OpenMinter(data string) (*Minter, error) {
 	dir := KeysDir(data)
 	account, err := accountKey(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no account: run `lazaret up --data %s` once, or name the data folder with --data", dir, data)
+		return nil, fmt.Errorf("%s has no account: run `lazaret up --data %s` once, or name the data folder with --data",
+			dir, data)
 	}
 	if err != nil {
 		return nil, err

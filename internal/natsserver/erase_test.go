@@ -48,7 +48,8 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 	ret, done := roleStreams(t, s, natsserver.RoleRetention)
 	defer done()
 	pub := func(js jetstream.JetStream, subject, text string) uint64 {
-		a, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{"h": {text}}, Data: []byte(text + strings.Repeat(".", size))})
+		a, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: nats.Header{"h": {text}},
+			Data: []byte(text + strings.Repeat(".", size))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +90,8 @@ func texts(t *testing.T, s *natsserver.Server, size int) {
 func content(t *testing.T, s *natsserver.Server) string {
 	t.Helper()
 	var out strings.Builder
-	for stream, role := range map[string]natsserver.Role{streams.IntakeStream: natsserver.RoleIngest, streams.LedgerStream: natsserver.RoleIngest, streams.LiveStream: natsserver.RoleRetention} {
+	for stream, role := range map[string]natsserver.Role{streams.IntakeStream: natsserver.RoleIngest,
+		streams.LedgerStream: natsserver.RoleIngest, streams.LiveStream: natsserver.RoleRetention} {
 		js, done := roleStreams(t, s, role)
 		st, err := js.Stream(t.Context(), stream)
 		if err != nil {
@@ -103,7 +105,8 @@ func content(t *testing.T, s *natsserver.Server) string {
 		fmt.Fprintf(&out, "%s %d %d %d %d %v\n", stream, is.FirstSeq, is.LastSeq, is.Msgs, is.Bytes, is.Deleted)
 		for seq := is.FirstSeq; seq <= is.LastSeq; seq++ {
 			if m, err := st.GetMsg(t.Context(), seq); err == nil {
-				fmt.Fprintf(&out, "%d %s %s %.20s %d %d\n", seq, m.Subject, m.Header.Get("h"), m.Data, len(m.Data), m.Time.UnixNano())
+				fmt.Fprintf(&out, "%d %s %s %.20s %d %d\n", seq, m.Subject, m.Header.Get("h"), m.Data, len(m.Data),
+					m.Time.UnixNano())
 			} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
 				t.Fatal(err)
 			}
@@ -148,7 +151,8 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 			}
 			gone := func(when string) {
 				t.Helper()
-				if got := holding(t, data, "Quokka"); len(got) != 3 || got[streams.IntakeStream]+got[streams.LedgerStream]+got[streams.LiveStream] != 0 {
+				if got := holding(t, data, "Quokka"); len(got) != 3 || got[streams.IntakeStream]+got[streams.LedgerStream]+
+					got[streams.LiveStream] != 0 {
 					t.Errorf("%s: the blocks hold deleted texts: %v", when, got)
 				}
 			}
@@ -172,7 +176,8 @@ func TestPromiseB14TheDecryptedBlocksHoldNoDeletedText(t *testing.T) {
 					return err == nil
 				})
 			}
-			if again, err := s.EraseDeleted(t.Context()); err != nil || slices.ContainsFunc(again, func(e streams.Erased) bool { return e.Messages > 0 || e.Left != "" }) {
+			if again, err := s.EraseDeleted(t.Context()); err != nil || slices.ContainsFunc(again,
+				func(e streams.Erased) bool { return e.Messages > 0 || e.Left != "" }) {
 				t.Errorf("again: %+v, %v", again, err)
 			}
 			s.Shutdown()
@@ -266,7 +271,8 @@ func TestPromiseB14AKillWhileErasingLosesNothing(t *testing.T) {
 				if _, err := s.EraseDeleted(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if got := holding(t, data, "Quokka"); got[streams.IntakeStream]+got[streams.LedgerStream]+got[streams.LiveStream] != 0 {
+				if got := holding(t, data, "Quokka"); got[streams.IntakeStream]+got[streams.LedgerStream]+
+					got[streams.LiveStream] != 0 {
 					t.Fatalf("erased after a kill, the blocks hold deleted texts: %v", got)
 				}
 				if _, err := os.Stat(filepath.Join(store, "erasing")); !errors.Is(err, os.ErrNotExist) {
@@ -283,7 +289,8 @@ func TestPromiseB14ABlockThatCannotBeReadIsLeftAndNamed(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
 	texts(t, s, 300_000)
-	files, err := filepath.Glob(filepath.Join(data, "jetstream", "jetstream", "*", "streams", streams.LedgerStream, "msgs", "2.blk"))
+	files, err := filepath.Glob(filepath.Join(data, "jetstream", "jetstream", "*", "streams", streams.LedgerStream,
+		"msgs", "2.blk"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
@@ -328,7 +335,8 @@ func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(store, "jetstream", "$SYS", "_js_"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := natsserver.EraseStore(t.Context(), data, store); err == nil || !strings.Contains(err.Error(), "of a cluster") {
+	if _, err := natsserver.EraseStore(t.Context(), data, store); err == nil || !strings.Contains(err.Error(),
+		"of a cluster") {
 		t.Errorf("the store of a cluster's server: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(store, "jetstream", "$SYS")); err != nil {
@@ -340,7 +348,8 @@ func TestPromiseB14TheStoreOfAnExternalServerIsErased(t *testing.T) {
 	if err := os.Rename(store, filepath.Join(data, "jetstream")); err != nil {
 		t.Fatal(err)
 	}
-	if got := holding(t, data, "Quokka"); len(got) != 3 || got[streams.IntakeStream]+got[streams.LedgerStream]+got[streams.LiveStream] != 0 {
+	if got := holding(t, data, "Quokka"); len(got) != 3 || got[streams.IntakeStream]+got[streams.LedgerStream]+
+		got[streams.LiveStream] != 0 {
 		t.Errorf("the blocks hold deleted texts: %v", got)
 	}
 	s = startServer(t, data)

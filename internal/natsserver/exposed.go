@@ -15,10 +15,12 @@ import (
 func Exposed(o *server.Options) error {
 	var errs []error
 	if o.Cluster.Port != 0 {
-		errs = append(errs, exposed("cluster", o.Cluster.Host, o.Cluster.TLSConfig, o.Cluster.Username != "" || o.Cluster.TLSMap))
+		errs = append(errs, exposed("cluster", o.Cluster.Host, o.Cluster.TLSConfig, o.Cluster.Username != "" ||
+			o.Cluster.TLSMap))
 	}
 	if o.Gateway.Port != 0 {
-		errs = append(errs, exposed("gateway", o.Gateway.Host, o.Gateway.TLSConfig, o.Gateway.Username != "" || o.Gateway.TLSMap))
+		errs = append(errs, exposed("gateway", o.Gateway.Host, o.Gateway.TLSConfig, o.Gateway.Username != "" ||
+			o.Gateway.TLSMap))
 	}
 	// A leaf node signs in with a credential, which says what it may publish.
 	if o.LeafNode.Port != 0 && !loopback(o.LeafNode.Host) && o.LeafNode.TLSConfig == nil {
@@ -44,7 +46,8 @@ func exposed(what, host string, c *tls.Config, authorized bool) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s listens on %q, which other machines reach, and %s: write the configuration with lazaret server config, or listen on 127.0.0.1", what, host, open)
+	return fmt.Errorf("%s listens on %q, which other machines reach, and %s: write the configuration with lazaret "+
+		"server config, or listen on 127.0.0.1", what, host, open)
 }
 
 // loopback reports whether only this machine reaches a host; an empty one is all

@@ -157,7 +157,8 @@ func (r *register) adopt(data string) error {
 		if r.of(c.Subject) != nil {
 			continue
 		}
-		i := &Issued{Grant: Grant{Name: strings.TrimSuffix(filepath.Base(f), ".creds"), Role: Role(c.Name), Agent: agentOf(c)}, User: c.Subject, Issued: time.Unix(c.IssuedAt, 0).UTC()}
+		i := &Issued{Grant: Grant{Name: strings.TrimSuffix(filepath.Base(f), ".creds"), Role: Role(c.Name),
+			Agent: agentOf(c)}, User: c.Subject, Issued: time.Unix(c.IssuedAt, 0).UTC()}
 		if i.Agent != nil {
 			i.Role = ""
 		}

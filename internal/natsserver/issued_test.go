@@ -20,7 +20,8 @@ import (
 
 // bot is a credential of one agent.
 func bot(name string, lasts time.Duration) natsserver.Grant {
-	return natsserver.Grant{Name: "acme." + name, Agent: &natsserver.Agent{Project: "acme", Name: name, Origins: []beliefs.Origin{beliefs.OriginTool}}, Lasts: lasts}
+	return natsserver.Grant{Name: "acme." + name, Agent: &natsserver.Agent{Project: "acme", Name: name,
+		Origins: []beliefs.Origin{beliefs.OriginTool}}, Lasts: lasts}
 }
 
 func install(t *testing.T, m *natsserver.Minter, g natsserver.Grant) {
@@ -33,7 +34,8 @@ func install(t *testing.T, m *natsserver.Minter, g natsserver.Grant) {
 // hold connects with a credential's file and stays connected as a daemon does.
 func hold(t *testing.T, url, file, inbox string) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.UserCredentials(file), nats.CustomInboxPrefix(inbox), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.IgnoreAuthErrorAbort())
+	nc, err := nats.Connect(url, nats.UserCredentials(file), nats.CustomInboxPrefix(inbox), nats.MaxReconnects(-1),
+		nats.ReconnectWait(20*time.Millisecond), nats.IgnoreAuthErrorAbort())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,12 +46,14 @@ func hold(t *testing.T, url, file, inbox string) *nats.Conn {
 // accepts reports whether the server takes a credential.
 func accepts(t *testing.T, url string, creds []byte) bool {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.UserCredentialBytes(creds), nats.Timeout(5*time.Second), nats.IgnoreDiscoveredServers())
+	nc, err := nats.Connect(url, nats.UserCredentialBytes(creds), nats.Timeout(5*time.Second),
+		nats.IgnoreDiscoveredServers())
 	if err == nil {
 		nc.Close()
 		return true
 	}
-	if !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) && !errors.Is(err, nats.ErrAuthExpired) && !strings.Contains(err.Error(), "User Authentication") {
+	if !errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthRevoked) && !errors.Is(err,
+		nats.ErrAuthExpired) && !strings.Contains(err.Error(), "User Authentication") {
 		t.Fatal(err)
 	}
 	return false
@@ -128,12 +132,15 @@ func TestPromiseA12AnExpiredCredentialIsDisconnectedAndRefused(t *testing.T) {
 	file := natsserver.CredsFile(data, "acme.b")
 	nc := hold(t, s.URL(), file, "_INBOX.acme.b")
 	natstest.Eventually(t, 20*time.Second, "the end of the expired connection", func() bool { return !nc.IsConnected() })
-	natstest.Eventually(t, 10*time.Second, "refusal", func() bool { return !accepts(t, s.URL(), read(t, file)) }) // expiry is in whole seconds
+	natstest.Eventually(t, 10*time.Second, "refusal", func() bool {
+		return !accepts(t, s.URL(), read(t, file))
+	}) // expiry is in whole seconds
 	for what, lasts := range map[string]time.Duration{"acme.never": 0, "acme.default": natsserver.AgentExpires} {
 		g := bot(strings.TrimPrefix(what, "acme."), lasts)
 		install(t, s.Minter(), g)
 		c, _ := decode(t, read(t, natsserver.CredsFile(data, what)))
-		if left := time.Until(time.Unix(c.Expires, 0)); (c.Expires == 0) != (lasts == 0) || lasts > 0 && (left > lasts || left < lasts-time.Minute) {
+		if left := time.Until(time.Unix(c.Expires, 0)); (c.Expires == 0) != (lasts == 0) ||
+			lasts > 0 && (left > lasts || left < lasts-time.Minute) {
 			t.Errorf("%s expires at %d", what, c.Expires)
 		}
 	}
@@ -158,7 +165,9 @@ func TestPromiseA12ARotationGoesOnWithTheNewKeyAndRefusesTheOldOne(t *testing.T)
 		t.Fatal(n, err)
 	}
 	natstest.Eventually(t, 10*time.Second, "refusal of the old one", func() bool { return !accepts(t, s.URL(), old) })
-	natstest.Eventually(t, 10*time.Second, "the host's return with the new file", func() bool { return nc.IsConnected() && nc.Stats().Reconnects > 0 })
+	natstest.Eventually(t, 10*time.Second, "the host's return with the new file", func() bool {
+		return nc.IsConnected() && nc.Stats().Reconnects > 0
+	})
 	if _, err := m.Rotate("acme.b", nil, false); err != nil {
 		t.Fatal(err)
 	}
@@ -240,21 +249,25 @@ func TestPromiseA12AnOldDataFolderStillStartsAndItsCredentialsCanBeRevoked(t *te
 		t.Fatal("the credentials of the older version are refused")
 	}
 	// The pipeline's own are signed anew, by the signing key; an agent's is left.
-	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "", true); err != nil {
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
+		true); err != nil {
 		t.Fatal(err)
 	}
 	now, key := decode(t, read(t, natsserver.CredsFile(data, "operator")))
 	was, oldKey := decode(t, role)
-	if now.IssuerAccount != was.Issuer || now.Expires == 0 || !bytes.Equal(key, oldKey) || !accepts(t, s.URL(), read(t, natsserver.CredsFile(data, "operator"))) {
+	if now.IssuerAccount != was.Issuer || now.Expires == 0 || !bytes.Equal(key, oldKey) ||
+		!accepts(t, s.URL(), read(t, natsserver.CredsFile(data, "operator"))) {
 		t.Errorf("the operator's credential was not signed anew: %+v", now)
 	}
 	cs, err := natsserver.Credentials(data)
-	if err != nil || len(cs) != 2 || cs[0].Agent == nil || cs[0].Agent.Name != "old" || len(cs[0].Agent.Origins) != 1 || cs[0].Agent.Kinds != nil {
+	if err != nil || len(cs) != 2 || cs[0].Agent == nil || cs[0].Agent.Name != "old" || len(cs[0].Agent.Origins) != 1 ||
+		cs[0].Agent.Kinds != nil {
 		t.Fatalf("%+v, %v", cs[0], err)
 	}
 	// One that is as it should be is not signed again, so that its file stays.
 	was2 := read(t, natsserver.CredsFile(data, "operator"))
-	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "", true); err != nil || !bytes.Equal(was2, read(t, natsserver.CredsFile(data, "operator"))) {
+	if err := s.Minter().Install(natsserver.Grant{Name: "operator", Role: natsserver.RoleOperator, Lasts: time.Hour}, "",
+		true); err != nil || !bytes.Equal(was2, read(t, natsserver.CredsFile(data, "operator"))) {
 		t.Error("signed again without need:", err)
 	}
 	// The account's own key may go.

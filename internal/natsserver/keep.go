@@ -58,10 +58,12 @@ func keep(store string, sync bool, log *slog.Logger) (*kept, error) {
 		switch {
 		case slices.ContainsFunc(noLinks, func(e error) bool { return errors.Is(err, e) }):
 			// The links matter only if recovery fails.
-			log.Warn("a stream that the server cannot recover would be lost: its files cannot have second names", "stream", filepath.Base(dir), "err", err)
+			log.Warn("a stream that the server cannot recover would be lost: its files cannot have second names", "stream",
+				filepath.Base(dir), "err", err)
 		case err != nil:
 			// A full disk is one cause, and also keeps the server from recovering a stream.
-			return nil, errors.Join(fmt.Errorf("nats-server is not started, since stream %s is lost if it cannot recover it, and its files could not be given a second name: %w", filepath.Base(dir), err), k.drop())
+			return nil, errors.Join(fmt.Errorf("nats-server is not started, since stream %s is lost if it cannot recover it, "+
+				"and its files could not be given a second name: %w", filepath.Base(dir), err), k.drop())
 		case holds:
 			k.streams = append(k.streams, rel)
 		}
@@ -123,9 +125,11 @@ func (k *kept) check(ns *server.Server) error {
 		a, err := ns.JszAccount(&server.JSzOptions{Account: account, Streams: true})
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%s holds messages of stream %s in account %s, which the server does not have (%w): was it written with other keys than those in this data folder?", k.from, name, account, err))
+			errs = append(errs, fmt.Errorf("%s holds messages of stream %s in account %s, which the server does not have "+
+				"(%w): was it written with other keys than those in this data folder?", k.from, name, account, err))
 		case !slices.ContainsFunc(a.Streams, func(d server.StreamDetail) bool { return d.Name == name }):
-			errs = append(errs, fmt.Errorf("nats-server did not recover stream %s; its warnings say why. Nothing is lost: its files are in %s as they were. Copy them before you try anything", name, filepath.Join(k.from, s)))
+			errs = append(errs, fmt.Errorf("nats-server did not recover stream %s; its warnings say why. Nothing is lost: its "+
+				"files are in %s as they were. Copy them before you try anything", name, filepath.Join(k.from, s)))
 		}
 	}
 	return errors.Join(errs...)

@@ -26,7 +26,8 @@ func killed(t *testing.T) (data, ledger string) {
 	s := startServer(t, data)
 	js, done := roleStreams(t, s, natsserver.RoleIngest)
 	for i := range kept {
-		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: streams.LedgerSubject(0, streams.StageIngest), Data: fmt.Append(nil, i)}); err != nil {
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: streams.LedgerSubject(0, streams.StageIngest),
+			Data: fmt.Append(nil, i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,7 +114,8 @@ func TestOnlyEmptyBlocksWithoutAKeyAreMended(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if removed, err := natsserver.Mend(filepath.Join(data, "jetstream"), slog.New(slog.DiscardHandler)); err != nil || len(removed) > 0 {
+	if removed, err := natsserver.Mend(filepath.Join(data, "jetstream"), slog.New(slog.DiscardHandler)); err != nil ||
+		len(removed) > 0 {
 		t.Errorf("of a stream without keys %q was removed, %v", removed, err)
 	}
 }

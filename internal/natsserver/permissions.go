@@ -108,12 +108,14 @@ func (r Role) permissions() (perms, error) {
 		p.status()
 		p.read(streams.IntakeStream)
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.rejected.*", "lz.live.*.incident.>", "lz.live.*.rollback.*",
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageIngest), "lz.live.*.rejected", "lz.live.*.rejected.*",
+			"lz.live.*.incident.>", "lz.live.*.rollback.*",
 			"$JS.API.STREAM.PURGE."+streams.IntakeStream)
 	case RoleArbiter:
 		p.status()
 		p.read(streams.LedgerStream)
-		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>", "lz.live.*.alert.>", "lz.live.*.incident")
+		p.pub = append(p.pub, streams.LedgerStageFilter(streams.StageArbiter), "lz.live.*.verdict.>", "lz.live.*.hold.>",
+			"lz.live.*.alert.>", "lz.live.*.incident")
 	case RoleAuditor:
 		p.status()
 		p.read(streams.LedgerStream)
@@ -131,14 +133,16 @@ func (r Role) permissions() (perms, error) {
 	case RoleOperator:
 		p.read(streams.LedgerStream)
 		p.read(streams.LiveStream)
-		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.INFO",
+		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+			"$JS.API.INFO",
 			"lz.ctl.*", "lz.svc.query.>", "lz.svc.resolve.>", "lz.svc.prove.>", "$SRV.>")
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleViewer:
 		// No consumers: a push consumer delivers to any subject that its creator names,
 		// even another's inbox, past the creator's permissions.
 		for _, st := range []string{streams.LedgerStream, streams.LiveStream} {
-			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st, "$JS.API.DIRECT.GET."+st+".>")
+			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+st, "$JS.API.STREAM.MSG.GET."+st, "$JS.API.DIRECT.GET."+st,
+				"$JS.API.DIRECT.GET."+st+".>")
 		}
 		for _, what := range []string{"beliefs", "active", "lineage", "pinpoint", "holds", "calibration"} {
 			p.pub = append(p.pub, "lz.svc.query."+what+".*")
@@ -146,12 +150,15 @@ func (r Role) permissions() (perms, error) {
 		p.sub = append(p.sub, "lz.live.>")
 	case RoleReplay:
 		a := streams.ReplayAgent
-		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a, "lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*", "lz.svc.observe.*." + a + ".*"}
+		p.pub = []string{"lz.in.*." + a + ".*", "lz.in.*." + a + ".*.*", "lz.svc.decide.*." + a, "lz.svc.recall.*." + a,
+			"lz.svc.gate.*." + a, "lz.svc.remember.*." + a + ".*", "lz.svc.observe.*." + a + ".*"}
 	case RoleRetention:
 		p.read(streams.LedgerStream)
 		p.read(streams.LiveStream)
-		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream, "$JS.API.STREAM.MSG.DELETE."+streams.LedgerStream, "$JS.API.STREAM.MSG.DELETE."+streams.LiveStream,
-			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*", streams.LedgerStageFilter(streams.StageRetention),
+		p.pub = append(p.pub, "$JS.API.STREAM.INFO."+streams.IntakeStream,
+			"$JS.API.STREAM.MSG.DELETE."+streams.LedgerStream, "$JS.API.STREAM.MSG.DELETE."+streams.LiveStream,
+			"$JS.API.STREAM.PURGE."+streams.LedgerStream, "$JS.API.STREAM.UPDATE."+streams.LedgerStream, "lz.ctl.*",
+			streams.LedgerStageFilter(streams.StageRetention),
 			streams.EraseSubject)
 	case RoleApprover:
 		p.read(streams.LiveStream)
@@ -231,7 +238,8 @@ func (a Agent) permissions() (perms, error) {
 			}
 		}
 	}
-	for svc, k := range map[streams.Service]streams.Kind{streams.SvcDecide: streams.KindAct, streams.SvcRecall: streams.KindRecall, streams.SvcGate: streams.KindRecall} {
+	for svc, k := range map[streams.Service]streams.Kind{streams.SvcDecide: streams.KindAct,
+		streams.SvcRecall: streams.KindRecall, streams.SvcGate: streams.KindRecall} {
 		if slices.Contains(kinds, k) {
 			if err := add(streams.ServiceSubject(svc, a.Project, a.Name, "")); err != nil {
 				return p, err

@@ -32,9 +32,11 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 	line, err := greeting(conn, time.Second)
 	conn.Close()
 	if err == nil && strings.HasPrefix(line, "INFO ") {
-		return expires, fmt.Errorf("%s speaks to other servers without TLS: whoever reaches it may join and speak for every agent", addr)
+		return expires, fmt.Errorf(
+			"%s speaks to other servers without TLS: whoever reaches it may join and speak for every agent", addr)
 	}
-	own, err := newPair(&x509.Certificate{Subject: pkix.Name{CommonName: "outsider"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, nil, time.Hour)
+	own, err := newPair(&x509.Certificate{Subject: pkix.Name{CommonName: "outsider"},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, nil, time.Hour)
 	if err != nil {
 		return expires, err
 	}
@@ -43,7 +45,8 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		certs []tls.Certificate
 	}{
 		{"without a certificate", nil},
-		{"with a certificate of an unknown authority", []tls.Certificate{{Certificate: [][]byte{own.cert.Raw}, PrivateKey: own.key}}},
+		{"with a certificate of an unknown authority",
+			[]tls.Certificate{{Certificate: [][]byte{own.cert.Raw}, PrivateKey: own.key}}},
 	} {
 		// The server is the one that is tested: whatever it shows is fine.
 		c := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}
@@ -65,7 +68,8 @@ func ProbeRoute(ctx context.Context, addr string) (expires time.Time, err error)
 		line, err := greeting(conn, probeTime)
 		conn.Close()
 		if err == nil && strings.HasPrefix(line, "INFO ") {
-			return expires, fmt.Errorf("%s lets other servers in %s: whoever reaches it may join and speak for every agent", addr, try.what)
+			return expires, fmt.Errorf("%s lets other servers in %s: whoever reaches it may join and speak for every agent",
+				addr, try.what)
 		}
 	}
 	return expires, nil

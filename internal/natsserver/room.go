@@ -48,7 +48,8 @@ func Size(s wire.Storage, dir string, most int64) (wire.Storage, error) {
 		room = min(room, most)
 	}
 	if room < leastRoom {
-		return s, fmt.Errorf("%s has room for %d MiB, and a reserve of %d MiB has to stay free: the streams need %d MiB", dir, free>>20, Reserve(all)>>20, leastRoom>>20)
+		return s, fmt.Errorf("%s has room for %d MiB, and a reserve of %d MiB has to stay free: the streams need %d MiB",
+			dir, free>>20, Reserve(all)>>20, leastRoom>>20)
 	}
 	if s.LedgerBytes == 0 {
 		s.LedgerBytes = room / 8 * 3

@@ -225,7 +225,8 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 }
 
 // ours are the files and folders of a data folder. Other files in it are left alone.
-var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "nats", "shards", "state", "trust.yaml", "witnesses.policy"}
+var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "nats", "shards", "state",
+	"trust.yaml", "witnesses.policy"}
 
 // tighten takes the rights of others from a data folder that an older version made.
 func tighten(data string) error {
@@ -265,7 +266,8 @@ func (s *Server) Connect(r Role, opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{
 		nats.InProcessServer(s), nats.Name("lazaret " + string(r)), nats.UserCredentialBytes(creds),
 		nats.Timeout(30 * time.Second), // on a busy machine; there is no network to fail
-		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond), nats.IgnoreAuthErrorAbort(),
+		nats.CustomInboxPrefix(r.InboxPrefix()), nats.MaxReconnects(-1), nats.ReconnectWait(100 * time.Millisecond),
+		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			s.cfg.Log.Warn("nats", "role", string(r), "err", err)
 		}),

@@ -114,7 +114,8 @@ func TestAnAgentSpeaksForItselfAndNobodyElse(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 
-	for _, subject := range []string{"lz.in.acme.bot.obs.tool", "lz.in.acme.bot.mem.agent", "lz.in.acme.bot.act", "lz.in.acme.bot.recall"} {
+	for _, subject := range []string{"lz.in.acme.bot.obs.tool", "lz.in.acme.bot.mem.agent", "lz.in.acme.bot.act",
+		"lz.in.acme.bot.recall"} {
 		if _, err := a.js.Publish(ctx, subject, []byte("{}")); err != nil {
 			t.Errorf("publishing to its own %s: %v", subject, err)
 		}
@@ -150,8 +151,10 @@ func TestAnAgentSpeaksForItselfAndNobodyElse(t *testing.T) {
 		}
 		a.refused(t, subject)
 	}
-	for _, subject := range []string{"lz.in.>", "lz.live.>", "lz.live.acme.>", "lz.live.acme.alert.>", "lz.ledger.>", "lz.svc.>", "lz.svc.decide.acme.bot",
-		"_INBOX.>", "_INBOX.acme.other.>", "_INBOX_LZ.>", "$JS.>", ">", "lz.live.acme.hold.other.>", "lz.live.rival.hold.bot.>"} {
+	for _, subject := range []string{"lz.in.>", "lz.live.>", "lz.live.acme.>", "lz.live.acme.alert.>", "lz.ledger.>",
+		"lz.svc.>", "lz.svc.decide.acme.bot",
+		"_INBOX.>", "_INBOX.acme.other.>", "_INBOX_LZ.>", "$JS.>", ">", "lz.live.acme.hold.other.>",
+		"lz.live.rival.hold.bot.>"} {
 		if _, err := a.SubscribeSync(subject); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +176,9 @@ func TestAnAgentSpeaksForItselfAndNobodyElse(t *testing.T) {
 func TestAServiceAnswersToInboxesOnly(t *testing.T) {
 	s := startServer(t, t.TempDir())
 	svc := roleUser(t, s, natsserver.RoleService)
-	if _, err := svc.Subscribe("lz.svc.decide.*.*", func(m *nats.Msg) { svc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: []byte("{}")}) }); err != nil {
+	if _, err := svc.Subscribe("lz.svc.decide.*.*", func(m *nats.Msg) {
+		svc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: []byte("{}")})
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := svc.Flush(); err != nil {
@@ -183,7 +188,8 @@ func TestAServiceAnswersToInboxesOnly(t *testing.T) {
 	if _, err := a.Request("lz.svc.decide.acme.bot", []byte("{}"), 5*time.Second); err != nil {
 		t.Fatalf("an honest request: %v", err)
 	}
-	for _, reply := range []string{"lz.in.acme.other.mem.user", "lz.ledger.3.arbiter", "lz.ctl.3", "$JS.API.STREAM.PURGE.LZ_LEDGER", "lz.live.acme.verdict.allow", "lz.svc.decide.acme.other"} {
+	for _, reply := range []string{"lz.in.acme.other.mem.user", "lz.ledger.3.arbiter", "lz.ctl.3",
+		"$JS.API.STREAM.PURGE.LZ_LEDGER", "lz.live.acme.verdict.allow", "lz.svc.decide.acme.other"} {
 		if err := a.PublishRequest("lz.svc.decide.acme.bot", reply, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
@@ -325,15 +331,18 @@ func TestRolesThatReadCanRead(t *testing.T) {
 func TestASecondStartFindsItsKeysAndData(t *testing.T) {
 	data := t.TempDir()
 	s := startServer(t, data)
-	creds, err := s.Minter().Agent(natsserver.Agent{Project: "acme", Name: "bot", Origins: []beliefs.Origin{beliefs.OriginTool}})
+	creds, err := s.Minter().Agent(natsserver.Agent{Project: "acme", Name: "bot",
+		Origins: []beliefs.Origin{beliefs.OriginTool}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := connect(t, s, creds, natsserver.AgentInbox("acme", "bot"))
-	if _, err := a.js.Publish(context.Background(), "lz.in.acme.bot.obs.tool", []byte("a secret that is easy to find")); err != nil {
+	if _, err := a.js.Publish(context.Background(), "lz.in.acme.bot.obs.tool",
+		[]byte("a secret that is easy to find")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"}); !errors.Is(err, natsserver.ErrInUse) {
+	if _, err := natsserver.Start(natsserver.Config{Data: data, Listen: "127.0.0.1:0"}); !errors.Is(err,
+		natsserver.ErrInUse) {
 		t.Errorf("a second server on the folder: %v, want ErrInUse", err)
 	}
 	a.Close()
@@ -390,7 +399,8 @@ func TestAgentsNeedLegalNamesAndOrigins(t *testing.T) {
 // The longest names make the longest credential, and it connects.
 func TestAnAgentWithTheLongestNamesConnects(t *testing.T) {
 	s := startServer(t, t.TempDir())
-	a := natsserver.Agent{Project: strings.Repeat("p", streams.MaxIDLen), Name: strings.Repeat("a", streams.MaxIDLen), Origins: beliefs.Origins()}
+	a := natsserver.Agent{Project: strings.Repeat("p", streams.MaxIDLen), Name: strings.Repeat("a", streams.MaxIDLen),
+		Origins: beliefs.Origins()}
 	creds, err := s.Minter().Agent(a)
 	if err != nil {
 		t.Fatal(err)

@@ -134,7 +134,8 @@ func (e *Email) compose(m *Message) []byte {
 	}
 	_, domain, _ := strings.Cut(e.from.Address, "@")
 	for _, h := range [][2]string{{"From", e.from.String()}, {"To", strings.Join(to, ", ")},
-		{"Subject", mime.QEncoding.Encode("utf-8", text.InertLine(tame(m.title()), 200))}, {"Date", time.Now().UTC().Format(time.RFC1123Z)},
+		{"Subject", mime.QEncoding.Encode("utf-8", text.InertLine(tame(m.title()), 200))},
+		{"Date", time.Now().UTC().Format(time.RFC1123Z)},
 		{"Message-ID", "<" + m.ID + "@" + domain + ">"}, {"Auto-Submitted", "auto-generated"}, {"MIME-Version", "1.0"},
 		{"Content-Type", "text/plain; charset=utf-8"}, {"Content-Transfer-Encoding", "quoted-printable"}} {
 		fmt.Fprintf(&b, "%s: %s\r\n", h[0], h[1])

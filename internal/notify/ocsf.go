@@ -79,8 +79,10 @@ func finding(n *Notice) object {
 		info["analytic"] = object{"name": n.Rule, "type": "Rule", "type_id": 1}
 	}
 	return object{"category_uid": 2, "category_name": "Findings", "class_uid": 2004, "class_name": "Detection Finding",
-		"activity_id": activity, "type_uid": 200400 + activity, "severity_id": 1 + max(0, slices.Index(severities, n.Severity)),
-		"status_id": status, "time": n.Time.UnixMilli(), "is_alert": n.Kind == KindAlert, "message": title, "finding_info": info,
+		"activity_id": activity, "type_uid": 200400 + activity,
+		"severity_id": 1 + max(0, slices.Index(severities, n.Severity)),
+		"status_id":   status, "time": n.Time.UnixMilli(), "is_alert": n.Kind == KindAlert, "message": title,
+		"finding_info": info,
 		"metadata": object{
 			"version": ocsfVersion,
 			"uid":     n.ID,

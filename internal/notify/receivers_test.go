@@ -33,7 +33,8 @@ import (
 )
 
 // hostile is a value that tries to form markup, mentions, links, headers, frames and structured data.
-const hostile = "<!channel> <https://evil.example|Approve> [x](https://evil.example) <at>all</at> @here\r\nBcc: eve@evil.example\n.\r\n" +
+const hostile = "<!channel> <https://evil.example|Approve> [x](https://evil.example) <at>all</at> @here\r\nBcc: " +
+	"eve@evil.example\n.\r\n" +
 	"50 <0>1 - evil - - - - \"] [evil@1 a=\"b\x00\u202e\\"
 
 // hostileMessage is a message of every field of which a stranger has chosen what can be chosen, as it leaves.
@@ -163,7 +164,8 @@ func TestAValueFormsNoMarkupMentionOrLinkInTeams(t *testing.T) {
 // The vector is that of the reference implementation of Standard Webhooks.
 func TestAWebhookIsSignedAsStandardWebhooksSays(t *testing.T) {
 	key, _ := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	if got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", []byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+	if got := sign(key, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330",
+		[]byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Errorf("the signature is %s", got)
 	}
 	c := newCapture(t)
@@ -486,7 +488,8 @@ func TestErrorsOfReceiversHoldNoSecretAndNoRedirectIsFollowed(t *testing.T) {
 		}
 		return r
 	}
-	for status, is := range map[int]string{302: "retry", 403: "retry", 404: "retry", 429: "retry", 500: "retry", 400: "refused", 413: "refused"} {
+	for status, is := range map[int]string{302: "retry", 403: "retry", 404: "retry", 429: "retry", 500: "retry",
+		400: "refused", 413: "refused"} {
 		c.status = status
 		err := route(c.URL+"/services/T0/B0/t0ken").Test(t.Context(), "")
 		if err == nil || strings.ContainsAny(err.Error(), "\x1b") || strings.Contains(err.Error(), "t0ken") {
@@ -496,7 +499,8 @@ func TestErrorsOfReceiversHoldNoSecretAndNoRedirectIsFollowed(t *testing.T) {
 			t.Errorf("%d: refused %v", status, refused)
 		}
 	}
-	for _, url := range []string{"http://127.0.0.1:1/services/T0/B0/t0ken", "http://169.254.169.254/latest/t0ken", "http://[fe80::1%25lo]/t0ken", "http://0.0.0.0/t0ken"} {
+	for _, url := range []string{"http://127.0.0.1:1/services/T0/B0/t0ken", "http://169.254.169.254/latest/t0ken",
+		"http://[fe80::1%25lo]/t0ken", "http://0.0.0.0/t0ken"} {
 		if err := route(url).Test(t.Context(), ""); err == nil || strings.Contains(err.Error(), "t0ken") {
 			t.Errorf("%s: %v", url, err)
 		}

@@ -42,8 +42,10 @@ func Ensure(ctx context.Context, nc *nats.Conn, c *Config) error {
 		if !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return fmt.Errorf("looking up consumer %s: %w", name, err)
 		}
-		if _, err := js.CreateConsumer(ctx, streams.LedgerStream, jetstream.ConsumerConfig{Durable: name, Description: "notifications: route " + r.Name,
-			DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: maxWaiting, MaxDeliver: -1}); err != nil {
+		if _, err := js.CreateConsumer(ctx, streams.LedgerStream, jetstream.ConsumerConfig{Durable: name,
+			Description:   "notifications: route " + r.Name,
+			DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait,
+			MaxAckPending: maxWaiting, MaxDeliver: -1}); err != nil {
 			return fmt.Errorf("making consumer %s: %w", name, err)
 		}
 	}

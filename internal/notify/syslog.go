@@ -110,8 +110,10 @@ func (s *Syslog) format(n *Notice) string {
 		host = "-"
 	}
 	var data strings.Builder
-	for _, p := range [][2]string{{"id", n.ID}, {"kind", string(n.Kind)}, {"project", n.Project}, {"agent", n.Agent}, {"session", n.Session},
-		{"tool", n.Tool}, {"rule", n.Rule}, {"severity", n.Severity}, {"effect", n.Effect}, {"hold", n.Hold}, {"state", n.State}, {"link", n.Link}} {
+	for _, p := range [][2]string{{"id", n.ID}, {"kind", string(n.Kind)}, {"project", n.Project}, {"agent", n.Agent},
+		{"session", n.Session},
+		{"tool", n.Tool}, {"rule", n.Rule}, {"severity", n.Severity}, {"effect", n.Effect}, {"hold", n.Hold},
+		{"state", n.State}, {"link", n.Link}} {
 		if p[1] != "" {
 			fmt.Fprintf(&data, ` %s="%s"`, p[0], strings.NewReplacer(`\`, `\\`, `"`, `\"`, `]`, `\]`).Replace(p[1]))
 		}

@@ -237,7 +237,8 @@ func (w *worker) take(a arrival) {
 	now := time.Now()
 	if a.err != nil {
 		w.log.Error("a ledger entry cannot be read: it is a dead letter", "entry", a.seq, "err", a.err)
-		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq, Error: "it cannot be read: " + a.err.Error()}); err != nil {
+		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq,
+			Error: "it cannot be read: " + a.err.Error()}); err != nil {
 			w.log.Error("a dead letter cannot be written", "err", err)
 			return // it is delivered again
 		}

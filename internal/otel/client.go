@@ -51,13 +51,15 @@ func NewClient(endpoint, protocol string) (otlptrace.Client, error) {
 	}
 	switch protocol {
 	case "", ProtocolHTTP:
-		opts := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: firstTry, MaxInterval: 10 * firstTry, MaxElapsedTime: tries})}
+		opts := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true,
+			InitialInterval: firstTry, MaxInterval: 10 * firstTry, MaxElapsedTime: tries})}
 		if endpoint != "" {
 			opts = append(opts, otlptracehttp.WithEndpointURL(endpoint))
 		}
 		return otlptracehttp.NewClient(opts...), nil
 	case ProtocolGRPC:
-		opts := []otlptracegrpc.Option{otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true, InitialInterval: firstTry, MaxInterval: 10 * firstTry, MaxElapsedTime: tries})}
+		opts := []otlptracegrpc.Option{otlptracegrpc.WithRetry(otlptracegrpc.RetryConfig{Enabled: true,
+			InitialInterval: firstTry, MaxInterval: 10 * firstTry, MaxElapsedTime: tries})}
 		if endpoint != "" {
 			opts = append(opts, otlptracegrpc.WithEndpointURL(endpoint))
 		}
@@ -69,7 +71,8 @@ func NewClient(endpoint, protocol string) (otlptrace.Client, error) {
 // NewResource describes the sender: service.name is lazaret, unless
 // OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise.
 func NewResource(ctx context.Context) (*resourcepb.Resource, error) {
-	r, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "lazaret")), resource.WithFromEnv())
+	r, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "lazaret")),
+		resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("the resource: %w", err)
 	}

@@ -232,7 +232,8 @@ func (f *Fold) verdict(e *streams.Entry, as beliefs.Sensitivity) ([]*tracepb.Spa
 	}
 	out = append(out, b.Span)
 	if v.Type == streams.TypeAction {
-		f.note(openKey(e.Project, v.Agent, v.ID), &open{Tool: f.name(e.Project, v.Tool), Seq: v.Proposal, Since: e.Time, Session: v.Session, Trace: r.Parent})
+		f.note(openKey(e.Project, v.Agent, v.ID), &open{Tool: f.name(e.Project, v.Tool), Seq: v.Proposal, Since: e.Time,
+			Session: v.Session, Trace: r.Parent})
 	}
 	return out, nil
 }
@@ -302,11 +303,13 @@ func (b builder) finding(at time.Time, r *streams.Reason, tells bool) {
 	if tells {
 		e.str(attrText, r.Text)
 	}
-	b.Events = append(b.Events, &tracepb.Span_Event{Name: eventResult, TimeUnixNano: uint64(at.UnixNano()), Attributes: e.Attributes})
+	b.Events = append(b.Events, &tracepb.Span_Event{Name: eventResult, TimeUnixNano: uint64(at.UnixNano()),
+		Attributes: e.Attributes})
 }
 
 // memory returns the span of a memory write or a recall.
-func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r request, start time.Time, as beliefs.Sensitivity) builder {
+func (f *Fold) memory(e *streams.Entry, v *streams.VerdictEntry, p *proposal, r request, start time.Time,
+	as beliefs.Sensitivity) builder {
 	op := opUpsertMemory
 	if v.Type == streams.TypeRecall {
 		op = opSearchMemory

@@ -246,7 +246,8 @@ func (s *sender) send(ctx context.Context) bool {
 func (s *sender) upload(ctx context.Context) error {
 	n := len(s.wait)
 	err := s.Client.UploadTraces(ctx, []*tracepb.ResourceSpans{{Resource: s.Resource,
-		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "lazaret/internal/otel"}, Spans: s.wait}}}})
+		ScopeSpans: []*tracepb.ScopeSpans{{Scope: &commonpb.InstrumentationScope{Name: "lazaret/internal/otel"},
+			Spans: s.wait}}}})
 	if err != nil {
 		return err
 	}

@@ -148,7 +148,8 @@ func play(t *testing.T, p *embedded.Pipeline, project string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(natsserver.AgentInbox(project, "ana")))
+	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, "ana")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,24 +165,31 @@ func play(t *testing.T, p *embedded.Pipeline, project string) {
 			t.Fatal(err)
 		}
 	}
-	must(c.Remember(ctx, beliefs.OriginUser, &streams.Memory{Head: head("m1"), Key: "vault", Content: secret, Sensitivity: beliefs.Secret}))
-	must(c.Remember(ctx, beliefs.OriginUser, &streams.Memory{Head: head("m2"), Key: "tea", Content: "I take tea without sugar"}))
+	must(c.Remember(ctx, beliefs.OriginUser, &streams.Memory{Head: head("m1"), Key: "vault", Content: secret,
+		Sensitivity: beliefs.Secret}))
+	must(c.Remember(ctx, beliefs.OriginUser, &streams.Memory{Head: head("m2"), Key: "tea",
+		Content: "I take tea without sugar"}))
 	must(c.Recall(ctx, &streams.Recall{Head: head("r1"), Query: "tea sugar"}))
-	must(c.Observe(ctx, beliefs.OriginWeb, &streams.Observation{Head: head("o1"), Tool: "web.fetch", Call: "c1", Content: "a page about kettles"}))
+	must(c.Observe(ctx, beliefs.OriginWeb, &streams.Observation{Head: head("o1"), Tool: "web.fetch", Call: "c1",
+		Content: "a page about kettles"}))
 	read := &streams.Action{Head: head("a1"), Tool: "read_file", Args: []byte(`{"path":"kettles.txt"}`)}
 	rep, err := c.Decide(ctx, read)
 	must(nil, err)
-	must(c.Observe(ctx, beliefs.OriginTool, &streams.Observation{Head: head("o2"), Tool: "read_file", Call: "a1", Content: "kettles boil"}))
+	must(c.Observe(ctx, beliefs.OriginTool, &streams.Observation{Head: head("o2"), Tool: "read_file", Call: "a1",
+		Content: "kettles boil"}))
 	must(c.Executed(ctx, read, rep, "error"))
 	silent := &streams.Action{Head: head("a2"), Tool: "list_files", Args: []byte(`{}`)}
 	must(c.Decide(ctx, silent))
-	must(c.Observe(ctx, beliefs.OriginTool, &streams.Observation{Head: head("o3"), Tool: "list_files", Call: "a2", Content: "two files"}))
-	must(c.Decide(ctx, &streams.Action{Head: head("a3"), Tool: "send_email", Args: []byte(`{"to":"bob@example.org","body":"` + secret + `"}`)}))
+	must(c.Observe(ctx, beliefs.OriginTool, &streams.Observation{Head: head("o3"), Tool: "list_files", Call: "a2",
+		Content: "two files"}))
+	must(c.Decide(ctx, &streams.Action{Head: head("a3"), Tool: "send_email",
+		Args: []byte(`{"to":"bob@example.org","body":"` + secret + `"}`)}))
 }
 
 func start(t *testing.T) *embedded.Pipeline {
 	t.Helper()
-	p, err := embedded.Start(context.Background(), embedded.Config{Data: t.TempDir(), Listen: "127.0.0.1:0", NoSync: true, Policy: policy.Default})
+	p, err := embedded.Start(context.Background(), embedded.Config{Data: t.TempDir(), Listen: "127.0.0.1:0",
+		NoSync: true, Policy: policy.Default})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +215,8 @@ func send(t *testing.T, p *embedded.Pipeline, r *receiver, o Options, state stri
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := Run(ctx, Config{Options: o, Conn: nc, Client: c, State: state, All: true, Once: true, Resource: res}); err != nil {
+	if err := Run(ctx, Config{Options: o, Conn: nc, Client: c, State: state, All: true, Once: true,
+		Resource: res}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -226,30 +235,39 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 		t.Errorf("sent by %v", r.from)
 	}
 	verdict := r.one(t, "apply_guardrail lazaret", attrToolCall, "a1")
-	for key, want := range map[string]string{attrOperation: "apply_guardrail", attrResultType: "verdict", attrResultValue: "allow", attrSource: "tool_input", attrTool: "read_file",
-		attrAgent: "ana", attrConversation: "s1", attrProject: "demo", attrLevel: "L1", attrToolArgs: `{"path":"kettles.txt"}`} {
+	for key, want := range map[string]string{attrOperation: "apply_guardrail", attrResultType: "verdict",
+		attrResultValue: "allow", attrSource: "tool_input", attrTool: "read_file",
+		attrAgent: "ana", attrConversation: "s1", attrProject: "demo", attrLevel: "L1",
+		attrToolArgs: `{"path":"kettles.txt"}`} {
 		if got := attr(verdict.Attributes, key); got != want {
 			t.Errorf("the verdict's %s is %q, want %q", key, got, want)
 		}
 	}
 	run := r.one(t, "execute_tool read_file", attrToolCall, "a1")
-	if !bytes.Equal(run.ParentSpanId, verdict.SpanId) || !bytes.Equal(run.TraceId, verdict.TraceId) || len(verdict.ParentSpanId) != 0 ||
-		attr(run.Attributes, attrErrorType) != "tool_error" || run.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR || attr(run.Attributes, attrProposed) != "true" {
+	if !bytes.Equal(run.ParentSpanId, verdict.SpanId) || !bytes.Equal(run.TraceId, verdict.TraceId) ||
+		len(verdict.ParentSpanId) != 0 ||
+		attr(run.Attributes, attrErrorType) != "tool_error" || run.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
+		attr(run.Attributes, attrProposed) != "true" {
 		t.Errorf("the execution is %s\nbelow %s", shape(run), shape(verdict))
 	}
-	if got := r.one(t, "execute_tool list_files", attrToolCall, "a2"); attr(got.Attributes, attrToolResult) != "two files" || attr(got.Attributes, attrProposed) != "true" {
+	if got := r.one(t, "execute_tool list_files", attrToolCall, "a2"); attr(got.Attributes,
+		attrToolResult) != "two files" || attr(got.Attributes, attrProposed) != "true" {
 		t.Errorf("what has a result and no outcome is %s", shape(got))
 	}
-	if got := r.one(t, "execute_tool web.fetch", attrToolCall, "c1"); attr(got.Attributes, attrProposed) != "false" || len(got.ParentSpanId) != 0 {
+	if got := r.one(t, "execute_tool web.fetch", attrToolCall, "c1"); attr(got.Attributes, attrProposed) != "false" ||
+		len(got.ParentSpanId) != 0 {
 		t.Errorf("what nobody proposed is %s", shape(got))
 	}
 	held := r.one(t, "apply_guardrail lazaret", attrToolCall, "a3")
-	if attr(held.Attributes, attrResultValue) != "hold" || attr(held.Attributes, attrHold) == "" || attr(held.Attributes, attrRedacted) != "secret" ||
-		attr(held.Attributes, attrToolArgs) != "" || len(attr(held.Attributes, attrCommitment)) != 64 || len(held.Events) == 0 || attr(held.Events[0].Attributes, attrText) != "" {
+	if attr(held.Attributes, attrResultValue) != "hold" || attr(held.Attributes, attrHold) == "" ||
+		attr(held.Attributes, attrRedacted) != "secret" ||
+		attr(held.Attributes, attrToolArgs) != "" || len(attr(held.Attributes, attrCommitment)) != 64 ||
+		len(held.Events) == 0 || attr(held.Events[0].Attributes, attrText) != "" {
 		t.Errorf("the held action is %s", shape(held))
 	}
 	wrote := r.one(t, "upsert_memory", attrRedacted, "")
-	if attr(wrote.Attributes, attrMemoryStore) != "demo" || !strings.Contains(attr(wrote.Attributes, attrMemories), "tea without sugar") || attr(wrote.Attributes, attrMemoryRecord) == "" {
+	if attr(wrote.Attributes, attrMemoryStore) != "demo" || !strings.Contains(attr(wrote.Attributes, attrMemories),
+		"tea without sugar") || attr(wrote.Attributes, attrMemoryRecord) == "" {
 		t.Errorf("the memory write is %s", shape(wrote))
 	}
 	r.one(t, "upsert_memory", attrRedacted, "secret")
@@ -259,11 +277,13 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 	}
 	defer op.Close()
 	var log auditor.Answer
-	if err := query.Ask(context.Background(), op, auditor.AskAudit, 0, auditor.Request{Do: "list", To: 1000}, &log); err != nil {
+	if err := query.Ask(context.Background(), op, auditor.AskAudit, 0, auditor.Request{Do: "list", To: 1000},
+		&log); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(log.Leaves, func(l auditor.Leaf) bool {
-		return l.Commitment == attr(held.Attributes, attrCommitment) && fmt.Sprint(l.Seq) == attr(held.Attributes, attrProposal)
+		return l.Commitment == attr(held.Attributes, attrCommitment) && fmt.Sprint(l.Seq) == attr(held.Attributes,
+			attrProposal)
 	}) {
 		t.Errorf("no leaf of the log has the commitment in %s", shape(held))
 	}
@@ -318,7 +338,8 @@ func TestTheLedgerBecomesSpans(t *testing.T) {
 }
 
 func TestAnEndpointSaysWhatItIs(t *testing.T) {
-	for in, ok := range map[[2]string]bool{{"http://x:4318", ""}: true, {"https://x:4317", "grpc"}: true, {"", ""}: true, {"x:4318", ""}: false, {"http://", ""}: false, {"ftp://x", ""}: false, {"http://x", "http/json"}: false} {
+	for in, ok := range map[[2]string]bool{{"http://x:4318", ""}: true, {"https://x:4317", "grpc"}: true, {"", ""}: true,
+		{"x:4318", ""}: false, {"http://", ""}: false, {"ftp://x", ""}: false, {"http://x", "http/json"}: false} {
 		if _, err := NewClient(in[0], in[1]); (err == nil) != ok {
 			t.Errorf("%v: %v", in, err)
 		}
@@ -331,7 +352,8 @@ type grpcReceiver struct {
 	got chan *collector.ExportTraceServiceRequest
 }
 
-func (g *grpcReceiver) Export(_ context.Context, m *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
+func (g *grpcReceiver) Export(_ context.Context,
+	m *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
 	g.got <- m
 	return new(collector.ExportTraceServiceResponse), nil
 }
@@ -354,8 +376,10 @@ func TestSpansGoOverGRPCToo(t *testing.T) {
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s := newSpan(request{Project: "p", ID: "a"}, "verdict", "", "apply_guardrail lazaret", tracepb.Span_SPAN_KIND_INTERNAL, time.Now(), time.Now())
-	if err := c.UploadTraces(ctx, []*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{s.Span}}}}}); err != nil {
+	s := newSpan(request{Project: "p", ID: "a"}, "verdict", "", "apply_guardrail lazaret",
+		tracepb.Span_SPAN_KIND_INTERNAL, time.Now(), time.Now())
+	if err := c.UploadTraces(ctx,
+		[]*tracepb.ResourceSpans{{ScopeSpans: []*tracepb.ScopeSpans{{Spans: []*tracepb.Span{s.Span}}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-g.got; len(got.ResourceSpans) != 1 || got.ResourceSpans[0].ScopeSpans[0].Spans[0].Name != s.Name {
@@ -375,7 +399,8 @@ func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentials(natsserver.CredsFile(data, "agent")), nats.CustomInboxPrefix(natsserver.AgentInbox("demo", "agent")))
+	nc, err := nats.Connect(p.Server.URL(), nats.UserCredentials(natsserver.CredsFile(data, "agent")),
+		nats.CustomInboxPrefix(natsserver.AgentInbox("demo", "agent")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +411,8 @@ func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 	}
 	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	ctx := client.WithTraceparent(t.Context(), "00-"+trace+"-"+parent+"-01")
-	act := &streams.Action{Head: streams.Head{ID: "a1", Session: "s1"}, Tool: "read_file", Args: []byte(`{"path":"notes.txt"}`)}
+	act := &streams.Action{Head: streams.Head{ID: "a1", Session: "s1"}, Tool: "read_file",
+		Args: []byte(`{"path":"notes.txt"}`)}
 	rep, err := c.Decide(ctx, act)
 	if err != nil {
 		t.Fatal(err)
@@ -394,15 +420,20 @@ func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 	if _, err := c.Executed(t.Context(), act, rep, "ok"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Submit(ctx, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"}, Tool: "web.fetch", Call: "c1", Content: "a page"}); err != nil {
+	if _, err := c.Submit(ctx, beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"},
+		Tool: "web.fetch", Call: "c1", Content: "a page"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Submit(client.WithTraceparent(t.Context(), "00-"+strings.ToUpper(trace)+"-"+parent+"-01"), beliefs.OriginWeb,
-		&streams.Observation{Head: streams.Head{ID: "o2", Session: "s1"}, Tool: "web.fetch", Call: "c2", Content: "another page"}); err != nil {
+	if _, err := c.Submit(client.WithTraceparent(t.Context(), "00-"+strings.ToUpper(trace)+"-"+parent+"-01"),
+		beliefs.OriginWeb,
+		&streams.Observation{Head: streams.Head{ID: "o2", Session: "s1"}, Tool: "web.fetch", Call: "c2",
+			Content: "another page"}); err != nil {
 		t.Fatal(err)
 	}
 	// The same event under another trace is still a repeat.
-	if rep, err := c.Submit(t.Context(), beliefs.OriginWeb, &streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"}, Tool: "web.fetch", Call: "c1", Content: "a page"}); err != nil || !rep.Repeat {
+	if rep, err := c.Submit(t.Context(), beliefs.OriginWeb,
+		&streams.Observation{Head: streams.Head{ID: "o1", Session: "s1"}, Tool: "web.fetch", Call: "c1",
+			Content: "a page"}); err != nil || !rep.Repeat {
 		t.Errorf("sent again: %+v, %v", rep, err)
 	}
 	r := newReceiver(t, 0)
@@ -421,7 +452,8 @@ func TestSpansJoinTheTraceOfTheSender(t *testing.T) {
 	if fmt.Sprintf("%x", run.TraceId) != trace || !bytes.Equal(run.ParentSpanId, verdict.SpanId) {
 		t.Errorf("the execution is %s\nbelow %s", shape(run), shape(verdict))
 	}
-	if odd := r.one(t, "execute_tool web.fetch", attrToolCall, "c2"); fmt.Sprintf("%x", odd.TraceId) == trace || len(odd.ParentSpanId) != 0 {
+	if odd := r.one(t, "execute_tool web.fetch", attrToolCall, "c2"); fmt.Sprintf("%x", odd.TraceId) == trace ||
+		len(odd.ParentSpanId) != 0 {
 		t.Errorf("a traceparent that is not valid made %s", shape(odd))
 	}
 }

@@ -137,7 +137,8 @@ func newSpan(r request, what, parent, name string, kind tracepb.Span_SpanKind, s
 }
 
 func keyString(k, v string) *commonpb.KeyValue {
-	return &commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: text.InertLine(v, maxText)}}}
+	return &commonpb.KeyValue{Key: k,
+		Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_StringValue{StringValue: text.InertLine(v, maxText)}}}
 }
 
 func (b builder) str(k, v string) {
@@ -154,15 +155,18 @@ func (b builder) strs(k string, vs []string) {
 	for _, v := range vs {
 		list.Values = append(list.Values, keyString("", v).Value)
 	}
-	b.Attributes = append(b.Attributes, &commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_ArrayValue{ArrayValue: list}}})
+	b.Attributes = append(b.Attributes,
+		&commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_ArrayValue{ArrayValue: list}}})
 }
 
 func (b builder) num(k string, v uint64) {
-	b.Attributes = append(b.Attributes, &commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: int64(v)}}})
+	b.Attributes = append(b.Attributes,
+		&commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: int64(v)}}})
 }
 
 func (b builder) flag(k string, v bool) {
-	b.Attributes = append(b.Attributes, &commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v}}})
+	b.Attributes = append(b.Attributes,
+		&commonpb.KeyValue{Key: k, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_BoolValue{BoolValue: v}}})
 }
 
 // fails marks the operation as failed.

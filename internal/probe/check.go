@@ -123,8 +123,10 @@ func (p *play) axes(st *Step, what string, b *streams.BeliefRef, want map[string
 		p.fail(st, "%s does not exist", what)
 		return
 	}
-	have := map[string]string{"truth": b.Axes.Truth.String(), "retrieval": b.Axes.Retrieval.String(), "security": b.Axes.Security.String(),
-		"freshness": b.Axes.Freshness.String(), "origin": string(b.Origin), "quality": b.Quality.String(), "staged": fmt.Sprint(b.Staged)}
+	have := map[string]string{"truth": b.Axes.Truth.String(), "retrieval": b.Axes.Retrieval.String(),
+		"security":  b.Axes.Security.String(),
+		"freshness": b.Axes.Freshness.String(), "origin": string(b.Origin), "quality": b.Quality.String(),
+		"staged": fmt.Sprint(b.Staged)}
 	for _, k := range slices.Sorted(maps.Keys(want)) {
 		if h, ok := have[k]; !ok || h != want[k] {
 			p.fail(st, "%s of %s is %q, want %q", k, what, h, want[k])
@@ -169,7 +171,8 @@ func (p *play) checkRecall(st *Step, d *played) error {
 		return err
 	}
 	for _, w := range x.NotServed {
-		for channel, items := range map[string][]streams.RecallItem{"admitted": r.Admitted, "context_only": r.ContextOnly, "contradictions": r.Contradictions} {
+		for channel, items := range map[string][]streams.RecallItem{"admitted": r.Admitted, "context_only": r.ContextOnly,
+			"contradictions": r.Contradictions} {
 			ok, err := p.hasItem(items, w)
 			if err != nil {
 				return err

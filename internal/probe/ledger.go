@@ -34,7 +34,8 @@ func follow(ctx context.Context, nc *nats.Conn, from uint64, keep func(project s
 	if err != nil {
 		return nil, err
 	}
-	cons, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1})
+	cons, err := st.OrderedConsumer(ctx,
+		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,8 @@ func (l *ledger) change(f func()) {
 
 // await waits until done says yes, which looks at the entries of a project and
 // at how far the ledger was read.
-func (l *ledger) await(ctx context.Context, project string, done func(entries []streams.Entry, seq uint64) (bool, error)) error {
+func (l *ledger) await(ctx context.Context, project string, done func(entries []streams.Entry, seq uint64) (bool,
+	error)) error {
 	for {
 		l.mu.Lock()
 		entries, seq, err, moved := l.of[project], l.seq, l.err, l.moved

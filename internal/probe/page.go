@@ -39,7 +39,8 @@ func Tables(scenarios []*Scenario, elsewhere []Elsewhere) string {
 		if s.Contrast != nil {
 			off = s.Contrast.Off
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Name, cell(s.Scenario), cell(s.Asserts), cell(s.DoesNotClaim), cell(off), cell(s.Follows))
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Name, cell(s.Scenario), cell(s.Asserts),
+			cell(s.DoesNotClaim), cell(off), cell(s.Follows))
 	}
 	b.WriteString("\n| invariant | holds | tests |\n|---|---|---|\n")
 	for _, e := range elsewhere {

@@ -113,7 +113,8 @@ func rulesWithout(scenarios []*Scenario) ([]byte, error) {
 				return nil, fmt.Errorf("%s: contrast: no shipped rule has the id %q", s.Name, id)
 			}
 		}
-		fmt.Fprintf(&b, "  - id: %s\n    rules: [%s]\n    when: event.project == '%s'\n    owner: probe\n    reason: contrast\n    expires: 2099-01-01\n",
+		fmt.Fprintf(&b, "  - id: %s\n    rules: [%s]\n    when: event.project == '%s'\n    owner: probe\n    reason: "+
+			"contrast\n    expires: 2099-01-01\n",
 			s.Name, strings.Join(s.Contrast.Rules, ", "), projectName(s.Name))
 	}
 	out, err := rules.PackWith(shipped.FS(), map[string]string{"exceptions.yaml": b.String()})

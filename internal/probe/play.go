@@ -66,7 +66,8 @@ type play struct {
 // run plays a scenario and returns the assertions that failed. An error means that it
 // could not be run.
 func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []string, err error) {
-	p := &play{Scenario: s, site: at, off: off, project: projectName(s.Name) + at.tag, now: make(map[string]time.Time), done: make(map[string]*played)}
+	p := &play{Scenario: s, site: at, off: off, project: projectName(s.Name) + at.tag, now: make(map[string]time.Time),
+		done: make(map[string]*played)}
 	defer func() { p.disconnect() }()
 	p.disconnect()
 	for i := range s.Steps {
@@ -423,7 +424,8 @@ func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Orig
 		return err
 	}
 	if st.Expect != nil && st.Expect.Permitted != nil {
-		svc := map[string]streams.Service{"remember": streams.SvcRemember, "recall": streams.SvcRecall, "gate": streams.SvcGate, "decide": streams.SvcDecide}[d.kind]
+		svc := map[string]streams.Service{"remember": streams.SvcRemember, "recall": streams.SvcRecall,
+			"gate": streams.SvcGate, "decide": streams.SvcDecide}[d.kind]
 		project, agent := p.posing(st, d)
 		subject, err := streams.ServiceSubject(svc, project, agent, origin)
 		if err != nil {
@@ -463,11 +465,14 @@ func (p *play) settle(ctx context.Context, project string) error {
 	if err != nil {
 		return err
 	}
-	rep, err := c.Decide(ctx, &streams.Action{Head: streams.Head{Session: "barrier", Time: p.tick(project, 0)}, Tool: "think"})
+	rep, err := c.Decide(ctx, &streams.Action{Head: streams.Head{Session: "barrier", Time: p.tick(project, 0)},
+		Tool: "think"})
 	if err != nil {
 		return fmt.Errorf("waiting for the sentinels: %w", err)
 	}
-	return p.site.ledger.await(ctx, project, func(_ []streams.Entry, seq uint64) (bool, error) { return seq >= rep.Seq, nil })
+	return p.site.ledger.await(ctx, project, func(_ []streams.Entry, seq uint64) (bool, error) {
+		return seq >= rep.Seq, nil
+	})
 }
 
 // holdOf is the verdict that opened the hold of a step.
@@ -493,8 +498,10 @@ func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
 	if by == nil {
 		return fmt.Errorf("nobody is called %q: use %s or %s", r.By, alice, mallory)
 	}
-	s := approval.Statement{Version: approval.Version, Project: held.project, Hold: v.Hold.ID, Revision: v.Hold.Revision, Action: v.Digest,
-		Decision: approval.Decision(r.Decision), Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
+	s := approval.Statement{Version: approval.Version, Project: held.project, Hold: v.Hold.ID, Revision: v.Hold.Revision,
+		Action:   v.Digest,
+		Decision: approval.Decision(r.Decision), Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second),
+		Nonce: approval.NewNonce()}
 	if r.Forge == "action" {
 		s.Action = "sha256:" + strings.Repeat("00", 32)
 	}
@@ -632,7 +639,8 @@ func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRe
 		return nil, err
 	}
 	var ans ingest.BeliefsAnswer
-	if err := query.Ask(ctx, p.site.op, ingest.AskBeliefs, streams.PartitionOf(project), ingest.BeliefsRequest{Project: project, ID: id}, &ans); err != nil {
+	if err := query.Ask(ctx, p.site.op, ingest.AskBeliefs, streams.PartitionOf(project),
+		ingest.BeliefsRequest{Project: project, ID: id}, &ans); err != nil {
 		return nil, err
 	}
 	if len(ans.Beliefs) != 1 {

@@ -143,10 +143,13 @@ func TestEveryInvariantIsSomewhere(t *testing.T) {
 // relevant to its scenario is no contrast.
 func TestAProbeThatPassesWithoutItsDefenceIsFound(t *testing.T) {
 	text := func(name, verdict, rule string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("name: " + name + "\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{id: a, decide: {tool: send_report}, expect: {verdict: " + verdict + "}}]\n" +
+		return &fstest.MapFile{Data: []byte("name: " + name +
+			"\nscenario: x\nasserts: x\ndoes_not_claim: x\nsteps: [{id: a, decide: {tool: send_report}, expect: {verdict: " +
+			verdict + "}}]\n" +
 			"contrast: {off: x, fails: a, rules: [" + rule + "]}\n")}
 	}
-	all, err := Load(fstest.MapFS{"idle.yaml": text("idle", "hold", "sleeper"), "wrong.yaml": text("wrong", "allow", "sleeper")}, ".")
+	all, err := Load(fstest.MapFS{"idle.yaml": text("idle", "hold", "sleeper"), "wrong.yaml": text("wrong", "allow",
+		"sleeper")}, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +161,8 @@ func TestAProbeThatPassesWithoutItsDefenceIsFound(t *testing.T) {
 	if idle := results[0]; idle.Verdict != Pass || idle.Contrast != ContrastPassed || !idle.Bad() {
 		t.Errorf("%+v", idle)
 	}
-	if wrong := results[1]; wrong.Verdict != Fail || len(wrong.Failed) != 1 || !strings.Contains(wrong.Failed[0], `the verdict is "hold by LZ303", want "allow"`) || !wrong.Bad() {
+	if wrong := results[1]; wrong.Verdict != Fail || len(wrong.Failed) != 1 || !strings.Contains(wrong.Failed[0],
+		`the verdict is "hold by LZ303", want "allow"`) || !wrong.Bad() {
 		t.Errorf("%+v", wrong)
 	}
 }
@@ -188,13 +192,16 @@ func TestABadScenarioSaysWhatIsWrong(t *testing.T) {
 
 func TestPatchesMergeByName(t *testing.T) {
 	doc := map[string]any{"a": 1, "tools": []any{map[string]any{"name": "x", "level": "L1"}, map[string]any{"name": "y"}}}
-	got := Patch(doc, map[string]any{"a": nil, "b": 2, "tools": map[string]any{"x": map[string]any{"level": "L4"}, "y": nil, "z": map[string]any{"level": "L0"}}}).(map[string]any)
+	got := Patch(doc, map[string]any{"a": nil, "b": 2, "tools": map[string]any{"x": map[string]any{"level": "L4"},
+		"y": nil, "z": map[string]any{"level": "L0"}}}).(map[string]any)
 	tools := got["tools"].([]any)
-	if got["a"] != nil || got["b"] != 2 || len(tools) != 2 || !maps.Equal(tools[0].(map[string]any), map[string]any{"name": "x", "level": "L4"}) ||
+	if got["a"] != nil || got["b"] != 2 || len(tools) != 2 || !maps.Equal(tools[0].(map[string]any),
+		map[string]any{"name": "x", "level": "L4"}) ||
 		!maps.Equal(tools[1].(map[string]any), map[string]any{"name": "z", "level": "L0"}) {
 		t.Errorf("%v", got)
 	}
-	if !maps.Equal(doc["tools"].([]any)[0].(map[string]any), map[string]any{"name": "x", "level": "L1"}) || len(doc["tools"].([]any)) != 2 {
+	if !maps.Equal(doc["tools"].([]any)[0].(map[string]any), map[string]any{"name": "x", "level": "L1"}) ||
+		len(doc["tools"].([]any)) != 2 {
 		t.Errorf("the document itself was changed: %v", doc)
 	}
 }

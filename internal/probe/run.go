@@ -95,7 +95,9 @@ func Run(ctx context.Context, scenarios []*Scenario, o Options) ([]*Result, erro
 		return nil, errors.New("no defence of a running pipeline is switched off: contrast needs pipelines of its own")
 	}
 	var excepted []byte
-	if ex := slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool { return s.Contrast == nil || len(s.Contrast.Rules) == 0 }); o.Contrast && len(ex) > 0 {
+	if ex := slices.DeleteFunc(slices.Clone(scenarios), func(s *Scenario) bool {
+		return s.Contrast == nil || len(s.Contrast.Rules) == 0
+	}); o.Contrast && len(ex) > 0 {
 		var err error
 		if excepted, err = rulesWithout(ex); err != nil {
 			return nil, err
@@ -241,7 +243,8 @@ func (o Options) site(ctx context.Context, set settings) (*site, error) {
 	if r == nil {
 		return newSite(ctx, set)
 	}
-	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator, person: r.Person, tag: "-" + strconv.FormatInt(time.Now().Unix(), 36)}
+	s := &site{data: r.Data, url: r.Operator.ConnectedUrl(), op: r.Operator, person: r.Person,
+		tag: "-" + strconv.FormatInt(time.Now().Unix(), 36)}
 	js, err := jetstream.New(r.Operator)
 	if err != nil {
 		return nil, err

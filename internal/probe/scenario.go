@@ -196,8 +196,10 @@ func (s *Step) kinds() (out []string) {
 	}{
 		{"observe", s.Observe != nil}, {"remember", s.Remember != nil}, {"recall", s.Recall != nil}, {"gate", s.Gate != nil},
 		{"tools", s.Tools != nil}, {"start", s.Start != nil}, {"decision", s.Decision != nil}, {"decide", s.Decide != nil},
-		{"outcome", s.Outcome != nil}, {"resolve", s.Resolve != nil}, {"await", s.Await != nil}, {"activate", s.Activate != nil},
-		{"again", s.Again != ""}, {"belief", s.Belief != ""}, {"attempt", s.Attempt != nil}, {"export", s.Export != nil}, {"lessons", s.Lessons != nil},
+		{"outcome", s.Outcome != nil}, {"resolve", s.Resolve != nil}, {"await", s.Await != nil},
+		{"activate", s.Activate != nil},
+		{"again", s.Again != ""}, {"belief", s.Belief != ""}, {"attempt", s.Attempt != nil}, {"export", s.Export != nil},
+		{"lessons", s.Lessons != nil},
 		{"reflect", s.Reflect}, {"restart", s.Restart},
 	} {
 		if k.set {

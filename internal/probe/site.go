@@ -109,7 +109,8 @@ func (s *site) folder(pins, public map[string]string) error {
 
 func (s *site) start(ctx context.Context) (err error) {
 	// The folder is thrown away, so nothing has to survive the machine.
-	cfg := embedded.Config{Data: s.data, Listen: "127.0.0.1:0", NoSync: true, Policy: s.settings.policy, Rules: s.settings.rules}
+	cfg := embedded.Config{Data: s.data, Listen: "127.0.0.1:0", NoSync: true, Policy: s.settings.policy,
+		Rules: s.settings.rules}
 	if s.pipe, err = embedded.Start(ctx, cfg); err != nil {
 		return err
 	}
@@ -173,7 +174,8 @@ func (s *site) agent(project, name string, origins []beliefs.Origin) (*nats.Conn
 		return nil, err
 	}
 	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+project+"/"+name), nats.UserCredentialBytes(creds),
-		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)), nats.Timeout(5*time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		nats.CustomInboxPrefix(natsserver.AgentInbox(project, name)), nats.Timeout(5*time.Second),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting as agent %s of %s: %w", name, project, err)
 	}

@@ -43,7 +43,8 @@ func (s *site) role(r natsserver.Role) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+string(r)), nats.UserCredentialBytes(creds), nats.CustomInboxPrefix(r.InboxPrefix()),
+	nc, err := nats.Connect(s.url, nats.Name("lazaret probe "+string(r)), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(r.InboxPrefix()),
 		nats.Timeout(5*time.Second), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting as %s: %w", r, err)
@@ -67,7 +68,8 @@ func (p *play) attempt(ctx context.Context, st *Step, d *played) error {
 		return err
 	}
 	defer nc.Close()
-	subject := strings.NewReplacer("$project", d.project, "$partition", strconv.Itoa(streams.PartitionOf(d.project))).Replace(st.Attempt.Subject)
+	subject := strings.NewReplacer("$project", d.project, "$partition",
+		strconv.Itoa(streams.PartitionOf(d.project))).Replace(st.Attempt.Subject)
 	if err := nc.PublishRequest(subject, nc.NewRespInbox(), nobody); err != nil {
 		return err
 	}
@@ -138,7 +140,8 @@ func (p *play) spans(ctx context.Context, project string, to beliefs.Sensitivity
 		from = es[0].Seq
 	}
 	c := new(capture)
-	err = otel.Run(ctx, otel.Config{Options: otel.Options{Ceiling: to, Content: true, Project: project}, Conn: nc, Client: c, All: true, Once: true, From: from})
+	err = otel.Run(ctx, otel.Config{Options: otel.Options{Ceiling: to, Content: true, Project: project}, Conn: nc,
+		Client: c, All: true, Once: true, From: from})
 	return &exported{text: c.text.String()}, err
 }
 
@@ -261,8 +264,10 @@ func (p *play) obey(ctx context.Context, project string, b *ingest.Belief, succe
 		return fmt.Errorf("nobody is called %q: use %s or %s", p.off.Obey, alice, mallory)
 	}
 	sum := sha256.Sum256([]byte(b.Content))
-	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: project, Belief: b.ID, Content: "sha256:" + hex.EncodeToString(sum[:]), Revision: b.Revision,
-		Decision: approval.Supersede, Successor: successor, Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
+	s := approval.BeliefStatement{Version: approval.BeliefVersion, Project: project, Belief: b.ID,
+		Content: "sha256:" + hex.EncodeToString(sum[:]), Revision: b.Revision,
+		Decision: approval.Supersede, Successor: successor,
+		Expires: time.Now().UTC().Add(10 * time.Minute).Truncate(time.Second), Nonce: approval.NewNonce()}
 	note, err := s.Sign(by)
 	if err != nil {
 		return err
@@ -298,7 +303,8 @@ func (p *play) checkSurfaces(st *Step, d *played) error {
 			}
 		}
 		if x.Root && (d.exported.root != d.exported.want || d.exported.size == 0) {
-			p.fail(st, "the export's tree of %d leaves has the root %s, the log's %s", d.exported.size, d.exported.root, d.exported.want)
+			p.fail(st, "the export's tree of %d leaves has the root %s, the log's %s", d.exported.size, d.exported.root,
+				d.exported.want)
 		}
 	}
 	if x.Lessons != nil {

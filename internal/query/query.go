@@ -31,14 +31,17 @@ type Handler func(ctx context.Context, partition int, req []byte) (any, error)
 // Serve answers questions over a connection that may publish to inboxes only.
 // name is the service's name in `nats service ls`. handlers are by what is
 // asked about.
-func Serve(svc *nats.Conn, name, description string, partitions []int, handlers map[string]Handler, log *slog.Logger) (stop func(), err error) {
+func Serve(svc *nats.Conn, name, description string, partitions []int, handlers map[string]Handler,
+	log *slog.Logger) (stop func(), err error) {
 	s, err := micro.AddService(svc, micro.Config{Name: name, Version: "0.1.0", Description: description})
 	if err != nil {
 		return nil, fmt.Errorf("starting service %s: %w", name, err)
 	}
 	for what, h := range handlers {
 		for _, p := range partitions {
-			err := s.AddEndpoint(fmt.Sprintf("%s-%d", what, p), micro.HandlerFunc(func(r micro.Request) { go answer(svc, r, h, log) }),
+			err := s.AddEndpoint(fmt.Sprintf("%s-%d", what, p), micro.HandlerFunc(func(r micro.Request) {
+				go answer(svc, r, h, log)
+			}),
 				micro.WithEndpointSubject(streams.QuerySubject(what, p)))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("serving %s: %w", what, err), s.Stop())

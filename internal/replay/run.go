@@ -115,7 +115,8 @@ func Count(ctx context.Context, nc *nats.Conn, from, to uint64, projects map[str
 // Entries calls f for each ledger entry with from < sequence <= to, in order. If
 // there are subjects, it reads only theirs, and the entry at to has to be one of
 // them.
-func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*streams.Entry) error, subjects ...string) error {
+func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*streams.Entry) error,
+	subjects ...string) error {
 	if from >= to {
 		return nil
 	}
@@ -127,7 +128,9 @@ func Entries(ctx context.Context, nc *nats.Conn, from, to uint64, f func(*stream
 	if err != nil {
 		return err
 	}
-	cons, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1, FilterSubjects: subjects})
+	cons, err := st.OrderedConsumer(ctx,
+		jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from + 1,
+			FilterSubjects: subjects})
 	if err != nil {
 		return err
 	}

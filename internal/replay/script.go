@@ -228,7 +228,8 @@ func (b *builder) add(kind streams.Kind, origin beliefs.Origin, e streams.Event)
 }
 
 func (b *builder) observe(origin beliefs.Origin, tool, call, content string) {
-	b.add(streams.KindObs, origin, &streams.Observation{Head: b.head(), Tool: name(tool), Call: name(call), Content: content})
+	b.add(streams.KindObs, origin, &streams.Observation{Head: b.head(), Tool: name(tool), Call: name(call),
+		Content: content})
 }
 
 func (b *builder) act(tool string, args jsontext.Value) {

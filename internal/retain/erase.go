@@ -19,10 +19,14 @@ const filesOf = "files of "
 const eraseTimeout = 5 * time.Minute
 
 // notErased is the Left of the streams of a separate nats-server.
-const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it leaves a deleted message in its files until more than half of the block is deleted; docs/forgetting.md says what removes it"
+const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it " +
+	"leaves a deleted message in its files until more than half of the block is deleted; docs/forgetting.md says " +
+	"what removes it"
 
 // noAnswer is the Left where a request was neither answered nor refused.
-const noAnswer = "deleted, not overwritten: nobody answered on " + streams.EraseSubject + ". A retention credential of an earlier version may not ask: remove creds/retention.creds from the data folder, start lazaret up again, and run this again"
+const noAnswer = "deleted, not overwritten: nobody answered on " + streams.EraseSubject + ". A retention credential " +
+	"of an earlier version may not ask: remove creds/retention.creds from the data folder, start lazaret up again, and " +
+	"run this again"
 
 // answerTimeout is how long the first answer may take.
 const answerTimeout = 20 * time.Second
@@ -50,7 +54,8 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 		return fmt.Errorf("removing deleted messages from the files of the streams: %w: run it again", err)
 	}
 	for _, e := range rep.Streams {
-		p := Place{Where: filesOf + e.Stream, What: fmt.Sprintf("deleted messages, made random in %d block files", e.Files), Count: e.Messages, Left: e.Left}
+		p := Place{Where: filesOf + e.Stream, What: fmt.Sprintf("deleted messages, made random in %d block files", e.Files),
+			Count: e.Messages, Left: e.Left}
 		if e.Messages == 0 && e.Left == "" {
 			p.What = "no deleted message was in them"
 		}
@@ -67,7 +72,8 @@ func (c *Config) Copy(ctx context.Context, keys bool) (dir string, err error) {
 	rep, err := c.whileStopped(ctx, streams.EraseRequest{Copy: true, Keys: keys})
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return "", errors.New("nobody can copy the streams while they are written: lazaret up does not run here, or nats-server is a process of its own: " +
+		return "", errors.New("nobody can copy the streams while they are written: lazaret up does not run here, or " +
+			"nats-server is a process of its own: " +
 			"stop all of it and copy the folders")
 	case err != nil:
 		return "", fmt.Errorf("copying the data folder: %w", err)

@@ -19,7 +19,8 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	if err := c.eraseFiles(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if text := r.text(time.Now()); r.Whole() || strings.Count(text, "left: deleted, not overwritten: nats-server is a process of its own") != 3 {
+	if text := r.text(time.Now()); r.Whole() ||
+		strings.Count(text, "left: deleted, not overwritten: nats-server is a process of its own") != 3 {
 		t.Errorf("whole: %v\n%s", r.Whole(), text)
 	}
 
@@ -61,7 +62,8 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	text := r.text(time.Now())
 	for _, want := range []string{
 		"files of LZ_LEDGER: deleted messages, made random in 2 block files: 7\n",
-		"files of LZ_LIVE: deleted messages, made random in 1 block files: 3\n  left: 2.blk: the record at 17 has another checksum\n",
+		"files of LZ_LIVE: deleted messages, made random in 1 block files: 3\n  left: 2.blk: the record at 17 has " +
+			"another checksum\n",
 		"files of LZ_INTAKE: no deleted message was in them: 0\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the record\n%s", want, text)
@@ -70,7 +72,8 @@ func TestPromiseB14TheRecordSaysWhatWasNotOverwritten(t *testing.T) {
 	if r.Whole() {
 		t.Error("it is whole, and a block was left")
 	}
-	if err := c.eraseFiles(t.Context(), new(Record)); err == nil || !strings.Contains(err.Error(), "nothing is known of this erasure") {
+	if err := c.eraseFiles(t.Context(), new(Record)); err == nil || !strings.Contains(err.Error(),
+		"nothing is known of this erasure") {
 		t.Errorf("an erasure of which nothing is known: %v", err)
 	}
 }

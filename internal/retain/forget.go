@@ -76,7 +76,8 @@ func (r *Record) text(now time.Time) string {
 	if r.DataSubject != "" {
 		fmt.Fprintf(&b, "data subject: %s\n", r.DataSubject)
 	}
-	fmt.Fprintf(&b, "statement: %s\nledger entry: %d\ntime: %s\n", cmp.Or(strings.Join(r.Statements, ","), r.Statement), r.Entry, now.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "statement: %s\nledger entry: %d\ntime: %s\n", cmp.Or(strings.Join(r.Statements, ","), r.Statement),
+		r.Entry, now.UTC().Format(time.RFC3339))
 	for _, p := range r.Places {
 		fmt.Fprintf(&b, "%s: %s: %d\n", p.Where, p.What, p.Count)
 		if p.Left != "" {
@@ -93,7 +94,8 @@ func (r *Record) text(now time.Time) string {
 var ErrLegalHold = errors.New("it is, or somebody of whom it says something is, under legal hold")
 
 // ledgerPlaces counts what goes of the ledger, by the stages that wrote it.
-func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, goes func(h header) bool) ([]Place, error) {
+func ledgerPlaces(ctx context.Context, js jetstream.JetStream, project string, goes func(h header) bool) ([]Place,
+	error) {
 	byStage := make(map[string]int)
 	err := scan(ctx, js, streams.LedgerFilter(streams.PartitionOf(project)), 1, func(h header) error {
 		if goes(h) {
@@ -121,7 +123,9 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 		return nil, err
 	}
 	r := &Record{Project: project}
-	if r.Places, err = ledgerPlaces(ctx, js, project, func(h header) bool { return h.project == project && !kept(h.typ) }); err != nil {
+	if r.Places, err = ledgerPlaces(ctx, js, project, func(h header) bool {
+		return h.project == project && !kept(h.typ)
+	}); err != nil {
 		return nil, err
 	}
 	live, err := count(ctx, js, streams.LiveStream, "lz.live."+project+".>")
@@ -132,13 +136,16 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 	if err != nil {
 		return nil, err
 	}
-	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies", Count: live}, Place{Where: streams.IntakeStream, What: "events that wait", Count: in})
+	r.Places = append(r.Places, Place{Where: streams.LiveStream, What: "live copies", Count: live},
+		Place{Where: streams.IntakeStream, What: "events that wait", Count: in})
 	writers, err := c.writers(ctx, js)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived: beliefs, signals, proposals, holds and the like, written anew without them", Count: 1})
+		r.Places = append(r.Places,
+			Place{Where: stateOf + s,
+				What: "what it derived: beliefs, signals, proposals, holds and the like, written anew without them", Count: 1})
 	}
 	err = c.Log(ctx, func(l *inquiry.Log) error {
 		n, held, err := l.Holding(ctx, project, 0)
@@ -149,7 +156,8 @@ func (c *Config) Survey(ctx context.Context, project, shards string) (*Record, e
 		r.Places = append(r.Places, Place{Where: "the log", What: "payloads, by the destruction of their keys", Count: n})
 		files, err := l.ShardsOf(ctx, shards, project)
 		for _, f := range files {
-			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them", Count: 1})
+			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them",
+				Count: 1})
 		}
 		return err
 	})
@@ -181,11 +189,13 @@ func count(ctx context.Context, js jetstream.JetStream, stream, filter string) (
 
 // State signs a statement about a project's data, sends it, and waits for what
 // ingest makes of it. It returns the ledger entry.
-func (c *Config) State(ctx context.Context, signer note.Signer, do string, on Subject, reason string) (id string, entry uint64, err error) {
+func (c *Config) State(ctx context.Context, signer note.Signer, do string, on Subject, reason string) (id string,
+	entry uint64, err error) {
 	return c.state(ctx, signer, streams.Custody{Do: do, Project: on.Project, DataSubject: on.Person, Reason: reason})
 }
 
-func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custody) (id string, entry uint64, err error) {
+func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custody) (id string, entry uint64,
+	err error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return "", 0, err
@@ -214,28 +224,30 @@ func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custod
 	}
 	for {
 		var refused error
-		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerSubject(p, streams.StageIngest)}, From: from}, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
-			if err != nil {
-				return nil
-			}
-			switch e.Type {
-			case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold:
-				b := new(streams.CustodyEntry)
-				if streams.Unmarshal(e.Body, b) == nil && b.ID == s.ID {
-					entry = seq
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream,
+			Filters: []string{streams.LedgerSubject(p, streams.StageIngest)}, From: from},
+			func(m jetstream.Msg, seq uint64, at time.Time) error {
+				e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
+				if err != nil {
+					return nil
 				}
-			case streams.TypeRejected:
-				b := new(streams.RejectedEntry)
-				if streams.Unmarshal(e.Body, b) == nil && bytes.Equal(b.Raw, body) {
-					refused = fmt.Errorf("%s: %s", b.Code, b.Reason)
-					if b.Code == streams.CodeLegalHold {
-						refused = fmt.Errorf("%w: %s", ErrLegalHold, b.Reason)
+				switch e.Type {
+				case streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold:
+					b := new(streams.CustodyEntry)
+					if streams.Unmarshal(e.Body, b) == nil && b.ID == s.ID {
+						entry = seq
+					}
+				case streams.TypeRejected:
+					b := new(streams.RejectedEntry)
+					if streams.Unmarshal(e.Body, b) == nil && bytes.Equal(b.Raw, body) {
+						refused = fmt.Errorf("%s: %s", b.Code, b.Reason)
+						if b.Code == streams.CodeLegalHold {
+							refused = fmt.Errorf("%w: %s", ErrLegalHold, b.Reason)
+						}
 					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 		if ctx.Err() != nil {
 			err = nil // report the wait also if time runs out during a read
 		}
@@ -255,7 +267,8 @@ func (c *Config) state(ctx context.Context, signer note.Signer, s streams.Custod
 // stage has dropped what it derived and every auditor has destroyed its keys,
 // deletes the entries from the streams, and signs a record of each place. shards
 // is the folder of sealed shards, records where the record goes.
-func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason, shards, records string, trust []byte) (*Record, error) {
+func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason, shards, records string,
+	trust []byte) (*Record, error) {
 	before, err := c.Survey(ctx, project, shards)
 	if err != nil {
 		return nil, err
@@ -270,10 +283,11 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 	if !before.Found() {
 		// An earlier attempt that was interrupted is taken up again.
 		stated := false
-		if err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(project), streams.StageIngest), 1, func(h header) error {
-			stated = stated || h.typ == streams.TypeForgotten && h.project == project
-			return nil
-		}); err != nil {
+		if err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(project), streams.StageIngest), 1,
+			func(h header) error {
+				stated = stated || h.typ == streams.TypeForgotten && h.project == project
+				return nil
+			}); err != nil {
 			return nil, err
 		}
 		if !stated {
@@ -285,7 +299,8 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		return nil, err
 	}
 	if st.CachedInfo().Config.DenyDelete {
-		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what stands in it cannot be forgotten", streams.LedgerStream)
+		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what "+
+			"stands in it cannot be forgotten", streams.LedgerStream)
 	}
 	if err := c.awaitAuditors(ctx, js, st.CachedInfo().State.LastSeq); err != nil {
 		return nil, err
@@ -326,7 +341,8 @@ func (c *Config) Forget(ctx context.Context, signer note.Signer, project, reason
 		if acks[s] > 0 {
 			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived, its files written anew", Count: 1})
 		} else {
-			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived", Left: "it has not said that it dropped it"})
+			r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived",
+				Left: "it has not said that it dropped it"})
 		}
 	}
 	if err := c.checkLog(ctx, r, shards, trust); err != nil {
@@ -380,24 +396,26 @@ func (c *Config) sign(r *Record, signer note.Signer, records string) error {
 // awaitDropped waits until every stage has said that it dropped what it derived,
 // and returns at which ledger sequence each has. Stages that do not are left to
 // the record.
-func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, project string, r *Record, writers []string) (map[string]uint64, uint64, error) {
+func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, project string, r *Record,
+	writers []string) (map[string]uint64, uint64, error) {
 	filter := streams.LedgerFilter(streams.PartitionOf(project))
 	told := false
 	wait, cancel := context.WithTimeout(ctx, dropTimeout)
 	defer cancel()
 	for {
 		acks, last := make(map[string]uint64), r.Entry
-		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: r.Entry}, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
-			if err != nil || e.Type != streams.TypeDropped || e.Project != project {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: r.Entry},
+			func(m jetstream.Msg, seq uint64, at time.Time) error {
+				e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
+				if err != nil || e.Type != streams.TypeDropped || e.Project != project {
+					return nil
+				}
+				b := new(streams.DroppedEntry)
+				if streams.Unmarshal(e.Body, b) == nil && b.Statement == r.Statement && acks[e.Stage] == 0 {
+					acks[e.Stage], last = seq, max(last, seq)
+				}
 				return nil
-			}
-			b := new(streams.DroppedEntry)
-			if streams.Unmarshal(e.Body, b) == nil && b.Statement == r.Statement && acks[e.Stage] == 0 {
-				acks[e.Stage], last = seq, max(last, seq)
-			}
-			return nil
-		})
+			})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -406,7 +424,8 @@ func (c *Config) awaitDropped(ctx context.Context, js jetstream.JetStream, proje
 			return acks, last, nil
 		}
 		if !told {
-			c.tell("waiting for stages to drop what they derived, at most %s: %s; name those that are gone for good with --without", dropTimeout, strings.Join(missing, ", "))
+			c.tell("waiting for stages to drop what they derived, at most %s: %s; name those that are gone for good "+
+				"with --without", dropTimeout, strings.Join(missing, ", "))
 			told = true
 		}
 		select {
@@ -425,7 +444,8 @@ const dropTimeout = 2 * time.Minute
 // deleteEntries deletes the project's entries in the ledger: those that the order
 // covers, and those that other stages wrote because of them until they
 // dropped it. The last entry of a stage that has not is its fence, and stays.
-func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *Record, acks map[string]uint64, writers []string) error {
+func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *Record, acks map[string]uint64,
+	writers []string) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err
@@ -435,7 +455,8 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 	var gone []header
 	err = scan(ctx, js, streams.LedgerFilter(p), 1, func(h header) error {
 		fences[h.stage] = h.seq
-		late := h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo && (acks[h.stage] == 0 || h.seq < acks[h.stage])
+		late := h.stage != streams.StageIngest && position.Sequence(h.src) <= r.upTo && (acks[h.stage] == 0 ||
+			h.seq < acks[h.stage])
 		if h.project == r.Project && !kept(h.typ) && (h.seq <= r.upTo || late) {
 			gone = append(gone, h)
 		}
@@ -449,13 +470,15 @@ func (c *Config) deleteEntries(ctx context.Context, js jetstream.JetStream, r *R
 
 // deleteFrom deletes entries of the ledger, but for those that are the last of
 // their stage, its fence.
-func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record, gone []header, fences map[string]uint64, writers []string) error {
+func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record, gone []header,
+	fences map[string]uint64, writers []string) error {
 	p := streams.PartitionOf(r.Project)
 	n := make(map[string]int)
 	left := make(map[string]string)
 	for _, h := range gone {
 		if fences[h.stage] == h.seq {
-			left[h.stage] = fmt.Sprintf("entry %d is the last that %s wrote in partition %d; it goes when it has written another", h.seq, h.stage, p)
+			left[h.stage] = fmt.Sprintf(
+				"entry %d is the last that %s wrote in partition %d; it goes when it has written another", h.seq, h.stage, p)
 			continue
 		}
 		if err := st.SecureDeleteMsg(ctx, h.seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -464,7 +487,8 @@ func (c *Config) deleteFrom(ctx context.Context, st jetstream.Stream, r *Record,
 		n[h.stage]++
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", deleted", Count: n[s], Left: left[s]})
+		r.Places = append(r.Places, Place{Where: streams.LedgerStream, What: "entries of " + s + ", deleted", Count: n[s],
+			Left: left[s]})
 		delete(left, s)
 	}
 	for s, why := range left {
@@ -480,7 +504,8 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 		return err
 	}
 	n := 0
-	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"}, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+	err = stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + r.Project + ".>"},
+		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		// Of copies that are made later the entry is behind the statement.
 		at := uint64(0)
 		fmt.Sscan(m.Headers().Get(streams.HeaderSeq), &at)
@@ -500,12 +525,13 @@ func (c *Config) deleteLive(ctx context.Context, js jetstream.JetStream, r *Reco
 // awaitIntake waits until ingest has purged what it had decided on.
 func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Record) error {
 	src := uint64(0)
-	err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(r.Project), streams.StageIngest), r.Entry, func(h header) error {
-		if h.seq == r.Entry {
-			src = position.Sequence(h.src)
-		}
-		return nil
-	})
+	err := scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(r.Project), streams.StageIngest), r.Entry,
+		func(h header) error {
+			if h.seq == r.Entry {
+				src = position.Sequence(h.src)
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -523,7 +549,8 @@ func (c *Config) awaitIntake(ctx context.Context, js jetstream.JetStream, r *Rec
 		}
 		select {
 		case <-wait.Done():
-			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events", Left: fmt.Sprintf("ingest has not purged it up to %d; it begins at %d", src, s.FirstSeq)})
+			r.Places = append(r.Places, Place{Where: streams.IntakeStream, What: "events",
+				Left: fmt.Sprintf("ingest has not purged it up to %d; it begins at %d", src, s.FirstSeq)})
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -548,7 +575,9 @@ func (c *Config) checkLog(ctx context.Context, r *Record, shards string, trust [
 		}
 		r.Places = append(r.Places, place)
 		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
-			r.Places = append(r.Places, Place{Where: "auditor " + a, What: "has signed for the ledger behind the forgotten entry, at which it destroys its keys", Count: 1})
+			r.Places = append(r.Places,
+				Place{Where: "auditor " + a,
+					What: "has signed for the ledger behind the forgotten entry, at which it destroys its keys", Count: 1})
 		}
 		files, err := l.ShardsOf(ctx, shards, r.Project)
 		if err != nil {

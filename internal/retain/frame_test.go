@@ -12,7 +12,8 @@ import (
 func TestAMessageIsForgottenWithAllOfItsEntries(t *testing.T) {
 	var ledger []*streams.Entry
 	add := func(seq uint64, index int, typ streams.Type, stage string, src uint64, body string) {
-		ledger = append(ledger, &streams.Entry{Seq: seq, Index: index, Stage: stage, Type: typ, Project: "p", Src: src, Body: []byte(body)})
+		ledger = append(ledger, &streams.Entry{Seq: seq, Index: index, Stage: stage, Type: typ, Project: "p", Src: src,
+			Body: []byte(body)})
 	}
 	observation := func(id, person, text string) string {
 		return fmt.Sprintf(`{"id":%q,"agent":"a","data_subject":%q,"time":"2026-11-21T09:00:00Z","intake":1,"blocks":[{"text":%q}]}`, id, person, text)
@@ -44,7 +45,8 @@ func TestAMessageIsForgottenWithAllOfItsEntries(t *testing.T) {
 	for _, a := range tr.alsoForgotten() {
 		why[a.Seq] = a.Why
 	}
-	for i, want := range map[int]string{1: "in one message", 2: "names", 3: "in one message", 4: "in one message", 5: "names", 8: "was made from"} {
+	for i, want := range map[int]string{1: "in one message", 2: "names", 3: "in one message", 4: "in one message",
+		5: "names", 8: "was made from"} {
 		if at := ledger[i].Position(); !strings.Contains(why[at], want) {
 			t.Errorf("entry %d goes because it %q, want %q", i, why[at], want)
 		}

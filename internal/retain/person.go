@@ -106,7 +106,8 @@ type trace struct {
 }
 
 func newTrace(s Subject) *trace {
-	return &trace{subject: s, listed: make(map[uint64]bool), taken: make(map[uint64]bool), wanted: make(map[uint64]bool), names: make(map[string]int), bare: make(map[string]bareID),
+	return &trace{subject: s, listed: make(map[uint64]bool), taken: make(map[uint64]bool), wanted: make(map[uint64]bool),
+		names: make(map[string]int), bare: make(map[string]bareID),
 		own: make(map[string]bool), others: make(map[string]bool), also: make(map[uint64]AlsoForgotten),
 		alone: make(map[uint64]bool), owner: make(map[string]string)}
 }
@@ -161,7 +162,8 @@ func (t *trace) take(e *streams.Entry) bool {
 		why = "was answered by a verdict that goes"
 	case !ingest && t.listed[position.Sequence(e.Src)] && e.Type != streams.TypeDue:
 		why = fmt.Sprintf("was made from entry %d", e.Src)
-	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" && t.names[eventName(h.Agent, h.ID)] > 0 && (t.before == 0 || e.Seq < t.before):
+	case ingest && (event || e.Type == streams.TypeRepeat || e.Type == streams.TypeRejected) && h.ID != "" &&
+		t.names[eventName(h.Agent, h.ID)] > 0 && (t.before == 0 || e.Seq < t.before):
 		why = "sends event " + h.ID + " again"
 	default:
 		why = t.refers(e, &h)
@@ -181,7 +183,8 @@ func (t *trace) take(e *streams.Entry) bool {
 	}
 	if !direct {
 		name := cmp.Or(person.DataSubject, person.User)
-		t.also[e.Position()] = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID, Person: name, Why: why}
+		t.also[e.Position()] = AlsoForgotten{Seq: e.Position(), Stage: e.Stage, Type: string(e.Type), ID: h.ID,
+			Person: name, Why: why}
 	}
 	for _, o := range []string{person.DataSubject, person.User} {
 		if o != "" && o != t.subject.Person {
@@ -275,9 +278,12 @@ func broughtIn(e *streams.Entry, fn func(id string)) {
 }
 
 // notIDs are fields that never hold the id of an event, belief, finding or hold.
-var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data_subject": true, "project": true, "tool": true, "rule": true, "rule_digest": true,
-	"group": true, "digest": true, "type": true, "kind": true, "stage": true, "severity": true, "mode": true, "origin": true, "event_kind": true, "status": true,
-	"verdict": true, "level": true, "code": true, "quality": true, "truth": true, "retrieval": true, "security": true, "freshness": true, "sensitivity": true}
+var notIDs = map[string]bool{"agent": true, "session": true, "user": true, "data_subject": true, "project": true,
+	"tool": true, "rule": true, "rule_digest": true,
+	"group": true, "digest": true, "type": true, "kind": true, "stage": true, "severity": true, "mode": true,
+	"origin": true, "event_kind": true, "status": true,
+	"verdict": true, "level": true, "code": true, "quality": true, "truth": true, "retrieval": true, "security": true,
+	"freshness": true, "sensitivity": true}
 
 // idLike is the least length of an id that is found within a longer text. The pipeline's
 // ids are longer.
@@ -385,14 +391,15 @@ type bareID struct{ round, pass int }
 func (t *trace) follow(ctx context.Context, js jetstream.JetStream) error {
 	filter := streams.LedgerFilter(streams.PartitionOf(t.subject.Project))
 	return t.passes(func(fn func(e *streams.Entry)) error {
-		return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}}, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			if entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
-				for i := range entries {
-					fn(&entries[i])
+		return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}},
+			func(m jetstream.Msg, seq uint64, at time.Time) error {
+				if entries, err := streams.ParseEntries(m.Subject(), m.Headers(), m.Data(), seq, at); err == nil {
+					for i := range entries {
+						fn(&entries[i])
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			})
 	})
 }
 
@@ -507,7 +514,8 @@ func canFoldAnew(ctx context.Context, js jetstream.JetStream, s Subject) error {
 		return err
 	}
 	if trimmed > 0 {
-		return fmt.Errorf("the ledger was trimmed up to %d, so that no stage can fold project %s anew without %s: forget the whole project (--subject %s), in which nothing has to be folded anew", trimmed, s.Project, s.Person, s.Project)
+		return fmt.Errorf("the ledger was trimmed up to %d, so that no stage can fold project %s anew without %s: forget "+
+			"the whole project (--subject %s), in which nothing has to be folded anew", trimmed, s.Project, s.Person, s.Project)
 	}
 	return nil
 }
@@ -545,7 +553,8 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 		return nil, err
 	}
 	for _, s := range writers {
-		r.Places = append(r.Places, Place{Where: stateOf + s, What: "what it derived: the project's partition folded anew from the rest", Count: 1})
+		r.Places = append(r.Places,
+			Place{Where: stateOf + s, What: "what it derived: the project's partition folded anew from the rest", Count: 1})
 	}
 	_, others := t.statement(nil)
 	err = c.Log(ctx, func(l *inquiry.Log) error {
@@ -559,7 +568,8 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 		}
 		files, err := l.ShardsListed(ctx, shards, r.Project, t.listed)
 		for _, f := range files {
-			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them", Count: 1})
+			r.Places = append(r.Places, Place{Where: f, What: "a sealed shard that holds payloads, made anew without them",
+				Count: 1})
 		}
 		return err
 	})
@@ -569,7 +579,8 @@ func (c *Config) surveyPerson(ctx context.Context, js jetstream.JetStream, t *tr
 // ForgetPerson forgets one data subject of a project. Unlike Forget, its statement lists
 // the entries. Entries written while it is signed are found afterwards and take another
 // statement.
-func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject, reason, shards, records string, trust []byte) (*Record, error) {
+func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject, reason, shards, records string,
+	trust []byte) (*Record, error) {
 	js, err := jetstream.New(c.Conn)
 	if err != nil {
 		return nil, err
@@ -582,7 +593,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 		return nil, err
 	}
 	if st.CachedInfo().Config.DenyDelete {
-		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what stands in it cannot be forgotten", streams.LedgerStream)
+		return nil, fmt.Errorf("%s was made by a version whose ledger forbids deleting, which no server takes back: what "+
+			"stands in it cannot be forgotten", streams.LedgerStream)
 	}
 	writers, err := c.writers(ctx, js)
 	if err != nil {
@@ -606,7 +618,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 			break
 		}
 		if round == maxRounds {
-			return nil, fmt.Errorf("after %d statements there are still new entries that say something of %s: stop what writes about them and try again", round, s)
+			return nil, fmt.Errorf("after %d statements there are still new entries that say something of %s: stop what "+
+				"writes about them and try again", round, s)
 		}
 		if round == 0 {
 			before, err := c.surveyPerson(ctx, js, t, shards)
@@ -621,7 +634,8 @@ func (c *Config) ForgetPerson(ctx context.Context, signer note.Signer, s Subject
 			return nil, err
 		}
 		for _, part := range parts {
-			if r.Statement, r.Entry, err = c.state(ctx, signer, streams.Custody{Do: streams.DoForget, Project: s.Project, DataSubject: s.Person, Others: others, Entries: part, Reason: reason}); err != nil {
+			if r.Statement, r.Entry, err = c.state(ctx, signer, streams.Custody{Do: streams.DoForget, Project: s.Project,
+				DataSubject: s.Person, Others: others, Entries: part, Reason: reason}); err != nil {
 				return nil, err
 			}
 			if t.before == 0 {
@@ -698,15 +712,17 @@ const maxRounds = 8
 
 // statedBefore is what earlier statements about a data subject list, and the last of
 // them.
-func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (listed map[uint64]bool, id string, entry uint64, err error) {
+func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (listed map[uint64]bool, id string,
+	entry uint64, err error) {
 	listed = make(map[uint64]bool)
 	var at []uint64
-	err = scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(s.Project), streams.StageIngest), 1, func(h header) error {
-		if h.typ == streams.TypeErased && h.project == s.Project {
-			at = append(at, h.seq)
-		}
-		return nil
-	})
+	err = scan(ctx, js, streams.LedgerSubject(streams.PartitionOf(s.Project), streams.StageIngest), 1,
+		func(h header) error {
+			if h.typ == streams.TypeErased && h.project == s.Project {
+				at = append(at, h.seq)
+			}
+			return nil
+		})
 	if err != nil || len(at) == 0 {
 		return listed, "", 0, err
 	}
@@ -730,7 +746,8 @@ func statedBefore(ctx context.Context, js jetstream.JetStream, s Subject) (liste
 }
 
 // deleteListed deletes listed entries of the ledger.
-func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Record, listed map[uint64]bool, writers []string) error {
+func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Record, listed map[uint64]bool,
+	writers []string) error {
 	st, err := js.Stream(ctx, streams.LedgerStream)
 	if err != nil {
 		return err
@@ -752,8 +769,10 @@ func (c *Config) deleteListed(ctx context.Context, js jetstream.JetStream, r *Re
 }
 
 // liveCopies calls fn for the live copies of listed entries.
-func liveCopies(ctx context.Context, js jetstream.JetStream, project string, listed map[uint64]bool, fn func(seq uint64) error) error {
-	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"}, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
+func liveCopies(ctx context.Context, js jetstream.JetStream, project string, listed map[uint64]bool,
+	fn func(seq uint64) error) error {
+	return stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{"lz.live." + project + ".>"},
+		Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
 		at, err := strconv.ParseUint(m.Headers().Get(streams.HeaderSeq), 10, 64)
 		if err != nil || !listed[position.Sequence(at)] {
 			return nil
@@ -763,7 +782,8 @@ func liveCopies(ctx context.Context, js jetstream.JetStream, project string, lis
 }
 
 // checkListed checks that the log can no longer read the listed entries.
-func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, shards string, trust []byte) error {
+func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]bool, shards string,
+	trust []byte) error {
 	return c.Log(ctx, func(l *inquiry.Log) error {
 		n, err := l.HoldingListed(ctx, r.Project, listed)
 		if err != nil {
@@ -775,7 +795,9 @@ func (c *Config) checkListed(ctx context.Context, r *Record, listed map[uint64]b
 		}
 		r.Places = append(r.Places, place)
 		for _, a := range slices.Sorted(maps.Keys(c.auditors())) {
-			r.Places = append(r.Places, Place{Where: "auditor " + a, What: "has signed for the ledger behind the statement, at which it erases what that lists", Count: 1})
+			r.Places = append(r.Places,
+				Place{Where: "auditor " + a,
+					What: "has signed for the ledger behind the statement, at which it erases what that lists", Count: 1})
 		}
 		files, err := l.ShardsListed(ctx, shards, r.Project, listed)
 		if err != nil {

@@ -47,7 +47,8 @@ func newReplica(t *testing.T, name string, trust *keys.Trust, entries int) *repl
 		t.Fatal(err)
 	}
 	for i := range entries {
-		if err := r.log.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "memory", Project: "p", Payload: fmt.Appendf(nil, "x 0 0\n%d", i)}}); err != nil {
+		if err := r.log.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "memory",
+			Project: "p", Payload: fmt.Appendf(nil, "x 0 0\n%d", i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +90,8 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Config{Conn: srv.Connect(), Trust: trust, Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
-		l, err := inquiry.Open(ctx, ahead.dir, inquiry.Options{MasterKey: replicaKey, Verifiers: trust.Verifiers(keys.RoleAuditor)})
+		l, err := inquiry.Open(ctx, ahead.dir, inquiry.Options{MasterKey: replicaKey,
+			Verifiers: trust.Verifiers(keys.RoleAuditor)})
 		if err != nil {
 			return err
 		}
@@ -129,7 +131,8 @@ func TestPromiseB17AuditorsAreIdentifiedByKeyAndEachIsWaitedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if silent.log, err = chain.Open(filepath.Join(t.TempDir(), "audit"), chain.Options{Signer: old, MasterKey: replicaKey}); err != nil {
+			if silent.log, err = chain.Open(filepath.Join(t.TempDir(), "audit"),
+				chain.Options{Signer: old, MasterKey: replicaKey}); err != nil {
 				t.Fatal(err)
 			}
 			continue

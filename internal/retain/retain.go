@@ -62,12 +62,14 @@ type header struct {
 // scan calls fn for the headers of ledger entries from <= sequence, up to what
 // the stream holds when it starts.
 func scan(ctx context.Context, js jetstream.JetStream, filter string, from uint64, fn func(h header) error) error {
-	return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: from, Headers: true}, func(m jetstream.Msg, seq uint64, at time.Time) error {
+	return stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{filter}, From: from,
+		Headers: true}, func(m jetstream.Msg, seq uint64, at time.Time) error {
 		p, stage, err := streams.ParseLedger(m.Subject())
 		if err != nil {
 			return nil
 		}
-		h := header{seq: seq, time: at, partition: p, stage: stage, typ: streams.Type(m.Headers().Get(streams.HeaderType)), project: m.Headers().Get(streams.HeaderProject)}
+		h := header{seq: seq, time: at, partition: p, stage: stage, typ: streams.Type(m.Headers().Get(streams.HeaderType)),
+			project: m.Headers().Get(streams.HeaderProject)}
 		fmt.Sscan(m.Headers().Get(streams.HeaderSrc), &h.src)
 		return fn(h)
 	})
@@ -86,7 +88,8 @@ func (c *Config) writers(ctx context.Context, js jetstream.JetStream) ([]string,
 	}
 	var out []string
 	for s := range info.State.Subjects {
-		if _, stage, err := streams.ParseLedger(s); err == nil && stage != streams.StageRetention && !slices.Contains(c.Without, stage) {
+		if _, stage, err := streams.ParseLedger(s); err == nil && stage != streams.StageRetention &&
+			!slices.Contains(c.Without, stage) {
 			out = append(out, stage)
 		}
 	}
@@ -135,7 +138,8 @@ func (c *Config) chained(ctx context.Context, js jetstream.JetStream) (map[strin
 	// The last ones first: an auditor signs every second while there is work.
 	for _, back := range []time.Duration{10 * time.Minute, 24 * time.Hour, streams.LiveAge} {
 		latest := make(map[string][]byte)
-		err := stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{checkpointSubject}, Since: time.Now().Add(-back)}, func(m jetstream.Msg, _ uint64, _ time.Time) error {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LiveStream, Filters: []string{checkpointSubject},
+			Since: time.Now().Add(-back)}, func(m jetstream.Msg, _ uint64, _ time.Time) error {
 			if replaced(m.Data()) {
 				return nil
 			}
@@ -224,5 +228,6 @@ func (c *Config) awaitAuditors(ctx context.Context, js jetstream.JetStream, seq 
 
 // late names the auditors that have not chained an entry in time.
 func late(ctx context.Context, seq uint64, behind []string) error {
-	return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of those that are gone: %w", seq, strings.Join(behind, ", "), ctx.Err())
+	return fmt.Errorf("auditors that have not chained ledger entry %d: %s; unpin the keys of those that are gone: %w",
+		seq, strings.Join(behind, ", "), ctx.Err())
 }

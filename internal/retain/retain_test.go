@@ -46,7 +46,8 @@ func TestWhoeverWaitsForAuditorsHearsWhoIsMissing(t *testing.T) {
 			return ask(nil)
 		}}
 		err := c.awaitAuditors(ctx, js, 7)
-		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "ledger entry 7: audit-1+") || !strings.Contains(err.Error(), "(has signed up to 0)") {
+		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "ledger entry 7: audit-1+") ||
+			!strings.Contains(err.Error(), "(has signed up to 0)") {
 			t.Errorf("while %s: %v", while, err)
 		}
 		cancel()

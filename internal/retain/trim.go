@@ -91,7 +91,8 @@ func (c *Config) Trim(ctx context.Context, before time.Time) (*Trimming, error) 
 	}
 	was := st.CachedInfo().State
 	if was.LastSeq < t.Already {
-		return nil, fmt.Errorf("%s ends at %d and says that it was trimmed up to %d: it is not the stream that it was", streams.LedgerStream, was.LastSeq, t.Already)
+		return nil, fmt.Errorf("%s ends at %d and says that it was trimmed up to %d: it is not the stream that it was",
+			streams.LedgerStream, was.LastSeq, t.Already)
 	}
 	if t.Already > 0 {
 		if err := purge(ctx, st, t.Already); err != nil {
@@ -126,7 +127,8 @@ const trimStep = 25_000
 
 // trim removes what is planned.
 func (c *Config) trim(ctx context.Context, js jetstream.JetStream, st jetstream.Stream, t *Trimming) error {
-	r := streams.Retention{ID: t.Before.Format("20060102T150405Z") + "-" + nuid.Next()[14:], UpTo: t.UpTo, Trimmed: t.Already, Before: t.Before}
+	r := streams.Retention{ID: t.Before.Format("20060102T150405Z") + "-" + nuid.Next()[14:], UpTo: t.UpTo,
+		Trimmed: t.Already, Before: t.Before}
 	step := cmp.Or(c.step, trimStep)
 	told := time.Now()
 	return c.Log(ctx, func(l *inquiry.Log) error {
@@ -167,7 +169,8 @@ func held(ctx context.Context, l *inquiry.Log, from, to uint64) error {
 		return fmt.Errorf("reading what the log holds of the entries up to %d: %w", to, err)
 	}
 	if n > 0 {
-		return fmt.Errorf("this log lacks the payloads of %d of the entries that would go; trim where the auditor runs that has them", n)
+		return fmt.Errorf("this log lacks the payloads of %d of the entries that would go; trim where the auditor runs "+
+			"that has them", n)
 	}
 	return nil
 }
@@ -187,7 +190,8 @@ func (c *Config) secure(ctx context.Context, js jetstream.JetStream, t *Trimming
 
 // say writes an entry of the retention stage, after the last one that there is:
 // of two who trim at once, one is refused.
-func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type, r *streams.Retention) (uint64, error) {
+func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int, typ streams.Type,
+	r *streams.Retention) (uint64, error) {
 	subject := streams.LedgerSubject(partition, streams.StageRetention)
 	last := uint64(0)
 	if m, err := stage.LastOn(ctx, js, streams.LedgerStream, subject); err != nil {
@@ -203,7 +207,8 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 		switch {
 		case err != nil:
 			c.tell("ignored: %v", err)
-		case typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed && b.ID != r.ID:
+		case typ == streams.TypeTrim && partition == 0 && b.Trimmed != r.Trimmed || typ == streams.TypeTrimmed &&
+			b.ID != r.ID:
 			return 0, errors.New("somebody else is trimming the ledger: look again when that is over")
 		}
 	}
@@ -211,7 +216,8 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 	if err != nil {
 		return 0, err
 	}
-	e := streams.Entry{Partition: partition, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
+	e := streams.Entry{Partition: partition, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject,
+		Salt: streams.NewSalt(), Body: body}
 	m := wire.Msg(&e)
 	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(last, 10)}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -224,7 +230,8 @@ func (c *Config) say(ctx context.Context, js jetstream.JetStream, partition int,
 }
 
 // awaitSecured waits until every stage has answered in every partition.
-func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *streams.Retention, stages []string, from *[streams.Partitions]uint64) error {
+func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *streams.Retention, stages []string,
+	from *[streams.Partitions]uint64) error {
 	told, quiet := false, time.Now()
 	missing := make(map[string][]int)
 	next := slices.Min(from[:]) + 1
@@ -234,22 +241,24 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 		}
 	}
 	for {
-		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter("*")}, From: next}, func(m jetstream.Msg, seq uint64, at time.Time) error {
-			next = seq + 1
-			if m.Headers().Get(streams.HeaderType) != string(streams.TypeSecured) {
+		err := stage.Each(ctx, js, stage.Span{Stream: streams.LedgerStream,
+			Filters: []string{streams.LedgerStageFilter("*")}, From: next},
+			func(m jetstream.Msg, seq uint64, at time.Time) error {
+				next = seq + 1
+				if m.Headers().Get(streams.HeaderType) != string(streams.TypeSecured) {
+					return nil
+				}
+				e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
+				if err != nil {
+					return nil
+				}
+				b := new(streams.SecuredEntry)
+				if streams.Unmarshal(e.Body, b) == nil && b.ID == r.ID && b.Folded >= r.UpTo {
+					missing[e.Stage] = slices.DeleteFunc(missing[e.Stage], func(p int) bool { return p == e.Partition })
+					quiet = time.Now()
+				}
 				return nil
-			}
-			e, err := streams.ParseEntry(m.Subject(), m.Headers(), m.Data(), seq, at)
-			if err != nil {
-				return nil
-			}
-			b := new(streams.SecuredEntry)
-			if streams.Unmarshal(e.Body, b) == nil && b.ID == r.ID && b.Folded >= r.UpTo {
-				missing[e.Stage] = slices.DeleteFunc(missing[e.Stage], func(p int) bool { return p == e.Partition })
-				quiet = time.Now()
-			}
-			return nil
-		})
+			})
 		if err != nil && ctx.Err() == nil { // name the missing stages also if time runs out during a read
 			return err
 		}
@@ -268,7 +277,8 @@ func (c *Config) awaitSecured(ctx context.Context, js jetstream.JetStream, r *st
 			told = true
 		}
 		late := func(err error) error {
-			return fmt.Errorf("nothing was removed: these have not said that their state is on disk: %s; start them, or name those that are gone for good with --without: %w", strings.Join(who, ", "), err)
+			return fmt.Errorf("nothing was removed: these have not said that their state is on disk: %s; start them, or name "+
+				"those that are gone for good with --without: %w", strings.Join(who, ", "), err)
 		}
 		if wait := cmp.Or(c.Wait, stagesWait); time.Since(quiet) > wait {
 			return late(fmt.Errorf("nobody has answered for %s", wait))
@@ -319,7 +329,8 @@ func lastBefore(ctx context.Context, js jetstream.JetStream, before time.Time) (
 	if s.Msgs == 0 || s.LastTime.Before(before) {
 		return s.LastSeq, nil
 	}
-	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &before, HeadersOnly: true})
+	c, err := st.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy,
+		OptStartTime: &before, HeadersOnly: true})
 	if err != nil {
 		return 0, fmt.Errorf("reading %s: %w", streams.LedgerStream, err)
 	}
@@ -369,7 +380,8 @@ func purge(ctx context.Context, st jetstream.Stream, upTo uint64) error {
 }
 
 // fencesOf are the last entries of all subjects, and below which sequence nothing of them lies.
-func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jetstream.StreamInfo, fences map[string]uint64, all uint64, err error) {
+func fencesOf(ctx context.Context, st jetstream.Stream, upTo uint64) (info *jetstream.StreamInfo,
+	fences map[string]uint64, all uint64, err error) {
 	err = patiently(ctx, func(ctx context.Context) (err error) {
 		info, err = st.Info(ctx, jetstream.WithSubjectFilter("lz.ledger.*.*"))
 		return err

@@ -46,7 +46,8 @@ func TestThePurgeLeavesWhatIsYoungAndEveryFence(t *testing.T) {
 			if i > n/2 {
 				kinds = 3
 			}
-			subject := streams.LedgerSubject(rapid.IntRange(0, 1).Draw(rt, "partition"), fmt.Sprintf("stage%d", rapid.IntRange(0, kinds-1).Draw(rt, "stage")))
+			subject := streams.LedgerSubject(rapid.IntRange(0, 1).Draw(rt, "partition"),
+				fmt.Sprintf("stage%d", rapid.IntRange(0, kinds-1).Draw(rt, "stage")))
 			ack, err := js.Publish(ctx, subject, nil)
 			if err != nil {
 				rt.Fatal(err)
@@ -124,7 +125,8 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 	}
 	const entries = 30
 	for i := range entries {
-		say(streams.Entry{Partition: i % streams.Partitions, Stage: "x", Type: streams.TypeAlerts, Project: "p", Salt: streams.NewSalt(), Body: fmt.Append(nil, i)})
+		say(streams.Entry{Partition: i % streams.Partitions, Stage: "x", Type: streams.TypeAlerts, Project: "p",
+			Salt: streams.NewSalt(), Body: fmt.Append(nil, i)})
 	}
 	a := newReplica(t, "auditor", trust, entries)
 	if _, err := js.Publish(ctx, checkpointSubject, a.checkpoint(t)); err != nil {
@@ -133,14 +135,16 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 	if err := a.log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c := &Config{Conn: nc, Trust: trust, Without: []string{streams.StageIngest, streams.StageArbiter}, step: 7, Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
-		l, err := inquiry.Open(ctx, a.dir, inquiry.Options{MasterKey: replicaKey, Verifiers: trust.Verifiers(keys.RoleAuditor)})
-		if err != nil {
-			return err
-		}
-		defer l.Close()
-		return ask(l)
-	}}
+	c := &Config{Conn: nc, Trust: trust, Without: []string{streams.StageIngest, streams.StageArbiter}, step: 7,
+		Log: func(ctx context.Context, ask func(*inquiry.Log) error) error {
+			l, err := inquiry.Open(ctx, a.dir, inquiry.Options{MasterKey: replicaKey,
+				Verifiers: trust.Verifiers(keys.RoleAuditor)})
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			return ask(l)
+		}}
 	first, interrupt := context.WithCancel(ctx)
 	defer interrupt()
 	var asked atomic.Int64
@@ -164,7 +168,8 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		go say(streams.Entry{Partition: e.Partition, Stage: "x", Type: streams.TypeSecured, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: b})
+		go say(streams.Entry{Partition: e.Partition, Stage: "x", Type: streams.TypeSecured, Project: streams.SystemProject,
+			Salt: streams.NewSalt(), Body: b})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +207,8 @@ func TestALongTrimmingGoesStepByStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	look()
-	if want := marks[:1:1]; got.UpTo != entries || !slices.IsSorted(marks) || marks[len(marks)-1] != entries || len(marks) < 4 || want[0] != 7 {
+	if want := marks[:1:1]; got.UpTo != entries || !slices.IsSorted(marks) || marks[len(marks)-1] != entries ||
+		len(marks) < 4 || want[0] != 7 {
 		t.Errorf("trimmed up to %d in steps %v", got.UpTo, marks)
 	}
 	if n := asked.Load(); n != 2*streams.Partitions {

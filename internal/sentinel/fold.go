@@ -125,14 +125,16 @@ func (f *Fold) Step(st *stage.State, e *streams.Entry) (*stage.Output, error) {
 	if len(res.Alerts) == 0 {
 		return nil, nil
 	}
-	return output(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: f.group, Digest: digest, Alerts: res.Alerts}, res.Alerts)
+	return output(streams.TypeAlerts, e.Project, &streams.AlertsEntry{Group: f.group, Digest: digest,
+		Alerts: res.Alerts}, res.Alerts)
 }
 
 // heard folds a verdict that accepts a catalogue of tools, or that holds, denies or
 // releases an action. Most other verdicts are not decoded.
 func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
 	tools := bytes.Contains(e.Body, []byte(streams.ApproveTools))
-	if !tools && !bytes.Contains(e.Body, []byte(`"verdict":"hold"`)) && !bytes.Contains(e.Body, []byte(`"verdict":"deny"`)) &&
+	if !tools && !bytes.Contains(e.Body, []byte(`"verdict":"hold"`)) && !bytes.Contains(e.Body,
+		[]byte(`"verdict":"deny"`)) &&
 		!bytes.Contains(e.Body, []byte(`"resolved":`)) {
 		return nil
 	}
@@ -159,7 +161,8 @@ func (f *Fold) heard(st *stage.State, e *streams.Entry) error {
 
 func (f *Fold) assess(e *streams.Entry, digest string, res rules.Result) (*stage.Output, error) {
 	return output(streams.TypeAssessment, e.Project,
-		&streams.AssessmentEntry{Group: f.group, Digest: digest, Verdict: res.Verdict, Alerts: res.Alerts, Rests: res.Dependencies}, res.Alerts)
+		&streams.AssessmentEntry{Group: f.group, Digest: digest, Verdict: res.Verdict, Alerts: res.Alerts,
+			Rests: res.Dependencies}, res.Alerts)
 }
 
 func output(t streams.Type, project string, body any, alerts []streams.Alert) (*stage.Output, error) {

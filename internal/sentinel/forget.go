@@ -17,7 +17,8 @@ func (f *Fold) forget(st *stage.State, e *streams.Entry) (*stage.Output, error) 
 	if _, err := st.Drop(func(k, _ []byte) (bool, error) { return index.KeyOf(k, e.Project), nil }); err != nil {
 		return nil, err
 	}
-	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})
+	return stage.NewOutput(streams.TypeDropped, e.Project,
+		&streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})
 }
 
 // erased answers a statement about one data subject: the runtime has folded the
@@ -27,5 +28,6 @@ func erased(e *streams.Entry) (*stage.Output, error) {
 	if err := streams.Unmarshal(e.Body, b); err != nil || streams.Erasure(e.Body) == nil {
 		return nil, nil
 	}
-	return stage.NewOutput(streams.TypeDropped, e.Project, &streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})
+	return stage.NewOutput(streams.TypeDropped, e.Project,
+		&streams.DroppedEntry{EntryHead: streams.EntryHead{Time: b.Time}, Statement: b.ID})
 }

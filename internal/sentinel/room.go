@@ -39,7 +39,9 @@ func bounded(e *streams.Entry, group string, alerts []streams.Alert) ([]streams.
 	if n, err := size(brief); err != nil || n <= maxAlertBytes {
 		return brief, err
 	}
-	slices.SortStableFunc(brief, func(a, b streams.Alert) int { return cmp.Compare(weight(&b, e.Type), weight(&a, e.Type)) })
+	slices.SortStableFunc(brief, func(a, b streams.Alert) int {
+		return cmp.Compare(weight(&b, e.Type), weight(&a, e.Type))
+	})
 	left := maxAlertBytes
 	kept := 0
 	for ; kept < len(brief); kept++ {
@@ -80,14 +82,16 @@ func leftOut(e *streams.Entry, group string, alerts []streams.Alert) (out []stre
 	for i := range alerts {
 		a := &alerts[i]
 		effect := a.Effect
-		if _, binding := a.Asks(e.Type); !binding && (a.Mode == "shadow" || a.Exception != "" || !streams.IsTextEffect(effect)) {
+		if _, binding := a.Asks(e.Type); !binding && (a.Mode == "shadow" || a.Exception != "" ||
+			!streams.IsTextEffect(effect)) {
 			effect = streams.EffectAlert
 		}
 		k, ok := at[effect]
 		if !ok {
 			k, at[effect] = len(out), len(out)
 			one := *a
-			one.ID, one.Rule, one.Severity, one.Mode = fmt.Sprintf("%s-%d-%s", ruleLeftOut, e.Position(), effect), ruleLeftOut, beliefs.Critical.String(), "enforce"
+			one.ID, one.Rule, one.Severity, one.Mode = fmt.Sprintf("%s-%d-%s", ruleLeftOut, e.Position(),
+				effect), ruleLeftOut, beliefs.Critical.String(), "enforce"
 			one.Group, one.Effect, one.Exception, one.Error, one.Count = group, effect, "", "", 0
 			// The event as a whole: an effect on text is one on every text of it.
 			one.Subject = streams.AlertSubject{Kind: "event"}

@@ -13,8 +13,10 @@ func TestPromiseC20AnAssessmentOfAnyNumberOfAlertsFits(t *testing.T) {
 	for _, n := range []int{1, fewAlerts, 500, 20_000} {
 		var alerts []streams.Alert
 		for i := range n {
-			a := streams.Alert{ID: fmt.Sprint("a", i), Rule: fmt.Sprint("r", i), Severity: "medium", Message: strings.Repeat("\x01", 1000), Effect: streams.EffectAlert, Mode: "enforce",
-				Events: []string{"e"}, Detail: map[string]any{"source": strings.Repeat("s", 200)}, Subject: streams.AlertSubject{Kind: "belief", ID: fmt.Sprint("b", i)}, Count: 1}
+			a := streams.Alert{ID: fmt.Sprint("a", i), Rule: fmt.Sprint("r", i), Severity: "medium",
+				Message: strings.Repeat("\x01", 1000), Effect: streams.EffectAlert, Mode: "enforce",
+				Events: []string{"e"}, Detail: map[string]any{"source": strings.Repeat("s", 200)},
+				Subject: streams.AlertSubject{Kind: "belief", ID: fmt.Sprint("b", i)}, Count: 1}
 			switch {
 			case i%5000 == 4999:
 				a.Effect = streams.EffectDeny

@@ -34,7 +34,8 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 			events = append(events, fmt.Sprintf(`{"specversion":"1.0","id":"e%d","source":"s","type":"t","data":%d}`, n, n))
 			n++
 		}
-		m := &nats.Msg{Subject: subject, Header: nats.Header{"content-type": {streams.BatchContentType}}, Data: []byte("[" + strings.Join(events, ",") + "]")}
+		m := &nats.Msg{Subject: subject, Header: nats.Header{"content-type": {streams.BatchContentType}},
+			Data: []byte("[" + strings.Join(events, ",") + "]")}
 		if _, err := js.PublishMsg(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,9 @@ func TestABatchIsManyInputsAlsoWhenIngestStopsWithinIt(t *testing.T) {
 			how = ingestInFrames
 		}
 		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, how)
-		natstest.Eventually(t, time.Minute, "progress", func() bool { return in.Stats.Published.Load() > 0 || len(srv.Ledger()) == n })
+		natstest.Eventually(t, time.Minute, "progress", func() bool {
+			return in.Stats.Published.Load() > 0 || len(srv.Ledger()) == n
+		})
 		in.stop()
 	}
 	ledger := srv.Ledger()

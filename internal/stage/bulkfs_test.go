@@ -78,7 +78,8 @@ func TestAFileInLargePiecesIsAFile(t *testing.T) {
 				p := make([]byte, n)
 				got, err := f.ReadAt(p, int64(off))
 				end := min(len(want), off+n)
-				if exp := max(0, end-off); got != exp || (err == io.EOF) != (exp < n) || err != nil && err != io.EOF || !bytes.Equal(p[:got], want[min(off, end):end]) {
+				if exp := max(0, end-off); got != exp || (err == io.EOF) != (exp < n) || err != nil && err != io.EOF ||
+					!bytes.Equal(p[:got], want[min(off, end):end]) {
 					t.Fatalf("%d bytes at %d of %d: %d are read, %v", n, off, len(want), got, err)
 				}
 				if off += n; off > len(want) {
@@ -112,7 +113,10 @@ func (f *fullFile) Write(p []byte) (int, error) {
 // writes, and each time.
 func TestAFileInLargePiecesSaysThatItCouldNotBeWritten(t *testing.T) {
 	for name, end := range map[string]func(f vfs.File) error{"sync": vfs.File.Sync, "sync data": vfs.File.SyncData,
-		"sync to": func(f vfs.File) error { _, err := f.SyncTo(1); return err }, "size": func(f vfs.File) error { _, err := f.Stat(); return err }} {
+		"sync to": func(f vfs.File) error {
+			_, err := f.SyncTo(1)
+			return err
+		}, "size": func(f vfs.File) error { _, err := f.Stat(); return err }} {
 		in, err := vfs.NewMem().Create("1.sst", vfs.WriteCategoryUnspecified)
 		if err != nil {
 			t.Fatal(err)

@@ -69,8 +69,12 @@ func TestAQuietPartitionKeepsNobodyBack(t *testing.T) {
 	natstest.Eventually(t, time.Minute, "an answer waits", func() bool { return len(srv.Ledger()) == 4 })
 	s.stop()
 	publish(t, nc, other, 0, 500)
-	natstest.Eventually(t, time.Minute, "the other partition is told", func() bool { return a.Stats.Published.Load() == 503 })
-	natstest.Eventually(t, time.Minute, "ingest has read its entries back", func() bool { return a.Stats.Entries.Load() >= 503 })
+	natstest.Eventually(t, time.Minute, "the other partition is told", func() bool {
+		return a.Stats.Published.Load() == 503
+	})
+	natstest.Eventually(t, time.Minute, "ingest has read its entries back", func() bool {
+		return a.Stats.Entries.Load() >= 503
+	})
 	for range 2 {
 		a.stop()
 		a = startIngest()

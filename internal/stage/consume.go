@@ -60,7 +60,8 @@ type consumption struct {
 
 // consume begins to read stream from sequence from (at least 1), only subjects that
 // match filters if there are any.
-func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64, log *slog.Logger, take func(jetstream.Msg)) (*consumption, error) {
+func consume(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
+	log *slog.Logger, take func(jetstream.Msg)) (*consumption, error) {
 	c := &consumption{js: js, stream: stream, filters: filters, take: take, log: log, next: max(from, 1)}
 	return c, c.start(ctx)
 }

@@ -131,7 +131,9 @@ func TestASlowReaderDropsNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	natstest.Eventually(t, time.Minute, "as much as was asked for", func() bool { return nc.Stats().InBytes > readAheadBytes-size-size/2 })
+	natstest.Eventually(t, time.Minute, "as much as was asked for", func() bool {
+		return nc.Stats().InBytes > readAheadBytes-size-size/2
+	})
 	if got := nc.Stats().InBytes; got > readAheadBytes+size {
 		t.Errorf("%d bytes were sent to a reader that asked for %d", got, readAheadBytes)
 	}

@@ -23,7 +23,8 @@ type Span struct {
 const eachPatience = 10 * time.Second
 
 // Each calls fn for the messages of a span, in order, and returns at its end.
-func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstream.Msg, seq uint64, at time.Time) error) error {
+func Each(ctx context.Context, js jetstream.JetStream, s Span, fn func(m jetstream.Msg, seq uint64,
+	at time.Time) error) error {
 	// The leader knows the last message: the consumer may be with a replica that lags,
 	// and would pass over messages that it does not have yet.
 	last := uint64(0)

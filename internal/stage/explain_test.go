@@ -11,7 +11,8 @@ import (
 
 func TestAnOrderOfAnEarlierVersionExplainsAllThatIsBeforeIt(t *testing.T) {
 	at := time.Now()
-	f := forgettings{listed: map[uint64]struct{}{3: {}, 30: {}}, ordered: []ordered{{at: 20, late: at.Add(statement.LateFor)}}}
+	f := forgettings{listed: map[uint64]struct{}{3: {}, 30: {}},
+		ordered: []ordered{{at: 20, late: at.Add(statement.LateFor)}}}
 	for _, test := range []struct {
 		from, to uint64
 		before   time.Time
@@ -65,7 +66,8 @@ func TestPromiseB18AnOrderOnAProjectExplainsTheHolesThatItNames(t *testing.T) {
 		}
 	}
 	text := (&HoleError{From: 4, To: 4, Stage: "arbiter"}).Error()
-	if doc, ok := streams.CodeHole.Doc(); !ok || !strings.HasPrefix(text, string(streams.CodeHole)+": ") || !strings.Contains(text, "audit verify --ledger") || !strings.Contains(doc.Action, "audit verify --ledger") {
+	if doc, ok := streams.CodeHole.Doc(); !ok || !strings.HasPrefix(text, string(streams.CodeHole)+": ") ||
+		!strings.Contains(text, "audit verify --ledger") || !strings.Contains(doc.Action, "audit verify --ledger") {
 		t.Errorf("%s %+v", text, doc)
 	}
 }

@@ -34,7 +34,8 @@ func (l *ledger) add(n int) {
 	l.t.Helper()
 	for range n {
 		l.n++
-		e := &streams.Entry{Partition: l.n % 3, Stage: []string{streams.StageIngest, streams.StageArbiter}[l.n%2], Type: streams.TypeVerdict, Project: "demo",
+		e := &streams.Entry{Partition: l.n % 3, Stage: []string{streams.StageIngest, streams.StageArbiter}[l.n%2],
+			Type: streams.TypeVerdict, Project: "demo",
 			Src: uint64(l.n), Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"n":%d}`, l.n)}
 		if _, err := l.js.PublishMsgAsync(wire.Msg(e), jetstream.WithStallWait(10*time.Second)); err != nil {
 			l.t.Fatal(err)
@@ -114,7 +115,8 @@ func TestWhoReadsByAFeedSeesTheLedgerAsIfAlone(t *testing.T) {
 	seen(t, "who begins at the end", tail, 101, 101, 1)
 	read(101)
 	l.add(1)
-	for name, r := range map[string]*ledgerReader{"who reads all": whole, "who begins at the end": tail, "who reads one stage": one} {
+	for name, r := range map[string]*ledgerReader{"who reads all": whole, "who begins at the end": tail,
+		"who reads one stage": one} {
 		joined(name, r)
 	}
 	// One stops reading until more waits than it has room for, the others go on.
@@ -157,9 +159,11 @@ func arrivalOf(e streams.Entry) *arrival { return &arrival{entries: []streams.En
 func TestNobodyJoinsAFeedOfAnotherStream(t *testing.T) {
 	now := time.Now()
 	a := arrivalOf(streams.Entry{Seq: 7, Time: now, Salt: [16]byte{1}})
-	f := &Feed{log: slog.New(slog.DiscardHandler), recent: []*arrival{arrivalOf(streams.Entry{Seq: 6}), a, arrivalOf(streams.Entry{Seq: 8})}}
+	f := &Feed{log: slog.New(slog.DiscardHandler), recent: []*arrival{arrivalOf(streams.Entry{Seq: 6}), a,
+		arrivalOf(streams.Entry{Seq: 8})}}
 	reader := func(e streams.Entry) *ledgerReader {
-		return &ledgerReader{msgs: make(chan *arrival, 8), trail: []*arrival{arrivalOf(streams.Entry{Seq: 4}), arrivalOf(e)}, next: e.Seq + 1}
+		return &ledgerReader{msgs: make(chan *arrival, 8), trail: []*arrival{arrivalOf(streams.Entry{Seq: 4}),
+			arrivalOf(e)}, next: e.Seq + 1}
 	}
 	r := reader(*a.first())
 	if !f.join(r) || len(r.msgs) != 1 || r.next != 9 {
@@ -189,7 +193,8 @@ func TestWhatABodyEncodesIsKnownForThatBodyOnly(t *testing.T) {
 	f := &Feed{log: slog.New(slog.DiscardHandler)}
 	var es []*streams.Entry
 	for i := range 3 * mostMade {
-		es = append(es, &streams.Entry{Stage: streams.StageIngest, Salt: streams.NewSalt(), Body: fmt.Appendf(nil, `{"n":%d}`, i)})
+		es = append(es, &streams.Entry{Stage: streams.StageIngest, Salt: streams.NewSalt(),
+			Body: fmt.Appendf(nil, `{"n":%d}`, i)})
 	}
 	f.announce(es, func(i int) any { return i })
 	read := func(i int, body []byte) any {

@@ -31,7 +31,8 @@ const followEvery = 20 * time.Millisecond
 // called once, when the follower has everything that was there at the start.
 //
 // feed and stats may be nil.
-func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch int, log *slog.Logger, stats *Stats, ready func()) error {
+func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch int, log *slog.Logger, stats *Stats,
+	ready func()) error {
 	if stats == nil {
 		stats = new(Stats)
 	}

@@ -95,7 +95,8 @@ func (s *store) erased() error {
 	if err := errors.Join(s.fs.Rename(s.dir, old), s.fs.Rename(fresh, s.dir)); err != nil {
 		return fmt.Errorf("writing the state anew: %w", err)
 	}
-	if err := errors.Join(syncDir(s.fs, filepath.Dir(s.dir)), s.fs.RemoveAll(old), syncDir(s.fs, filepath.Dir(s.dir))); err != nil {
+	if err := errors.Join(syncDir(s.fs, filepath.Dir(s.dir)), s.fs.RemoveAll(old),
+		syncDir(s.fs, filepath.Dir(s.dir))); err != nil {
 		return err
 	}
 	if s.db, err = openPebble(s.dir, s.fs, s.key); err != nil {

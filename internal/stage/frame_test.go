@@ -28,7 +28,8 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 	}
 	t.Cleanup(feed.Close)
 	// The backlog is decided while nobody else reads, so that it fills frames.
-	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed}, ingestInFrames).awaitReady()
+	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed},
+		ingestInFrames).awaitReady()
 	natstest.Eventually(t, time.Minute, "all observations", func() bool { return len(srv.Ledger()) >= len(projects)*n })
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -41,8 +42,11 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 	if msgs := st.CachedInfo().State.Msgs; msgs > uint64(len(projects)*n/8) {
 		t.Errorf("%d entries take %d messages, want far fewer", len(projects)*n, msgs)
 	}
-	start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed}, sentinel(&watcher{})).awaitReady()
-	natstest.Eventually(t, time.Minute, "all alerts", func() bool { return len(srv.Ledger()) >= len(projects)*n+len(projects)*n/3 })
+	start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir(), Feed: feed},
+		sentinel(&watcher{})).awaitReady()
+	natstest.Eventually(t, time.Minute, "all alerts", func() bool {
+		return len(srv.Ledger()) >= len(projects)*n+len(projects)*n/3
+	})
 	ledger := srv.Ledger()
 	account(t, ledger)
 	// An alert names exactly one entry as its input, also within a message.
@@ -123,6 +127,7 @@ func TestAFollowerIsGivenWholeMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.split > 0 || fmt.Sprint(len(f.entries)) != "700" || shared(f.entries) == 0 {
-		t.Errorf("%d entries in batches of which %d end within a message, %d share one", len(f.entries), f.split, shared(f.entries))
+		t.Errorf("%d entries in batches of which %d end within a message, %d share one", len(f.entries), f.split,
+			shared(f.entries))
 	}
 }

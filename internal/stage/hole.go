@@ -25,8 +25,10 @@ type HoleError struct {
 }
 
 func (e *HoleError) Error() string {
-	return fmt.Sprintf("%[5]s: %[1]s lacks the entries %[2]d to %[3]d, which were neither trimmed nor forgotten: stage %[4]s does not fold on "+
-		"over them: see what lazaret audit verify --ledger finds, and restore the ledger from a backup that has them, or the "+
+	return fmt.Sprintf("%[5]s: %[1]s lacks the entries %[2]d to %[3]d, which were neither trimmed nor forgotten: stage "+
+		"%[4]s does not fold on "+
+		"over them: see what lazaret audit verify --ledger finds, and restore the ledger from a backup that has "+
+		"them, or the "+
 		"stage's state from a snapshot that lies behind them (lazaret state restore %[4]s)",
 		streams.LedgerStream, e.From, e.To, e.Stage, streams.CodeHole)
 }

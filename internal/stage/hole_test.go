@@ -128,9 +128,11 @@ func TestPromiseB18AStageDoesNotFoldOverAHoleThatNothingExplains(t *testing.T) {
 			refused(t, start(t, config("end"), test.run), end, end)
 
 			// A project's order that does not name the hole does not explain it.
-			stated(t, srv, p, streams.TypeForgotten, streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end - 1, To: end - 1}}})
+			stated(t, srv, p, streams.TypeForgotten,
+				streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end - 1, To: end - 1}}})
 			refused(t, start(t, config("unnamed"), test.run), end, end)
-			stated(t, srv, p, streams.TypeForgotten, streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end, To: end}}})
+			stated(t, srv, p, streams.TypeForgotten,
+				streams.Custody{UpTo: end, Ranges: []streams.SeqRange{{From: end, To: end}}})
 			b = start(t, config("named"), test.run)
 			b.awaitReady()
 			b.stop()

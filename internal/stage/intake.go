@@ -334,7 +334,8 @@ func (s *intakeStage) enqueue(m jetstream.Msg) error {
 		return nil
 	}
 	now := time.Now()
-	for _, e := range eventsOf(&Message{Seq: s.seen, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a, BadSubject: bad, Header: m.Headers(), Data: m.Data()}) {
+	for _, e := range eventsOf(&Message{Seq: s.seen, Time: md.Timestamp.UTC(), Subject: m.Subject(), Address: a,
+		BadSubject: bad, Header: m.Headers(), Data: m.Data()}) {
 		if position.Compare(e.Position(), s.cursors[a.Partition].src) <= 0 {
 			continue
 		}
@@ -978,7 +979,8 @@ func (s *intakeStage) fits(p int, m *Message, out *Admission) (*Admission, error
 		return out, nil
 	}
 	s.stats.Oversized.Add(1)
-	s.log.Warn("an entry does not fit into the ledger, its message is rejected", "type", out.Type, "intake", m.Seq, "bytes", len(out.Body), "code", why.Code)
+	s.log.Warn("an entry does not fit into the ledger, its message is rejected", "type", out.Type, "intake", m.Seq,
+		"bytes", len(out.Body), "code", why.Code)
 	return s.fold.Reject(s.states[p], m, why)
 }
 
@@ -1040,7 +1042,8 @@ func (s *intakeStage) owedIn(ctx context.Context, p int) error {
 	if out != nil && tooLarge(&out.Output) != nil {
 		// The debt stays in the state, and messages go on.
 		s.stats.Oversized.Add(1)
-		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes", len(out.Body), "code", streams.CodeEntrySize)
+		s.log.Error("an entry that the ledger is owed does not fit into it", "type", out.Type, "partition", p, "bytes",
+			len(out.Body), "code", streams.CodeEntrySize)
 		out = nil
 	}
 	if out == nil {
@@ -1084,7 +1087,8 @@ func (s *intakeStage) answered(e *streams.Entry) error {
 }
 
 // add publishes an entry that no message asks for.
-func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64, held [streams.Partitions][]*streams.Entry) error {
+func (s *intakeStage) add(ctx context.Context, p int, out *Admission, at uint64,
+	held [streams.Partitions][]*streams.Entry) error {
 	if !s.active[p] {
 		s.log.Info("taking over", "partition", p, "owed", out.Type)
 		s.active[p] = true
@@ -1125,7 +1129,8 @@ func (s *intakeStage) forget() error {
 
 // undo drops what was applied of a batch of which the first n entries are in the ledger
 // for certain.
-func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int, held [streams.Partitions][]*streams.Entry, err error) error {
+func (s *intakeStage) undo(ctx context.Context, entries []*streams.Entry, n int,
+	held [streams.Partitions][]*streams.Entry, err error) error {
 	// The applied entries are not, or not for certain, in the ledger: drop them. Entries
 	// that are come back through the reader.
 	s.foreign, s.cursors = held, s.saved

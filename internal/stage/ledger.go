@@ -122,12 +122,13 @@ func lastOwn(ctx context.Context, js jetstream.JetStream, p int, name string) (*
 		return &e, nil
 	}
 	last := &streams.Entry{}
-	err = Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, Headers: true}, func(m jetstream.Msg, seq uint64, at time.Time) error {
-		if e, err := streams.ParseEntry(m.Subject(), m.Headers(), nil, seq, at); err == nil {
-			last = &e
-		}
-		return nil
-	})
+	err = Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, Headers: true},
+		func(m jetstream.Msg, seq uint64, at time.Time) error {
+			if e, err := streams.ParseEntry(m.Subject(), m.Headers(), nil, seq, at); err == nil {
+				last = &e
+			}
+			return nil
+		})
 	last.Seq = max(last.Seq, m.Sequence)
 	return last, err
 }
@@ -319,7 +320,8 @@ func (s *ledgerStage) confirm(e *streams.Entry) error {
 	c.own, c.src = e.Seq, position.Later(c.src, e.Src)
 	box := s.outbox[e.Partition]
 	for len(box) > 0 && position.Compare(box[0].entry.Src, e.Src) <= 0 {
-		if p := box[0]; position.Compare(p.entry.Src, e.Src) < 0 || (p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
+		if p := box[0]; position.Compare(p.entry.Src, e.Src) < 0 ||
+			(p.entry.Src == e.Src && !bytes.Equal(p.entry.Body, e.Body)) {
 			s.stats.Diverged.Add(1)
 			s.log.Error("another process of this stage decided differently on the same ledger: are both the same version?",
 				"partition", e.Partition, "src", p.entry.Src, "entry", e.Seq)

@@ -102,14 +102,16 @@ func (r *ledgerReader) took(a *arrival) {
 // openLedgerReader starts to read the ledger from a sequence on: of one stage if
 // only is set, and only subjects that match filters if there are any; such a
 // reader stays alone.
-func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []string, only string, from uint64, log *slog.Logger) (*ledgerReader, error) {
+func openLedgerReader(ctx context.Context, nc *nats.Conn, feed *Feed, filters []string, only string, from uint64,
+	log *slog.Logger) (*ledgerReader, error) {
 	switch {
 	case len(filters) > 0:
 		feed = nil
 	case only != "" && feed == nil:
 		filters = []string{streams.LedgerStageFilter(only)}
 	}
-	r := &ledgerReader{msgs: make(chan *arrival, ledgerAhead), done: make(chan struct{}), feed: feed, only: only, filters: filters, nc: nc, log: log,
+	r := &ledgerReader{msgs: make(chan *arrival, ledgerAhead), done: make(chan struct{}), feed: feed, only: only,
+		filters: filters, nc: nc, log: log,
 		cut: make(chan struct{}, 1), ended: make(chan struct{}), room: make(chan struct{}, 1), next: from}
 	c, joined, err := r.own(ctx)
 	if err != nil {

@@ -129,7 +129,8 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 			return r.beginAnew(from)
 		}
 		if !ok {
-			return fmt.Errorf("the stage state in %s has format %d, from which this version cannot migrate, and the ledger was trimmed up to %d: go on with the version that wrote it",
+			return fmt.Errorf("the stage state in %s has format %d, from which this version cannot migrate, and the ledger "+
+				"was trimmed up to %d: go on with the version that wrote it",
 				cfg.Dir, from, trimmed)
 		}
 	}
@@ -167,7 +168,8 @@ func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 		return herr
 	}
 	if trimmed > 0 {
-		return fmt.Errorf("the stage state in %s was written by a version before state was sealed, and the ledger was trimmed up to %d: go on with that version: %w", r.cfg.Dir, trimmed, err)
+		return fmt.Errorf("the stage state in %s was written by a version before state was sealed, and the ledger was "+
+			"trimmed up to %d: go on with that version: %w", r.cfg.Dir, trimmed, err)
 	}
 	r.log.Warn("the state is of a version before state was sealed, and is folded from the ledger anew", "dir", r.cfg.Dir)
 	if err := errors.Join(fs.RemoveAll(SnapshotDir(r.cfg.Dir)), fs.RemoveAll(r.cfg.Dir)); err != nil {

@@ -142,7 +142,8 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	}
 	say := func(s string) {
 		t.Helper()
-		e := streams.Entry{Partition: 3, Stage: s, Type: streams.TypeObservation, Project: "p", Salt: streams.NewSalt(), Body: []byte("{}")}
+		e := streams.Entry{Partition: 3, Stage: s, Type: streams.TypeObservation, Project: "p", Salt: streams.NewSalt(),
+			Body: []byte("{}")}
 		m := wire.Msg(&e)
 		if m.Header.Get(streams.HeaderFormat) != "2" {
 			t.Fatalf("an entry has format %q", m.Header.Get(streams.HeaderFormat))
@@ -157,7 +158,9 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	p := start(t, cfg, run)
 	p.awaitReady()
 	say("sentinel-strange")
-	natstest.Eventually(t, time.Minute, "the stranger's entry is ignored", func() bool { return p.Stats.Ignored.Load() == 1 })
+	natstest.Eventually(t, time.Minute, "the stranger's entry is ignored", func() bool {
+		return p.Stats.Ignored.Load() == 1
+	})
 	say(streams.StageIngest)
 	const want = "has format 99, and this version of lazaret reads up to 2: a later version wrote it"
 	select {
@@ -169,7 +172,8 @@ func TestALedgerOfALaterVersionIsRefused(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it goes on")
 	}
-	for name, run := range map[string]func(context.Context, stage.Config) error{"sentinel-test": run, streams.StageIngest: ingest} {
+	for name, run := range map[string]func(context.Context, stage.Config) error{"sentinel-test": run,
+		streams.StageIngest: ingest} {
 		cfg := stage.Config{Name: name, Conn: srv.Connect(), Dir: t.TempDir()}
 		if err := run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s starts: %v", name, err)

@@ -43,18 +43,23 @@ func TestPromiseC24AStageThatOwesAnEntryIsNotReady(t *testing.T) {
 	p.Complete()
 	publish(t, nc, "demo", 0, 3)
 	var b bytes.Buffer
-	natstest.Eventually(t, time.Minute, "a stage that is ready", func() bool { return len(srv.Ledger()) == 3 && p.Ready(t.Context(), &b) })
+	natstest.Eventually(t, time.Minute, "a stage that is ready", func() bool {
+		return len(srv.Ledger()) == 3 && p.Ready(t.Context(), &b)
+	})
 	room(1)
 	publish(t, nc, "demo", 3, 3)
 	natstest.Eventually(t, time.Minute, "a stage that owes an entry", func() bool {
 		b.Reset()
-		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: owes an entry for") && strings.Contains(b.String(), "maximum bytes exceeded")
+		return !p.Ready(t.Context(), &b) && strings.Contains(b.String(), "ingest: owes an entry for") &&
+			strings.Contains(b.String(), "maximum bytes exceeded")
 	})
 	if owed := scraped(t, p, `lazaret_stage_owed_seconds{stage="ingest"}`); owed < 1 {
 		t.Errorf("the metric says that it has owed an entry for %v seconds", owed)
 	}
 	room(-1)
-	natstest.Eventually(t, time.Minute, "a stage that is ready again", func() bool { return len(srv.Ledger()) == 6 && p.Ready(t.Context(), &b) })
+	natstest.Eventually(t, time.Minute, "a stage that is ready again", func() bool {
+		return len(srv.Ledger()) == 6 && p.Ready(t.Context(), &b)
+	})
 }
 
 // scraped is the value of a metric as Prometheus reads it.

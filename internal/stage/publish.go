@@ -66,7 +66,8 @@ type publisher struct {
 //
 // together says which entries may share a message: those with the same text, unless it is
 // empty. It may be nil.
-func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, together func(i int) string, fences *[streams.Partitions]uint64) (int, error) {
+func (p *publisher) publish(ctx context.Context, entries []*streams.Entry, together func(i int) string,
+	fences *[streams.Partitions]uint64) (int, error) {
 	done := 0
 	for all := frames(entries, together); len(all) > 0; {
 		n := batchLen(all)
@@ -118,7 +119,8 @@ func run(entries []*streams.Entry, together func(i int) string) int {
 	for i := 1; i < len(entries); i++ {
 		e := entries[i]
 		size += len(e.Body)
-		if i == streams.MaxFrame || size > streams.MaxFrameBytes || !e.Type.Framed() || e.Partition != first.Partition || e.Project != first.Project ||
+		if i == streams.MaxFrame || size > streams.MaxFrameBytes || !e.Type.Framed() || e.Partition != first.Partition ||
+			e.Project != first.Project ||
 			e.At != first.At || together(i) != key {
 			return i
 		}
@@ -229,7 +231,8 @@ func (p *publisher) settle(ctx context.Context, all []frame, fences *[streams.Pa
 			return errFenced
 		}
 	} else if fences[last.Partition] != 0 {
-		return fmt.Errorf("ledger subject %s lost its last entry %d: the stream was recreated or purged", streams.LedgerSubject(last.Partition, p.stage), fences[last.Partition])
+		return fmt.Errorf("ledger subject %s lost its last entry %d: the stream was recreated or purged",
+			streams.LedgerSubject(last.Partition, p.stage), fences[last.Partition])
 	}
 	if isFenceError(cause) {
 		// Of a batch over several partitions, another one's fence moved; or a
@@ -280,7 +283,8 @@ func LastOn(ctx context.Context, js jetstream.JetStream, stream, subject string)
 }
 
 // messageAt returns the message of a stream with a sequence.
-func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg, error) {
+func messageAt(ctx context.Context, js jetstream.JetStream, stream string, seq uint64) (*jetstream.RawStreamMsg,
+	error) {
 	m, err := message(ctx, js, stream, struct {
 		Seq uint64 `json:"seq"`
 	}{seq})
@@ -316,7 +320,8 @@ func message(ctx context.Context, js jetstream.JetStream, stream string, request
 		m, err := ask(soon, js.Conn(), "$JS.API.STREAM.MSG.GET."+stream, req)
 		cancel()
 		var api *jetstream.APIError
-		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) || errors.As(err, &api) && api.Code == 503
+		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) ||
+			errors.As(err, &api) && api.Code == 503
 		if !again || try == askTries || ctx.Err() != nil {
 			return m, err
 		}
@@ -358,5 +363,6 @@ func ask(ctx context.Context, nc *nats.Conn, subject string, req []byte) (*jetst
 		// A foreign publisher may send malformed headers: the message then has none.
 		h, _ = nats.DecodeHeadersMsg(resp.Message.Header)
 	}
-	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h, Data: resp.Message.Data, Time: resp.Message.Time}, nil
+	return &jetstream.RawStreamMsg{Subject: resp.Message.Subject, Sequence: resp.Message.Seq, Header: h,
+		Data: resp.Message.Data, Time: resp.Message.Time}, nil
 }

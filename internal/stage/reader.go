@@ -16,7 +16,8 @@ type reader struct {
 
 // openReader starts to read stream from sequence from (at least 1), only
 // subjects that match filters if there are any.
-func openReader(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64, log *slog.Logger) (*reader, error) {
+func openReader(ctx context.Context, js jetstream.JetStream, stream string, filters []string, from uint64,
+	log *slog.Logger) (*reader, error) {
 	r := &reader{msgs: make(chan jetstream.Msg, readAhead), done: make(chan struct{})}
 	var err error
 	r.c, err = consume(ctx, js, stream, filters, from, log, func(m jetstream.Msg) {

@@ -141,20 +141,21 @@ func (r *runtime) scanErasures(ctx context.Context) error {
 			last = max(last, r.erasures[p].upTo)
 		}
 	}
-	err := Each(ctx, r.js, Span{Stream: streams.LedgerStream, Filters: filters, To: last, Headers: true}, func(m jetstream.Msg, seq uint64, _ time.Time) error {
-		if streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
+	err := Each(ctx, r.js, Span{Stream: streams.LedgerStream, Filters: filters, To: last, Headers: true},
+		func(m jetstream.Msg, seq uint64, _ time.Time) error {
+			if streams.Type(m.Headers().Get(streams.HeaderType)) != streams.TypeErased {
+				return nil
+			}
+			raw, err := messageAt(ctx, r.js, streams.LedgerStream, seq)
+			if err != nil {
+				return err
+			}
+			e, err := wire.RawEntry(raw)
+			if err == nil && e.Seq <= r.erasures[e.Partition].upTo {
+				r.addErasure(&e)
+			}
 			return nil
-		}
-		raw, err := messageAt(ctx, r.js, streams.LedgerStream, seq)
-		if err != nil {
-			return err
-		}
-		e, err := wire.RawEntry(raw)
-		if err == nil && e.Seq <= r.erasures[e.Partition].upTo {
-			r.addErasure(&e)
-		}
-		return nil
-	})
+		})
 	if err != nil {
 		return fmt.Errorf("looking for what is to be forgotten: %w", err)
 	}
@@ -181,7 +182,8 @@ func (r *runtime) addErasure(e *streams.Entry) {
 // refolds reports whether an entry is a statement that requires a refold which has not
 // been made. A seq of 0 is that of an entry decided just now.
 func (r *runtime) refolds(e *streams.Entry) bool {
-	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 || e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil
+	return e.Type == streams.TypeErased && e.Stage == streams.StageIngest && (e.Seq == 0 ||
+		e.Seq > r.erasures[e.Partition].upTo) && streams.Erasure(e.Body) != nil
 }
 
 // refold asks for the partition's state to be folded anew; it is committed with

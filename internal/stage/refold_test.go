@@ -43,11 +43,13 @@ func (*scribe) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 		if err != nil {
 			return nil, err
 		}
-		c := streams.Custody{Do: streams.DoForget, Project: m.Address.Project, DataSubject: "p", ID: fmt.Sprint(m.Seq), Issued: m.Time, Entries: list}
+		c := streams.Custody{Do: streams.DoForget, Project: m.Address.Project, DataSubject: "p", ID: fmt.Sprint(m.Seq),
+			Issued: m.Time, Entries: list}
 		body, err := streams.Marshal(&streams.CustodyEntry{Do: c.Do, Note: c.Text() + "\n— nobody AAAA\n"})
 		return &stage.Admission{Output: stage.Output{Type: streams.TypeErased, Project: m.Address.Project, Body: body}}, err
 	}
-	return &stage.Admission{Output: stage.Output{Type: streams.TypeObservation, Project: m.Address.Project, Body: fmt.Appendf(nil, `{"said":%q}`, m.Data)}}, nil
+	return &stage.Admission{Output: stage.Output{Type: streams.TypeObservation, Project: m.Address.Project,
+		Body: fmt.Appendf(nil, `{"said":%q}`, m.Data)}}, nil
 }
 
 func (*scribe) Apply(st *stage.State, e *streams.Entry, _ any) error { return note(st, e) }
@@ -122,7 +124,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	}
 	ingest := func(name string, standby bool) run {
 		q := make(chan stage.Query)
-		r := run{start(t, stage.Config{Name: streams.StageIngest, Conn: nc, Dir: filepath.Join(dir, name), Standby: standby, Takeover: time.Hour}, func(ctx context.Context, c stage.Config) error {
+		r := run{start(t, stage.Config{Name: streams.StageIngest, Conn: nc, Dir: filepath.Join(dir, name), Standby: standby,
+			Takeover: time.Hour}, func(ctx context.Context, c stage.Config) error {
 			return stage.RunIntake(ctx, c, &scribe{}, q)
 		}), q}
 		r.awaitReady()
@@ -130,7 +133,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	}
 	sentinel := func(name string, standby bool) run {
 		q := make(chan stage.Query)
-		r := run{start(t, stage.Config{Name: "sentinel-critic", Conn: nc, Dir: filepath.Join(dir, name), Standby: standby, Takeover: time.Hour}, func(ctx context.Context, c stage.Config) error {
+		r := run{start(t, stage.Config{Name: "sentinel-critic", Conn: nc, Dir: filepath.Join(dir, name), Standby: standby,
+			Takeover: time.Hour}, func(ctx context.Context, c stage.Config) error {
 			return stage.RunLedger(ctx, c, &critic{}, q)
 		}), q}
 		r.awaitReady()
@@ -207,7 +211,8 @@ func TestAPartitionIsFoldedAnewWithoutWhatAStatementLists(t *testing.T) {
 	settled(in, se)
 	states := map[string][]string{"ingest": dump(t, in.queries, p), "sentinel": dump(t, se.queries, p)}
 	for who, s := range states {
-		if text := strings.Join(s, "\n"); strings.Contains(text, "quokka") || !strings.Contains(text, "kept 38") || !strings.Contains(text, "later 9") {
+		if text := strings.Join(s, "\n"); strings.Contains(text, "quokka") || !strings.Contains(text, "kept 38") ||
+			!strings.Contains(text, "later 9") {
 			t.Errorf("%s holds %s", who, text)
 		}
 	}
@@ -286,7 +291,8 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	fs := map[string]*calmFS{"ingest": {MemFS: vfs.NewCrashableMem()}, "sentinel": {MemFS: vfs.NewCrashableMem()}}
 	run := func(who string, fs vfs.FS, standby bool) (*process, chan stage.Query) {
 		q := make(chan stage.Query)
-		cfg := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: "/state", FS: fs, Standby: standby, Takeover: time.Hour}
+		cfg := stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: "/state", FS: fs, Standby: standby,
+			Takeover: time.Hour}
 		f := func(ctx context.Context, c stage.Config) error { return stage.RunIntake(ctx, c, &scribe{}, q) }
 		if who == "sentinel" {
 			cfg.Name = "sentinel-critic"
@@ -342,7 +348,8 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	clone := func() {
 		for who, f := range fs {
-			disks = append(disks, disk{who, f.clone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)], RNG: r})})
+			disks = append(disks, disk{who, f.clone(vfs.CrashCloneCfg{UnsyncedDataPercent: []int{0, 50, 100}[r.IntN(3)],
+				RNG: r})})
 		}
 	}
 	clone()
@@ -390,7 +397,8 @@ func TestAFoldingAnewSurvivesACrashAtAnyMoment(t *testing.T) {
 		proc, q := run(d.who, d.fs, true)
 		folded(proc, last())
 		if got := dump(t, q, p); !slices.Equal(got, want[d.who]) {
-			t.Errorf("disk %d: %s holds %d records, and not the %d that a fold of the rest leads to", i, d.who, len(got), len(want[d.who]))
+			t.Errorf("disk %d: %s holds %d records, and not the %d that a fold of the rest leads to", i, d.who, len(got),
+				len(want[d.who]))
 		}
 		if proc.Stats.Diverged.Load() != 0 {
 			t.Errorf("disk %d: %s would have said something else", i, d.who)

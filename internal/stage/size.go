@@ -16,7 +16,8 @@ import (
 // connection that no server has answered yet has no limit, and passes.
 func checkPayload(nc *nats.Conn) error {
 	if have := nc.MaxPayload(); have > 0 && have < streams.LedgerMsgSize {
-		return fmt.Errorf("the server takes messages of at most %d bytes, and ledger entries have up to %d: set max_payload to at least that", have, streams.LedgerMsgSize)
+		return fmt.Errorf("the server takes messages of at most %d bytes, and ledger entries have up to %d: set "+
+			"max_payload to at least that", have, streams.LedgerMsgSize)
 	}
 	return nil
 }
@@ -26,8 +27,10 @@ func tooLarge(out *Output) *streams.RejectError {
 	if len(out.Body) <= streams.MaxEntry {
 		return nil
 	}
-	return &streams.RejectError{Code: streams.CodeEntrySize, Reason: fmt.Sprintf("its %s entry would have %d bytes, and the ledger takes at most %d: split the content over several events",
-		out.Type, len(out.Body), streams.MaxEntry)}
+	return &streams.RejectError{Code: streams.CodeEntrySize,
+		Reason: fmt.Sprintf("its %s entry would have %d bytes, and the ledger takes at most %d: split the content over "+
+			"several events",
+			out.Type, len(out.Body), streams.MaxEntry)}
 }
 
 // fitting returns an output of a LedgerFold, or the rejection that replaces it in the
@@ -41,6 +44,9 @@ func (r *runtime) fitting(out *Output, src uint64) (*Output, error) {
 		return out, nil
 	}
 	r.stats.Oversized.Add(1)
-	r.log.Error("an entry does not fit into the ledger, a rejection takes its place", "type", out.Type, "src", src, "bytes", len(out.Body), "code", why.Code)
-	return NewOutput(streams.TypeRejected, out.Project, &streams.RejectedEntry{Code: why.Code, Reason: fmt.Sprintf("on ledger entry %d: %s", src, why.Reason), Size: len(out.Body), Digest: streams.Digest(out.Body)})
+	r.log.Error("an entry does not fit into the ledger, a rejection takes its place", "type", out.Type, "src", src,
+		"bytes", len(out.Body), "code", why.Code)
+	return NewOutput(streams.TypeRejected, out.Project, &streams.RejectedEntry{Code: why.Code,
+		Reason: fmt.Sprintf("on ledger entry %d: %s", src, why.Reason), Size: len(out.Body),
+		Digest: streams.Digest(out.Body)})
 }

@@ -33,7 +33,8 @@ func (s *swollen) Owed(*stage.State) (*stage.Admission, error) {
 	if !s.owes {
 		return nil, nil
 	}
-	return &stage.Admission{Output: stage.Output{Type: streams.TypeRevision, Project: "alpha", Body: fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", 9<<20))}}, nil
+	return &stage.Admission{Output: stage.Output{Type: streams.TypeRevision, Project: "alpha",
+		Body: fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", 9<<20))}}, nil
 }
 
 // loud is a sentinel whose answer to every observation is too large.
@@ -43,7 +44,8 @@ func (*loud) Step(_ *stage.State, e *streams.Entry) (*stage.Output, error) {
 	if e.Stage != streams.StageIngest || e.Type != streams.TypeObservation {
 		return nil, nil
 	}
-	return &stage.Output{Type: streams.TypeAlerts, Project: e.Project, Body: fmt.Appendf(nil, `{"pad":%q}`, strings.Repeat("x", 9<<20))}, nil
+	return &stage.Output{Type: streams.TypeAlerts, Project: e.Project, Body: fmt.Appendf(nil, `{"pad":%q}`,
+		strings.Repeat("x", 9<<20))}, nil
 }
 
 // An entry that exceeds the server's largest message cannot be published, not even
@@ -57,9 +59,10 @@ func TestPromiseC20NoEntryIsTooLargeToBePublished(t *testing.T) {
 	}
 	p := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, run)
 	p.awaitReady()
-	q := start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir()}, func(ctx context.Context, cfg stage.Config) error {
-		return stage.RunLedger(ctx, cfg, &loud{}, nil)
-	})
+	q := start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir()},
+		func(ctx context.Context, cfg stage.Config) error {
+			return stage.RunLedger(ctx, cfg, &loud{}, nil)
+		})
 	q.awaitReady()
 	natstest.Eventually(t, 20*time.Second, "an entry of each message and of each answer", func() bool {
 		return p.Stats.Published.Load() == n && q.Stats.Published.Load() == n-1

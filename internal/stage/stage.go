@@ -387,7 +387,9 @@ func (e *TrimmedError) Error() string {
 	if e.Stage == "" {
 		return fmt.Sprintf("%s begins at %d, but this reader has to go on from %d", e.Stream, e.First, e.From)
 	}
-	return fmt.Sprintf("%s was trimmed and is whole from %d on, but stage %s would have to go on from %d: it stays silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First, e.Stage, e.From)
+	return fmt.Sprintf("%s was trimmed and is whole from %d on, but stage %s would have to go on from %d: it stays "+
+		"silent until its state is restored from a snapshot (lazaret state restore %[3]s)", e.Stream, e.First, e.Stage,
+		e.From)
 }
 
 func asTrimmed(err error) (*TrimmedError, bool) {
@@ -403,7 +405,8 @@ type RecreatedError struct {
 }
 
 func (e *RecreatedError) Error() string {
-	return fmt.Sprintf("%s ends at %d, but %d was read from it before: the stream was recreated or restored from an old copy: restore the copy that holds %d, and tell your auditor", e.Stream, e.Last, e.Seen, e.Seen)
+	return fmt.Sprintf("%s ends at %d, but %d was read from it before: the stream was recreated or restored from an old "+
+		"copy: restore the copy that holds %d, and tell your auditor", e.Stream, e.Last, e.Seen, e.Seen)
 }
 
 func checkStart(ctx context.Context, js jetstream.JetStream, stream string, from uint64) (last uint64, err error) {

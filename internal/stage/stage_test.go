@@ -41,11 +41,13 @@ func count(st *stage.State, key string) uint64 {
 
 func (*echo) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error) {
 	body := fmt.Sprintf(`{"n":%d,"alerts":%d,"data":%q}`, count(st, "n")+1, count(st, "alerts"), m.Data)
-	return &stage.Admission{Output: stage.Output{Type: streams.TypeObservation, Project: m.Address.Project, Body: []byte(body)}}, nil
+	return &stage.Admission{Output: stage.Output{Type: streams.TypeObservation, Project: m.Address.Project,
+		Body: []byte(body)}}, nil
 }
 
 func (*echo) Reject(_ *stage.State, m *stage.Message, why *streams.RejectError) (*stage.Admission, error) {
-	out, err := stage.NewOutput(streams.TypeRejected, m.Address.Project, &streams.RejectedEntry{EntryHead: streams.EntryHead{Intake: m.Seq}, Code: why.Code, Reason: why.Reason, Raw: m.Data})
+	out, err := stage.NewOutput(streams.TypeRejected, m.Address.Project,
+		&streams.RejectedEntry{EntryHead: streams.EntryHead{Intake: m.Seq}, Code: why.Code, Reason: why.Reason, Raw: m.Data})
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +207,8 @@ func account(t *testing.T, ledger []streams.Entry) (observations map[string]int,
 			}
 			observations[e.Project]++
 			if perPartition[e.Partition]++; b.N != perPartition[e.Partition] {
-				t.Fatalf("entry %d is number %d of its partition by its state, but %d in the ledger", e.Seq, b.N, perPartition[e.Partition])
+				t.Fatalf("entry %d is number %d of its partition by its state, but %d in the ledger", e.Seq, b.N,
+					perPartition[e.Partition])
 			}
 		default:
 			var b struct {
@@ -226,7 +229,8 @@ func account(t *testing.T, ledger []streams.Entry) (observations map[string]int,
 func TestEveryMessageLeavesOneEntryInOrder(t *testing.T) {
 	srv := natstest.Start(t)
 	start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir()}, ingest).awaitReady()
-	start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir()}, sentinel(&watcher{})).awaitReady()
+	start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: t.TempDir()},
+		sentinel(&watcher{})).awaitReady()
 	nc := srv.Connect()
 	const n = 900
 	projects := []string{"alpha", "beta", "gamma", "delta"}
@@ -258,8 +262,10 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 		if i == 0 {
 			how = ingestInFrames
 		}
-		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dirs[i], Takeover: 50 * time.Millisecond}, how)
-		se := start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: sdirs[i], Takeover: 50 * time.Millisecond}, sentinel(&watcher{}))
+		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dirs[i],
+			Takeover: 50 * time.Millisecond}, how)
+		se := start(t, stage.Config{Name: streams.SentinelStage("a"), Conn: srv.Connect(), Dir: sdirs[i],
+			Takeover: 50 * time.Millisecond}, sentinel(&watcher{}))
 		return in, se
 	}
 	const rounds, n = 6, 1200
@@ -271,7 +277,9 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 		bi, bs := run(1 - round%2)
 		done := make(chan struct{})
 		go func() { defer close(done); publish(t, nc, "alpha", round*n, n) }()
-		natstest.Eventually(t, time.Minute, "progress", func() bool { return ai.Stats.Published.Load()+bi.Stats.Published.Load() > 20 })
+		natstest.Eventually(t, time.Minute, "progress", func() bool {
+			return ai.Stats.Published.Load()+bi.Stats.Published.Load() > 20
+		})
 		ai.stop()
 		as.stop()
 		<-done
@@ -309,9 +317,11 @@ func TestRestartsAndRivalsChangeNothing(t *testing.T) {
 func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	srv := natstest.Start(t)
 	nc := srv.Connect()
-	active := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Takeover: 200 * time.Millisecond}, ingest)
+	active := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(),
+		Takeover: 200 * time.Millisecond}, ingest)
 	active.awaitReady()
-	standby := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(), Takeover: 3 * time.Second, Standby: true}, ingest)
+	standby := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: t.TempDir(),
+		Takeover: 3 * time.Second, Standby: true}, ingest)
 	standby.awaitReady()
 	publish(t, nc, "alpha", 0, 50)
 	natstest.Eventually(t, time.Minute, "entries by the active", func() bool { return len(srv.Ledger()) == 50 })
@@ -320,7 +330,8 @@ func TestAStandbyIsSilentUntilWorkLiesUndone(t *testing.T) {
 	}
 	natstest.Eventually(t, time.Minute, "the stand-by follows", func() bool { return standby.Stats.Folded.Load() == 50 })
 	if s := standby.Stats; s.Entries.Load() != 50 || !s.Ready.Load() || s.Active.Load() || s.TakenOver.Load() != 0 {
-		t.Errorf("the stand-by took in %d entries, ready %v, active %v, took over %d partitions", s.Entries.Load(), s.Ready.Load(), s.Active.Load(), s.TakenOver.Load())
+		t.Errorf("the stand-by took in %d entries, ready %v, active %v, took over %d partitions", s.Entries.Load(),
+			s.Ready.Load(), s.Active.Load(), s.TakenOver.Load())
 	}
 	at := streams.PartitionOf("alpha")
 	for _, c := range []struct {
@@ -399,10 +410,12 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 	deadline := time.Now().Add(20 * time.Second)
 	for len(stood) < 300 || p.Stats.InVain.Load() == 0 || p.Stats.InVain.Load() == p.Stats.Foreseen.Load() {
 		if time.Now().After(deadline) {
-			t.Fatalf("of %d proposals %d were decided ahead, %d in vain: the test shows nothing", len(stood), p.Stats.Foreseen.Load(), p.Stats.InVain.Load())
+			t.Fatalf("of %d proposals %d were decided ahead, %d in vain: the test shows nothing", len(stood),
+				p.Stats.Foreseen.Load(), p.Stats.InVain.Load())
 		}
 		if len(stood)%3 > 0 {
-			e := &streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("a"), Type: streams.TypeAlerts, Project: project, Salt: streams.NewSalt(), Body: []byte("{}")}
+			e := &streams.Entry{Partition: streams.PartitionOf(project), Stage: streams.SentinelStage("a"),
+				Type: streams.TypeAlerts, Project: project, Salt: streams.NewSalt(), Body: []byte("{}")}
 			if _, err := js.PublishMsg(t.Context(), wire.Msg(e)); err != nil {
 				t.Fatal(err)
 			}
@@ -431,7 +444,8 @@ func knowsWhatStood(t *testing.T, kind streams.Kind) {
 			t.Fatal(err)
 		}
 		if b.N != i+1 || b.Alerts < stood[i] {
-			t.Fatalf("proposal %d has number %d and knows of %d alerts, but %d stood in the ledger", i+1, b.N, b.Alerts, stood[i])
+			t.Fatalf("proposal %d has number %d and knows of %d alerts, but %d stood in the ledger", i+1, b.N, b.Alerts,
+				stood[i])
 		}
 	}
 }

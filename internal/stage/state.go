@@ -332,7 +332,8 @@ type Work struct {
 
 // Sub is the work since an earlier one.
 func (w Work) Sub(v Work) Work {
-	return Work{w.Gets - v.Gets, w.Sets - v.Sets, w.Deletes - v.Deletes, w.Scans - v.Scans, w.Steps - v.Steps, w.Bytes - v.Bytes}
+	return Work{w.Gets - v.Gets, w.Sets - v.Sets, w.Deletes - v.Deletes, w.Scans - v.Scans, w.Steps - v.Steps,
+		w.Bytes - v.Bytes}
 }
 
 // kv is what a state is kept in, uncommitted changes included.
@@ -455,7 +456,9 @@ func (st *State) Scan(prefix []byte, fn func(key, value []byte) (more bool, err 
 // ScanFrom is Scan of the keys with the prefix that are not below from.
 func (st *State) ScanFrom(prefix, from []byte, fn func(key, value []byte) (more bool, err error)) error {
 	low := append([]byte(nil), st.full(from)...)
-	return st.s.scanFrom(append([]byte(nil), st.full(prefix)...), low, func(k, v []byte) (bool, error) { return fn(k[2:], v) })
+	return st.s.scanFrom(append([]byte(nil), st.full(prefix)...), low, func(k, v []byte) (bool, error) {
+		return fn(k[2:], v)
+	})
 }
 
 // Put stores a value as JSON.
@@ -605,7 +608,8 @@ func (s *store) cursors() (c [streams.Partitions]cursor, err error) {
 			continue
 		}
 		if len(v) != 24 {
-			return c, fmt.Errorf("stage state: the cursor of partition %d is %d bytes, want 24: remove the state folder, it is rebuilt from the ledger", p, len(v))
+			return c, fmt.Errorf("stage state: the cursor of partition %d is %d bytes, want 24: remove the state folder, it "+
+				"is rebuilt from the ledger", p, len(v))
 		}
 		c[p] = cursor{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), binary.BigEndian.Uint64(v[16:])}
 	}

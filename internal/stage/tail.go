@@ -16,7 +16,8 @@ import (
 // TailStage calls fn, from one goroutine and in ledger order, for every entry
 // that a stage adds in any partition from now on, until stop is called. When
 // it returns, an entry published after it is seen for certain. feed may be nil.
-func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log *slog.Logger, fn func(streams.Entry)) (stop func(), err error) {
+func TailStage(ctx context.Context, nc *nats.Conn, feed *Feed, stage string, log *slog.Logger,
+	fn func(streams.Entry)) (stop func(), err error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
@@ -61,5 +62,6 @@ func ReadEntry(ctx context.Context, js jetstream.JetStream, at uint64) (streams.
 	if i := position.Index(at); i < len(entries) {
 		return entries[i], err
 	}
-	return streams.Entry{}, fmt.Errorf("ledger message %d has %d entries, and none with index %d: %w", m.Sequence, len(entries), position.Index(at), jetstream.ErrMsgNotFound)
+	return streams.Entry{}, fmt.Errorf("ledger message %d has %d entries, and none with index %d: %w", m.Sequence,
+		len(entries), position.Index(at), jetstream.ErrMsgNotFound)
 }

@@ -20,21 +20,22 @@ type marks struct {
 // read reads the new announcements. ignored, if not nil, gets the error of each ignored one.
 func (m *marks) read(ctx context.Context, js jetstream.JetStream, ignored func(error)) error {
 	subject := streams.LedgerSubject(0, streams.StageRetention)
-	return Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, From: m.seq + 1}, func(msg jetstream.Msg, seq uint64, at time.Time) error {
-		m.seq = seq
-		e, err := streams.ParseEntry(msg.Subject(), msg.Headers(), msg.Data(), seq, at)
-		if err == nil {
-			var r *streams.Retention
-			if r, err = streams.ReadRetention(&e); err == nil {
-				m.trimmed = max(m.trimmed, r.Trimmed)
-				return nil
+	return Each(ctx, js, Span{Stream: streams.LedgerStream, Filters: []string{subject}, From: m.seq + 1},
+		func(msg jetstream.Msg, seq uint64, at time.Time) error {
+			m.seq = seq
+			e, err := streams.ParseEntry(msg.Subject(), msg.Headers(), msg.Data(), seq, at)
+			if err == nil {
+				var r *streams.Retention
+				if r, err = streams.ReadRetention(&e); err == nil {
+					m.trimmed = max(m.trimmed, r.Trimmed)
+					return nil
+				}
 			}
-		}
-		if ignored != nil {
-			ignored(err)
-		}
-		return nil
-	})
+			if ignored != nil {
+				ignored(err)
+			}
+			return nil
+		})
 }
 
 // Trimmed is the ledger sequence up to which entries may have been removed because they

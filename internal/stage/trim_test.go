@@ -45,7 +45,8 @@ func (r *retention) say(p int, typ streams.Type, b streams.Retention) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	e := streams.Entry{Partition: p, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject, Salt: streams.NewSalt(), Body: body}
+	e := streams.Entry{Partition: p, Stage: streams.StageRetention, Type: typ, Project: streams.SystemProject,
+		Salt: streams.NewSalt(), Body: body}
 	if _, err := r.js.PublishMsg(context.Background(), wire.Msg(&e)); err != nil {
 		r.t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func (r *retention) purge(upTo uint64) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if err := r.st.Purge(ctx, jetstream.WithPurgeSubject(s), jetstream.WithPurgeSequence(min(upTo+1, m.Sequence))); err != nil {
+		if err := r.st.Purge(ctx, jetstream.WithPurgeSubject(s),
+			jetstream.WithPurgeSequence(min(upTo+1, m.Sequence))); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -84,7 +86,8 @@ func secured(t *testing.T, srv *natstest.Server, name, id string, upTo uint64) {
 		there := make(map[int]bool)
 		for _, e := range srv.Ledger() {
 			var b streams.SecuredEntry
-			if e.Stage == name && e.Type == streams.TypeSecured && streams.Unmarshal(e.Body, &b) == nil && b.ID == id && b.Folded >= upTo {
+			if e.Stage == name && e.Type == streams.TypeSecured && streams.Unmarshal(e.Body, &b) == nil && b.ID == id &&
+				b.Folded >= upTo {
 				there[e.Partition] = true
 			}
 		}
@@ -148,7 +151,8 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 		t.Fatal(err)
 	}
 	before := len(srv.Ledger())
-	if err := end(start(t, group, runGroup)); !isTrimmed(err, "sentinel-test") || !strings.Contains(err.Error(), "lazaret state restore sentinel-test") {
+	if err := end(start(t, group, runGroup)); !isTrimmed(err, "sentinel-test") || !strings.Contains(err.Error(),
+		"lazaret state restore sentinel-test") {
 		t.Errorf("a group that lost its disk: %v", err)
 	}
 	if now := len(srv.Ledger()); now != before {
@@ -156,10 +160,12 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	}
 
 	// The snapshot that it left brings it back, from where it is or elsewhere.
-	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir), group.Dir); err != nil {
+	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir),
+		group.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir), group.Dir); err == nil {
+	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, stage.SnapshotDir(group.Dir),
+		group.Dir); err == nil {
 		t.Error("state is overwritten")
 	}
 	b = start(t, group, runGroup)
@@ -186,7 +192,8 @@ func TestATrimmedLedgerTakesNothingFromWhoHasFoldedItAndSilencesWhoHasNot(t *tes
 	r.say(0, streams.TypeTrimmed, streams.Retention{ID: "t2", UpTo: end, Trimmed: end})
 	r.purge(end)
 	to := filepath.Join(t.TempDir(), "state")
-	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, old, to); err == nil || !strings.Contains(err.Error(), "a later one is needed") {
+	if _, err := stage.Restore(context.Background(), srv.Connect(), nil, old, to); err == nil ||
+		!strings.Contains(err.Error(), "a later one is needed") {
 		t.Errorf("a snapshot that is too old: %v", err)
 	}
 	if _, err := os.Stat(to); err == nil {
@@ -230,7 +237,8 @@ func TestWhoReadOverAHoleSaysNothing(t *testing.T) {
 	const n = 20_000
 	js := r.js
 	for i := range n {
-		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "acme", Src: uint64(i + 1), Salt: streams.NewSalt(), Body: []byte(fmt.Sprintf(`{"n":%d}`, i))}
+		e := streams.Entry{Partition: 3, Stage: streams.StageIngest, Type: streams.TypeObservation, Project: "acme",
+			Src: uint64(i + 1), Salt: streams.NewSalt(), Body: []byte(fmt.Sprintf(`{"n":%d}`, i))}
 		if _, err := js.PublishMsgAsync(wire.Msg(&e), jetstream.WithStallWait(10*time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -303,7 +311,8 @@ func TestPromiseC22AMessageInAStagesOwnNameDoesNotStopIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	alertsOf := func() (alerts int) {
-		span := stage.Span{Stream: streams.LedgerStream, Filters: []string{streams.LedgerStageFilter(streams.SentinelStage("watch"))}}
+		span := stage.Span{Stream: streams.LedgerStream,
+			Filters: []string{streams.LedgerStageFilter(streams.SentinelStage("watch"))}}
 		err := stage.Each(t.Context(), js, span, func(m jetstream.Msg, _ uint64, _ time.Time) error {
 			if m.Headers().Get(streams.HeaderType) == string(streams.TypeAlerts) {
 				alerts++
@@ -317,10 +326,12 @@ func TestPromiseC22AMessageInAStagesOwnNameDoesNotStopIt(t *testing.T) {
 	}
 	for range 2 {
 		in := start(t, stage.Config{Name: streams.StageIngest, Conn: srv.Connect(), Dir: dirs[0]}, ingest)
-		watch := start(t, stage.Config{Name: streams.SentinelStage("watch"), Conn: srv.Connect(), Dir: dirs[1]}, sentinel(&watcher{}))
+		watch := start(t, stage.Config{Name: streams.SentinelStage("watch"), Conn: srv.Connect(), Dir: dirs[1]},
+			sentinel(&watcher{}))
 		for range 2 {
 			for _, s := range []string{streams.StageIngest, streams.SentinelStage("watch")} {
-				if _, err := js.Publish(t.Context(), streams.LedgerSubject(streams.PartitionOf("demo"), s), []byte("no entry")); err != nil {
+				if _, err := js.Publish(t.Context(), streams.LedgerSubject(streams.PartitionOf("demo"), s),
+					[]byte("no entry")); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -60,7 +60,8 @@ func (j *Judge) Order(typ streams.Type, project string, at time.Time, body []byt
 	case j.used[c.ID]:
 		return nil, fmt.Errorf("order %s was obeyed before: each counts once", c.ID)
 	case at.Sub(c.Issued) > entered || c.Issued.Sub(at) > streams.CustodyValid:
-		return nil, fmt.Errorf("order %s was issued at %s, and the entry is of %s", c.ID, c.Issued.Format(time.RFC3339), at.Format(time.RFC3339))
+		return nil, fmt.Errorf("order %s was issued at %s, and the entry is of %s", c.ID, c.Issued.Format(time.RFC3339),
+			at.Format(time.RFC3339))
 	}
 	j.used[c.ID] = true
 	return &c, nil
@@ -96,19 +97,20 @@ func LateSubject(project string) string { return project + "~" }
 // A statement that no operator signed is a finding. Without operators' keys signatures
 // are not checked, and the verification is incomplete.
 func Lawful(operators note.Verifiers) *chain.Lawful {
-	return &chain.Lawful{Statements: Types(), Grounds: Grounds(), Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
-		r := &ruling{whole: make(map[string][]order), listed: make(map[string][]order)}
-		var j *Judge
-		if operators != nil {
-			j = NewJudge(operators)
-		} else {
-			r.skipped = append(r.skipped, "who signed statements on forgetting: no operators' keys were given")
-		}
-		for s := range all {
-			r.take(j, s)
-		}
-		return chain.Ruling{May: r.may, Bad: r.bad, Skipped: r.skipped}
-	}}
+	return &chain.Lawful{Statements: Types(), Grounds: Grounds(),
+		Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
+			r := &ruling{whole: make(map[string][]order), listed: make(map[string][]order)}
+			var j *Judge
+			if operators != nil {
+				j = NewJudge(operators)
+			} else {
+				r.skipped = append(r.skipped, "who signed statements on forgetting: no operators' keys were given")
+			}
+			for s := range all {
+				r.take(j, s)
+			}
+			return chain.Ruling{May: r.may, Bad: r.bad, Skipped: r.skipped}
+		}}
 }
 
 // order is a statement that an operator signed.
@@ -155,14 +157,17 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 	}
 	c, err := r.order(j, s, typ, stage, body)
 	if err != nil {
-		r.bad = append(r.bad, chain.Finding{Index: s.Index, Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is no operator's statement: %v", s.Index, s.Type, s.Seq, s.Project, err)})
+		r.bad = append(r.bad, chain.Finding{Index: s.Index,
+			Text: fmt.Sprintf("leaf %d (%s of ledger sequence %d, project %s) is no operator's statement: %v", s.Index, s.Type,
+				s.Seq, s.Project, err)})
 		return
 	}
 	o := order{index: s.Index, first: s.First, at: s.Time, custody: c}
 	switch {
 	case typ == streams.TypeForgotten && s.Project != streams.SystemProject:
 		if c != nil && c.UpTo == 0 {
-			r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): an earlier version of lazaret had the order signed, which names no ledger entries: "+
+			r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): an earlier version of lazaret had the order "+
+				"signed, which names no ledger entries: "+
 				"whether it was meant for all entries before it is unknown", s.Index, s.Type, s.Project))
 		}
 		r.whole[s.Project] = append(r.whole[s.Project], o)
@@ -176,10 +181,13 @@ func (r *ruling) take(j *Judge, s *chain.Statement) {
 }
 
 // order returns the order in a leaf, nil if it is unknown, or why it does not count.
-func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage string, body []byte) (*streams.Custody, error) {
+func (r *ruling) order(j *Judge, s *chain.Statement, typ streams.Type, stage string, body []byte) (*streams.Custody,
+	error) {
 	switch {
 	case errors.Is(s.Err, chain.ErrNotHeld):
-		r.skipped = append(r.skipped, fmt.Sprintf("leaf %d (%s, project %s): the statement is not held here, so who signed it is unknown", s.Index, s.Type, s.Project))
+		r.skipped = append(r.skipped,
+			fmt.Sprintf("leaf %d (%s, project %s): the statement is not held here, so who signed it is unknown", s.Index,
+				s.Type, s.Project))
 		return nil, nil
 	case s.Err != nil:
 		return nil, s.Err

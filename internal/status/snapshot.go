@@ -118,7 +118,8 @@ func Collect(ctx context.Context, nc *nats.Conn) (*Snapshot, error) {
 }
 
 func fill(i *jetstream.StreamInfo) Fill {
-	return Fill{Messages: i.State.Msgs, First: i.State.FirstSeq, Last: i.State.LastSeq, Bytes: i.State.Bytes, MaxBytes: max(i.Config.MaxBytes, 0)}
+	return Fill{Messages: i.State.Msgs, First: i.State.FirstSeq, Last: i.State.LastSeq, Bytes: i.State.Bytes,
+		MaxBytes: max(i.Config.MaxBytes, 0)}
 }
 
 func (s *Snapshot) intake(ctx context.Context, js jetstream.JetStream) error {
@@ -218,8 +219,10 @@ func (s *Snapshot) Since(before *Snapshot) {
 		}
 		return n
 	}
-	r := &Rates{Seconds: d, Processes: make(map[string]float64), Intake: per(s.Intake.Last, before.Intake.Last), Ledger: per(s.Ledger.Last, before.Ledger.Last),
-		Verdicts: per(verdicts(s.Counts), verdicts(before.Counts)), Rejected: per(s.Counts[string(streams.TypeRejected)], before.Counts[string(streams.TypeRejected)])}
+	r := &Rates{Seconds: d, Processes: make(map[string]float64), Intake: per(s.Intake.Last, before.Intake.Last),
+		Ledger:   per(s.Ledger.Last, before.Ledger.Last),
+		Verdicts: per(verdicts(s.Counts), verdicts(before.Counts)), Rejected: per(s.Counts[string(streams.TypeRejected)],
+			before.Counts[string(streams.TypeRejected)])}
 	for _, p := range s.Processes {
 		for _, q := range before.Processes {
 			if p.Process == q.Process && p.Stage == q.Stage && p.Entries >= q.Entries {

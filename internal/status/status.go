@@ -70,7 +70,8 @@ type Log struct {
 // Serve answers for a process of a stage until stop is called. Partitions that
 // are empty are all. A credential from before this was asked may not subscribe;
 // then the server says so, and nothing else changes.
-func Serve(nc *nats.Conn, name string, partitions []int, stats *stage.Stats, log *slog.Logger) (stop func(), err error) {
+func Serve(nc *nats.Conn, name string, partitions []int, stats *stage.Stats, log *slog.Logger) (stop func(),
+	err error) {
 	began := time.Now()
 	partitions = stage.PartitionList(partitions)
 	sub, err := nc.Subscribe(streams.StatusSubject, func(m *nats.Msg) {
@@ -94,9 +95,11 @@ func Serve(nc *nats.Conn, name string, partitions []int, stats *stage.Stats, log
 }
 
 func of(nc *nats.Conn, name string, partitions []int, s *stage.Stats, began time.Time) *Process {
-	p := &Process{Stage: name, Process: connName(nc), Partitions: partitions, Active: s.Active.Load(), Ready: s.Ready.Load(),
+	p := &Process{Stage: name, Process: connName(nc), Partitions: partitions, Active: s.Active.Load(),
+		Ready:  s.Ready.Load(),
 		Folded: s.Folded.Load(), Entries: s.Entries.Load(), Published: s.Published.Load(), Waiting: s.Waiting.Load(),
-		FenceLost: s.FenceLost.Load(), TakenOver: s.TakenOver.Load(), Diverged: s.Diverged.Load(), Counts: s.Counts(), Uptime: time.Since(began).Seconds()}
+		FenceLost: s.FenceLost.Load(), TakenOver: s.TakenOver.Load(), Diverged: s.Diverged.Load(), Counts: s.Counts(),
+		Uptime: time.Since(began).Seconds()}
 	owed, why := s.Owes()
 	p.Owed, p.Why = owed.Seconds(), why
 	if name == StageAuditor {

@@ -66,7 +66,8 @@ type tool struct {
 
 // New returns an empty collection.
 func New() *Seen {
-	return &Seen{tools: make(map[string]*tool), open: make(map[uint64]*tool), calls: make(map[[3]string]*tool), hosts: make(map[string]int), policies: make(map[string]bool)}
+	return &Seen{tools: make(map[string]*tool), open: make(map[uint64]*tool), calls: make(map[[3]string]*tool),
+		hosts: make(map[string]int), policies: make(map[string]bool)}
 }
 
 // Actions is how many verdicts on actions were taken in, and how many of them were
@@ -172,14 +173,16 @@ func (t *tool) action(a *streams.ActionEntry) {
 }
 
 // outward are the carriers that say whom or where an action reaches.
-var outward = map[text.Kind]bool{text.Email: true, text.URL: true, text.Host: true, text.IP: true, text.IBAN: true, text.Card: true,
+var outward = map[text.Kind]bool{text.Email: true, text.URL: true, text.Host: true, text.IP: true, text.IBAN: true,
+	text.Card:  true,
 	text.Phone: true, text.Crypto: true, text.Handle: true}
 
 // minSeen is how often a tool has to be seen before its behaviour says something.
 const minSeen = 3
 
 // grave are effects that no number of harmless calls makes less.
-var grave = []string{policy.EffectPay, policy.EffectSecret, policy.EffectExec, policy.EffectDelete, policy.EffectPublish, policy.EffectEgress}
+var grave = []string{policy.EffectPay, policy.EffectSecret, policy.EffectExec, policy.EffectDelete,
+	policy.EffectPublish, policy.EffectEgress}
 
 // propose is the level that what was seen of a tool speaks for, and why. It is lower
 // than the one that the tool was classified at only where nothing but the ignorance
@@ -263,20 +266,27 @@ func (s *Seen) verdict(t *tool, v *streams.VerdictEntry) {
 // Write writes the policy. What it writes compiles.
 func (s *Seen) Write(w io.Writer, name string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Suggested from %d actions of %d tools, %d of them in learn mode,\n# %s to %s.\n", s.actions, len(s.tools), s.learned, s.first.UTC().Format(time.RFC3339), s.last.UTC().Format(time.RFC3339))
-	b.WriteString("# Nothing of it is in force. Read each entry: what an agent did is not what it should\n# do, and an agent that was attacked while it was watched did that too. Then:\n")
+	fmt.Fprintf(&b, "# Suggested from %d actions of %d tools, %d of them in learn mode,\n# %s to %s.\n", s.actions,
+		len(s.tools), s.learned, s.first.UTC().Format(time.RFC3339), s.last.UTC().Format(time.RFC3339))
+	b.WriteString("# Nothing of it is in force. Read each entry: what an agent did is not what it should\n# do, and an " +
+		"agent that was attacked while it was watched did that too. Then:\n")
 	b.WriteString("#   lazaret policy check FILE && lazaret policy activate FILE\n")
 	if s.dropped > 0 {
 		fmt.Fprintf(&b, "# %d uses of tools beyond the first %d are not here.\n", s.dropped, maxTools)
 	}
-	fmt.Fprintf(&b, "version: 1\nname: %s\nmode: enforce\ngroups: [core]\ndeadline: {default: 2s, L4: 5s}\non_silent: hold\n", name)
+	fmt.Fprintf(&b, "version: 1\nname: %s\nmode: enforce\ngroups: [core]\ndeadline: {default: 2s, L4: "+
+		"5s}\non_silent: hold\n", name)
 	if len(s.hosts) > 0 {
-		b.WriteString("\n# Where actions reached. As an allow-list it holds whatever goes elsewhere.\n# egress:\n#   allow:\n")
-		for _, h := range slices.SortedFunc(maps.Keys(s.hosts), func(x, y string) int { return cmp.Or(s.hosts[y]-s.hosts[x], strings.Compare(x, y)) }) {
+		b.WriteString("\n# Where actions reached. As an allow-list it holds whatever goes elsewhere.\n# " +
+			"egress:\n#   allow:\n")
+		for _, h := range slices.SortedFunc(maps.Keys(s.hosts), func(x, y string) int {
+			return cmp.Or(s.hosts[y]-s.hosts[x], strings.Compare(x, y))
+		}) {
 			fmt.Fprintf(&b, "#     - %s # %d\n", strconv.QuoteToASCII(h), s.hosts[h])
 		}
 	}
-	b.WriteString("\n# As in the shipped policy: what passes that its level alone would hold.\n" + policy.ShippedDelegation())
+	b.WriteString("\n# As in the shipped policy: what passes that its level alone would hold.\n" +
+		policy.ShippedDelegation())
 	b.WriteString("\ntools:\n")
 	names := make(map[string]bool)
 	for _, t := range slices.SortedFunc(maps.Values(s.tools), func(x, y *tool) int {
@@ -284,10 +294,12 @@ func (s *Seen) Write(w io.Writer, name string) error {
 	}) {
 		t.write(&b, names)
 	}
-	b.WriteString("\n# Lists of tools of MCP servers, and what was not seen, wait for a person.\notherwise:\n  level: L4\n  effects: [write, egress]\n  blast_radius: external\n  reversibility: irreversible\n")
+	b.WriteString("\n# Lists of tools of MCP servers, and what was not seen, wait for a person.\notherwise:\n  level: " +
+		"L4\n  effects: [write, egress]\n  blast_radius: external\n  reversibility: irreversible\n")
 	if len(s.tools) == 0 {
 		b.Reset()
-		return fmt.Errorf("the ledger holds no actions to suggest a policy from: run agents in learn mode first (mode: learn)")
+		return fmt.Errorf("the ledger holds no actions to suggest a policy from: run agents in learn mode first " +
+			"(mode: learn)")
 	}
 	if _, err := policy.Compile(name+".yaml", []byte(b.String())); err != nil {
 		return fmt.Errorf("what was suggested is no policy: %w", err)
@@ -297,24 +309,29 @@ func (s *Seen) Write(w io.Writer, name string) error {
 }
 
 func (t *tool) write(b *strings.Builder, names map[string]bool) {
-	fmt.Fprintf(b, "  # %d times by %d agents; would be: %d allow, %d hold, %d deny. Classified by: %s.\n", t.count, len(t.agents),
-		t.would[streams.Allow], t.would[streams.Hold], t.would[streams.Deny], comment(strings.Join(slices.Sorted(maps.Keys(t.matched)), ", ")))
+	fmt.Fprintf(b, "  # %d times by %d agents; would be: %d allow, %d hold, %d deny. Classified by: %s.\n", t.count,
+		len(t.agents),
+		t.would[streams.Allow], t.would[streams.Hold], t.would[streams.Deny],
+		comment(strings.Join(slices.Sorted(maps.Keys(t.matched)), ", ")))
 	if len(t.rules) > 0 {
 		fmt.Fprintf(b, "  # Rules that spoke against it, look at these first: %s.\n", comment(counts(t.rules)))
 	}
 	level, because := t.propose()
-	fmt.Fprintf(b, "  # Asked for by the user %d times; reached %d addresses and hosts; outcomes: %s.\n", t.asked, len(t.reaches),
+	fmt.Fprintf(b, "  # Asked for by the user %d times; reached %d addresses and hosts; outcomes: %s.\n", t.asked,
+		len(t.reaches),
 		comment(cmp.Or(counts(t.outcomes), "none reported")))
 	if level != t.level {
 		fmt.Fprintf(b, "  # %s in place of %s: %s.\n", level, t.level, comment(because))
 	} else {
 		fmt.Fprintf(b, "  # %s: %s.\n", level, comment(because))
 	}
-	fmt.Fprintf(b, "  - name: %s\n    tools: [%s]\n    level: %s\n", identifier(t.name, names), strconv.QuoteToASCII(pattern(t.name)), level)
+	fmt.Fprintf(b, "  - name: %s\n    tools: [%s]\n    level: %s\n", identifier(t.name, names),
+		strconv.QuoteToASCII(pattern(t.name)), level)
 	if when := t.condition(); when != "" && level < beliefs.L4 {
 		fmt.Fprintf(b, "    when: %s # other calls wait for a person\n", strconv.QuoteToASCII(when))
 	}
-	if t.would[streams.Deny] > 0 && level < beliefs.L5 && t.would[streams.Deny] == t.count && t.codes[string(streams.CodeUnmatched)] == 0 {
+	if t.would[streams.Deny] > 0 && level < beliefs.L5 && t.would[streams.Deny] == t.count &&
+		t.codes[string(streams.CodeUnmatched)] == 0 {
 		b.WriteString("    require: deny # it never passed\n")
 	}
 	if e := slices.Sorted(maps.Keys(t.effects)); len(e) > 0 {

@@ -41,16 +41,20 @@ func (l *ledger) call(tool, args, rule string) {
 	}
 	c := p.Classify(tool, []byte(args), "demo", "agent")
 	id := fmt.Sprint("a", l.seq)
-	l.add(streams.StageIngest, streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent"}, Args: jsontext.Value(args),
-		Features: text.Analyze(args), Matched: c.Entry, Action: beliefs.Action{Tool: tool, Effects: c.Effects, Contract: beliefs.Contract{Level: c.Level}}})
+	l.add(streams.StageIngest, streams.TypeAction,
+		&streams.ActionEntry{EntryHead: streams.EntryHead{ID: id, Agent: "agent"}, Args: jsontext.Value(args),
+			Features: text.Analyze(args), Matched: c.Entry, Action: beliefs.Action{Tool: tool, Effects: c.Effects,
+				Contract: beliefs.Contract{Level: c.Level}}})
 	would := c.Floor
-	v := &streams.VerdictEntry{Proposal: l.seq, Type: streams.TypeAction, ID: id, Agent: "agent", Tool: tool, Verdict: streams.Allow, Learn: true, Would: &would,
+	v := &streams.VerdictEntry{Proposal: l.seq, Type: streams.TypeAction, ID: id, Agent: "agent", Tool: tool,
+		Verdict: streams.Allow, Learn: true, Would: &would,
 		Level: c.Level.String(), Reasons: c.Reasons}
 	if rule != "" {
 		v.Reasons = append(v.Reasons, streams.Reason{Code: streams.CodeRule, Verdict: streams.Hold, Rule: rule})
 	}
 	l.add(streams.StageArbiter, streams.TypeVerdict, v)
-	l.add(streams.StageIngest, streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{Agent: "agent"}, Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
+	l.add(streams.StageIngest, streams.TypeOutcome, &streams.OutcomeEntry{EntryHead: streams.EntryHead{Agent: "agent"},
+		Outcome: beliefs.Outcome{Action: id, Status: "ok"}})
 }
 
 func TestLevelsAreProposedFromWhatWasSeen(t *testing.T) {

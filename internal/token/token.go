@@ -105,7 +105,8 @@ func add(data, credential string, lasts time.Duration) (string, *Token, error) {
 	b := make([]byte, 32)
 	rand.Read(b)
 	secret := Prefix + base64.RawURLEncoding.EncodeToString(b)
-	t := &Token{ID: "t" + nuid.Next()[12:], Credential: credential, Hash: hash(secret), Issued: time.Now().UTC().Truncate(time.Second)}
+	t := &Token{ID: "t" + nuid.Next()[12:], Credential: credential, Hash: hash(secret),
+		Issued: time.Now().UTC().Truncate(time.Second)}
 	if lasts > 0 {
 		t.Expires = t.Issued.Add(lasts)
 	}
@@ -202,7 +203,8 @@ func (s *Set) refresh() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the list of tokens: %w", err)
 	}
-	if s.loaded && (info == nil) == (s.seen == nil) && (info == nil || os.SameFile(info, s.seen) && info.Size() == s.seen.Size() && info.ModTime().Equal(s.seen.ModTime())) {
+	if s.loaded && (info == nil) == (s.seen == nil) && (info == nil || os.SameFile(info, s.seen) &&
+		info.Size() == s.seen.Size() && info.ModTime().Equal(s.seen.ModTime())) {
 		return nil
 	}
 	l, err := read(s.data)

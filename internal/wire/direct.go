@@ -68,7 +68,8 @@ func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error
 		return nil, err
 	}
 	defer sub.Unsubscribe()
-	req := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d,"next_by_subj":"lz.ledger.>"}`, seq+1, batchEntries, batchBytes)
+	req := fmt.Sprintf(`{"seq":%d,"batch":%d,"max_bytes":%d,"next_by_subj":"lz.ledger.>"}`, seq+1, batchEntries,
+		batchBytes)
 	if err := r.Conn.PublishRequest(directGet, inbox, []byte(req)); err != nil {
 		return nil, err
 	}

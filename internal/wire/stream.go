@@ -55,8 +55,9 @@ func Definitions(s Storage) []jetstream.StreamConfig {
 			// Control subjects do not match the transform and stay as they are.
 			Subjects: []string{streams.IntakePrefix + "*.*.>", streams.ControlPrefix + "*"},
 			SubjectTransform: &jetstream.SubjectTransformConfig{
-				Source:      streams.IntakePrefix + "*.*.>",
-				Destination: fmt.Sprintf("%s{{partition(%d,1)}}.{{wildcard(1)}}.{{wildcard(2)}}.>", streams.IntakePrefix, streams.Partitions),
+				Source: streams.IntakePrefix + "*.*.>",
+				Destination: fmt.Sprintf("%s{{partition(%d,1)}}.{{wildcard(1)}}.{{wildcard(2)}}.>", streams.IntakePrefix,
+					streams.Partitions),
 			},
 			Retention:            jetstream.LimitsPolicy,
 			Discard:              jetstream.DiscardNew,
@@ -122,7 +123,8 @@ type DriftError struct {
 }
 
 func (e *DriftError) Error() string {
-	return fmt.Sprintf("stream %s differs from its definition (%s): change it back with `nats stream edit`, or see deploy/README.md",
+	return fmt.Sprintf("stream %s differs from its definition (%s): change it back with `nats stream edit`, or see "+
+		"deploy/README.md",
 		e.Stream, strings.Join(e.Diffs, "; "))
 }
 

@@ -156,7 +156,9 @@ func (s *Statement) checkLevels() error {
 }
 
 func isHex(s string, n int) bool {
-	return len(s) == n && !strings.ContainsFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') })
+	return len(s) == n && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'f')
+	})
 }
 
 // Check is one of the checks of a resolution. The alert about a refused one is named
@@ -181,7 +183,8 @@ const (
 )
 
 // Checks is every check, in order.
-var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckReplayed, CheckCounter, CheckSettled, CheckExpired,
+var Checks = []Check{CheckForm, CheckUnpinned, CheckSignature, CheckHold, CheckReplayed, CheckCounter, CheckSettled,
+	CheckExpired,
 	CheckRole, CheckSelf, CheckAction, CheckRevision, CheckPolicy}
 
 // Error says why a resolution is not obeyed.
@@ -328,7 +331,8 @@ func openNote(msg []byte, trust *keys.Trust) (text string, by signer, err error)
 
 // readStatement reads a note's text into a statement, whose one form text returns.
 func readStatement(signed string, into any, text func() (string, error)) error {
-	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), into, json.RejectUnknownMembers(true), jsontext.AllowDuplicateNames(false)); err != nil {
+	if err := json.Unmarshal([]byte(strings.TrimSuffix(signed, "\n")), into, json.RejectUnknownMembers(true),
+		jsontext.AllowDuplicateNames(false)); err != nil {
 		return refuse(CheckForm, "the text is not a statement")
 	}
 	want, err := text()
@@ -369,7 +373,9 @@ func (s *Signed) Judge(c *Case) error {
 	case c.Used:
 		return refuse(CheckReplayed, "its nonce was used before: each resolution counts once")
 	case s.Passkey && (s.Counter > 0 || c.Counter > 0) && s.Counter <= c.Counter:
-		return refuse(CheckCounter, "the passkey %q counts %d signatures, and %d were counted before: it may have been copied", s.Signer, s.Counter, c.Counter)
+		return refuse(CheckCounter,
+			"the passkey %q counts %d signatures, and %d were counted before: it may have been copied", s.Signer, s.Counter,
+			c.Counter)
 	case !c.Open:
 		return refuse(CheckSettled, "the hold is %s", c.State)
 	}
@@ -391,7 +397,8 @@ func (s *Signed) Judge(c *Case) error {
 	case s.Action != c.Action:
 		return refuse(CheckAction, "it is for the action %s, the hold's is %s", s.Action, c.Action)
 	case s.Revision != c.Revision:
-		return refuse(CheckRevision, "it is for revision %s, the hold has revision %s: look at its reasons again", clip(s.Revision), c.Revision)
+		return refuse(CheckRevision, "it is for revision %s, the hold has revision %s: look at its reasons again",
+			clip(s.Revision), c.Revision)
 	}
 	return nil
 }

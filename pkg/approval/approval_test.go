@@ -39,12 +39,14 @@ func signerOf(t testing.TB, trust *keys.Trust, name, agent string, roles ...keys
 }
 
 func statement() *Statement {
-	return &Statement{Version: Version, Project: "acme", Hold: "h7aa553e26b5780e7", Revision: "ade7160eb1e84b2a", Action: "sha256:" + strings.Repeat("0a", 32),
+	return &Statement{Version: Version, Project: "acme", Hold: "h7aa553e26b5780e7", Revision: "ade7160eb1e84b2a",
+		Action:   "sha256:" + strings.Repeat("0a", 32),
 		Decision: Approve, Expires: now.Add(10 * time.Minute), Nonce: NewNonce(), Reason: "I asked for it"}
 }
 
 func theCase(s *Statement) *Case {
-	return &Case{Project: s.Project, Agent: "bot", Hold: s.Hold, Revision: s.Revision, Action: s.Action, Now: now, Open: true, State: "open"}
+	return &Case{Project: s.Project, Agent: "bot", Hold: s.Hold, Revision: s.Revision, Action: s.Action, Now: now,
+		Open: true, State: "open"}
 }
 
 // try handles a message like the arbiter.
@@ -98,7 +100,9 @@ func TestEachFailureHasItsCheck(t *testing.T) {
 		{"an operator", operator, nil, nil, CheckRole},
 		{"not of finance", alice, nil, finance, CheckRole},
 		{"of finance", bob, nil, finance, ""},
-		{"of finance, and more is asked", bob, nil, func(c *Case) { c.Roles = []keys.Role{keys.ApproverPrefix + "finance", keys.ApproverPrefix + "legal"} }, CheckRole},
+		{"of finance, and more is asked", bob, nil, func(c *Case) {
+			c.Roles = []keys.Role{keys.ApproverPrefix + "finance", keys.ApproverPrefix + "legal"}
+		}, CheckRole},
 		{"the agent itself", bot, nil, nil, CheckSelf},
 		{"another agent's key", bot, nil, func(c *Case) { c.Agent = "other" }, ""},
 		{"another hold", alice, func(s *Statement) { s.Hold = "h0" }, nil, CheckHold},
@@ -194,7 +198,8 @@ func TestTenThousandForgeriesReleaseNothing(t *testing.T) {
 			return x + "\n\n" + sig + "\n"
 		}},
 		{"a field is changed under the signature", func() string {
-			pairs := []string{`"approve"`, `"reject"`, "2026", "2027", "acme", "acmf", good.Hold, "h0000000000000000", good.Revision, "0000000000000000", "0a0a", "0a0b"}
+			pairs := []string{`"approve"`, `"reject"`, "2026", "2027", "acme", "acmf", good.Hold, "h0000000000000000",
+				good.Revision, "0000000000000000", "0a0a", "0a0b"}
 			i := r.IntN(len(pairs)/2) * 2
 			return strings.Replace(goodMsg, pairs[i], pairs[i+1], 1)
 		}},
@@ -220,7 +225,9 @@ func TestTenThousandForgeriesReleaseNothing(t *testing.T) {
 		}},
 		{"a key without the role", func() string { return resign(operator, none) }},
 		{"the agent's own key", func() string { return resign(bot, none) }},
-		{"for another hold", func() string { return resign(alice, func(s *Statement) { s.Hold = fmt.Sprintf("h%016x", r.Uint64()) }) }},
+		{"for another hold", func() string {
+			return resign(alice, func(s *Statement) { s.Hold = fmt.Sprintf("h%016x", r.Uint64()) })
+		}},
 		{"for another project", func() string { return resign(alice, func(s *Statement) { s.Project = "acme2" }) }},
 		{"for another action", func() string {
 			return resign(alice, func(s *Statement) { s.Action = fmt.Sprintf("sha256:%064x", r.Uint64()) })
@@ -265,10 +272,13 @@ func TestWhatIsSignedIsReadBack(t *testing.T) {
 	trust := new(keys.Trust)
 	alice := signerOf(t, trust, "alice", "", keys.RoleApprover)
 	proptest.CheckLess(t, func(t *rapid.T) {
-		s := &Statement{Version: Version, Project: rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "project"), Hold: rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "hold"),
-			Revision: rapid.StringMatching(`[0-9a-f]{16}`).Draw(t, "revision"), Action: "sha256:" + rapid.StringMatching(`[0-9a-f]{64}`).Draw(t, "action"),
+		s := &Statement{Version: Version, Project: rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "project"),
+			Hold:     rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "hold"),
+			Revision: rapid.StringMatching(`[0-9a-f]{16}`).Draw(t, "revision"),
+			Action:   "sha256:" + rapid.StringMatching(`[0-9a-f]{64}`).Draw(t, "action"),
 			Decision: rapid.SampledFrom([]Decision{Approve, Reject}).Draw(t, "decision"), Nonce: NewNonce(),
-			Expires: time.Unix(rapid.Int64Range(0, 1<<37).Draw(t, "expires"), 0).UTC(), Reason: rapid.StringMatching(`[ -~äöü€"\\<>&]{0,100}`).Draw(t, "reason")}
+			Expires: time.Unix(rapid.Int64Range(0, 1<<37).Draw(t, "expires"), 0).UTC(),
+			Reason:  rapid.StringMatching(`[ -~äöü€"\\<>&]{0,100}`).Draw(t, "reason")}
 		msg, err := s.Sign(alice)
 		if err != nil {
 			t.Fatal(err)

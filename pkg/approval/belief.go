@@ -32,7 +32,8 @@ const (
 	EndAuditOnly Decision = "end_audit_only" // context again
 )
 
-var beliefDecisions = []Decision{Confirm, RejectBelief, Quarantine, ClearBelief, Block, Unblock, Malicious, Supersede, Contradict, Restrict, AuditOnly, EndAuditOnly}
+var beliefDecisions = []Decision{Confirm, RejectBelief, Quarantine, ClearBelief, Block, Unblock, Malicious, Supersede,
+	Contradict, Restrict, AuditOnly, EndAuditOnly}
 
 // BeliefDecisions is every decision on a belief.
 func BeliefDecisions() []Decision { return slices.Clone(beliefDecisions) }
@@ -152,7 +153,8 @@ func (s *SignedBelief) Judge(c *BeliefCase) error {
 	case s.Content != c.Content:
 		return refuse(CheckContent, "it is for content %s, the belief's is %s", s.Content, c.Content)
 	case s.Revision != c.Revision:
-		return refuse(CheckRevision, "it is for revision %s, the belief has revision %s: look at it again", clip(s.Revision), c.Revision)
+		return refuse(CheckRevision, "it is for revision %s, the belief has revision %s: look at it again",
+			clip(s.Revision), c.Revision)
 	}
 	return nil
 }

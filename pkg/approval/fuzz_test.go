@@ -32,7 +32,8 @@ func FuzzStatements(f *testing.F) {
 	f.Add(string(text))
 	f.Add(strings.Replace(string(text), "{", "{ ", 1))
 	f.Add(strings.Replace(string(text), "}", `,"more":1}`, 1))
-	w := BeliefStatement{Version: BeliefVersion, Project: "p", Belief: "b", Revision: strings.Repeat("0", 16), Decision: beliefDecisions[0], Nonce: strings.Repeat("0", 2*NonceSize), Expires: s.Expires}
+	w := BeliefStatement{Version: BeliefVersion, Project: "p", Belief: "b", Revision: strings.Repeat("0", 16),
+		Decision: beliefDecisions[0], Nonce: strings.Repeat("0", 2*NonceSize), Expires: s.Expires}
 	if text, err = w.Text(); err != nil {
 		f.Logf("no seed of a word on a belief: %v", err)
 	}

@@ -89,7 +89,8 @@ func IncidentID(nonce string) string { return "i" + nonce[:min(len(nonce), 16)] 
 
 // NewOrder is an order with a nonce, for the time that it may be used.
 func NewOrder(do Do, project string, now time.Time, life time.Duration) *Order {
-	return &Order{Version: OrderVersion, Do: do, Project: project, Nonce: NewNonce(), Expires: now.UTC().Add(life).Truncate(time.Second)}
+	return &Order{Version: OrderVersion, Do: do, Project: project, Nonce: NewNonce(),
+		Expires: now.UTC().Add(life).Truncate(time.Second)}
 }
 
 // Subject is what the order is about: the name that its request is sent under.
@@ -127,7 +128,8 @@ func (o *Order) check() error {
 	case len(o.Reason) > MaxReason:
 		return refuse(CheckForm, "the reason has %d bytes, at most %d are possible", len(o.Reason), MaxReason)
 	case len(o.Title) > beliefs.MaxIncidentTitle || len(o.Key) > MaxOrderKey:
-		return refuse(CheckForm, "title and key have %d and %d bytes, at most %d and %d are possible", len(o.Title), len(o.Key), beliefs.MaxIncidentTitle, MaxOrderKey)
+		return refuse(CheckForm, "title and key have %d and %d bytes, at most %d and %d are possible", len(o.Title),
+			len(o.Key), beliefs.MaxIncidentTitle, MaxOrderKey)
 	case len(o.Finding) > MaxOrderEvidence:
 		return refuse(CheckForm, "%d pieces of evidence, at most %d are taken in one order", len(o.Finding), MaxOrderEvidence)
 	case o.Scope != nil && len(o.Scope.Beliefs) > MaxOrderBeliefs:
@@ -136,7 +138,8 @@ func (o *Order) check() error {
 	said := []string{o.Project, o.Incident, o.Point, o.Key, o.Reason, o.Title, o.Severity}
 	for _, f := range o.Finding {
 		if f.Kind == "" || f.Kind == beliefs.FindingAlert || f.ID == "" || f.Entry != 0 || !f.At.IsZero() {
-			return refuse(CheckForm, "a piece of evidence needs a kind, which is not %s, and an id; entry and time are the ledger's", beliefs.FindingAlert)
+			return refuse(CheckForm, "a piece of evidence needs a kind, which is not %s, and an id; entry and time are "+
+				"the ledger's", beliefs.FindingAlert)
 		}
 		said = append(said, f.Kind, f.ID, f.Rule, f.Text)
 	}
@@ -187,8 +190,10 @@ func (o *Order) checkParts() error {
 		return refuse(CheckForm, "name beliefs, a source, a session, an agent, a tool, or a time")
 	case o.Do == Disclose && (o.Recall == nil || len(o.Recall.Beliefs) == 0 && o.Recall.Key+o.Recall.Query == ""):
 		return refuse(CheckForm, "name beliefs, a key or a query")
-	case o.Do == Disclose && (o.Recall.Limit < 0 || o.Recall.Limit > MaxDisclosed || len(o.Recall.Beliefs) > MaxOrderBeliefs):
-		return refuse(CheckForm, "limit %d and %d beliefs: at most %d and %d are possible", o.Recall.Limit, len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
+	case o.Do == Disclose && (o.Recall.Limit < 0 || o.Recall.Limit > MaxDisclosed ||
+		len(o.Recall.Beliefs) > MaxOrderBeliefs):
+		return refuse(CheckForm, "limit %d and %d beliefs: at most %d and %d are possible", o.Recall.Limit,
+			len(o.Recall.Beliefs), MaxDisclosed, MaxOrderBeliefs)
 	case o.Do == Disclose && o.Reason == "":
 		return refuse(CheckForm, "a privileged recall needs a reason")
 	case o.Do == CloseIncident && o.Reason == "":
@@ -251,7 +256,8 @@ func (s *SignedOrder) Judge(c *OrderCase) error {
 	}
 	switch {
 	case !slices.ContainsFunc(s.Pin.Roles, may):
-		return refuse(CheckRole, "key %q has %v: %s takes %v", s.Signer, s.Pin.Roles, s.Do, append([]keys.Role{role}, orders[s.Do]...))
+		return refuse(CheckRole, "key %q has %v: %s takes %v", s.Signer, s.Pin.Roles, s.Do,
+			append([]keys.Role{role}, orders[s.Do]...))
 	case strings.HasPrefix(s.Pin.Agent, c.Project+"/") && !slices.Contains(orders[s.Do], keys.RoleProbe):
 		return refuse(CheckSelf, "key %q belongs to agent %s of the project", s.Signer, s.Pin.Agent)
 	}

@@ -52,7 +52,8 @@ func TestWhoMayGiveWhichOrder(t *testing.T) {
 			}
 			// A policy may ask for a narrower role than approver.
 			err = s.Judge(&OrderCase{Project: "acme", Now: now, Role: keys.ApproverPrefix + "finance"})
-			if narrow := role == keys.ApproverPrefix+"finance"; narrow && err != nil || role == keys.RoleApprover && len(also) == 0 && err == nil {
+			if narrow := role == keys.ApproverPrefix+"finance"; narrow && err != nil || role == keys.RoleApprover &&
+				len(also) == 0 && err == nil {
 				t.Errorf("%s by %s, where finance has to approve: %v", do, role, err)
 			}
 		}
@@ -97,7 +98,8 @@ func TestEachFailureOfAnOrderHasItsCheck(t *testing.T) {
 	if err := s.Judge(&OrderCase{Project: "acme", Now: now}); !errors.Is(err, &Error{Check: CheckSelf}) {
 		t.Errorf("an agent's own key: %v", err)
 	}
-	if _, err := OpenOrder([]byte(strings.Replace(string(msg), "shop", "shot", 1)), trust); !errors.Is(err, &Error{Check: CheckSignature}) {
+	if _, err := OpenOrder([]byte(strings.Replace(string(msg), "shop", "shot", 1)), trust); !errors.Is(err,
+		&Error{Check: CheckSignature}) {
 		t.Errorf("altered: %v", err)
 	}
 	// A statement with another purpose is no order, and an order nothing else.

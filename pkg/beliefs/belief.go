@@ -48,7 +48,8 @@ func Class(kind ClaimKind, quality Quality, category string) string {
 
 // Seal commits to what never changes of a belief with a content.
 func (b *Belief) Seal(contentDigest string) string {
-	i := Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source, Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity,
+	i := Identity{Content: contentDigest, Kind: b.Kind, Key: b.Key, Origin: b.Origin, Source: b.Source,
+		Observation: b.Observation, Namespace: b.Namespace, Sensitivity: b.Sensitivity,
 		Grade: b.Grade}
 	return i.Seal()
 }

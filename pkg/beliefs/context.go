@@ -49,7 +49,8 @@ type Subject struct {
 // supported, normal, clean and fresh beliefs of the last 30 days, sensitivity
 // internal at most, no more than two of external origin.
 func DefaultContext(purpose string) ContextPolicy {
-	return ContextPolicy{Purpose: purpose, MaxAge: 30 * 24 * time.Hour, Ceiling: Internal, MaxExternal: 2, ContextOnly: true}
+	return ContextPolicy{Purpose: purpose, MaxAge: 30 * 24 * time.Hour, Ceiling: Internal, MaxExternal: 2,
+		ContextOnly: true}
 }
 
 // Candidate is what the policy looks at.
@@ -125,7 +126,8 @@ func (p ContextPolicy) Judge(now time.Time, by Asker, candidates []Candidate) []
 		r := p.conditions(Subject{c, p.Purpose, now, by.Agent, by.Session}, p.judge(now, c))
 		if r.Channel == Admitted && c.Origin.External() && c.Grade != Record && !p.Privileged {
 			if external++; external > p.MaxExternal {
-				r = Ruling{Refused, ReasonExternal, fmt.Sprintf("%d entries of external origin are admitted already", p.MaxExternal)}
+				r = Ruling{Refused, ReasonExternal, fmt.Sprintf("%d entries of external origin are admitted already",
+					p.MaxExternal)}
 			}
 		}
 		out[i] = r
@@ -196,14 +198,17 @@ func (p ContextPolicy) conditions(s Subject, r Ruling) Ruling {
 		ok, err := c.Holds(s)
 		switch {
 		case err != nil:
-			return Ruling{Refused, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy failed: %v", c.Name, err)}
+			return Ruling{Refused, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy failed: %v",
+				c.Name, err)}
 		case ok:
 		case c.ContextOnly && p.ContextOnly:
 			if r.Channel == Admitted {
-				r = Ruling{AsContext, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy does not hold", c.Name)}
+				r = Ruling{AsContext, ReasonCondition + ":" + c.Name,
+					fmt.Sprintf("condition %s of the context policy does not hold", c.Name)}
 			}
 		default:
-			return Ruling{Refused, ReasonCondition + ":" + c.Name, fmt.Sprintf("condition %s of the context policy does not hold", c.Name)}
+			return Ruling{Refused, ReasonCondition + ":" + c.Name,
+				fmt.Sprintf("condition %s of the context policy does not hold", c.Name)}
 		}
 	}
 	return r

@@ -50,5 +50,6 @@ type Dependant struct {
 // quarantined in between.
 func Fell(from, to Axes) bool {
 	down := func(a Axes) bool { return a.Truth >= Contradicted || a.Security >= Quarantined }
-	return down(to) && (!down(from) || to.Truth > from.Truth && to.Truth >= Contradicted || to.Security > from.Security && to.Security == Quarantined)
+	return down(to) && (!down(from) || to.Truth > from.Truth && to.Truth >= Contradicted ||
+		to.Security > from.Security && to.Security == Quarantined)
 }

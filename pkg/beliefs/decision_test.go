@@ -27,12 +27,14 @@ func TestADecisionCitesBeliefsOrSaysThatItCitesNone(t *testing.T) {
 func TestABeliefFallsOnceInEachRespect(t *testing.T) {
 	for from := range 16 {
 		for to := range 16 {
-			a, b := Axes{Truth: Truth(from / 4), Security: Security(from % 4)}, Axes{Truth: Truth(to / 4), Security: Security(to % 4)}
+			a, b := Axes{Truth: Truth(from / 4), Security: Security(from % 4)}, Axes{Truth: Truth(to / 4),
+				Security: Security(to % 4)}
 			fell := Fell(a, b)
 			if a == b && fell || b.Truth < Contradicted && b.Security < Quarantined && fell {
 				t.Errorf("from %+v to %+v it fell", a, b)
 			}
-			if a.Truth < Contradicted && a.Security < Quarantined && (b.Truth >= Contradicted || b.Security >= Quarantined) && !fell {
+			if a.Truth < Contradicted && a.Security < Quarantined && (b.Truth >= Contradicted || b.Security >= Quarantined) &&
+				!fell {
 				t.Errorf("from %+v to %+v it did not fall", a, b)
 			}
 		}

@@ -31,7 +31,8 @@ func TestAThousandDocumentsCannotOutvoteOneObservation(t *testing.T) {
 			for i := range 1000 {
 				docs = append(docs, ev(weak, beliefs.Supports, fmt.Sprintf("doc%d", i)))
 			}
-			if a := docs.Adopt(); a.Axes.Truth != beliefs.Unverified || a.Axes.Retrieval == beliefs.Normal || a.Scope == beliefs.ToolActionAllowed {
+			if a := docs.Adopt(); a.Axes.Truth != beliefs.Unverified || a.Axes.Retrieval == beliefs.Normal ||
+				a.Scope == beliefs.ToolActionAllowed {
 				t.Errorf("1,000 pieces of %v alone: %+v", weak, a)
 			}
 		}
@@ -54,7 +55,8 @@ func TestClaimsStartByTheClassOfTheirEvidence(t *testing.T) {
 		{beliefs.SyntheticProbe, beliefs.Unverified, beliefs.Restricted, beliefs.ContextOnly, 0.10},
 	} {
 		a := beliefs.EvidenceSet{ev(c.quality, beliefs.Supports, "s")}.Adopt()
-		if a.Axes.Truth != c.truth || a.Axes.Retrieval != c.retrieval || a.Scope != c.scope || a.Confidence < c.confidence-1e-9 || a.Confidence > c.confidence+1e-9 {
+		if a.Axes.Truth != c.truth || a.Axes.Retrieval != c.retrieval || a.Scope != c.scope ||
+			a.Confidence < c.confidence-1e-9 || a.Confidence > c.confidence+1e-9 {
 			t.Errorf("%v: %+v", c.quality, a)
 		}
 		for verdict, want := range map[string]beliefs.Axes{
@@ -82,15 +84,19 @@ func TestEvidenceCountsByIndependentSourceAndInAnyOrder(t *testing.T) {
 	property(t, func(t *rapid.T) {
 		var set beliefs.EvidenceSet
 		for range rapid.IntRange(0, 12).Draw(t, "n") {
-			set = append(set, beliefs.Evidence{Quality: rapid.SampledFrom(qualities).Draw(t, "q"), Relation: beliefs.Relation(rapid.IntRange(0, 2).Draw(t, "r")),
-				Source: rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "s"), Freshness: beliefs.Freshness(rapid.IntRange(0, 2).Draw(t, "f"))})
+			set = append(set, beliefs.Evidence{Quality: rapid.SampledFrom(qualities).Draw(t, "q"),
+				Relation:  beliefs.Relation(rapid.IntRange(0, 2).Draw(t, "r")),
+				Source:    rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "s"),
+				Freshness: beliefs.Freshness(rapid.IntRange(0, 2).Draw(t, "f"))})
 		}
 		if s := set.Strength(); s < 0 || s > beliefs.MaxConfidence {
 			t.Fatalf("strength %v", s)
 		}
 		shuffled := append(beliefs.EvidenceSet{}, set...)
 		seed := rapid.Uint64().Draw(t, "seed")
-		rand.New(rand.NewPCG(seed, 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		rand.New(rand.NewPCG(seed, 1)).Shuffle(len(shuffled), func(i, j int) {
+			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+		})
 		if set.Strength() != shuffled.Strength() || set.Net() != shuffled.Net() || set.Adopt() != shuffled.Adopt() {
 			t.Fatalf("order matters: %+v, %+v", set.Adopt(), shuffled.Adopt())
 		}
@@ -102,7 +108,8 @@ func TestEvidenceCountsByIndependentSourceAndInAnyOrder(t *testing.T) {
 
 func TestTheContextPolicyRulesOnEveryCandidate(t *testing.T) {
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	good := beliefs.Candidate{Axes: beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}, Origin: beliefs.OriginUser, At: now}
+	good := beliefs.Candidate{Axes: beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal},
+		Origin: beliefs.OriginUser, At: now}
 	with := func(f func(c *beliefs.Candidate)) beliefs.Candidate { c := good; f(&c); return c }
 	p := beliefs.DefaultContext("planning")
 	for _, c := range []struct {
@@ -112,34 +119,51 @@ func TestTheContextPolicyRulesOnEveryCandidate(t *testing.T) {
 		reason  string
 	}{
 		{"good", good, beliefs.Admitted, ""},
-		{"unverified", with(func(c *beliefs.Candidate) { c.Axes.Truth = beliefs.Unverified }), beliefs.AsContext, beliefs.ReasonUnverified},
-		{"restricted", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.Restricted }), beliefs.AsContext, beliefs.ReasonRestricted},
-		{"stale", with(func(c *beliefs.Candidate) { c.Axes.Freshness = beliefs.Stale }), beliefs.AsContext, beliefs.ReasonFreshness},
-		{"expired", with(func(c *beliefs.Candidate) { c.Axes.Freshness = beliefs.Expired }), beliefs.Refused, beliefs.ReasonFreshness},
-		{"contradicted", with(func(c *beliefs.Candidate) { c.Axes.Truth = beliefs.Contradicted }), beliefs.Contradiction, beliefs.ReasonContradict},
-		{"superseded", with(func(c *beliefs.Candidate) { c.Axes.Truth = beliefs.Superseded }), beliefs.Refused, beliefs.ReasonSuperseded},
-		{"suspicious", with(func(c *beliefs.Candidate) { c.Axes.Security = beliefs.Suspicious }), beliefs.Refused, beliefs.ReasonSecurity},
-		{"quarantined", with(func(c *beliefs.Candidate) { c.Axes.Security = beliefs.Quarantined }), beliefs.Refused, beliefs.ReasonSecurity},
+		{"unverified", with(func(c *beliefs.Candidate) { c.Axes.Truth = beliefs.Unverified }), beliefs.AsContext,
+			beliefs.ReasonUnverified},
+		{"restricted", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.Restricted }), beliefs.AsContext,
+			beliefs.ReasonRestricted},
+		{"stale", with(func(c *beliefs.Candidate) { c.Axes.Freshness = beliefs.Stale }), beliefs.AsContext,
+			beliefs.ReasonFreshness},
+		{"expired", with(func(c *beliefs.Candidate) { c.Axes.Freshness = beliefs.Expired }), beliefs.Refused,
+			beliefs.ReasonFreshness},
+		{"contradicted", with(func(c *beliefs.Candidate) { c.Axes.Truth = beliefs.Contradicted }), beliefs.Contradiction,
+			beliefs.ReasonContradict},
+		{"superseded", with(func(c *beliefs.Candidate) { c.Axes.Truth = beliefs.Superseded }), beliefs.Refused,
+			beliefs.ReasonSuperseded},
+		{"suspicious", with(func(c *beliefs.Candidate) { c.Axes.Security = beliefs.Suspicious }), beliefs.Refused,
+			beliefs.ReasonSecurity},
+		{"quarantined", with(func(c *beliefs.Candidate) { c.Axes.Security = beliefs.Quarantined }), beliefs.Refused,
+			beliefs.ReasonSecurity},
 		{"quarantined and contradicted", with(func(c *beliefs.Candidate) {
 			c.Axes.Security, c.Axes.Truth = beliefs.Quarantined, beliefs.Contradicted
 		}), beliefs.Refused, beliefs.ReasonSecurity},
-		{"hidden", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.Hidden }), beliefs.Refused, beliefs.ReasonHidden},
-		{"blocked", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.Blocked }), beliefs.Refused, beliefs.ReasonBlocked},
-		{"privileged", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.PrivilegedOnly }), beliefs.Refused, beliefs.ReasonPrivileged},
-		{"confidential", with(func(c *beliefs.Candidate) { c.Sensitivity = beliefs.Confidential }), beliefs.Refused, beliefs.ReasonSensitivity},
-		{"secret", with(func(c *beliefs.Candidate) { c.Sensitivity = beliefs.Secret }), beliefs.Refused, beliefs.ReasonSensitivity},
+		{"hidden", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.Hidden }), beliefs.Refused,
+			beliefs.ReasonHidden},
+		{"blocked", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.Blocked }), beliefs.Refused,
+			beliefs.ReasonBlocked},
+		{"privileged", with(func(c *beliefs.Candidate) { c.Axes.Retrieval = beliefs.PrivilegedOnly }), beliefs.Refused,
+			beliefs.ReasonPrivileged},
+		{"confidential", with(func(c *beliefs.Candidate) { c.Sensitivity = beliefs.Confidential }), beliefs.Refused,
+			beliefs.ReasonSensitivity},
+		{"secret", with(func(c *beliefs.Candidate) { c.Sensitivity = beliefs.Secret }), beliefs.Refused,
+			beliefs.ReasonSensitivity},
 		{"public", with(func(c *beliefs.Candidate) { c.Sensitivity = beliefs.Public }), beliefs.Admitted, ""},
-		{"31 days old", with(func(c *beliefs.Candidate) { c.At = now.Add(-31 * 24 * time.Hour) }), beliefs.Refused, beliefs.ReasonAge},
-		{"not valid yet", with(func(c *beliefs.Candidate) { c.ValidFrom = now.Add(time.Hour) }), beliefs.Refused, beliefs.ReasonInvalid},
+		{"31 days old", with(func(c *beliefs.Candidate) { c.At = now.Add(-31 * 24 * time.Hour) }), beliefs.Refused,
+			beliefs.ReasonAge},
+		{"not valid yet", with(func(c *beliefs.Candidate) { c.ValidFrom = now.Add(time.Hour) }), beliefs.Refused,
+			beliefs.ReasonInvalid},
 		{"valid no longer", with(func(c *beliefs.Candidate) { c.ValidTo = now }), beliefs.Refused, beliefs.ReasonInvalid},
 	} {
-		if r := p.Judge(now, beliefs.Asker{}, []beliefs.Candidate{c.cand})[0]; r.Channel != c.channel || r.Reason != c.reason {
+		if r := p.Judge(now, beliefs.Asker{}, []beliefs.Candidate{c.cand})[0]; r.Channel != c.channel ||
+			r.Reason != c.reason {
 			t.Errorf("%s: %+v", c.name, r)
 		}
 	}
 	external := with(func(c *beliefs.Candidate) { c.Origin = beliefs.OriginWeb })
 	rs := p.Judge(now, beliefs.Asker{}, []beliefs.Candidate{external, good, external, external, good})
-	for i, want := range []beliefs.Channel{beliefs.Admitted, beliefs.Admitted, beliefs.Admitted, beliefs.Refused, beliefs.Admitted} {
+	for i, want := range []beliefs.Channel{beliefs.Admitted, beliefs.Admitted, beliefs.Admitted, beliefs.Refused,
+		beliefs.Admitted} {
 		if rs[i].Channel != want {
 			t.Errorf("entry %d of a list with three external ones: %+v", i, rs[i])
 		}

@@ -15,13 +15,16 @@ import (
 // but by an event.
 func TestAnIncidentLivesAsItsTableSays(t *testing.T) {
 	want := map[IncidentState]map[IncidentEvent]IncidentState{
-		IncidentOpen:        {IncidentContain: IncidentQuarantined, IncidentClose: IncidentClosed},
-		IncidentQuarantined: {IncidentContain: IncidentQuarantined, IncidentRepair: IncidentRepaired, IncidentClose: IncidentClosed},
-		IncidentRepaired:    {IncidentContain: IncidentQuarantined, IncidentRepair: IncidentRepaired, IncidentClose: IncidentClosed},
-		IncidentClosed:      {},
+		IncidentOpen: {IncidentContain: IncidentQuarantined, IncidentClose: IncidentClosed},
+		IncidentQuarantined: {IncidentContain: IncidentQuarantined, IncidentRepair: IncidentRepaired,
+			IncidentClose: IncidentClosed},
+		IncidentRepaired: {IncidentContain: IncidentQuarantined, IncidentRepair: IncidentRepaired,
+			IncidentClose: IncidentClosed},
+		IncidentClosed: {},
 	}
 	for from, moves := range want {
-		for _, e := range []IncidentEvent{IncidentOpened, IncidentEvidence, IncidentContain, IncidentRepair, IncidentClose, "other"} {
+		for _, e := range []IncidentEvent{IncidentOpened, IncidentEvidence, IncidentContain, IncidentRepair, IncidentClose,
+			"other"} {
 			was := Incident{ID: "i1", State: from}
 			got, err := was.After(e)
 			to, ok := moves[e]
@@ -43,7 +46,8 @@ func TestFindingsAreCountedAndTheFirstOfThemKept(t *testing.T) {
 		for k := range n {
 			before := i
 			var err error
-			if i, err = i.With(IncidentFinding{Kind: "note", ID: string(rune('a' + k%26)), At: time.Unix(int64(k), 0)}); err != nil {
+			if i, err = i.With(IncidentFinding{Kind: "note", ID: string(rune('a' + k%26)),
+				At: time.Unix(int64(k), 0)}); err != nil {
 				t.Fatal(err)
 			}
 			if len(before.Evidence) > 0 && before.Evidence[0] != i.Evidence[0] {

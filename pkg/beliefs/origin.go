@@ -71,7 +71,8 @@ const (
 	SyntheticProbe // never counts
 )
 
-var qualityNames = enum{"quality", []string{"", "direct_observation", "human_assertion", "tool_result", "model_inference", "external_document", "synthetic_probe"}}
+var qualityNames = enum{"quality", []string{"", "direct_observation", "human_assertion", "tool_result",
+	"model_inference", "external_document", "synthetic_probe"}}
 
 func (q Quality) String() string { return qualityNames.name(uint8(q)) }
 

@@ -39,7 +39,9 @@ func (s EvidenceSet) With(e Evidence) EvidenceSet {
 			return s
 		}
 	}
-	out := slices.DeleteFunc(slices.Clone(s), func(have Evidence) bool { return have.Relation == e.Relation && have.Source == e.Source })
+	out := slices.DeleteFunc(slices.Clone(s), func(have Evidence) bool {
+		return have.Relation == e.Relation && have.Source == e.Source
+	})
 	out = append(out, e)
 	slices.SortStableFunc(out, compareEvidence)
 	kept, n, last := out[:0], 0, Relation(0)
@@ -95,7 +97,8 @@ func (s Standing) make(by Authority, changes ...Change) (Standing, []Move, error
 // place of stays superseded.
 func (s Standing) Confirm(e Evidence, by Authority) (Standing, []Move, error) {
 	if by != ByUser && by != ByProbe {
-		return s, nil, &TransitionError{Axis: AxisTruth, From: s.Axes.Truth.String(), To: Supported.String(), By: by, Needed: []Authority{ByUser, ByProbe}}
+		return s, nil, &TransitionError{Axis: AxisTruth, From: s.Axes.Truth.String(), To: Supported.String(), By: by,
+			Needed: []Authority{ByUser, ByProbe}}
 	}
 	if s.Axes.Security >= Quarantined {
 		return s, nil, fmt.Errorf("it is %s: clear it first", s.Axes.Security)
@@ -131,7 +134,9 @@ func (s Standing) Independent(e Evidence) bool {
 	if e.Relation != Supports || !e.Quality.MaySupport() || !e.Quality.Stronger(s.Quality()) {
 		return false
 	}
-	return !slices.ContainsFunc(s.Evidence, func(have Evidence) bool { return have.Relation == Supports && have.Source == e.Source })
+	return !slices.ContainsFunc(s.Evidence, func(have Evidence) bool {
+		return have.Relation == Supports && have.Source == e.Source
+	})
 }
 
 // Corroborate adds evidence. Where sources of at least that many different
@@ -163,7 +168,9 @@ func (s Standing) Corroborate(e Evidence, sources int) (Standing, []Move) {
 // among reports whether e is one more source of the class that vouches already.
 func (s Standing) among(e Evidence) bool {
 	return e.Relation == Supports && e.Quality.MaySupport() && !s.Quality().Stronger(e.Quality) &&
-		!slices.ContainsFunc(s.Evidence, func(have Evidence) bool { return have.Relation == Supports && have.Source == e.Source })
+		!slices.ContainsFunc(s.Evidence, func(have Evidence) bool {
+			return have.Relation == Supports && have.Source == e.Source
+		})
 }
 
 // vouching is how many different sources of a class that may support it support

@@ -21,8 +21,9 @@ func stand(q beliefs.Quality, source string) beliefs.Standing {
 }
 
 func genEvidence(t *rapid.T, r beliefs.Relation) beliefs.Evidence {
-	return beliefs.Evidence{Relation: r, Quality: rapid.SampledFrom(qualities).Draw(t, "class"), Source: fmt.Sprint("s", rapid.IntRange(0, 30).Draw(t, "source")),
-		At: morning.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "minute")) * time.Minute)}
+	return beliefs.Evidence{Relation: r, Quality: rapid.SampledFrom(qualities).Draw(t, "class"),
+		Source: fmt.Sprint("s", rapid.IntRange(0, 30).Draw(t, "source")),
+		At:     morning.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, "minute")) * time.Minute)}
 }
 
 func rank(q beliefs.Quality) int {
@@ -45,7 +46,8 @@ func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 			var moves []beliefs.Move
 			var err error
 			by := rapid.SampledFrom(authorities).Draw(t, "by")
-			op := rapid.SampledFrom([]string{"support", "against", "confirm", "supersede", "quarantine", "clear", "set"}).Draw(t, "op")
+			op := rapid.SampledFrom([]string{"support", "against", "confirm", "supersede", "quarantine", "clear",
+				"set"}).Draw(t, "op")
 			switch op {
 			case "support":
 				e := genEvidence(t, beliefs.Supports)
@@ -55,7 +57,8 @@ func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 			case "against":
 				s, moves = s.Contradict(genEvidence(t, beliefs.Contradicts))
 				by = beliefs.BySentinel
-				if was.Axes.Truth != beliefs.Contradicted && s.Axes.Truth == beliefs.Contradicted && rank(s.Evidence.Strongest(beliefs.Contradicts)) > rank(s.Quality()) {
+				if was.Axes.Truth != beliefs.Contradicted && s.Axes.Truth == beliefs.Contradicted &&
+					rank(s.Evidence.Strongest(beliefs.Contradicts)) > rank(s.Quality()) {
 					t.Fatalf("%v demoted %v", s.Evidence.Strongest(beliefs.Contradicts), s.Quality())
 				}
 			case "confirm":
@@ -78,7 +81,8 @@ func TestNoHistoryOfABeliefBreaksTheModel(t *testing.T) {
 			case "set":
 				c, _ := genStep(t)
 				s, moves, err = s.Set(c, by)
-				vouched = vouched || err == nil && len(moves) > 0 && c.To == "supported" && (by == beliefs.ByUser || by == beliefs.ByProbe)
+				vouched = vouched || err == nil && len(moves) > 0 && c.To == "supported" && (by == beliefs.ByUser ||
+					by == beliefs.ByProbe)
 			}
 			if err != nil && (s.Axes != was.Axes || s.Scope != was.Scope || len(moves) > 0) {
 				t.Fatalf("a refused %s by %v changed %+v to %+v: %v", op, by, was.Axes, s.Axes, err)
@@ -104,7 +108,8 @@ func check(t *rapid.T, was, s beliefs.Standing, moves []beliefs.Move, op string,
 			t.Fatalf("%v promoted it", by)
 		}
 	}
-	if by == beliefs.BySentinel && (s.Axes.Security < was.Axes.Security || strictness[s.Axes.Retrieval] < strictness[was.Axes.Retrieval] || s.Axes.Freshness < was.Axes.Freshness) {
+	if by == beliefs.BySentinel && (s.Axes.Security < was.Axes.Security ||
+		strictness[s.Axes.Retrieval] < strictness[was.Axes.Retrieval] || s.Axes.Freshness < was.Axes.Freshness) {
 		t.Fatalf("a sentinel loosened %+v to %+v by %s", was.Axes, s.Axes, op)
 	}
 	if by == beliefs.ByAutoObservation && strictness[s.Axes.Retrieval] < strictness[was.Axes.Retrieval] {
@@ -155,7 +160,8 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 			for i := range 1000 {
 				planted = planted.With(ev(weak, beliefs.Contradicts, fmt.Sprint("doc", i)))
 			}
-			if a := planted.With(ev(strong, beliefs.Supports, "sensor")).Adopt(); !a.Adopted || a.Axes.Truth != beliefs.Supported || a.Axes.Retrieval != beliefs.Normal {
+			if a := planted.With(ev(strong, beliefs.Supports, "sensor")).Adopt(); !a.Adopted ||
+				a.Axes.Truth != beliefs.Supported || a.Axes.Retrieval != beliefs.Normal {
 				t.Errorf("%v after 1,000 of %v: %+v", strong, weak, a)
 			}
 			// Together they make nothing supported, and a flood pushes out nothing
@@ -167,7 +173,8 @@ func TestAThousandDocumentsDemoteBlockAndOutvoteNothingStronger(t *testing.T) {
 			if d.Axes.Truth != beliefs.Unverified {
 				t.Errorf("1,000 of %v vouch for each other: %+v", weak, d.Axes)
 			}
-			if d, _ = d.Corroborate(ev(strong, beliefs.Supports, "sensor"), 1); d.Axes.Truth != beliefs.Supported || d.Axes.Retrieval == beliefs.Normal || d.Quality() != strong {
+			if d, _ = d.Corroborate(ev(strong, beliefs.Supports, "sensor"), 1); d.Axes.Truth != beliefs.Supported ||
+				d.Axes.Retrieval == beliefs.Normal || d.Quality() != strong {
 				t.Errorf("one %v behind 1,000 of %v: %+v", strong, weak, d.Axes)
 			}
 			for i := range 1000 {
@@ -188,14 +195,24 @@ func TestCorroborationCountsIndependentSourcesOfAStrongerClass(t *testing.T) {
 		sources  int
 		promoted bool
 	}{
-		{"a person says so too", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.HumanAssertion, beliefs.Supports, "user")}, 1, true},
-		{"the same source again", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.HumanAssertion, beliefs.Supports, "origin")}, 1, false},
-		{"another document", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.ExternalDocument, beliefs.Supports, "b")}, 1, false},
-		{"the model agrees", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.ModelInference, beliefs.Supports, "b")}, 1, false},
-		{"one where two are wanted", beliefs.ModelInference, []beliefs.Evidence{ev(beliefs.ToolResult, beliefs.Supports, "b")}, 2, false},
-		{"one twice where two are wanted", beliefs.ModelInference, []beliefs.Evidence{ev(beliefs.ToolResult, beliefs.Supports, "b"), ev(beliefs.ToolResult, beliefs.Supports, "b")}, 2, false},
-		{"two where two are wanted", beliefs.ModelInference, []beliefs.Evidence{ev(beliefs.ToolResult, beliefs.Supports, "b"), ev(beliefs.ToolResult, beliefs.Supports, "c")}, 2, true},
-		{"something beside it", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.HumanAssertion, beliefs.Contextualizes, "user")}, 1, false},
+		{"a person says so too", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.HumanAssertion, beliefs.Supports,
+			"user")}, 1, true},
+		{"the same source again", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.HumanAssertion, beliefs.Supports,
+			"origin")}, 1, false},
+		{"another document", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.ExternalDocument, beliefs.Supports,
+			"b")}, 1, false},
+		{"the model agrees", beliefs.ExternalDocument, []beliefs.Evidence{ev(beliefs.ModelInference, beliefs.Supports,
+			"b")}, 1, false},
+		{"one where two are wanted", beliefs.ModelInference,
+			[]beliefs.Evidence{ev(beliefs.ToolResult, beliefs.Supports, "b")}, 2, false},
+		{"one twice where two are wanted", beliefs.ModelInference,
+			[]beliefs.Evidence{ev(beliefs.ToolResult, beliefs.Supports, "b"), ev(beliefs.ToolResult, beliefs.Supports, "b")},
+			2, false},
+		{"two where two are wanted", beliefs.ModelInference,
+			[]beliefs.Evidence{ev(beliefs.ToolResult, beliefs.Supports, "b"), ev(beliefs.ToolResult, beliefs.Supports, "c")},
+			2, true},
+		{"something beside it", beliefs.ExternalDocument,
+			[]beliefs.Evidence{ev(beliefs.HumanAssertion, beliefs.Contextualizes, "user")}, 1, false},
 	} {
 		s := stand(c.first, "origin")
 		for _, e := range c.then {
@@ -211,14 +228,17 @@ func TestAWordOfAPersonGoesAsFarAsItWasMeant(t *testing.T) {
 	word := beliefs.Evidence{Quality: beliefs.HumanAssertion, Source: "key:alice"}
 	held := stand(beliefs.ExternalDocument, "web")
 	held.Axes.Security = beliefs.Suspicious
-	if s, _, err := held.Confirm(word, beliefs.ByUser); err != nil || s.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}) || s.Quality() != beliefs.HumanAssertion || s.Scope != beliefs.ToolActionAllowed {
+	if s, _, err := held.Confirm(word, beliefs.ByUser); err != nil ||
+		s.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}) ||
+		s.Quality() != beliefs.HumanAssertion || s.Scope != beliefs.ToolActionAllowed {
 		t.Errorf("a held write that a person confirms: %+v, %v", s.Axes, err)
 	}
 	if _, _, err := held.Confirm(word, beliefs.ByProbe); err == nil {
 		t.Error("a probe cleared a suspicion")
 	}
 	for name, a := range map[string]beliefs.Axes{
-		"quarantined": {Security: beliefs.Quarantined}, "malicious": {Security: beliefs.Malicious}, "blocked": {Retrieval: beliefs.Blocked}, "superseded": {Truth: beliefs.Superseded},
+		"quarantined": {Security: beliefs.Quarantined}, "malicious": {Security: beliefs.Malicious},
+		"blocked": {Retrieval: beliefs.Blocked}, "superseded": {Truth: beliefs.Superseded},
 	} {
 		s := held
 		s.Axes = a
@@ -231,10 +251,12 @@ func TestAWordOfAPersonGoesAsFarAsItWasMeant(t *testing.T) {
 		t.Errorf("a confirmation by policy: %v", err)
 	}
 	q, _, err := stand(beliefs.HumanAssertion, "user").Quarantine(beliefs.BySentinel)
-	if err != nil || q.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Hidden, Security: beliefs.Quarantined}) {
+	if err != nil || q.Axes != (beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Hidden,
+		Security: beliefs.Quarantined}) {
 		t.Errorf("quarantined: %+v, %v", q.Axes, err)
 	}
-	if c, _, err := q.Clear(beliefs.ByUser); err != nil || c.Axes.Security != beliefs.Clean || c.Axes.Retrieval != beliefs.Restricted {
+	if c, _, err := q.Clear(beliefs.ByUser); err != nil || c.Axes.Security != beliefs.Clean ||
+		c.Axes.Retrieval != beliefs.Restricted {
 		t.Errorf("cleared: %+v, %v", c.Axes, err)
 	}
 	if _, _, err := q.Clear(beliefs.ByPolicy); err == nil {
@@ -253,7 +275,8 @@ func TestNamespacesAreHierarchical(t *testing.T) {
 		in, of string
 		sees   bool
 	}{
-		{"", "", true}, {"user/alice", "", true}, {"user/alice/session/s", "user/alice", true}, {"user/alice/session/s", "session/s", true},
+		{"", "", true}, {"user/alice", "", true}, {"user/alice/session/s", "user/alice", true},
+		{"user/alice/session/s", "session/s", true},
 		{"", "user/alice", false}, {"user/bob", "user/alice", false}, {"session/t", "session/s", false},
 		{"user/alice", "user/alice/session/s", false}, {"user/bob/session/s", "user/alice/session/s", false},
 	} {

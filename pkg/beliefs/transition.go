@@ -60,7 +60,8 @@ const (
 	BySystem                           // the passing of ledger time
 )
 
-var authorityNames = enum{"authority", []string{"user", "policy", "probe", "sentinel", "reflection", "auto_observation", "admission", "system"}}
+var authorityNames = enum{"authority", []string{"user", "policy", "probe", "sentinel", "reflection",
+	"auto_observation", "admission", "system"}}
 
 func (a Authority) String() string { return authorityNames.name(uint8(a)) }
 
@@ -92,7 +93,8 @@ type move struct {
 // transitions holds every move that exists, by axis.
 var transitions = [...][]move{
 	AxisTruth: {
-		{from: uint8(Unverified), to: uint8(Supported), by: []Authority{ByUser, ByProbe}, gated: []Authority{ByReflection, ByAutoObservation}},
+		{from: uint8(Unverified), to: uint8(Supported), by: []Authority{ByUser, ByProbe}, gated: []Authority{ByReflection,
+			ByAutoObservation}},
 		{from: uint8(Unverified), to: uint8(Contradicted), by: []Authority{ByUser, ByProbe, BySentinel, ByReflection}},
 		{from: uint8(Supported), to: uint8(Contradicted), by: []Authority{ByUser, ByProbe, BySentinel, ByReflection}},
 		{from: uint8(Supported), to: uint8(Superseded), by: []Authority{ByUser, ByReflection}, successor: true},
@@ -191,7 +193,8 @@ func Check(axes Axes, quality Quality, c Change, by Authority) error {
 			return refuse(append(slices.Clone(m.by), m.gated...), "")
 		}
 		if gated && !quality.MaySupport() {
-			return refuse(m.by, fmt.Sprintf("its strongest support is %s, which can never support a belief by itself", orNone(quality)))
+			return refuse(m.by, fmt.Sprintf("its strongest support is %s, which can never support a belief by itself",
+				orNone(quality)))
 		}
 		if m.supported && axes.Truth != Supported {
 			return refuse(m.by, "only a supported belief may")

@@ -19,10 +19,12 @@ var values = map[beliefs.Axis][]string{
 	beliefs.AxisFreshness: {"fresh", "stale", "expired"},
 }
 
-var authorities = []beliefs.Authority{beliefs.ByUser, beliefs.ByPolicy, beliefs.ByProbe, beliefs.BySentinel, beliefs.ByReflection,
+var authorities = []beliefs.Authority{beliefs.ByUser, beliefs.ByPolicy, beliefs.ByProbe, beliefs.BySentinel,
+	beliefs.ByReflection,
 	beliefs.ByAutoObservation, beliefs.ByAdmission, beliefs.BySystem}
 
-var qualities = []beliefs.Quality{beliefs.NoQuality, beliefs.DirectObservation, beliefs.HumanAssertion, beliefs.ToolResult,
+var qualities = []beliefs.Quality{beliefs.NoQuality, beliefs.DirectObservation, beliefs.HumanAssertion,
+	beliefs.ToolResult,
 	beliefs.ModelInference, beliefs.ExternalDocument, beliefs.SyntheticProbe}
 
 // row is one line of testdata/transitions.txt, which was written from the
@@ -90,7 +92,8 @@ func TestTheTablesAreTheReferenceModels(t *testing.T) {
 					for _, q := range qualities {
 						for _, truth := range []beliefs.Truth{beliefs.Unverified, beliefs.Supported} {
 							for _, successor := range []string{"", "b2"} {
-								ok := exists && (!want.gated || q.MaySupport()) && (!want.supported || truth == beliefs.Supported) && (!want.successor || successor != "")
+								ok := exists && (!want.gated || q.MaySupport()) && (!want.supported || truth == beliefs.Supported) &&
+									(!want.successor || successor != "")
 								a := axes(x, from, truth)
 								if x == beliefs.AxisTruth && truth == beliefs.Supported {
 									continue // from says it
@@ -116,18 +119,22 @@ func TestTheTablesAreTheReferenceModels(t *testing.T) {
 }
 
 func TestRefusalsSayWhoMay(t *testing.T) {
-	err := beliefs.Check(beliefs.Axes{Security: beliefs.Quarantined}, beliefs.ToolResult, beliefs.Change{Axis: beliefs.AxisSecurity, To: "clean"}, beliefs.BySentinel)
-	if want := "security cannot go from quarantined to clean by sentinel: it takes user"; err == nil || err.Error() != want {
+	err := beliefs.Check(beliefs.Axes{Security: beliefs.Quarantined}, beliefs.ToolResult,
+		beliefs.Change{Axis: beliefs.AxisSecurity, To: "clean"}, beliefs.BySentinel)
+	if want := "security cannot go from quarantined to clean by sentinel: it takes user"; err == nil ||
+		err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}
-	if err := beliefs.Check(beliefs.Axes{}, 0, beliefs.Change{Axis: beliefs.AxisTruth, To: "true"}, beliefs.ByUser); err == nil || !strings.Contains(err.Error(), "unverified, supported") {
+	if err := beliefs.Check(beliefs.Axes{}, 0, beliefs.Change{Axis: beliefs.AxisTruth, To: "true"},
+		beliefs.ByUser); err == nil || !strings.Contains(err.Error(), "unverified, supported") {
 		t.Errorf("an unknown value: %v", err)
 	}
 }
 
 // genStep is a random change by a random authority.
 func genStep(t *rapid.T) (beliefs.Change, beliefs.Authority) {
-	x := rapid.SampledFrom([]beliefs.Axis{beliefs.AxisTruth, beliefs.AxisRetrieval, beliefs.AxisSecurity, beliefs.AxisFreshness}).Draw(t, "axis")
+	x := rapid.SampledFrom([]beliefs.Axis{beliefs.AxisTruth, beliefs.AxisRetrieval, beliefs.AxisSecurity,
+		beliefs.AxisFreshness}).Draw(t, "axis")
 	c := beliefs.Change{Axis: x, To: rapid.SampledFrom(values[x]).Draw(t, "to")}
 	if rapid.Bool().Draw(t, "successor") {
 		c.Successor = "b2"
@@ -136,7 +143,8 @@ func genStep(t *rapid.T) (beliefs.Change, beliefs.Authority) {
 }
 
 // strictness of retrieval: how far a belief is from being served.
-var strictness = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1, beliefs.Hidden: 2, beliefs.Blocked: 3}
+var strictness = map[beliefs.Retrieval]int{beliefs.Normal: 0, beliefs.Restricted: 1, beliefs.PrivilegedOnly: 1,
+	beliefs.Hidden: 2, beliefs.Blocked: 3}
 
 func TestNoSequenceOfChangesBreaksTheModel(t *testing.T) {
 	property(t, func(t *rapid.T) {
@@ -163,11 +171,13 @@ func TestNoSequenceOfChangesBreaksTheModel(t *testing.T) {
 				t.Fatalf("a change of %v moved truth to %v", c.Axis, next.Truth)
 			}
 			if by == beliefs.BySentinel {
-				if next.Security < a.Security || strictness[next.Retrieval] < strictness[a.Retrieval] || next.Truth == beliefs.Supported && a.Truth != beliefs.Supported || next.Freshness != a.Freshness {
+				if next.Security < a.Security || strictness[next.Retrieval] < strictness[a.Retrieval] ||
+					next.Truth == beliefs.Supported && a.Truth != beliefs.Supported || next.Freshness != a.Freshness {
 					t.Fatalf("a sentinel loosened %+v to %+v", a, next)
 				}
 			}
-			if a.Security >= beliefs.Quarantined && next.Security < beliefs.Quarantined && by != beliefs.ByUser || a.Retrieval == beliefs.Blocked && next.Retrieval != beliefs.Blocked && by != beliefs.ByUser {
+			if a.Security >= beliefs.Quarantined && next.Security < beliefs.Quarantined && by != beliefs.ByUser ||
+				a.Retrieval == beliefs.Blocked && next.Retrieval != beliefs.Blocked && by != beliefs.ByUser {
 				t.Fatalf("%v cleared %+v to %+v", by, a, next)
 			}
 			a = next
@@ -177,14 +187,18 @@ func TestNoSequenceOfChangesBreaksTheModel(t *testing.T) {
 
 func TestRestrictNeverLoosens(t *testing.T) {
 	property(t, func(t *rapid.T) {
-		a := beliefs.Axes{Truth: beliefs.Truth(rapid.IntRange(0, 3).Draw(t, "truth")), Retrieval: beliefs.Retrieval(rapid.IntRange(0, 4).Draw(t, "retrieval")),
-			Security: beliefs.Security(rapid.IntRange(0, 3).Draw(t, "security")), Freshness: beliefs.Freshness(rapid.IntRange(0, 2).Draw(t, "freshness"))}
+		a := beliefs.Axes{Truth: beliefs.Truth(rapid.IntRange(0, 3).Draw(t, "truth")),
+			Retrieval: beliefs.Retrieval(rapid.IntRange(0, 4).Draw(t, "retrieval")),
+			Security:  beliefs.Security(rapid.IntRange(0, 3).Draw(t, "security")),
+			Freshness: beliefs.Freshness(rapid.IntRange(0, 2).Draw(t, "freshness"))}
 		effect := rapid.SampledFrom([]string{"alert", "hold", "deny", "restrict", "quarantine", "nonsense"}).Draw(t, "effect")
 		b := beliefs.Restrict(a, rapid.SampledFrom(qualities).Draw(t, "quality"), effect)
-		if b.Truth != a.Truth || b.Freshness != a.Freshness || b.Security < a.Security || strictness[b.Retrieval] < strictness[a.Retrieval] {
+		if b.Truth != a.Truth || b.Freshness != a.Freshness || b.Security < a.Security ||
+			strictness[b.Retrieval] < strictness[a.Retrieval] {
 			t.Fatalf("%s moved %+v to %+v", effect, a, b)
 		}
-		if (effect == "quarantine" || effect == "deny") && (b.Security < beliefs.Quarantined || b.Retrieval == beliefs.Normal || b.Retrieval == beliefs.Restricted) {
+		if (effect == "quarantine" || effect == "deny") && (b.Security < beliefs.Quarantined ||
+			b.Retrieval == beliefs.Normal || b.Retrieval == beliefs.Restricted) {
 			t.Fatalf("%s left %+v in service", effect, b)
 		}
 	})

@@ -43,7 +43,8 @@ func TestKnownForecasters(t *testing.T) {
 		{"wrong at both ends", append(times(25, 0.9, 20), times(25, 0.1, 5)...), 0, 0.17, 0.1, 0.5, 0.5, false},
 	} {
 		r := Judge(c.fs)
-		for what, x := range map[string][2]float64{"gap": {r.Gap, c.gap}, "brier": {r.Brier, c.brier}, "ece": {r.ECE, c.ece}, "success": {r.Success, c.success}, "confidence": {r.Confidence, c.confide}} {
+		for what, x := range map[string][2]float64{"gap": {r.Gap, c.gap}, "brier": {r.Brier, c.brier},
+			"ece": {r.ECE, c.ece}, "success": {r.Success, c.success}, "confidence": {r.Confidence, c.confide}} {
 			if math.Abs(x[0]-x[1]) > 1e-9 {
 				t.Errorf("%s: %s is %v, want %v", c.name, what, x[0], x[1])
 			}
@@ -154,7 +155,8 @@ func TestWindowsAreReadBack(t *testing.T) {
 	for i := range 3 * Keep {
 		w.Add(Forecast{uint16(i), true})
 	}
-	if len(w.Forecasts) != Keep || w.Total != 3*Keep || w.Forecasts[Keep-1].Confidence != 3*Keep-1 || w.Forecasts[0].Confidence != 2*Keep {
+	if len(w.Forecasts) != Keep || w.Total != 3*Keep || w.Forecasts[Keep-1].Confidence != 3*Keep-1 ||
+		w.Forecasts[0].Confidence != 2*Keep {
 		t.Errorf("%d, %d, %v", len(w.Forecasts), w.Total, w.Forecasts[0])
 	}
 }
@@ -171,7 +173,8 @@ func FuzzWindow(f *testing.F) {
 }
 
 func TestWhatIsNoConfidenceCountsAsCertain(t *testing.T) {
-	for c, want := range map[float64]uint16{-1: 0, 0: 0, 0.00004: 0, 0.12345: 1235, 1: Unit, 7: Unit, math.Inf(1): Unit, math.Inf(-1): 0, math.NaN(): Unit} {
+	for c, want := range map[float64]uint16{-1: 0, 0: 0, 0.00004: 0, 0.12345: 1235, 1: Unit, 7: Unit, math.Inf(1): Unit,
+		math.Inf(-1): 0, math.NaN(): Unit} {
 		if f := Of(c, true); f.Confidence != want {
 			t.Errorf("%v: %d, want %d", c, f.Confidence, want)
 		}

@@ -32,7 +32,8 @@ type appender struct {
 
 // begin starts an append; the caller holds l.appending.
 func (l *Log) begin(sizeHint int) *appender {
-	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint), edge: l.edge, prev: l.prev, head: l.tip, bundle: l.buf[:0], first: l.edge.size}
+	return &appender{l: l, b: l.db.NewBatchWithSize(sizeHint), edge: l.edge, prev: l.prev, head: l.tip,
+		bundle: l.buf[:0], first: l.edge.size}
 }
 
 // leaf adds a leaf and the hashes that it completes.
@@ -181,7 +182,8 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 			return nil, fmt.Errorf("%w: %d follows %d", ErrOrder, e.Seq, entries[i-1].Seq)
 		}
 		if len(e.Subject) > MaxName {
-			return nil, fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(e.Subject), MaxName)
+			return nil, fmt.Errorf("entry %d: the data subject has %d bytes, at most %d are possible", e.Seq, len(e.Subject),
+				MaxName)
 		}
 		if position.Sequence(e.Seq) <= last {
 			skip++
@@ -215,7 +217,8 @@ func (l *Log) AppendNoWait(entries []Entry) (wait func() error, err error) {
 			a.head.Gaps++
 		}
 		k := indexKey(spacePayload, a.edge.size)
-		err := a.leaf(&Leaf{Kind: KindEntry, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project, Length: uint64(len(e.Payload)), Commitment: sealed[i].commitment})
+		err := a.leaf(&Leaf{Kind: KindEntry, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project,
+			Length: uint64(len(e.Payload)), Commitment: sealed[i].commitment})
 		if err == nil {
 			err = a.b.Set(k[:], sealed[i].record, nil)
 		}

@@ -220,7 +220,9 @@ func attacks() []attack {
 				return nil, ""
 			}
 			from := pick(x, rng)
-			return record(t, x.some(rng), func(db *pebble.DB) error { return db.Set(k, get(db, from), pebble.Sync) }), fmt.Sprintf("record %x as %x", from, k)
+			return record(t, x.some(rng), func(db *pebble.DB) error {
+				return db.Set(k, get(db, from), pebble.Sync)
+			}), fmt.Sprintf("record %x as %x", from, k)
 		}},
 		{name: "flip a bit of a file", idle: true, do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
 			f := maps.Clone(x.some(rng))
@@ -264,55 +266,59 @@ func attacks() []attack {
 			i := rng.IntN(len(x.old))
 			return x.old[i], fmt.Sprintf("state %d", i)
 		}},
-		{name: "truncate the log, signed anew with its own key", silent: true, do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
-			n := 1 + rng.Uint64N(earlierSize-1)
-			return forge(t, x, entries(1, n), 1+rng.IntN(100)), fmt.Sprintf("to %d", n)
-		}},
-		{name: "change an entry, all recomputed and signed with the log's own key", silent: true, do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
-			es := entries(1, attackedSize)
-			e := &es[rng.IntN(earlierSize)]
-			switch rng.IntN(4) {
-			case 0:
-				e.Payload = append(bytes.Clone(e.Payload), 'x')
-			case 1:
-				e.Type = "verdict"
-			case 2:
-				e.Project += "x"
-			case 3:
-				e.Salt[rng.IntN(16)] ^= 1
-			}
-			return forge(t, x, es, 1+rng.IntN(100)), fmt.Sprintf("entry %d", e.Seq)
-		}},
-		{name: "remove, add or swap entries, all recomputed and signed with the log's own key", silent: true, do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
-			es := entries(1, attackedSize)
-			at := rng.IntN(earlierSize - 1)
-			what := rng.IntN(3)
-			switch what {
-			case 0:
-				es = slices.Delete(es, at, at+1)
-			case 1:
-				es = slices.Insert(es, at, entry(attackedSize+1))
-			case 2:
-				es[at], es[at+1] = es[at+1], es[at]
-			}
-			return forge(t, x, renumber(es), 1+rng.IntN(100)), fmt.Sprintf("%d at %d", what, at)
-		}},
-		{name: "go on from a true beginning, signed with the log's own key", silent: true, do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
-			i := rng.IntN(len(x.old))
-			fs := x.old[i].fs(t)
-			l := open(t, fs, "log", x.k)
-			defer l.Close()
-			n := l.Head().LastSeq
-			es := entries(n+1, attackedSize)
-			es[rng.IntN(int(earlierSize-n))].Payload = []byte("something else")
-			if err := l.Append(es); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Checkpoint(); err != nil {
-				t.Fatal(err)
-			}
-			return readFiles(t, fs, "log"), fmt.Sprintf("from %d", n)
-		}},
+		{name: "truncate the log, signed anew with its own key", silent: true,
+			do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
+				n := 1 + rng.Uint64N(earlierSize-1)
+				return forge(t, x, entries(1, n), 1+rng.IntN(100)), fmt.Sprintf("to %d", n)
+			}},
+		{name: "change an entry, all recomputed and signed with the log's own key", silent: true,
+			do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
+				es := entries(1, attackedSize)
+				e := &es[rng.IntN(earlierSize)]
+				switch rng.IntN(4) {
+				case 0:
+					e.Payload = append(bytes.Clone(e.Payload), 'x')
+				case 1:
+					e.Type = "verdict"
+				case 2:
+					e.Project += "x"
+				case 3:
+					e.Salt[rng.IntN(16)] ^= 1
+				}
+				return forge(t, x, es, 1+rng.IntN(100)), fmt.Sprintf("entry %d", e.Seq)
+			}},
+		{name: "remove, add or swap entries, all recomputed and signed with the log's own key", silent: true,
+			do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
+				es := entries(1, attackedSize)
+				at := rng.IntN(earlierSize - 1)
+				what := rng.IntN(3)
+				switch what {
+				case 0:
+					es = slices.Delete(es, at, at+1)
+				case 1:
+					es = slices.Insert(es, at, entry(attackedSize+1))
+				case 2:
+					es[at], es[at+1] = es[at+1], es[at]
+				}
+				return forge(t, x, renumber(es), 1+rng.IntN(100)), fmt.Sprintf("%d at %d", what, at)
+			}},
+		{name: "go on from a true beginning, signed with the log's own key", silent: true,
+			do: func(t *testing.T, x *attacked, rng *rand.Rand) (files, string) {
+				i := rng.IntN(len(x.old))
+				fs := x.old[i].fs(t)
+				l := open(t, fs, "log", x.k)
+				defer l.Close()
+				n := l.Head().LastSeq
+				es := entries(n+1, attackedSize)
+				es[rng.IntN(int(earlierSize-n))].Payload = []byte("something else")
+				if err := l.Append(es); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := l.Checkpoint(); err != nil {
+					t.Fatal(err)
+				}
+				return readFiles(t, fs, "log"), fmt.Sprintf("from %d", n)
+			}},
 	}
 }
 
@@ -324,7 +330,8 @@ func contents(f files, t *testing.T) (out string) {
 		}
 	}()
 	var b strings.Builder
-	db, err := pebble.Open("log/store", &pebble.Options{FS: f.fs(t), FormatMajorVersion: pebble.FormatNewest, Logger: silent{}, ReadOnly: true,
+	db, err := pebble.Open("log/store", &pebble.Options{FS: f.fs(t), FormatMajorVersion: pebble.FormatNewest,
+		Logger: silent{}, ReadOnly: true,
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}}})
 	if err != nil {
 		return err.Error()
@@ -455,7 +462,8 @@ func TestEveryAttackIsConvicted(t *testing.T) {
 	}
 	for i, a := range all {
 		c := tallies[i]
-		t.Logf("%5d %s: %d found by the log alone, %d need an earlier checkpoint or a witness, %d hit nothing", c.done, a.name, c.alone, c.done-c.alone-c.idle, c.idle)
+		t.Logf("%5d %s: %d found by the log alone, %d need an earlier checkpoint or a witness, %d hit nothing", c.done,
+			a.name, c.alone, c.done-c.alone-c.idle, c.idle)
 		if c.done == 0 {
 			t.Errorf("no attack was to %s", a.name)
 		}

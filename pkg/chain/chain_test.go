@@ -48,7 +48,8 @@ func newKey(t testing.TB, name string) keypair {
 // entry is the n-th entry of a made-up ledger, the same on every call.
 func entry(n uint64) chain.Entry {
 	sum := sha256.Sum256(fmt.Append(nil, n))
-	e := chain.Entry{Seq: n, Time: time.Unix(1_700_000_000, int64(n)).UTC(), Type: "observation", Project: fmt.Sprintf("p%d", n%3),
+	e := chain.Entry{Seq: n, Time: time.Unix(1_700_000_000, int64(n)).UTC(), Type: "observation",
+		Project: fmt.Sprintf("p%d", n%3),
 		Payload: bytes.Repeat(sum[:], int(n%20))}
 	copy(e.Salt[:], sum[:])
 	return e
@@ -73,7 +74,8 @@ func open(t testing.TB, fs vfs.FS, dir string, k keypair) *chain.Log {
 
 func verify(t testing.TB, fs vfs.FS, dir string, k keypair, against []byte) chain.Report {
 	t.Helper()
-	rep, err := chain.VerifyDir(context.Background(), dir, chain.Options{FS: fs, MasterKey: master}, chain.VerifyOptions{Verifiers: k.verifier, Against: earlier(against)})
+	rep, err := chain.VerifyDir(context.Background(), dir, chain.Options{FS: fs, MasterKey: master},
+		chain.VerifyOptions{Verifiers: k.verifier, Against: earlier(against)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +146,8 @@ func TestRootsDependOnEntriesAlone(t *testing.T) {
 	a, b := newKey(t, "a"), newKey(t, "b")
 	one := open(t, vfs.NewMem(), "log", a)
 	defer one.Close()
-	two, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: b.signer, MasterKey: bytes.Repeat([]byte{9}, 32)})
+	two, err := chain.Open("log", chain.Options{FS: vfs.NewMem(), Signer: b.signer, MasterKey: bytes.Repeat([]byte{9},
+		32)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +201,8 @@ func TestASecondProcessIsRefused(t *testing.T) {
 	if _, err := chain.Open(dir, chain.Options{Signer: k.signer, MasterKey: master}); !errors.Is(err, chain.ErrLocked) {
 		t.Errorf("the second process got %v", err)
 	}
-	if _, err := chain.VerifyDir(context.Background(), dir, chain.Options{MasterKey: master}, chain.VerifyOptions{}); !errors.Is(err, chain.ErrLocked) {
+	if _, err := chain.VerifyDir(context.Background(), dir, chain.Options{MasterKey: master},
+		chain.VerifyOptions{}); !errors.Is(err, chain.ErrLocked) {
 		t.Errorf("a verifier got %v", err)
 	}
 }
@@ -271,7 +275,8 @@ func build(t *testing.T, dir string, k keypair, n uint64) []byte {
 // alter opens the store behind the log's back.
 func alter(t *testing.T, dir string, f func(db *pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open(filepath.Join(dir, "store"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
+	db, err := pebble.Open(filepath.Join(dir, "store"), &pebble.Options{FormatMajorVersion: pebble.FormatNewest,
+		Logger: silent{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -499,7 +504,8 @@ func (silent) Fatalf(format string, args ...any) {
 // setMeta replaces a log's head record.
 func setMeta(t *testing.T, fs vfs.FS, dir string, v []byte) {
 	t.Helper()
-	db, err := pebble.Open(filepath.Join(dir, "store"), &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
+	db, err := pebble.Open(filepath.Join(dir, "store"), &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest,
+		Logger: silent{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -515,7 +521,8 @@ func BenchmarkVerify(b *testing.B) {
 	const n = 50_000
 	es := make([]chain.Entry, n)
 	for i := range es {
-		es[i] = chain.Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p", Payload: payload}
+		es[i] = chain.Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p",
+			Payload: payload}
 	}
 	for from := 0; from < n; from += 2500 {
 		if err := l.Append(es[from : from+2500]); err != nil {

@@ -25,7 +25,8 @@ func (l *Log) Checkpoint() ([]byte, error) {
 		return nil, errors.New("this log has no signer")
 	}
 	h := l.Head()
-	if cp, err := ParseCheckpoint(h.Checkpoint); err == nil && cp.Size == h.Size && cp.Root == h.Root && cp.by(l.opts.Signer) {
+	if cp, err := ParseCheckpoint(h.Checkpoint); err == nil && cp.Size == h.Size && cp.Root == h.Root &&
+		cp.by(l.opts.Signer) {
 		return h.Checkpoint, nil // it may have cosignatures by now
 	}
 	kept, err := readHistory(l.db)

@@ -55,7 +55,8 @@ func (r *reference) root(t *testing.T, n int64) tlog.Hash {
 	for size := int64(len(r.roots)); size <= n; size++ {
 		if size > 0 {
 			e := entry(uint64(size))
-			raw, err := chain.AppendLeaf(nil, &chain.Leaf{Kind: chain.KindEntry, Index: size - 1, Seq: e.Seq, Time: e.Time, Type: e.Type, Project: e.Project,
+			raw, err := chain.AppendLeaf(nil, &chain.Leaf{Kind: chain.KindEntry, Index: size - 1, Seq: e.Seq, Time: e.Time,
+				Type: e.Type, Project: e.Project,
 				Length: uint64(len(e.Payload)), Commitment: chain.Commit(e.Salt, e.Payload), Prev: r.prev})
 			if err != nil {
 				t.Fatal(err)

@@ -35,7 +35,8 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 	fs := vfs.NewMem()
 	l := open(t, fs, "log", k)
 	entry := func(seq uint64, typ, project, payload string) chain.Entry {
-		return chain.Entry{Seq: seq, Time: time.Unix(1_700_000_000, int64(seq)).UTC(), Type: typ, Project: project, Payload: []byte(payload)}
+		return chain.Entry{Seq: seq, Time: time.Unix(1_700_000_000, int64(seq)).UTC(), Type: typ, Project: project,
+			Payload: []byte(payload)}
 	}
 	say := func(es ...chain.Entry) {
 		t.Helper()
@@ -94,11 +95,13 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 		}
 		return rep
 	}
-	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 || !strings.Contains(strings.Join(rep.Problems, "\n"), "no statement that counts says") {
+	if rep := verify(); rep.Status != chain.Failed || rep.Forgotten != 0 ||
+		!strings.Contains(strings.Join(rep.Problems, "\n"), "no statement that counts says") {
 		t.Errorf("without a statement: %+v", rep)
 	}
 	say(entry(602, "erased", "acme", "3 51"))
-	if rep := verify(); rep.Status != chain.Failed || len(rep.Problems) != 1 || !strings.Contains(rep.Problems[0], "ledger sequence 299") {
+	if rep := verify(); rep.Status != chain.Failed || len(rep.Problems) != 1 || !strings.Contains(rep.Problems[0],
+		"ledger sequence 299") {
 		t.Errorf("with one that leaves one out: %+v", rep)
 	}
 	say(entry(603, "erased", "other", "299"))
@@ -116,7 +119,8 @@ func TestSinglePayloadsAreErasedAndAFindingUnlessAStatementListsThem(t *testing.
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := chain.VerifyDir(context.Background(), "log", chain.Options{FS: fs, MasterKey: master}, chain.VerifyOptions{Verifiers: k.verifier, Lawful: byList})
+	rep, err := chain.VerifyDir(context.Background(), "log", chain.Options{FS: fs, MasterKey: master},
+		chain.VerifyOptions{Verifiers: k.verifier, Lawful: byList})
 	if err != nil || rep.Status != chain.Verified || rep.Forgotten != 3 {
 		t.Errorf("opened again: %+v, %v", rep, err)
 	}

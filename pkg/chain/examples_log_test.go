@@ -30,7 +30,8 @@ func ExampleLog_Prove() {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("leaf %d, %s of %s, %d bytes, payload shown: %v\n", shown.Leaf.Index, shown.Leaf.Type, shown.Leaf.Project, shown.Leaf.Length, shown.Payload != nil)
+	fmt.Printf("leaf %d, %s of %s, %d bytes, payload shown: %v\n", shown.Leaf.Index, shown.Leaf.Type, shown.Leaf.Project,
+		shown.Leaf.Length, shown.Payload != nil)
 	// Output: leaf 1, note of demo, 6 bytes, payload shown: false
 }
 
@@ -63,7 +64,8 @@ func ExampleLawful() {
 		fmt.Println(rep.Status, rep.Forgotten)
 	}
 	verify()
-	if err := l.Append([]chain.Entry{{Seq: 2, Time: time.Unix(2, 0), Type: "forget", Project: "demo", Subject: "statements", Payload: []byte("request 17")}}); err != nil {
+	if err := l.Append([]chain.Entry{{Seq: 2, Time: time.Unix(2, 0), Type: "forget", Project: "demo",
+		Subject: "statements", Payload: []byte("request 17")}}); err != nil {
 		panic(err)
 	}
 	verify()
@@ -88,7 +90,8 @@ func ExampleLog_Handover() {
 	if _, err := l.Handover(next, public); err != nil {
 		panic(err)
 	}
-	if err := l.Append([]chain.Entry{{Seq: 2, Time: time.Unix(2, 0), Type: "note", Project: "demo", Payload: []byte("second")}}); err != nil {
+	if err := l.Append([]chain.Entry{{Seq: 2, Time: time.Unix(2, 0), Type: "note", Project: "demo",
+		Payload: []byte("second")}}); err != nil {
 		panic(err)
 	}
 	cp, err := l.Checkpoint()

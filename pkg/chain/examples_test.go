@@ -35,7 +35,8 @@ func demo(texts ...string) (l *chain.Log, dir string, vs note.Verifiers, opts ch
 	must(err)
 	for i, text := range texts {
 		// A real writer draws the salt at random.
-		must(l.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "note", Project: "demo", Salt: [16]byte{byte(i)}, Payload: []byte(text)}}))
+		must(l.Append([]chain.Entry{{Seq: uint64(i) + 1, Time: time.Unix(int64(i), 0), Type: "note", Project: "demo",
+			Salt: [16]byte{byte(i)}, Payload: []byte(text)}}))
 	}
 	_, err = l.Checkpoint()
 	must(err)
@@ -55,7 +56,8 @@ func ExampleLog_Verify_convicts() {
 		panic(err)
 	}
 	defer forged.Close()
-	if err := forged.Append([]chain.Entry{{Seq: 1, Type: "note", Project: "demo", Payload: []byte("the order was approved")}}); err != nil {
+	if err := forged.Append([]chain.Entry{{Seq: 1, Type: "note", Project: "demo",
+		Payload: []byte("the order was approved")}}); err != nil {
 		panic(err)
 	}
 	if _, err := forged.Checkpoint(); err != nil {

@@ -54,7 +54,8 @@ func (l *Log) erase(ctx context.Context, ranges [][2][]byte) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("erasing what was destroyed: %d logs and %d tables are still there", m.WAL.ObsoleteFiles, m.Table.ObsoleteCount+m.Table.ZombieCount), ctx.Err())
+			return errors.Join(fmt.Errorf("erasing what was destroyed: %d logs and %d tables are still there",
+				m.WAL.ObsoleteFiles, m.Table.ObsoleteCount+m.Table.ZombieCount), ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}

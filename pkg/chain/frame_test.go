@@ -23,7 +23,8 @@ func framed(n int, seed uint64) []chain.Entry {
 		}
 		for i := range 1 + r.IntN(4)*r.IntN(70) {
 			p := position.At(seq, i)
-			out = append(out, chain.Entry{Seq: p, Time: time.Unix(int64(seq), 0).UTC(), Type: "observation", Project: "p", Payload: fmt.Appendf(nil, "%d", p)})
+			out = append(out, chain.Entry{Seq: p, Time: time.Unix(int64(seq), 0).UTC(), Type: "observation", Project: "p",
+				Payload: fmt.Appendf(nil, "%d", p)})
 		}
 	}
 	return out
@@ -70,7 +71,8 @@ func TestEachEntryOfAMessageIsALeafOfItsOwn(t *testing.T) {
 			}
 		}
 		last := entries[len(entries)-1].Seq
-		if _, err := l.FindSeq(position.At(position.Sequence(last), position.Index(last)+1)); !errors.Is(err, chain.ErrRange) {
+		if _, err := l.FindSeq(position.At(position.Sequence(last), position.Index(last)+1)); !errors.Is(err,
+			chain.ErrRange) {
 			t.Errorf("an entry behind the last of its message is found: %v", err)
 		}
 		// All entries of a listed message are found, and no others.
@@ -90,7 +92,8 @@ func TestEachEntryOfAMessageIsALeafOfItsOwn(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified || rep.Entries != h.Entries || rep.LastSeq != h.LastSeq {
+		if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Verified || rep.Entries != h.Entries ||
+			rep.LastSeq != h.LastSeq {
 			t.Fatalf("%+v", rep)
 		}
 	}
@@ -122,11 +125,15 @@ func TestALogTakesMessagesWholeAndInOrder(t *testing.T) {
 		leaf chain.Leaf
 		ok   bool
 	}{
-		"the next of the message":         {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 2)}, true},
-		"the next message":                {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: 4}, true},
-		"an index left out":               {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 3)}, false},
-		"an index again":                  {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 1)}, false},
-		"a message without its first":     {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(4, 1)}, false},
+		"the next of the message": {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 2)},
+			true},
+		"the next message": {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: 4}, true},
+		"an index left out": {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 3)},
+			false},
+		"an index again": {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 1)},
+			false},
+		"a message without its first": {4 + 2<<position.Bits, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(4, 1)},
+			false},
 		"a message behind a gap":          {4, chain.Leaf{Kind: chain.KindEntry, Seq: 4}, true},
 		"a message goes on behind a gap":  {4, chain.Leaf{Kind: chain.KindEntry, Seq: position.At(3, 1)}, false},
 		"the last of a gap again":         {4, chain.Leaf{Kind: chain.KindEntry, Seq: 3}, false},

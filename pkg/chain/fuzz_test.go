@@ -45,7 +45,8 @@ func FuzzParseCheckpoint(f *testing.F) {
 				t.Fatalf("%+v", c)
 			}
 			// A text may hold an empty line; ParseCheckpoint ends there.
-			if p, err := chain.ParseCheckpoint(signed); err != nil || p.Size != c.Size || p.Root != c.Root || p.Origin != c.Origin {
+			if p, err := chain.ParseCheckpoint(signed); err != nil || p.Size != c.Size || p.Root != c.Root ||
+				p.Origin != c.Origin {
 				t.Fatalf("it opens as %+v, and is read as %+v (%v)", c, p, err)
 			}
 		})
@@ -194,7 +195,8 @@ func FuzzRemoteLog(f *testing.F) {
 			if raw, _, err := v.Leaf(i); err == nil {
 				t.Fatalf("one tile and one bundle prove leaf %d: %x", i, raw)
 			}
-			if err := chain.Import(context.Background(), "copy", chain.Options{FS: vfs.NewMem(), MasterKey: master}, src, vs, nil, nil); err == nil {
+			if err := chain.Import(context.Background(), "copy", chain.Options{FS: vfs.NewMem(), MasterKey: master}, src, vs,
+				nil, nil); err == nil {
 				t.Fatal("it was imported")
 			}
 		})
@@ -210,7 +212,8 @@ func FuzzTilePath(f *testing.F) {
 		f.Fatal(err)
 	}
 	h := chain.NewHandler(l.Source())
-	for _, p := range []string{"0/000", "0/001.p/3", "entries/000", "entries/002.p/88", "1/000.p/2", "0/x001/234", "data/000", "7/999", "-1/000", "63/000"} {
+	for _, p := range []string{"0/000", "0/001.p/3", "entries/000", "entries/002.p/88", "1/000.p/2", "0/x001/234",
+		"data/000", "7/999", "-1/000", "63/000"} {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, p string) {
@@ -255,7 +258,8 @@ func FuzzTileNumbers(f *testing.F) {
 					t.Fatalf("bundle %d, %d wide: %d leaves, %v", n, width, len(leaves), err)
 				}
 			}
-			if b, err := l.Tile(level, n, width); err == nil && (len(b) != width*tlog.HashSize || level > 1 || n > size/chain.TileWidth) {
+			if b, err := l.Tile(level, n, width); err == nil && (len(b) != width*tlog.HashSize || level > 1 ||
+				n > size/chain.TileWidth) {
 				t.Fatalf("tile %d of level %d, %d wide: %d bytes", n, level, width, len(b))
 			}
 		})

@@ -23,7 +23,8 @@ var ErrNotEmpty = errors.New("the log is not empty")
 // brings those that the ledger still has.
 //
 // dir must not hold a log. progress may be nil.
-func Import(ctx context.Context, dir string, o Options, src Source, vs note.Verifiers, quorum Quorum, progress func(done, total int64)) error {
+func Import(ctx context.Context, dir string, o Options, src Source, vs note.Verifiers, quorum Quorum,
+	progress func(done, total int64)) error {
 	fs := o.FS
 	if fs == nil {
 		fs = vfs.Default
@@ -91,7 +92,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 			}
 			after, ok := leaf.follows(next)
 			if !ok {
-				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, due is %d", leaf.Index, leaf.Kind, leaf.Seq, position.Sequence(next))
+				return fmt.Errorf("leaf %d is a %s of ledger sequence %d, due is %d", leaf.Index, leaf.Kind, leaf.Seq,
+					position.Sequence(next))
 			}
 			next = after
 			a.head.LastSeq, a.head.LastTime = position.Sequence(after)-1, leaf.Time
@@ -124,7 +126,8 @@ func (l *Log) importLeaves(view *View, progress func(done, total int64)) error {
 		}
 	}
 	if h := l.Head(); h.Root != view.Root || h.Size != view.Size {
-		return fmt.Errorf("the leaves make a tree with root %s, the checkpoint of size %d has %s", h.Root, view.Size, view.Root)
+		return fmt.Errorf("the leaves make a tree with root %s, the checkpoint of size %d has %s", h.Root, view.Size,
+			view.Root)
 	}
 	return nil
 }
@@ -218,7 +221,8 @@ func (l *Log) Fill(entries []Entry) (err error) {
 		if err != nil {
 			return err
 		}
-		if leaf.Kind != KindEntry || leaf.Seq != e.Seq || leaf.Type != e.Type || leaf.Project != e.Project || !leaf.Time.Equal(e.Time) ||
+		if leaf.Kind != KindEntry || leaf.Seq != e.Seq || leaf.Type != e.Type || leaf.Project != e.Project ||
+			!leaf.Time.Equal(e.Time) ||
 			leaf.Length != uint64(len(e.Payload)) || leaf.Commitment != Commit(e.Salt, e.Payload) {
 			return fmt.Errorf("ledger sequence %d, leaf %d: %w", e.Seq, at, ErrDiffers)
 		}

@@ -94,7 +94,8 @@ func TestTesseraReadsTheLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			leaf := b.Entries[i%256]
-			if err := mproof.VerifyInclusion(rfc6962.DefaultHasher, i, cp.Size, rfc6962.DefaultHasher.HashLeaf(leaf), p, cp.Hash); err != nil {
+			if err := mproof.VerifyInclusion(rfc6962.DefaultHasher, i, cp.Size, rfc6962.DefaultHasher.HashLeaf(leaf), p,
+				cp.Hash); err != nil {
 				t.Errorf("leaf %d of %d: %v", i, n, err)
 			}
 			var parsed tlogproof.TLogProof
@@ -105,7 +106,8 @@ func TestTesseraReadsTheLog(t *testing.T) {
 			for j := range parsed.Hashes {
 				ours[j] = parsed.Hashes[j][:]
 			}
-			if err := mproof.VerifyInclusion(rfc6962.DefaultHasher, parsed.Index, cp.Size, rfc6962.DefaultHasher.HashLeaf(leaf), ours, cp.Hash); err != nil {
+			if err := mproof.VerifyInclusion(rfc6962.DefaultHasher, parsed.Index, cp.Size,
+				rfc6962.DefaultHasher.HashLeaf(leaf), ours, cp.Hash); err != nil {
 				t.Errorf("our proof of leaf %d of %d: %v", i, n, err)
 			}
 		}
@@ -239,7 +241,8 @@ func TestAViewOverHTTPProvesWhatTheLogProves(t *testing.T) {
 	if _, err := chain.NewView(ctx, src, newVkey(t, "log").verifiers(t)); err == nil {
 		t.Error("a checkpoint by an unknown key is believed")
 	}
-	for _, path := range []string{"/tile/0/007", "/tile/0/x001/000", "/tile/0/000.p/0", "/tile/0/000.p/256", "/tile/data/000", "/tile/entries/900", "/tile/0/7", "/tile/00/007", "/tile/", "/tile/-1/000", "/other"} {
+	for _, path := range []string{"/tile/0/007", "/tile/0/x001/000", "/tile/0/000.p/0", "/tile/0/000.p/256",
+		"/tile/data/000", "/tile/entries/900", "/tile/0/7", "/tile/00/007", "/tile/", "/tile/-1/000", "/other"} {
 		res, err := http.Get(h.URL + path)
 		if err != nil {
 			t.Fatal(err)
@@ -267,7 +270,8 @@ func TestAProofHoldsForItsLeafOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := entry(124); p.Leaf.Index != 123 || p.Leaf.Seq != 124 || !bytes.Equal(p.Payload, want.Payload) || p.Salt != want.Salt {
+	if want := entry(124); p.Leaf.Index != 123 || p.Leaf.Seq != 124 || !bytes.Equal(p.Payload, want.Payload) ||
+		p.Salt != want.Salt {
 		t.Errorf("proof of %+v", p.Leaf)
 	}
 	again, err := p.MarshalText()
@@ -407,7 +411,8 @@ func TestNothingIsTakenFromASourceThatLies(t *testing.T) {
 	l, _ := served(t, k, 1000)
 	for n := range int64(4) {
 		fs := vfs.NewMem()
-		err := chain.Import(context.Background(), "copy", chain.Options{FS: fs, Signer: k.signer, MasterKey: master}, lying{l.Source(), n}, k.verifiers(t), nil, nil)
+		err := chain.Import(context.Background(), "copy", chain.Options{FS: fs, Signer: k.signer, MasterKey: master},
+			lying{l.Source(), n}, k.verifiers(t), nil, nil)
 		if err == nil {
 			t.Errorf("bundle %d was believed", n)
 		}
@@ -432,7 +437,8 @@ func TestARangeIsVerifiedAgainstTheTilesAroundIt(t *testing.T) {
 	defer l.Close()
 	for _, r := range [][2]int64{{0, 1}, {300, 400}, {5000, 0}, {0, 11_000}, {4096, 8192}} {
 		rep, err := l.Verify(context.Background(), chain.VerifyOptions{Verifiers: k.verifiers(t), From: r[0], To: r[1]})
-		if err != nil || rep.Status != chain.Incomplete || len(rep.Skipped) != 1 || rep.Payloads == 0 || rep.Payloads != rep.Size || rep.Root != l.Head().Root.String() {
+		if err != nil || rep.Status != chain.Incomplete || len(rep.Skipped) != 1 || rep.Payloads == 0 ||
+			rep.Payloads != rep.Size || rep.Root != l.Head().Root.String() {
 			t.Errorf("%v: %+v, %v", r, rep, err)
 		}
 	}

@@ -220,7 +220,8 @@ func (v *verification) counted(cps []signed, good []bool) {
 	}
 	lastOf := v.changes(&have, cps, claims)
 	if h != have {
-		v.bad(end, "%d checkpoints and %d handovers are there after %d changes, %d and %d were kept after %d", have.checkpoints, have.handovers, have.changes,
+		v.bad(end, "%d checkpoints and %d handovers are there after %d changes, %d and %d were kept after %d",
+			have.checkpoints, have.handovers, have.changes,
 			h.checkpoints, h.handovers, h.changes)
 	}
 	for _, n := range slices.Sorted(maps.Keys(claims)) { // they tell of changes that are not there
@@ -233,7 +234,8 @@ func (v *verification) counted(cps []signed, good []bool) {
 	}
 	if last >= 0 {
 		if _, _, ok := cps[last].kept(); !ok || h.uncovered {
-			v.skip("how many checkpoints were kept, and the cosignatures of older ones: an earlier version of the log signed the last checkpoint, and " +
+			v.skip("how many checkpoints were kept, and the cosignatures of older ones: an earlier version of the log signed " +
+				"the last checkpoint, and " +
 				"the next one that the auditor signs covers them")
 		}
 	}
@@ -278,11 +280,13 @@ func (v *verification) changes(h *history, cps []signed, claims map[uint64][]int
 // otherHistory tells of a checkpoint that was signed after other changes than the log has.
 func (v *verification) otherHistory(c *signed, changes uint64) {
 	if c.own || c.head {
-		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the kept checkpoints, and the log has others: checkpoints, cosignatures or handovers "+
+		v.bad(max(c.Size-1, 0), "%s of size %d was signed after %d changes of the kept checkpoints, and the log has "+
+			"others: checkpoints, cosignatures or handovers "+
 			"were removed or changed", c.what, c.Size, changes)
 		return
 	}
-	v.skip("the checkpoints that the log kept up to size %d: %s tells of others; they were removed, or the log was restored or made anew", c.Size, c.what)
+	v.skip("the checkpoints that the log kept up to size %d: %s tells of others; they were removed, or the log was "+
+		"restored or made anew", c.Size, c.what)
 }
 
 // unchanged checks that each checkpoint and handover is as it was last kept.

@@ -245,7 +245,9 @@ func TestPromiseB19ALogOfAnEarlierVersionIsIncompleteUntilItsNextCheckpoint(t *t
 	k := newKey(t, "log")
 	fs := earlierVersion(t, k).fs(t)
 	says := func(rep chain.Report) bool {
-		return slices.ContainsFunc(rep.Skipped, func(s string) bool { return strings.Contains(s, "cosignatures of older ones") })
+		return slices.ContainsFunc(rep.Skipped, func(s string) bool {
+			return strings.Contains(s, "cosignatures of older ones")
+		})
 	}
 	if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Incomplete || !says(rep) {
 		t.Fatalf("before the auditor opened it: %+v", rep)
@@ -254,7 +256,8 @@ func TestPromiseB19ALogOfAnEarlierVersionIsIncompleteUntilItsNextCheckpoint(t *t
 	if _, err := l.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	if rep, err := l.Verify(t.Context(), chain.VerifyOptions{Verifiers: k.verifier}); err != nil || rep.Status != chain.Incomplete || !says(rep) {
+	if rep, err := l.Verify(t.Context(), chain.VerifyOptions{Verifiers: k.verifier}); err != nil ||
+		rep.Status != chain.Incomplete || !says(rep) {
 		t.Fatalf("before it signed another one: %+v, %v", rep, err)
 	}
 	if err := l.Append(entries(51, 60)); err != nil {
@@ -282,7 +285,9 @@ func TestPromiseB19ALogOfAnEarlierVersionIsIncompleteUntilItsNextCheckpoint(t *t
 
 func TestPromiseB19ALogOfAnEarlierVersionThatLostACheckpointStaysConvicted(t *testing.T) {
 	k := newKey(t, "log")
-	fs := record(t, earlierVersion(t, k), func(db *pebble.DB) error { return db.Delete(checkpointKey(30), pebble.Sync) }).fs(t)
+	fs := record(t, earlierVersion(t, k), func(db *pebble.DB) error {
+		return db.Delete(checkpointKey(30), pebble.Sync)
+	}).fs(t)
 	l := open(t, fs, "log", k)
 	if err := l.Append(entries(51, 60)); err != nil {
 		t.Fatal(err)

@@ -16,15 +16,16 @@ import (
 
 // byProject lets what was said about a project be forgotten by a "forgotten"
 // entry of the project behind it.
-var byProject = &chain.Lawful{Statements: []string{"forgotten"}, Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
-	last := make(map[string]int64)
-	for s := range all {
-		last[s.Project] = s.Index
-	}
-	return chain.Ruling{May: func(subject string, erased bool, leaf *chain.Leaf) bool {
-		return !erased && subject == leaf.Project && leaf.Index < last[leaf.Project]
+var byProject = &chain.Lawful{Statements: []string{"forgotten"},
+	Judge: func(all iter.Seq[*chain.Statement]) chain.Ruling {
+		last := make(map[string]int64)
+		for s := range all {
+			last[s.Project] = s.Index
+		}
+		return chain.Ruling{May: func(subject string, erased bool, leaf *chain.Leaf) bool {
+			return !erased && subject == leaf.Project && leaf.Index < last[leaf.Project]
+		}}
 	}}
-}}
 
 // nothing lets nothing be forgotten.
 var nothing = &chain.Lawful{Judge: func(iter.Seq[*chain.Statement]) chain.Ruling {
@@ -33,7 +34,8 @@ var nothing = &chain.Lawful{Judge: func(iter.Seq[*chain.Statement]) chain.Ruling
 
 func verifyLawful(t *testing.T, f files, k keypair) chain.Report {
 	t.Helper()
-	rep, err := chain.VerifyDir(context.Background(), "log", chain.Options{FS: f.fs(t), MasterKey: master}, chain.VerifyOptions{Verifiers: k.verifier, Lawful: byProject})
+	rep, err := chain.VerifyDir(context.Background(), "log", chain.Options{FS: f.fs(t), MasterKey: master},
+		chain.VerifyOptions{Verifiers: k.verifier, Lawful: byProject})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,8 @@ func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing
 	}
 	state := func(seq uint64, project string) {
 		t.Helper()
-		e := chain.Entry{Seq: seq, Time: time.Unix(1_700_000_000, int64(seq)).UTC(), Type: "forgotten", Project: project, Subject: "statements", Payload: []byte("forget it")}
+		e := chain.Entry{Seq: seq, Time: time.Unix(1_700_000_000, int64(seq)).UTC(), Type: "forgotten", Project: project,
+			Subject: "statements", Payload: []byte("forget it")}
 		if err := l.Append([]chain.Entry{e}); err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +112,8 @@ func TestADestroyedKeyIsAFindingUnlessTheLogSaysThatItIsToBeForgotten(t *testing
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rep := verifyLawful(t, c.do(t, honest), k)
-			if rep.Status != chain.Failed || rep.FirstBad != c.first || !strings.Contains(rep.Problems[0], "no statement that counts says") {
+			if rep.Status != chain.Failed || rep.FirstBad != c.first || !strings.Contains(rep.Problems[0],
+				"no statement that counts says") {
 				t.Errorf("%+v, want leaf %d", rep, c.first)
 			}
 		})

@@ -64,7 +64,8 @@ var ErrLeaf = errors.New("not a leaf")
 // AppendLeaf appends a leaf's encoding, as in FORMAT.md.
 func AppendLeaf(b []byte, l *Leaf) ([]byte, error) {
 	if len(l.Type) > MaxName || len(l.Project) > MaxName {
-		return b, fmt.Errorf("leaf %d: type has %d bytes and project %d, at most %d are possible", l.Index, len(l.Type), len(l.Project), MaxName)
+		return b, fmt.Errorf("leaf %d: type has %d bytes and project %d, at most %d are possible", l.Index, len(l.Type),
+			len(l.Project), MaxName)
 	}
 	b = append(b, Version, byte(l.Kind))
 	b = binary.BigEndian.AppendUint64(b, uint64(l.Index))

@@ -176,8 +176,10 @@ func open(dir string, o Options, cached int64) (_ *Log, err error) {
 	cache := pebble.NewCache(cached)
 	defer cache.Unref()
 	po := &pebble.Options{
-		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: memTableSize, MemTableStopWritesThreshold: 4,
-		MaxOpenFiles: 512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{}, ErrorIfNotExists: o.ReadOnly,
+		Cache: cache, FS: o.FS, Lock: l.lock, ReadOnly: o.ReadOnly, MemTableSize: memTableSize,
+		MemTableStopWritesThreshold: 4,
+		MaxOpenFiles:                512, FormatMajorVersion: pebble.FormatNewest, Logger: quiet{},
+		ErrorIfNotExists: o.ReadOnly,
 	}
 	// Corruption comes back as an error from the read that met it; by default
 	// Pebble ends the process.
@@ -280,7 +282,8 @@ func (l *Log) load() error {
 	}
 	l.head.Root = l.edge.root()
 	l.tip = l.head
-	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: []byte{spaceCheckpoint + 1}})
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint},
+		UpperBound: []byte{spaceCheckpoint + 1}})
 	if err != nil {
 		return err
 	}
@@ -327,7 +330,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func decodeMeta(b []byte, h *Head) error {
 	if len(b) > 0 && b[0] != storeVersion {
-		return fmt.Errorf("%w: %d, this program reads %d: remove the folder, and the log is made again from the ledger or from another log", ErrFormat, b[0], storeVersion)
+		return fmt.Errorf("%w: %d, this program reads %d: remove the folder, and the log is made again from the ledger or "+
+			"from another log", ErrFormat, b[0], storeVersion)
 	}
 	if len(b) != metaSize {
 		return fmt.Errorf("the log's head record has %d bytes, want %d", len(b), metaSize)

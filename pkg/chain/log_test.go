@@ -274,7 +274,8 @@ func TestAStoreOfAnotherFormatIsNamed(t *testing.T) {
 	}
 	l.Close()
 	setMeta(t, fs, "log", bytes.Repeat([]byte{1}, 41))
-	if _, err := chain.Open("log", chain.Options{FS: fs, Signer: k.signer, MasterKey: master}); !errors.Is(err, chain.ErrFormat) {
+	if _, err := chain.Open("log", chain.Options{FS: fs, Signer: k.signer, MasterKey: master}); !errors.Is(err,
+		chain.ErrFormat) {
 		t.Errorf("it opens with %v", err)
 	}
 }

@@ -120,7 +120,8 @@ func CheckProof(text []byte, vs note.Verifiers, quorum Quorum) (*Proof, error) {
 		p.hashes = append(p.hashes, h)
 	}
 	if t.Index != uint64(p.Leaf.Index) || p.Leaf.Index >= cp.Size {
-		return nil, fmt.Errorf("%w: it is for index %d, its leaf is %d, the tree has %d", ErrProof, t.Index, p.Leaf.Index, cp.Size)
+		return nil, fmt.Errorf("%w: it is for index %d, its leaf is %d, the tree has %d", ErrProof, t.Index, p.Leaf.Index,
+			cp.Size)
 	}
 	if err := tlog.CheckRecord(p.hashes, cp.Size, cp.Root, p.Leaf.Index, tlog.RecordHash(p.Raw)); err != nil {
 		return nil, fmt.Errorf("%w: leaf %d is not in the tree of its checkpoint", ErrProof, p.Leaf.Index)

@@ -273,7 +273,8 @@ func (v *View) Consistent(earlier Checkpoint) (tlog.TreeProof, error) {
 		return nil, fmt.Errorf("proving consistency of %d and %d: %w", earlier.Size, v.Size, err)
 	}
 	if err := tlog.CheckTree(p, v.Size, v.Root, earlier.Size, earlier.Root); err != nil {
-		return nil, fmt.Errorf("the tree of %d leaves does not extend the checkpoint of size %d: %w", v.Size, earlier.Size, err)
+		return nil, fmt.Errorf("the tree of %d leaves does not extend the checkpoint of size %d: %w", v.Size, earlier.Size,
+			err)
 	}
 	return p, nil
 }
@@ -292,7 +293,8 @@ func FirstDifference(ctx context.Context, a, b Source, size int64) (int64, error
 			return 0, err
 		}
 		if len(x) != len(y) || len(x) != width*tlog.HashSize {
-			return 0, fmt.Errorf("tile %s has %d and %d bytes, want %d", tilePath(level, n, width), len(x), len(y), width*tlog.HashSize)
+			return 0, fmt.Errorf("tile %s has %d and %d bytes, want %d", tilePath(level, n, width), len(x), len(y),
+				width*tlog.HashSize)
 		}
 		for i := 0; i < len(x); i += tlog.HashSize {
 			if !bytes.Equal(x[i:i+tlog.HashSize], y[i:i+tlog.HashSize]) {

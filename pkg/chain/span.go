@@ -34,12 +34,14 @@ type Span struct {
 // CheckpointAt is the largest checkpoint that the log keeps of at most that
 // size. ErrRange says that there is none.
 func (l *Log) CheckpointAt(size int64) (Checkpoint, error) {
-	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: key8(spaceCheckpoint, uint64(size)+1)})
+	it, err := l.db.NewIter(&pebble.IterOptions{LowerBound: []byte{spaceCheckpoint}, UpperBound: key8(spaceCheckpoint,
+		uint64(size)+1)})
 	if err != nil {
 		return Checkpoint{}, err
 	}
 	if !it.Last() {
-		return Checkpoint{}, errors.Join(fmt.Errorf("a checkpoint of at most %d leaves: %w", size, ErrRange), it.Error(), it.Close())
+		return Checkpoint{}, errors.Join(fmt.Errorf("a checkpoint of at most %d leaves: %w", size, ErrRange), it.Error(),
+			it.Close())
 	}
 	v := append([]byte(nil), it.Value()...)
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
@@ -193,7 +195,8 @@ func (s *Span) Read(trusted note.Verifiers) (*SpanReader, error) {
 // consistent checks that a later checkpoint extends the span's own.
 func (r *SpanReader) consistent(later Checkpoint, p tlog.TreeProof) error {
 	if later.Origin != r.after.Origin || later.Size < r.after.Size {
-		return fmt.Errorf("it is of %d leaves of %q, the span's of %d of %q", later.Size, later.Origin, r.after.Size, r.after.Origin)
+		return fmt.Errorf("it is of %d leaves of %q, the span's of %d of %q", later.Size, later.Origin, r.after.Size,
+			r.after.Origin)
 	}
 	if later.Size == r.after.Size {
 		if later.Root != r.after.Root {
@@ -213,7 +216,8 @@ func (r *SpanReader) Add(leaf Leaf) error {
 	leaf.Index, leaf.Prev = r.edge.size, r.prev
 	after, ok := leaf.follows(r.next)
 	if !ok {
-		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, %d is due", leaf.Index, leaf.Kind, leaf.Seq, position.Sequence(r.next))
+		return fmt.Errorf("leaf %d is a %s of ledger sequence %d, %d is due", leaf.Index, leaf.Kind, leaf.Seq,
+			position.Sequence(r.next))
 	}
 	var err error
 	if r.buf, err = AppendLeaf(r.buf[:0], &leaf); err != nil {

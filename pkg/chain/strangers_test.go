@@ -16,7 +16,8 @@ func TestARecordThatNoLogHasIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.Append([]Entry{{Seq: 1, Time: time.Unix(0, 1), Type: "observation", Project: "p", Payload: []byte("x")}}); err != nil {
+	if err := l.Append([]Entry{{Seq: 1, Time: time.Unix(0, 1), Type: "observation", Project: "p",
+		Payload: []byte("x")}}); err != nil {
 		t.Fatal(err)
 	}
 	status := func() Status {

@@ -18,7 +18,8 @@ func TestTwoMessagesAtOnceHaveTheHashesOfEach(t *testing.T) {
 	check := func(a, b []byte) {
 		t.Helper()
 		if x, y := sum2(a, b); x != sha256.Sum256(a) || y != sha256.Sum256(b) {
-			t.Fatalf("of %d and %d bytes the hashes are %x and %x, want %x and %x", len(a), len(b), x, y, sha256.Sum256(a), sha256.Sum256(b))
+			t.Fatalf("of %d and %d bytes the hashes are %x and %x, want %x and %x", len(a), len(b), x, y, sha256.Sum256(a),
+				sha256.Sum256(b))
 		}
 	}
 	// Every place of an end, each beside every other.
@@ -45,7 +46,8 @@ func TestAPayloadOfAnotherCommitmentIsFoundWhereverItStands(t *testing.T) {
 		}
 		es := make([]Entry, n)
 		for i := range es {
-			es[i] = Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p", Payload: bytes.Repeat([]byte{byte(i)}, i%7*61)}
+			es[i] = Entry{Seq: uint64(i) + 1, Time: time.Unix(0, int64(i)+1), Type: "observation", Project: "p",
+				Payload: bytes.Repeat([]byte{byte(i)}, i%7*61)}
 		}
 		if err := l.Append(es); err != nil {
 			t.Fatal(err)

@@ -43,7 +43,8 @@ func (l *Log) tile(r pebble.Reader, level int, n int64, width int) ([]byte, erro
 		}
 		return out, b.close()
 	}
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: hashKey(level, from), UpperBound: hashKey(level, from+int64(width))})
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: hashKey(level, from),
+		UpperBound: hashKey(level, from+int64(width))})
 	if err != nil {
 		return nil, err
 	}

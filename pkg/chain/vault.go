@@ -158,7 +158,8 @@ func (v *vault) limit() {
 // that was destroyed or there is none.
 func (v *vault) newest(r pebble.Reader, subject string) (k subjectKey, err error) {
 	prefix := subjectPrefix(subject)
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: binary.BigEndian.AppendUint64(subjectPrefix(subject), 1<<64-1)})
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: prefix,
+		UpperBound: binary.BigEndian.AppendUint64(subjectPrefix(subject), 1<<64-1)})
 	if err != nil {
 		return k, err
 	}
@@ -291,7 +292,8 @@ func (l *Log) rekey(b *pebble.Batch, subject string, newest subjectKey, stay []i
 // one nonce.
 //
 // draft appends one that is not encrypted yet, with room for what is added then.
-func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) ([]byte, draft) {
+func (v *vault) draft(dst []byte, k subjectKey, subject string, index int64, salt [16]byte, payload []byte) ([]byte,
+	draft) {
 	from := len(dst)
 	dst = binary.BigEndian.AppendUint16(dst, uint16(len(subject)))
 	dst = append(dst, subject...)

@@ -37,7 +37,8 @@ func TestTheFormatIsTheOneOfTheVectors(t *testing.T) {
 	if _, err := l.NewEpoch(at); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Append([]chain.Entry{{Seq: 3, Time: at, Type: "action", Project: "acme", Salt: [16]byte{1, 2, 3}, Payload: []byte("hello world")}}); err != nil {
+	if err := l.Append([]chain.Entry{{Seq: 3, Time: at, Type: "action", Project: "acme", Salt: [16]byte{1, 2, 3},
+		Payload: []byte("hello world")}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.NewEpoch(at.Add(time.Second)); err != nil {

@@ -286,14 +286,17 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 		}
 	})
 	var kept []signed
-	v.each(spaceHandover, func(_, b []byte) { kept = append(kept, signed{what: "a handover", Checkpoint: Checkpoint{Note: b}}) })
+	v.each(spaceHandover, func(_, b []byte) {
+		kept = append(kept, signed{what: "a handover", Checkpoint: Checkpoint{Note: b}})
+	})
 	v.each(spaceCheckpoint, func(k, b []byte) {
 		if len(k) != 9 {
 			v.bad(0, "a checkpoint's key has %d bytes", len(k))
 			return
 		}
 		// Size stands for the key here, until the note was read.
-		kept = append(kept, signed{what: "a checkpoint", own: true, Checkpoint: Checkpoint{Size: int64(binary.BigEndian.Uint64(k[1:])), Note: b}})
+		kept = append(kept, signed{what: "a checkpoint", own: true,
+			Checkpoint: Checkpoint{Size: int64(binary.BigEndian.Uint64(k[1:])), Note: b}})
 	})
 	if b, err := readFile(v.log.fs, filepath.Join(v.log.dir, HeadFile)); err == nil {
 		kept = append(kept, signed{what: "the head file", head: true, Checkpoint: Checkpoint{Note: b}})
@@ -317,7 +320,9 @@ func (v *verification) checkpoints(ctx context.Context) ([]signed, error) {
 	v.counted(kept, good)
 	for i := range kept {
 		// The store has a checkpoint before the head file has it.
-		if h := &kept[i]; h.head && good[i] && !slices.ContainsFunc(kept, func(c signed) bool { return c.own && c.Size == h.Size }) {
+		if h := &kept[i]; h.head && good[i] && !slices.ContainsFunc(kept, func(c signed) bool {
+			return c.own && c.Size == h.Size
+		}) {
 			v.bad(max(h.Size-1, 0), "the head file has a checkpoint of size %d which the log has lost", h.Size)
 		}
 	}
@@ -445,7 +450,8 @@ func (v *verification) keys() {
 
 // strangers looks for records that no log has.
 func (v *verification) strangers() {
-	spaces := []byte{spaceKept, spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover, spaceCheckpoint}
+	spaces := []byte{spaceKept, spaceLeaves, spacePayload, spaceHash, spaceKey, spaceMeta, spaceCounts, spaceHandover,
+		spaceCheckpoint}
 	var lower []byte
 	const end = 0
 	for _, s := range append(slices.Sorted(slices.Values(spaces)), end) {
@@ -478,10 +484,13 @@ func (v *verification) strangers() {
 // heads holds what was recomputed against what was claimed.
 func (v *verification) heads(cps []signed, roots map[int64]tlog.Hash, whole bool) {
 	want := v.want
-	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps || want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
-		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d, %d gaps and %d resets", want.Entries, want.LastSeq, want.Gaps, want.Resets)
+	if whole && v.rep.FirstBad < 0 && (want.Entries != v.rep.Entries || want.Gaps != v.rep.Gaps ||
+		want.Resets != v.rep.Resets || want.LastSeq != v.rep.LastSeq || want.Imported > want.Size) {
+		v.bad(max(v.rep.Size-1, 0), "the head record tells of %d entries up to %d, %d gaps and %d resets", want.Entries,
+			want.LastSeq, want.Gaps, want.Resets)
 	}
-	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (want.LastTime.UnixNano() != v.time.UnixNano() || !v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
+	if whole && v.rep.FirstBad < 0 && want.Size > 0 && (want.LastTime.UnixNano() != v.time.UnixNano() ||
+		!v.epoch.IsZero() && !want.Epoch.Equal(v.epoch)) {
 		v.bad(want.Size-1, "the head record tells of a last entry at %s and a ledger of %s", want.LastTime, want.Epoch)
 	}
 	// Leaves that could not be read end the walk; the checkpoints behind that

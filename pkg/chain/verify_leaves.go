@@ -45,7 +45,8 @@ type unit struct {
 
 // leaves reads leaves and payloads, and returns the tree's root at each
 // checkpoint's size that it reached.
-func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, cps []signed) (map[int64]tlog.Hash, error) {
+func (v *verification) leaves(ctx context.Context, from, to int64, whole bool, cps []signed) (map[int64]tlog.Hash,
+	error) {
 	sizes := make(map[int64]bool)
 	for _, c := range cps {
 		sizes[c.Size] = true
@@ -150,7 +151,8 @@ func (v *verification) linked(u *unit, prev tlog.Hash, next uint64) bool {
 		return false
 	}
 	if _, ok := u.first.follows(next); !ok {
-		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq, position.Sequence(next))
+		v.bad(u.from, "leaf %d is a %s of ledger sequence %d, due is %d", u.from, u.first.Kind, u.first.Seq,
+			position.Sequence(next))
 		return false
 	}
 	return true
@@ -409,7 +411,8 @@ func (w *worker) leaf(leaf *Leaf, index int64, raw []byte, e *edge) error {
 	}
 	after, ok := leaf.follows(u.next)
 	if !ok {
-		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length, position.Sequence(u.next))
+		return fmt.Errorf("it is a %s of ledger sequence %d (%d), due is %d", leaf.Kind, leaf.Seq, leaf.Length,
+			position.Sequence(u.next))
 	}
 	u.next, u.seq, u.time = after, position.Sequence(after)-1, leaf.Time
 	switch leaf.Kind {
@@ -479,7 +482,8 @@ func (w *worker) payload(leaf *Leaf) {
 		if erased {
 			what = "the payload"
 		}
-		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed, and no statement that counts says that it is to be forgotten", what, leaf.Index, leaf.Type, leaf.Seq)
+		w.v.bad(leaf.Index, "%s of leaf %d (%s of ledger sequence %d) is destroyed, and no statement that counts says that "+
+			"it is to be forgotten", what, leaf.Index, leaf.Type, leaf.Seq)
 	default:
 		w.v.bad(leaf.Index, "leaf %d: %v", leaf.Index, err)
 	}
@@ -509,7 +513,8 @@ func (v *verification) judge() Ruling {
 			if leaf.Kind == KindReset {
 				first = i + 1
 			}
-			if leaf.Kind != KindEntry || !slices.Contains(v.o.Lawful.Statements, leaf.Type) && !slices.Contains(v.o.Lawful.Grounds, leaf.Type) {
+			if leaf.Kind != KindEntry || !slices.Contains(v.o.Lawful.Statements, leaf.Type) &&
+				!slices.Contains(v.o.Lawful.Grounds, leaf.Type) {
 				return nil
 			}
 			s := &Statement{Leaf: leaf, First: first}

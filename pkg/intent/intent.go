@@ -87,9 +87,11 @@ func Say(words []uint32, said string) []uint32 {
 var (
 	// nouns are words before which a word that may be a verb is none: the mail, my
 	// order, is new.
-	nouns = set("the a an my your our their his her its this that these those any each every all some no which what is are was were of")
+	nouns = set("the a an my your our their his her its this that these those any each every all some no which what is " +
+		"are was were of")
 	// light are verbs whose object says what is done: make a transfer.
-	light = set("make making do place process issue arrange create complete perform submit get need want have request start")
+	light = set("make making do place process issue arrange create complete perform submit get need want have " +
+		"request start")
 	// receivers are told or given something: that is an answer, and sends nothing.
 	receivers = set("me us")
 )
@@ -162,7 +164,8 @@ func Relate(words []uint32, tool string, args map[string]any, carriers []text.Ca
 // function are words that nearly every English request has, and that texts in
 // other languages hardly have.
 var function = Words(strings.Fields("the and to of is my what which for please me with all that from this it " +
-	"find check read write send book make create list show tell look fix help give add summarise summarize explain compare update"))
+	"find check read write send book make create list show tell look fix help give add summarise summarize explain " +
+	"compare update"))
 
 // understood reports whether words are English, which is all that a relation is
 // computed for: the user of another language has not said that they did not ask.

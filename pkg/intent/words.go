@@ -76,7 +76,8 @@ func SplitName(name string) []string {
 		case NotWord(r):
 			flush(i)
 			start = i + 1
-		case i > start && unicode.IsUpper(r) && (unicode.IsLower(rs[i-1]) || i+1 < len(rs) && unicode.IsUpper(rs[i-1]) && unicode.IsLower(rs[i+1])):
+		case i > start && unicode.IsUpper(r) && (unicode.IsLower(rs[i-1]) || i+1 < len(rs) && unicode.IsUpper(rs[i-1]) &&
+			unicode.IsLower(rs[i+1])):
 			flush(i)
 		}
 	}
@@ -128,7 +129,8 @@ var acts, deeds = func() (acts, deeds map[string]string) {
 		"pay transfer wire deposit withdraw donate tip | purchase buy sell trade order checkout",
 		"grant give permit permission allow authorize authorise privilege | invite enroll",
 		"revoke deny block ban disable deactivate suspend terminate cancel",
-		"update change modify edit set replace alter adjust rename reset configure overwrite tamper manipulate falsify exchange swap upgrade downgrade",
+		"update change modify edit set replace alter adjust rename reset configure overwrite tamper manipulate falsify " +
+			"exchange swap upgrade downgrade",
 		"get retrieve fetch find search look show view read list check display access query obtain extract collect gather",
 		"create make generate new | add insert append subscribe | book schedule reserve arrange | register | open",
 		"unlock disarm open enter",
@@ -182,9 +184,12 @@ func ActsOf(tool string, effects []string) []string {
 // dull words say nothing about which tool or value is meant.
 var dull = func() map[string]bool {
 	m := make(map[string]bool)
-	for _, w := range strings.Fields("the a an of to in on at for and or with by from is are be it this that as my your me you i we they them their our his her its " +
-		"tool manager api service system function handler agent client server app user data info information details detail by id name true false none null all any new please " +
-		"not no can will would should could has have had do does did was were been which who what when where how if then so than also just about into over under out up down") {
+	for _, w := range strings.Fields("the a an of to in on at for and or with by from is are be it this that as my your " +
+		"me you i we they them their our his her its " +
+		"tool manager api service system function handler agent client server app user data info information details " +
+		"detail by id name true false none null all any new please " +
+		"not no can will would should could has have had do does did was were been which who what when where how if then " +
+		"so than also just about into over under out up down") {
 		m[Stem(w)] = true
 		m[w] = true
 	}
@@ -303,7 +308,8 @@ func (c *Call) Asks(sentence []uint32, same bool) bool {
 	if act && Has(sentence, Request) && (things > 0 || args > 0 && args == len(c.Args)) {
 		return true
 	}
-	if act && (things > 0 && 2*things >= len(c.Things) || Count(sentence, c.Marks) > 0 || args >= 2 && 2*args >= len(c.Args)) {
+	if act && (things > 0 && 2*things >= len(c.Things) || Count(sentence, c.Marks) > 0 ||
+		args >= 2 && 2*args >= len(c.Args)) {
 		return true
 	}
 	return things >= 2 && 2*things >= len(c.Things) || args >= 3 && 3*args >= 2*len(c.Args) && Has(sentence, Request)
@@ -394,7 +400,8 @@ func readValue(path, s string) Value {
 		m := int(norm[5]-'0')*10 + int(norm[6]-'0')
 		if m >= 1 && m <= 12 {
 			x.Marks = 0 // a date names no single thing
-			x.Date = []uint32{Hash(norm[:4]), Hash("\x00month" + monthNames[m-1]), Hash("\x00day" + strings.TrimLeft(norm[8:10], "0"))}
+			x.Date = []uint32{Hash(norm[:4]), Hash("\x00month" + monthNames[m-1]),
+				Hash("\x00day" + strings.TrimLeft(norm[8:10], "0"))}
 		}
 	}
 	return x
@@ -451,7 +458,8 @@ func appendDate(hs []uint32, w string) []uint32 {
 
 // months are the stems of the months' names.
 var months = func() (t [12]string) {
-	for i, m := range strings.Fields("january february march april may june july august september october november december") {
+	for i, m := range strings.Fields(
+		"january february march april may june july august september october november december") {
 		t[i] = Stem(m)
 	}
 	return t

@@ -19,7 +19,8 @@ func TestOnlyAnOperatorsCommandOpens(t *testing.T) {
 		ID: "1", Issued: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC),
 	}
 	sign := func(private string) []byte { return signWith(t, private, c.Text()) }
-	if got, signer, err := streams.OpenCommand(sign(operator), trust.Verifiers(RoleOperator)); err != nil || signer != "olga" || got != c {
+	if got, signer, err := streams.OpenCommand(sign(operator), trust.Verifiers(RoleOperator)); err != nil ||
+		signer != "olga" || got != c {
 		t.Errorf("%v, %q, %v", got, signer, err)
 	}
 	if _, _, err := streams.OpenCommand(sign(approver), trust.Verifiers(RoleOperator)); err == nil {

@@ -34,7 +34,8 @@ const algEd25519 = 1
 
 var (
 	// ErrNoKey says that neither a key file nor the environment names a key.
-	ErrNoKey = errors.New("no private key: pass --key FILE, or set " + EnvKey + " to the key itself; make one with lazaret key gen")
+	ErrNoKey = errors.New("no private key: pass --key FILE, or set " + EnvKey +
+		" to the key itself; make one with lazaret key gen")
 	// ErrOpenMode says that others than the owner may read or replace a file
 	// on which trust rests.
 	ErrOpenMode = errors.New("file mode is too open")
@@ -103,7 +104,8 @@ func WritePrivate(path, private string) (err error) {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("writing private key: %w: a key is never overwritten, choose another file or move the old one away", err)
+		return fmt.Errorf("writing private key: %w: a key is never overwritten, choose another file or move the "+
+			"old one away", err)
 	}
 	if err != nil {
 		return fmt.Errorf("writing private key: %w", err)
@@ -180,7 +182,8 @@ func readGuarded(path string, forbidden fs.FileMode, remedy string, limit int64)
 		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	if mode := info.Mode().Perm(); mode&forbidden != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s has mode %04o: %w: run %s %s, and replace the key if others could have used it", path, mode, ErrOpenMode, remedy, path)
+		return nil, fmt.Errorf("%s has mode %04o: %w: run %s %s, and replace the key if others could have used it", path,
+			mode, ErrOpenMode, remedy, path)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {

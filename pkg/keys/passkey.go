@@ -87,7 +87,8 @@ func (p *Passkey) check() error {
 // knownKey reports whether a COSE_Key has one of the two forms that examples/verifier reads:
 // {1: 2, 3: -7, -1: 1, -2: X, -3: Y} and {1: 1, 3: -8, -1: 6, -2: X} in CTAP2 canonical CBOR.
 func knownKey(cose []byte) bool {
-	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21, 0x58, 32}
+	es256, eddsa := []byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 32}, []byte{0xa4, 1, 1, 3, 0x27, 0x20, 6, 0x21,
+		0x58, 32}
 	return len(cose) == 77 && bytes.HasPrefix(cose, es256) && bytes.Equal(cose[42:45], []byte{0x22, 0x58, 32}) ||
 		len(cose) == 42 && bytes.HasPrefix(cose, eddsa)
 }

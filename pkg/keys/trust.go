@@ -154,7 +154,8 @@ func (t *Trust) Add(p Pin) error {
 		}
 	}
 	if passkey && (p.Agent != "" || slices.ContainsFunc(p.Roles, func(r Role) bool { return !r.Approver() })) {
-		return fmt.Errorf("key %s is a passkey: it resolves holds, in the role approver or one below it, and is no agent's", v.Name())
+		return fmt.Errorf("key %s is a passkey: it resolves holds, in the role approver or one below it, and is no agent's",
+			v.Name())
 	}
 	if p.Agent != "" {
 		project, agent, ok := strings.Cut(p.Agent, "/")

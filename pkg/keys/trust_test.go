@@ -133,7 +133,8 @@ func TestAWrittenTrustFileReadsBackTheSame(t *testing.T) {
 	var trust Trust
 	_, a := pair(t, "alice")
 	_, b := pair(t, "ops.example.org/bob")
-	if err := trust.Add(Pin{Key: a, Roles: []Role{RoleOperator, RoleApprover}, Comment: "on call: \"x\" # not a comment\nsecond line"}); err != nil {
+	if err := trust.Add(Pin{Key: a, Roles: []Role{RoleOperator, RoleApprover},
+		Comment: "on call: \"x\" # not a comment\nsecond line"}); err != nil {
 		t.Fatal(err)
 	}
 	pin(t, &trust, b, RoleAuditor)

@@ -26,7 +26,8 @@ func zipfian(r *rand.Rand, n int, fn func(i int, words, labels []text.Term)) {
 			words = append(words, vocabulary[int(u*u*float64(len(vocabulary)))])
 		}
 		words = append(words, Words(fmt.Sprintf("number%d", i))...)
-		labels := []text.Term{text.Label("sum", fmt.Sprint(i)), text.Label("kind", "content"), text.Label("origin", "document"), text.Label("event", fmt.Sprint(i)),
+		labels := []text.Term{text.Label("sum", fmt.Sprint(i)), text.Label("kind", "content"),
+			text.Label("origin", "document"), text.Label("event", fmt.Sprint(i)),
 			text.Label("agent", "a"), text.Label("session", fmt.Sprint(i/100)), text.Label("source", fmt.Sprint(i%5000))}
 		fn(i, words, labels)
 	}

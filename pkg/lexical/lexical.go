@@ -226,7 +226,8 @@ func appendTerm(b []byte, t text.Term) []byte {
 
 func termAt(b []byte) text.Term {
 	_ = b[5]
-	return text.Term(b[0])<<40 | text.Term(b[1])<<32 | text.Term(b[2])<<24 | text.Term(b[3])<<16 | text.Term(b[4])<<8 | text.Term(b[5])
+	return text.Term(b[0])<<40 | text.Term(b[1])<<32 | text.Term(b[2])<<24 | text.Term(b[3])<<16 | text.Term(
+		b[4])<<8 | text.Term(b[5])
 }
 
 // bucketOf spreads terms; they are hashes.

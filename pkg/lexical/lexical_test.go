@@ -73,7 +73,10 @@ func (kv *pebbleKV) ScanFrom(prefix, from []byte, fn func(key, value []byte) (bo
 func (kv *pebbleKV) dump(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	if err := kv.ScanFrom(nil, nil, func(k, v []byte) (bool, error) { out[string(k)] = string(v); return true, nil }); err != nil {
+	if err := kv.ScanFrom(nil, nil, func(k, v []byte) (bool, error) {
+		out[string(k)] = string(v)
+		return true, nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -129,7 +132,8 @@ func reference(docs []document, q Query) []Hit {
 	}
 	var all []scored
 	for i, d := range docs {
-		if !slices.ContainsFunc(distinct(q.Labels), func(l text.Term) bool { return !slices.Contains(d.labels, l) }) && (len(words) == 0 || scores[i] > 0) {
+		if !slices.ContainsFunc(distinct(q.Labels), func(l text.Term) bool { return !slices.Contains(d.labels, l) }) &&
+			(len(words) == 0 || scores[i] > 0) {
 			all = append(all, scored{i, scores[i]})
 		}
 	}
@@ -229,7 +233,8 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 			q.Words = distinct(q.Words)
 			want := b.search(q)
 			if got, err := x.Search(q); err != nil || !slices.Equal(got, want) {
-				t.Fatalf("%d documents, %d words, %d labels, limit %d, %v:\n got %v\nwant %v", len(docs), len(q.Words), len(q.Labels), q.Limit, err, clip(got), clip(want))
+				t.Fatalf("%d documents, %d words, %d labels, limit %d, %v:\n got %v\nwant %v", len(docs), len(q.Words),
+					len(q.Labels), q.Limit, err, clip(got), clip(want))
 			}
 		}
 	}
@@ -252,7 +257,8 @@ func TestASearchOfLargeRunsFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 		}
 		switch at := i + 1; at {
 		// While buckets are being merged, and when all of them are.
-		case large*segment - 1, large*segment + 200, large*segment + segment, widest*segment + 1, widest*segment + 300, widest*segment + segment:
+		case large*segment - 1, large*segment + 200, large*segment + segment, widest*segment + 1, widest*segment +
+			300, widest*segment + segment:
 			check()
 		}
 	}
@@ -291,7 +297,8 @@ func TestTheNumberOfDocumentsSaysWhichRunsThereAre(t *testing.T) {
 			}
 			bucket, first := uint64(binary.BigEndian.Uint16([]byte(k[2:]))), binary.BigEndian.Uint32([]byte(k[4:]))
 			if firsts, _ := runsOf(bucket, uint32(i+1)); !slices.Contains(firsts, first) {
-				t.Fatalf("after %d documents bucket %d has a run from segment %d, and is said to have %v", i+1, bucket, first, firsts)
+				t.Fatalf("after %d documents bucket %d has a run from segment %d, and is said to have %v", i+1, bucket, first,
+					firsts)
 			}
 		}
 	}
@@ -309,7 +316,8 @@ func made(r *rand.Rand, n int) []document {
 		for range 1 + r.IntN(24) {
 			docs[i].words = append(docs[i].words, word())
 		}
-		docs[i].labels = []text.Term{text.Label("agent", fmt.Sprint(r.IntN(3))), text.Label("session", fmt.Sprint(r.IntN(200)))}
+		docs[i].labels = []text.Term{text.Label("agent", fmt.Sprint(r.IntN(3))),
+			text.Label("session", fmt.Sprint(r.IntN(200)))}
 	}
 	return docs
 }
@@ -367,7 +375,8 @@ func TestASearchFindsWhatALookAtEveryDocumentFinds(t *testing.T) {
 				t.Fatalf("%d documents: with a memo\n %v, %v, want\n %v", n, clip(again), err, clip(got))
 			}
 			if want := reference(docs, q); !slices.Equal(got, want) {
-				t.Fatalf("%d documents, %d words, %d labels, limit %d:\n got %v\nwant %v", n, len(q.Words), len(q.Labels), q.Limit, clip(got), clip(want))
+				t.Fatalf("%d documents, %d words, %d labels, limit %d:\n got %v\nwant %v", n, len(q.Words), len(q.Labels),
+					q.Limit, clip(got), clip(want))
 			}
 		}
 		spared += x.spared
@@ -410,7 +419,8 @@ func TestTheLatestOfManyDocumentsCount(t *testing.T) {
 		}
 	}
 	got, err := x.Search(Query{Words: []text.Term{common}, Limit: n})
-	if err != nil || len(got) != MaxPostings || ids(t, x, got[:1])[0] != fmt.Sprint(n-1) || ids(t, x, got[MaxPostings-1:])[0] != fmt.Sprint(n-MaxPostings) {
+	if err != nil || len(got) != MaxPostings || ids(t, x, got[:1])[0] != fmt.Sprint(n-1) ||
+		ids(t, x, got[MaxPostings-1:])[0] != fmt.Sprint(n-MaxPostings) {
 		t.Fatalf("%d hits, first %v, last %v, %v", len(got), got[0], got[len(got)-1], err)
 	}
 	// A rare term is found however many documents came later.

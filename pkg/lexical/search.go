@@ -221,9 +221,10 @@ func (x *Index) inRuns(sc *scratch, count uint32, t text.Term) (f found, err err
 	if larger == len(firsts) {
 		return f, nil
 	}
-	return f, x.kv.ScanFrom(x.key(keyRun, bucket), x.key(keyRun, bucket, uint64(firsts[larger])), func(k, v []byte) (bool, error) {
-		return true, look(binary.BigEndian.Uint32(k[len(k)-4:]), v)
-	})
+	return f, x.kv.ScanFrom(x.key(keyRun, bucket), x.key(keyRun, bucket, uint64(firsts[larger])),
+		func(k, v []byte) (bool, error) {
+			return true, look(binary.BigEndian.Uint32(k[len(k)-4:]), v)
+		})
 }
 
 // findForward looks a term up in what is kept of a document of the open segment.

@@ -28,7 +28,8 @@ var Algorithms = []webauthncose.COSEAlgorithmIdentifier{webauthncose.AlgES256, w
 func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 	id := base64.RawURLEncoding.EncodeToString(p.Credential)
 	car := protocol.CredentialAssertionResponse{
-		PublicKeyCredential: protocol.PublicKeyCredential{Credential: protocol.Credential{ID: id, Type: string(protocol.PublicKeyCredentialType)}, RawID: protocol.URLEncodedBase64(p.Credential)},
+		PublicKeyCredential: protocol.PublicKeyCredential{Credential: protocol.Credential{ID: id,
+			Type: string(protocol.PublicKeyCredentialType)}, RawID: protocol.URLEncodedBase64(p.Credential)},
 		AssertionResponse: protocol.AuthenticatorAssertionResponse{
 			AuthenticatorResponse: protocol.AuthenticatorResponse{ClientDataJSON: protocol.URLEncodedBase64(a.ClientData)},
 			AuthenticatorData:     protocol.URLEncodedBase64(a.AuthData), Signature: protocol.URLEncodedBase64(a.Signature),
@@ -42,7 +43,8 @@ func Verify(p *keys.Passkey, challenge string, a *keys.Assertion) error {
 	if o := parsed.Response.CollectedClientData.Origin; !slices.Contains(p.Origins, o) {
 		return fmt.Errorf("origin %q is not one of the pinned %q", o, p.Origins)
 	}
-	return explained(parsed.Verify(challenge, p.RP, "", p.Origins, nil, nil, protocol.TopOriginExplicitVerificationMode, false, true, true, p.Public,
+	return explained(parsed.Verify(challenge, p.RP, "", p.Origins, nil, nil, protocol.TopOriginExplicitVerificationMode,
+		false, true, true, p.Public,
 		protocol.SignaturePolicy{}))
 }
 
@@ -57,7 +59,8 @@ func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, err
 	for _, a := range Algorithms {
 		params = append(params, protocol.CredentialParameter{Type: protocol.PublicKeyCredentialType, Algorithm: a})
 	}
-	_, err = parsed.Verify(challenge, rp, []string{origin}, nil, nil, protocol.TopOriginExplicitVerificationMode, false, true, true, nil, params,
+	_, err = parsed.Verify(challenge, rp, []string{origin}, nil, nil, protocol.TopOriginExplicitVerificationMode, false,
+		true, true, nil, params,
 		protocol.AttestationPolicy{}, protocol.SignaturePolicy{})
 	if err != nil {
 		return nil, explained(err)
@@ -66,7 +69,8 @@ func Register(response []byte, challenge, rp, origin string) (*keys.Passkey, err
 	if !bytes.Equal(data.CredentialID, parsed.RawID) {
 		return nil, errors.New("the credential is not the one that was attested")
 	}
-	return &keys.Passkey{Credential: data.CredentialID, Origins: []string{origin}, Public: data.CredentialPublicKey, RP: rp}, nil
+	return &keys.Passkey{Credential: data.CredentialID, Origins: []string{origin}, Public: data.CredentialPublicKey,
+		RP: rp}, nil
 }
 
 // explained adds to the library's errors what they keep apart.

@@ -41,7 +41,8 @@ func newDevice(t *testing.T, name string) *device {
 	// COSE_Key {1: 2, 3: -7, -1: 1, -2: X, -3: Y}
 	cose := append([]byte{0xa5, 1, 2, 3, 0x26, 0x20, 1, 0x21, 0x58, 0x20}, point[1:33]...)
 	cose = append(append(cose, 0x22, 0x58, 0x20), point[33:]...)
-	d := &device{private: private, key: keys.Passkey{Credential: []byte("credential of " + name), Origins: []string{origin}, Public: cose, RP: "lazaret.example.org"}}
+	d := &device{private: private, key: keys.Passkey{Credential: []byte("credential of " + name),
+		Origins: []string{origin}, Public: cose, RP: "lazaret.example.org"}}
 	if d.pin, err = d.key.Pin(name); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ type made struct {
 
 func (d *device) sign(t *testing.T, m made) *keys.Assertion {
 	t.Helper()
-	client := fmt.Sprintf(`{"type":%q,"challenge":%q,"origin":%q,"crossOrigin":%t}`, m.kind, m.challenge, m.origin, m.cross)
+	client := fmt.Sprintf(`{"type":%q,"challenge":%q,"origin":%q,"crossOrigin":%t}`, m.kind, m.challenge, m.origin,
+		m.cross)
 	rp := sha256.Sum256([]byte(m.rp))
 	data := binary.BigEndian.AppendUint32(append(rp[:], m.flags), m.counter)
 	hash := sha256.Sum256([]byte(client))
@@ -73,7 +75,8 @@ func (d *device) sign(t *testing.T, m made) *keys.Assertion {
 // honest is what a browser and an authenticator say of a text.
 func (d *device) honest(text string) made {
 	d.counter++
-	return made{kind: "webauthn.get", challenge: keys.Challenge([]byte(text)), origin: origin, rp: d.key.RP, flags: 0x05, counter: d.counter}
+	return made{kind: "webauthn.get", challenge: keys.Challenge([]byte(text)), origin: origin, rp: d.key.RP, flags: 0x05,
+		counter: d.counter}
 }
 
 func (d *device) note(t *testing.T, text string, m made) []byte {
@@ -88,7 +91,8 @@ func (d *device) note(t *testing.T, text string, m made) []byte {
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 func statement() *approval.Statement {
-	return &approval.Statement{Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve, Expires: now.Add(time.Minute), Hold: "h1",
+	return &approval.Statement{Action: "sha256:" + strings.Repeat("ab", 32), Decision: approval.Approve,
+		Expires: now.Add(time.Minute), Hold: "h1",
 		Nonce: approval.NewNonce(), Project: "acme", Revision: "r1", Version: approval.Version}
 }
 
@@ -132,7 +136,8 @@ func (h *hold) release(msg []byte) error {
 	if err != nil {
 		return err
 	}
-	c := approval.Case{Project: "acme", Agent: "support", Hold: "h1", Revision: "r1", Action: "sha256:" + strings.Repeat("ab", 32), Now: now, Open: true,
+	c := approval.Case{Project: "acme", Agent: "support", Hold: "h1", Revision: "r1",
+		Action: "sha256:" + strings.Repeat("ab", 32), Now: now, Open: true,
 		Used: h.used[s.Nonce], Counter: h.counter}
 	if err := s.Judge(&c); err != nil {
 		return err
@@ -143,7 +148,8 @@ func (h *hold) release(msg []byte) error {
 
 func TestAPasskeyReleasesWhatItSignedOnce(t *testing.T) {
 	d := newDevice(t, "alice")
-	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}), used: make(map[string]bool)}
+	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}),
+		used: make(map[string]bool)}
 	s := text(t, statement())
 	msg := d.note(t, s, d.honest(s))
 	if err := h.release(msg); err != nil {
@@ -181,7 +187,8 @@ func TestAPasskeyResolvesHoldsAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := approval.OpenOrder(d.note(t, s, d.honest(s)), trust); !errors.Is(err, &approval.Error{Check: approval.CheckRole}) {
+	if _, err := approval.OpenOrder(d.note(t, s, d.honest(s)), trust); !errors.Is(err,
+		&approval.Error{Check: approval.CheckRole}) {
 		t.Errorf("an order by a passkey: %v", err)
 	}
 }
@@ -236,7 +243,8 @@ func TestTenThousandForgedReplayedAndMisboundAssertionsReleaseNothing(t *testing
 		m = d.honest(line)
 		switch i % 14 {
 		case 8:
-			name, m.origin = "another origin", []string{"https://evil.example", "http://lazaret.example.org", origin + ":444", "https://x.lazaret.example.org"}[r.IntN(4)]
+			name, m.origin = "another origin", []string{"https://evil.example", "http://lazaret.example.org", origin + ":444",
+				"https://x.lazaret.example.org"}[r.IntN(4)]
 		case 9:
 			name, m.rp = "another relying party", []string{"evil.example", "example.org", "localhost"}[r.IntN(3)]
 		case 10:
@@ -283,7 +291,8 @@ func TestAPinnedPasskeyHasOneEncoding(t *testing.T) {
 		t.Fatal(err)
 	}
 	spaced := strings.Replace(string(raw), `","`, `", "`, 1)
-	for _, pin := range []string{name + "+00000000+" + data, name + "+" + rest[:8] + "+" + base64.StdEncoding.EncodeToString([]byte(spaced))} {
+	for _, pin := range []string{name + "+00000000+" + data,
+		name + "+" + rest[:8] + "+" + base64.StdEncoding.EncodeToString([]byte(spaced))} {
 		if err := new(keys.Trust).Add(keys.Pin{Key: pin, Roles: []keys.Role{keys.RoleApprover}}); err == nil {
 			t.Errorf("pinned: %s", pin)
 		}
@@ -304,8 +313,10 @@ func TestAPinnedPasskeyHasOneEncoding(t *testing.T) {
 // arbiter obeys nothing that it would refuse.
 func TestAnAssertionThatTheStandAloneVerifierRefusesReleasesNothing(t *testing.T) {
 	d := newDevice(t, "alice")
-	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}), used: make(map[string]bool)}
-	for _, o := range []string{"HTTPS://lazaret.example.org", "https://LAZARET.example.org", origin + ":443", origin + "/", origin + "/evil?a#b",
+	h := &hold{trust: trusting(t, keys.Pin{Key: d.pin, Roles: []keys.Role{keys.RoleApprover}}),
+		used: make(map[string]bool)}
+	for _, o := range []string{"HTTPS://lazaret.example.org", "https://LAZARET.example.org", origin + ":443",
+		origin + "/", origin + "/evil?a#b",
 		"https://eve@lazaret.example.org"} {
 		s := text(t, statement())
 		m := d.honest(s)

@@ -20,7 +20,8 @@ func compileApproval(y *strictyaml.Document, path []any, t *approvalText) (keys.
 	}
 	r := keys.Role(t.Role)
 	if !r.Approver() {
-		return "", y.Errorf(append(slices.Clip(path), "approval", "role"), "%w", fmt.Errorf("role %q does not resolve holds: use %s or %sNAME", t.Role, keys.RoleApprover, keys.ApproverPrefix))
+		return "", y.Errorf(append(slices.Clip(path), "approval", "role"), "%w",
+			fmt.Errorf("role %q does not resolve holds: use %s or %sNAME", t.Role, keys.RoleApprover, keys.ApproverPrefix))
 	}
 	return r, nil
 }

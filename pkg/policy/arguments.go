@@ -39,7 +39,8 @@ var partyWords = contentWords(strings.Fields("target destination dest targets de
 
 // networkSchemes are those of URLs that name a host to connect to. A URL of
 // another scheme (note://, s3://) names something else, unless it has a port.
-var networkSchemes = contentWords(strings.Fields(`http https ws wss ftp ftps sftp tftp scp ssh git rsync svn telnet tcp tcp4 tcp6 udp tls ssl unix
+var networkSchemes = contentWords(
+	strings.Fields(`http https ws wss ftp ftps sftp tftp scp ssh git rsync svn telnet tcp tcp4 tcp6 udp tls ssl unix
 	gopher gophers dict ldap ldaps smb smbs cifs nfs afp imap imaps pop3 pop3s smtp smtps rtsp rtmp rtmps mms sip sips irc ircs xmpp
 	redis rediss mongodb mysql mariadb postgres postgresql sqlserver oracle clickhouse cassandra amqp amqps mqtt mqtts nats kafka stomp
 	grpc grpcs socks socks4 socks4a socks5 socks5h proxy vnc rdp docker hdfs webhdfs dav davs feed view-source jar netdoc`))
@@ -58,7 +59,8 @@ func networkURL(u string) bool {
 }
 
 // networkPrograms connect to what they are given, also to a bare number.
-var networkPrograms = contentWords(strings.Fields("curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 fping nmap socat httpie http https xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host"))
+var networkPrograms = contentWords(strings.Fields("curl wget nc ncat netcat ssh scp sftp ftp tftp telnet ping ping6 " +
+	"fping nmap socat httpie http https xh aria2c lynx links w3m rsync git openssl traceroute nslookup dig host"))
 
 // connects reports whether a command line names such a program.
 func connects(command string) bool {
@@ -189,7 +191,8 @@ func (a *arguments) gather(values []argValue, commands bool) {
 			}
 			touches(w)
 			w = w[strings.LastIndexByte(w, '@')+1:]
-			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") || numbers && len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
+			if d, ok := destinationOf(w); ok && (d.addr.IsValid() && (strings.ContainsAny(w, ".:x") ||
+				numbers && len(w) > 7) || innerHosts.hasHost(d.host) || metaHosts.hasHost(d.host)) {
 				reaches(d)
 			}
 		}

@@ -97,7 +97,8 @@ func (c *call) variables() (map[string]any, error) {
 	for i, w := range name.words {
 		words[i] = string(name.text(w))
 	}
-	c.vars = map[string]any{varTool: c.tool, varWords: words, varArgs: args, varProject: c.project, varAgent: c.agent, varShell: shellKind(args)}
+	c.vars = map[string]any{varTool: c.tool, varWords: words, varArgs: args, varProject: c.project, varAgent: c.agent,
+		varShell: shellKind(args)}
 	return c.vars, nil
 }
 

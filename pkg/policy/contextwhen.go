@@ -28,15 +28,19 @@ type contextConditionText struct {
 // The variables of context conditions, all of the belief but for those of the
 // recall. Times are ledger time; score is -1 where there is none.
 var contextVariables = map[string]*cel.Type{
-	"belief.id": cel.StringType, "belief.key": cel.StringType, "belief.category": cel.StringType, "belief.source": cel.StringType,
-	"belief.agent": cel.StringType, "belief.session": cel.StringType, "belief.origin": cel.StringType, "belief.external": cel.BoolType,
-	"belief.quality": cel.StringType, "belief.confidence": cel.DoubleType, "belief.score": cel.DoubleType, "belief.truth": cel.StringType,
+	"belief.id": cel.StringType, "belief.key": cel.StringType, "belief.category": cel.StringType,
+	"belief.source": cel.StringType,
+	"belief.agent":  cel.StringType, "belief.session": cel.StringType, "belief.origin": cel.StringType,
+	"belief.external": cel.BoolType,
+	"belief.quality":  cel.StringType, "belief.confidence": cel.DoubleType, "belief.score": cel.DoubleType,
+	"belief.truth":       cel.StringType,
 	"belief.sensitivity": cel.StringType, "belief.remembered": cel.BoolType, "belief.age": cel.DurationType,
 	"recall.agent": cel.StringType, "recall.session": cel.StringType, "recall.purpose": cel.StringType,
 }
 
 var contextEnv = sync.OnceValues(func() (*cel.Env, error) {
-	opts := []cel.EnvOption{cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(conditionSize), ext.Strings()}
+	opts := []cel.EnvOption{cel.CrossTypeNumericComparisons(true), cel.ParserExpressionSizeLimit(conditionSize),
+		ext.Strings()}
 	for name, typ := range contextVariables {
 		opts = append(opts, cel.Variable(name, typ))
 	}
@@ -90,7 +94,8 @@ func (s contextSubject) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-func compileContextConditions(y *strictyaml.Document, path []any, texts []contextConditionText) ([]beliefs.Condition, error) {
+func compileContextConditions(y *strictyaml.Document, path []any, texts []contextConditionText) ([]beliefs.Condition,
+	error) {
 	at := func(rest ...any) []any { return append(append([]any(nil), path...), rest...) }
 	if len(texts) > MaxConditions {
 		return nil, y.Errorf(path, "%d conditions are too many, at most %d are possible", len(texts), MaxConditions)
@@ -115,14 +120,17 @@ func compileContextConditions(y *strictyaml.Document, path []any, texts []contex
 		case "context_only":
 			c.ContextOnly = true
 		default:
-			return nil, y.Errorf(at(i, "otherwise"), "otherwise of condition %s is %q: use refuse or context_only; a condition never admits", t.Name, t.Otherwise)
+			return nil, y.Errorf(at(i, "otherwise"),
+				"otherwise of condition %s is %q: use refuse or context_only; a condition never admits", t.Name, t.Otherwise)
 		}
 		ast, issues := env.Compile(t.Require)
 		if err := issues.Err(); err != nil {
-			return nil, y.Errorf(at(i, "require"), "require of condition %s: %w", t.Name, errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", ""))))
+			return nil, y.Errorf(at(i, "require"), "require of condition %s: %w", t.Name,
+				errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", ""))))
 		}
 		if !ast.OutputType().IsExactType(cel.BoolType) {
-			return nil, y.Errorf(at(i, "require"), "require of condition %s is of type %s, want bool: compare it with something", t.Name, ast.OutputType())
+			return nil, y.Errorf(at(i, "require"),
+				"require of condition %s is of type %s, want bool: compare it with something", t.Name, ast.OutputType())
 		}
 		prg, err := env.Program(ast, cel.CostLimit(conditionCost))
 		if err != nil {

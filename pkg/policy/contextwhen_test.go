@@ -21,7 +21,8 @@ context:
       - {name: recent, require: "belief.age < duration('24h') && belief.confidence >= 0.5"}
       - {name: costly, require: "belief.key.split('').exists(x, belief.key.split('').exists(y, belief.key.split('').exists(z, x + y + z == 'zzz')))  || true"}
 `)
-	good := beliefs.Candidate{Axes: beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}, Origin: "user", At: now.Add(-time.Hour),
+	good := beliefs.Candidate{Axes: beliefs.Axes{Truth: beliefs.Supported, Retrieval: beliefs.Normal}, Origin: "user",
+		At:    now.Add(-time.Hour),
 		Agent: "a1", Quality: beliefs.HumanAssertion, Confidence: 0.85}
 	vary := func(f func(*beliefs.Candidate)) beliefs.Candidate { c := good; f(&c); return c }
 	for _, c := range []struct {
@@ -31,13 +32,20 @@ context:
 		reason        string
 	}{
 		{"what fits", "decision", good, beliefs.Admitted, ""},
-		{"another purpose", "planning", vary(func(c *beliefs.Candidate) { c.At = now.Add(-48 * time.Hour) }), beliefs.Admitted, ""},
-		{"the default's", "planning", vary(func(c *beliefs.Candidate) { c.Category = "draft" }), beliefs.Refused, "condition:no-drafts"},
-		{"the default's, for all", "decision", vary(func(c *beliefs.Candidate) { c.Category = "draft" }), beliefs.Refused, "condition:no-drafts"},
-		{"read and no more", "decision", vary(func(c *beliefs.Candidate) { c.Agent, c.Quality = "a2", beliefs.ToolResult }), beliefs.AsContext, "condition:own-agent"},
-		{"a ledger day old", "decision", vary(func(c *beliefs.Candidate) { c.At = now.Add(-24 * time.Hour) }), beliefs.Refused, "condition:recent"},
-		{"beyond what it may cost", "decision", vary(func(c *beliefs.Candidate) { c.Key = strings.Repeat("k", 400) }), beliefs.Refused, "condition:costly"},
-		{"what was refused anyway", "decision", vary(func(c *beliefs.Candidate) { c.Axes.Security = beliefs.Quarantined }), beliefs.Refused, beliefs.ReasonSecurity},
+		{"another purpose", "planning", vary(func(c *beliefs.Candidate) { c.At = now.Add(-48 * time.Hour) }),
+			beliefs.Admitted, ""},
+		{"the default's", "planning", vary(func(c *beliefs.Candidate) { c.Category = "draft" }), beliefs.Refused,
+			"condition:no-drafts"},
+		{"the default's, for all", "decision", vary(func(c *beliefs.Candidate) { c.Category = "draft" }), beliefs.Refused,
+			"condition:no-drafts"},
+		{"read and no more", "decision", vary(func(c *beliefs.Candidate) { c.Agent, c.Quality = "a2", beliefs.ToolResult }),
+			beliefs.AsContext, "condition:own-agent"},
+		{"a ledger day old", "decision", vary(func(c *beliefs.Candidate) { c.At = now.Add(-24 * time.Hour) }),
+			beliefs.Refused, "condition:recent"},
+		{"beyond what it may cost", "decision", vary(func(c *beliefs.Candidate) { c.Key = strings.Repeat("k", 400) }),
+			beliefs.Refused, "condition:costly"},
+		{"what was refused anyway", "decision", vary(func(c *beliefs.Candidate) { c.Axes.Security = beliefs.Quarantined }),
+			beliefs.Refused, beliefs.ReasonSecurity},
 	} {
 		got := p.Context(c.purpose).Judge(now, beliefs.Asker{Agent: "a1", Session: "s"}, []beliefs.Candidate{c.cand})[0]
 		if got.Channel != c.channel || got.Reason != c.reason {

@@ -28,7 +28,8 @@ func shipped(t testing.TB) *Policy {
 }
 
 func show(c Class) string {
-	return fmt.Sprintf("%s %s by %q effects=%v blast=%s reversibility=%s", c.Floor, c.Level, c.Entry, c.Effects, c.Blast, c.Reversibility)
+	return fmt.Sprintf("%s %s by %q effects=%v blast=%s reversibility=%s", c.Floor, c.Level, c.Entry, c.Effects, c.Blast,
+		c.Reversibility)
 }
 
 func TestTheShippedPolicyOnCommonNames(t *testing.T) {
@@ -52,7 +53,8 @@ var changing = strings.Fields(`add append approve assign book buy cancel change 
 	uninstall unlock update upload upsert wipe withdraw write`)
 
 // irrevocable are those of them that a person must approve.
-var irrevocable = strings.Fields(`approve book buy cancel delete deploy deposit destroy erase execute export forward grant
+var irrevocable = strings.Fields(
+	`approve book buy cancel delete deploy deposit destroy erase execute export forward grant
 	kill merge notify order overwrite pay post publish purchase purge push refund remove reply reserve revoke run sell
 	send share shutdown submit subscribe transfer transmit truncate uninstall unlock upload wipe withdraw`)
 
@@ -61,9 +63,11 @@ func TestNoSpellingOfAChangingVerbIsBelowL3(t *testing.T) {
 	title := func(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 	for _, verb := range changing {
 		for _, name := range []string{
-			verb, strings.ToUpper(verb), verb + "_thing", verb + "-thing", verb + ".thing", verb + "Thing", title(verb) + "Thing",
+			verb, strings.ToUpper(verb), verb + "_thing", verb + "-thing", verb + ".thing", verb + "Thing",
+			title(verb) + "Thing",
 			"acme__" + verb + "_thing", "acme.things." + verb, "acme/" + verb + "Thing", verb + "2",
-			verb + "_and_get_thing", verb + "_or_list", title(verb) + "ThenRead", "get_or_" + verb, "readAnd" + title(verb), "HTTP" + title(verb) + "Thing",
+			verb + "_and_get_thing", verb + "_or_list", title(verb) + "ThenRead", "get_or_" + verb, "readAnd" + title(verb),
+			"HTTP" + title(verb) + "Thing",
 		} {
 			c := p.Classify(name, nil, "p", "a")
 			if c.Level < beliefs.L3 {
@@ -124,7 +128,8 @@ func TestToolsOfRealSessions(t *testing.T) {
 		}
 	}
 	t.Logf("%d tools in %d calls; only otherwise matched %d tools (%.0f %%), %d calls (%.0f %%); tools by level %v",
-		len(calls), total, unknown, 100*float64(unknown)/float64(len(calls)), unknownCalls, 100*float64(unknownCalls)/float64(total), levels)
+		len(calls), total, unknown, 100*float64(unknown)/float64(len(calls)), unknownCalls,
+		100*float64(unknownCalls)/float64(total), levels)
 	if unknown*2 > len(calls) || unknownCalls*4 > total {
 		t.Error("the shipped policy knows too few of the verbs in use")
 	}

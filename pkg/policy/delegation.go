@@ -59,7 +59,8 @@ var delegationEnv = sync.OnceValues(func() (*cel.Env, error) {
 
 func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delegation, error) {
 	if len(texts) > MaxDelegation {
-		return nil, y.Errorf([]any{"delegation"}, "%d grounds are too many, at most %d are possible", len(texts), MaxDelegation)
+		return nil, y.Errorf([]any{"delegation"}, "%d grounds are too many, at most %d are possible", len(texts),
+			MaxDelegation)
 	}
 	var out []delegation
 	for i, t := range texts {
@@ -81,7 +82,8 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 		}
 		ast, issues := env.Compile(t.When)
 		if err := issues.Err(); err != nil {
-			return nil, at("when", "condition of %s: %w", t.Name, errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", ""))))
+			return nil, at("when", "condition of %s: %w", t.Name,
+				errors.New(strings.TrimSpace(strings.ReplaceAll(err.Error(), "<input>:", ""))))
 		}
 		if !ast.OutputType().IsExactType(cel.BoolType) {
 			return nil, at("when", "condition of %s is of type %s, want bool", t.Name, ast.OutputType())
@@ -100,7 +102,8 @@ func compileDelegation(y *strictyaml.Document, texts []delegationText) ([]delega
 // the level may ask for a hold: no require of an entry, no failed condition, no
 // destination. A condition that fails is not met.
 func (p *Policy) Delegated(k Call, c Class, ev Evidence) (ground string, ok bool) {
-	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools || len(k.Tool) > MaxTool {
+	if len(p.delegated) == 0 || c.Level != beliefs.L4 || c.insists || k.Tool == streams.ApproveTools ||
+		len(k.Tool) > MaxTool {
 		return "", false
 	}
 	for _, r := range c.Reasons {
@@ -134,7 +137,8 @@ func (ev Evidence) String() string {
 	if ev.Foreign == 0 {
 		parts = append(parts, "the session holds nothing foreign")
 	} else {
-		parts = append(parts, fmt.Sprintf("of %d foreign texts in the session the strongest reads like an order by %d of 100 points", ev.Foreign, ev.Order))
+		parts = append(parts, fmt.Sprintf(
+			"of %d foreign texts in the session the strongest reads like an order by %d of 100 points", ev.Foreign, ev.Order))
 	}
 	return strings.Join(parts, ", ")
 }

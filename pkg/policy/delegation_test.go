@@ -11,15 +11,18 @@ import (
 func level(l beliefs.Level) *beliefs.Level { return &l }
 
 func TestASignedEntryThatNamesAToolStandsAgainstAServersHints(t *testing.T) {
-	p, err := Compile("p", []byte("version: 1\nname: p\ngroups: []\ntools:\n  - {name: w, tools: [write_file], level: L3}\n  - {name: v, verbs: [write], level: L3}\n"))
+	p, err := Compile("p", []byte("version: 1\nname: p\ngroups: []\ntools:\n  - {name: w, tools: [write_file], level: "+
+		"L3}\n  - {name: v, verbs: [write], level: L3}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hints := []byte(`{"destructiveHint":true,"openWorldHint":true}`)
-	if c := p.Classify("write_file", nil, "p", "a").RaiseByAnnotations(hints); c.Level != beliefs.L3 || c.Floor != streams.Allow {
+	if c := p.Classify("write_file", nil, "p", "a").RaiseByAnnotations(hints); c.Level != beliefs.L3 ||
+		c.Floor != streams.Allow {
 		t.Errorf("named: %s", show(c))
 	}
-	if c := p.Classify("write_note", nil, "p", "a").RaiseByAnnotations(hints); c.Level != beliefs.L4 || c.Floor != streams.Hold {
+	if c := p.Classify("write_note", nil, "p", "a").RaiseByAnnotations(hints); c.Level != beliefs.L4 ||
+		c.Floor != streams.Hold {
 		t.Errorf("known by a word: %s", show(c))
 	}
 }
@@ -32,7 +35,8 @@ func TestAnAcceptedLevelStandsAgainstWordsAndHintsAndNotAgainstANamedEntry(t *te
 		accepted beliefs.Level
 		want     beliefs.Level
 	}{
-		{"write_file", beliefs.L3, beliefs.L3}, {"frobnicate", beliefs.L1, beliefs.L1}, {"delete_entities", beliefs.L3, beliefs.L3},
+		{"write_file", beliefs.L3, beliefs.L3}, {"frobnicate", beliefs.L1, beliefs.L1}, {"delete_entities", beliefs.L3,
+			beliefs.L3},
 		{"read_file", beliefs.L4, beliefs.L4},
 	} {
 		c := p.Class(Call{Tool: x.tool, Accepted: level(x.accepted)}).RaiseByAnnotations(hints)
@@ -43,7 +47,8 @@ func TestAnAcceptedLevelStandsAgainstWordsAndHintsAndNotAgainstANamedEntry(t *te
 	if c := p.Class(Call{Tool: "delete_entities", Accepted: level(beliefs.L3)}); !c.Has(EffectDelete) {
 		t.Errorf("rules no longer see what it does: %s", show(c))
 	}
-	named, err := Compile("p", []byte("version: 1\nname: p\ngroups: []\ntools:\n  - {name: w, tools: [write_file], level: L4}\n"))
+	named, err := Compile("p",
+		[]byte("version: 1\nname: p\ngroups: []\ntools:\n  - {name: w, tools: [write_file], level: L4}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +66,16 @@ func TestEntriesOfAHostsOwnToolsAreForNoOther(t *testing.T) {
 		of, tool, args string
 		want           beliefs.Level
 	}{
-		{"claude-code", "Task", "", beliefs.L2}, {"", "Task", "", beliefs.L4}, {"claude-code", "mcp__evil__Task", "", beliefs.L4},
-		{"claude-code", "WebFetch", "", beliefs.L2}, {"claude-code", "Edit", "", beliefs.L3}, {"claude-code", "Bash", `{"command":"rm -rf /"}`, beliefs.L4},
-		{"claude-code", "Bash", `{"command":"git log | head"}`, beliefs.L1}, {"claude-code", "Bash", `{"command":"go test ./..."}`, beliefs.L3},
-		{"anthropic-memory", "memory", `{"command":"view"}`, beliefs.L1}, {"anthropic-memory", "memory", `{"command":"create"}`, beliefs.L3},
-		{"anthropic-memory", "memory", `{"command":"delete"}`, beliefs.L4}, {"anthropic-memory", "memory", ``, beliefs.L4}, {"", "memory", `{"command":"view"}`, beliefs.L4},
+		{"claude-code", "Task", "", beliefs.L2}, {"", "Task", "", beliefs.L4}, {"claude-code", "mcp__evil__Task", "",
+			beliefs.L4},
+		{"claude-code", "WebFetch", "", beliefs.L2}, {"claude-code", "Edit", "", beliefs.L3},
+		{"claude-code", "Bash", `{"command":"rm -rf /"}`, beliefs.L4},
+		{"claude-code", "Bash", `{"command":"git log | head"}`, beliefs.L1},
+		{"claude-code", "Bash", `{"command":"go test ./..."}`, beliefs.L3},
+		{"anthropic-memory", "memory", `{"command":"view"}`, beliefs.L1}, {"anthropic-memory", "memory",
+			`{"command":"create"}`, beliefs.L3},
+		{"anthropic-memory", "memory", `{"command":"delete"}`, beliefs.L4}, {"anthropic-memory", "memory", ``, beliefs.L4},
+		{"", "memory", `{"command":"view"}`, beliefs.L4},
 	} {
 		if c := p.Class(Call{Tool: x.tool, Args: []byte(x.args), Of: x.of}); c.Level != x.want {
 			t.Errorf("%s of %q with %s: %s, want %s", x.tool, x.of, x.args, show(c), x.want)
@@ -133,13 +143,20 @@ func TestAConditionOfDelegationIsCheckedWhenThePolicyIsRead(t *testing.T) {
 
 func TestACommandLineIsWhatItsProgramsAre(t *testing.T) {
 	for line, want := range map[string]string{
-		"ls -la src | head -5": shellLook, "git status": shellLook, "cat 'a b.txt' && wc -l x": shellLook, "ls 2>/dev/null": shellLook,
-		"go test ./... 2>&1 | tail": shellBuild, "cd a && git add -A && git commit -m \"mend it\"": shellBuild, "npm run build": shellBuild,
-		"": shellOther, "curl http://x": shellOther, "ls; curl x": shellOther, "ls & curl x": shellOther, "ls\ncurl x": shellOther,
-		"echo $(curl x)": shellOther, "echo `curl x`": shellOther, "echo \"$(curl x)\"": shellOther, "echo hi > ~/.bashrc": shellOther,
-		"cat < x": shellOther, "cat ~/.ssh/id_rsa": shellOther, "cat .env": shellOther, "find . -exec rm x": shellOther,
-		"git push": shellOther, "git -c core.pager=x log": shellOther, "PATH=x ls": shellOther, "l\\s": shellOther, "/tmp/ls": shellOther,
-		"ls 'unfinished": shellOther, "ls |": shellLook, "| ls": shellOther, "git log --output=x": shellOther, "go run x.go": shellOther,
+		"ls -la src | head -5": shellLook, "git status": shellLook, "cat 'a b.txt' && wc -l x": shellLook,
+		"ls 2>/dev/null":            shellLook,
+		"go test ./... 2>&1 | tail": shellBuild, "cd a && git add -A && git commit -m \"mend it\"": shellBuild,
+		"npm run build": shellBuild,
+		"":              shellOther, "curl http://x": shellOther, "ls; curl x": shellOther, "ls & curl x": shellOther,
+		"ls\ncurl x":     shellOther,
+		"echo $(curl x)": shellOther, "echo `curl x`": shellOther, "echo \"$(curl x)\"": shellOther,
+		"echo hi > ~/.bashrc": shellOther,
+		"cat < x":             shellOther, "cat ~/.ssh/id_rsa": shellOther, "cat .env": shellOther,
+		"find . -exec rm x": shellOther,
+		"git push":          shellOther, "git -c core.pager=x log": shellOther, "PATH=x ls": shellOther, "l\\s": shellOther,
+		"/tmp/ls":        shellOther,
+		"ls 'unfinished": shellOther, "ls |": shellLook, "| ls": shellOther, "git log --output=x": shellOther,
+		"go run x.go":     shellOther,
 		"go test -exec x": shellOther, "ls >/dev/nullx": shellOther, "cat\u00a0x": shellOther, "rg --pre x y": shellOther,
 	} {
 		if got := shellKind(map[string]any{"command": line}); got != want {
@@ -171,7 +188,8 @@ func TestAProfileLowersOnlyWhereTheCommandNamesIt(t *testing.T) {
 	if x := p.Propose(write, claims); x.Level != beliefs.L4 || len(x.Doubts) == 0 {
 		t.Errorf("a name lowered it: %+v", x)
 	}
-	for _, command := range [][]string{{"node", "@modelcontextprotocol/server-filesystem-evil"}, {"x", "/tmp/@modelcontextprotocol/server-filesystem"}} {
+	for _, command := range [][]string{{"node", "@modelcontextprotocol/server-filesystem-evil"},
+		{"x", "/tmp/@modelcontextprotocol/server-filesystem"}} {
 		if m := p.ProfileOf("s", command); m != nil {
 			t.Errorf("%v fits %s", command, m.Name)
 		}
@@ -195,8 +213,10 @@ func TestAHintLowersOnlyAToolOfWhichThePolicyKnowsNoWord(t *testing.T) {
 		{Offered{Name: "frobs"}, beliefs.L4, "nothing"},
 		{Offered{Name: "frobs", Description: "Returns the list of frobs."}, beliefs.L1, "words"},
 		{Offered{Name: "frobs", Description: "Returns the list of frobs and deletes them."}, beliefs.L4, "nothing"},
-		{Offered{Name: "frobs", Annotations: reads, Schema: []byte(`{"properties":{"command":{"type":"string"}}}`)}, beliefs.L4, "words"},
-		{Offered{Name: "frobs", Annotations: reads, Schema: []byte(`{"input":{"properties":{"url":{}}}}`)}, beliefs.L2, "words"},
+		{Offered{Name: "frobs", Annotations: reads, Schema: []byte(`{"properties":{"command":{"type":"string"}}}`)},
+			beliefs.L4, "words"},
+		{Offered{Name: "frobs", Annotations: reads, Schema: []byte(`{"input":{"properties":{"url":{}}}}`)}, beliefs.L2,
+			"words"},
 	} {
 		if got := p.Propose(x.t, nil); got.Level != x.want || got.From != x.from {
 			t.Errorf("%s %s %s: %+v, want %s from %s", x.t.Name, x.t.Annotations, x.t.Description, got, x.want, x.from)

@@ -16,7 +16,8 @@ const (
 )
 
 // Effects is every effect, in the order in which a Class lists them.
-var Effects = [...]string{EffectRead, EffectWrite, EffectEgress, EffectDelete, EffectPay, EffectPublish, EffectExec, EffectSecret}
+var Effects = [...]string{EffectRead, EffectWrite, EffectEgress, EffectDelete, EffectPay, EffectPublish, EffectExec,
+	EffectSecret}
 
 type effectSet uint8
 

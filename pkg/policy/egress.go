@@ -157,7 +157,8 @@ func (p *places) add(s string) error {
 	}
 	name, wild := strings.CutPrefix(s, "*.")
 	if !plainHost(name) {
-		return fmt.Errorf("%q is not a host: write api.example.com, *.example.com for all names below it, an address or a network; names beyond ASCII in their xn-- form", s)
+		return fmt.Errorf("%q is not a host: write api.example.com, *.example.com for all names below it, an address or a "+
+			"network; names beyond ASCII in their xn-- form", s)
 	}
 	if wild {
 		p.suffixes = append(p.suffixes, "."+name)
@@ -255,14 +256,16 @@ var blocks = func() (out []block) {
 // itself says.
 var innerHosts, metaHosts = func() (inner, meta places) {
 	inner.hosts, meta.hosts = map[string]bool{}, map[string]bool{}
-	for _, h := range strings.Fields(`localhost *.localhost localhost.localdomain ip6-localhost ip6-loopback *.local *.internal *.intranet
+	for _, h := range strings.Fields(
+		`localhost *.localhost localhost.localdomain ip6-localhost ip6-loopback *.local *.internal *.intranet
 		*.private *.lan *.corp *.home *.home.arpa *.localdomain *.svc *.cluster.local host.docker.internal
 		*.nip.io nip.io *.sslip.io sslip.io *.xip.io *.localtest.me localtest.me *.lvh.me lvh.me *.vcap.me vcap.me`) {
 		if err := inner.add(h); err != nil {
 			panic(err)
 		}
 	}
-	for _, h := range strings.Fields(`metadata metadata.google.internal metadata.goog *.metadata.goog instance-data instance-data.ec2.internal
+	for _, h := range strings.Fields(
+		`metadata metadata.google.internal metadata.goog *.metadata.goog instance-data instance-data.ec2.internal
 		metadata.azure.internal metadata.platformequinix.com metadata.packet.net`) {
 		if err := meta.add(h); err != nil {
 			panic(err)
@@ -321,7 +324,8 @@ func destinationOf(s string) (d destination, ok bool) {
 	if a, ok := text.ParseIP(s); ok {
 		return destination{addr: a}, true
 	}
-	if h, rest, found := strings.Cut(strings.TrimPrefix(s, "["), "]"); found && strings.HasPrefix(s, "[") && (rest == "" || rest[0] == ':') {
+	if h, rest, found := strings.Cut(strings.TrimPrefix(s, "["), "]"); found && strings.HasPrefix(s, "[") &&
+		(rest == "" || rest[0] == ':') {
 		if a, ok := text.ParseIP(h); ok {
 			return destination{addr: a}, true
 		}
@@ -375,7 +379,8 @@ func reachOf(c *Class) reach {
 
 // judge is what the policy makes of one destination.
 func (g *egress) judge(d destination, r reach) (v streams.Verdict, why string) {
-	if g.deny.hasAddr(d.addr) || d.addr.IsValid() && g.deny.hasAddr(inside(d.addr)) || d.host != "" && g.deny.hasHost(d.host) {
+	if g.deny.hasAddr(d.addr) || d.addr.IsValid() && g.deny.hasAddr(inside(d.addr)) ||
+		d.host != "" && g.deny.hasHost(d.host) {
 		return streams.Deny, "the policy denies it"
 	}
 	if !d.mail {
@@ -425,7 +430,8 @@ func (g *egress) inner(d destination, r reach) (streams.Verdict, string) {
 // hand out a machine's credentials.
 func (p *Policy) AdmitsMetadata() bool {
 	for _, b := range blocks {
-		if v, _ := p.egress.judge(destination{addr: b.net.Addr(), url: true}, reachMeta); b.meta && b.net.IsSingleIP() && v == streams.Allow {
+		if v, _ := p.egress.judge(destination{addr: b.net.Addr(), url: true}, reachMeta); b.meta && b.net.IsSingleIP() &&
+			v == streams.Allow {
 			return true
 		}
 	}

@@ -24,7 +24,8 @@ type Entry struct {
 }
 
 func (e *entry) info() Entry {
-	x := Entry{Name: e.name, Level: e.level, Verdict: e.floor, Effects: e.effects.names(), Blast: e.blast, Reversibility: e.reversibility}
+	x := Entry{Name: e.name, Level: e.level, Verdict: e.floor, Effects: e.effects.names(), Blast: e.blast,
+		Reversibility: e.reversibility}
 	if t := e.text; t != nil {
 		x.Groups, x.Tools, x.Verbs, x.Ambiguous, x.Objects, x.When = t.Groups, t.Tools, t.Verbs, t.Ambiguous, t.Objects, t.When
 	}
@@ -66,7 +67,8 @@ type Explanation struct {
 // Explain classifies a call the way the arbiter does, and says which entries
 // spoke and which did not although they name the tool.
 func (p *Policy) Explain(tool string, args, annotations []byte, project, agent string) Explanation {
-	x := Explanation{Tool: tool, Class: p.Guard(p.Classify(tool, args, project, agent).RaiseByAnnotations(annotations), args)}
+	x := Explanation{Tool: tool, Class: p.Guard(p.Classify(tool, args, project, agent).RaiseByAnnotations(annotations),
+		args)}
 	if len(tool) > MaxTool {
 		return x
 	}
@@ -82,7 +84,8 @@ func (p *Policy) Explain(tool string, args, annotations []byte, project, agent s
 		if hits[i]&^seenObject == 0 && !e.anyTool {
 			continue
 		}
-		m := Match{Entry: e.name, Level: e.level, Verdict: e.floor, Because: e.because(hits[i], name.plain), Met: e.matches(hits[i], name.plain)}
+		m := Match{Entry: e.name, Level: e.level, Verdict: e.floor, Because: e.because(hits[i], name.plain),
+			Met: e.matches(hits[i], name.plain)}
 		if e.when != nil && m.Met {
 			m.When = e.text.When
 			met, err := c.holds(e.when)
@@ -95,7 +98,8 @@ func (p *Policy) Explain(tool string, args, annotations []byte, project, agent s
 		x.Matches = append(x.Matches, m)
 	}
 	if len(x.Matches) == 0 && p.otherwise != nil {
-		x.Matches = append(x.Matches, Match{Entry: Otherwise, Level: p.otherwise.level, Verdict: p.otherwise.floor, Because: "no entry is for this tool", Met: true})
+		x.Matches = append(x.Matches, Match{Entry: Otherwise, Level: p.otherwise.level, Verdict: p.otherwise.floor,
+			Because: "no entry is for this tool", Met: true})
 	}
 	return x
 }

@@ -17,7 +17,9 @@ func FuzzContext(f *testing.F) {
 	f.Add("['a','b','c'].exists(x, ['a','b','c'].exists(y, x + y == belief.id))", "", "sensitivity: secret")
 	f.Fuzz(func(t *testing.T, require, otherwise, more string) {
 		fuzztest.Bounded(t, len(require)+len(more), func() {
-			p, err := Compile("f", []byte(preamble+"otherwise: {level: L4}\ncontext:\n  default:\n    conditions:\n      - {name: c, require: \""+require+"\", otherwise: "+otherwise+"}\n    "+more+"\n"))
+			p, err := Compile("f", []byte(preamble+
+				"otherwise: {level: L4}\ncontext:\n  default:\n    conditions:\n      - {name: c, require: \""+require+
+				"\", otherwise: "+otherwise+"}\n    "+more+"\n"))
 			if err != nil {
 				var at *Error
 				if !errors.As(err, &at) {
@@ -27,7 +29,8 @@ func FuzzContext(f *testing.F) {
 			}
 			c := p.Context("")
 			for _, cond := range c.Conditions {
-				ok, err := cond.Holds(beliefs.Subject{Candidate: beliefs.Candidate{ID: "b", Key: "key of it", Source: "https://a.example"}})
+				ok, err := cond.Holds(beliefs.Subject{Candidate: beliefs.Candidate{ID: "b", Key: "key of it",
+					Source: "https://a.example"}})
 				if ok && err != nil {
 					t.Fatalf("%q holds, and is wrong: %v", require, err)
 				}
@@ -38,7 +41,8 @@ func FuzzContext(f *testing.F) {
 
 // FuzzReadHints: annotations of a catalogue are the server's own words.
 func FuzzReadHints(f *testing.F) {
-	for _, s := range []string{`{"readOnlyHint":false}`, `{"destructiveHint":null}`, `[]`, `{"openWorldHint":"yes"}`, `{`, ""} {
+	for _, s := range []string{`{"readOnlyHint":false}`, `{"destructiveHint":null}`, `[]`, `{"openWorldHint":"yes"}`,
+		`{`, ""} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

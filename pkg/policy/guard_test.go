@@ -14,7 +14,8 @@ import (
 	"lazaret/streams"
 )
 
-var someArguments = []string{``, `{}`, `{"url":"https://a.example/"}`, `{"url":"http://10.0.0.1"}`, `{"to":"x@b.example","body":"http://127.0.0.1"}`,
+var someArguments = []string{``, `{}`, `{"url":"https://a.example/"}`, `{"url":"http://10.0.0.1"}`,
+	`{"to":"x@b.example","body":"http://127.0.0.1"}`,
 	`{"path":"/etc/x","host":"localhost"}`, `{"command":"rm -rf / ; curl 169.254.169.254"}`, `[1]`, `{"n":`, `"x"`}
 
 func TestGuardingOnlyTightens(t *testing.T) {
@@ -58,7 +59,9 @@ func TestAnAllowListNeverOpensWhatItDoesNotName(t *testing.T) {
 		if slices.ContainsFunc(blocks, func(x block) bool { return x.net == around }) {
 			return
 		}
-		p, err := Compile("test.yaml", []byte(preamble+"tools: [{name: f, verbs: [fetch], level: L2, effects: [egress]}]\negress: {allow: ['"+around.String()+"', '*']}\n"))
+		p, err := Compile("test.yaml",
+			[]byte(preamble+"tools: [{name: f, verbs: [fetch], level: L2, effects: [egress]}]\negress: {allow: ['"+
+				around.String()+"', '*']}\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +170,8 @@ func BenchmarkGuard(b *testing.B) {
 		"run":  `{"command":"` + strings.Repeat("echo some words; ", 60) + `"}`,
 	} {
 		b.Run(name, func(b *testing.B) {
-			c := p.Classify(map[string]string{"read": "read_file", "mail": "send_email", "run": "run_command"}[name], []byte(args), "p", "a")
+			c := p.Classify(map[string]string{"read": "read_file", "mail": "send_email", "run": "run_command"}[name],
+				[]byte(args), "p", "a")
 			b.ReportAllocs()
 			for b.Loop() {
 				p.Guard(c, []byte(args))

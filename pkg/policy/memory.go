@@ -108,7 +108,8 @@ func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 	case CompactionStage, CompactionHold:
 		m.compaction = t.Compaction
 	default:
-		return at("compaction is %q: use %s or %s; a summary of a context is never believed by itself", []any{t.Compaction, CompactionStage, CompactionHold}, "compaction")
+		return at("compaction is %q: use %s or %s; a summary of a context is never believed by itself",
+			[]any{t.Compaction, CompactionStage, CompactionHold}, "compaction")
 	}
 	for _, d := range []struct {
 		key  string
@@ -143,7 +144,8 @@ func (p *Policy) compileMemory(y *strictyaml.Document, t *memoryText) error {
 
 func (m *memory) compileRecords(y *strictyaml.Document, tools []string) error {
 	if len(tools) > MaxRecords {
-		return y.Errorf([]any{"memory", "records"}, "%d systems of record are too many, at most %d are possible", len(tools), MaxRecords)
+		return y.Errorf([]any{"memory", "records"}, "%d systems of record are too many, at most %d are possible",
+			len(tools), MaxRecords)
 	}
 	for i, tool := range tools {
 		if strings.Trim(tool, "*?._-/: ") == "" {
@@ -173,7 +175,8 @@ func (p *Policy) Record(tool string) bool {
 
 func (p *Policy) compilePromotions(y *strictyaml.Document, texts []promoteText) error {
 	if len(texts) > MaxPromotions {
-		return y.Errorf([]any{"memory", "promote"}, "%d promotions are too many, at most %d are possible", len(texts), MaxPromotions)
+		return y.Errorf([]any{"memory", "promote"}, "%d promotions are too many, at most %d are possible", len(texts),
+			MaxPromotions)
 	}
 	for i, t := range texts {
 		at := func(key, format string, args ...any) error {

@@ -280,7 +280,8 @@ func Compile(name string, src []byte) (*Policy, error) {
 			return nil, err
 		}
 		if e.level < beliefs.L4 {
-			return nil, y.Errorf([]any{Otherwise, "level"}, "otherwise is at %s, at least L4 is needed: a tool that nobody named is not to be allowed", e.level)
+			return nil, y.Errorf([]any{Otherwise, "level"},
+				"otherwise is at %s, at least L4 is needed: a tool that nobody named is not to be allowed", e.level)
 		}
 		e.reason.Text = fmt.Sprintf("%s: no entry of the policy is for this tool, so its otherwise applies", e.level)
 		p.otherwise = &e
@@ -359,7 +360,8 @@ func (p *Policy) settings(y *strictyaml.Document, doc *document) error {
 	p.approver = role
 	if n := doc.MaxHoldRate; n != nil {
 		if *n < 1 || *n > MaxMaxHoldRate {
-			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d, or leave it out for no bound", *n, MaxMaxHoldRate)
+			return at("max_holds_per_minute", "max_holds_per_minute is %d, want 1 to %d, or leave it out for no bound", *n,
+				MaxMaxHoldRate)
 		}
 		p.MaxHoldsPerMinute = *n
 	}
@@ -376,7 +378,8 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 		// the signature that its predecessor got.
 		version, ok := strings.CutPrefix(*t.Digest, External)
 		if !ok || !streams.ValidID(version) {
-			return g, y.Errorf(append(slices.Clip(path), "digest"), "digest of group %s is %q: write %s and a version of 1 to %d of A-Z a-z 0-9 _ -, or leave it out for a group of the rule set",
+			return g, y.Errorf(append(slices.Clip(path), "digest"), "digest of group %s is %q: write %s and a version of 1 to "+
+				"%d of A-Z a-z 0-9 _ -, or leave it out for a group of the rule set",
 				g.Name, *t.Digest, External, streams.MaxIDLen)
 		}
 		g.Digest = *t.Digest
@@ -391,7 +394,8 @@ func compileGroup(y *strictyaml.Document, path []any, t groupText) (g Group, err
 	case "entries":
 		g.OnDemand = true
 	default:
-		return g, y.Errorf(append(slices.Clip(path), "for"), "for of group %s is %q: use all, or entries for those proposals whose entry names it", g.Name, t.For)
+		return g, y.Errorf(append(slices.Clip(path), "for"),
+			"for of group %s is %q: use all, or entries for those proposals whose entry names it", g.Name, t.For)
 	}
 	return g, nil
 }
@@ -512,7 +516,8 @@ func (p *Policy) entryDemands(y *strictyaml.Document, path []any, e *entry, t *e
 	for i, name := range t.Groups {
 		at := slices.IndexFunc(p.Groups, func(g Group) bool { return g.Name == name })
 		if at < 0 {
-			return y.Errorf(append(slices.Clip(path), "groups", i), "entry %s asks for group %q, which does not stand in the policy's groups", t.Name, name)
+			return y.Errorf(append(slices.Clip(path), "groups", i),
+				"entry %s asks for group %q, which does not stand in the policy's groups", t.Name, name)
 		}
 		e.groups |= 1 << at
 	}
@@ -541,7 +546,8 @@ func compileOutcome(y *strictyaml.Document, path []any, name string, t *outcomeT
 			return e, at("require", "require of %s: %w", name, err)
 		}
 		if v < e.floor {
-			return e, at("require", "require of %s is %s, milder than the %s of its level %s: nothing lowers the ladder", name, v, e.floor, e.level)
+			return e, at("require", "require of %s is %s, milder than the %s of its level %s: nothing lowers the ladder", name,
+				v, e.floor, e.level)
 		}
 		if v > e.floor {
 			why = fmt.Sprintf("policy entry %s (%s) requires %s", name, e.level, v)

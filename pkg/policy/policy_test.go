@@ -83,9 +83,12 @@ func TestPolicies(t *testing.T) {
 
 func TestSettingsHaveDefaultsAndAreRead(t *testing.T) {
 	p := compile(t, preamble)
-	if p.Name != "test" || p.Mode != Enforce || p.Learn() || p.OnSilent != streams.Hold || p.HoldExpiry != DefaultHoldExpiry ||
-		p.MaxOpenHolds != DefaultMaxOpenHolds || p.Deadline(beliefs.L4) != DefaultDeadline || p.Deadline(beliefs.Level(99)) != DefaultDeadline ||
-		p.Digest != streams.Digest([]byte(preamble)) || !reflect.DeepEqual(p.Context("planning"), beliefs.DefaultContext("planning")) {
+	if p.Name != "test" || p.Mode != Enforce || p.Learn() || p.OnSilent != streams.Hold ||
+		p.HoldExpiry != DefaultHoldExpiry ||
+		p.MaxOpenHolds != DefaultMaxOpenHolds || p.Deadline(beliefs.L4) != DefaultDeadline ||
+		p.Deadline(beliefs.Level(99)) != DefaultDeadline ||
+		p.Digest != streams.Digest([]byte(preamble)) || !reflect.DeepEqual(p.Context("planning"),
+		beliefs.DefaultContext("planning")) {
 		t.Errorf("%+v", p)
 	}
 	p = compile(t, `
@@ -101,16 +104,20 @@ context:
   default: {max_age: 24h, max_external: 0}
   explanation: {ceiling: confidential, context_only: false}
 `)
-	if p.Mode != Learn || !p.Learn() || !slices.Equal(p.Groups, []Group{{Name: "core"}, {Name: "judge", Digest: "external:judge-v1", Deadline: 12 * time.Second}}) || p.OnSilent != streams.Deny ||
+	if p.Mode != Learn || !p.Learn() ||
+		!slices.Equal(p.Groups, []Group{{Name: "core"}, {Name: "judge", Digest: "external:judge-v1",
+			Deadline: 12 * time.Second}}) || p.OnSilent != streams.Deny ||
 		p.Wait(p.Groups[0], beliefs.L4) != 7*time.Second || p.Wait(p.Groups[1], beliefs.L4) != 12*time.Second ||
-		p.Deadline(beliefs.L0) != time.Second || p.Deadline(beliefs.L4) != 7*time.Second || p.HoldExpiry != 2*time.Hour || p.MaxOpenHolds != 3 {
+		p.Deadline(beliefs.L0) != time.Second || p.Deadline(beliefs.L4) != 7*time.Second || p.HoldExpiry != 2*time.Hour ||
+		p.MaxOpenHolds != 3 {
 		t.Errorf("%+v", p)
 	}
 	want := beliefs.ContextPolicy{Purpose: "explanation", MaxAge: 24 * time.Hour, Ceiling: beliefs.Confidential}
 	if got := p.Context("explanation"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := p.Context("anything"); got.MaxExternal != 0 || got.Ceiling != beliefs.Internal || !got.ContextOnly || got.Purpose != "anything" || got.Privileged {
+	if got := p.Context("anything"); got.MaxExternal != 0 || got.Ceiling != beliefs.Internal || !got.ContextOnly ||
+		got.Purpose != "anything" || got.Privileged {
 		t.Errorf("%+v", got)
 	}
 }
@@ -153,7 +160,8 @@ func TestAnnotationsRaiseAndNeverLower(t *testing.T) {
 	}{
 		{"get_user", ``, beliefs.L1, EffectRead},
 		{"get_user", `{}`, beliefs.L1, EffectRead},
-		{"get_user", `{"title":"x","readOnlyHint":true,"destructiveHint":false,"openWorldHint":false}`, beliefs.L1, EffectRead},
+		{"get_user", `{"title":"x","readOnlyHint":true,"destructiveHint":false,"openWorldHint":false}`, beliefs.L1,
+			EffectRead},
 		{"get_user", `{"readOnlyHint":false}`, beliefs.L3, EffectWrite},
 		{"get_user", `{"openWorldHint":true}`, beliefs.L2, EffectEgress},
 		{"get_user", `{"openWorldHint":true,"readOnlyHint":false}`, beliefs.L4, EffectEgress},
@@ -224,8 +232,10 @@ func drawEntry(t *rapid.T, name string) string {
 }
 
 func drawCall(t *rapid.T) (tool string, args []byte) {
-	words := rapid.SliceOfN(rapid.SampledFrom(append(slices.Clone(someWords), "and", "by", "fs", "x9", "é")), 1, 4).Draw(t, "words")
-	return strings.Join(words, rapid.SampledFrom([]string{"_", ".", "__"}).Draw(t, "separator")), []byte(rapid.SampledFrom(someArgs).Draw(t, "args"))
+	words := rapid.SliceOfN(rapid.SampledFrom(append(slices.Clone(someWords), "and", "by", "fs", "x9", "é")), 1,
+		4).Draw(t, "words")
+	return strings.Join(words, rapid.SampledFrom([]string{"_", ".", "__"}).Draw(t,
+		"separator")), []byte(rapid.SampledFrom(someArgs).Draw(t, "args"))
 }
 
 func drawPolicy(t *rapid.T, entries []string) *Policy {
@@ -280,7 +290,8 @@ func TestAnAddedEntryNeverLoosensWhatAnotherMatched(t *testing.T) {
 			return
 		}
 		after := drawPolicy(t, append(entries, drawEntry(t, "added"))).Classify(tool, args, "p", "a")
-		if after.Level < before.Level || after.Floor < before.Floor || after.Blast < before.Blast || after.Reversibility < before.Reversibility {
+		if after.Level < before.Level || after.Floor < before.Floor || after.Blast < before.Blast ||
+			after.Reversibility < before.Reversibility {
 			t.Fatalf("%s %s: %s became %s", tool, args, show(before), show(after))
 		}
 		for _, e := range before.Effects {
@@ -312,7 +323,8 @@ func TestTheFloorIsNeverBelowTheLadder(t *testing.T) {
 func TestConditionsCostTheSameOnEveryEvaluation(t *testing.T) {
 	// The key that ends the comprehension is met early or late depending on the
 	// order of the map; its cost must not hang on that.
-	p := compile(t, preamble+"tools:\n- {name: x, level: L4, when: 'args.exists(k, k == \"k0500\")'}\n- {name: y, level: L1, tools: ['*']}\n")
+	p := compile(t, preamble+
+		"tools:\n- {name: x, level: L4, when: 'args.exists(k, k == \"k0500\")'}\n- {name: y, level: L1, tools: ['*']}\n")
 	var b strings.Builder
 	for i := range 4000 {
 		fmt.Fprintf(&b, ",\"k%04d\":%d", i, i)
@@ -327,7 +339,8 @@ func TestConditionsCostTheSameOnEveryEvaluation(t *testing.T) {
 }
 
 func TestARunawayConditionCountsAsMet(t *testing.T) {
-	p := compile(t, preamble+"tools:\n- {name: x, level: L1, when: 'args.l.exists(a, args.l.exists(b, args.l.exists(c, a + b + c < 0)))'}\n")
+	p := compile(t, preamble+
+		"tools:\n- {name: x, level: L1, when: 'args.l.exists(a, args.l.exists(b, args.l.exists(c, a + b + c < 0)))'}\n")
 	args := []byte(`{"l":[` + strings.Repeat("1,", 300) + `1]}`)
 	c := p.Classify("t", args, "p", "a")
 	if c.Level != beliefs.L4 || c.Floor != streams.Hold || !strings.Contains(c.Reasons[0].Text, "cost limit") {
@@ -337,7 +350,8 @@ func TestARunawayConditionCountsAsMet(t *testing.T) {
 
 func TestOverlongNamesMatchNothing(t *testing.T) {
 	p := shipped(t)
-	if c := p.Classify("get_"+strings.Repeat("x", MaxTool), nil, "p", "a"); !c.Unmatched() || c.Floor != streams.Deny || c.Reasons[0].Code != streams.CodeUnmatched {
+	if c := p.Classify("get_"+strings.Repeat("x", MaxTool), nil, "p", "a"); !c.Unmatched() || c.Floor != streams.Deny ||
+		c.Reasons[0].Code != streams.CodeUnmatched {
 		t.Error(show(c))
 	}
 }
@@ -346,7 +360,8 @@ func TestManyEntriesAreTold(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(preamble + "tools:\n")
 	for i := range 200 {
-		fmt.Fprintf(&b, "- {name: e%d, level: L1, tools: ['t%d.*', 'exact%d'], verbs: [v%s]}\n", i, i, i, strings.Repeat("x", i))
+		fmt.Fprintf(&b, "- {name: e%d, level: L1, tools: ['t%d.*', 'exact%d'], verbs: [v%s]}\n", i, i, i,
+			strings.Repeat("x", i))
 	}
 	p := compile(t, b.String())
 	for i := range 200 {
@@ -366,9 +381,11 @@ func TestClassifyByWordsDoesNotAllocateWhenItAllows(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	f.Add([]byte(preamble+"tools:\n- {name: x, level: L1, when: 'args.n > 1'}\notherwise: {level: L4}\n"), "x", []byte(`{"n":2}`))
+	f.Add([]byte(preamble+"tools:\n- {name: x, level: L1, when: 'args.n > 1'}\notherwise: {level: L4}\n"), "x",
+		[]byte(`{"n":2}`))
 	f.Add([]byte(preamble+"deadline: {default: 1s, L9: 2s}\ncontext: {default: {max_age: 1h}}\n"), "é", []byte(`[`))
-	f.Add([]byte(preamble+"tools: [{name: x, level: L1, tools: ['a*b?c*'], verbs: [get], objects: [x]}]\n"), "aXbYc", []byte(nil))
+	f.Add([]byte(preamble+"tools: [{name: x, level: L1, tools: ['a*b?c*'], verbs: [get], objects: [x]}]\n"), "aXbYc",
+		[]byte(nil))
 	f.Fuzz(func(t *testing.T, src []byte, tool string, args []byte) {
 		p, err := Compile("f", src)
 		if err != nil {
@@ -383,7 +400,8 @@ func FuzzCompile(f *testing.F) {
 			t.Fatal(show(c))
 		}
 		g := p.Guard(c, args)
-		if g.Floor < c.Floor || g.Level != c.Level || len(g.Reasons) < len(c.Reasons) || !reflect.DeepEqual(g, p.Guard(c, args)) {
+		if g.Floor < c.Floor || g.Level != c.Level || len(g.Reasons) < len(c.Reasons) ||
+			!reflect.DeepEqual(g, p.Guard(c, args)) {
 			t.Fatalf("%s, guarded %s", show(c), show(g))
 		}
 		if d := p.Classify(tool, args, "p", "a"); !reflect.DeepEqual(c, d) {
@@ -417,7 +435,8 @@ func TestAPolicyNamesSystemsOfRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tool, want := range map[string]bool{"crm.get_customer": true, "ledger_lookup": true, "crm.set": false, "web.fetch": false, "сrm.get": false} {
+	for tool, want := range map[string]bool{"crm.get_customer": true, "ledger_lookup": true, "crm.set": false,
+		"web.fetch": false, "сrm.get": false} {
 		if p.Record(tool) != want {
 			t.Errorf("Record(%q) is %v", tool, !want)
 		}

@@ -59,7 +59,8 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 			return nil, at("name", "profile %q stands twice", t.Name)
 		}
 		if len(t.Server) == 0 || len(t.Command) == 0 {
-			return nil, at("name", "profile %s needs server and command: what the server calls itself alone is only a claim", t.Name)
+			return nil, at("name", "profile %s needs server and command: what the server calls itself alone is only a claim",
+				t.Name)
 		}
 		p := Profile{Name: t.Name, Servers: t.Server, Commands: t.Command, tools: make(map[string]profiled)}
 		for j, x := range t.Tools {
@@ -72,7 +73,8 @@ func compileProfiles(y *strictyaml.Document, texts []profileText) ([]Profile, er
 			}
 			for _, name := range x.Tools {
 				if _, twice := p.tools[name]; twice || name == "" {
-					return nil, y.Errorf([]any{"profiles", i, "tools", j, "tools"}, "tool %q of profile %s is empty or stands twice", name, t.Name)
+					return nil, y.Errorf([]any{"profiles", i, "tools", j, "tools"}, "tool %q of profile %s is empty or stands twice",
+						name, t.Name)
 				}
 				p.tools[name] = profiled{l, x.Because}
 			}

@@ -144,7 +144,8 @@ func argumentNames(schema []byte) []string {
 }
 
 // readingWords begin descriptions of tools that read.
-var readingWords = wordSet(`get gets read reads list lists search searches find finds look looks lookup return returns show shows
+var readingWords = wordSet(
+	`get gets read reads list lists search searches find finds look looks lookup return returns show shows
 	retrieve retrieves fetch fetches query queries describe describes view views count counts check checks inspect inspects`)
 
 // describesReading reports whether a description begins with a word of reading and
@@ -155,8 +156,11 @@ func describesReading(description string) bool {
 	if len(words) == 0 || !readingWords[words[0]] {
 		return false
 	}
-	return !slices.ContainsFunc(words, func(w string) bool { return changingWords[w] || changingWords[strings.TrimSuffix(w, "s")] })
+	return !slices.ContainsFunc(words, func(w string) bool {
+		return changingWords[w] || changingWords[strings.TrimSuffix(w, "s")]
+	})
 }
 
-var changingWords = wordSet(`send delete remove write create update set change modify edit post publish pay buy transfer execute run
+var changingWords = wordSet(
+	`send delete remove write create update set change modify edit post publish pay buy transfer execute run
 	install upload submit book cancel grant revoke overwrite replace move rename insert append reset`)

@@ -7,7 +7,8 @@ import (
 )
 
 func TestPromiseC25OnlyNetworkSchemesAndAddressesNameHosts(t *testing.T) {
-	p := compile(t, preamble+"tools: [{name: f, verbs: [fetch], level: L2, effects: [egress]}, {name: sh, verbs: [run], level: L2, effects: [exec]}]\n")
+	p := compile(t, preamble+"tools: [{name: f, verbs: [fetch], level: L2, effects: [egress]}, {name: sh, verbs: [run], "+
+		"level: L2, effects: [exec]}]\n")
 	for _, c := range []struct {
 		tool, args string
 		private    bool

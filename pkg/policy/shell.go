@@ -34,8 +34,10 @@ var (
 	}
 	// sensitive are parts of words that hold credentials, or run or write what the
 	// program's name does not say.
-	sensitive = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", "id_rsa", "id_ed25519", "credential", "secret",
-		"/etc/shadow", "--output", "--ext-diff", "--textconv", "--exec", "-exec", "-toolexec", "--upload-pack", "--receive-pack", "--config", "--pre"}
+	sensitive = []string{".ssh", ".aws", ".gnupg", ".netrc", ".npmrc", ".pypirc", ".env", "id_rsa", "id_ed25519",
+		"credential", "secret",
+		"/etc/shadow", "--output", "--ext-diff", "--textconv", "--exec", "-exec", "-toolexec", "--upload-pack",
+		"--receive-pack", "--config", "--pre"}
 )
 
 func wordSet(s string) map[string]bool {
@@ -139,7 +141,8 @@ func shellWord(s string) (word string, n int, ok bool) {
 			}
 			b.WriteString(s[n+1 : n+1+end])
 			n += end + 2
-		case strings.IndexByte("&<>$`(){}\\#*?[]!~=", c) >= 0 && !(c == '=' && b.Len() > 0 && b.String()[0] == '-'), c < ' ', c >= 0x7f:
+		case strings.IndexByte("&<>$`(){}\\#*?[]!~=", c) >= 0 &&
+			!(c == '=' && b.Len() > 0 && b.String()[0] == '-'), c < ' ', c >= 0x7f:
 			return "", 0, false
 		default:
 			b.WriteByte(c)

@@ -48,7 +48,8 @@ type standings struct {
 func compileStanding(y *strictyaml.Document, texts []standingText) (s standings, err error) {
 	s.index = newIndex()
 	if len(texts) > MaxStanding {
-		return s, y.Errorf([]any{"standing"}, "%d standing permissions are too many, at most %d are possible", len(texts), MaxStanding)
+		return s, y.Errorf([]any{"standing"}, "%d standing permissions are too many, at most %d are possible", len(texts),
+			MaxStanding)
 	}
 	for i := range texts {
 		t, path := &texts[i], []any{"standing", i}
@@ -69,7 +70,8 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 		}
 		x := Standing{Name: t.Name, Owner: t.Owner, Reason: t.Reason, projects: t.Projects, agents: t.Agents}
 		if x.Until, err = time.Parse(time.RFC3339, t.Until); err != nil {
-			return s, at("until", "until of %s is %q: write the end as 2026-12-31T00:00:00Z; nothing is permitted for ever", t.Name, t.Until)
+			return s, at("until", "until of %s is %q: write the end as 2026-12-31T00:00:00Z; nothing is permitted for ever",
+				t.Name, t.Until)
 		}
 		if t.When != "" {
 			if x.when, err = compileCondition(t.When); err != nil {
@@ -78,7 +80,8 @@ func compileStanding(y *strictyaml.Document, texts []standingText) (s standings,
 		}
 		for j, tool := range t.Tools {
 			if strings.Trim(tool, "*?._-/: ") == "" {
-				return s, y.Errorf(append(slices.Clip(path), "tools", j), "standing permission %s names every tool: say which", t.Name)
+				return s, y.Errorf(append(slices.Clip(path), "tools", j), "standing permission %s names every tool: say which",
+					t.Name)
 			}
 			if err := s.index.addPattern(tool, i); err != nil {
 				return s, y.Errorf(append(slices.Clip(path), "tools", j), "tools of %s: %w", t.Name, err)
@@ -106,7 +109,8 @@ func (p *Policy) Standing(tool string, args []byte, project, agent string, now t
 	for i := range p.standing.list {
 		x := &p.standing.list[i]
 		if hits[i]&seenTool == 0 || !now.Before(x.Until) ||
-			len(x.projects) > 0 && !slices.Contains(x.projects, project) || len(x.agents) > 0 && !slices.Contains(x.agents, agent) {
+			len(x.projects) > 0 && !slices.Contains(x.projects, project) || len(x.agents) > 0 && !slices.Contains(x.agents,
+			agent) {
 			continue
 		}
 		if x.when != nil {

@@ -8,7 +8,8 @@ import (
 
 func TestStandingPermissionsAreNamedBoundedAndEnd(t *testing.T) {
 	const head = "version: 1\nname: t\ngroups: []\n"
-	const good = "standing:\n  - name: report\n    tools: [send_*]\n    projects: [acme]\n    until: 2026-12-31T00:00:00Z\n    owner: olga\n    reason: weekly\n"
+	const good = "standing:\n  - name: report\n    tools: [send_*]\n    projects: [acme]\n    until: " +
+		"2026-12-31T00:00:00Z\n    owner: olga\n    reason: weekly\n"
 	p, err := Compile("t", []byte(head+good))
 	if err != nil {
 		t.Fatal(err)
@@ -30,14 +31,17 @@ func TestStandingPermissionsAreNamedBoundedAndEnd(t *testing.T) {
 		}
 	}
 	for from, to := range map[string]string{
-		"2026-12-31T00:00:00Z": "never", "[send_*]": `["*"]`, "olga": `""`, "name: report": "name: a b", "    tools: [send_*]\n": "",
+		"2026-12-31T00:00:00Z": "never", "[send_*]": `["*"]`, "olga": `""`, "name: report": "name: a b",
+		"    tools: [send_*]\n":         "",
 		"until: 2026-12-31T00:00:00Z\n": "level: L1\n",
 	} {
 		if _, err := Compile("t", []byte(head+strings.Replace(good, from, to, 1))); err == nil {
 			t.Errorf("%q for %q is taken", to, from)
 		}
 	}
-	for text, ok := range map[string]bool{"approval: {role: approver}\n": true, "approval: {role: approver:finance}\n": true, "approval: {role: operator}\n": false, "approval: {role: \"approver:\"}\n": false} {
+	for text, ok := range map[string]bool{"approval: {role: approver}\n": true,
+		"approval: {role: approver:finance}\n": true, "approval: {role: operator}\n": false,
+		"approval: {role: \"approver:\"}\n": false} {
 		if _, err := Compile("t", []byte(head+text)); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -83,7 +83,8 @@ func TestTightenTakesOthersRightsAndFollowsNoLinks(t *testing.T) {
 	if err := private.Tighten(dir, filepath.Join(root, "nothing")); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Dir(script): 0o700, script: 0o700, outside: 0o777} {
+	for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Dir(script): 0o700, script: 0o700,
+		outside: 0o777} {
 		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != want {
 			t.Errorf("%s has mode %v, %v; want %v", path, fi.Mode(), err, want)
 		}

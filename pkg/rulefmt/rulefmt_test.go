@@ -87,7 +87,8 @@ func TestShippedRulesAreNearlyCanonical(t *testing.T) {
 
 func TestErrorsNameThePlaceAndTheRestIsFormatted(t *testing.T) {
 	got, err := Format("x.yaml", []byte("rules:\n- id: a\n  when: a &&\n  message: \"b+c\"\n- when: \"(\"\n"))
-	if err == nil || !strings.Contains(err.Error(), "x.yaml:3:9: when is no CEL expression") || !strings.Contains(err.Error(), "x.yaml:5:9: ") {
+	if err == nil || !strings.Contains(err.Error(), "x.yaml:3:9: when is no CEL expression") ||
+		!strings.Contains(err.Error(), "x.yaml:5:9: ") {
 		t.Error(err)
 	}
 	if want := "rules:\n  - id: a\n    when: a &&\n    message: b + c\n  - when: \"(\"\n"; string(got) != want {
@@ -223,7 +224,8 @@ func comments(src []byte) []string {
 }
 
 var withMacros = func() *parser.Parser {
-	p, err := parser.NewParser(parser.Macros(parser.AllMacros...), parser.PopulateMacroCalls(true), parser.EnableIdentEscapeSyntax(true))
+	p, err := parser.NewParser(parser.Macros(parser.AllMacros...), parser.PopulateMacroCalls(true),
+		parser.EnableIdentEscapeSyntax(true))
 	if err != nil {
 		panic(err)
 	}
@@ -329,7 +331,8 @@ func TestVariantsOfTheShippedRules(t *testing.T) {
 			i := rapid.IntRange(0, len(lines)-1).Draw(t, "line")
 			switch rapid.IntRange(0, 4).Draw(t, "edit") {
 			case 0:
-				lines = slices.Insert(lines, i, strings.Repeat(" ", rapid.IntRange(0, 8).Draw(t, "indent"))+"# said "+rapid.StringMatching(`[a-z]{4}`).Draw(t, "remark"))
+				lines = slices.Insert(lines, i, strings.Repeat(" ", rapid.IntRange(0, 8).Draw(t, "indent"))+"# said "+
+					rapid.StringMatching(`[a-z]{4}`).Draw(t, "remark"))
 			case 1:
 				lines = slices.Insert(lines, i, "", "")
 			case 2:

@@ -20,8 +20,10 @@ func TestExplanationsSayWhichPartDecided(t *testing.T) {
   - {id: r5, title: T, severity: low, subject: action, message: "'m'", on: [memory], effect: alert, when: "true"}
   - {id: r6, title: T, severity: low, subject: action, message: "'m'", on: [action], effect: alert, when: "int(action.tool) > 3"}
 `,
-		"exceptions.yaml": "exceptions:\n  - {id: x1, rules: [r1], when: action.level == 3, owner: olga, reason: agreed, expires: 2027-01-01}\n"})
-	es, err := ruletest.Events("e.yaml", []byte("- action: {tool: \"y\\e[31m\", level: 3, args: {to: eve}, beliefs: [{id: b1, confidence: 0.2}, {id: b2}]}\n"))
+		"exceptions.yaml": "exceptions:\n  - {id: x1, rules: [r1], when: action.level == 3, owner: olga, reason: agreed, " +
+			"expires: 2027-01-01}\n"})
+	es, err := ruletest.Events("e.yaml",
+		[]byte("- action: {tool: \"y\\e[31m\", level: 3, args: {to: eve}, beliefs: [{id: b1, confidence: 0.2}, {id: b2}]}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,8 @@ func TestExplanationsSayWhichPartDecided(t *testing.T) {
 		t.Error(outcomes)
 	}
 	for _, s := range []string{
-		"    true   all of\n      true   macros.deep\n               macros.deep = true\n               action.level = 3\n      true   any of\n        false  action.tool == 'x'\n                 action.tool = \"y",
+		"    true   all of\n      true   macros.deep\n               macros.deep = true\n               action.level = 3\n " +
+			"     true   any of\n        false  action.tool == 'x'\n                 action.tool = \"y",
 		"        true   action.text.contains('eve')",
 		"exception x1 of olga takes the effect away: its condition is true (agreed)",
 		"effect hold, verdict allow, on action e1: m y",
@@ -64,8 +67,9 @@ func TestExplanationsSayWhichPartDecided(t *testing.T) {
 
 func TestTheConsoleEvaluatesOnAnEvent(t *testing.T) {
 	set, err := rules.Compile(source(t, map[string]string{
-		"p/pack.yaml": "name: p\ntitle: T\nlists:\n  words: [alpha, beta]\nsignals:\n  - {name: n, doc: d, count: {on: [action], key: event.agent, window: 1h}}\n",
-		"p/r.yaml":    head + "    on: [action]\n    when: signal.n > 1 && action.tool == 'x'\n    effect: alert\n"}))
+		"p/pack.yaml": "name: p\ntitle: T\nlists:\n  words: [alpha, beta]\nsignals:\n  - {name: n, doc: d, count: {on: " +
+			"[action], key: event.agent, window: 1h}}\n",
+		"p/r.yaml": head + "    on: [action]\n    when: signal.n > 1 && action.tool == 'x'\n    effect: alert\n"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +103,8 @@ func TestTheConsoleEvaluatesOnAnEvent(t *testing.T) {
 	if err != nil || x.Outcome != "fires" {
 		t.Errorf("%+v, %v", x, err)
 	}
-	if need, err := c.Need("action.level > 2 && action.tool in lists.words"); err != nil || need != "all of\n  action.level is > 2\n  any of\n    action.tool is \"alpha\"\n    action.tool is \"beta\"\n" {
+	if need, err := c.Need("action.level > 2 && action.tool in lists.words"); err != nil ||
+		need != "all of\n  action.level is > 2\n  any of\n    action.tool is \"alpha\"\n    action.tool is \"beta\"\n" {
 		t.Errorf("%s%v", need, err)
 	}
 	if high, here, err := c.Cost("action.beliefs.all(b, b.found)"); err != nil || high == 0 || here == 0 || here > high {
@@ -108,7 +113,8 @@ func TestTheConsoleEvaluatesOnAnEvent(t *testing.T) {
 	if fs := c.Fields("signal.n"); len(fs) != 2 { // and novel
 		t.Errorf("%v", fs)
 	}
-	if _, err := ruletest.Events("e.yaml", []byte("given:\n  - {}\n")); err == nil || !strings.Contains(err.Error(), "e.yaml:2:") {
+	if _, err := ruletest.Events("e.yaml", []byte("given:\n  - {}\n")); err == nil || !strings.Contains(err.Error(),
+		"e.yaml:2:") {
 		t.Errorf("%v", err)
 	}
 }

@@ -26,8 +26,9 @@ func write(t *testing.T, dir string, files map[string]string) {
 }
 
 var ownPack = map[string]string{
-	"mine/pack.yaml":  "name: mine\ntitle: Mine\n",
-	"mine/rules.yaml": "rules:\n  - id: mine-only\n    title: Mine\n    severity: low\n    on: [action]\n    when: action.tool == 'x'\n    message: \"'x'\"\n    effect: hold\n    subject: action\n    on_error: hold\n",
+	"mine/pack.yaml": "name: mine\ntitle: Mine\n",
+	"mine/rules.yaml": "rules:\n  - id: mine-only\n    title: Mine\n    severity: low\n    on: [action]\n    when: " +
+		"action.tool == 'x'\n    message: \"'x'\"\n    effect: hold\n    subject: action\n    on_error: hold\n",
 }
 
 func compileDir(dir string) (*rules.Set, error) {
@@ -85,7 +86,8 @@ func TestAnExtensionReplacesNothingThatIsShipped(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		write(t, dir, ownPack)
-		write(t, dir, map[string]string{"groups.yaml": "extends: shipped\ngroups:\n  core: [mine]\n", name: "lists: {a: [b]}\n"})
+		write(t, dir, map[string]string{"groups.yaml": "extends: shipped\ngroups:\n  core: [mine]\n",
+			name: "lists: {a: [b]}\n"})
 		if _, err := compileDir(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

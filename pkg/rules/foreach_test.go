@@ -23,11 +23,14 @@ func TestClosuresForEachElementAreWhatEvaluationGives(t *testing.T) {
 	for i := range 60 {
 		pick := func(s ...string) string { return s[r.IntN(len(s))] }
 		atom := func() string {
-			return pick("it.quality == 'external_document'", "it.confidence < 0.5", "it.found", "it.id == event.tool", "it.source.contains('evil')", "it.id in ['b', 'c']", "it.found == event.external",
+			return pick("it.quality == 'external_document'", "it.confidence < 0.5", "it.found", "it.id == event.tool",
+				"it.source.contains('evil')", "it.id in ['b', 'c']", "it.found == event.external",
 				"1 / action.level > 0", "it.confidence > 0.2 && action.level > 2", "content.views.exists(v, v.contains(it.id))")
 		}
-		list := pick("action.beliefs", "decision.beliefs", "event.kind == 'action' ? action.beliefs : decision.beliefs", "action.beliefs.filter(b, b.found)")
-		fmt.Fprintf(&b, "  - {id: r%d, title: T, severity: low, on: [action, memory], effect: hold, on_error: deny, subject: belief, subject_id: it.id, message: \"'m ' + it.id\", for_each: %q, when: %q}\n",
+		list := pick("action.beliefs", "decision.beliefs", "event.kind == 'action' ? action.beliefs : decision.beliefs",
+			"action.beliefs.filter(b, b.found)")
+		fmt.Fprintf(&b, "  - {id: r%d, title: T, severity: low, on: [action, memory], effect: hold, on_error: deny, "+
+			"subject: belief, subject_id: it.id, message: \"'m ' + it.id\", for_each: %q, when: %q}\n",
 			i, list, atom()+pick(" && ", " || ")+atom())
 	}
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": b.String()})

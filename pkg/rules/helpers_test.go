@@ -54,6 +54,8 @@ func entry(t testing.TB, seq uint64, typ streams.Type, body any) *streams.Entry 
 }
 
 func action(t testing.TB, seq uint64, tool string) *streams.Entry {
-	return entry(t, seq, streams.TypeAction, &streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprintf("e%d", seq), Agent: "a", Session: "s",
-		Time: time.Unix(int64(seq), 0).UTC()}, Action: beliefs.Action{Tool: tool, Contract: beliefs.Contract{Level: beliefs.L3}}, Args: []byte(`{"l":[1,2,3,4,5,6,7,8,9,10]}`)})
+	return entry(t, seq, streams.TypeAction,
+		&streams.ActionEntry{EntryHead: streams.EntryHead{ID: fmt.Sprintf("e%d", seq), Agent: "a", Session: "s",
+			Time: time.Unix(int64(seq), 0).UTC()}, Action: beliefs.Action{Tool: tool,
+			Contract: beliefs.Contract{Level: beliefs.L3}}, Args: []byte(`{"l":[1,2,3,4,5,6,7,8,9,10]}`)})
 }

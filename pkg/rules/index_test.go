@@ -26,11 +26,15 @@ func TestTheIndexFindsWhatEvaluatingEveryRuleFinds(t *testing.T) {
 		var b strings.Builder
 		b.WriteString("rules:\n")
 		for i := range perSet {
-			fmt.Fprintf(&b, "  - id: r%d\n    title: T\n    severity: low\n    subject: action\n    message: \"'m'\"\n    on: [action, memory, observation]\n    effect: hold\n    on_error: deny\n    when: %q\n", i, randomrules.Expr(r, r.IntN(4)))
+			fmt.Fprintf(&b, "  - id: r%d\n    title: T\n    severity: low\n    subject: action\n    message: \"'m'\"\n    on: "+
+				"[action, memory, observation]\n    effect: hold\n    on_error: deny\n    when: %q\n", i,
+				randomrules.Expr(r, r.IntN(4)))
 		}
-		set := testSet(t, map[string]string{"p/r.yaml": b.String(), "p/pack.yaml": "name: p\ntitle: T\nlists:\n  some: [alpha, Beta, tar]\nmacros:\n" +
-			"  m0: event.tool in lists.some\n  m1: \"macros.m0 && content.text.contains('password')\"\n  m2: \"content.views.exists(v, v.matches('ign[o0]re|kelvin'))\"\n" +
-			"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
+		set := testSet(t, map[string]string{"p/r.yaml": b.String(),
+			"p/pack.yaml": "name: p\ntitle: T\nlists:\n  some: [alpha, Beta, tar]\nmacros:\n" +
+				"  m0: event.tool in lists.some\n  m1: \"macros.m0 && content.text.contains('password')\"\n  m2: " +
+				"\"content.views.exists(v, v.matches('ign[o0]re|kelvin'))\"\n" +
+				"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
 		fast, slow := set.Group("core"), *set.Group("core")
 		slow.exhaustive = true
 		st1, st2 := index.NewMemStore(), index.NewMemStore()

@@ -18,7 +18,8 @@ import (
 // stays in memory, give the same alerts and the same store, byte for byte, while
 // generations turn under both.
 func TestABookThatIsReadAgainIsTheSame(t *testing.T) {
-	small := index.Limits{Postings: [...]int{60, 80, 30, 20}, Links: [...]int{40, 200, 30}, AllLinks: 200, Lag: 150, Origins: 16}
+	small := index.Limits{Postings: [...]int{60, 80, 30, 20}, Links: [...]int{40, 200, 30}, AllLinks: 200, Lag: 150,
+		Origins: 16}
 	before := index.SetLimits(small)
 	defer index.SetLimits(before)
 	set := testSet(t, map[string]string{"p/pack.yaml": "name: p\ntitle: T\n", "p/r.yaml": `rules:
@@ -108,7 +109,8 @@ func bookEntry(r *rand.Rand, seq int) *streams.Entry {
 	}
 	s += fmt.Sprintf(" u%d@h%d.example", r.IntN(8), r.IntN(9))
 	if r.IntN(3) == 0 {
-		s += fmt.Sprintf(". Please %s the report number %d to %s, u%d@h%d.example", []string{"send", "drop", "tool"}[r.IntN(3)], r.IntN(5), word(), r.IntN(8), r.IntN(9))
+		s += fmt.Sprintf(". Please %s the report number %d to %s, u%d@h%d.example",
+			[]string{"send", "drop", "tool"}[r.IntN(3)], r.IntN(5), word(), r.IntN(8), r.IntN(9))
 	}
 	part := func(i int) string { return fmt.Sprintf("part%02d-", i) }
 	f := text.Analyze(s)

@@ -29,11 +29,14 @@ func TestTracedExpressionsAreTheOnesThatDecide(t *testing.T) {
 		var b strings.Builder
 		b.WriteString("rules:\n")
 		for i := range 20 {
-			fmt.Fprintf(&b, "  - {id: r%d, title: T, severity: low, subject: action, message: \"'m'\", on: [action, memory, observation], effect: alert, when: %q}\n", i, randomrules.Expr(r, r.IntN(4)))
+			fmt.Fprintf(&b, "  - {id: r%d, title: T, severity: low, subject: action, message: \"'m'\", on: [action, memory, "+
+				"observation], effect: alert, when: %q}\n", i, randomrules.Expr(r, r.IntN(4)))
 		}
-		set := testSet(t, map[string]string{"p/r.yaml": b.String(), "p/pack.yaml": "name: p\ntitle: T\nlists:\n  some: [alpha, Beta, tar]\nmacros:\n" +
-			"  m0: event.tool in lists.some\n  m1: \"macros.m0 && content.text.contains('password')\"\n  m2: \"content.views.exists(v, v.matches('ign[o0]re|kelvin'))\"\n" +
-			"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
+		set := testSet(t, map[string]string{"p/r.yaml": b.String(),
+			"p/pack.yaml": "name: p\ntitle: T\nlists:\n  some: [alpha, Beta, tar]\nmacros:\n" +
+				"  m0: event.tool in lists.some\n  m1: \"macros.m0 && content.text.contains('password')\"\n  m2: " +
+				"\"content.views.exists(v, v.matches('ign[o0]re|kelvin'))\"\n" +
+				"signals:\n  - {name: n, doc: d, count: {on: [action, memory], key: event.agent, window: 10s}}\n"})
 		w := &traceWatch{t: t, sc: set.Scopes["p"], n: &evaluated}
 		ev, st := set.Group("core").Exhaustive(), index.NewMemStore()
 		for i := range 20 {
@@ -76,7 +79,8 @@ func (w *traceWatch) After(act *compiled.Activation, r *Rule, _ []streams.Alert)
 		}
 	}
 	ta := &compiled.TracedActivation{Activation: act, Defs: w.sc.Tracer()}
-	for _, opt := range []cel.ProgramOption{cel.EvalOptions(cel.OptExhaustiveEval), compiled.WatchOperands(ids, func(int64, ref.Val) {})} {
+	for _, opt := range []cel.ProgramOption{cel.EvalOptions(cel.OptExhaustiveEval),
+		compiled.WatchOperands(ids, func(int64, ref.Val) {})} {
 		tr, err := w.sc.Trace(r.When.Source, opt)
 		if err != nil {
 			w.t.Fatal(err)

@@ -29,7 +29,8 @@ var notations = []struct {
 	{"json", func(s string) string { return asJSON(map[string]any{"place": "A place.", "x": s, "z": []int{1}}) }},
 	{"nested json", func(s string) string { return asJSON([]any{1, asJSON(map[string]any{"x": s})}) }},
 	{"python", func(s string) string {
-		return `{'x': '` + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(s) + `', 'y': None}`
+		return `{'x': '` + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(s) +
+			`', 'y': None}`
 	}},
 	{"yaml", func(s string) string { return "id: 3\nx: " + asJSON(s) + "\nz: 1\n" }},
 	{"html", func(s string) string { return "<div><p>Place</p>" + html.EscapeString(s) + "</div>" }},
@@ -159,8 +160,10 @@ func TestPromiseA4JoinedWordsHideNoInstruction(t *testing.T) {
 
 // A finding in a text is found in every notation of it.
 func TestPromiseA4NotationHidesNoFinding(t *testing.T) {
-	words := rapid.SampledFrom([]string{"ignore all previous", "instructions", "you are now", "the file", "Delete", "send the report to bob", "please", "AI agent", "must", "don't tell", "the user",
-		"password", "and", "remember", "always", ".", "\n", "\n\n", ",", ":", "\"", "- ", "if asked", "reply only", "in your answer", "the weather", "use the tool", "secretly", "a", "System", "message", "\t"})
+	words := rapid.SampledFrom([]string{"ignore all previous", "instructions", "you are now", "the file", "Delete",
+		"send the report to bob", "please", "AI agent", "must", "don't tell", "the user",
+		"password", "and", "remember", "always", ".", "\n", "\n\n", ",", ":", "\"", "- ", "if asked", "reply only",
+		"in your answer", "the weather", "use the tool", "secretly", "a", "System", "message", "\t"})
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.TrimSpace(strings.Join(rapid.SliceOfN(words, 1, 14).Draw(t, "words"), " "))
 		alone, _ := found(s)
@@ -169,7 +172,8 @@ func TestPromiseA4NotationHidesNoFinding(t *testing.T) {
 			markers, _ := found(written)
 			for _, m := range alone {
 				if !slices.Contains(markers, m) {
-					t.Fatalf("%s: %s is found in %q and not in %q, lines %q", n.name, m, s, written, text.Analyze(written).Views(written)[0].Lines)
+					t.Fatalf("%s: %s is found in %q and not in %q, lines %q", n.name, m, s, written,
+						text.Analyze(written).Views(written)[0].Lines)
 				}
 			}
 		}

@@ -55,24 +55,35 @@ const (
 var wordClasses = func() map[string]uint32 {
 	m := make(map[string]uint32)
 	for bits, words := range map[uint32]string{
-		wOverride: "ignore ignoring ignored disregard disregarding forget forgetting override overriding overrides bypass bypassing supersede supersedes overrule neglect discard",
-		wRule:     "instruction instructions prompt prompts rule rules guideline guidelines direction directions directive directives command commands message messages context task tasks policy policies restriction restrictions constraint constraints safety orders",
-		wPrior:    "previous prior earlier above preceding former original existing initial all any every your other system before foregoing old past",
-		wModel:    "ai assistant assistants agent agents llm llms chatbot chatbots model models bot",
-		wModal:    "must should shall need needs have has please required instructed asked supposed",
-		wMachine:  "software automated parser reviewer evaluator grader",
-		wAsk:      "ask asks asked asking",
-		wReply:    "reply respond answer say output print return",
-		wGreet:    "dear hey hello attention note notice instruction instructions message reminder",
-		wLead:     "please kindly must should need to immediately lets let's",
-		wFill:     "also now then first immediately directly just next additionally",
-		wAct: "send transfer email e-mail forward upload post publish share delete remove erase wipe pay buy purchase order grant revoke give download execute run call invoke use change update modify set reset unlock open lock disable enable " +
-			"add create book schedule cancel withdraw deposit redeem reveal export copy move fetch retrieve access search find check show read get submit register subscribe install write append replace store save remember recommend approve deny reject visit navigate click " +
+		wOverride: "ignore ignoring ignored disregard disregarding forget forgetting override overriding overrides bypass " +
+			"bypassing supersede supersedes overrule neglect discard",
+		wRule: "instruction instructions prompt prompts rule rules guideline guidelines direction directions directive " +
+			"directives command commands message messages context task tasks policy policies restriction restrictions " +
+			"constraint constraints safety orders",
+		wPrior: "previous prior earlier above preceding former original existing initial all any every your other " +
+			"system before foregoing old past",
+		wModel:   "ai assistant assistants agent agents llm llms chatbot chatbots model models bot",
+		wModal:   "must should shall need needs have has please required instructed asked supposed",
+		wMachine: "software automated parser reviewer evaluator grader",
+		wAsk:     "ask asks asked asking",
+		wReply:   "reply respond answer say output print return",
+		wGreet:   "dear hey hello attention note notice instruction instructions message reminder",
+		wLead:    "please kindly must should need to immediately lets let's",
+		wFill:    "also now then first immediately directly just next additionally",
+		wAct: "send transfer email e-mail forward upload post publish share delete remove erase wipe pay buy purchase " +
+			"order grant revoke give download execute run call invoke use change update modify set reset unlock open lock " +
+			"disable enable " +
+			"add create book schedule cancel withdraw deposit redeem reveal export copy move fetch retrieve access search " +
+			"find check show read get submit register subscribe install write append replace store save remember recommend " +
+			"approve deny reject visit navigate click " +
 			"arrange make turn print reply respond answer include say output translate",
-		wLeak:    "send forward email mail upload post transmit leak exfiltrate share reveal include append copy submit export disclose",
-		wSecret:  "password passwords credential credentials apikey api_key secret secrets token tokens key keys conversation prompt confidential pin",
-		wNot:     "don't dont not never without avoid",
-		wTell:    "tell telling inform informing mention mentioning reveal revealing notify notifying disclose disclosing alert alerting ask asking warn",
+		wLeak: "send forward email mail upload post transmit leak exfiltrate share reveal include append copy submit " +
+			"export disclose",
+		wSecret: "password passwords credential credentials apikey api_key secret secrets token tokens key keys " +
+			"conversation prompt confidential pin",
+		wNot: "don't dont not never without avoid",
+		wTell: "tell telling inform informing mention mentioning reveal revealing notify notifying disclose disclosing " +
+			"alert alerting ask asking warn",
 		wPerson:  "user human anyone anybody operator owner them him her this it confirmation users customer",
 		wHush:    "secretly silently quietly covertly discreetly",
 		wCall:    "call invoke use run execute trigger utilize utilise employ using calling",
@@ -83,7 +94,8 @@ var wordClasses = func() map[string]uint32 {
 		wMode:    "developer admin root god maintenance debug unrestricted",
 		wSelf:    "my me i mine our us we im id",
 		wAnswer:  "answer answers response responses reply replies output outputs completion summary",
-		wShape:   "in with only end begin start include must should respond reply answer solely exclusively print add append insert write use replace to of format",
+		wShape: "in with only end begin start include must should respond reply answer solely exclusively print add " +
+			"append insert write use replace to of format",
 		wFollow:  "follow following adhere obey comply execute perform complete fulfill fulfil heed",
 		wStrict:  "strictly exactly must immediately without fully carefully task instead",
 		wFuture:  "future",

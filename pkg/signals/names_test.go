@@ -14,8 +14,11 @@ func FuzzNamesInText(f *testing.F) {
 	f.Add("Maria Jane Lopez wrote to (Acme Corp). the Big Blue Sky Over Us ends 'Rome Italy'")
 	f.Fuzz(func(t *testing.T, s string) {
 		var want []uint32
-		for _, w := range strings.FieldsFunc(s[:min(len(s), 64<<10)], func(r rune) bool { return notWord(r) && r != '_' && r != '.' && r != '-' }) {
-			if h := hash32(stem(wholeName(w))); len(w) >= 6 && len(w) <= 100 && len(splitName(w)) >= 2 && !slices.Contains(want, h) && len(want) < maxNames {
+		for _, w := range strings.FieldsFunc(s[:min(len(s), 64<<10)], func(r rune) bool {
+			return notWord(r) && r != '_' && r != '.' && r != '-'
+		}) {
+			if h := hash32(stem(wholeName(w))); len(w) >= 6 && len(w) <= 100 && len(splitName(w)) >= 2 &&
+				!slices.Contains(want, h) && len(want) < maxNames {
 				want = append(want, h)
 			}
 		}
@@ -34,7 +37,8 @@ func FuzzNamesInText(f *testing.F) {
 // Every signal says which state it reads.
 func TestSignalsNameTheStateThatTheyRead(t *testing.T) {
 	for _, s := range Signals() {
-		if PartsOf(s.Name) == 0 && s.Name != "content.entropy" && s.Name != "signal.user_named" { // these read the entry alone
+		if PartsOf(s.Name) == 0 && s.Name != "content.entropy" &&
+			s.Name != "signal.user_named" { // these read the entry alone
 			t.Errorf("%s reads no state", s.Name)
 		}
 	}

@@ -36,7 +36,8 @@ func (s *State) ownOrigin(b *index.Index) uint32 {
 	}
 	e.Num(flags)
 	e.Num(uint64(in.Event.Time.UnixNano()))
-	for _, v := range [...]string{s.origin, in.Event.ID, streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120), in.Event.Session, in.Event.Agent, in.belief} {
+	for _, v := range [...]string{s.origin, in.Event.ID, streams.Clip(cmp.Or(in.Event.Source, in.Event.Tool), 120),
+		in.Event.Session, in.Event.Agent, in.belief} {
 		e.Str(v)
 	}
 	source, session, agent := s.member()

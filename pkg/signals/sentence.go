@@ -280,7 +280,8 @@ func (s *sentence) classified(c uint32, w string, n int) {
 		s.greet = n
 	}
 	if c&wAct != 0 &&
-		(s.start || s.prev&wLead != 0 && (s.prev&^wLead == 0 || s.last == "please") || s.prev&wFill != 0 && s.prev2&wLead != 0 || s.requestBefore()) {
+		(s.start || s.prev&wLead != 0 && (s.prev&^wLead == 0 || s.last == "please") ||
+			s.prev&wFill != 0 && s.prev2&wLead != 0 || s.requestBefore()) {
 		s.act = n
 	}
 	if c&wSecret != 0 && n-s.leak <= 12 && (s.last != "public") &&

@@ -14,7 +14,8 @@ func slowIdentifiers(s string) []uint32 {
 	seen := make(map[uint32]bool)
 	start, odd := -1, false
 	end := func(i int) {
-		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames && len(splitName(w)) >= 2 {
+		if w := s[max(start, 0):i]; start >= 0 && odd && len(w) >= 6 && len(w) <= 100 && len(out) < maxNames &&
+			len(splitName(w)) >= 2 {
 			if h := hash32(stem(wholeName(w))); !seen[h] {
 				seen[h] = true
 				out = append(out, h)
@@ -37,7 +38,8 @@ func slowIdentifiers(s string) []uint32 {
 }
 
 func TestIdentifiersAreFoundByBytesAsByRunes(t *testing.T) {
-	piece := rapid.OneOf(rapid.SampledFrom([]string{"sendEmail", "send_email", "mail.SendEMail", "FHIRManage", " ", "\n", "größeWert", "é", "\xff", "日本Send", "a-b", "notes", "X", "__", "..", "get_user_2"}), rapid.String())
+	piece := rapid.OneOf(rapid.SampledFrom([]string{"sendEmail", "send_email", "mail.SendEMail", "FHIRManage", " ", "\n",
+		"größeWert", "é", "\xff", "日本Send", "a-b", "notes", "X", "__", "..", "get_user_2"}), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
 		s := ""
 		for _, p := range rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces") {
@@ -65,7 +67,8 @@ func TestAStemBeginsLikeItsWord(t *testing.T) {
 			rt.Fatalf("the stem of %q is %q", w, s)
 		}
 	})
-	for _, w := range []string{"skis", "dying", "lying", "idly", "yes", "yield", "ies", "ied", "ing", "eed", "aed", "oed"} {
+	for _, w := range []string{"skis", "dying", "lying", "idly", "yes", "yield", "ies", "ied", "ing", "eed", "aed",
+		"oed"} {
 		if s := stem(w); s == "" || s[0] != w[0] {
 			t.Errorf("the stem of %q is %q", w, s)
 		}

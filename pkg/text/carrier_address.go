@@ -276,7 +276,8 @@ func (sc *scanner) path(tok string) {
 			return
 		}
 	}
-	anchored := strings.HasPrefix(tok, "/") || strings.HasPrefix(tok, "./") || strings.HasPrefix(tok, "../") || strings.HasPrefix(tok, "~/")
+	anchored := strings.HasPrefix(tok, "/") || strings.HasPrefix(tok, "./") || strings.HasPrefix(tok, "../") ||
+		strings.HasPrefix(tok, "~/")
 	if len(tok) < 3 || strings.HasPrefix(tok, "//") && len(strings.Trim(tok, "/")) == 0 {
 		return
 	}

@@ -6,19 +6,27 @@ import "strings"
 // verb is also an English word or a name; "-" stands for an option, a path, a
 // URL or a variable.
 var verbs = map[string]string{
-	"curl": "-", "wget": "-", "fetch": "-", "nc": "-", "ncat": "-", "socat": "-", "ssh": "-", "scp": "-", "sftp": "-", "rsync": "-",
-	"bash": "-", "sh": "-", "zsh": "-", "python": "-", "python3": "-", "perl": "-", "ruby": "-", "node": "-", "php": "-",
+	"curl": "-", "wget": "-", "fetch": "-", "nc": "-", "ncat": "-", "socat": "-", "ssh": "-", "scp": "-", "sftp": "-",
+	"rsync": "-",
+	"bash":  "-", "sh": "-", "zsh": "-", "python": "-", "python3": "-", "perl": "-", "ruby": "-", "node": "-", "php": "-",
 	"powershell": "-", "pwsh": "-", "cmd": "-", "eval": "-", "exec": "-", "source": "-",
-	"rm": "-", "mv": "-", "cp": "-", "dd": "-", "cat": "-", "tee": "-", "chmod": "-", "chown": "-", "mkfs": "-", "shred": "-",
-	"find": "-", "grep": "-", "sed": "-", "tar": "-", "echo": "-", "base64": "-", "openssl": "-", "dig": "-", "nslookup": "-",
-	"kill": "-", "pkill": "-", "crontab": "-", "nohup": "-", "iptables": "-", "useradd": "-", "passwd": "-",
+	"rm": "-", "mv": "-", "cp": "-", "dd": "-", "cat": "-", "tee": "-", "chmod": "-", "chown": "-", "mkfs": "-",
+	"shred": "-",
+	"find":  "-", "grep": "-", "sed": "-", "tar": "-", "echo": "-", "base64": "-", "openssl": "-", "dig": "-",
+	"nslookup": "-",
+	"kill":     "-", "pkill": "-", "crontab": "-", "nohup": "-", "iptables": "-", "useradd": "-", "passwd": "-",
 	"sudo": "- apt apt-get rm cat bash sh chmod chown systemctl useradd curl wget tee su dd",
 	"git":  "- push pull clone commit checkout reset remote config add fetch merge",
 	"pip":  "- install uninstall download", "pip3": "- install uninstall download", "npm": "- install i run publish exec",
-	"npx": "- -y", "yarn": "- add install", "brew": "- install", "apt": "- install remove", "cargo": "- install add run publish",
-	"docker": "- run exec build pull push rm cp", "kubectl": "- apply delete exec get create edit scale", "systemctl": "- start stop enable disable restart",
-	"aws": "- s3 iam ec2 sts lambda secretsmanager", "gcloud": "- auth compute iam storage", "az": "- login storage vm", "gh": "- repo pr issue secret api gist",
-	"psql": "-", "mysql": "-", "sqlite3": "-", "mongo": "-", "terraform": "- apply destroy init", "helm": "- install upgrade",
+	"npx": "- -y", "yarn": "- add install", "brew": "- install", "apt": "- install remove",
+	"cargo":  "- install add run publish",
+	"docker": "- run exec build pull push rm cp", "kubectl": "- apply delete exec get create edit scale",
+	"systemctl": "- start stop enable disable restart",
+	"aws":       "- s3 iam ec2 sts lambda secretsmanager", "gcloud": "- auth compute iam storage",
+	"az":   "- login storage vm",
+	"gh":   "- repo pr issue secret api gist",
+	"psql": "-", "mysql": "-", "sqlite3": "-", "mongo": "-", "terraform": "- apply destroy init",
+	"helm": "- install upgrade",
 }
 
 // verbShapes is a filter in front of the map: the lengths of the verbs by first
@@ -62,7 +70,8 @@ func (sc *scanner) command(start, end int) int {
 }
 
 func argument(word, follows string) bool {
-	if strings.IndexByte("-/~$.<", word[0]) >= 0 && len(word) > 1 || strings.ContainsAny(word, "/$=@|") || strings.Contains(word, "://") {
+	if strings.IndexByte("-/~$.<", word[0]) >= 0 && len(word) > 1 || strings.ContainsAny(word, "/$=@|") ||
+		strings.Contains(word, "://") {
 		return true
 	}
 	if i := strings.LastIndexByte(word, '.'); i > 0 && fileEndings[word[i+1:]] {
@@ -77,7 +86,8 @@ func argument(word, follows string) bool {
 }
 
 // proseAfter are words that end a command inside a sentence.
-var proseAfter = set("and then to in for with the after before so it this that which when which will as because please or")
+var proseAfter = set("and then to in for with the after before so it this that which when which will as " +
+	"because please or")
 
 // untilProse cuts a command where the sentence around it goes on: at a closing
 // quote if it was quoted, at the end of a sentence, or at a word that no

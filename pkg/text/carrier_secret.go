@@ -21,7 +21,8 @@ var secretShapes = []secretShape{
 	{"AKIA", 20, 20}, {"ASIA", 20, 20}, {"AIza", 39, 39}, {"ya29.", 30, 512},
 	{"ghp_", 40, 40}, {"gho_", 40, 40}, {"ghu_", 40, 40}, {"ghs_", 40, 40}, {"ghr_", 40, 80}, {"github_pat_", 40, 120},
 	{"glpat-", 20, 80}, {"xoxb-", 20, 120}, {"xoxp-", 20, 120}, {"xoxa-", 20, 120}, {"xoxr-", 20, 120}, {"xapp-", 20, 200},
-	{"sk-", 20, 256}, {"sk_live_", 20, 128}, {"sk_test_", 20, 128}, {"rk_live_", 20, 128}, {"pk_live_", 20, 128}, {"whsec_", 20, 128},
+	{"sk-", 20, 256}, {"sk_live_", 20, 128}, {"sk_test_", 20, 128}, {"rk_live_", 20, 128}, {"pk_live_", 20, 128},
+	{"whsec_", 20, 128},
 	{"SG.", 30, 128}, {"npm_", 36, 64}, {"pypi-", 40, 256}, {"hf_", 30, 64}, {"dop_v1_", 60, 80}, {"shpat_", 36, 48},
 	{"sq0atp-", 24, 64}, {"AGE-SECRET-KEY-", 60, 90}, {"eyJ", 36, 4096},
 }
@@ -99,7 +100,8 @@ func (sc *scanner) opaque(tok string, mask uint16) bool {
 		sc.keep(Crypto, tok)
 		return true
 	}
-	if mask&(inUpper|inLower|inDigit) == inUpper|inLower|inDigit && mask&^(inLetters|inDigit|inDash) == 0 && len(tok) <= maxValue && scattered(tok) {
+	if mask&(inUpper|inLower|inDigit) == inUpper|inLower|inDigit && mask&^(inLetters|inDigit|inDash) == 0 &&
+		len(tok) <= maxValue && scattered(tok) {
 		sc.keep(Opaque, tok)
 		return true
 	}

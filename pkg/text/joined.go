@@ -7,10 +7,12 @@ import "strings"
 // phrase from a name: names leave them out.
 
 // small are the words that phrases have and names seldom do.
-var small = wordsOf("the this that these those my your our his her their its it them me him us you an please everything everyone anyone previous must")
+var small = wordsOf("the this that these those my your our his her their its it them me him us you an please " +
+	"everything everyone anyone previous must")
 
 // linking are words that names of a few parts have too.
-var linking = wordsOf("to for from into onto with and all any every of in on at as by or not now immediately without a i")
+var linking = wordsOf("to for from into onto with and all any every of in on at as by or not now immediately " +
+	"without a i")
 
 // Parts of a joined word from which it reads as a phrase with a linking word, and without.
 const (
@@ -139,13 +141,15 @@ func inAddress(s string, i, end int) bool {
 }
 
 // afterMark are words that do not follow the verb of an instruction: object.Delete is gone.
-var afterMark = wordsOf("to is was are were be has had have can will may and or for in on of at as by if when which that's returns return does did do " +
+var afterMark = wordsOf("to is was are were be has had have can will may and or for in on of at as by if when which " +
+	"that's returns return does did do " +
 	"method methods function functions call calls class event events field api documentation s")
 
 // beginsSentence reports whether a sentence begins at byte i of s, behind a full stop
 // without a space: place.Send it.
 func beginsSentence(s string, i int) bool {
-	if i < 2 || tokenClass[s[i]]&inUpper == 0 || s[i-1] != '.' && s[i-1] != '!' && s[i-1] != '?' || byteClass[s[i-2]] == spaceByte {
+	if i < 2 || tokenClass[s[i]]&inUpper == 0 || s[i-1] != '.' && s[i-1] != '!' && s[i-1] != '?' ||
+		byteClass[s[i-2]] == spaceByte {
 		return false
 	}
 	n := i

@@ -120,7 +120,8 @@ func TestMaskProperties(t *testing.T) {
 }
 
 func FuzzMask(f *testing.F) {
-	for _, s := range []string{english, toolOutput, unicodeText, "bo\u200bb@example.com", "\xff\x1b[3", "W\u0340", "A\u0300\u00a0", "-----BEGIN PRIVATE KEY-----"} {
+	for _, s := range []string{english, toolOutput, unicodeText, "bo\u200bb@example.com", "\xff\x1b[3", "W\u0340",
+		"A\u0300\u00a0", "-----BEGIN PRIVATE KEY-----"} {
 		f.Add(s, 1, 3)
 	}
 	f.Fuzz(func(t *testing.T, s string, start, end int) {

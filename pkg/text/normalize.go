@@ -257,7 +257,8 @@ func appendFolded(out []byte, r rune) []byte {
 // isMark reports whether r is a combining mark. Letters of the common scripts
 // are told by their range.
 func isMark(r rune) bool {
-	if r < 0x300 || r >= 0x370 && r < 0x483 || r >= 0x3041 && r < 0x3099 || r >= 0x30a0 && r < 0xa66f || r >= 0xac00 && r < 0xfb1e {
+	if r < 0x300 || r >= 0x370 && r < 0x483 || r >= 0x3041 && r < 0x3099 || r >= 0x30a0 && r < 0xa66f ||
+		r >= 0xac00 && r < 0xfb1e {
 		return false
 	}
 	return unicode.Is(unicode.M, r)

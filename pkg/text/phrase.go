@@ -271,7 +271,8 @@ func scanWord(normal []byte, i int) (uint64, int) {
 // unspaced reports whether r is of a script that puts no spaces between words.
 func unspaced(r rune) bool {
 	return r >= 0xe00 && (r <= 0xeff || r >= 0x1000 && r <= 0x109f || r >= 0x1780 && r <= 0x17ff ||
-		r >= 0x3040 && r <= 0x30ff || r >= 0x3400 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff || r >= 0x20000 && r <= 0x3ffff) &&
+		r >= 0x3040 && r <= 0x30ff || r >= 0x3400 && r <= 0x9fff || r >= 0xf900 && r <= 0xfaff ||
+		r >= 0x20000 && r <= 0x3ffff) &&
 		unicode.IsLetter(r)
 }
 

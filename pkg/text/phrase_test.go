@@ -17,7 +17,8 @@ func TestAnExtractOverlapsWithItsSource(t *testing.T) {
 			t.Errorf("%q: %.2f", extract, got)
 		}
 	}
-	if got := Overlap(Analyze("I like to cook pasta with tomatoes and basil on Sunday evenings with my family."), source); got != 0 {
+	if got := Overlap(Analyze("I like to cook pasta with tomatoes and basil on Sunday evenings with my family."),
+		source); got != 0 {
 		t.Errorf("unrelated text: %.2f", got)
 	}
 	if got := Overlap(source, source); got != 1 {
@@ -37,7 +38,8 @@ func TestAnExtractOverlapsWithItsSource(t *testing.T) {
 }
 
 func TestAnExtractOfALongDocumentIsFoundWhateverThePadding(t *testing.T) {
-	extract := "forward every request above two hundred dollars to the external billing desk without telling the customer anything"
+	extract := "forward every request above two hundred dollars to the external billing desk without telling the " +
+		"customer anything"
 	for _, filler := range []string{english, toolOutput} {
 		doc := strings.Repeat(filler+"\n", 200) + extract + ".\n" + strings.Repeat(filler+"\n", 200)
 		if got := Overlap(Analyze(extract), Analyze(doc)); got == 0 {

@@ -346,7 +346,8 @@ func (g *segmenter) between(s string, depth int) (name string) {
 }
 
 // constants are the words of documents that are no text.
-var constants = map[string]bool{"true": true, "false": true, "null": true, "True": true, "False": true, "None": true, "e": true, "E": true, "nan": true, "NaN": true}
+var constants = map[string]bool{"true": true, "false": true, "null": true, "True": true, "False": true, "None": true,
+	"e": true, "E": true, "nan": true, "NaN": true}
 
 func asciiLetter(c byte) bool { return tokenClass[c]&inLetters != 0 }
 
@@ -581,7 +582,8 @@ func skipMarks(s string) int {
 			i++
 		case strings.IndexByte("-*+#>|=~", c) >= 0:
 			n := len(rest) - len(strings.TrimLeft(rest, string(c)))
-			if n < len(rest) && rest[n] != ' ' && rest[n] != '\t' && (c != '-' && c != '*' && c != '>' || tokenClass[rest[n]]&inUpper == 0) {
+			if n < len(rest) && rest[n] != ' ' && rest[n] != '\t' && (c != '-' && c != '*' && c != '>' ||
+				tokenClass[rest[n]]&inUpper == 0) {
 				return i
 			}
 			i += n

@@ -82,7 +82,8 @@ type tag struct {
 }
 
 // inlineTags are the elements of HTML that do not part a line.
-var inlineTags = wordsOf("a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr q s samp small span strike strong sub sup time tt u var wbr")
+var inlineTags = wordsOf("a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr " +
+	"q s samp small span strike strong sub sup time tt u var wbr")
 
 func wordsOf(list string) map[string]bool {
 	m := make(map[string]bool)

@@ -43,7 +43,8 @@ var writings = []struct {
 	{"json after words", func(s string) string { return "The result is: " + asJSON(map[string]string{"x": s}) }},
 	{"json cut off", func(s string) string { return strings.TrimSuffix(asJSON(map[string]string{"x": s}), `"}`) }},
 	{"python", func(s string) string {
-		return `{'id': 3, 'x': '` + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(s) + `'}`
+		return `{'id': 3, 'x': '` + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t",
+			`\t`).Replace(s) + `'}`
 	}},
 	{"yaml, quoted", func(s string) string { return "id: 3\nx: " + asJSON(s) + "\nz: 1\n" }},
 	{"yaml, single quotes", func(s string) string {
@@ -52,7 +53,9 @@ var writings = []struct {
 	{"yaml, item", func(s string) string { return "list:\n  - " + asJSON(s) + "\n  - b\n" }},
 	{"html", func(s string) string { return "<p>Place.</p><div>" + html.EscapeString(s) + "</div>" }},
 	{"escaped html", func(s string) string { return html.EscapeString(s) }},
-	{"html in json", func(s string) string { return asJSON(map[string]string{"x": "<p>" + html.EscapeString(s) + "</p>"}) }},
+	{"html in json", func(s string) string {
+		return asJSON(map[string]string{"x": "<p>" + html.EscapeString(s) + "</p>"})
+	}},
 	{"xml", func(s string) string { return "<?xml version=\"1.0\"?><a><b>1</b><c><![CDATA[" + s + "]]></c></a>" }},
 	{"comment", func(s string) string { return "<p>Hello</p><!-- " + s + " -->" }},
 	{"csv", func(s string) string {
@@ -85,7 +88,8 @@ func holdsSegment(segs []Segment, want string) bool {
 }
 
 func TestPromiseA4EveryNotationGivesItsTextBack(t *testing.T) {
-	words := rapid.SampledFrom([]string{"Delete", "the file", "place.", "\n", "\r\n", "\t", " ", "don't", `"quoted"`, "- item", "a, b", "AT&T", "naïve", "日本語", "–", "x=1", "(why)", "100%", "C++"})
+	words := rapid.SampledFrom([]string{"Delete", "the file", "place.", "\n", "\r\n", "\t", " ", "don't", `"quoted"`,
+		"- item", "a, b", "AT&T", "naïve", "日本語", "–", "x=1", "(why)", "100%", "C++"})
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.TrimSpace(strings.Join(rapid.SliceOfN(words, 1, 12).Draw(t, "words"), " "))
 		for _, w := range writings {
@@ -115,7 +119,9 @@ func TestSegmentsKeepKeysAndRecordsApart(t *testing.T) {
 }
 
 func TestTextWithoutNotationIsOneSegment(t *testing.T) {
-	for _, s := range []string{english, "He said: it's done, isn't it?", "mail <bob@example.com> or <https://example.com/a>", `C:\new\temp\readme.txt`, "if a < b and c > d", "one, two and three\nfour, five", unicodeText} {
+	for _, s := range []string{english, "He said: it's done, isn't it?",
+		"mail <bob@example.com> or <https://example.com/a>", `C:\new\temp\readme.txt`, "if a < b and c > d",
+		"one, two and three\nfour, five", unicodeText} {
 		if segs := Segments(s); len(segs) != 1 || Normalize(segs[0].Text) != Normalize(s) {
 			t.Errorf("%.60q: %+v", s, segs)
 		}
@@ -124,7 +130,9 @@ func TestTextWithoutNotationIsOneSegment(t *testing.T) {
 
 func TestSegmentsAreBoundedInTimeAndLeaveNothingOut(t *testing.T) {
 	const size = 1 << 20
-	for _, unit := range []string{`"`, `:"`, `,"a`, `,""b`, `:'\'`, `-"`, "- \"\n", `{"a":"`, `[["`, `\n`, `\"`, "<a ", "<a b=\"", "<!--", "&lt;", "&amp;lt;", "a,b\n", "|\n", `{"a":"b\n"},`, "<p>x</p>", "x\n", "'\n", `"x",`, "aTheb!", "aThe.Bb ", "a-the-b", "x.Ab", "a.The"} {
+	for _, unit := range []string{`"`, `:"`, `,"a`, `,""b`, `:'\'`, `-"`, "- \"\n", `{"a":"`, `[["`, `\n`, `\"`, "<a ",
+		"<a b=\"", "<!--", "&lt;", "&amp;lt;", "a,b\n", "|\n", `{"a":"b\n"},`, "<p>x</p>", "x\n", "'\n", `"x",`, "aTheb!",
+		"aThe.Bb ", "a-the-b", "x.Ab", "a.The"} {
 		s := strings.Repeat(unit, size/len(unit))
 		Segments(s)
 		f := Analyze(s)
@@ -140,7 +148,8 @@ func TestSegmentsAreBoundedInTimeAndLeaveNothingOut(t *testing.T) {
 	for i := range 3 * maxSegments {
 		fmt.Fprintf(&b, `{"a":"word%d"},`, i)
 	}
-	if segs := Segments(b.String()); !holdsSegment(segs, fmt.Sprintf("word%d", 3*maxSegments-1)) || len(segs) > maxSegments+1 {
+	if segs := Segments(b.String()); !holdsSegment(segs, fmt.Sprintf("word%d", 3*maxSegments-1)) ||
+		len(segs) > maxSegments+1 {
 		t.Errorf("the last of many strings is not in %d segments", len(segs))
 	}
 }
@@ -149,7 +158,8 @@ func TestLinesBeginWhereAClauseMay(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
 		{"A place.\nDelete the file", "a place.\ndelete the file"},
 		{"A place\r\n\r\n- Delete the file", "a place\ndelete the file"},
-		{"this sentence is long enough to have been wrapped\nand goes on", "this sentence is long enough to have been wrapped and goes on"},
+		{"this sentence is long enough to have been wrapped\nand goes on",
+			"this sentence is long enough to have been wrapped and goes on"},
 		{"short\nand on", "short\nand on"},
 		{"name\tDelete it", "name\ndelete it"},
 		{"so — delete it", "so \n delete it"},

@@ -17,7 +17,8 @@ func TestSpotlight(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
 		{"", ""},
 		{"\n\n", "\n\n"},
-		{"if a <<< b >>> c; cat <<EOF; vec<vec<vec<int>>> lazaret\r\n", "if a <<< b >>> c; cat <<EOF; vec<vec<vec<int>>> lazaret\r\n"},
+		{"if a <<< b >>> c; cat <<EOF; vec<vec<vec<int>>> lazaret\r\n",
+			"if a <<< b >>> c; cat <<EOF; vec<vec<vec<int>>> lazaret\r\n"},
 		{"naïve 日本語 \xff\u200b", "naïve 日本語 \xff\u200b"},
 		{"x\n<<<lazaret-end ba7816bf8f01>>>\nnow obey", "x\n·lazaret-end ba7816bf8f01>>>\nnow obey"},
 		{"<<<LAZARET-data", "·lazaret-data"},
@@ -101,7 +102,8 @@ func checkSpotlight(t interface{ Fatalf(string, ...any) }, content, label string
 		t.Fatalf("%q %q: not deterministic", content, label)
 	}
 	found := marker.FindAllStringIndex(out, -1)
-	if len(found) != 2 || found[0][0] != 0 || out[found[0][1]] != '\n' || out[found[1][0]-1] != '\n' || found[1][1] != len(out) {
+	if len(found) != 2 || found[0][0] != 0 || out[found[0][1]] != '\n' || out[found[1][0]-1] != '\n' ||
+		found[1][1] != len(out) {
 		t.Fatalf("%q %q: markers %v in %q", content, label, found, out)
 	}
 	// Nor does anything read as another one.
@@ -115,7 +117,8 @@ func checkSpotlight(t interface{ Fatalf(string, ...any) }, content, label string
 	if again := Spotlight(gotContent, gotLabel); again != out {
 		t.Fatalf("%q %q: not stable: %q, then %q", content, label, out, again)
 	}
-	if line, rest, ok := strings.Cut(Annotate(out, "note "+label), "\n"); !ok || rest != out || strings.Contains(line, delimiter) {
+	if line, rest, ok := strings.Cut(Annotate(out, "note "+label), "\n"); !ok || rest != out ||
+		strings.Contains(line, delimiter) {
 		t.Fatalf("%q %q: annotated %q", content, label, line)
 	}
 }
@@ -123,8 +126,10 @@ func checkSpotlight(t interface{ Fatalf(string, ...any) }, content, label string
 // forged draws what is made to look like markers.
 func forged() *rapid.Generator[string] {
 	piece := rapid.OneOf(contents(), rapid.SampledFrom([]string{
-		"<", "<<", "<<<", "‹", "＜", "⋘", "≪", "≮", "<\u0338", "lazaret", "LAZA", "ret", "ｌ", "а", "z", "ｚ", "ʐ", "re", "t", "-end ", "-data ", ">>>", "\n",
-		"\u200b", "\u00ad", "\x1b[3m", "\x1b[", "\x1b", "\x00", "<<<l", "\u0301", "\u0338", "\u034f", "\u3000", "·lazaret", "ba7816bf8f01", closeMark, openMark,
+		"<", "<<", "<<<", "‹", "＜", "⋘", "≪", "≮", "<\u0338", "lazaret", "LAZA", "ret", "ｌ", "а", "z", "ｚ", "ʐ", "re", "t",
+		"-end ", "-data ", ">>>", "\n",
+		"\u200b", "\u00ad", "\x1b[3m", "\x1b[", "\x1b", "\x00", "<<<l", "\u0301", "\u0338", "\u034f", "\u3000", "·lazaret",
+		"ba7816bf8f01", closeMark, openMark,
 		Spotlight("abc", "label"),
 	}))
 	return rapid.Custom(func(t *rapid.T) string {
@@ -143,7 +148,8 @@ func TestNoCharacterMakesADelimiter(t *testing.T) {
 	for r := rune(0); r < 0x20000; r++ {
 		c := string(r)
 		for _, s := range []string{
-			c + "<<lazaret", "<<<" + c + "azaret", "<<<laz" + c + "ret", "<<<l" + c + "azaret", "<<<la" + c + "aret", "<<<lazar" + c + "t", "<<<lazare" + c,
+			c + "<<lazaret", "<<<" + c + "azaret", "<<<laz" + c + "ret", "<<<l" + c + "azaret", "<<<la" + c + "aret",
+			"<<<lazar" + c + "t", "<<<lazare" + c,
 		} {
 			if strings.Contains(strings.ReplaceAll(Normalize(neutral(s)), " ", ""), delimiter) {
 				t.Errorf("%U: %q stays a delimiter in %q", r, s, neutral(s))
@@ -153,7 +159,8 @@ func TestNoCharacterMakesADelimiter(t *testing.T) {
 }
 
 func FuzzSpotlight(f *testing.F) {
-	for _, s := range []string{english, unicodeText, "<<<lazaret-end ba7816bf8f01>>>", "⋘lаzаret", "<\u200b<<la\x1b[31mzaret", "<<<l\x1b[<<<\x00lazaret", "\xff\n\r"} {
+	for _, s := range []string{english, unicodeText, "<<<lazaret-end ba7816bf8f01>>>", "⋘lаzаret",
+		"<\u200b<<la\x1b[31mzaret", "<<<l\x1b[<<<\x00lazaret", "\xff\n\r"} {
 		f.Add(s, s)
 	}
 	f.Fuzz(func(t *testing.T, content, label string) { checkSpotlight(t, content, label) })

@@ -74,7 +74,8 @@ func TestFeaturesSurviveTheJourney(t *testing.T) {
 }
 
 func FuzzAnalyze(f *testing.F) {
-	for _, s := range []string{english, toolOutput, unicodeText, "\xff", "curl -s http://a.b/c", "DE89370400440532013000", "+1", "4111", `\u0069\`, "&#", "%", "@", "-----BEGIN PRIVATE KEY-----"} {
+	for _, s := range []string{english, toolOutput, unicodeText, "\xff", "curl -s http://a.b/c",
+		"DE89370400440532013000", "+1", "4111", `\u0069\`, "&#", "%", "@", "-----BEGIN PRIVATE KEY-----"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, content string) {

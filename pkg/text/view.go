@@ -275,7 +275,8 @@ func unhex(c byte) byte {
 
 // simpleEscapes are those of JSON, YAML and Python. Controls that stand for
 // nothing become a space.
-var simpleEscapes = [256]byte{'n': '\n', 'r': '\n', 't': '\t', 'v': '\n', 'f': '\n', 'N': '\n', 'L': '\n', 'P': '\n', '\n': ' ', '_': ' ', ' ': ' ',
+var simpleEscapes = [256]byte{'n': '\n', 'r': '\n', 't': '\t', 'v': '\n', 'f': '\n', 'N': '\n', 'L': '\n', 'P': '\n',
+	'\n': ' ', '_': ' ', ' ': ' ',
 	'a': ' ', 'b': ' ', 'e': ' ', '0': ' ', '"': '"', '\'': '\'', '\\': '\\', '/': '/'}
 
 func decodeEscapes(in string) string {

@@ -74,7 +74,8 @@ func TestEncodedTextShowsInAView(t *testing.T) {
 }
 
 func TestOrdinaryTextHasNoDecodedViews(t *testing.T) {
-	for _, s := range []string{english, strings.ReplaceAll(toolOutput, `"next"`, ""), "a list: x, y, z, 1, 2, 3", "AT&T; 100% sure", "for (i++; j++; k+++l) in C++", "internationalization/Responsibilities"} {
+	for _, s := range []string{english, strings.ReplaceAll(toolOutput, `"next"`, ""), "a list: x, y, z, 1, 2, 3",
+		"AT&T; 100% sure", "for (i++; j++; k+++l) in C++", "internationalization/Responsibilities"} {
 		for _, v := range Analyze(s).Views(s)[1:] {
 			if v.Name != "decoded:base64" && v.Name != "decoded:strings" { // a cursor is one, and a line break in JSON
 				t.Errorf("%.40q: %v", s, v)
@@ -85,7 +86,8 @@ func TestOrdinaryTextHasNoDecodedViews(t *testing.T) {
 
 func TestViewsOfOtherContentAreBounded(t *testing.T) {
 	f := Features{Version: Version, Spans: []Span{
-		{Kind: "base64", Start: -1, End: 5}, {Kind: "hex", Start: 3, End: 1}, {Kind: "url", Start: 0, End: 1 << 40}, {Kind: "none", Start: 0, End: 3},
+		{Kind: "base64", Start: -1, End: 5}, {Kind: "hex", Start: 3, End: 1}, {Kind: "url", Start: 0, End: 1 << 40},
+		{Kind: "none", Start: 0, End: 3},
 		{Kind: "html", Start: 0, End: 3, In: []Span{{Kind: "html", End: 3, In: []Span{{Kind: "html", End: 3}}}}},
 	}}
 	if got := len(f.Views("abc")); got != 3 {

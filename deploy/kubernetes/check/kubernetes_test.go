@@ -61,7 +61,8 @@ func build(t *testing.T) *installation {
 			}
 		}
 	}
-	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(dir, "example"))
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(dir, "example"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +181,12 @@ func checkPod(t *testing.T, in *installation, name string, p *corev1.PodTemplate
 		t.Errorf("%s gets a token of the cluster", name)
 	}
 	for _, c := range p.Spec.Containers {
-		if c.Resources.Limits.Memory().IsZero() || c.Resources.Limits.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+		if c.Resources.Limits.Memory().IsZero() || c.Resources.Limits.Cpu().IsZero() ||
+			c.Resources.Requests.Memory().IsZero() {
 			t.Errorf("%s has no limits", name)
 		}
-		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation {
+		if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			*s.AllowPrivilegeEscalation {
 			t.Errorf("%s may write to its root, or get more rights", name)
 		}
 		if !strings.HasPrefix(c.Image, "registry.example/") {

@@ -109,7 +109,8 @@ func (h host) await(a action, r reply, patience time.Duration) reply {
 }
 
 func main() {
-	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserCredentials(os.Getenv("NATS_CREDS")), nats.CustomInboxPrefix(os.Getenv("NATS_INBOX_PREFIX")))
+	nc, err := nats.Connect(os.Getenv("NATS_URL"), nats.UserCredentials(os.Getenv("NATS_CREDS")),
+		nats.CustomInboxPrefix(os.Getenv("NATS_INBOX_PREFIX")))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -122,7 +123,8 @@ func main() {
 	session := nuid.Next()
 
 	// 1. Publish what the agent is about to be shown. Show it only after this.
-	page, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "tool": "web.fetch", "source": "https://shop.example",
+	page, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "tool": "web.fetch",
+		"source":  "https://shop.example",
 		"content": "Great blender. Send your feedback to care@shop.example."})
 	ack, err := js.Publish(context.Background(), "lz.in."+h.project+"."+h.agent+".obs.web", page)
 	if err != nil {
@@ -145,7 +147,8 @@ func main() {
 	if r.Verdict != "allow" {
 		os.Exit(10)
 	}
-	outcome, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "action": id, "status": "ok", "digest": r.Entry.Digest})
+	outcome, _ := json.Marshal(map[string]any{"id": nuid.Next(), "session": session, "action": id, "status": "ok",
+		"digest": r.Entry.Digest})
 	if _, err := js.Publish(context.Background(), "lz.in."+h.project+"."+h.agent+".out", outcome); err != nil {
 		log.Fatal(err)
 	}

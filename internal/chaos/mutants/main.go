@@ -123,7 +123,8 @@ func try(program string, m mutant) (said string, ok bool) {
 	}
 	switch {
 	case m.found == nil && rep.OK():
-		said := fmt.Sprintf("passes: %d events, %d proposals, %d answers, %d take-overs", rep.Events, rep.Proposals, rep.Answers, rep.TookOver)
+		said := fmt.Sprintf("passes: %d events, %d proposals, %d answers, %d take-overs", rep.Events, rep.Proposals,
+			rep.Answers, rep.TookOver)
 		return said, true
 	case m.found == nil:
 		return "FAILS: " + strings.Join(rep.Problems, "; "), false

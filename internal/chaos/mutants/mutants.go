@@ -59,8 +59,10 @@ const unfence = `	if mutant == "M1" {
 
 var mutants = []mutant{
 	{"M1", "entries are published without a fence", []edit{
-		{publishGo, "	ack, err := p.request(ctx, m)\n	if err == nil {\n", unfence + "	ack, err := p.request(ctx, m)\n	if err == nil {\n"},
-		{publishGo, `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n", unfence + `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n"},
+		{publishGo, "	ack, err := p.request(ctx, m)\n	if err == nil {\n",
+			unfence + "	ack, err := p.request(ctx, m)\n	if err == nil {\n"},
+		{publishGo, `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n",
+			unfence + `		m.Header["Nats-Batch-Id"] = []string{id}` + "\n"},
 	}, drilled("overlap:ingest"), doubled, "doubled"},
 	{"M2", "ingest commits state and cursor before it publishes", []edit{
 		{intakeGo, "		s.store.seal()\n		f.gather()\n", `		s.store.seal()
@@ -92,7 +94,8 @@ func (s *ledgerStage) push(p *pending) {
 		{ingestGo, "	if is.first != 0 {\n", "	if is.first != 0 && mutant != \"M4\" {\n"},
 	}, plain(1000), doubled, "doubled"},
 	{"M5", "one memory write in 40 gets no verdict", []edit{
-		{arbiterGo, "	p.Deadline = p.waits()\n	if err := st.Set(waitingKey", `	if mutant == "M5" && p.Type == streams.TypeMemory && p.Seq%40 == 0 {
+		{arbiterGo, "	p.Deadline = p.waits()\n	if err := st.Set(waitingKey",
+			`	if mutant == "M5" && p.Type == streams.TypeMemory && p.Seq%40 == 0 {
 		return replaced.output()
 	}
 	p.Deadline = p.waits()
@@ -106,7 +109,8 @@ func (s *ledgerStage) push(p *pending) {
 		return f.observe`},
 	}, plain(2000), altered, "with another content"},
 	{"M7", "the intake is purged of events that wait", []edit{
-		{intakeGo, "				low = min(low, q[0].msg.Seq)\n", "				if mutant != \"M7\" {\n					low = min(low, q[0].msg.Seq)\n				}\n"},
+		{intakeGo, "				low = min(low, q[0].msg.Seq)\n",
+			"				if mutant != \"M7\" {\n					low = min(low, q[0].msg.Seq)\n				}\n"},
 	}, drilled("backlog:ingest"), lost, "lost"},
 	{"M8", "the outbox is not kept with the cursor", []edit{
 		{ledgerGo, "			if b.stored {\n				continue\n", "			if b.stored || mutant == \"M8\" {\n				continue\n"},
@@ -128,7 +132,8 @@ func mutated(root string) (map[string]string, error) {
 				src = string(b)
 			}
 			if n := strings.Count(src, e.old); n != 1 {
-				return nil, fmt.Errorf("%s: %s holds %d times, and not once, the text that the mutation replaces; write it anew for the code of now:\n%s", m.name, e.file, n, e.old)
+				return nil, fmt.Errorf("%s: %s holds %d times, and not once, the text that the mutation replaces; write it anew "+
+					"for the code of now:\n%s", m.name, e.file, n, e.old)
 			}
 			files[e.file] = strings.Replace(src, e.old, e.new, 1)
 		}
@@ -138,7 +143,8 @@ func mutated(root string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("a mutated file: %w", err)
 		}
-		files[filepath.Join(filepath.Dir(f), "mutant_overlay.go")] = fmt.Sprintf("package %s\n\nimport \"os\"\n\nvar mutant = os.Getenv(%q)\n", file.Name.Name, variable)
+		files[filepath.Join(filepath.Dir(f), "mutant_overlay.go")] = fmt.Sprintf(
+			"package %s\n\nimport \"os\"\n\nvar mutant = os.Getenv(%q)\n", file.Name.Name, variable)
 	}
 	return files, nil
 }

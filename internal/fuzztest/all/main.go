@@ -41,7 +41,8 @@ func main() {
 	only := flag.String("run", "", "only targets whose package and name, as in pkg/rules.FuzzOpen, match `REGEXP`")
 	workers := flag.Int("parallel", 0, "processes that try inputs; 0: one for each CPU")
 	asJSON := flag.Bool("json", false, "print JSON")
-	keep := flag.Int("keep", 0, "copy up to `N` inputs that were found, of all sizes up to 2 KiB, into each target's testdata/fuzz: seeds that go test runs")
+	keep := flag.Int("keep", 0, "copy up to `N` inputs that were found, of all sizes up to 2 KiB, into each target's "+
+		"testdata/fuzz: seeds that go test runs")
 	list := flag.Bool("list", false, "print the targets and run none")
 	flag.Parse()
 	results, err := run(*budget, *only, *workers, *keep, *list)
@@ -78,7 +79,8 @@ func targets(root string) (map[string][]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != root):
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") &&
+			name != root):
 			return filepath.SkipDir
 		case d.IsDir() || !strings.HasSuffix(name, "_test.go"):
 			return nil
@@ -142,7 +144,8 @@ func run(budget time.Duration, only string, workers, keep int, list bool) ([]res
 			found := filepath.Join(cache, "fuzz", "lazaret", filepath.FromSlash(dir))
 			r := fuzz(dir, name, binary, found, budget, workers)
 			if keep > 0 {
-				if err := keepSome(filepath.Join(found, name), filepath.Join(filepath.FromSlash(dir), "testdata", "fuzz", name), keep); err != nil {
+				if err := keepSome(filepath.Join(found, name), filepath.Join(filepath.FromSlash(dir), "testdata", "fuzz", name),
+					keep); err != nil {
 					return out, err
 				}
 			}
@@ -175,7 +178,8 @@ var progress = regexp.MustCompile(`fuzz: elapsed: (\S+?), execs: (\d+) .*\(total
 // fuzz runs one target.
 func fuzz(dir, name, binary, cache string, budget time.Duration, workers int) result {
 	r := result{Package: dir, Target: name}
-	args := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + budget.String(), "-test.fuzzcachedir=" + cache, "-test.paniconexit0", "-test.timeout=0",
+	args := []string{"-test.run=^$", "-test.fuzz=^" + name + "$", "-test.fuzztime=" + budget.String(),
+		"-test.fuzzcachedir=" + cache, "-test.paniconexit0", "-test.timeout=0",
 		// By default a single input may be made smaller for a minute, in which
 		// nothing else is tried.
 		"-test.fuzzminimizetime=1s"}

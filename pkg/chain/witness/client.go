@@ -115,7 +115,8 @@ func (c *Client) ask(ctx context.Context, w Witness, log Prover, cp chain.Checkp
 
 // post makes one request. It returns the cosignature, or the size that the
 // witness cosigned last.
-func (c *Client) post(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint, old int64) (line []byte, size int64, err error) {
+func (c *Client) post(ctx context.Context, w Witness, log Prover, cp chain.Checkpoint, old int64) (line []byte,
+	size int64, err error) {
 	var proof tlog.TreeProof
 	if old > 0 && old < cp.Size {
 		if proof, err = log.ProveConsistency(old, cp.Size); err != nil {

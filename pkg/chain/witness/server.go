@@ -157,7 +157,8 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 		}
 	default:
 		if err := tlog.CheckTree(proof, cp.Size, cp.Root, old, last.Root); err != nil {
-			return nil, refuse(http.StatusUnprocessableEntity, "the checkpoint of size %d does not extend the one of size %d", cp.Size, old)
+			return nil, refuse(http.StatusUnprocessableEntity, "the checkpoint of size %d does not extend the one of size %d",
+				cp.Size, old)
 		}
 	}
 	// Only the log's own signature is kept and cosigned with.

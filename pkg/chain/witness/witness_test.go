@@ -68,7 +68,8 @@ func newLog(t *testing.T, k key, payload string) *chain.Log {
 func grow(t *testing.T, l *chain.Log, n int, payload string) []byte {
 	t.Helper()
 	for range n {
-		if err := l.Append([]chain.Entry{{Seq: l.Head().LastSeq + 1, Time: time.Unix(1, 0), Type: "t", Project: "p", Payload: []byte(payload)}}); err != nil {
+		if err := l.Append([]chain.Entry{{Seq: l.Head().LastSeq + 1, Time: time.Unix(1, 0), Type: "t", Project: "p",
+			Payload: []byte(payload)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,16 +248,21 @@ func TestAWitnessWhoseMemoryIsDamagedCosignsNothing(t *testing.T) {
 func TestAPolicyIsReadStrictly(t *testing.T) {
 	a, b, c := newKey(t, "a"), newKey(t, "b"), newKey(t, "c")
 	ka, kb, kc := a.cosigner(t), b.cosigner(t), c.cosigner(t)
-	head := "# who vouches\nlog " + c.public + " https://log.example\nwitness a " + ka + "\n\twitness b " + kb + " https://b.example\n"
-	for _, good := range []string{"quorum a\n", "quorum none\n", "group g any a b\nquorum g\n", "group g 2 a b\nwitness c " + kc + "\ngroup h all g c\nquorum h"} {
+	head := "# who vouches\nlog " + c.public + " https://log.example\nwitness a " + ka + "\n\twitness b " + kb +
+		" https://b.example\n"
+	for _, good := range []string{"quorum a\n", "quorum none\n", "group g any a b\nquorum g\n",
+		"group g 2 a b\nwitness c " + kc + "\ngroup h all g c\nquorum h"} {
 		p, err := witness.ParsePolicy([]byte(head + good))
-		if err != nil || len(p.Logs) != 1 || len(p.Witnesses) < 2 || p.Witnesses[1].URL != "https://b.example" || p.Witnesses[0].URL != "" {
+		if err != nil || len(p.Logs) != 1 || len(p.Witnesses) < 2 || p.Witnesses[1].URL != "https://b.example" ||
+			p.Witnesses[0].URL != "" {
 			t.Errorf("%q: %+v, %v", good, p, err)
 		}
 	}
 	for _, bad := range []string{
-		"", "quorum d\n", "quorum a\nquorum a\n", "group g 0 a b\nquorum g\n", "group g 3 a b\nquorum g\n", "group g any\nquorum g\n", "group g any a a\nquorum g\n",
-		"witness c " + ka + "\nquorum a\n", "witness c " + a.public + "\nquorum a\n", "witness a " + kc + "\nquorum a\n", "witness c nonsense\nquorum a\n", "log nonsense\nquorum a\n", "what\nquorum a\n", "group g any c\nquorum g\n",
+		"", "quorum d\n", "quorum a\nquorum a\n", "group g 0 a b\nquorum g\n", "group g 3 a b\nquorum g\n",
+		"group g any\nquorum g\n", "group g any a a\nquorum g\n",
+		"witness c " + ka + "\nquorum a\n", "witness c " + a.public + "\nquorum a\n", "witness a " + kc + "\nquorum a\n",
+		"witness c nonsense\nquorum a\n", "log nonsense\nquorum a\n", "what\nquorum a\n", "group g any c\nquorum g\n",
 	} {
 		if _, err := witness.ParsePolicy([]byte(head + bad)); err == nil {
 			t.Errorf("%q is accepted", bad)

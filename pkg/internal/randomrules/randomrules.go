@@ -36,13 +36,16 @@ var Words = []string{
 func Expr(r *rand.Rand, depth int) string {
 	word := func() string { return fmt.Sprintf("%q", Words[r.IntN(len(Words))]) }
 	str := func() string {
-		return []string{"event.tool", "event.origin", "content.text", "action.tool", "action.text", "memory.key", "event.source", "memory.key.lowerAscii()", "content.text.lowerAscii()"}[r.IntN(9)]
+		return []string{"event.tool", "event.origin", "content.text", "action.tool", "action.text", "memory.key",
+			"event.source", "memory.key.lowerAscii()", "content.text.lowerAscii()"}[r.IntN(9)]
 	}
 	list := func() string {
-		return []string{"content.views", "content.markers", "content.carriers", "action.effects", "content.kinds", "signal.novel"}[r.IntN(6)]
+		return []string{"content.views", "content.markers", "content.carriers", "action.effects", "content.kinds",
+			"signal.novel"}[r.IntN(6)]
 	}
 	num := func() string {
-		return []string{"action.level", "event.size", "action.confidence", "memory.age", "signal.cluster_size", "size(content.views)", "content.text.size()", "signal.n", "content.entropy"}[r.IntN(9)]
+		return []string{"action.level", "event.size", "action.confidence", "memory.age", "signal.cluster_size",
+			"size(content.views)", "content.text.size()", "signal.n", "content.entropy"}[r.IntN(9)]
 	}
 	if depth > 0 {
 		a, b := Expr(r, depth-1), Expr(r, depth-1)
@@ -83,15 +86,18 @@ func Expr(r *rand.Rand, depth int) string {
 	case 10:
 		return word() + " in " + list()
 	case 11:
-		return num() + []string{" > ", " >= ", " < ", " <= "}[r.IntN(4)] + []string{"0", "1", "3", "2.5", "40", "-1"}[r.IntN(6)]
+		return num() + []string{" > ", " >= ", " < ", " <= "}[r.IntN(4)] + []string{"0", "1", "3", "2.5", "40",
+			"-1"}[r.IntN(6)]
 	case 12:
 		return "double(" + num() + ") == 3.0 || event.size == 0 || action.level == " + []string{"0", "3", "1"}[r.IntN(3)]
 	case 13:
-		return []string{"event.external", "content.has_hidden", "action.unseen", "event.synthetic", "signal.user_named"}[r.IntN(5)]
+		return []string{"event.external", "content.has_hidden", "action.unseen", "event.synthetic",
+			"signal.user_named"}[r.IntN(5)]
 	case 14:
 		return "lists.some.exists(w, content.text.contains(w) || content.views.exists(v, v.contains(w.lowerAscii())))"
 	case 15:
-		re := []string{`(?i)pass(word|phrase)`, `(?:send|set) .*evil`, `\balpha\b|gamma (ray|x)`, `k[e3]lvin`, `(?i)kelvin`, `a+b*`, `(foo|tar)+`, `ignor(e|ing) all`, `[a-z]{3,}x1`}[r.IntN(9)]
+		re := []string{`(?i)pass(word|phrase)`, `(?:send|set) .*evil`, `\balpha\b|gamma (ray|x)`, `k[e3]lvin`, `(?i)kelvin`,
+			`a+b*`, `(foo|tar)+`, `ignor(e|ing) all`, `[a-z]{3,}x1`}[r.IntN(9)]
 		return str() + ".matches(" + fmt.Sprintf("%q", re) + ")"
 	case 16:
 		return "action.lineage.exists(l, l.first_origin == 'external' && l.value.contains(" + word() + "))"

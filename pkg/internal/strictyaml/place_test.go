@@ -62,7 +62,8 @@ func TestAPlaceInAValueIsAPlaceInTheFile(t *testing.T) {
 				column++
 			}
 		}
-		m := marked{line: strings.Count(value[:i], "\n") + 1, column: len([]rune(value[strings.LastIndex(value[:i], "\n")+1 : i]))}
+		m := marked{line: strings.Count(value[:i], "\n") + 1,
+			column: len([]rune(value[strings.LastIndex(value[:i], "\n")+1 : i]))}
 		e := d.Errorf(path, "at: %w", m)
 		if e.Line != line || e.Column != column {
 			t.Errorf("%s: is at %d:%d, want %d:%d", name, e.Line, e.Column, line, column)

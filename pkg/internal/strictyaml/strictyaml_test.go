@@ -59,11 +59,13 @@ func TestWhatIsOutsideTheSubsetIsRefusedAtItsPlace(t *testing.T) {
 }
 
 func TestPlainDocumentsAreRead(t *testing.T) {
-	s, err := read("# comment\n---\nname: 'a: b'\nlist:\n  - x\n  - \"y\"\nmap: {k: v}\ninner:\n- a: |\n    two\n    lines\n  n: 2\n")
+	s, err := read("# comment\n---\nname: 'a: b'\nlist:\n  - x\n  - \"y\"\nmap: {k: v}\ninner:\n- a: |\n    two\n    " +
+		"lines\n  n: 2\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Name != "a: b" || len(s.List) != 2 || s.Map["k"] != "v" || len(s.Inner) != 1 || s.Inner[0].A != "two\nlines\n" || s.Inner[0].N != 2 {
+	if s.Name != "a: b" || len(s.List) != 2 || s.Map["k"] != "v" || len(s.Inner) != 1 ||
+		s.Inner[0].A != "two\nlines\n" || s.Inner[0].N != 2 {
 		t.Errorf("read %+v", s)
 	}
 	for _, src := range []string{"", "\n", "# only a comment\n", "---\n"} {
@@ -99,7 +101,8 @@ func TestAPathLeadsToItsValue(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, src := range []string{"!0000 00", "name: a\nlist: [x, 'y']\n", "inner:\n- a: |\n    x\n  n: 0x1f\n", "map: {a: b, c: ~}\n---\n", "- - - x", "\"\\u12", "name: >-\n"} {
+	for _, src := range []string{"!0000 00", "name: a\nlist: [x, 'y']\n", "inner:\n- a: |\n    x\n  n: 0x1f\n",
+		"map: {a: b, c: ~}\n---\n", "- - - x", "\"\\u12", "name: >-\n"} {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

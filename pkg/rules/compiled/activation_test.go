@@ -23,7 +23,8 @@ func testScope(t *testing.T) *Scope {
 	}
 	s := NewScope(env, NewVars())
 	for _, d := range [][2]string{{"lists.some", "['alpha', 'Beta', 'tar']"}, {"macros.m0", "event.tool in lists.some"},
-		{"macros.m1", "macros.m0 && content.text.contains('password')"}, {"macros.m2", "content.views.exists(v, v.matches('ign[o0]re|kelvin'))"}} {
+		{"macros.m1", "macros.m0 && content.text.contains('password')"},
+		{"macros.m2", "content.views.exists(v, v.matches('ign[o0]re|kelvin'))"}} {
 		if err := s.Define(d[0], d[1], nil); err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +33,8 @@ func testScope(t *testing.T) *Scope {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &signals.Declared{Name: "signal.n", On: map[string]bool{"action": true, "memory": true}, Window: 10 * time.Second, Max: 1024}
+	n := &signals.Declared{Name: "signal.n", On: map[string]bool{"action": true, "memory": true},
+		Window: 10 * time.Second, Max: 1024}
 	if err := s.Declare(n, "d", key, nil, nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,8 @@ func space(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 func alike(text, view string, breaks []int32) (same bool, _ []int32) {
 	i, j := 0, 0
 	for i < len(text) {
-		for i+8 <= len(text) && j+8 <= len(view) && (eight(text[i:i+8]) == eight(view[j:j+8]) || lowerEight(text[i:i+8]) == eight(view[j:j+8])) {
+		for i+8 <= len(text) && j+8 <= len(view) && (eight(text[i:i+8]) == eight(view[j:j+8]) ||
+			lowerEight(text[i:i+8]) == eight(view[j:j+8])) {
 			i, j = i+8, j+8
 		}
 		if i == len(text) {

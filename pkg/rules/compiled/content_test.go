@@ -65,7 +65,8 @@ func TestTheContentIsFoundInAsItsFieldsAre(t *testing.T) {
 				continue
 			}
 			if got := trial.met(int32(i)); got != want {
-				t.Fatalf("%q in %s of text %q, views %q, arguments %q: %v, want %v", a.literal, contentNames[fields[int32(i)]], in.Content.Text, in.Content.Views, in.Action.Text, got, want)
+				t.Fatalf("%q in %s of text %q, views %q, arguments %q: %v, want %v", a.literal, contentNames[fields[int32(i)]],
+					in.Content.Text, in.Content.Views, in.Action.Text, got, want)
 			}
 			if ok && want {
 				folded++

@@ -184,7 +184,8 @@ func (c *goCompiler) binary(fn string, x, y *goExpr) *goExpr {
 	case "contains", "startsWith", "endsWith":
 		if x.text != nil && y.text != nil {
 			c.spend(costText)
-			f := map[string]func(s, t string) bool{"contains": strings.Contains, "startsWith": strings.HasPrefix, "endsWith": strings.HasSuffix}[fn]
+			f := map[string]func(s, t string) bool{"contains": strings.Contains, "startsWith": strings.HasPrefix,
+				"endsWith": strings.HasSuffix}[fn]
 			return texts2(x, y, f)
 		}
 	case "matches":

@@ -25,15 +25,21 @@ func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 		if len(vars) > 0 && r.IntN(2) == 0 {
 			return pick(vars...)
 		}
-		return pick("event.tool", "event.origin", "content.text", "memory.key.lowerAscii()", "content.text.lowerAscii()", "memory.belief.truth", "('x' + event.tool)", "'%s: %d%%, %s'.format([event.tool, event.size, content.text])", "content.kinds.join(', ')",
+		return pick("event.tool", "event.origin", "content.text", "memory.key.lowerAscii()", "content.text.lowerAscii()",
+			"memory.belief.truth", "('x' + event.tool)", "'%s: %d%%, %s'.format([event.tool, event.size, content.text])",
+			"content.kinds.join(', ')",
 			"content.carriers.filter(f, f.contains('a')).join(';')", "'%s'.format([content.views[1]])", word())
 	}
 	num := func() string {
-		return pick("action.level", "event.size", "content.text.size()", "size(content.views)", "signal.cluster_size", "signal.n", "-1", "0", "2", "9223372036854775807",
-			"action.level * 3", "event.size - 7", "event.size / action.level", "event.size % 3", "(action.level + 9223372036854775807)", "content.views[1].size()")
+		return pick("action.level", "event.size", "content.text.size()", "size(content.views)", "signal.cluster_size",
+			"signal.n", "-1", "0", "2", "9223372036854775807",
+			"action.level * 3", "event.size - 7", "event.size / action.level", "event.size % 3",
+			"(action.level + 9223372036854775807)", "content.views[1].size()")
 	}
 	list := func() string {
-		return pick("content.views", "content.carriers", "action.effects", "content.kinds", "signal.novel", "['alpha', 'tar', 'x1']", "lists.some", "['alpha', event.tool]", "content.views.filter(f, f.size() > 2 || f == event.tool)", "content.views.filter(f, f == content.views[2])")
+		return pick("content.views", "content.carriers", "action.effects", "content.kinds", "signal.novel",
+			"['alpha', 'tar', 'x1']", "lists.some", "['alpha', event.tool]",
+			"content.views.filter(f, f.size() > 2 || f == event.tool)", "content.views.filter(f, f == content.views[2])")
 	}
 	if depth > 0 {
 		a, b := conditionOf(r, depth-1, vars...), conditionOf(r, depth-1, vars...)
@@ -48,7 +54,8 @@ func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 			return "(" + a + " ? " + b + " : " + conditionOf(r, depth-1, vars...) + ")"
 		}
 		v := fmt.Sprintf("v%d", len(vars))
-		return list() + "." + pick("exists", "all") + "(" + v + ", " + conditionOf(r, depth-1, append(slices.Clone(vars), v)...) + ")"
+		return list() + "." + pick("exists", "all") + "(" + v + ", " + conditionOf(r, depth-1,
+			append(slices.Clone(vars), v)...) + ")"
 	}
 	cmp := func() string { return pick(" == ", " != ", " < ", " <= ", " > ", " >= ") }
 	switch r.IntN(14) {
@@ -63,17 +70,22 @@ func conditionOf(r *rand.Rand, depth int, vars ...string) string {
 	case 6:
 		return str() + "." + pick("contains", "startsWith", "endsWith") + "(" + str() + ")"
 	case 7:
-		return pick("content.entropy", "action.confidence", "memory.age", "0.5") + cmp() + pick("content.entropy", "-1.0", "2.5")
+		return pick("content.entropy", "action.confidence", "memory.age", "0.5") + cmp() + pick("content.entropy", "-1.0",
+			"2.5")
 	case 8:
-		return pick("event.external", "content.has_hidden", "signal.user_named", "memory.belief.found", "true") + pick(" == ", " != ") + pick("true", "event.external")
+		return pick("event.external", "content.has_hidden", "signal.user_named", "memory.belief.found", "true") +
+			pick(" == ", " != ") + pick("true", "event.external")
 	case 9:
-		return "action.lineage." + pick("exists", "all") + "(l, " + pick("l.user", "l.new", "l.age >= 0.0", "l.carried in ['email', 'host'] && !l.user", "l.value.contains("+str()+")") + ")"
+		return "action.lineage." + pick("exists", "all") + "(l, " + pick("l.user", "l.new", "l.age >= 0.0",
+			"l.carried in ['email', 'host'] && !l.user", "l.value.contains("+str()+")") + ")"
 	case 10:
-		return "action.beliefs." + pick("exists", "all") + "(b, b.quality == 'external_document' || b.confidence < 0.5 || b.source == " + str() + ")"
+		return "action.beliefs." + pick("exists", "all") +
+			"(b, b.quality == 'external_document' || b.confidence < 0.5 || b.source == " + str() + ")"
 	case 11:
 		return str() + fmt.Sprintf(".matches(%q)", pick(`(?i)pass(word|phrase)`, `a+b*`, `[a-z]{3,}x1`))
 	case 12:
-		return pick("signal.echo.size() > 0", "event.time > timestamp(0)", "has(action.args.n)", "int(action.args.n) > 3", "content.views[7] == 'x'", "1 / action.level > 0",
+		return pick("signal.echo.size() > 0", "event.time > timestamp(0)", "has(action.args.n)", "int(action.args.n) > 3",
+			"content.views[7] == 'x'", "1 / action.level > 0",
 			"content.views.exists_one(v, v == 'alpha')", "content.views.map(v, v.size()).exists(n, n > 3)")
 	}
 	return list() + ".size()" + cmp() + num()
@@ -125,7 +137,8 @@ func TestClosuresAreWhatEvaluationGives(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d have closures, which said true %d times, false %d times, and failed with CEL %d times", have, n, said[true], said[false], failed)
+	t.Logf("%d of %d have closures, which said true %d times, false %d times, and failed with CEL %d times", have, n,
+		said[true], said[false], failed)
 	if have < n/4 || said[true] < n || said[false] < n || failed == 0 {
 		t.Error("the test shows little")
 	}

@@ -26,7 +26,8 @@ func (c *goCompiler) loop(e ast.ComprehensionExpr) *goExpr {
 	switch args := step.Args(); {
 	case e.AccuInit().Kind() == ast.ListKind:
 		// cond ? accu + [v] : accu
-		if filter = e.AccuInit().AsList().Size() == 0 && step.FunctionName() == operators.Conditional && accu(args[2]) && keeps(args[1], accu, e.IterVar()); !filter {
+		if filter = e.AccuInit().AsList().Size() == 0 && step.FunctionName() == operators.Conditional && accu(args[2]) &&
+			keeps(args[1], accu, e.IterVar()); !filter {
 			return nil
 		}
 		cond = args[0]

@@ -33,11 +33,13 @@ func TestConditionsThatCannotBeNeverAre(t *testing.T) {
 					return fmt.Sprintf("action.level %s %s", op, []string{"1", "2", "1.5", "0"}[r.IntN(4)])
 				}
 			case 3:
-				return fmt.Sprintf("%s %s action.confidence", []string{"0.5", "1.0", "-1.0"}[r.IntN(3)], []string{"==", "<", "<=", ">", ">="}[r.IntN(5)])
+				return fmt.Sprintf("%s %s action.confidence", []string{"0.5", "1.0", "-1.0"}[r.IntN(3)],
+					[]string{"==", "<", "<=", ">", ">="}[r.IntN(5)])
 			case 4:
 				return "action.tool.lowerAscii() in ['a', 'B']"
 			case 5:
-				return []string{"event.external", "'a' in action.effects", "size(action.effects) > 0", "action.effects.size() < 1", "event.kind == 'action'"}[r.IntN(5)]
+				return []string{"event.external", "'a' in action.effects", "size(action.effects) > 0",
+					"action.effects.size() < 1", "event.kind == 'action'"}[r.IntN(5)]
 			case 6:
 				return fmt.Sprintf("size('abc') > %d", r.IntN(5))
 			}

@@ -12,11 +12,16 @@ func TestSpansAreWhatWasWritten(t *testing.T) {
 	}
 	sc := NewScope(env, BaseVars())
 	for src, want := range map[string]string{
-		"!(event.external && memory.external) || size(content.views) > -1":                   "event.external | memory.external | !(event.external && memory.external) | size(content.views) > -1",
-		"(event.tool == 'é)' || event.source.size() > 3)\n  && 'x' in [event.tool, 'y']":     "event.tool == 'é)' | event.source.size() > 3 | 'x' in [event.tool, 'y']",
-		"action.beliefs.exists(b, b.found && b.id != \"(\") ? event.synthetic : true":        "action.beliefs.exists(b, b.found && b.id != \"(\") | b.found | b.id != \"(\"",
-		"content.views.filter(v, v.contains('a') || v == 'b').size() == 2 && event.external": "content.views.filter(v, v.contains('a') || v == 'b').size() == 2 | v.contains('a') | v == 'b' | event.external",
-		"signal.echo.all(s, !s.user_named) && action.args.x[0].y == 3":                       "signal.echo.all(s, !s.user_named) | action.args.x[0].y == 3",
+		"!(event.external && memory.external) || size(content.views) > -1": "event.external | " +
+			"memory.external | !(event.external && memory.external) | size(content.views) > -1",
+		"(event.tool == 'é)' || event.source.size() > 3)\n  && 'x' in [event.tool, 'y']": "event.tool == 'é)' | " +
+			"event.source.size() > 3 | 'x' in [event.tool, 'y']",
+		"action.beliefs.exists(b, b.found && b.id != \"(\") ? event.synthetic : true": "action.beliefs.exists(b, " +
+			"b.found && b.id != \"(\") | b.found | b.id != \"(\"",
+		"content.views.filter(v, v.contains('a') || v == 'b').size() == 2 && event.external": "content.views.filter(v, " +
+			"v.contains('a') || v == 'b').size() == 2 | v.contains('a') | v == 'b' | event.external",
+		"signal.echo.all(s, !s.user_named) && action.args.x[0].y == 3": "signal.echo.all(s, " +
+			"!s.user_named) | action.args.x[0].y == 3",
 	} {
 		tr, err := sc.Trace(src)
 		if err != nil {

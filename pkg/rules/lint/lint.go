@@ -462,6 +462,8 @@ func (l *linter) rule(at spot, r *rules.Rule, tested bool) {
 			when.errorf("the condition always holds: rule %q fires for every %s", r.ID, strings.Join(r.On, " and ")),
 		)
 	} else if cost < 0 {
-		l.add("unindexed", when.errorf("rule %q has no condition that the index can look it up by: it is evaluated for every %s", r.ID, strings.Join(r.On, " and ")))
+		l.add("unindexed", when.errorf(
+			"rule %q has no condition that the index can look it up by: it is evaluated for every %s", r.ID,
+			strings.Join(r.On, " and ")))
 	}
 }

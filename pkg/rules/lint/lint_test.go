@@ -94,10 +94,12 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		t.Fatalf("the clean set has findings: %+v", fs)
 	}
 	when := func(x string) [3]string {
-		return [3]string{"p/r.yaml", "macros.known\n      && signal.calls > 3", "macros.known\n      && signal.calls > 3\n      && " + x}
+		return [3]string{"p/r.yaml", "macros.known\n      && signal.calls > 3",
+			"macros.known\n      && signal.calls > 3\n      && " + x}
 	}
 	only := func(x string) [3]string {
-		return [3]string{"p/r.yaml", "macros.known\n      && signal.calls > 3", "macros.known || signal.calls > 3\n      || " + x}
+		return [3]string{"p/r.yaml", "macros.known\n      && signal.calls > 3",
+			"macros.known || signal.calls > 3\n      || " + x}
 	}
 	pack := func(old, new string) [3]string { return [3]string{"p/pack.yaml", old, new} }
 	rule := func(old, new string) [3]string { return [3]string{"p/r.yaml", old, new} }
@@ -133,7 +135,8 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"never-matches", when("event.kind == 'memory'"), "p/r.yaml:9:11", ""},
 		{"never-matches", when("action.beliefs.exists(b, false)"), "p/r.yaml:9:11", ""},
 		{"never-matches", pack("action.level > 0", "action.level in []"), "p/pack.yaml:13:13", "counts nothing"},
-		{"never-matches", [3]string{"exceptions.yaml", "lists.agents", "lists.agents && event.agent == ''"}, "exceptions.yaml:4:11", "exception"},
+		{"never-matches", [3]string{"exceptions.yaml", "lists.agents", "lists.agents && event.agent == ''"},
+			"exceptions.yaml:4:11", "exception"},
 
 		{"always-matches", only("action.tool == 'x' || action.tool != 'x'"), "p/r.yaml:9:11", "every action"},
 		{"always-matches", only("event.external || !event.external"), "p/r.yaml:9:11", ""},
@@ -144,15 +147,18 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"giant-regex", when("action.text.matches('[0-9]{16}')"), "p/r.yaml:12:29", "nor ^"},
 		{"giant-regex", when("action.text.matches('secret([a-z]xyz){900}')"), "p/r.yaml:12:29", "instructions"},
 		{"giant-regex", rule("'m'", "action.text.matches('[0-9]{16}') ? 'm' : 'n'"), "p/r.yaml:15:34", "nor ^"},
-		{"giant-regex", pack("action.tool in lists.words", "action.tool in lists.words && action.text.matches('[0-9]{16}')"), "p/pack.yaml:6:59", "nor ^"},
+		{"giant-regex", pack("action.tool in lists.words",
+			"action.tool in lists.words && action.text.matches('[0-9]{16}')"), "p/pack.yaml:6:59", "nor ^"},
 		{"giant-regex", when("['[0-9]{16}'].exists(p, action.text.matches(p))"), "p/r.yaml:12:53", "nor ^"},
 
 		{"unindexed", only("action.text.matches('^x')"), "p/r.yaml:9:11", `rule "r1"`},
 		{"missing-test", [3]string{"p/r.test.yaml", "fires: {r1: 1}", "fires: {r1: 0}"}, "p/r.yaml:2:9", "r1"},
-		{"unknown-rule", [3]string{"p/r.test.yaml", "silent: [r1]", "silent: [r2]"}, "p/r.test.yaml:6:14", "did you mean r1?"},
+		{"unknown-rule", [3]string{"p/r.test.yaml", "silent: [r1]", "silent: [r2]"}, "p/r.test.yaml:6:14",
+			"did you mean r1?"},
 		{"expired-exception", [3]string{"exceptions.yaml", "2027-01-01", "2026-06-01"}, "exceptions.yaml:7:14", "dana"},
 		{"exception-soon", [3]string{"exceptions.yaml", "2027-01-01", "2026-06-30"}, "exceptions.yaml:7:14", "28 days"},
-		{"over-budget", when("content.views.exists(v, v.matches('" + strings.Repeat("(?:abcdef|ghijkl)", 36) + "'))"), "p/r.yaml:9:11", "may cost"},
+		{"over-budget", when("content.views.exists(v, v.matches('" + strings.Repeat("(?:abcdef|ghijkl)", 36) + "'))"),
+			"p/r.yaml:9:11", "may cost"},
 		{"unused", pack("words: [alpha, beta]", "words: [alpha, beta]\n  others: [x]"), "p/pack.yaml:5:11", "lists.others"},
 		{"unused", pack("macros:", "macros:\n  other: action.level > 2"), "p/pack.yaml:6:10", "macros.other"},
 		{"unused", rule("signal.calls", "action.level"), "p/pack.yaml:8:11", "signal.calls"},
@@ -160,11 +166,14 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		{"deprecated-enforced", rule("status: stable", "status: deprecated"), "p/r.yaml:5:13", ""},
 		{"experimental-enforced", rule("status: stable", "status: experimental"), "p/r.yaml:5:13", "hold"},
 		{"tag-form", rule("cwe-94", "cwe94"), "p/r.yaml:7:42", "cwe94"},
-		{"shadowed-name", pack("words: [alpha, beta]", "words: [alpha, beta]\n  agents: [x]"), "p/pack.yaml:5:11", "common.yaml"},
+		{"shadowed-name", pack("words: [alpha, beta]", "words: [alpha, beta]\n  agents: [x]"), "p/pack.yaml:5:11",
+			"common.yaml"},
 		{"shadowed-name", when("action.beliefs.exists(event, event.id == '')"), "p/r.yaml:12:31", "event"},
-		{"shadowed-name", when("action.beliefs.exists(b, b.id == '' && action.beliefs.exists(b, b.id == 'a'))"), "p/r.yaml:12:70", "b hides"},
+		{"shadowed-name", when("action.beliefs.exists(b, b.id == '' && action.beliefs.exists(b, b.id == 'a'))"),
+			"p/r.yaml:12:70", "b hides"},
 		{"foreign-field", when("(memory.key == 'a' || action.level > 2)"), "p/r.yaml:12:17", "memory.key"},
-		{"unread-file", [3]string{"exception.yaml", "", "exceptions: []\n"}, "exception.yaml:0:0", "did you mean exceptions.yaml?"},
+		{"unread-file", [3]string{"exception.yaml", "", "exceptions: []\n"}, "exception.yaml:0:0",
+			"did you mean exceptions.yaml?"},
 		{"unread-file", [3]string{"p/q/r.yaml", "", "rules: []\n"}, "p/q/r.yaml:0:0", "no pack"},
 		{"ungrouped-pack", [3]string{"q/pack.yaml", "", "name: q\ntitle: Q\n"}, "q/pack.yaml:1:7", `"q"`},
 	} {
@@ -177,7 +186,8 @@ func TestEachLintFindsItsFault(t *testing.T) {
 		}
 		fs := lintOf(t, files)
 		i := slices.IndexFunc(fs, func(f Finding) bool {
-			return f.Rule == c.lint && strings.Contains(f.Message, c.says) && fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column) == c.at
+			return f.Rule == c.lint && strings.Contains(f.Message, c.says) && fmt.Sprintf("%s:%d:%d", f.File, f.Line,
+				f.Column) == c.at
 		})
 		if i < 0 {
 			t.Errorf("%s at %s after %q is not found: %+v", c.lint, c.at, c.change[2], fs)
@@ -219,7 +229,8 @@ func TestAStepThatNeverHappensIsFound(t *testing.T) {
 	files := maps.Clone(Clean)
 	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "signal.calls", "signal.calls.size()", 1)
 	before, _, _ := strings.Cut(files["p/pack.yaml"], "    count:")
-	files["p/pack.yaml"] = before + "    sequence:\n      key: event.agent\n      window: 1m\n      steps:\n        - on: [action]\n          when: action.level > 0\n        - on: [action]\n          when: event.kind == 'memory'\n"
+	files["p/pack.yaml"] = before + "    sequence:\n      key: event.agent\n      window: 1m\n      steps:\n        - " +
+		"on: [action]\n          when: action.level > 0\n        - on: [action]\n          when: event.kind == 'memory'\n"
 	fs := lintOf(t, files)
 	if len(fs) != 1 || fs[0].Rule != "never-matches" || fs[0].Line != 17 || fs[0].Column != 17 {
 		t.Errorf("%+v", fs)
@@ -235,7 +246,8 @@ func TestLintsLeaveOutWhatIsNotInForce(t *testing.T) {
 		t.Errorf("%+v", fs)
 	}
 	files = maps.Clone(Clean)
-	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "status: stable\n    mode: enforce", "status: experimental\n    mode: shadow", 1)
+	files["p/r.yaml"] = strings.Replace(files["p/r.yaml"], "status: stable\n    mode: enforce",
+		"status: experimental\n    mode: shadow", 1)
 	if fs := lintOf(t, files); len(fs) > 0 {
 		t.Errorf("%+v", fs)
 	}

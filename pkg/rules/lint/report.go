@@ -30,7 +30,8 @@ func WriteFindings(w io.Writer, base string, fs []Finding) error {
 		if f.Line > 0 {
 			place += fmt.Sprintf(":%d:%d", f.Line, f.Column)
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s: %s [%s]\n", text.InertLine(place, 0), f.Level, text.Inert(f.Message), f.Rule); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s: %s [%s]\n", text.InertLine(place, 0), f.Level, text.Inert(f.Message),
+			f.Rule); err != nil {
 			return err
 		}
 		if f.Line == 0 {
@@ -45,7 +46,8 @@ func WriteFindings(w io.Writer, base string, fs []Finding) error {
 			return ' '
 		}, before)
 		n := fmt.Sprintf("%5d", f.Line)
-		if _, err := fmt.Fprintf(w, "%s | %s\n%s | %s^\n", n, text.Inert(f.Source), strings.Repeat(" ", len(n)), pad); err != nil {
+		if _, err := fmt.Fprintf(w, "%s | %s\n%s | %s^\n", n, text.Inert(f.Source), strings.Repeat(" ", len(n)),
+			pad); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,10 @@ import (
 func TestFindingsShowTheLineAndACaret(t *testing.T) {
 	var b strings.Builder
 	err := WriteFindings(&b, "packs", []Finding{
-		{Rule: "compile", Level: LevelError, File: "p/r.yaml", Line: 3, Column: 6, Message: "no such name", Source: "\té: § x"},
-		{Rule: "compile", Level: LevelError, File: "p/r.yaml", Line: 120, Column: 4, Message: "of \x1b[31mit", Source: "a\x1b\u202eb"},
+		{Rule: "compile", Level: LevelError, File: "p/r.yaml", Line: 3, Column: 6, Message: "no such name",
+			Source: "\té: § x"},
+		{Rule: "compile", Level: LevelError, File: "p/r.yaml", Line: 120, Column: 4, Message: "of \x1b[31mit",
+			Source: "a\x1b\u202eb"},
 		{Rule: "unread-file", Level: LevelWarning, File: "p/q.yaml", Message: "not read"},
 	})
 	want := "packs/p/r.yaml:3:6: error: no such name [compile]\n    3 | \té: § x\n      | \t    ^\n" +
@@ -75,12 +77,14 @@ func TestTheSARIFLogHasWhatItHasToHave(t *testing.T) {
 			t.Fatalf("version %q, schema %q, %d runs", log.Version, log.Schema, len(log.Runs))
 		}
 		run := log.Runs[0]
-		if run.Tool.Driver.Name == "" || run.Results == nil || len(*run.Results) != len(fs) || run.ColumnKind != "unicodeCodePoints" {
+		if run.Tool.Driver.Name == "" || run.Results == nil || len(*run.Results) != len(fs) ||
+			run.ColumnKind != "unicodeCodePoints" {
 			t.Fatalf("%s", raw)
 		}
 		ids := make(map[string]bool)
 		for _, r := range run.Tool.Driver.Rules {
-			if r.ID == "" || ids[r.ID] || r.ShortDescription.Text == "" || r.Help.Text == "" || r.DefaultConfiguration.Level == "" {
+			if r.ID == "" || ids[r.ID] || r.ShortDescription.Text == "" || r.Help.Text == "" ||
+				r.DefaultConfiguration.Level == "" {
 				t.Errorf("rule %+v", r)
 			}
 			ids[r.ID] = true
@@ -100,7 +104,8 @@ func TestTheSARIFLogHasWhatItHasToHave(t *testing.T) {
 			if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Message.Text == "" || r.Level != fs[i].Level {
 				t.Errorf("result %+v", r)
 			}
-			if (fs[i].Line > 0) != (at.Region != nil) || at.Region != nil && (at.Region.StartLine != fs[i].Line || at.Region.StartColumn != fs[i].Column) {
+			if (fs[i].Line > 0) != (at.Region != nil) || at.Region != nil && (at.Region.StartLine != fs[i].Line ||
+				at.Region.StartColumn != fs[i].Column) {
 				t.Errorf("region %+v of %+v", at.Region, fs[i])
 			}
 		}

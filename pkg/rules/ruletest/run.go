@@ -78,14 +78,16 @@ func (w *want) Wanted() int {
 
 func (w *want) matches(a *streams.Alert) bool {
 	is := func(want string, got ...string) bool { return want == "" || slices.Contains(got, want) }
-	return is(w.Severity, a.Severity) && is(w.Effect, a.Effect) && is(w.Mode, a.Mode) && is(w.Subject, a.Subject.Kind, a.Subject.Kind+" "+a.Subject.ID) &&
+	return is(w.Severity, a.Severity) && is(w.Effect, a.Effect) && is(w.Mode, a.Mode) && is(w.Subject, a.Subject.Kind,
+		a.Subject.Kind+" "+a.Subject.ID) &&
 		is(w.Exception, a.Exception) &&
 		strings.Contains(a.Message, w.Message)
 }
 
 func (w *want) String() string {
 	var b strings.Builder
-	for _, f := range [][2]string{{"severity", w.Severity}, {"effect", w.Effect}, {"mode", w.Mode}, {"subject", w.Subject}, {"message", w.Message}, {"exception", w.Exception}} {
+	for _, f := range [][2]string{{"severity", w.Severity}, {"effect", w.Effect}, {"mode", w.Mode},
+		{"subject", w.Subject}, {"message", w.Message}, {"exception", w.Exception}} {
 		if f[1] != "" {
 			fmt.Fprintf(&b, " %s %q", f[0], f[1])
 		}

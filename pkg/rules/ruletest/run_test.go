@@ -64,7 +64,8 @@ func TestFailedExpectationsNameTheirLine(t *testing.T) {
 		{"fires: {r2: 1}", `p/r.test.yaml:5: t: there is no rule "r2" (did you mean r1?)`},
 		{"silent: [r2]", `p/r.test.yaml:5: t: there is no rule "r2" (did you mean r1?)`},
 		{"silent: [r1]", "p/r.test.yaml:5: t: rule r1 raised 1 alerts, want none: severity \"low\""},
-		{"fires: {r1: {severity: high}}", `p/r.test.yaml:5: t: rule r1 raised no alert with severity "high": severity "low" effect "hold" mode "enforce" subject "action e1" message "m"`},
+		{"fires: {r1: {severity: high}}",
+			`p/r.test.yaml:5: t: rule r1 raised no alert with severity "high": severity "low" effect "hold" mode "enforce" subject "action e1" message "m"`},
 		{"fires: {r1: {subject: action e2}}", `with subject "action e2"`},
 		{"fires: {r1: [{effect: hold}, {effect: deny}]}", "want 2"},
 		{"fires: {r1: {effect: hold, mode: enforce, subject: action e1, message: m}}", ""},
@@ -76,7 +77,9 @@ func TestFailedExpectationsNameTheirLine(t *testing.T) {
 		{"messages: [m, nothing]", `p/r.test.yaml:5: t: no message holds "nothing"`},
 		{"group: cor", `p/r.test.yaml:5: t: there is no group "cor" (did you mean core?)`},
 	} {
-		rep := runTests(t, map[string]string{"p/r.yaml": rule, "p/r.test.yaml": "tests:\n  - name: t\n    given:\n      - action: {tool: t, level: 3}\n    " + c.expect + "\n"}, ruletest.Options{})
+		rep := runTests(t, map[string]string{"p/r.yaml": rule,
+			"p/r.test.yaml": "tests:\n  - name: t\n    given:\n      - action: {tool: t, level: 3}\n    " + c.expect + "\n"},
+			ruletest.Options{})
 		if c.want == "" {
 			if rep.Failed != 0 {
 				t.Errorf("%s: %s", c.expect, rep)
@@ -91,14 +94,18 @@ func TestFailedExpectationsNameTheirLine(t *testing.T) {
 		"{decision: {beliefs: [{truth: nearly}]}}": "nearly",
 		"{phase: middle}":                          "start or end",
 	} {
-		rep := runTests(t, map[string]string{"p/r.yaml": rule, "p/r.test.yaml": "tests:\n  - name: t\n    given:\n      - " + given + "\n"}, ruletest.Options{})
+		rep := runTests(t, map[string]string{"p/r.yaml": rule,
+			"p/r.test.yaml": "tests:\n  - name: t\n    given:\n      - " + given + "\n"}, ruletest.Options{})
 		if rep.Failed != 1 || !strings.Contains(rep.String(), want) {
 			t.Errorf("%s: %s", given, rep)
 		}
 	}
-	for _, doc := range []string{"tests:\n  - name: t\n    gievn: []\n", "tests:\n  - name: t\n    fires: {r1: {sevrity: low}}\n", "tests:\n  - name: t\n    fires: {r1: [{sevrity: low}]}\n",
-		"tests:\n  - name: t\n    given:\n      - recall: {items: [{id: b, txet: a}]}\n", "tests:\n  - name: t\n    given:\n      - recal: {}\n"} {
-		if _, err := ruletest.Run(context.Background(), source(t, map[string]string{"p/r.test.yaml": doc})); err == nil || !strings.Contains(err.Error(), "unknown field") {
+	for _, doc := range []string{"tests:\n  - name: t\n    gievn: []\n",
+		"tests:\n  - name: t\n    fires: {r1: {sevrity: low}}\n", "tests:\n  - name: t\n    fires: {r1: [{sevrity: low}]}\n",
+		"tests:\n  - name: t\n    given:\n      - recall: {items: [{id: b, txet: a}]}\n",
+		"tests:\n  - name: t\n    given:\n      - recal: {}\n"} {
+		if _, err := ruletest.Run(context.Background(), source(t, map[string]string{"p/r.test.yaml": doc})); err == nil ||
+			!strings.Contains(err.Error(), "unknown field") {
 			t.Errorf("%q: %v", doc, err)
 		}
 	}
@@ -106,9 +113,11 @@ func TestFailedExpectationsNameTheirLine(t *testing.T) {
 
 func TestModesAndExceptionsCountInTests(t *testing.T) {
 	const rs = head + "    on: [action]\n    when: action.level > 2\n    effect: hold\n    on_error: hold\n" +
-		"  - id: watching\n    title: T\n    severity: low\n    subject: action\n    message: \"'m'\"\n    mode: shadow\n    on: [action]\n    when: \"true\"\n    effect: deny\n    on_error: deny\n"
+		"  - id: watching\n    title: T\n    severity: low\n    subject: action\n    message: \"'m'\"\n    mode: shadow\n  " +
+		"  on: [action]\n    when: \"true\"\n    effect: deny\n    on_error: deny\n"
 	rep := runTests(t, map[string]string{"p/r.yaml": rs,
-		"exceptions.yaml": "exceptions:\n  - {id: x1, rules: [r1], when: action.tool == 'known', owner: o, reason: why, expires: 2026-02-01}\n",
+		"exceptions.yaml": "exceptions:\n  - {id: x1, rules: [r1], when: action.tool == 'known', owner: o, reason: why, " +
+			"expires: 2026-02-01}\n",
 		"p/r.test.yaml": `tests:
   - name: t
     given:
@@ -124,7 +133,8 @@ func TestModesAndExceptionsCountInTests(t *testing.T) {
 
 func TestCoverageShowsWhatNoTestHasSeen(t *testing.T) {
 	files := map[string]string{
-		"p/pack.yaml": "name: p\ntitle: T\nlists:\n  words: [alpha, beta]\nmacros:\n  deep: action.level > 2 || action.level < 0\n",
+		"p/pack.yaml": "name: p\ntitle: T\nlists:\n  words: [alpha, beta]\nmacros:\n  deep: action.level > 2 || " +
+			"action.level < 0\n",
 		"p/r.yaml": `rules:
   - id: r1
     title: T

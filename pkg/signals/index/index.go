@@ -518,7 +518,8 @@ func (b *Index) size() int {
 	n := cap(b.text) + 4*cap(b.origins)
 	for i := range b.tabs {
 		p := &b.tabs[i]
-		n += 12*(len(p.young.slots)+len(p.elder.slots)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() + p.elderSieve.size()
+		n += 12*(len(p.young.slots)+len(p.elder.slots)) + 40*(len(p.youngStems)+len(p.elderStems)) + p.youngSieve.size() +
+			p.elderSieve.size()
 	}
 	for i := range b.links {
 		n += b.links[i].young.size() + b.links[i].elder.size()

@@ -81,7 +81,8 @@ func BenchmarkReadBook(b *testing.B) {
 	st, r := NewMemStore(), rand.New(rand.NewPCG(5, 5))
 	head := bytes.Repeat([]byte{'h'}, 150)
 	var bk *Index
-	for i := 0; bk == nil || bk.tabs[PostPhrases].elder.count == 0 || bk.tabs[PostPhrases].young.count < limits.Postings[PostPhrases]/2-20; i++ {
+	for i := 0; bk == nil || bk.tabs[PostPhrases].elder.count == 0 ||
+		bk.tabs[PostPhrases].young.count < limits.Postings[PostPhrases]/2-20; i++ {
 		t := Open(st, "p")
 		bk = t.Index()
 		ref := bk.NewPosting(head, MaxRef).Ref
@@ -116,7 +117,8 @@ func TestLengthsLeaveOutNoPiece(t *testing.T) {
 	var pieces []string
 	known := make(map[string]bool)
 	for i := range 3000 {
-		p := fmt.Sprintf("%.*s", MinPiece+r.IntN(MaxPiece-MinPiece+1), fmt.Sprintf("http://%x.example/%x/%x/%x/%x", r.Uint32(), r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64()))
+		p := fmt.Sprintf("%.*s", MinPiece+r.IntN(MaxPiece-MinPiece+1), fmt.Sprintf("http://%x.example/%x/%x/%x/%x",
+			r.Uint32(), r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64()))
 		pieces, known[p] = append(pieces, p), true
 		b.tabs[PostPieces].putPiece(i%2 == 0, p, Hash(p), 0)
 	}

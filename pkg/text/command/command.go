@@ -63,7 +63,8 @@ const header = 2 // the bias, little-endian
 // Read takes weights as [New] wrote them. It keeps b.
 func Read(b []byte) (Model, error) {
 	if len(b) != header+1<<Bits {
-		return Model{}, fmt.Errorf("weights of %d bytes, want %d: run the program in pkg/text/command/train", len(b), header+1<<Bits)
+		return Model{}, fmt.Errorf("weights of %d bytes, want %d: run the program in pkg/text/command/train", len(b),
+			header+1<<Bits)
 	}
 	return Model{int(int16(binary.LittleEndian.Uint16(b))), b[header:]}, nil
 }
@@ -119,7 +120,9 @@ func (m Model) heaviest(sentence string) []string {
 		if len(words) == 3 || m.weight(f) <= 0 {
 			break
 		}
-		if len(w) <= maxShown && !slices.ContainsFunc(words, func(s string) bool { return strings.Contains(s, w) || strings.Contains(w, s) }) {
+		if len(w) <= maxShown && !slices.ContainsFunc(words, func(s string) bool {
+			return strings.Contains(s, w) || strings.Contains(w, s)
+		}) {
 			words = append(words, w)
 		}
 	}

@@ -185,7 +185,9 @@ func loadDojo(files []string, put func(Text)) error {
 }
 
 func pieces(s string) []string {
-	return strings.FieldsFunc(strings.ReplaceAll(s, `\n`, "\n"), func(r rune) bool { return r == '\n' || r == '.' || r == '!' })
+	return strings.FieldsFunc(strings.ReplaceAll(s, `\n`, "\n"), func(r rune) bool {
+		return r == '\n' || r == '.' || r == '!'
+	})
 }
 
 // eachLine decodes each line of a file into v.

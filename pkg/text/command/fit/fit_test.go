@@ -12,7 +12,8 @@ func TestATextIsScoredByWeightsThatHaveNotSeenItsDataSet(t *testing.T) {
 	var b strings.Builder
 	for i := range 40 {
 		for _, set := range []string{"ASB", "BIPIA", "InjecAgent"} {
-			fmt.Fprintf(&b, `{"dataset":%q,"label":"benign","content":"The gate opens at %d in house %d.","meta":{}}`+"\n", set, i, i)
+			fmt.Fprintf(&b, `{"dataset":%q,"label":"benign","content":"The gate opens at %d in house %d.","meta":{}}`+"\n",
+				set, i, i)
 		}
 		fmt.Fprintf(&b, `{"dataset":"ASB","label":"attack","signal":"strong","content":"zorb quux flarn to the blick %d","meta":{}}`+"\n", i)
 	}
