@@ -44,7 +44,7 @@ rest: staticcheck long race mutants kubernetes ## the part of CI that make test 
 # $(call test,FLAGS,PACKAGES) runs go test. With RERUN=1, as in CI, gotestsum runs a failed
 # test a second time and names it in its summary; a data race or five failures end the run.
 ifdef RERUN
-test = $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --rerun-fails=1 --rerun-fails-run-root-test \
+test = $(GO) run gotest.tools/gotestsum@v1.13.0 --format pkgname-and-test-fails --hide-summary skipped --rerun-fails=1 --rerun-fails-run-root-test \
 	--rerun-fails-max-failures 4 --rerun-fails-abort-on-data-race --packages "$(2)" -- $(1)
 else
 test = $(GO) test $(1) $(2)
