@@ -19,16 +19,18 @@ func (a *app) duel() *cobra.Command {
 	var breaks int
 	c := &cobra.Command{
 		Use:   "duel",
-		Short: "Let an attacker who has the source try to get past the rules",
-		Long: `Write seed attacks down in many ways, and play each against the folds of ingest, the
-shipped sentinels and the arbiter, in this process and without a server. The agent
-obeys everything it reads. A seed is broken once its goal, a call that changes or
-sends something, is allowed. What broke one seed is tried on the others.
+		Short: "Attack the rules with knowledge of their source, and count what passes",
+		Long: `Rewrite known attacks, called seeds, in many ways. Each rewritten attack runs against
+ingest, the shipped sentinels and the arbiter, in this process and without a server. The
+simulated agent obeys everything that it reads. Each seed has a goal: a call that changes
+or sends something. The seed is broken once this call is allowed. A rewriting that broke
+one seed is tried on the others.
 
-It prints the share of seeds broken by number of tries, and a curve of its own for
-seeds whose users ask for the same kind of act for another object. The same flags give the same
-result. Nobody approves anything, and no policy holds anything by itself: all levels
-are capped at L3. Needs no running pipeline, and exits 0 whatever it finds.`,
+The command prints the share of broken seeds by number of tries. A second curve shows the
+seeds whose user asks for the same kind of act with another object. The same flags give
+the same result. Nobody approves a call, and levels are capped at L3, so that no policy
+holds a call for its level alone. The command needs no running pipeline. It exits 0
+whether or not a seed is broken.`,
 		Example: "  lazaret duel --seeds 50 --tries 500\n  lazaret duel --tries 10000 --breaks 20 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +39,7 @@ are capped at L3. Needs no running pipeline, and exits 0 whatever it finds.`,
 					fmt.Fprintf(cmd.ErrOrStderr(), "%d tries: %d of %d seeds broken\n", tries, broken, seeds)
 				}
 			}
-			defer debug.SetGCPercent(debug.SetGCPercent(400)) // little is kept, and much is made
+			defer debug.SetGCPercent(debug.SetGCPercent(400)) // a run allocates much and keeps little
 			r, err := duel.Run(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -52,7 +54,7 @@ are capped at L3. Needs no running pipeline, and exits 0 whatever it finds.`,
 	f.IntVar(&o.Seeds, "seeds", 0, "play only the first `N` seeds of each kind")
 	f.IntVar(&o.Tries, "tries", 500, "tries for each seed")
 	f.Uint64Var(&o.Random, "random", 1, "`SEED` of the random numbers")
-	f.IntVar(&o.Parallel, "parallel", 0, "seeds played at once; 0 for one for each processor")
+	f.IntVar(&o.Parallel, "parallel", 0, "number of seeds played at once; 0 means one for each processor")
 	f.IntVar(&breaks, "breaks", 0, "print up to `N` breaks")
 	f.BoolVar(&json, "json", false, "print JSON, with all breaks")
 	return c

@@ -263,7 +263,7 @@ lazaret holds ls counts them; when there are more or fewer by now nothing is sig
 	}
 	f := c.Flags()
 	f.StringVar(&key, "key", "", "the signer's private key `FILE` (default $"+keys.EnvKey+")")
-	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
+	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
 	f.StringVar(&o.reason, "reason", "", "why, for the agent and the log")
 	f.StringVar(&revision, "revision", "", "sign only if the hold still has this `REVISION`")
 	f.IntVar(&alike, "alike", 0, "HOLD and those that are like it, `N` in all")

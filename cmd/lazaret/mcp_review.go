@@ -58,8 +58,8 @@ type review struct {
 
 type reviewed struct {
 	policy.Proposal
-	Accept  beliefs.Level `json:"accept"`           // what is signed
-	Changed bool          `json:"changed,omitzero"` // by the person
+	Accept  beliefs.Level `json:"accept"`           // the level that is signed
+	Changed bool          `json:"changed,omitzero"` // the person chose another level than the proposed one
 	Seen    string        `json:"seen,omitzero"`
 }
 
@@ -68,15 +68,15 @@ func (a *app) mcpReview() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "review [HOLD]",
 		Short: "Accept a server's tools, each at a level, with one signature",
-		Long: `Show a list of tools that waits to be accepted, each tool with the level that is
-proposed for it and the reason: the signed policy's entry or profile, the server's own
-hint, the words of its name, description and arguments, or what was seen of it. Change
-levels with --level or when asked, then sign once. The levels count for this list of
-this server, started by this command; a changed list waits for another review.
+		Long: `Show a list of tools that waits for acceptance. Each tool has a proposed level and the
+reason for it: an entry or a profile of the signed policy, the server's own hint, the
+words of the tool's name, description and arguments, or earlier calls in the ledger.
+Change levels with --level or at the prompt, then sign once. The signature covers this
+list of this server, started by this command. A changed list needs another review.
 
-A profile lowers a level only where the command that the server is started with names
-the profile's package. What a server says of itself is a claim: it is shown, and lowers
-only tools of which the policy knows no word. Without a terminal it takes --yes.`,
+A profile lowers a level only if the command that starts the server names the profile's
+package. The server's own hints are unproven. They are shown, and they lower only tools
+that no word of the policy describes. Without a terminal, signing needs --yes.`,
 		Example: "  lazaret mcp review --key alice.key\n  lazaret mcp review h7aa553e26b5780e7 --level delete_note=L3 " +
 			"--yes --key alice.key",
 		Args: cobra.MaximumNArgs(1),
@@ -94,11 +94,11 @@ only tools of which the policy knows no word. Without a terminal it takes --yes.
 	f.BoolVar(&o.yes, "yes", false, "sign without asking")
 	f.BoolVar(&o.json, "json", false, "print JSON; signs only with --yes")
 	f.StringVar(&o.policy, "policy", "", "propose by the policy in `FILE` (default: the shipped one)")
-	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long what is signed may be used, at most 24h")
-	f.StringVar(&o.reason, "reason", "", "why, for the log")
+	f.DurationVar(&o.life, "expires", 10*time.Minute, "how long the signature is valid, at most 24h")
+	f.StringVar(&o.reason, "reason", "", "the reason, for the log")
 	f.StringVar(&o.project, "project", "", "look in this `PROJECT` only")
 	f.Var((*sinceFlag)(&o.since), "seen",
-		"consider what the ledger shows of these tools in the last `DURATION`, such as 7d")
+		"also use the calls of these tools in the ledger of the last `DURATION`, such as 7d")
 	return c
 }
 
@@ -204,7 +204,7 @@ func catalogueHold(ctx context.Context, nc *nats.Conn, project, id string) (*arb
 		return nil, err
 	case h.Verdict.Tool != streams.ApproveTools:
 		return nil, &cli.Exit{Code: cli.ExitNegative,
-			Text: fmt.Sprintf("hold %s is not about a list of tools: lazaret holds show %s", id, id)}
+			Text: fmt.Sprintf("hold %s is not about a list of tools: see lazaret holds show %s", id, id)}
 	case h.State != streams.HoldOpen:
 		return nil, &cli.Exit{Code: cli.ExitNegative, Text: fmt.Sprintf("hold %s is %s: there is nothing to decide", id,
 			h.State)}
@@ -236,12 +236,12 @@ func (a *app) seenOf(ctx context.Context, h *arbiter.Hold, since time.Duration) 
 func newReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*review, error) {
 	args := new(streams.ApproveToolsArgs)
 	if err := streams.Unmarshal([]byte(h.Body), args); err != nil {
-		return nil, fmt.Errorf("reading what hold %s asks for: %w", h.ID, err)
+		return nil, fmt.Errorf("reading the request of hold %s: %w", h.ID, err)
 	}
 	r := &review{Hold: h.ID, Project: h.Project, Agent: h.Agent, Server: args.Server, Command: args.Command, hold: h}
 	if h.Verdict.Policy != "" && h.Verdict.Policy != pol.Digest {
 		r.Notes = append(r.Notes,
-			"another policy than this one is in force; give it with --policy to have its words and profiles proposed")
+			"another policy than this one is in force; give that policy with --policy to use its words and profiles")
 	}
 	profile := pol.ProfileOf(args.Server, args.Command)
 	if profile != nil {
@@ -257,7 +257,7 @@ func newReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*review
 			Annotations: t.Annotations}, profile)}
 		if seen != nil {
 			if n, l, why := seen.Tool(t.Name); n > 0 {
-				x.Seen = fmt.Sprintf("seen %d times, which speaks for %s: %s", n, l, why)
+				x.Seen = fmt.Sprintf("seen %d times, which suggests %s: %s", n, l, why)
 				if x.From == "nothing" && l < x.Level {
 					x.Level, x.From, x.Because = l, "seen", why
 				}
@@ -275,7 +275,7 @@ func (r *review) change(s string) error {
 	tool, level, ok := strings.Cut(s, "=")
 	var l beliefs.Level
 	if !ok || l.UnmarshalText([]byte(level)) != nil || l > beliefs.L4 {
-		return fmt.Errorf("%q is no level of a tool: write TOOL=L0 to TOOL=L4", s)
+		return fmt.Errorf("%q does not set the level of a tool: write TOOL=L0 to TOOL=L4", s)
 	}
 	for i := range r.Tools {
 		if x := &r.Tools[i]; x.Tool == tool {
@@ -296,8 +296,8 @@ func (r *review) print(w io.Writer) {
 	case r.Known:
 		fmt.Fprintf(w, "  profile %s of the signed policy, which the command names\n", r.Profile)
 	case r.Profile != "":
-		fmt.Fprintf(w, "  it calls itself like the server of profile %s, and the command does not name that one: the "+
-			"profile lowers nothing\n", r.Profile)
+		fmt.Fprintf(w, "  the server uses the name of profile %s, but its command does not name the profile's package: "+
+			"the profile lowers no level\n", r.Profile)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  note: %s\n", n)

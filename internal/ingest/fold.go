@@ -1,12 +1,12 @@
-// Package ingest decides what an event is: it keeps read content apart from beliefs,
-// turns observations into claims with evidence and beliefs, admits proposals with all
-// that the sentinels need to judge them, and refuses malformed messages without losing a
-// byte of them.
+// Package ingest decides what an event is. It keeps read content apart from beliefs, turns
+// observations into claims with evidence and beliefs, admits proposals with all that the
+// sentinels need to judge them, and refuses malformed messages without losing a byte of
+// them.
 //
-// Every intake message leaves exactly one entry. Its sender is read off the subject that
-// the server let the credential publish to; nothing in a payload can say otherwise.
-// Decisions are a function of the message and of the state, which is itself a function of
-// the ledger (see internal/stage).
+// Every intake message leaves exactly one entry. Its sender is taken from the subject,
+// which the server lets only the sender's credential publish to. Nothing in a payload can
+// change the sender. Decisions are a function of the message and of the state, which is
+// itself a function of the ledger (see internal/stage).
 package ingest
 
 import (
@@ -36,8 +36,8 @@ type Fold struct {
 	policies *activation.Cache[*policy.Policy]
 	trust    *activation.Cache[*keys.Trust]
 
-	// owes is set by Apply where the ledger is owed an entry, for Wakes. dues and virtual
-	// are caches; virtual is the clock of virtual time with something due.
+	// owes is set by Apply when an entry is pending for the ledger; Wakes reads it. dues and
+	// virtual are caches. virtual is the clock of virtual time on which something is due.
 	owes    [streams.Partitions]bool
 	dues    dues
 	virtual [streams.Partitions]string
@@ -64,7 +64,7 @@ func New(cfg Config) *Fold {
 		trust:    activation.NewCache(func(b []byte) (*keys.Trust, error) { return keys.ParseTrust(keys.TrustFile, b) })}
 }
 
-// Reset implements stage.IntakeFold. Everything that matters is in the state.
+// Reset implements stage.IntakeFold. Everything else is in the state.
 func (f *Fold) Reset() { f.dues = dues{} }
 
 // Admit implements stage.IntakeFold.
@@ -90,7 +90,7 @@ func (f *Fold) Admit(st *stage.State, m *stage.Message) (*stage.Admission, error
 	}
 	now, err := f.now(st, m, h)
 	if is.first != 0 && err != nil {
-		// A repeat comes later than what it repeats, also in virtual time.
+		// A repeat has a later time than the event that it repeats, also in virtual time.
 		now, err = f.clock(st, a.Project)
 	}
 	if err != nil {
@@ -281,7 +281,7 @@ func newBody(t streams.Type) any {
 	return nil
 }
 
-// entryBody is what all of ingest's bodies are.
+// entryBody is implemented by all entry bodies of ingest.
 type entryBody interface{ Common() *streams.EntryHead }
 
 func headOf(body any) *streams.EntryHead { return body.(entryBody).Common() }
@@ -307,54 +307,54 @@ func together(project string, body any) string {
 
 // The keys of the state, by their first byte.
 const (
-	keyClock    = 't' // [project of virtual time] → time
-	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint, of an observation its origin; id and "~" → see others
+	keyClock    = 't' // project of virtual time, empty for the partition → time
+	keyEvent    = 'i' // project, agent, id → intake sequence, fingerprint and an observation's origin; id+"~" → see others
 	keySession  = 's' // project, agent, session → flags
-	keyBelief   = 'b' // project, belief → record
-	keyAgain    = 'e' // project, belief → how often it was read since it was made, and when last
+	keyBelief   = 'b' // project, belief → record of the belief
+	keyAgain    = 'e' // project, belief → how often the content was read again, and when last
 	keyContent  = 'c' // project, content digest → first seen, count, belief
-	keyText     = 'x' // project, belief → what was read, as much as is kept of it
-	keyPlace    = 'l' // project, place → nothing: places with an index, but for the whole project
-	keyIndex    = 'w' // project, place, class of origin → an index of what may be recalled
-	keyName     = 'k' // project, memory key → belief that holds it
+	keyText     = 'x' // project, belief → the text that was read, cut to keptText
+	keyPlace    = 'l' // project, place → nothing: users and sessions that have an index
+	keyIndex    = 'w' // project, place, class of origin → index for recalls
+	keyName     = 'k' // project, memory key → belief that has the key
 	keyDecision = 'd' // project, agent, decision id → beliefs
-	keyHints    = 'h' // project, tool's normalised name → hints that raise it
-	keyCursor   = 'G' // sentinel group → ledger sequence that it has come to
-	keyDecided  = 'V' // → the proposals decided last, eight bytes each
-	keyReaudit  = 'a' // → how far a re-audit has come
-	keyReading  = 'r' // project, agent, event id → the text that it showed
-	keyReadings = 'n' // project, agent, slot → event id; without a slot their number
-	keyForeign  = 'f' // project, phrase or carrier of external content → number of who brought it in
-	keyBrought  = 'q' // project, number → who brought a content in; without one the next number
+	keyHints    = 'h' // project, normalised tool name → hints that raise the tool's level
+	keyCursor   = 'G' // sentinel group → ledger sequence that the group has reached
+	keyDecided  = 'V' // → ledger sequences of the latest decided proposals, eight bytes each
+	keyReaudit  = 'a' // → progress of a re-audit
+	keyReading  = 'r' // project, agent, event id → text that the agent was shown
+	keyReadings = 'n' // project, agent, slot → event id; without a slot the number of readings
+	keyForeign  = 'f' // project, phrase or carrier of external content → number in keyBrought
+	keyBrought  = 'q' // project, number → event that brought the content in; without a number the next one
 	keyOwn      = 'O' // project, phrase or carrier of the user's or operator's own words → nothing
-	keyPhrases  = 'p' // project, agent, event id → who brought it in, all phrases of what it showed
-	keySaid     = 'v' // project, agent, session, number → what the user said
+	keyPhrases  = 'p' // project, agent, event id → event that brought it in, and all phrases of the shown text
+	keySaid     = 'v' // project, agent, session, number → message of the user
 	keyIntent   = 'A' // project, agent, session → words of the user, and its requests; with a tool: the user named a value of its last call
-	keyCall     = 'W' // project, agent, kind, id → calls that may be precedents, see callRecord
-	keyShown    = 'F' // project, agent, session → what foreign content the session was shown
+	keyCall     = 'W' // project, agent, kind, id → calls that may become precedents, see callRecord
+	keyShown    = 'F' // project, agent, session → summary of the foreign content that the session was shown
 	keyMarked   = 'S' // project, term → nothing: words of memories that are marked above internal
-	keyAccepted = 'H' // project, catalogue → levels that a person accepted its tools at
-	keyNonce    = 'z' // project, nonce → when it may be forgotten
-	keyNonceEnd = 'Z' // time, nonce's key → nothing
-	keyStated   = 'T' // project, digest of scope, subject and predicate, or content → who states it
-	keyOwed     = 'Q' // number → revisions that the ledger is owed; without one the last number
-	keyDue      = 'D' // clock, time, project, belief → nothing: when it ages
-	keyTomb     = 'X' // project, belief → tombstone of what it said
-	keyGrave    = 'y' // project, digest or band → beliefs with a tombstone
+	keyAccepted = 'H' // project, catalogue → levels at which a person accepted its tools
+	keyNonce    = 'z' // project, nonce → time from which it may be forgotten
+	keyNonceEnd = 'Z' // time, key of the nonce → nothing
+	keyStated   = 'T' // project, digest of scope, subject and predicate, or of content → beliefs that state it
+	keyOwed     = 'Q' // number → pending revisions; without a number the last number
+	keyDue      = 'D' // clock, time, project, belief → nothing: time at which the belief ages
+	keyTomb     = 'X' // project, belief → tombstone of its content
+	keyGrave    = 'y' // project, digest or band → beliefs that have a tombstone
 	keyIncident = 'I' // project, incident → record
-	keyOpenCase = 'J' // project, what its findings have in common → the incident that is open for them
-	keyCase     = 'N' // project, incident, event → nothing: entries that the ledger is owed
-	keyTouched  = 'j' // project, incident, belief → what it did to it
-	keyStanding = 'C' // project → quarantines that hold for what comes in
+	keyOpenCase = 'J' // project, key of findings → open incident for findings with the key
+	keyCase     = 'N' // project, incident, event → nothing: pending entries
+	keyTouched  = 'j' // project, incident, belief → what the incident did to the belief, see touched
+	keyStanding = 'C' // project → quarantines that apply to later beliefs
 	keyPoint    = 'P' // project, number → restore point
-	keyLatest   = 'L' // project → number and bound of the latest one
-	keyMoved    = 'M' // project → nothing: something changed since then
-	keyBatch    = 'B' // project → whose external writes come in
-	keyBefore   = 'U' // project, belief, number → how it stood at that point
+	keyLatest   = 'L' // project → number and intake sequence of the latest restore point
+	keyMoved    = 'M' // project → nothing: a belief changed since the latest restore point
+	keyBatch    = 'B' // project → run of external writes that is coming in
+	keyBefore   = 'U' // project, belief, number → how the belief stood at that restore point
 	keyClass    = 'K' // project, calibration class → calibration.Window
-	keyRollback = 'R' // project → how far a rollback has come
-	keyPerson   = 'E' // project, data subject, user, belief → nothing: whom beliefs are about
-	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: what it influenced
+	keyRollback = 'R' // project → progress of a rollback
+	keyPerson   = 'E' // project, data subject, user, belief → nothing: beliefs by the persons that they are about
+	keyImpact   = 'u' // project, belief, kind, agent, event → nothing: events that the belief influenced
 )
 
 // applyHead folds the clock and the id of an own entry.
@@ -363,7 +363,7 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 	switch e.Type {
 	case streams.TypeResolution, streams.TypeConfirmation, streams.TypeForgotten, streams.TypeErased, streams.TypeLegalHold, streams.TypeDropped,
 		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
-		clock = clockKey(streams.SystemProject) // a person's time is not virtual
+		clock = clockKey(streams.SystemProject) // a person's order uses the partition's clock, never virtual time
 	}
 	if err := st.Set(clock, binary.BigEndian.AppendUint64(nil, uint64(h.Time.UnixNano()))); err != nil {
 		return err
@@ -374,13 +374,13 @@ func (f *Fold) applyHead(st *stage.State, e *streams.Entry, h *streams.EntryHead
 		streams.TypeIncident, streams.TypeOrder, streams.TypePoint, streams.TypeRestore, streams.TypeDisclosure:
 		return nil // a rejected event may be sent again, corrected; the others have none
 	}
-	// The fingerprint is over what the client sent; entries carry it so that
-	// every process knows it.
+	// The fingerprint is computed over the bytes that the client sent. Entries carry it so
+	// that every process knows it.
 	return f.noteEvent(st, e.Project, h)
 }
 
-// clockKey is the clock that a project runs on: the partition's, or its own if
-// its time is virtual.
+// clockKey returns the key of a project's clock: the partition's clock, or the project's
+// own if its time is virtual.
 func clockKey(project string) []byte {
 	if streams.IsSynthetic(project) {
 		return stage.Key(keyClock, project)
@@ -388,8 +388,8 @@ func clockKey(project string) []byte {
 	return []byte{keyClock}
 }
 
-// now is the event's time: the stream's stamp, never earlier than the event
-// before it; in a synthetic project the event's own.
+// now returns the time of an event: the stream's timestamp, never earlier than the
+// previous event. In a synthetic project it is the event's own time.
 func (f *Fold) now(st *stage.State, m *stage.Message, h *streams.Head) (time.Time, error) {
 	last, err := f.clock(st, m.Address.Project)
 	if err != nil {

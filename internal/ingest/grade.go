@@ -14,25 +14,25 @@ import (
 	"lazaret/streams"
 )
 
-// This file decides which unverified content may be planned with: notes of an agent
-// that hold nothing foreign, and what systems of record return. Of a session the
-// state keeps whether its user or operator has spoken, and where the first foreign
-// content came into it. A grade never makes a belief supported.
+// This file decides which unverified content may be used for planning: an agent's notes
+// that hold nothing foreign, and results of systems of record. For each session the state
+// keeps whether its user or operator has spoken, and where the first foreign content came
+// in. A grade never makes a belief supported.
 
 // Bounds of grading. A note beyond them has no grade.
 const (
 	maxGraded   = 4 << 10   // bytes of a note
-	maxWalked   = 512 << 10 // bytes of foreign content that a note is held against
-	nearWords   = 4         // content words between the two of a pair
-	negates     = 3         // content words that a negation reaches
-	orderPoints = 70        // command.Score from which a text is an order
+	maxWalked   = 512 << 10 // bytes of foreign content that a note is compared with
+	nearWords   = 4         // most content words between the two words of a pair
+	negates     = 3         // content words after a negation that count as negated
+	orderPoints = 70        // command.Score from which a text counts as an order
 )
 
 // heard is what the state keeps of a session's context.
 type heard struct {
-	spoken  bool   // by the user or the operator
-	foreign bool   // something foreign came in
-	reading uint64 // number of the agent's reading that brought it
+	spoken  bool   // the user or the operator has spoken
+	foreign bool   // foreign content came in
+	reading uint64 // number of the agent's reading that brought the foreign content
 }
 
 func heardKey(project, agent, session string) []byte {
@@ -60,8 +60,8 @@ func (h heard) bytes() []byte {
 	return binary.BigEndian.AppendUint64(v, h.reading)
 }
 
-// noteHeard keeps what an event brought into its session. It comes before the event
-// itself is kept as a reading.
+// noteHeard stores what an event brought into its session. It runs before the event itself
+// is stored as a reading.
 func (f *Fold) noteHeard(st *stage.State, project string, e *streams.EntryHead, spoken, foreign bool) error {
 	if !spoken && !foreign {
 		return nil
@@ -89,9 +89,9 @@ func count(st *stage.State, key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(v), nil
 }
 
-// hear notes whether an observation speaks for the user or the operator, and whether it
-// is foreign. Results of a system of record are foreign to notes as well. The agent's own
-// words are not, until the project has read something foreign that they may repeat.
+// hear notes whether an observation comes from the user or the operator, and whether it is
+// foreign. For notes, results of a system of record are foreign as well. The agent's own
+// words are not foreign until the project has read something foreign that they may repeat.
 func (f *Fold) hear(st *stage.State, project string, e *streams.ObservationEntry) error {
 	pasted := slices.ContainsFunc(e.Claims, func(c streams.ClaimEntry) bool {
 		return c.Kind == beliefs.Content && c.Belief.Origin.External()
@@ -114,7 +114,7 @@ func trusted(b *streams.BeliefRef) bool {
 		b.Grade == beliefs.Derived
 }
 
-// hearRecall notes what a recall brought into a session.
+// hearRecall stores what a recall brought into a session.
 func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntry) error {
 	for _, items := range [][]streams.RecallItem{e.Admitted, e.ContextOnly, e.Contradictions} {
 		for i := range items {
@@ -126,8 +126,8 @@ func (f *Fold) hearRecall(st *stage.State, project string, e *streams.RecallEntr
 	return nil
 }
 
-// gradeNote is the grade of a memory write. shares says that it has a phrase or a
-// carrier in common with foreign content.
+// gradeNote returns the grade of a memory write. shares says that the note has a phrase or
+// a carrier in common with foreign content.
 func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, e *streams.MemoryEntry,
 	shares bool) (beliefs.Grade, error) {
 	if a.Origin != beliefs.OriginAgent || e.Belief.Origin != beliefs.OriginAgent || e.UserWord || shares || e.Unseen ||
@@ -143,7 +143,7 @@ func (f *Fold) gradeNote(st *stage.State, a streams.Address, m *streams.Memory, 
 	}
 	here, err := f.heard(st, a.Project, a.Agent, e.Session)
 	if err != nil || !here.spoken {
-		return beliefs.NoGrade, err // of what the agent saw nothing is known
+		return beliefs.NoGrade, err // nothing is known of what the agent saw
 	}
 	anywhere, err := f.heard(st, a.Project, a.Agent, "")
 	if err != nil {
@@ -179,8 +179,8 @@ func grade(ok bool, g beliefs.Grade) beliefs.Grade {
 	return beliefs.NoGrade
 }
 
-// trustedParent reports whether a declared parent holds nothing foreign, as far as
-// the state still has it.
+// trustedParent reports whether a declared parent holds nothing foreign, as far as the
+// state still has the parent.
 func (f *Fold) trustedParent(st *stage.State, a streams.Address, id string) (bool, error) {
 	all, err := others(st, a.Project, a.Agent, id)
 	if err != nil || len(all) > 0 {
@@ -206,7 +206,7 @@ func (f *Fold) plainReading(st *stage.State, project, agent, id string) (bool, e
 	return err == nil && !foreign, err
 }
 
-// saidTexts are the messages of a session's user that are kept, in order.
+// saidTexts returns the stored messages of a session's user, in order.
 func (f *Fold) saidTexts(st *stage.State, project, agent, session string) ([]string, error) {
 	n, err := count(st, stage.Key(keySaid, project, agent, session, ""))
 	if err != nil {
@@ -225,25 +225,25 @@ func (f *Fold) saidTexts(st *stage.State, project, agent, session string) ([]str
 	return out, nil
 }
 
-// agentNote is an agent's note as it is held against what was said and read.
+// agentNote is an agent's note, prepared for comparison with what was said and read.
 type agentNote struct {
-	words    []text.Term // of its content, without words that only report
+	words    []text.Term // content words of the note, without reporting words
 	used     map[text.Term]bool
 	clauses  [][]text.Term
 	carriers []string
-	names    bool      // it holds a tool's or a program's name that nobody said
-	limits   []string  // limiting words that it has
-	said     []wordsOf // of the user's messages
+	names    bool      // it names a tool or a program that nobody mentioned
+	limits   []string  // its limiting words
+	said     []wordsOf // its words in each message of the user
 }
 
-// wordsOf says how another text has a note's words.
+// wordsOf says how another text uses the words of a note.
 type wordsOf struct {
 	plain map[text.Term]bool // without a negation before it
 	not   map[text.Term]bool // negated
 }
 
 var (
-	// reporting are words with which a note says that the user said something.
+	// reporting are the words with which a note reports that the user said something.
 	reporting = termSet(`user customer client person people guest human he she they want wants wanted prefer prefers preferred
 preference like likes liked ask asks asked asking request requests requested said say says told tell mention mentions mentioned
 state states stated note noted notes remember reminder need needs needed wish wishes would plan plans planned intend intends
@@ -252,7 +252,7 @@ goal task summary session today currently according please also myself mine`)
 neither nor except avoid stop refuse instead unless`)
 )
 
-// limiting are words that a sentence means something else without.
+// limiting are words that change the meaning of a sentence if they are left out.
 var limiting = strings.Fields(
 	`no not never without don't doesn't didn't won't can't cannot shouldn't mustn't isn't aren't wasn't nothing none neither
 nor except avoid stop refuse instead unless if when until till only before after while once provided unless most least`)
@@ -265,7 +265,7 @@ func termSet(words string) map[text.Term]bool {
 	return set
 }
 
-// locate finds the words that are used in a text.
+// locate finds the words of used in a text.
 func locate(s string, used map[text.Term]bool) wordsOf {
 	w := wordsOf{plain: make(map[text.Term]bool), not: make(map[text.Term]bool)}
 	last := -negates - 1
@@ -285,13 +285,13 @@ func locate(s string, used map[text.Term]bool) wordsOf {
 	return w
 }
 
-// sentencesOf splits a text where a thought may end. It splits numbers and addresses as
-// well, the same in every text.
+// sentencesOf splits a text at the ends of sentences and lines. It splits numbers and
+// addresses too, in the same way in every text.
 func sentencesOf(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(".!?;\n", r) })
 }
 
-// limitsOf are the limiting words of a text.
+// limitsOf returns the limiting words of a text.
 func limitsOf(s string) []string {
 	var out []string
 	for _, w := range strings.FieldsFunc(text.Normalize(s), func(r rune) bool {
@@ -326,8 +326,8 @@ func readNote(content string, ft *text.Features, said []string) *agentNote {
 	return n
 }
 
-// grounded reports whether the user said all words of the note, negated where the
-// note negates them and else not, and all of its carriers.
+// grounded reports whether the user said all words and all carriers of the note. A word
+// that the note negates must be negated by the user too, any other must not.
 func (n *agentNote) grounded(said []string) bool {
 	if len(n.words) == 0 {
 		return false
@@ -362,14 +362,14 @@ func (n *agentNote) addressed(said []string) bool {
 	return !slices.ContainsFunc(n.carriers, func(c string) bool { return !named[c] })
 }
 
-// reasons reports whether a note states rather than directs: it reads like no order
-// and names no address and no tool that nobody said.
+// reasons reports whether a note states rather than directs: it does not read like an
+// order, and it names no address and no tool that nobody mentioned.
 func (n *agentNote) reasons(content string) bool {
 	return len(n.carriers) == 0 && !n.names && command.Of(content).Points < orderPoints
 }
 
-// unnamed reports whether a text holds an identifier, such as send_money or
-// SendMoney, that is in none of the others.
+// unnamed reports whether a text holds an identifier, such as send_money or SendMoney,
+// that none of the other texts holds.
 func unnamed(s string, others []string) bool {
 	for _, w := range identifiers(s) {
 		if !slices.ContainsFunc(others, func(o string) bool { return text.VerbatimSpan(w, o) }) {
@@ -396,7 +396,7 @@ func identifiers(s string) []string {
 	return out
 }
 
-// wordsWith yields the words of a text with underscores in them.
+// wordsWith yields the words of a text. Underscores count as parts of words.
 func wordsWith(s string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		start := -1
@@ -415,9 +415,9 @@ func wordsWith(s string) func(yield func(string) bool) {
 	}
 }
 
-// extracts reports whether each clause of the note is an extract of one sentence of
-// the user: its words in their order, with at most one left out between two, and with
-// all that limits the sentence.
+// extracts reports whether each clause of the note is an extract of one sentence of the
+// user. An extract has the sentence's words in their order, leaves out at most one between
+// two, and keeps every limiting word of the sentence.
 func (n *agentNote) extracts(said []string) bool {
 	type sentence struct {
 		words  []text.Term
@@ -437,8 +437,8 @@ func (n *agentNote) extracts(said []string) bool {
 	})
 }
 
-// extracted reports whether words stand in a sentence in their order, with at most one
-// word between two of them that is not a reporting one.
+// extracted reports whether words occur in a sentence in their order, with at most one
+// word between two of them that is not a reporting word.
 func extracted(words, sentence []text.Term) bool {
 	sentence = slices.DeleteFunc(slices.Clone(sentence), func(t text.Term) bool { return reporting[t] })
 	for i := range sentence {
@@ -461,8 +461,8 @@ func extracted(words, sentence []text.Term) bool {
 	return false
 }
 
-// apart reports whether none of the words of a note stands in the foreign content of
-// its session.
+// apart reports whether the foreign content of a note's session holds none of the note's
+// words.
 func (f *Fold) apart(st *stage.State, project, agent string, h heard, n *agentNote) (bool, error) {
 	end, err := count(st, stage.Key(keyReadings, project, agent, ""))
 	if err != nil || end-h.reading > keptReadings {

@@ -14,11 +14,12 @@ import (
 	"lazaret/streams"
 )
 
-// An incident is opened by a serious finding, by a person, or by a service with a key;
-// findings with the same key go into one. Its effect on beliefs is a person's signed
-// order, in force at its entry; the revisions follow. Its record is a fold of the ledger.
+// An incident is opened by a serious finding, by a person, or by a service with a key.
+// Findings with the same key belong to one incident. A person's signed order decides its
+// effect on beliefs. The order is in force at its entry; the revisions follow. The record
+// of an incident is a fold of the ledger.
 
-// Why revisions of an incident were made.
+// becauseIncident is the reason of revisions that an incident causes.
 const becauseIncident = "incident"
 
 func incidentKey(project, id string) []byte   { return stage.Key(keyIncident, project, id) }
@@ -34,7 +35,7 @@ func (f *Fold) incident(st *stage.State, project, id string) (*beliefs.Incident,
 	return i, nil
 }
 
-// openCase is the incident that findings with a key belong to, or nil.
+// openCase returns the open incident that findings with a key belong to, or nil.
 func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident, error) {
 	if key == "" {
 		return nil, nil
@@ -46,9 +47,9 @@ func (f *Fold) openCase(st *stage.State, project, key string) (*beliefs.Incident
 	return f.incident(st, project, string(id))
 }
 
-// findings opens an incident for each finding that the policy calls serious, or
-// adds it to the one that is open for it. That is in force at once; its entry
-// follows for the first, and then for counts that are powers of two.
+// findings opens an incident for each finding that the policy calls serious, or adds the
+// finding to the open incident with its key. The change is in force at once. The ledger
+// gets an entry for the first finding, and then whenever the count is a power of two.
 func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Alert) error {
 	least, none := beliefs.Critical, false
 	looked := false
@@ -78,7 +79,7 @@ func (f *Fold) findings(st *stage.State, e *streams.Entry, alerts []streams.Aler
 	return nil
 }
 
-// alertEnforced is the mode of an alert whose rule has its effect.
+// alertEnforced is the mode of an alert whose rule is enforced.
 const alertEnforced = "enforce"
 
 func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s beliefs.Severity) error {
@@ -108,7 +109,7 @@ func (f *Fold) finding(st *stage.State, e *streams.Entry, al *streams.Alert, s b
 	}
 	next, err := inc.With(found)
 	if err != nil {
-		return nil // closed in the meantime: keys of closed ones are given back, so this is none of ours
+		return nil // a closed incident takes no finding; its key was deleted when it was closed
 	}
 	next.Severity = max(next.Severity, s)
 	if err := f.keepIncident(st, e.Project, &next); err != nil {
@@ -139,8 +140,8 @@ func (f *Fold) keepIncident(st *stage.State, project string, i *beliefs.Incident
 	return st.Put(incidentKey(project, i.ID), i)
 }
 
-// owedIncident is the next entry of an incident that a finding opened or added
-// to, or nil.
+// owedIncident returns the next pending entry of an incident that a finding opened or
+// added to, or nil.
 func (f *Fold) owedIncident(st *stage.State) (*stage.Admission, error) {
 	var part []string
 	err := st.Scan([]byte{keyCase}, func(k, _ []byte) (bool, error) {
@@ -168,8 +169,8 @@ func incidentEntry(project string, e *streams.IncidentEntry) (*stage.Admission, 
 		string(e.Event))...)
 }
 
-// incidentOrder decides on a signed order on an incident. An *approval.Error
-// says why it is not obeyed.
+// incidentOrder decides on a signed order about an incident. It returns an *approval.Error
+// if the order is refused.
 func (f *Fold) incidentOrder(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature, role beliefs.Authority) (*stage.Admission, error) {
 	e := &streams.IncidentEntry{EntryHead: head, Event: incidentEvents[s.Do], Text: s.Reason, Signed: signed,
@@ -261,12 +262,12 @@ var incidentEvents = map[approval.Do]beliefs.IncidentEvent{
 // touched is a belief that an incident took out of service, or flagged.
 type touched struct {
 	Was  beliefs.Axes `json:"was"`
-	Root bool         `json:"root,omitzero"` // it was looked for, and does not only derive from that
+	Root bool         `json:"root,omitzero"` // it matched the scope itself and is not only a descendant
 	Out  bool         `json:"out,omitzero"`  // quarantined; else flagged
 	Back bool         `json:"back,omitzero"` // recovered
 }
 
-// served reports whether a planner would have been given it.
+// served reports whether a planner would have been given the belief before the incident.
 func (t *touched) served() bool {
 	return t.Was.Truth == beliefs.Supported && t.Was.Retrieval == beliefs.Normal && t.Was.Security == beliefs.Clean &&
 		t.Was.Freshness == beliefs.Fresh
@@ -335,7 +336,7 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 		var moves []beliefs.Move
 		if x.Out {
 			if r.Ref.Axes.Security >= beliefs.Quarantined {
-				continue // it is out already
+				continue // it is quarantined already
 			}
 			_, moves, err = r.standing().Quarantine(beliefs.ByUser)
 		} else {
@@ -343,7 +344,7 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 				beliefs.BySystem)
 		}
 		if err != nil || len(moves) == 0 {
-			continue // it stands as strictly as that already
+			continue // it already stands at least as strictly
 		}
 		x.rev = beliefs.Revision{Belief: b.ID, Moves: moves, By: beliefs.ByUser, Other: b.From}
 		if !x.Out {
@@ -354,16 +355,16 @@ func (f *Fold) contain(st *stage.State, project string, s *beliefs.IncidentScope
 	return c, nil
 }
 
-// back is a belief that comes back at a repair.
+// back is a belief that a repair brings back.
 type back struct {
 	id  string
 	was touched
 	rev beliefs.Revision
 }
 
-// rederive returns the descendants of an incident's beliefs that stand without it: those
-// with other support of a class that may support a belief, and those that an untouched
-// belief states anew. They come back to where they were, and no further.
+// rederive returns the descendants of an incident's beliefs that are supported without it.
+// They have other evidence of a class that may support a belief, or an untouched belief
+// states the same. They return to their earlier standing and no further.
 func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, error) {
 	rows := map[string]*touched{}
 	var order []string
@@ -394,7 +395,7 @@ func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, erro
 		if r == nil || t.Root || t.Back {
 			continue
 		}
-		var found beliefs.EvidenceSet // that is new
+		var found beliefs.EvidenceSet // the new evidence
 		stands := r.independent(sources, events)
 		if stands == "" {
 			e, err := f.restated(st, project, r, rows)
@@ -422,8 +423,8 @@ func (f *Fold) rederive(st *stage.State, project, incident string) ([]back, erro
 	return out, nil
 }
 
-// wayBack are the changes from how a belief stands to how it stood, as far as
-// the incident is what took it there.
+// wayBack returns the changes that lead a belief back to its earlier standing, as far as
+// the incident moved it.
 func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
 	if t.Out && now.Security == beliefs.Quarantined && t.Was.Security == beliefs.Clean {
 		out = append(out, beliefs.Change{Axis: beliefs.AxisSecurity, To: beliefs.Clean.String()})
@@ -440,8 +441,8 @@ func (t *touched) wayBack(now beliefs.Axes) (out []beliefs.Change) {
 	return out
 }
 
-// independent names a belief's support of a class that may support one, and that
-// comes from none of these sources and events; empty if it has none.
+// independent describes evidence that may support the belief and comes from none of these
+// sources and events. It is empty if there is none.
 func (r *record) independent(sources, events map[string]bool) string {
 	for _, e := range r.Evidence {
 		if e.Relation == beliefs.Supports && e.Quality.MaySupport() && !sources[e.Source] &&
@@ -452,8 +453,8 @@ func (r *record) independent(sources, events map[string]bool) string {
 	return ""
 }
 
-// restated is the word of another belief that is supported, clean, not touched,
-// and says the same, as evidence; or nil.
+// restated returns evidence from another belief that says the same, is supported and
+// clean, and was not touched by the incident. It returns nil if there is none.
 func (f *Fold) restated(st *stage.State, project string, r *record, rows map[string]*touched) (*beliefs.Evidence,
 	error) {
 	type saying struct {
@@ -491,7 +492,7 @@ func (f *Fold) restated(st *stage.State, project string, r *record, rows map[str
 	return nil, nil
 }
 
-// applyIncident folds what happened to an incident.
+// applyIncident folds an event of an incident.
 func (f *Fold) applyIncident(st *stage.State, project string, e *streams.IncidentEntry) error {
 	if e.Signed == nil {
 		if err := st.Delete(stage.Key(keyCase, project, e.Incident.ID, string(e.Event))); err != nil {
@@ -575,7 +576,7 @@ func (f *Fold) applyIncident(st *stage.State, project string, e *streams.Inciden
 	return f.keepIncident(st, project, &e.Incident)
 }
 
-// unflag takes a belief's flag away.
+// unflag removes the flag of a belief.
 func (f *Fold) unflag(st *stage.State, project, id string) error {
 	r, err := f.belief(st, project, id)
 	if err != nil || r == nil || r.Flag == "" {
@@ -591,11 +592,12 @@ const AskIncidents = "incidents"
 // IncidentsRequest asks for incidents of one project, in the order of their ids.
 type IncidentsRequest struct {
 	Project string `json:"project"`
-	ID      string `json:"id,omitzero"`    // this one, with what it touched
-	After   string `json:"after,omitzero"` // those behind this id
+	ID      string `json:"id,omitzero"`    // only this incident, with the beliefs that it touched
+	After   string `json:"after,omitzero"` // only incidents after this id
 }
 
-// IncidentsAnswer is a page of incidents; Next is where the following one begins.
+// IncidentsAnswer is a page of incidents. Next is the id that the following page begins
+// after.
 type IncidentsAnswer struct {
 	Incidents []IncidentView `json:"incidents"`
 	Next      string         `json:"next,omitzero"`
@@ -605,22 +607,22 @@ type IncidentsAnswer struct {
 type IncidentView struct {
 	beliefs.Incident
 	Project string `json:"project"`
-	// Touched are the beliefs that it took out of service or flagged, while it is
-	// not closed, the first 1,000.
+	// Touched are the first 1,000 beliefs that it quarantined or flagged. It is empty for a
+	// closed incident.
 	Touched []TouchedBelief `json:"touched,omitzero"`
 }
 
-// TouchedBelief is one of them.
+// TouchedBelief is a belief that an incident touched.
 type TouchedBelief struct {
 	Belief string       `json:"belief"`
-	Root   bool         `json:"root"` // it was looked for; else it derives from that
+	Root   bool         `json:"root"` // it matched the scope itself; else it is a descendant
 	Out    bool         `json:"quarantined"`
 	Back   bool         `json:"recovered"`
 	Was    beliefs.Axes `json:"was"`
 	Now    beliefs.Axes `json:"now"`
 }
 
-// maxIncidents is how many an answer holds.
+// maxIncidents bounds the incidents of an answer.
 const maxIncidents = 1000
 
 func listIncidents(st *stage.State, req []byte) (any, error) {

@@ -13,24 +13,23 @@ import (
 	"lazaret/streams"
 )
 
-// A restore point is a place in a project's history that what is believed can go
-// back to. From then on how an older belief stood is noted before it changes, so
-// that a point costs what changes after it. Points are taken by a signed order,
-// and by themselves before a session starts, before a compaction's summary and
-// before external writes that follow each other.
+// A restore point marks a place in a project's history that its beliefs can be rolled back
+// to. After a point is taken, the fold saves how an older belief stood before it changes.
+// So a point costs only as much as changes after it. A signed order takes a point. The
+// fold also takes points automatically: before a session starts, before a compaction
+// summary, and before a run of external writes.
 //
-// One is only taken by itself where something came to be served, or what was
-// believed changed, since the last: what is refused changes nothing, so however
-// much of it comes, it pushes no point out.
+// An automatic point is only taken if a belief came into service or changed since the last
+// point. Refused content changes nothing, so a flood of it displaces no point.
 
 // Bounds on the points of a project.
 const (
-	maxNamed = 32 // with a name; one more is refused
-	maxAuto  = 24 // beyond that, those closest together in time are given up
-	keptAuto = 8  // the latest ones are not
+	maxNamed = 32 // with a name; a further one is refused
+	maxAuto  = 24 // automatic ones; beyond that, one of those closest together in time is deleted
+	keptAuto = 8  // the latest automatic ones, which are never deleted
 )
 
-// Why a point was taken.
+// The reasons for which a point is taken.
 const (
 	pointNamed      = "named"
 	pointSession    = "session"
@@ -43,9 +42,9 @@ const (
 type Point struct {
 	Name string    `json:"name"`
 	Why  string    `json:"why"`         // named, session, compaction, batch, restore
-	By   string    `json:"by,omitzero"` // name of the key that asked for it
+	By   string    `json:"by,omitzero"` // name of the key that signed the order
 	At   time.Time `json:"at"`          // event time
-	// Intake is the last intake sequence before it.
+	// Intake is the intake sequence of the last event before the point.
 	Intake uint64 `json:"intake"`
 	Number uint64 `json:"number"`
 }
@@ -54,7 +53,7 @@ func numbered(key []byte, n uint64) []byte { return binary.BigEndian.AppendUint6
 
 func pointPrefix(project string) []byte { return stage.Key(keyPoint, project, "") }
 
-// points are the points of a project, the oldest first.
+// points returns the points of a project, the oldest first.
 func (f *Fold) points(st *stage.State, project string) (out []Point, err error) {
 	err = st.Scan(pointPrefix(project), func(_, v []byte) (bool, error) {
 		var p Point
@@ -65,8 +64,8 @@ func (f *Fold) points(st *stage.State, project string) (out []Point, err error) 
 	return out, err
 }
 
-// latestPoint is the number and the bound of the latest point; ok is false where
-// there is none.
+// latestPoint returns the number of the latest point and its intake sequence. ok is false
+// if the project has no point.
 func (f *Fold) latestPoint(st *stage.State, project string) (number, intake uint64, ok bool, err error) {
 	v, ok, err := st.Get(stage.Key(keyLatest, project))
 	if err != nil || !ok || len(v) != 16 {
@@ -75,8 +74,8 @@ func (f *Fold) latestPoint(st *stage.State, project string) (number, intake uint
 	return binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:]), true, nil
 }
 
-// autoPoint names the point that is to be taken before an event, or nothing if
-// nothing changed since the last.
+// autoPoint returns the name of the point to take before an event. The name is empty if
+// nothing changed since the last point.
 func (f *Fold) autoPoint(st *stage.State, project, why string, intake uint64) (string, error) {
 	_, moved, err := st.Get(stage.Key(keyMoved, project))
 	if err != nil || !moved {
@@ -96,7 +95,7 @@ func appendUint(b []byte, n uint64) []byte {
 	return append(b, byte('0'+n%10))
 }
 
-// takeAuto takes a point before an event.
+// takeAuto takes an automatic point before an event.
 func (f *Fold) takeAuto(st *stage.State, project, name string, h *streams.EntryHead) error {
 	if name == "" {
 		return nil
@@ -124,10 +123,10 @@ func (f *Fold) takePoint(st *stage.State, project string, p *Point) error {
 	return f.thinPoints(st, project)
 }
 
-// thinPoints gives up a point that was taken by itself where there are too many:
-// not the oldest nor one of the latest, and of the others the one whose loss
-// leaves the smallest hole in proportion to its age. So a run of events thins
-// itself out, and leaves what was there before it.
+// thinPoints deletes one automatic point if a project has too many. It keeps the oldest
+// and the latest ones. Of the others it deletes the one that leaves the smallest gap in
+// proportion to its age. So a burst of points thins itself out and displaces no earlier
+// point.
 func (f *Fold) thinPoints(st *stage.State, project string) error {
 	all, err := f.points(st, project)
 	if err != nil {
@@ -140,7 +139,7 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	now := auto[len(auto)-1].Intake
 	at, least := 1, 0.0
 	for i := 1; i < len(auto)-keptAuto; i++ {
-		// By intake sequence: time may stand still.
+		// Gaps are measured in intake sequences, because event time may stand still.
 		before := auto[i-1].Intake
 		hole := float64(auto[i+1].Intake-before+1) / float64(now-before+1)
 		if i == 1 || hole < least {
@@ -150,7 +149,7 @@ func (f *Fold) thinPoints(st *stage.State, project string) error {
 	return st.Delete(numbered(pointPrefix(project), auto[at].Number))
 }
 
-// session admits a session's start or end, and a point before its start.
+// session admits the start or end of a session. It takes a point before a start.
 func (f *Fold) session(st *stage.State, a streams.Address, head streams.EntryHead,
 	ev *streams.Session) (*stage.Admission, error) {
 	e := &streams.SessionEntry{EntryHead: head, Phase: ev.Phase, Prompt: ev.Prompt}
@@ -163,8 +162,8 @@ func (f *Fold) session(st *stage.State, a streams.Address, head streams.EntryHea
 	return admission(streams.TypeSession, a.Project, e)
 }
 
-// batchOf is whose run of external writes a write belongs to; empty if it is
-// none.
+// batchOf names the run of external writes that a write belongs to, by agent and session.
+// It is empty for other writes.
 func batchOf(e *streams.MemoryEntry) string {
 	if e.Channel == streams.ChannelImport || e.Origin.External() {
 		return e.Agent + "/" + e.Session
@@ -172,7 +171,7 @@ func batchOf(e *streams.MemoryEntry) string {
 	return ""
 }
 
-// pointBeforeWrite names the point that is to be taken before a write.
+// pointBeforeWrite returns the name of the point to take before a write, or an empty name.
 func (f *Fold) pointBeforeWrite(st *stage.State, project string, e *streams.MemoryEntry) (string, error) {
 	if e.Channel == streams.ChannelCompaction {
 		return f.autoPoint(st, project, pointCompaction, e.Intake)
@@ -188,7 +187,7 @@ func (f *Fold) pointBeforeWrite(st *stage.State, project string, e *streams.Memo
 	return f.autoPoint(st, project, pointBatch, e.Intake)
 }
 
-// noteBatch notes whose run of external writes it is.
+// noteBatch stores the run of external writes that the latest external write belongs to.
 func (f *Fold) noteBatch(st *stage.State, project string, e *streams.MemoryEntry) error {
 	batch := batchOf(e)
 	if batch == "" {
@@ -197,7 +196,7 @@ func (f *Fold) noteBatch(st *stage.State, project string, e *streams.MemoryEntry
 	return st.Set(stage.Key(keyBatch, project), []byte(batch))
 }
 
-// asItWas is how a belief stood, as it is kept for a point.
+// asItWas is how a belief stood at a point.
 type asItWas struct {
 	Axes beliefs.Axes `json:"axes"`
 	beliefs.AsItWas
@@ -210,7 +209,7 @@ func (r *record) asItWas() *asItWas {
 		StagedFor: r.StagedFor, Signed: r.Signed, Flag: r.Flag}, r.Successor}
 }
 
-// restore puts back what besides its axes made a belief stand as it did.
+// restore puts back all that a point saved of a belief, except for its axes.
 func (r *record) restore(was *beliefs.AsItWas) {
 	r.Evidence, r.Ref.Scope, r.Conflicts = was.Evidence, was.Scope, was.Conflicts
 	r.Ref.Staged, r.StagedFor, r.Signed, r.Flag = was.Staged, was.StagedFor, was.Signed, was.Flag
@@ -220,8 +219,8 @@ func (r *record) restore(was *beliefs.AsItWas) {
 
 func beforePrefix(project, belief string) []byte { return stage.Key(keyBefore, project, belief, "") }
 
-// noteBefore notes how a belief stands that is about to change, if it did at the
-// latest point, and that something changes at all.
+// noteBefore saves how a belief stands before it changes, if the belief existed at the
+// latest point. It also notes that something changed since that point.
 func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	number, intake, ok, err := f.latestPoint(st, project)
 	if err != nil {
@@ -248,9 +247,9 @@ func (f *Fold) noteBefore(st *stage.State, project string, next *record) error {
 	return st.Set(stage.Key(keyMoved, project), nil)
 }
 
-// addBefore notes how a belief stands for a point, unless that is noted, and
-// gives up what no point needs any more: of those between two points that are
-// kept, the first note serves.
+// addBefore saves how a belief stands for a point, unless that is saved already. It
+// deletes saved standings that no remaining point needs. One saved standing serves all
+// points back to the previous one.
 func (f *Fold) addBefore(st *stage.State, project string, old *record, number uint64) error {
 	prefix := beforePrefix(project, old.Ref.ID)
 	var have []uint64
@@ -284,7 +283,7 @@ func (f *Fold) addBefore(st *stage.State, project string, old *record, number ui
 	return st.Put(numbered(prefix, number), old.asItWas())
 }
 
-// before is how a belief stood at a point; nil if it stands like that still.
+// before returns how a belief stood at a point, or nil if it has not changed since.
 func (f *Fold) before(st *stage.State, project, belief string, number uint64) (was *asItWas, err error) {
 	prefix := beforePrefix(project, belief)
 	err = st.ScanFrom(prefix, numbered(bytes.Clone(prefix), number), func(_, v []byte) (bool, error) {
@@ -294,7 +293,7 @@ func (f *Fold) before(st *stage.State, project, belief string, number uint64) (w
 	return was, err
 }
 
-// orderPoint takes a named point.
+// orderPoint takes a named point by a signed order.
 func (f *Fold) orderPoint(st *stage.State, project string, head streams.EntryHead, s *approval.SignedOrder,
 	signed *streams.Signature) (*stage.Admission, error) {
 	all, err := f.points(st, project)
@@ -334,10 +333,10 @@ type PointsRequest struct {
 	Project string `json:"project"`
 }
 
-// PointsAnswer has them, the oldest first.
+// PointsAnswer holds the points, the oldest first.
 type PointsAnswer struct {
 	Points []Point `json:"points"`
-	// Rollback is the one that is under way, or the last one that was.
+	// Rollback is the latest rollback, running or finished.
 	Rollback *streams.Rollback `json:"rollback,omitzero"`
 }
 

@@ -12,27 +12,27 @@ import (
 	"lazaret/streams"
 )
 
-// A rollback goes through a project's beliefs once, in the order of their ids
-// and in entries of at most maxOwed revisions: what stood at the point stands as
-// it did, as far as the tables let a person do that; what came in later is
-// hidden, and stays in the ledger for review. How far it has come is a part of
-// the fold, moved by its own entries, like a re-audit's.
+// A rollback visits a project's beliefs once, in the order of their ids. Its entries have
+// at most maxOwed revisions each. A belief of before the point gets back its standing, as
+// far as the transition tables let a person do that. A later belief is hidden; it stays in
+// the ledger for review. The progress of a rollback is part of the fold and is advanced by
+// the rollback's own entries, like that of a re-audit.
 
 const (
 	becauseRestore = "restore"
 	whoRestore     = "restore"
 
-	// maxRolled is the size from which an entry takes no further belief, in bytes:
-	// what is restored of one has its evidence, with up to 48 sources.
+	// maxRolled is the size in bytes from which an entry takes no further belief. A restored
+	// belief carries its evidence, with up to 48 sources.
 	maxRolled = 1 << 20
 )
 
-// rolling is how far a rollback has come; Last once it is through.
+// rolling is the progress of a rollback. Last is set when it is finished.
 type rolling struct {
 	streams.Rollback
 	Number uint64 `json:"number"` // of the point
-	Intake uint64 `json:"intake"` // the point's bound
-	Until  uint64 `json:"until"`  // what came in after the order is left alone
+	Intake uint64 `json:"intake"` // the point's intake sequence
+	Until  uint64 `json:"until"`  // beliefs from this intake sequence on are left alone
 	By     string `json:"by"`
 	Order  string `json:"order"` // id of the order
 }
@@ -90,7 +90,7 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 		f.log.Error("rollback to a point that nobody knows", "point", e.Point)
 		return nil
 	}
-	// So that the rollback can be taken back.
+	// This point allows the rollback to be undone.
 	if err := f.takePoint(st, project, &Point{Name: e.Before, Why: pointRestore, By: e.Signed.Signer, At: e.Time,
 		Intake: e.Intake - 1}); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (f *Fold) applyRestore(st *stage.State, project string, e *streams.RestoreE
 		By: e.Signed.Signer, Order: e.ID})
 }
 
-// rollback makes the next entry of a rollback that is under way, or nil.
+// rollback returns the next entry of a running rollback, or nil.
 func (f *Fold) rollback(st *stage.State) (*stage.Admission, error) {
 	var project string
 	run := new(rolling)
@@ -131,7 +131,7 @@ func (f *Fold) rollback(st *stage.State) (*stage.Admission, error) {
 	return admission(streams.TypeRevision, project, e, stage.LiveCopy(&run.Rollback, project, "rollback", run.Point)...)
 }
 
-// roll works out the next revisions of a rollback, and moves it on.
+// roll computes the next revisions of a rollback and advances its progress.
 func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time) ([]beliefs.Revision, error) {
 	from := walk{project: project, belief: run.Next, named: run.Named, of: run.Of}
 	run.Last = true
@@ -155,7 +155,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 			run.Of = at.of
 		}
 		if r.Intake >= run.Until {
-			return true, nil // stated anew by this rollback
+			return true, nil // a belief that this rollback made
 		}
 		found++
 		rvs, err := f.rollOne(st, project, run, r, now)
@@ -169,7 +169,7 @@ func (f *Fold) roll(st *stage.State, project string, run *rolling, now time.Time
 	return out, err
 }
 
-// rollOne works out what a rollback does to one belief.
+// rollOne computes the revisions of one belief.
 func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record, now time.Time) ([]beliefs.Revision,
 	error) {
 	rv := beliefs.Revision{Belief: r.Ref.ID, By: beliefs.ByUser, Who: run.By, Why: "rollback to " + run.Point, At: now}
@@ -197,7 +197,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 	restored := was.AsItWas
 	restored.Evidence = next.Evidence
 	if next.Axes.Truth == beliefs.Supported && was.Axes.Truth != beliefs.Supported {
-		restored.Signed = r.Signed // it is what it rests on
+		restored.Signed = r.Signed // the belief is supported because of this signature
 	}
 	rv.Moves, rv.Restored = moves, &restored
 	out := []beliefs.Revision{rv}
@@ -208,7 +208,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 		anew := rv
 		anew.Belief, anew.Anew, anew.Moves = beliefID("anew", project, r.Ref.ID, run.Order), r.Ref.ID, nil
 		anew.Restored = &was.AsItWas
-		// As it stood, from that of a candidate.
+		// The moves lead from the standing of a candidate to the old standing.
 		for _, x := range []struct {
 			axis     beliefs.Axis
 			from, to string
@@ -228,7 +228,7 @@ func (f *Fold) rollOne(st *stage.State, project string, run *rolling, r *record,
 	return out, nil
 }
 
-// same reports whether two standings are one.
+// same reports whether two standings are equal.
 func (a *asItWas) same(b *asItWas) bool {
 	x, errX := streams.Marshal(a)
 	y, errY := streams.Marshal(b)
@@ -252,8 +252,8 @@ func (f *Fold) applyRollback(st *stage.State, project string, e *streams.Revisio
 	return st.Put(stage.Key(keyRollback, project), run)
 }
 
-// stateAnew makes a belief that says what another one said, which a newer one
-// took the place of, and stands as that stood.
+// stateAnew makes a new belief that repeats a superseded one and has the standing that it
+// had.
 func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) error {
 	r, err := f.belief(st, project, rv.Anew)
 	if err != nil {
@@ -307,20 +307,20 @@ func (f *Fold) stateAnew(st *stage.State, project string, rv *beliefs.Revision) 
 	return indexBelief(st, project, r, content, sha256.Sum256([]byte(content)))
 }
 
-// AskRollback asks what a rollback would do.
+// AskRollback asks for a preview of a rollback.
 const AskRollback = "rollback"
 
-// RollbackRequest asks what a rollback to a point would do, a part at a time.
+// RollbackRequest asks for a preview of a rollback to a point, one part at a time.
 type RollbackRequest struct {
 	Project string `json:"project"`
 	Point   string `json:"point"`
-	// Run is what the answer before gave.
+	// Run is the progress that the previous answer returned.
 	Run *streams.Rollback `json:"run,omitzero"`
 }
 
-// RollbackAnswer has the next part.
+// RollbackAnswer is the next part of a preview.
 type RollbackAnswer struct {
-	Run       streams.Rollback   `json:"run"` // with Last it is all there is
+	Run       streams.Rollback   `json:"run"` // if Last is set, the preview is complete
 	Revisions []beliefs.Revision `json:"revisions"`
 }
 

@@ -13,32 +13,32 @@ import (
 	"lazaret/streams"
 )
 
-// stateFormat is the format of the state that this version writes. Each change of what a stage
-// keeps, which a state of before cannot be read by, adds 1 and a migration: without one a
-// trimmed ledger would bind its stages to the version before.
+// stateFormat is the format of the state that this version writes. If a change makes
+// earlier state unreadable, add 1 and write a migration. Without a migration, a stage
+// whose ledger was trimmed could not leave the previous version.
 const stateFormat = 12
 
 // formatKey holds the format of a state.
 var formatKey = []byte{spaceMeta, 'f'}
 
-// A Migration makes the state of a partition, of one format, into state of the next one. It
-// may be run again on what an interrupted one left.
+// A Migration turns a partition's state of one format into the next format. It may run
+// again on a state that an interrupted run left.
 type Migration struct {
-	// Exact says that the result is what the fold of the ledger is. Otherwise a ledger that
-	// is whole is folded anew.
+	// Exact says that the result equals the fold of the ledger. Otherwise a ledger that was
+	// not trimmed is folded anew.
 	Exact bool
 	Do    func(st *State) error // nil: there is nothing to do
 }
 
-// migrations are those of what all stages keep, by the format that they begin with. A stage's
-// own come before.
+// migrations are those of the state that all stages keep, by the format that they begin
+// with. A stage's own migrations run before them.
 var migrations = map[int]Migration{
-	10: {Exact: true}, // but for ingest
-	11: {Exact: true}, // entries that wait are noted: none are, and the cursor lies before them
+	10: {Exact: true}, // except for ingest
+	11: {Exact: true}, // waiting entries are stored since then; there are none, and the cursor lies before them
 }
 
-// later is the error of a message that a later version of our stages wrote, or of this one.
-// Messages of somebody else's groups are not ours to refuse.
+// later returns an error for a message that a later version of ingest, of the arbiter or
+// of this stage wrote. Messages of other stages are not refused.
 func later(a *arrival, own string) error {
 	var e *streams.LaterError
 	if a.err == nil || !errors.As(a.err, &e) {
@@ -73,7 +73,7 @@ func checkLedger(ctx context.Context, js jetstream.JetStream, own string) error 
 	return nil
 }
 
-// readFormat is the format of the state in a store; 0 if it is new.
+// readFormat returns the format of the state in a store, or 0 for a new store.
 func (s *store) readFormat() (int, error) {
 	v, c, err := s.db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -92,7 +92,7 @@ func (s *store) readFormat() (int, error) {
 	return int(v[0]), nil
 }
 
-// openState opens the state, and brings what an earlier version left to the present format.
+// openState opens the state and migrates it to the present format.
 func (r *runtime) openState(ctx context.Context) (err error) {
 	cfg := &r.cfg
 	r.store, err = openStore(cfg.Dir, cfg.FS, cfg.Key)
@@ -152,9 +152,9 @@ func (r *runtime) openState(ctx context.Context) (err error) {
 	return errors.Join(r.store.set(formatKey, []byte{stateFormat}), r.store.commit(), r.store.flush())
 }
 
-// anewIfUnsealed begins with an empty state where the one that is there was written by a version
-// before state was sealed, if the ledger is whole. Nothing of the old one is believed. err is why it
-// does not open.
+// anewIfUnsealed begins with an empty state if the existing one was written before state
+// was sealed, and if the ledger is whole. Nothing of the old state is trusted. err is the
+// error with which the state did not open.
 func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 	fs := r.cfg.FS
 	if fs == nil {
@@ -179,7 +179,7 @@ func (r *runtime) anewIfUnsealed(ctx context.Context, err error) error {
 	return err
 }
 
-// unsealed reports whether a manifest in a folder is in the clear.
+// unsealed reports whether a folder has a manifest in plaintext.
 func unsealed(fs vfs.FS, dir string) (bool, error) {
 	names, err := fs.List(dir)
 	if err != nil {
@@ -205,7 +205,7 @@ func unsealed(fs vfs.FS, dir string) (bool, error) {
 	return false, nil
 }
 
-// beginAnew throws away a state that the ledger leads to.
+// beginAnew deletes a state that can be folded again from the ledger.
 func (r *runtime) beginAnew(from int) (err error) {
 	r.log.Warn("the state is of an earlier version, and is folded from the ledger anew", "format", from, "to", stateFormat)
 	if err := errors.Join(r.store.dropSnapshot(), r.store.close(), r.store.fs.RemoveAll(r.cfg.Dir)); err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// layer is a set of changes, or of values that are known, that lies over the
-// database. Its ranges were deleted before its entries were made.
+// layer is a set of changes, or of known values, on top of the database. Its ranges are
+// deleted before its entries apply.
 type layer struct {
 	entries map[string]change
 	ranges  []span
 	bytes   int
-	grown   int // the most that entries ever held: about what it costs to empty it
+	grown   int // the most that entries ever held: roughly the cost of emptying it
 }
 
 type change struct {
@@ -29,12 +29,12 @@ type span struct{ from, to []byte }
 
 func (r span) holds(k string) bool { return k >= string(r.from) && (r.to == nil || k < string(r.to)) }
 
-// entryOverhead is about what an entry takes beside its bytes.
+// entryOverhead is roughly the memory that an entry takes besides its bytes.
 const entryOverhead = 96
 
 func (l *layer) empty() bool { return len(l.entries) == 0 && len(l.ranges) == 0 }
 
-// get looks a key up. known says that the layer decides.
+// get looks up a key. known says that the layer has the answer.
 func (l *layer) get(key []byte) (v []byte, ok, known bool) {
 	if e, is := l.entries[string(key)]; is {
 		return e.v, !e.deleted, true
@@ -60,9 +60,9 @@ func (l *layer) put(key string, e change) {
 	l.grown = max(l.grown, len(l.entries))
 }
 
-// emptied is a layer without anything, in the map of this one unless that has grown
-// to far more than it held at last. To grow one anew for each batch costs more than
-// to empty it.
+// emptied returns an empty layer. It keeps the map of this one unless the map has grown
+// far beyond its last size: to grow a new map for each batch costs more than to empty this
+// one.
 func (l *layer) emptied() layer {
 	if l.grown > spareLeast && l.grown > 8*len(l.entries) {
 		return layer{}
@@ -71,7 +71,7 @@ func (l *layer) emptied() layer {
 	return layer{entries: l.entries, grown: l.grown}
 }
 
-// spareLeast is how many entries a map may have had to be used again in any case.
+// spareLeast is the size up to which a map is always reused.
 const spareLeast = 64
 
 // drop deletes a range.
@@ -100,12 +100,12 @@ func (l *layer) add(younger *layer) layer {
 	return younger.emptied()
 }
 
-// size is about what the changes take in a batch.
+// size estimates the bytes of the changes in a batch.
 func (l *layer) size() int { return l.bytes - (entryOverhead-16)*len(l.entries) + 64*len(l.ranges) }
 
-// write puts the changes into a batch, in order, so that the database inserts
-// neighbours one after another. With keys, which say what is below the batch, what
-// was deleted before it ever came there leaves nothing.
+// write puts the changes into a batch in key order, so that the database inserts
+// neighbours one after another. keys may be nil. With keys, deletions of keys that the
+// database never had are left out.
 func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 	for _, r := range l.ranges {
 		if err := b.DeleteRange(r.from, r.to, nil); err != nil {
@@ -141,11 +141,11 @@ func (l *layer) write(b *pebble.Batch, keys *knowledge) error {
 
 // knowledge says which keys are not in the database: most look-ups of a fold ask for new
 // keys. It is a Bloom filter of every key that was ever written. For an existing database
-// it is made in the background from a snapshot; until then it excludes no key.
+// it is made in the background from a snapshot. Until then it excludes no key.
 type knowledge struct {
 	now  *filter    // nil: nothing is known
-	next *filter    // being made, of the snapshot and of what was written since
-	made <-chan int // keys of the snapshot
+	next *filter    // in the making: keys of the snapshot and of later writes
+	made <-chan int // receives the number of keys in the snapshot
 	stop chan struct{}
 	wg   sync.WaitGroup
 }
@@ -154,17 +154,17 @@ type knowledge struct {
 // set bits at once; reads come after both.
 type filter struct {
 	lines [][8]uint64 // a power of two
-	keys  int         // that were new, as far as the filter can tell
+	keys  int         // new keys, as far as the filter can tell
 }
 
 const (
-	// filterKeys is for how many keys a filter is first made, and filterBits how
-	// many bits it has for each: of a hundred other keys, it says of about one
-	// that it may be there.
+	// A new filter has room for filterKeys keys, with filterBits bits for each. Of a hundred
+	// absent keys it reports about one as possibly present.
 	filterKeys = 1 << 18
 	filterBits = 12
-	// filterLines bounds a filter, to 32 MiB. It then has fewer bits for each of
-	// more than 22 million keys, and is wrong of one in twelve at 45 million.
+	// filterLines bounds a filter to 32 MiB. With more than 22 million keys it has fewer
+	// bits for each key. At 45 million it reports one of twelve absent keys as possibly
+	// present.
 	filterLines = 32 << 20 / 64
 )
 
@@ -178,7 +178,7 @@ func newFilter(keys int) *filter {
 
 func (f *filter) room() int { return len(f.lines) * 512 / filterBits }
 
-// add sets a key's bits, and reports whether one was not set.
+// add sets a key's bits. fresh says that at least one of them was not set before.
 func (f *filter) add(key uint64) (fresh bool) {
 	line := &f.lines[int(key>>36)&(len(f.lines)-1)]
 	for range 4 {
@@ -203,12 +203,12 @@ func (f *filter) may(key uint64) bool {
 	return true
 }
 
-// learnAfter is how long an opened store waits before its filter is made. That reads all
-// keys, which would delay the first verdict after a start. Look-ups go to the files until
-// then. Tests do not wait.
+// learnAfter is the delay between the opening of a store and the making of its filter.
+// That reads all keys, which would delay the first verdict after a start. Look-ups go to
+// the files until then. Tests do not wait.
 var learnAfter = 10 * time.Second
 
-// learn begins to fill a filter with what the database holds, after a while.
+// learn starts to fill a filter with the keys of the database after a delay.
 func (k *knowledge) learn(db *pebble.DB, keys int, after time.Duration) {
 	k.stop = make(chan struct{})
 	made, f := make(chan int, 1), newFilter(keys)
@@ -245,7 +245,7 @@ func (k *knowledge) learn(db *pebble.DB, keys int, after time.Duration) {
 	})
 }
 
-// wrote notes a key that goes into the database.
+// wrote adds a key that is written to the database.
 func (k *knowledge) wrote(key string) {
 	h := xxhash.Sum64String(key)
 	for _, f := range [...]*filter{k.now, k.next} {
@@ -255,8 +255,8 @@ func (k *knowledge) wrote(key string) {
 	}
 }
 
-// turn takes a filter that is ready into use, and has a larger one made when
-// this one is full.
+// turn puts a finished filter into use. When the current filter is full, it starts to make
+// a larger one.
 func (k *knowledge) turn(db *pebble.DB) {
 	if k.next != nil {
 		select {
@@ -268,7 +268,7 @@ func (k *knowledge) turn(db *pebble.DB) {
 		}
 	}
 	if k.now != nil && k.now.keys > k.now.room() && len(k.now.lines) < filterLines {
-		k.learn(db, 4*k.now.room(), 0) // all keys are read for it: not at each doubling
+		k.learn(db, 4*k.now.room(), 0) // it reads all keys, so it does not run at each doubling
 	}
 }
 

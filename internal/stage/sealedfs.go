@@ -19,22 +19,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sealedFS encrypts and authenticates the files of one database, tables and
-// manifests, with AES-256-GCM. The key does not lie in the folder. Writing to the
-// folder can destroy a state, but cannot change a value, add one or leave one out.
+// sealedFS encrypts and authenticates the files of one database, tables and manifests,
+// with AES-256-GCM. The key is not stored in the folder. A writer to the folder can
+// destroy a state, but cannot change, add or leave out a value.
 //
-// The database runs without a write-ahead log. Its manifest says which tables it
-// consists of, and each table is added after those before it. So each prefix of a
-// manifest is the database as it was at an earlier time, cursors included, and a
-// stage that is given one folds the rest of the ledger again.
+// The database runs without a write-ahead log. Its manifest lists its tables, and each
+// table is added after those before it. So each prefix of a manifest is the database as it
+// was at an earlier time, cursors included. A stage that opens such a prefix folds the
+// rest of the ledger again.
 //
-// A file begins with a header: magic, the id of the database, a salt. Each file has
-// a key of its own, derived from the header and the file's name, so that no file can
-// stand for another one, of this database or of another. A table is a sequence of
-// blocks of sealedBlock bytes, a manifest one of records with their lengths; the
-// nonce of either is its number.
+// A file begins with a header: magic, the id of the database, a salt. Each file has its
+// own key, derived from the header and the file's name, so that no file can replace
+// another one of this or another database. A table is a sequence of blocks of sealedBlock
+// bytes. A manifest is a sequence of records with their lengths. The nonce of a block or
+// record is its number.
 //
-// Pebble's options, lock and markers hold nothing of the state and stay in the clear.
+// Pebble's options, lock and markers hold nothing of the state and stay in plaintext.
 type sealedFS struct {
 	vfs.FS
 	key []byte
@@ -50,12 +50,12 @@ const (
 	sealedTag    = 16
 	sealedBlock  = 4096 // plaintext of a table's block
 	sealedCipher = sealedBlock + sealedTag
-	// maxRecord bounds a record of a manifest. One that lists all tables of a large
+	// maxRecord bounds a record of a manifest. The record that lists all tables of a large
 	// state is written in pieces of 32 KiB.
 	maxRecord = 64 << 20
 )
 
-// ErrSealed says that a state's file is not what this stage wrote.
+// ErrSealed says that a file of the state was not written by this stage.
 var ErrSealed = errors.New("it was not sealed with this stage's state key, or was changed since")
 
 func sealedErr(name string) error {
@@ -70,8 +70,8 @@ const (
 	sealedNot sealedKind = iota
 	sealedTable
 	sealedManifest
-	sealedLog     // Pebble makes logs and writes nothing into them
-	sealedForeign // nothing that this program writes
+	sealedLog     // logs that Pebble creates and leaves empty
+	sealedForeign // files that this program does not write
 )
 
 func sealedKindOf(name string) sealedKind {
@@ -129,7 +129,7 @@ func (s *sealedFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 		return f, err
 	}
 	if kind == sealedLog {
-		return emptyFile{f}, nil // somebody else may have written into it
+		return emptyFile{f}, nil // another program may have written into it
 	}
 	header := make([]byte, sealedHeader)
 	if n, err := f.ReadAt(header, 0); n < len(header) {
@@ -187,7 +187,7 @@ func (s *sealedFS) aead(header []byte, name string) cipher.AEAD {
 	h.Write([]byte(filepath.Base(name)))
 	block, err := aes.NewCipher(h.Sum(nil))
 	if err != nil {
-		panic(err) // the length of a hash is that of a key
+		panic(err) // cannot happen: a hash has the length of a key
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
@@ -209,7 +209,7 @@ type sealedInfo struct{ vfs.FileInfo }
 
 func (i sealedInfo) Size() int64 { return sealedSize(i.FileInfo.Size()) }
 
-// sealedSize is how much a table's file of so many bytes holds.
+// sealedSize returns the plaintext length of a table's file of this length.
 func sealedSize(file int64) int64 {
 	body := max(0, file-int64(sealedHeader))
 	return max(0, body-(body+sealedCipher-1)/sealedCipher*sealedTag)
@@ -222,10 +222,10 @@ type sealedWriter struct {
 	kind sealedKind
 	n    int64  // blocks or records written
 	size int64  // of the plaintext
-	buf  []byte // of a table: less than a block
+	buf  []byte // of a table: plaintext that does not fill a block yet
 	out  []byte // scratch
 	sync bool   // the last block is to be synced when it is written
-	err  error  // nothing is written after it
+	err  error  // after an error nothing more is written
 }
 
 // Write implements vfs.File.
@@ -304,9 +304,9 @@ func (w *sealedWriter) Close() error {
 	return errors.Join(w.err, w.File.Close())
 }
 
-// ReadSealed calls f with the name and plaintext of each table below a folder of a
-// stage's state or snapshots. Checks of forgetting use it. Files that go away
-// meanwhile are passed over.
+// ReadSealed calls f with the name and plaintext of each table below a folder of a stage's
+// state or snapshots. Checks of erasure use it. Files that disappear meanwhile are
+// skipped.
 func ReadSealed(dir string, key []byte, f func(file string, content []byte)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && sealedKindOf(path) != sealedTable {
@@ -386,12 +386,12 @@ func (r *sealedReader) Stat() (vfs.FileInfo, error) {
 	return sealedInfo{fi}, nil
 }
 
-// manifestReader reads a manifest from front to back. It ends before the first
-// record that is not whole, as a crash leaves one.
+// manifestReader reads a manifest from front to back. It ends before the first incomplete
+// record, which a crash can leave.
 type manifestReader struct {
 	sealedReader
-	at   int64 // of the next record
-	n    int64 // its number
+	at   int64 // offset of the next record
+	n    int64 // number of the next record
 	rest []byte
 }
 
