@@ -15,15 +15,15 @@ var (
 	badValue    = regexp.MustCompile(`^invalid argument ("(?s:.*)") for "(?:-., )?--([^"]+)" flag: `)
 )
 
-// wanted says in words which values the flags of a type take.
+// wanted describes the values of a flag type in words.
 var wanted = map[string]string{
 	"uint64": "a whole number such as 42", "int": "a whole number such as 42", "int64": "a whole number such as 42",
 	"uint": "a whole number such as 42", "float64": "a number such as 0.5",
 	"duration": "a duration such as 90s or 24h", "bool": "true or false",
 }
 
-// flagError names the flag that is meant by a misspelt one, and the form of a
-// value that cannot be read.
+// flagError adds to an error the closest existing flag for a misspelt one, or the right
+// form of a value.
 func flagError(c *cobra.Command, err error) error {
 	if m := unknownFlag.FindStringSubmatch(err.Error()); m != nil {
 		// cobra compares the names of commands only.
@@ -46,7 +46,7 @@ func flagError(c *cobra.Command, err error) error {
 	return err
 }
 
-// explainArgs has every command below c say how it is called when it refuses its
+// explainArgs makes every command below c print its usage line when it refuses its
 // arguments.
 func explainArgs(c *cobra.Command) {
 	for _, sub := range c.Commands() {
@@ -62,7 +62,8 @@ func explainArgs(c *cobra.Command) {
 	}
 }
 
-// version is that of the module, or the commit that the program was built from.
+// version returns the version of the module, or the commit that the program was built
+// from.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

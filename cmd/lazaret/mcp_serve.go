@@ -24,7 +24,7 @@ import (
 	"lazaret/streams"
 )
 
-// defaultMCPListen is where MCP is served over HTTP unless told otherwise.
+// defaultMCPListen is the default address of MCP over HTTP.
 const defaultMCPListen = "127.0.0.1:4290"
 
 // mcpServers is a file of servers, in the form that hosts use.
@@ -39,7 +39,7 @@ type mcpServer struct {
 	Env     map[string]string `json:"env"`
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers"`
-	Type    string            `json:"type"` // hosts write it; the other fields say the same
+	Type    string            `json:"type"` // hosts write it; the other fields have the same information
 }
 
 func (a *app) mcpServe() *cobra.Command {
@@ -118,7 +118,7 @@ server at a URL whose path it names, and nowhere else (docs/mcp.md).`,
 	return c
 }
 
-// readServers reads the servers of a file and that of the arguments.
+// readServers reads the servers of a file and the server of the arguments.
 func readServers(file, name string, args []string) (*mcpServers, error) {
 	m := new(mcpServers)
 	if file != "" {
@@ -157,7 +157,7 @@ func readServers(file, name string, args []string) (*mcpServers, error) {
 	return m, nil
 }
 
-// served is a server behind the endpoint. Each session speaks with a client of its own.
+// served is a server behind the endpoint. Each session has its own client.
 func served(s *speaker, cfg mcpproxy.Config, nc *nats.Conn, x mcpServer) (*mcpwire.Server, error) {
 	cfg.Command = append([]string{x.Command}, x.Args...)
 	server := new(mcpwire.Server)
@@ -193,7 +193,7 @@ func served(s *speaker, cfg mcpproxy.Config, nc *nats.Conn, x mcpServer) (*mcpwi
 	return server, nil
 }
 
-// tokenOf checks tokens that stand for one credential.
+// tokenOf returns a check of tokens. It accepts the tokens of one credential.
 func tokenOf(data, credential string) func(string) (string, error) {
 	set := token.Open(data)
 	return func(secret string) (string, error) {

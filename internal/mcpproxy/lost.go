@@ -12,14 +12,14 @@ import (
 // Times that bound how long a lost server or pipeline keeps a client waiting.
 const (
 	abandonTime = 10 * time.Second
-	// silence is how long NATS may be disconnected before a call that waits for the
-	// pipeline is answered. A server that restarts at once is back by then.
+	// silence is how long NATS may be disconnected before a call that waits for the pipeline
+	// gets an error. A NATS server that restarts at once is back by then.
 	silence = 700 * time.Millisecond
 )
 
-// abandon answers what the client waits for once the server has ended. A tools/call that
-// the server had got is reported with the outcome error. It returns how the server ended,
-// if it failed.
+// abandon answers the client's waiting requests after the server has ended. A tools/call
+// that the server had received is reported with the outcome error. If the server failed,
+// abandon returns the error.
 func (p *Proxy) abandon(err error) error {
 	text := "the server ended before it answered"
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Proxy) abandon(err error) error {
 		if q.to != p.down {
 			continue
 		}
-		q.answer <- fault(id, jsonrpc.CodeInternalError, text) // has room for it
+		q.answer <- fault(id, jsonrpc.CodeInternalError, text) // the channel has room for one answer
 		delete(p.own, id)
 	}
 	p.mu.Unlock()
@@ -63,7 +63,7 @@ func (p *Proxy) abandon(err error) error {
 
 var errUnreachable = errors.New("the pipeline cannot be reached: the connection with NATS is lost")
 
-// reach calls f, and gives up once NATS has been disconnected for a while.
+// reach calls f, and cancels it when NATS has been disconnected for too long.
 func reach[T any](ctx context.Context, p *Proxy, f func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

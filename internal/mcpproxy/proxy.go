@@ -20,16 +20,17 @@ import (
 	"lazaret/streams"
 )
 
-// Config is how a proxy behaves.
+// Config configures a proxy.
 type Config struct {
 	// Server names the MCP server in catalogues and observations; empty means
 	// the name that it gives itself.
 	Server string
-	// Command is what the server is started with. It belongs to what a person accepts.
+	// Command is the command that starts the server. A person accepts it together with the
+	// tools.
 	Command []string
 	// Session groups the events of this run; empty means a new one.
 	Session string
-	// Origin is that of what the server returns; empty means tool.
+	// Origin is the origin of all that the server returns. Empty means tool.
 	Origin beliefs.Origin
 	// Wait is how long a call waits for a person when it is held. MCP clients
 	// have time-outs of their own, often 60 s.
@@ -37,8 +38,8 @@ type Config struct {
 	// Publish bounds how long an observation may take to be acknowledged; zero
 	// means 20 s.
 	Publish time.Duration
-	// ApprovalURL is the page on which a person approves a hold, with {hold} for its id. It is
-	// shown by clients that open a URL for their user; empty: none is shown.
+	// ApprovalURL is the page on which a person approves a hold, with {hold} for its id.
+	// Clients that can open a URL for their user show it. Empty means that no page is shown.
 	ApprovalURL string
 	Log         *slog.Logger
 }
@@ -60,18 +61,18 @@ type Proxy struct {
 	mu        sync.Mutex
 	calls     map[jsonrpc.ID]*call // of the client, in progress; guarded by mu
 	own       map[jsonrpc.ID]asked // of the proxy; guarded by mu
-	pending   map[string]proposed  // what was called → its held proposal; guarded by mu
+	pending   map[string]proposed  // callKey → held proposal; guarded by mu
 	server    string               // guarded by mu
 	instructs string               // the server's instructions; guarded by mu
-	signature []string             // of the server's last serverInfo that was recorded; guarded by mu
-	asks      bool                 // the client opens a URL for a person; guarded by mu
+	signature []string             // the last recorded serverInfo of the server; guarded by mu
+	asks      bool                 // the client can open a URL for a person; guarded by mu
 	wg        sync.WaitGroup
-	serving   sync.WaitGroup // the requests in calls that are being answered
+	serving   sync.WaitGroup // tools/call and similar requests in progress
 	notes     chan struct{}  // holds one for each notification that is being recorded
 	noted     chan struct{}  // closed once the last notification is passed on; the server's reader's
 }
 
-// asked is a request of the proxy's own that has no response yet.
+// asked is a request that the proxy made and that has no response yet.
 type asked struct {
 	to     mcp.Connection
 	answer chan *jsonrpc.Response
@@ -83,7 +84,7 @@ type call struct {
 	params json.RawMessage
 	cancel context.CancelFunc     // of a tools/call or tools/list
 	answer chan *jsonrpc.Response // of a tools/call
-	passed bool                   // the server knows of it
+	passed bool                   // it was passed to the server
 }
 
 // Run passes messages between a client and a server until either ends, and
@@ -124,7 +125,7 @@ func Run(ctx context.Context, cfg Config, host *client.Client, up, down mcp.Conn
 }
 
 // closed drops the errors of a normal end: a closed pipe, and the exit code of a server
-// that was told to end.
+// that was told to exit.
 func closed(err error) error {
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) ||
@@ -217,8 +218,8 @@ func (p *Proxy) fromClient(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// cancelled ends a request that the client gave up, and reports whether the server is to
-// hear of it.
+// cancelled ends a request that the client cancelled. It reports whether the server must
+// be told.
 func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	var n struct {
 		RequestID any `json:"requestId"`
@@ -238,12 +239,12 @@ func (p *Proxy) cancelled(r *jsonrpc.Request) bool {
 	}
 	c.cancel()
 	if c.answer == nil && c.passed {
-		delete(p.calls, id) // what still comes is dropped
+		delete(p.calls, id) // a later answer is dropped
 	}
 	return c.passed
 }
 
-// done ends a request of the client, and says whether this was the first end.
+// done ends a request of the client, and reports whether it was still open.
 func (p *Proxy) done(id jsonrpc.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -321,14 +322,14 @@ func (p *Proxy) answered(ctx context.Context, m *jsonrpc.Response) {
 	c := p.calls[m.ID]
 	p.mu.Unlock()
 	if c == nil {
-		return // nobody asked, or it was given up
+		return // no request waits for it
 	}
 	if c.answer != nil {
 		p.wg.Go(func() {
 			<-before
 			select {
 			case c.answer <- m:
-			default: // answered twice
+			default: // the server answered twice
 			}
 		})
 		return
@@ -356,7 +357,7 @@ func (p *Proxy) question(ctx context.Context, m *jsonrpc.Request) {
 	p.send(p.up, m)
 }
 
-// answeredOwn hands an answer to the request of the proxy's own that it belongs to, if any.
+// answeredOwn passes an answer to the proxy's own request with its id, if there is one.
 // Only the side that was asked can answer.
 func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 	p.mu.Lock()
@@ -366,11 +367,11 @@ func (p *Proxy) answeredOwn(from mcp.Connection, m *jsonrpc.Response) bool {
 		return false
 	}
 	delete(p.own, m.ID)
-	q.answer <- m // has room for it
+	q.answer <- m // the channel has room for one answer
 	return true
 }
 
-// ask is a request of the proxy's own to the server.
+// ask sends a request of the proxy's own to the server.
 func (p *Proxy) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
 	r, err := p.request(ctx, p.down, method, params)
 	if err != nil {
@@ -427,7 +428,7 @@ func (p *Proxy) serverName() string {
 	return p.server
 }
 
-// told are the server's instructions, empty where it gave none.
+// told returns the server's instructions, or an empty string.
 func (p *Proxy) told() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -451,6 +452,6 @@ func (s *idSource) next() jsonrpc.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	id, _ := jsonrpc.MakeID(fmt.Sprint(s.prefix, s.n)) // a string always is one
+	id, _ := jsonrpc.MakeID(fmt.Sprint(s.prefix, s.n)) // a string is always a legal id
 	return id
 }

@@ -54,7 +54,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 		p.withdraw(a, rep)
 		return nil
 	case v == streams.Hold && (err != nil || client.Open(rep)):
-		p.put(key, held) // the same call, made again, is the same proposal
+		p.put(key, held) // the same call, made again, uses this proposal
 		return (&refusal{rep: rep, err: err, action: a.ID}).result(r.ID, params.Name)
 	case v != streams.Allow:
 		return (&refusal{rep: rep, action: a.ID}).result(r.ID, params.Name)
@@ -69,7 +69,7 @@ func (p *Proxy) callTool(ctx context.Context, c *call, r *jsonrpc.Request) *json
 	var m *jsonrpc.Response
 	select {
 	case <-ctx.Done():
-		p.report(a, rep, "error") // it may have been carried out
+		p.report(a, rep, "error") // the server may have carried it out
 		return nil
 	case m = <-c.answer:
 	}
@@ -112,14 +112,14 @@ func (p *Proxy) propose(ctx context.Context, a *streams.Action, wait time.Durati
 		then, err := p.host.Await(patience, a, rep)
 		over(then)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return then, nil // still open
+			return then, nil // the hold is still open
 		}
 		return then, err
 	})
 }
 
-// canonical is the form of arguments that is the same for the same arguments. Numbers stay
-// as they are written, since two that differ may be one float64.
+// canonical returns a form of arguments that is equal for equal arguments. Numbers keep
+// their spelling, since two different integers may be the same float64.
 func canonical(args jsontext.Value) jsontext.Value {
 	c := args.Clone()
 	if c.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
@@ -128,13 +128,12 @@ func canonical(args jsontext.Value) jsontext.Value {
 	return c
 }
 
-// callKey is the same for the same call: the tool, and its arguments in canonical form.
+// callKey identifies a call by its tool and its arguments in canonical form.
 func callKey(tool string, args jsontext.Value) string {
 	return streams.Digest([]byte(tool + "\x00" + string(canonical(args))))
 }
 
-// proposed is what a proposal holds besides its tool and its arguments, which come again
-// with the call.
+// proposed holds the parts of a proposal that do not come again with the repeated call.
 type proposed struct {
 	id, catalogue string
 	after         uint64
@@ -150,7 +149,7 @@ func (p *Proxy) take(key string) proposed {
 	return a
 }
 
-// maxPending bounds how many held calls are remembered: some 60 MB.
+// maxPending bounds the held calls that are remembered, to some 60 MB.
 const maxPending = 1 << 18
 
 func (p *Proxy) put(key string, a proposed) {
@@ -161,7 +160,7 @@ func (p *Proxy) put(key string, a proposed) {
 	}
 }
 
-// withdraw takes a proposal back whose caller has gone.
+// withdraw withdraws a proposal whose caller no longer waits.
 func (p *Proxy) withdraw(a *streams.Action, rep *client.Reply) {
 	if rep != nil && !client.Open(rep) {
 		return
@@ -181,7 +180,8 @@ func (p *Proxy) report(a *streams.Action, rep *client.Reply, status string) {
 	}
 }
 
-// metaOf is the _meta of a request without what belongs to that request alone.
+// metaOf returns the _meta of a request without the members that belong to this request
+// only.
 func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
@@ -193,7 +193,7 @@ func metaOf(params json.RawMessage) map[string]json.RawMessage {
 	return p.Meta
 }
 
-// refusal is why something was not done, for a model to go on with.
+// refusal tells a model why something was not done.
 type refusal struct {
 	rep    *client.Reply
 	err    error

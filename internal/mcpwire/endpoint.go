@@ -29,14 +29,14 @@ import (
 // Limits of an endpoint.
 const (
 	MaxBody     = 4 << 20 // bytes of one request
-	MaxSessions = 256     // of all servers
+	MaxSessions = 256     // of all servers together
 	maxConns    = 2048
 	maxHeader   = 32 << 10
 	headerTime  = 5 * time.Second
 	bodyTime    = 15 * time.Second
-	idleTime    = time.Minute // between two requests of a connection
+	idleTime    = time.Minute // that a connection may be unused between two requests
 	commitTime  = 5 * time.Second
-	// DefaultIdle is how long a session lasts in which the host asks nothing.
+	// DefaultIdle is how long a session lasts without a request of its host.
 	DefaultIdle = 30 * time.Minute
 )
 
@@ -55,14 +55,15 @@ type Server struct {
 // Endpoint serves several servers over Streamable HTTP, each at /NAME/mcp.
 type Endpoint struct {
 	Servers map[string]*Server
-	// Token checks the token of a request and returns its id. Nil: none is asked for.
+	// Token checks the token of a request and returns its id. If it is nil, no token is
+	// required.
 	Token func(secret string) (id string, err error)
-	// Loopback says that the endpoint listens to this machine only, so that a request for
-	// another name was rebound.
+	// Loopback says that the endpoint listens on this machine only. A request for another
+	// host name is then refused as DNS rebinding.
 	Loopback bool
 	TLS      *tls.Config   // nil: plain HTTP
 	Idle     time.Duration // zero: DefaultIdle
-	Body     time.Duration // for a host to send a request; zero: 15 s
+	Body     time.Duration // the time in which a host must send a request; zero: 15 s
 	Log      *slog.Logger
 
 	mu       sync.Mutex
@@ -72,7 +73,7 @@ type Endpoint struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// CheckName reports why a server cannot have a name.
+// CheckName returns an error if a server cannot have this name.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("the server's name %q is not 1 to 64 of A-Z a-z 0-9 _ -, the first one a letter or digit",
@@ -124,7 +125,7 @@ func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// expire ends sessions whose host asks nothing.
+// expire ends sessions whose host has made no request for too long.
 func (e *Endpoint) expire(ctx context.Context) {
 	t := time.NewTicker(max(e.Idle/10, time.Millisecond))
 	defer t.Stop()
@@ -144,11 +145,12 @@ func (e *Endpoint) expire(ctx context.Context) {
 	}
 }
 
-// single are headers that may stand once: of two, two readers may take different ones.
+// single are headers that must not be repeated: readers could use different ones of two
+// values.
 var single = []string{"Host", "Origin", "Content-Type", "Content-Encoding", "Mcp-Method", "Mcp-Name",
 	headerSession, headerVersion, headerLast, headerAuth, TokenHeader}
 
-// versions are those that are spoken over HTTP.
+// versions are the protocol versions that are supported over HTTP.
 var versions = []string{"2025-03-26", "2025-06-18", "2025-11-25"}
 
 func (e *Endpoint) handler(ctx context.Context) http.Handler {
@@ -200,7 +202,7 @@ func loopback(host string) bool {
 
 func sameOrigin(origin string, r *http.Request) bool { return strings.EqualFold(origin, base(r)) }
 
-// base is the address by which a host reached the endpoint.
+// base returns the URL by which a host reached the endpoint.
 func base(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -216,7 +218,7 @@ func (e *Endpoint) admit(r *http.Request, s *Server) (owner string, err error) {
 	secret := r.Header.Get(TokenHeader)
 	scheme, bearer, _ := strings.Cut(r.Header.Get(headerAuth), " ")
 	if secret == "" && s.Remote == nil && strings.EqualFold(scheme, "Bearer") {
-		secret = strings.TrimSpace(bearer) // a process takes no token of its own
+		secret = strings.TrimSpace(bearer) // a server process takes no token of its own
 	}
 	if secret == "" {
 		return "", errors.New("send a token of this agent's credential in the header " + TokenHeader)
@@ -265,8 +267,8 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 }
 
-// authorize takes another Authorization of a session's host once the server takes it. The
-// first request of a session brings the first.
+// authorize stores a changed Authorization of a session's host after the server has
+// accepted it. The first request of a session sets the first one.
 func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string) bool {
 	if s.up == nil {
 		return true
@@ -411,19 +413,19 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	st.serve(w, r, 0, commitTime, r.Header.Get(headerVersion) >= "2025-11-25")
 	if begun && st.failed() {
-		_ = s.Close() // its id was of no use
+		_ = s.Close() // the host never learns the id of this session
 	}
 }
 
-// misfit reports why a message cannot be taken over HTTP: headers that say something else
-// than the body, or a version that knows no sessions.
+// misfit returns why a message cannot be taken over HTTP: its headers differ from its
+// body, or its version has no sessions.
 func misfit(r *http.Request, m jsonrpc.Message) (why string, code int64, data string) {
 	q, ok := m.(*jsonrpc.Request)
 	if !ok {
 		return "", 0, ""
 	}
 	if v := r.Header.Get(headerVersion); v >= "2026" || q.Method == "server/discover" {
-		requested, _ := json.Marshal(streams.Clip(v, 40)) // a string always is JSON
+		requested, _ := json.Marshal(streams.Clip(v, 40)) // marshalling a string cannot fail
 		return "this version of the protocol is not spoken over HTTP: begin with initialize", codeVersion,
 			fmt.Sprintf(`{"supported":["%s"],"requested":%s}`, strings.Join(versions, `","`), requested)
 	}
@@ -436,7 +438,7 @@ func misfit(r *http.Request, m jsonrpc.Message) (why string, code int64, data st
 	return "", 0, ""
 }
 
-// Codes of errors of the protocol.
+// Error codes of the protocol.
 const (
 	codeVersion  = -32022
 	codeMismatch = -32020
@@ -454,7 +456,7 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// get serves what belongs to no request, or goes on behind an event.
+// get serves the messages that belong to no request, or continues a stream after an event.
 func (s *session) get(w http.ResponseWriter, r *http.Request) {
 	if !accepts(r, "text/event-stream") {
 		http.Error(w, "accept text/event-stream", http.StatusNotAcceptable)

@@ -12,8 +12,8 @@ var errTooLarge = errors.New("a message is too large")
 // event is a server-sent event.
 type event struct{ name, id, data string }
 
-// events calls f for each event of a stream until it ends or f returns false. An event that
-// is not terminated is dropped.
+// events calls f for each event of a stream until the stream ends or f returns false. It
+// drops an event that is not terminated.
 func events(body io.Reader, f func(event) bool) error {
 	r := bufio.NewReaderSize(body, 64<<10)
 	var e event

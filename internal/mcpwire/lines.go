@@ -20,14 +20,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// MaxMessage bounds one message of a server, in bytes. A larger one is never held in memory:
-// the request that it answers gets an error.
+// MaxMessage bounds one message of a server, in bytes. A larger one is never held in
+// memory. The request that it answers gets an error.
 const MaxMessage = 16 << 20
 
-// terminate is how long a server may take to end after its input was closed, and again after SIGTERM.
+// terminate is how long a server may take to end after its input is closed, and again
+// after SIGTERM.
 const terminate = 3 * time.Second
 
-// process is a server that was started, and speaks in lines over its pipes.
+// process is a started server that exchanges lines over its pipes.
 type process struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -42,7 +43,8 @@ type process struct {
 	once  sync.Once
 }
 
-// Start starts a server. A line on its standard output that is no message is skipped with a warning.
+// Start starts a server. A line on its standard output that is not a message is skipped
+// with a warning.
 func Start(cmd *exec.Cmd, log *slog.Logger) (mcp.Connection, error) {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -73,7 +75,7 @@ func (s *process) scan(out io.Reader) {
 	for skipped := 0; ; {
 		line, dropped, err := readLine(r, MaxMessage)
 		messages, bad := decodeLine(line, dropped)
-		if bad != nil && skipped < 20 { // a server that logs to its output must not fill the log
+		if bad != nil && skipped < 20 { // a server that logs to its output must not fill our log
 			skipped++
 			s.log.Warn("a line of the server's output was skipped", "err", bad)
 		}
@@ -81,7 +83,7 @@ func (s *process) scan(out io.Reader) {
 			select {
 			case s.messages <- m:
 			case <-s.closed:
-				_, _ = io.Copy(io.Discard, out) // the server can end while it writes
+				_, _ = io.Copy(io.Discard, out) // a server that still writes can then end
 				return
 			}
 		}
@@ -91,8 +93,8 @@ func (s *process) scan(out io.Reader) {
 	}
 }
 
-// readLine reads a line without its end. Of one longer than most it returns the first and
-// the last bytes, and its length.
+// readLine reads a line without its line break. If the line is longer than most, it
+// returns the first bytes, the last bytes and the length.
 func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
 	const edge = 4 << 10
 	for {
@@ -108,7 +110,8 @@ func readLine(r *bufio.Reader, most int) (line []byte, dropped int, err error) {
 	}
 }
 
-// topID finds the id at the beginning or the end of a response that is too long to be read.
+// topID finds the id at the beginning or the end of a response that is too long to be
+// decoded.
 var topID = regexp.MustCompile(`^\{(?:"jsonrpc":"2\.0",)?"id":(\d{1,15}|"[^"\\]{1,100}")` +
 	`|"id":(\d{1,15}|"[^"\\]{1,100}")(?:,"jsonrpc":"2\.0")?\}$`)
 

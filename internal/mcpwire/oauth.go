@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// wellKnown is where the metadata of a protected resource stand (RFC 9728).
+// wellKnown is the path of the metadata of a protected resource (RFC 9728).
 const wellKnown = "/.well-known/oauth-protected-resource"
 
 // maxMetadata bounds the metadata of a server, in bytes.
@@ -20,7 +20,8 @@ const maxMetadata = 64 << 10
 
 var resourceMetadata = regexp.MustCompile(`(?i)resource_metadata="[^"]*"`)
 
-// authenticator returns the challenges of a server, with the endpoint's own address of its metadata.
+// authenticator returns the server's challenges with the endpoint's address of the
+// metadata.
 func authenticator(r *http.Request, name string) func([]string) []string {
 	ours := `resource_metadata="` + base(r) + wellKnown + "/" + name + `/mcp"`
 	return func(challenges []string) []string {
@@ -36,7 +37,7 @@ func authenticate(challenges []string, r *http.Request, name string) []string {
 	return authenticator(r, name)(challenges)
 }
 
-// located is a connection whose challenges name the endpoint's address.
+// located is a connection whose challenges name the endpoint's address for the metadata.
 type located struct {
 	*upstream
 	rename func([]string) []string
@@ -79,7 +80,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 		if json.Unmarshal(b, &m) != nil || m == nil {
 			continue
 		}
-		m["resource"], _ = json.Marshal(base(r) + "/" + name + "/mcp") // a string always is JSON
+		m["resource"], _ = json.Marshal(base(r) + "/" + name + "/mcp") // marshalling a string cannot fail
 		if b, err = json.Marshal(m); err == nil {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(b)
@@ -89,7 +90,7 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	http.Error(w, "the server has no metadata of a protected resource", http.StatusNotFound)
 }
 
-// nameOf is the name or the URI in the params of a request.
+// nameOf returns the name or the URI in the params of a request.
 func nameOf(params json.RawMessage) string {
 	var p struct {
 		Name string `json:"name"`
@@ -104,7 +105,7 @@ func nameOf(params json.RawMessage) string {
 	return p.URI
 }
 
-// reply answers with an error of JSON-RPC. data is JSON or empty.
+// reply answers with a JSON-RPC error. data is JSON or empty.
 func reply(w http.ResponseWriter, status int, id any, code int64, text, data string) {
 	e := map[string]any{"code": code, "message": "lazaret: " + text}
 	if data != "" {

@@ -13,9 +13,9 @@ import (
 
 // Limits of a session.
 const (
-	maxRequests = 128     // of a host that have no answer yet
-	keepStreams = 4 << 20 // bytes of answers that were given, for a host that lost one
-	listening   = 0       // the stream of what belongs to no request
+	maxRequests = 128     // of a host without an answer yet
+	keepStreams = 4 << 20 // bytes of written answers that are kept for a host that lost one
+	listening   = 0       // id of the stream for messages that belong to no request
 	takeTime    = 20 * time.Second
 )
 
@@ -23,8 +23,8 @@ var errSessionEnded = errors.New("the session has ended")
 
 // session is one host's connection over HTTP.
 type session struct {
-	id    string // the secret by which its host names it; it never reaches the ledger or a log
-	owner string // the token that opened it; empty: none was asked for
+	id    string // the secret id of the session for its host; it never reaches the ledger or a log
+	owner string // the token that opened it; empty if none was required
 	in    chan jsonrpc.Message
 	done  chan struct{}
 	once  sync.Once
@@ -33,14 +33,14 @@ type session struct {
 	auth     string                  // Authorization for the upstream server; guarded by mu, as are the fields below
 	up       *upstream               // nil: its server is a process
 	streams  map[int]*stream         // by id
-	requests map[jsonrpc.ID]*request // that have no answer yet
-	finished []*stream               // oldest first
-	last     int                     // the last stream's id
-	active   int                     // requests of HTTP in progress
-	used     time.Time               // when the last of them ended
+	requests map[jsonrpc.ID]*request // without an answer yet
+	finished []*stream               // streams of answered requests, oldest first
+	last     int                     // the latest stream's id
+	active   int                     // HTTP requests in progress
+	used     time.Time               // when the latest of them ended
 }
 
-// request is a request of the host that has no answer yet.
+// request is a request of the host without an answer yet.
 type request struct {
 	stream *stream
 	token  string // its progress token as JSON
@@ -66,9 +66,10 @@ func (s *session) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write puts a message into a stream: an answer into that of its request, progress into
-// that of the request with its token, and others into the only request's in progress, or
-// into the one that belongs to no request.
+// Write puts a message into a stream. An answer goes into the stream of its request, and
+// progress into the stream of the request with its token. Another message goes into the
+// stream of the request in progress if there is only one, else into the stream for
+// messages that belong to no request.
 func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 	b, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 	to, last := s.route(m)
 	s.mu.Unlock()
 	if to == nil {
-		return nil // the host gave the request up
+		return nil // the host cancelled the request
 	}
 	var refused *Refused
 	r, bad := m.(*jsonrpc.Response)
@@ -86,7 +87,7 @@ func (s *session) Write(_ context.Context, m jsonrpc.Message) error {
 		errors.As(r.Error, &refused)
 	}
 	if err := to.add(b, last, bad, refused); err != nil {
-		_ = s.Close() // an answer would be missing
+		_ = s.Close() // the host would miss an answer
 		return err
 	}
 	return nil
@@ -119,7 +120,7 @@ func (s *session) route(m jsonrpc.Message) (to *stream, last bool) {
 	return s.streams[listening], false
 }
 
-// finish ends a request. Its stream is kept for a host that lost the answer.
+// finish ends a request. Its stream is kept in case the host lost the answer.
 func (s *session) finish(id jsonrpc.ID, q *request) {
 	delete(s.requests, id)
 	s.finished = append(s.finished, q.stream)
@@ -136,7 +137,8 @@ func (s *session) finish(id jsonrpc.ID, q *request) {
 	}
 }
 
-// progressToken is the token of a request (in _meta) or of a notification of progress.
+// progressToken returns the progress token of a request (in _meta) or of a progress
+// notification.
 func progressToken(params json.RawMessage, request bool) string {
 	var p struct {
 		Token json.RawMessage `json:"progressToken"`
@@ -168,7 +170,7 @@ func (s *session) open(r *jsonrpc.Request) *stream {
 	return st
 }
 
-// take hands a message of the host to the proxy, in the order of the requests.
+// take passes a message of the host to the proxy, in the order of the requests.
 func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, takeTime)
 	defer cancel()
@@ -185,7 +187,8 @@ func (s *session) take(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// cancelled ends the stream of a request that the host gave up: no answer comes.
+// cancelled ends the stream of a request that the host cancelled. The request gets no
+// answer.
 func (s *session) cancelled(params json.RawMessage) {
 	var n struct {
 		RequestID any `json:"requestId"`
@@ -212,7 +215,7 @@ func (s *session) find(id int) *stream {
 	return s.streams[id]
 }
 
-// Close ends the session, and all responses that are being written.
+// Close ends the session and all responses in progress.
 func (s *session) Close() error {
 	s.once.Do(func() {
 		close(s.done)
@@ -234,7 +237,7 @@ func (s *session) ended() bool {
 	}
 }
 
-// enter and leave count the requests of HTTP in progress.
+// enter and leave count the HTTP requests in progress.
 func (s *session) enter() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,14 +251,14 @@ func (s *session) leave() {
 	s.used = time.Now()
 }
 
-// idle reports whether the host has asked nothing for so long.
+// idle reports whether the host has made no request for this long.
 func (s *session) idle(limit time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.active == 0 && len(s.requests) == 0 && time.Since(s.used) > limit
 }
 
-// authorization is what the upstream server is sent.
+// authorization returns the Authorization for the upstream server.
 func (s *session) authorization() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,26 +16,27 @@ const (
 	maxUnread = 2 * MaxMessage // bytes that a host has not read
 	keepRead  = 256 << 10      // bytes that a host has read and may ask for again
 	heartbeat = 15 * time.Second
-	writeTime = 30 * time.Second // for a host to take one event
+	writeTime = 30 * time.Second // for a host to read one event
 )
 
 var errUnread = errors.New("the host does not read its messages")
 
-// stream is what one response of HTTP carries to a host: the messages of one POST, or
-// those of no request. A response that breaks off is read on by another one.
+// stream is the content of one HTTP response to a host: the messages of one POST, or the
+// messages that belong to no request. If a response breaks off, another one continues the
+// stream.
 type stream struct {
 	id int
 
 	mu      sync.Mutex
 	events  [][]byte      // guarded by mu, as are the fields below
 	first   int           // the index of events[0]
-	sent    int           // the index behind the last event that was written to a host
-	unread  int           // bytes of the events from sent on
+	sent    int           // the index after the last event that was written to a host
+	unread  int           // bytes of the events that were not sent
 	kept    int           // bytes of all events
-	ended   bool          // nothing more comes
+	ended   bool          // no more events follow
 	bad     bool          // the last message is an error
-	refused *Refused      // the stream's only message, if its server refused over HTTP
-	reader  int           // counts the responses that read it; the last one goes on
+	refused *Refused      // the stream's only message, if the server refused with an HTTP status
+	reader  int           // number of the latest response that reads the stream; earlier ones stop
 	wake    chan struct{} // closed when one of these changes
 }
 
@@ -47,7 +48,7 @@ func (s *stream) wakeUp() {
 	s.wake = make(chan struct{})
 }
 
-// add appends a message. With last the stream ends.
+// add appends a message. If last is set, the stream ends.
 func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +71,8 @@ func (s *stream) end() {
 	s.wakeUp()
 }
 
-// attach makes the caller the stream's reader, from an event on; -1: from what was not sent.
+// attach makes the caller the stream's reader from this event on. -1 means from the first
+// event that was not sent.
 func (s *stream) attach(from int) (reader, next int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +111,7 @@ func (s *stream) next(ctx context.Context, reader, i int, wait time.Duration) (b
 	}
 }
 
-// delivered notes that event i was written, and forgets the oldest events.
+// delivered records that event i was written, and drops the oldest events.
 func (s *stream) delivered(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,12 +144,12 @@ func parseEventID(s string) (stream, i int, err error) {
 	return stream, i, nil
 }
 
-// serve writes the stream to a host until it ends, the host goes, or another response
-// reads on. commit is how long the status waits for the first event.
+// serve writes the stream to a host until the stream ends, the host disconnects, or
+// another response continues it. commit is how long the status waits for the first event.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
 	reader, i := s.attach(from)
 	rc := http.NewResponseController(w)
-	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // for what ends the response
+	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // for the end of the response
 	write := func(text string) bool {
 		_ = rc.SetWriteDeadline(time.Now().Add(writeTime))
 		_, err := w.Write([]byte(text))

@@ -30,8 +30,8 @@ const (
 	headerAuth    = "Authorization"
 )
 
-// Refused is the error of a request that a server refused over HTTP. Its text names the
-// status only.
+// Refused is the error of a request that a server refused with an HTTP status. Its text
+// contains only the status.
 type Refused struct {
 	Status       int
 	Authenticate []string // WWW-Authenticate
@@ -41,7 +41,7 @@ type Refused struct {
 func (r *Refused) Error() string { return r.wire.Message }
 func (r *Refused) Unwrap() error { return r.wire }
 
-// write answers a host as the server answered.
+// write passes the server's refusal to a host.
 func (r *Refused) write(w http.ResponseWriter, body []byte) {
 	for _, v := range r.Authenticate {
 		w.Header().Add("WWW-Authenticate", v)
@@ -55,7 +55,8 @@ func (r *Refused) write(w http.ResponseWriter, body []byte) {
 type Remote struct {
 	URL    *url.URL
 	Header http.Header // is sent with each request
-	// Authorization returns the header of that name, or empty. It may be nil.
+	// Authorization returns the value of the header Authorization, or an empty string. It
+	// may be nil.
 	Authorization func() string
 	Log           *slog.Logger
 }
@@ -72,8 +73,9 @@ func ParseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// Words are the parts of a server's URL, in the place of a command. They are no URL: the
-// operator chose the server, so it is no destination of the agent that the policy judges.
+// Words returns the parts of a server's URL in place of a command. They do not look like a
+// URL, because the policy judges URLs as destinations of the agent. The operator chose the
+// server, not the agent.
 func Words(address string) ([]string, error) {
 	u, err := ParseURL(address)
 	if err != nil {
@@ -96,7 +98,7 @@ type upstream struct {
 	cancel context.CancelFunc
 	in     chan jsonrpc.Message
 	orders chan jsonrpc.Message // notifications and answers, sent in their order
-	lost   chan struct{}        // closed when the server forgot the session
+	lost   chan struct{}        // closed when the server no longer knows the session
 	once   sync.Once
 
 	mu      sync.Mutex
@@ -105,15 +107,15 @@ type upstream struct {
 	listens bool   // guarded by mu
 }
 
-// Dial makes a connection. The server is reached with the first message.
+// Dial makes a connection. The first message opens it.
 func (r Remote) Dial() mcp.Connection { return r.dial() }
 
 func (r Remote) dial() *upstream {
 	u := &upstream{Remote: r,
 		in: make(chan jsonrpc.Message), orders: make(chan jsonrpc.Message, 64), lost: make(chan struct{})}
 	u.ctx, u.cancel = context.WithCancel(context.Background())
-	// A redirect would carry the token elsewhere. Each connection has cookies and
-	// connections of its own.
+	// A redirect would send the token to another server. Each connection has its own cookies
+	// and TCP connections.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -156,7 +158,7 @@ func (u *upstream) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// order sends what has no answer.
+// order sends messages that get no answer.
 func (u *upstream) order() {
 	for {
 		select {
@@ -185,7 +187,7 @@ func (u *upstream) order() {
 	}
 }
 
-// got hands a message to the proxy.
+// got passes a message to the proxy.
 func (u *upstream) got(m jsonrpc.Message) bool {
 	select {
 	case u.in <- m:
@@ -241,7 +243,7 @@ func (u *upstream) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// request sends a request and hands on what comes before its answer, and the answer.
+// request sends a request. It passes on the answer and the messages before it.
 func (u *upstream) request(r *jsonrpc.Request) {
 	resp, err := u.post(r)
 	if err != nil {
@@ -280,7 +282,7 @@ func (u *upstream) request(r *jsonrpc.Request) {
 	}
 }
 
-// answer reads the stream of a request, and goes on with it where it breaks off.
+// answer reads the stream of a request. If the stream breaks off, it continues it.
 func (u *upstream) answer(r *jsonrpc.Request, body io.ReadCloser) {
 	last, answered := "", false
 	read := func(body io.Reader) error {
@@ -341,7 +343,7 @@ func (u *upstream) resume(last string) (*http.Response, error) {
 	return u.send(req)
 }
 
-// event hands on the message of an event, and reports whether it answers r.
+// event passes on the message of an event, and reports whether it answers r.
 func (u *upstream) event(e event, r *jsonrpc.Request) bool {
 	if e.data == "" || e.name != "" && e.name != "message" {
 		return false
@@ -382,7 +384,7 @@ func (u *upstream) pass(r *jsonrpc.Request, m jsonrpc.Message) bool {
 	return true
 }
 
-// refused turns an answer that is no success into the answer of a request.
+// refused turns a response without success into the answer of a request.
 func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	u.mu.Lock()
@@ -406,8 +408,8 @@ func (u *upstream) refused(id jsonrpc.ID, resp *http.Response) *jsonrpc.Response
 	return fault(id, fmt.Sprintf("the server answers HTTP %d", resp.StatusCode))
 }
 
-// listen reads what belongs to no request, until the connection ends or the server has no
-// such stream.
+// listen reads messages that belong to no request, until the connection ends or the server
+// has no such stream.
 func (u *upstream) listen() {
 	last := ""
 	for try := 0; ; try++ {
@@ -443,7 +445,8 @@ func (u *upstream) listen() {
 	}
 }
 
-// try asks the server whether it takes an Authorization in this session. It returns nil if so.
+// try asks the server whether it accepts an Authorization in this session. It returns nil
+// if so.
 func (u *upstream) try(ctx context.Context, authorization string) *Refused {
 	const ping = `{"jsonrpc":"2.0","id":"lazaret-authorization","method":"ping"}`
 	req, err := u.prepare(http.MethodPost, strings.NewReader(ping))

@@ -19,12 +19,13 @@ type Judge interface {
 	Gate(ctx context.Context, r *streams.Recall) (*client.Reply, error)
 }
 
-// maxProposals bounds how often the same write is proposed, each time after its last hold has ended.
+// maxProposals bounds the proposals of the same write. A new one is made after the last
+// hold has ended.
 const maxProposals = 8
 
-// Write asks whether m may be written. The id of m is made of its content, its session and of parts,
-// so the same write made again is the same proposal, and is answered by the same hold.
-// A write whose hold has expired is proposed anew.
+// Write asks whether m may be written. The id of the proposal is derived from its content,
+// its session and parts. So a repeated write is the same proposal and gets the answer of
+// the same hold. A write whose hold has expired is proposed anew.
 func Write(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memory,
 	parts ...string) (rep *client.Reply, err error) {
 	for n := range maxProposals {
@@ -37,7 +38,7 @@ func Write(ctx context.Context, j Judge, origin beliefs.Origin, m *streams.Memor
 	return rep, err
 }
 
-// id is a legal id made of parts.
+// id derives a legal id from parts.
 func id(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -60,12 +61,12 @@ const (
 type Found struct {
 	Channel Channel
 	Text    string // as it may be shown: parts may be masked
-	Note    string // what a rule has to say before the text
-	Why     string // of all but admitted texts
+	Note    string // a rule's note before the text
+	Why     string // the reasons, for all but admitted texts
 }
 
-// Mark says what to think of a text that is not to be acted on, and what a rule notes of it; empty if
-// there is nothing to say.
+// Mark returns a note for a text that may not be acted on, with the notes of rules. It is
+// empty if there is nothing to note.
 func (f *Found) Mark() string {
 	var out []string
 	switch f.Channel {
@@ -80,8 +81,9 @@ func (f *Found) Mark() string {
 	return strings.Join(out, ". ")
 }
 
-// Read judges texts, and answers in their order. It asks once for each hundred texts, and once
-// more for each text whose judgement the answer does not tell apart from the others'.
+// Read judges texts and returns the judgements in the same order. It asks once for each
+// hundred texts. It asks again for each text whose judgement cannot be told from the
+// others' in that answer.
 func Read(ctx context.Context, j Judge, head streams.Head, source string, texts []string) ([]Found, error) {
 	known := make(map[string]Found)
 	distinct := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(texts))),
@@ -137,7 +139,7 @@ func ask(ctx context.Context, j Judge, head streams.Head, source string, texts [
 	return rep, nil
 }
 
-// items are the texts that an answer serves.
+// items returns the texts in an answer.
 func items(rep *client.Reply) (out []Found) {
 	if rep.Verdict != streams.Allow || rep.Recall == nil {
 		return nil
@@ -155,7 +157,7 @@ func items(rep *client.Reply) (out []Found) {
 	return out
 }
 
-// one is the judgement in the answer to a question about one text.
+// one returns the judgement in an answer about a single text.
 func one(rep *client.Reply) Found {
 	if served := items(rep); len(served) == 1 {
 		return served[0]
@@ -168,7 +170,7 @@ func one(rep *client.Reply) Found {
 	return f
 }
 
-// Why are the reasons of a verdict, in one line.
+// Why returns the reasons of a verdict in one line.
 func Why(rep *client.Reply) string {
 	var out []string
 	if rep != nil && rep.Entry != nil {

@@ -29,7 +29,7 @@ const (
 
 const root = "/memories"
 
-// folder is where the files are. No path leads out of it, over a link neither.
+// folder holds the files. No path leads out of it, nor does a link.
 type folder struct{ *os.Root }
 
 func open(dir string) (*folder, error) {
@@ -43,7 +43,7 @@ func open(dir string) (*folder, error) {
 	return &folder{r}, nil
 }
 
-// shown is the path that a model knows a file by.
+// shown returns the path by which a model knows a file.
 func shown(name string) string {
 	if name == "." {
 		return root
@@ -51,7 +51,8 @@ func shown(name string) string {
 	return root + "/" + name
 }
 
-// name is the place of a path in the folder. The path is refused rather than cleaned.
+// name returns the place of a path in the folder. It refuses an unclean path and does not
+// clean it.
 func (d *folder) name(p string) (string, error) {
 	rest, ok := strings.CutPrefix(p, root)
 	rest = strings.TrimSuffix(rest, "/")
@@ -85,7 +86,7 @@ func (d *folder) file(p string) (string, error) {
 	return name, err
 }
 
-// edited is a file that is to be edited, and its text.
+// edited is a file to be edited, with its text.
 func (d *folder) edited(p, missing string) (name, text string, err error) {
 	if name, err = d.file(p); err != nil {
 		return "", "", err
@@ -112,7 +113,7 @@ func (d *folder) parents(name string) error {
 	return nil
 }
 
-// room refuses another file when there are too many.
+// room returns an error if there are too many files for another one.
 func (d *folder) room() error {
 	n := 0
 	err := fs.WalkDir(d.FS(), ".", func(string, fs.DirEntry, error) error { n++; return nil })
@@ -143,7 +144,7 @@ func (d *folder) write(name, text string) error {
 	return err
 }
 
-// stamp tells apart what lies under a name at different times.
+// stamp distinguishes the contents of a name at different times.
 func (d *folder) stamp(name string) string {
 	h := sha256.New()
 	fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
@@ -158,7 +159,7 @@ func (d *folder) stamp(name string) string {
 
 // list lists a folder, two levels deep, with sizes.
 func (d *folder) list(name string) (string, error) {
-	sizes := map[string]int64{} // of files, and of folders with all that is in them
+	sizes := map[string]int64{} // of files, and of folders with all their contents
 	var order []string
 	err := fs.WalkDir(d.FS(), name, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -205,8 +206,8 @@ func human(n int64) string {
 	return fmt.Sprintf("%.1fM", float64(n)/(1<<20))
 }
 
-// numbered is a text with line numbers, or the lines of a range of it, from first to last; a last
-// of -1 is the end.
+// numbered returns a text with line numbers, or its lines from first to last. A last of -1
+// means the end.
 func numbered(text string, lines []int) (string, error) {
 	all := strings.Split(text, "\n")
 	first, last := 1, len(all)
@@ -231,7 +232,7 @@ func numbered(text string, lines []int) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// occurrences are the lines in which a string begins.
+// occurrences returns the lines in which a string begins.
 func occurrences(text, s string) (lines []int) {
 	for at := 0; ; {
 		i := strings.Index(text[at:], s)

@@ -33,29 +33,32 @@ type Input struct {
 type Result struct {
 	Content string `json:"content"`
 	IsError bool   `json:"is_error,omitzero"`
-	// Verdict is that of the question that the call led to: allow, hold or deny; empty where none was asked.
+	// Verdict is the verdict on the call: allow, hold or deny. It is empty if nothing was
+	// proposed.
 	Verdict string `json:"verdict,omitzero"`
-	// Hold is the hold of a write that a person may still release. The same call, made again, is answered by it.
+	// Hold is the hold of a write that a person may still release. A repeated call is
+	// answered by the same hold.
 	Hold string `json:"hold,omitzero"`
 }
 
 // Tool carries out calls on the files of one owner.
 type Tool struct {
 	Judge memgate.Judge
-	Dir   string // folder of the files; made when it is needed
+	Dir   string // folder of the files; created when it is needed
 	Head  streams.Head
 	// Lock is held while files are changed. All tools of a folder share it.
 	Lock *sync.Mutex
 }
 
-// failure is an error that a model is told in these words.
+// failure is an error whose text the model is shown.
 type failure string
 
 func (f failure) Error() string { return string(f) }
 
 func failf(format string, args ...any) error { return failure(fmt.Sprintf(format, args...)) }
 
-// Call carries out one call. An error means that there is no answer: it counts as hold.
+// Call carries out one call. If it returns an error there is no answer, and the call
+// counts as held.
 func (t *Tool) Call(ctx context.Context, in *Input) (*Result, error) {
 	d, err := open(t.Dir)
 	if err != nil {
@@ -121,8 +124,8 @@ func (t *Tool) view(ctx context.Context, d *folder, in *Input) (*Result, error) 
 	return t.show(ctx, name, header, text, func(s string) (string, error) { return numbered(s, in.Range) })
 }
 
-// show serves a text as far as it may be shown. The mark stands on a line of its own; the lines of a file
-// begin with their numbers, so a file cannot forge it.
+// show returns the part of a text that may be shown. The mark is a separate line. The
+// lines of a file begin with their numbers, so that a file cannot forge the mark.
 func (t *Tool) show(ctx context.Context, name, header, text string, form func(string) (string, error)) (*Result,
 	error) {
 	found, err := memgate.Read(ctx, t.Judge, t.Head, "memory_tool:"+shown(name), []string{text})
@@ -188,7 +191,7 @@ func (t *Tool) replace(ctx context.Context, d *folder, in *Input) (*Result, erro
 		}
 		res, err := t.show(ctx, name,
 			"The memory file has been edited. Here is a snippet of "+shown(name)+" with line numbers:", next, around)
-		if err != nil || res.IsError { // the edit is made all the same
+		if err != nil || res.IsError { // the edit was made nevertheless
 			return &Result{Content: "The memory file has been edited.", Verdict: streams.Allow.String()}, nil
 		}
 		return res, nil
@@ -261,8 +264,8 @@ func (t *Tool) rename(ctx context.Context, d *folder, in *Input) (*Result, error
 	})
 }
 
-// write proposes the new text of a file, and writes it if that is allowed and the file still has the text
-// that it had before. before is nil of a new file.
+// write proposes the new text of a file. It writes the file if the proposal is allowed and
+// the file still has its old text. before is nil for a new file.
 func (t *Tool) write(ctx context.Context, d *folder, name string, before *string, next string,
 	done func() (*Result, error)) (*Result, error) {
 	if len(next) > maxFile {
@@ -294,7 +297,7 @@ func (t *Tool) write(ctx context.Context, d *folder, name string, before *string
 	return done()
 }
 
-// propose asks whether a change may be made, and makes it under the lock.
+// propose asks whether a change may be made, and makes it while it holds the lock.
 func (t *Tool) propose(ctx context.Context, name, words, was string, change func() (*Result, error)) (*Result, error) {
 	m := &streams.Memory{Head: t.Head, Key: streams.Clip("memory_tool:"+shown(name), streams.MaxNameLen),
 		Content: words, Source: "tool:memory"}

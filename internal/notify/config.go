@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// Config is the notifications of an installation.
+// Config configures the notifications of an installation.
 type Config struct {
 	// Console is the address of the console, for links.
 	Console string   `yaml:"console"`
@@ -26,16 +26,20 @@ type Config struct {
 // Route selects notifications and names their receiver.
 type Route struct {
 	Name string `yaml:"name"`
-	// Projects are those that are told of; none means all but synthetic ones.
+	// Projects are the projects whose notifications are sent. Empty means all but synthetic
+	// ones.
 	Projects []string `yaml:"projects"`
-	// Severity is the lowest severity of alerts that are told of. Holds have none.
+	// Severity is the lowest severity of alerts that are sent. Holds have none.
 	Severity string `yaml:"severity"`
 	On       []Kind `yaml:"on"` // default: hold and alert
-	// Sensitivity is the highest that leaves; default internal.
+	// Sensitivity is the highest sensitivity of texts that are sent. The default is
+	// internal.
 	Sensitivity string `yaml:"sensitivity"`
-	// Group is how long notifications of one kind, project and rule or tool are collected; 0: not at all.
+	// Group is how long notifications of one kind, project and rule or tool are collected. 0
+	// means not at all.
 	Group time.Duration `yaml:"group"`
-	// Repeat is the pause before a notification that nobody acknowledged is repeated, Times at most; 0: never.
+	// Repeat is the pause before an unacknowledged notification is repeated, at most Times
+	// times. 0 means never.
 	Repeat time.Duration `yaml:"repeat"`
 	Times  int           `yaml:"times"`
 	// GiveUp is how long a delivery is tried before it becomes a dead letter; default 24h.
@@ -187,7 +191,7 @@ func (r *Route) check() error {
 	return nil
 }
 
-// wants reports whether the route tells of a notification.
+// wants reports whether the route sends a notification.
 func (r *Route) wants(n *Notice) bool {
 	if !slices.Contains(r.On, n.Kind) {
 		return false
@@ -224,7 +228,7 @@ var table = []struct {
 	{"ocsf", func(t *To) receiver { return or(t.OCSF) }},
 }
 
-// or is a receiver, or nil if the configuration has none of its kind.
+// or returns the receiver x, or nil if the configuration has no receiver of its kind.
 func or[T any, P interface {
 	*T
 	receiver
@@ -264,7 +268,8 @@ func (r *Route) Kind() string {
 	return ""
 }
 
-// secretOf returns a secret that the configuration holds, or the content of the file that it names.
+// secretOf returns a secret from the configuration, or from the file that the
+// configuration names.
 func secretOf(field, value, file string) (string, error) {
 	if value != "" && file != "" {
 		return "", fmt.Errorf("%s and %s_file are both there: use one", field, field)

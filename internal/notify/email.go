@@ -121,11 +121,12 @@ func (e *Email) send(ctx context.Context, m *Message) error {
 		}
 		return err
 	}
-	c.Quit() // the server has taken the mail
+	c.Quit() // the server has accepted the mail already
 	return nil
 }
 
-// compose is the mail. The subject is one encoded line, whatever it holds; the rest is quoted-printable.
+// compose returns the mail. The subject is always one encoded line. The rest is
+// quoted-printable.
 func (e *Email) compose(m *Message) []byte {
 	var b bytes.Buffer
 	var to []string

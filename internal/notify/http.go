@@ -21,16 +21,16 @@ import (
 type receiver interface {
 	// prepare checks the settings and reads secrets from their files.
 	prepare() error
-	// send returns after the receiver has taken the message.
+	// send returns after the receiver has accepted the message.
 	send(ctx context.Context, m *Message) error
-	// secrets are strings that must not stand in errors.
+	// secrets are strings that errors must not contain.
 	secrets() []string
 }
 
-// refusal is the error of a receiver that refuses this message and would refuse it again.
+// refusal is the error of a receiver that will never accept this message.
 type refusal struct{ error }
 
-// later is an error of a receiver that says when to try again.
+// later is the error of a receiver that says when to try again.
 type later struct {
 	error
 	after time.Duration
@@ -94,7 +94,7 @@ func post(ctx context.Context, to string, header http.Header, body []byte) error
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the other part quotes the address
+			err = u.Err // the other part contains the address
 		}
 		return fmt.Errorf("%s: %w", req.URL.Host, err)
 	}

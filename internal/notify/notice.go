@@ -46,7 +46,7 @@ type Notice struct {
 	State    string    `json:"state,omitzero"` // of a settled hold
 	Expires  time.Time `json:"expires,omitzero"`
 	Text     string    `json:"text,omitzero"`
-	Repeat   int       `json:"repeat,omitzero"` // how often it was told before
+	Repeat   int       `json:"repeat,omitzero"` // how often it was sent before
 	Link     string    `json:"link,omitzero"`
 
 	over bool // the hold was settled before this was delivered
@@ -61,7 +61,8 @@ const (
 // holdSeverity is the severity of holds for receivers that ask for one.
 const holdSeverity = "high"
 
-// thread is what repeats and acknowledgements refer to: a hold, or a rule in a project.
+// thread identifies a hold, or a rule in a project. Reminders and acknowledgements refer
+// to it.
 func (n *Notice) thread() string {
 	if n.Kind == KindAlert {
 		return n.Project + "/" + n.Rule
@@ -69,13 +70,13 @@ func (n *Notice) thread() string {
 	return n.Project + "/" + n.Hold
 }
 
-// group is what notifications that are told together have in common.
+// group is the key of notifications that are sent together.
 func (n *Notice) group() string {
 	return string(n.Kind) + " " + n.Project + " " + cmp.Or(n.Rule, n.Tool)
 }
 
-// noticesOf returns the notifications that a ledger entry is due. An entry of a type that its stage does not write
-// has none: a group of somebody else's writes what it likes.
+// noticesOf returns the notifications for a ledger entry. It ignores an entry type that
+// the entry's stage does not write, since a third-party group can write any entry.
 func noticesOf(e *streams.Entry) ([]*Notice, error) {
 	if e.Project == "" || e.Project == streams.SystemProject {
 		return nil, nil
@@ -143,7 +144,8 @@ func noticesOf(e *streams.Entry) ([]*Notice, error) {
 	return out, nil
 }
 
-// verdictNotice tells of a hold that a verdict opens, changes or settles; nil: of none.
+// verdictNotice returns the notification of a hold that a verdict opens, changes or
+// settles, or nil.
 func verdictNotice(v *streams.VerdictEntry) *Notice {
 	n := &Notice{Agent: v.Agent, Session: v.Session, Tool: v.Tool, Level: v.Level}
 	switch {
@@ -160,7 +162,8 @@ func verdictNotice(v *streams.VerdictEntry) *Notice {
 	return n
 }
 
-// redact returns the notification as it may leave: bounded, inert, and without texts above the ceiling.
+// redact returns the notification in the form that may be sent: bounded, inert, and
+// without texts above the ceiling.
 func (n *Notice) redact(labels *ceiling.Labels, most beliefs.Sensitivity, position uint64) {
 	say := func(s string, limit int) string {
 		if s == "" {
@@ -188,7 +191,7 @@ func (n *Notice) link(console string) {
 	}
 }
 
-// headline is the notification in one line of fixed words and names.
+// headline describes the notification in one line of fixed words and names.
 func (n *Notice) headline() string {
 	var b strings.Builder
 	switch n.Kind {
@@ -220,7 +223,8 @@ func (n *Notice) headline() string {
 	return b.String()
 }
 
-// Message is what a receiver takes at once: one notification, or several that are grouped.
+// Message is sent to a receiver at once. It holds one notification, or several that are
+// grouped.
 type Message struct {
 	ID      string    `json:"id"`
 	Notices []*Notice `json:"notices"`
@@ -241,10 +245,10 @@ func newMessage(notices []*Notice) *Message {
 	return m
 }
 
-// shown is how many notifications of a message are shown to people.
+// shown bounds the notifications of a message that people see.
 const shown = 20
 
-// title says in fixed words and a project's name what the message is about.
+// title describes the message in fixed words and a project's name.
 func (m *Message) title() string {
 	n := m.Notices[0]
 	if len(m.Notices) == 1 {
@@ -254,7 +258,7 @@ func (m *Message) title() string {
 	return fmt.Sprintf("Lazaret: %d %s in %s", len(m.Notices), what, n.Project)
 }
 
-// tame keeps a mail or chat program from making links of what a value holds.
+// tame keeps a mail or chat program from turning parts of a value into links.
 func tame(s string) string {
 	return strings.NewReplacer("://", "[:]//", "www.", "www[.]", "mailto:", "mailto[:]").Replace(s)
 }

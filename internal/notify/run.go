@@ -19,11 +19,12 @@ import (
 
 // Limits of a route's consumer.
 const (
-	maxWaiting = 512             // ledger messages that are not acknowledged
-	ackWait    = 5 * time.Second // after which the messages of a killed process are delivered again
+	maxWaiting = 512             // ledger messages without an acknowledgement
+	ackWait    = 5 * time.Second // the time after which messages of a killed process are delivered again
 )
 
-// Consumer returns the name of a route's consumer, which is that of its credential too.
+// Consumer returns the name of a route's consumer. The route's credential has the same
+// name.
 func Consumer(route string) string { return "notify-" + route }
 
 // Ensure makes the consumers of routes that have none. They begin with the next entry of the ledger. It needs an
@@ -52,7 +53,7 @@ func Ensure(ctx context.Context, nc *nats.Conn, c *Config) error {
 	return nil
 }
 
-// Options are how Run works.
+// Options configures Run.
 type Options struct {
 	Data string // the folder with notify/
 	// Connect opens a connection with the credential of a route.
@@ -60,7 +61,8 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Run delivers the notifications of all routes until ctx ends. One process runs for a data folder.
+// Run delivers the notifications of all routes until ctx ends. Run it in one process for
+// each data folder.
 func Run(ctx context.Context, c *Config, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -110,7 +112,7 @@ func (r *Route) Test(ctx context.Context, console string) error {
 	return r.cleaned(r.receiver.send(ctx, newMessage([]*Notice{n})))
 }
 
-// cleaned is an error without the route's secrets, of the same kind.
+// cleaned returns an error of the same kind without the route's secrets.
 func (r *Route) cleaned(err error) error {
 	if err == nil {
 		return nil
@@ -125,8 +127,8 @@ func (r *Route) cleaned(err error) error {
 	return clean
 }
 
-// sensitivities follows the whole ledger for what it marks as sensitive: a text may be sent after the marks of all
-// entries up to its own are known.
+// sensitivities reads the whole ledger for marks of sensitive texts. A text may be sent
+// when the marks of all entries up to its own are known.
 type sensitivities struct {
 	mu      sync.Mutex
 	labels  ceiling.Labels
@@ -179,7 +181,7 @@ func (s *sensitivities) await(ctx context.Context, seq uint64) {
 	}
 }
 
-// redact takes out of a notification what the route may not carry.
+// redact removes texts that the route may not send from a notification.
 func (s *sensitivities) redact(n *Notice, r *Route, at uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -56,7 +56,7 @@ func (s *Slack) send(ctx context.Context, m *Message) error {
 		}
 		blocks = append(blocks, b)
 	}
-	// The text of the pop-up is parsed by Slack: it has fixed words only.
+	// Slack parses the text of the pop-up, so it has fixed words only.
 	body, err := streams.Marshal(
 		object{"text": fmt.Sprintf("Lazaret: %s (%d)", m.Notices[0].Kind, len(m.Notices)), "mrkdwn": false,
 			"unfurl_links": false, "unfurl_media": false, "blocks": blocks},

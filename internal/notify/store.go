@@ -15,8 +15,9 @@ import (
 	"lazaret/streams"
 )
 
-// Dir is the folder of a data folder in which the notifier keeps dead letters, reminders and acknowledgements. None of
-// them has texts of the ledger: what is forgotten there stands nowhere else.
+// Dir is the folder below the data folder in which the notifier keeps dead letters,
+// reminders and acknowledgements. None of them has texts of the ledger, so that an erasure
+// need not reach them.
 func Dir(data string) string { return filepath.Join(data, "notify") }
 
 // Dead is a notification that was not delivered.
@@ -27,14 +28,14 @@ type Dead struct {
 	Kind    Kind      `json:"kind,omitzero"`
 	Project string    `json:"project,omitzero"`
 	Entry   uint64    `json:"entry"`       // ledger sequence
-	To      uint64    `json:"to,omitzero"` // of a gap: the last sequence
+	To      uint64    `json:"to,omitzero"` // for a gap: the last sequence
 	Link    string    `json:"link,omitzero"`
 	Error   string    `json:"error"`
 }
 
 func deadFile(dir string) string { return filepath.Join(dir, "dead.jsonl") }
 
-// bury writes dead letters durably.
+// bury writes dead letters and syncs them.
 func bury(dir string, letters ...Dead) error {
 	var lines []byte
 	for _, d := range letters {
@@ -47,8 +48,9 @@ func bury(dir string, letters ...Dead) error {
 	return appendSynced(deadFile(dir), lines)
 }
 
-// DeadLetters lists the dead letters of a data folder, oldest first. A line that a crash cut off is left out: its
-// notification was not acknowledged and is delivered again.
+// DeadLetters lists the dead letters of a data folder, oldest first. It leaves out an
+// incomplete line, which a crash can leave: that notification was not acknowledged and is
+// delivered again.
 func DeadLetters(data string) ([]Dead, error) {
 	f, err := os.Open(deadFile(Dir(data)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +81,7 @@ type Ack struct {
 
 func ackFile(dir string) string { return filepath.Join(dir, "acks.json") }
 
-// mostAcks bounds the acknowledgements that are kept; the oldest goes first.
+// mostAcks bounds the stored acknowledgements. The oldest is dropped first.
 const mostAcks = 1000
 
 // Acknowledge ends the reminders of a thread.
@@ -110,7 +112,8 @@ type reminder struct {
 	Times  int       `json:"times"` // how often it was repeated
 }
 
-// mostReminders bounds the threads of a route; the one that was sent first goes first.
+// mostReminders bounds the threads of a route. The thread that was sent first is dropped
+// first.
 const mostReminders = 1000
 
 func remindersFile(dir, route string) string { return filepath.Join(dir, "reminders-"+route+".json") }

@@ -16,7 +16,7 @@ import (
 	"lazaret/streams"
 )
 
-// Pauses between two tries of a delivery.
+// Pauses between two attempts of a delivery.
 const (
 	leastPause = 250 * time.Millisecond
 	maxPause   = time.Minute
@@ -36,14 +36,14 @@ type worker struct {
 	log          *slog.Logger
 	cons         jetstream.Consumer
 
-	waiting map[uint64]*waiting // ledger messages that are not acknowledged, by sequence
-	groups  map[string]*batch   // that are being collected
-	queue   []*batch            // due
+	waiting map[uint64]*waiting // unacknowledged ledger messages, by sequence
+	groups  map[string]*batch   // still collected
+	queue   []*batch            // ready to be sent
 	told    reminders
-	changed bool // told differs from its file
+	changed bool // the reminders differ from their file
 }
 
-// waiting is a ledger message with notifications that are not delivered.
+// waiting is a ledger message with undelivered notifications.
 type waiting struct {
 	msg  jetstream.Msg
 	left int
@@ -55,19 +55,20 @@ type batch struct {
 	from    []uint64 // ledger sequence of each; 0: a reminder
 	since   time.Time
 	tries   int
-	first   time.Time // of the tries
-	next    time.Time // not tried before
+	first   time.Time // time of the first attempt
+	next    time.Time // no attempt is made before
 }
 
-// arrival is a ledger message and the notifications of the route that it is due.
+// arrival is a ledger message with the route's notifications for it.
 type arrival struct {
 	msg     jetstream.Msg
 	seq     uint64
 	notices []*Notice
-	err     error // it cannot be read
+	err     error // why the message cannot be read
 }
 
-// open finds the route's consumer, and writes a dead letter for entries that were trimmed before they were read.
+// open finds the route's consumer. It writes a dead letter for entries that were trimmed
+// before the route read them.
 func (w *worker) open(ctx context.Context, nc *nats.Conn) error {
 	js, err := jetstream.New(nc)
 	if err != nil {
@@ -108,7 +109,7 @@ func (w *worker) open(ctx context.Context, nc *nats.Conn) error {
 	return err
 }
 
-// pull hands on what the consumer delivers until ctx ends.
+// pull passes on the consumer's messages until ctx ends.
 func (w *worker) pull(ctx context.Context, to chan<- arrival) {
 	for ctx.Err() == nil {
 		it, err := w.cons.Messages(jetstream.PullMaxMessages(128))
@@ -132,7 +133,7 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 	for {
 		m, err := it.Next()
 		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue // the server is away
+			continue // the server cannot be reached
 		}
 		if err != nil {
 			return err
@@ -153,7 +154,8 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 				a.err = rerr
 			}
 			for _, n := range list {
-				// Settled holds end reminders, whether the route tells of them or not.
+				// A settled hold ends its reminders, even if the route does not send notifications
+				// of settled holds.
 				if !w.wants(n) && n.Kind != KindSettled {
 					continue
 				}
@@ -171,7 +173,8 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 	}
 }
 
-// run delivers until ctx ends. One delivery is on its way at a time, so that the order is kept while all goes well.
+// run delivers until ctx ends. It makes one delivery at a time, so that the order is kept
+// as long as none fails.
 func (w *worker) run(ctx context.Context) {
 	arrivals := make(chan arrival)
 	done := make(chan struct{})
@@ -204,7 +207,7 @@ func (w *worker) run(ctx context.Context) {
 				}
 			}
 			for _, x := range w.waiting {
-				x.msg.Nak() // it is delivered to the next process at once
+				x.msg.Nak() // the next process gets it at once
 			}
 			return
 		case a := <-arrivals:
@@ -228,10 +231,10 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// take notes a ledger message.
+// take adds a ledger message.
 func (w *worker) take(a arrival) {
 	if old := w.waiting[a.seq]; old != nil {
-		old.msg = a.msg // delivered again while it waits
+		old.msg = a.msg // the server delivered it again
 		return
 	}
 	now := time.Now()
@@ -240,7 +243,7 @@ func (w *worker) take(a arrival) {
 		if err := bury(w.dir, Dead{Time: now.UTC(), Route: w.Name, Entry: a.seq,
 			Error: "it cannot be read: " + a.err.Error()}); err != nil {
 			w.log.Error("a dead letter cannot be written", "err", err)
-			return // it is delivered again
+			return // the server delivers it again
 		}
 	}
 	x := &waiting{msg: a.msg}
@@ -274,7 +277,7 @@ func (w *worker) take(a arrival) {
 	w.waiting[a.seq] = x
 }
 
-// ended ends the reminders of a hold, also of one whose notification is not delivered yet.
+// ended ends the reminders of a hold, even if its notification is not delivered yet.
 func (w *worker) ended(thread string) {
 	if w.told[thread] != nil {
 		delete(w.told, thread)
@@ -291,7 +294,7 @@ func (w *worker) ended(thread string) {
 	}
 }
 
-// flush makes groups due that were collected for long enough, or that keep the consumer from going on.
+// flush queues groups that were collected for long enough, or that block the consumer.
 func (w *worker) flush(now time.Time) {
 	var keys []string
 	for k, g := range w.groups {
@@ -306,7 +309,7 @@ func (w *worker) flush(now time.Time) {
 	}
 }
 
-// due is the first batch of the queue that may be tried now.
+// due returns the first batch of the queue that may be tried now.
 func (w *worker) due(now time.Time) *batch {
 	for _, b := range w.queue {
 		if !now.Before(b.next) {
@@ -316,7 +319,7 @@ func (w *worker) due(now time.Time) *batch {
 	return nil
 }
 
-// settle notes how a delivery ended.
+// settle handles the result of a delivery.
 func (w *worker) settle(b *batch, err error) {
 	now := time.Now()
 	var refused refusal
@@ -394,7 +397,7 @@ func (w *worker) acknowledge(x *waiting) {
 	}
 }
 
-// save writes the reminders if they changed. It precedes the acknowledgement.
+// save writes the reminders if they changed. It runs before the acknowledgement.
 func (w *worker) save() {
 	if !w.changed {
 		return
@@ -406,8 +409,8 @@ func (w *worker) save() {
 	w.changed = false
 }
 
-// remind queues reminders that are due, and drops those of threads that were acknowledged, settled, or repeated often
-// enough.
+// remind queues due reminders. It drops the reminders of threads that were acknowledged,
+// settled, or repeated often enough.
 func (w *worker) remind(now time.Time) {
 	acks, err := readJSON[[]Ack](ackFile(w.dir))
 	if err != nil {

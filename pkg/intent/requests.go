@@ -10,31 +10,32 @@ import (
 	"lazaret/pkg/text"
 )
 
-// maxRequests is how many requests of a session are kept: the last ones.
+// maxRequests bounds the requests of a session that are kept. Later ones replace earlier
+// ones.
 const maxRequests = 64
 
-// maxAsked is how many words of a request are kept.
+// maxAsked bounds the words of a request that are kept.
 const maxAsked = 256
 
-// Ask is a part of the user's words that asks for one thing: a sentence, or
-// what begins at a further verb in it.
+// Ask is a request: a part of the user's words that asks for one thing. It is a sentence,
+// or the part of a sentence that begins at a further verb.
 type Ask struct {
-	Words []uint32 // as Words has them, with deeds
-	// Named are the words of it that name a single thing: proper names, addresses,
-	// files, numbers, and quotations.
+	Words []uint32 // in the form of Words, with deeds
+	// Named are the words of the request that name a single thing: proper names, addresses,
+	// files, numbers and quotations.
 	Named []uint32
-	// Looked says that the agent called a reading tool with a value of this request:
-	// what it returns may answer which thing is meant.
+	// Looked says that the agent passed a value of this request to a tool that reads. The
+	// result of the tool may say which thing is meant.
 	Looked bool
 }
 
-// Said is what a session's user said.
+// Said holds the words of a session's user.
 type Said struct {
 	Words    []uint32
 	Requests []Ask
 }
 
-// Add takes in more words of the user.
+// Add adds words of the user.
 func (s *Said) Add(said string) {
 	s.Words = Say(s.Words, said)
 	s.Requests = append(s.Requests, requests(said)...)
@@ -42,8 +43,9 @@ func (s *Said) Add(said string) {
 }
 
 var (
-	joins = set("and then also or please afterwards finally") // a verb behind them begins a request
-	// counted are words after which a number counts something and names nothing.
+	joins = set("and then also or please afterwards finally") // a verb after one of these begins a request
+	// counted are words after which a number counts something and does not name a single
+	// thing.
 	counted = set("of for under over than about at in on to by from with until between and or is are be the a an " +
 		"next last first top up least most x")
 	days = set("monday tuesday wednesday thursday friday saturday sunday")
@@ -78,10 +80,10 @@ func requests(said string) (out []Ask) {
 	return out
 }
 
-// bare is a word without the marks around it.
+// bare returns a word without the punctuation around it.
 func bare(w string) string { return strings.Trim(w, ".,;:!?()*\"'“”‘’`") }
 
-// request reads one request; nil if it says nothing.
+// request reads one request. It returns nil if the text has no words.
 func request(raw []string) *Ask {
 	fields := make([]string, len(raw))
 	var words []string // without the parts of addresses
@@ -129,7 +131,7 @@ func request(raw []string) *Ask {
 	return r
 }
 
-// names reports whether a word of the user's names a single thing.
+// names reports whether a word of the user names a single thing.
 func names(raw, fields []string, i int) bool {
 	w := bare(raw[i])
 	prev := ""
@@ -152,14 +154,14 @@ func names(raw, fields []string, i int) bool {
 	case strings.ContainsAny(w, "@/_") && letters > 0 || strings.Contains(w, ".") && letters > 2:
 		return true
 	case digits > 0 && letters > 0:
-		return len(w) >= 4 // not 1st, 2pm
+		return len(w) >= 4 // excludes 1st and 2pm
 	case digits >= 5:
 		return !clock
 	case digits > 0:
 		p := Stem(prev)
 		noun := acts[p] == "" || i > 1 && nouns[bare(fields[i-2])]
 		return !clock && noun && prev != "" && !counted[prev] && !dull[p] && !slices.Contains(months[:], p)
-	case strings.Contains(w, "-") && w[0] >= 'a': // the package tidy-table
+	case strings.Contains(w, "-") && w[0] >= 'a': // such as: the package tidy-table
 		return i > 1 && nouns[bare(fields[i-2])] && !nouns[prev] && !strings.HasSuffix(w, "s")
 	}
 	if i == 0 || !proper(raw[i]) {
@@ -168,7 +170,7 @@ func names(raw, fields []string, i int) bool {
 	if ends(raw[i]) || i+1 == len(raw) || proper(raw[i+1]) || i > 1 && proper(raw[i-1]) && !ends(raw[i-1]) {
 		return true
 	}
-	// A capital before another word describes it: the Texas order.
+	// A capitalised word before another word describes it: the Texas order.
 	next := fields[i+1]
 	return counted[next] || nouns[next] || joins[next]
 }
@@ -186,12 +188,13 @@ func proper(w string) bool {
 	return !slices.Contains(months[:], low) && !days[strings.ToLower(w)] && !dull[low] && acts[low] == ""
 }
 
-// guarded are deeds that move money, give rights, or open locks. Nobody but
-// the user says whom they are for.
+// guarded are deeds that move money, give rights, or open locks. Only the user decides the
+// receiver of such a deed.
 var guarded = Distinct([]uint32{Hash(deeds["pay"]), Hash(deeds["grant"]), Hash(deeds["unlock"])})
 
-// other is the path of an argument that names a single thing, where the user asked for
-// such an act, and each time for another thing. parties are whom the call reaches.
+// other returns the path of an argument that names a single thing, if the user asked for
+// such an act and named another thing in each request for it. parties are the receivers of
+// the call.
 func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 	if !c.changes() || !understood(s.Words) {
 		return ""
@@ -202,7 +205,7 @@ func (s *Said) other(c *Call, r *Relation, parties []text.Carrier) string {
 			strangers++
 		}
 	}
-	// Of a payment the receiver decides, whatever else of it the user named.
+	// In a payment the receiver decides, whatever else the user named.
 	decided := Count(guarded, c.Deeds) > 0 && strangers > 0
 	if r.Carriers != nil && !decided {
 		return ""
@@ -244,8 +247,9 @@ func (q *Ask) names(values []Value) bool {
 	})
 }
 
-// touches reports whether the request names a part of a value: a title that the agent
-// wrote around a name. Of a path, whose words are common, it is most of it.
+// touches reports whether the request names a part of a value, such as a name within a
+// title that the agent wrote. It must name most of a path, since the words of paths are
+// common.
 func (q *Ask) touches(values []Value) bool {
 	return q.names(values) || slices.ContainsFunc(values, func(v Value) bool {
 		path := strings.ContainsAny(v.Text, "/.") && !strings.Contains(v.Text, " ")
@@ -253,7 +257,7 @@ func (q *Ask) touches(values []Value) bool {
 	})
 }
 
-// address reports whether a value is the address of somebody or something.
+// address reports whether a value is the address of a person or a thing.
 func (x *Value) address() bool {
 	return !x.Prose && (strings.Contains(x.Text, "@") || strings.Contains(x.Text, "://"))
 }
@@ -278,8 +282,8 @@ func (s *Said) Relate(tool string, args map[string]any, carriers []text.Carrier)
 	return r
 }
 
-// Look notes a call that reads: the requests of which it passes a value on count as
-// looked up. It reports whether that changed anything.
+// Look marks the requests whose values a reading call passes on. It reports whether a mark
+// was added.
 func (s *Said) Look(tool string, args map[string]any) bool {
 	if ReadCall(tool, "").changes() {
 		return false
@@ -316,7 +320,7 @@ func (s *Said) AppendRequests(b []byte) []byte {
 	return b
 }
 
-// ReadRequests reads what AppendRequests wrote. It drops what is cut.
+// ReadRequests reads the output of AppendRequests. It drops an incomplete request.
 func ReadRequests(b []byte) (out []Ask) {
 	for len(b) > 0 {
 		q := Ask{Looked: b[0] == 1}
