@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A package of another module, which uses what a host needs.
+// outside is a package of another module that uses the parts a host needs.
 const outside = `package outside
 
 import (

@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// BatchContentType is the content type of many events in one message: a CloudEvents
-// JSON batch, an array of events in the JSON format, each with its id and the body that a
-// message of its own would have as data.
+// BatchContentType is the content type of many events in one message. The message is a
+// CloudEvents JSON batch: an array of events in the JSON format. Each event has its id
+// and, as data, the body that a single message would have.
 const BatchContentType = "application/cloudevents-batch+json"
 
 // HeaderContentType says what a message of the intake holds.
@@ -23,7 +23,7 @@ const MaxBatch = 256
 // BatchEvent is one event of a batch.
 type BatchEvent struct {
 	ID   string
-	Data []byte // the body; of an element that is no event all of it
+	Data []byte // the body; the whole element if it is not an event
 	Bad  *RejectError
 }
 
@@ -38,8 +38,8 @@ func IsBatch(h map[string][]string) bool {
 	return false
 }
 
-// ParseBatch reads a batch. An element that is no event is among the others, and says why.
-// An error means that the whole message is none.
+// ParseBatch reads a batch. An element that is not an event is returned among the others
+// with its error. An error means that the whole message is not a batch.
 func ParseBatch(kind Kind, body []byte) ([]BatchEvent, *RejectError) {
 	if kind != KindObs {
 		return nil, rejectf(CodeMalformed, "a batch may hold observations only: send %q events one by one",
@@ -86,7 +86,7 @@ func batchEvent(v []byte) BatchEvent {
 		if ValidID(e.ID) {
 			r.ID = e.ID
 		}
-		// The session that it names is still held.
+		// The session that it names is held nevertheless.
 		if _, r.Session = peek(v); len(e.Data) > 0 {
 			_, r.Session = peek(e.Data)
 		}

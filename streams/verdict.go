@@ -14,7 +14,7 @@ const (
 	Deny
 )
 
-// Join is the stricter of the two.
+// Join returns the stricter of the two verdicts.
 func (v Verdict) Join(w Verdict) Verdict { return max(v, w) }
 
 func (v Verdict) String() string {

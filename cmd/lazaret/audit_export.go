@@ -13,10 +13,10 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// verifyExport holds an export against checkpoints.
+// verifyExport compares an export with checkpoints.
 func (a *app) verifyExport(cmd *cobra.Command, f verifyFlags) error {
 	if f.dir != "" || f.bundle != "" || f.from != 0 || f.to != 0 || f.policy != "" || f.json {
-		return errors.New("an export is held against checkpoints as a whole: leave out everything but --against and --keys")
+		return errors.New("--export compares a whole export with checkpoints: leave out all other flags except --against and --keys")
 	}
 	in, err := os.Open(f.export)
 	if err != nil {

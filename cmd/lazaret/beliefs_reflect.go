@@ -77,8 +77,8 @@ they come from, to be read over before it goes into a file such as AGENTS.md.`,
 	return c
 }
 
-// writeLessons writes them as advice. Each is one line without markup of its own:
-// its text is somebody's words.
+// writeLessons writes lessons as advice. Each is one line with its markup removed, because
+// its text is untrusted.
 func writeLessons(w io.Writer, project string, lessons []ingest.Lesson) error {
 	_, err := fmt.Fprintf(w, "# Lessons of %s\n\nAdvice from what is believed; it commands nothing and allows "+
 		"nothing.\n\n", text.InertLine(project, 64))

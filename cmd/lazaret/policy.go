@@ -18,7 +18,7 @@ import (
 	"lazaret/streams"
 )
 
-// policyLoader reads the policy of a file, or the shipped one for none.
+// policyLoader reads the policy of a file, or the shipped policy if no file is given.
 type policyLoader func(args []string) ([]byte, error)
 
 func (load policyLoader) compile(args []string) (*policy.Policy, error) {
@@ -56,8 +56,8 @@ func policyCheck(load policyLoader) *cobra.Command {
 	return c
 }
 
-// notAPolicy adds to a fault of a file that has none of a policy's own keys what
-// the command expects.
+// notAPolicy adds the expected kind of file to an error, if the file has none of a
+// policy's keys.
 func notAPolicy(args []string, err error) error {
 	if len(args) == 0 {
 		return err
@@ -71,7 +71,7 @@ func notAPolicy(args []string, err error) error {
 	return &cli.Exit{Code: cli.ExitNegative, Text: why}
 }
 
-// policyNotes are warnings about legal but doubtful policies.
+// policyNotes returns warnings about legal but doubtful parts of a policy.
 func policyNotes(p *policy.Policy) []string {
 	notes := []string{}
 	if p.Learn() {
@@ -118,7 +118,7 @@ func policyLs(load policyLoader) *cobra.Command {
 	return c
 }
 
-// policyFor says which calls an entry is for.
+// policyFor describes the calls that an entry applies to.
 func policyFor(e policy.Entry) string {
 	var parts []string
 	for _, x := range []struct {
@@ -193,7 +193,7 @@ func printPolicyJSON(w io.Writer, p *policy.Policy, x policy.Explanation) error 
 		Learn         bool             `json:"learn,omitzero"`
 		Verdict       streams.Verdict  `json:"verdict"`
 		Level         string           `json:"level"`
-		Entry         string           `json:"entry"` // that gave the level
+		Entry         string           `json:"entry"` // the entry that gave the level
 		Effects       []string         `json:"effects,omitzero"`
 		Blast         string           `json:"blast_radius,omitzero"`
 		Reversibility string           `json:"reversibility,omitzero"`

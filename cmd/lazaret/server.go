@@ -54,7 +54,7 @@ place with --cluster-certs. Renew the certificates with "lazaret server renew".`
 				}
 				defer f.Close()
 				w = f
-				if c.KeyFile == "" { // the server looks from the configuration's folder
+				if c.KeyFile == "" { // the server resolves it from the configuration's folder
 					from, err1 := filepath.Abs(filepath.Dir(out))
 					to, err2 := filepath.Abs(natsserver.StorageKeyFile(a.conn.Data))
 					if c.KeyFile, err = filepath.Rel(from, to); errors.Join(err1, err2, err) != nil {

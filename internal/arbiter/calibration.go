@@ -9,19 +9,20 @@ import (
 	"lazaret/streams"
 )
 
-// An agent's confidence in its actions is held against their outcomes, class by
-// class. A class is an agent and the policy entry that its actions fall under:
-// neither is the agent's to choose. A class that is over-confident has its
-// actions above L1 held; nothing is ever loosened for one that is not.
+// The arbiter compares an agent's confidence in its actions with their outcomes, class by
+// class. A class is an agent and the policy entry that its actions fall under. The agent
+// can choose neither. The actions above L1 of an over-confident class are held. No class
+// gets looser treatment.
 //
-// Every calibrateEvery outcomes of a class the computation is written to the
-// ledger, and counts from when it is read back. It is triggered by outcomes, not
-// by time, and so a replay comes to the same.
+// After every calibrateEvery outcomes of a class, the result is written to the ledger. It
+// takes effect when it is read back. Outcomes trigger it and not time, so that a replay
+// gives the same result.
 
 const (
-	// calibrateEvery is how many outcomes of a class make a computation.
+	// calibrateEvery is the number of outcomes of a class after which its calibration is
+	// computed.
 	calibrateEvery = 10
-	// maxClasses bounds the classes of a project; the first falls out.
+	// maxClasses bounds the classes of a project. The oldest is dropped.
 	maxClasses = 4096
 
 	ruleOver = "over-confident"
@@ -37,7 +38,7 @@ func (f *Fold) forecast(st *stage.State, e *streams.Entry, o *streams.OutcomeEnt
 		return nil, nil
 	}
 	said := calibration.Of(*v.Confidence, o.Status == "ok")
-	v.Confidence = nil // it counts once
+	v.Confidence = nil // only the first outcome counts
 	if err := st.Put(stage.Key(keyVerdict, e.Project, v.Agent, v.ID), v); err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func overConfident(st *stage.State, p *proposal) error {
 	if err != nil || !ok || !c.Over {
 		return err
 	}
-	v := streams.Allow // observations and suggestions go on, and say so
+	v := streams.Allow // observations and suggestions are allowed, with the reason
 	if p.Weighty {
 		v = streams.Hold
 	}
@@ -120,7 +121,7 @@ func overConfident(st *stage.State, p *proposal) error {
 
 // CalibrationRequest asks for the classes of a partition.
 type CalibrationRequest struct {
-	Project string `json:"project,omitzero"` // empty: all
+	Project string `json:"project,omitzero"` // empty: all projects
 }
 
 // Calibration is the last computation of a class.

@@ -7,7 +7,7 @@ import (
 	"lazaret/streams"
 )
 
-// A recall of an earlier version has an entry with whole memories.
+// An earlier version wrote recalls as entries with whole memories.
 func TestPromiseC20AnAnswerThatFitsIntoNoMessageIsAnError(t *testing.T) {
 	const most = 1 << 20
 	rep := &streams.Reply{Verdict: streams.Allow, Seq: 7, IntakeSeq: 3,

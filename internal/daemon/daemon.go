@@ -1,5 +1,5 @@
-// Package daemon holds the four daemons and their frame: flags, logger,
-// connections and signals. Each daemon's fold is in a package of its own.
+// Package daemon holds the four daemons and their common parts: flags, logger, connections
+// and signals. Each daemon's fold is in a package of its own.
 package daemon
 
 import (
@@ -28,7 +28,7 @@ import (
 	"lazaret/pkg/keys"
 )
 
-// Daemon is a daemon's frame. Set the fields, then call Main.
+// Daemon describes a daemon. Set the fields, then call Main.
 type Daemon struct {
 	Name  string
 	Short string
@@ -38,7 +38,7 @@ type Daemon struct {
 	Run func(ctx context.Context, e *Env) error
 }
 
-// Env is what a daemon runs with.
+// Env is the environment that a daemon runs in.
 type Env struct {
 	Conn natsconn.Flags
 	Log  *slog.Logger
@@ -56,7 +56,7 @@ type Env struct {
 	conns      []*nats.Conn
 }
 
-// Named returns the daemon of that name, such as ingest.
+// Named returns the daemon with a name, such as ingest.
 func Named(name string) (Daemon, bool) {
 	for _, d := range []Daemon{Ingest(), Sentinels(), Arbiter(), Auditor()} {
 		if d.Name == name {
@@ -148,18 +148,18 @@ func (e *Env) close() {
 	}
 }
 
-// Metrics is what the daemon is to count with, or nil.
+// Metrics returns the daemon's metrics, or nil if they are off.
 func (e *Env) Metrics() *metrics.Process { return e.metrics }
 
-// Watch announces the daemon's only stage to the metrics, and answers operators
-// who ask how far it has come.
+// Watch registers the daemon's only stage with the metrics. It also answers operators'
+// requests for the stage's progress.
 func (e *Env) Watch(r natsserver.Role, nc *nats.Conn, partitions []int) (*stage.Stats, error) {
 	s := e.metrics.Stage(string(r), stage.Tail(nc, partitions))
 	if s == nil {
 		s = new(stage.Stats)
 	}
 	e.metrics.Complete()
-	// The connection ends with the process, and the answers with it.
+	// The connection and the answers end with the process.
 	_, err := status.Serve(nc, string(r), partitions, s, e.Log)
 	return s, err
 }

@@ -33,7 +33,7 @@ func TestAnOutcomeThatIsNotOfItsActionIsAnIncident(t *testing.T) {
 		}
 	}
 	report("a1", "ok", released.Digest)
-	report("a1", "ok", "")      // once more, by an executor that knows of no digests
+	report("a1", "ok", "")      // again, by an executor that sends no digests
 	report("a2", "skipped", "") // not carried out
 	report("a1", "ok", held.Digest)
 	report("a2", "ok", held.Digest)

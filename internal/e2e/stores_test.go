@@ -20,7 +20,7 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// contract is what a store's reference says of the calls that the examples make.
+// contract describes the calls of the examples as the store's reference does.
 type contract struct {
 	Calls []struct {
 		Method, Path             string
@@ -29,8 +29,8 @@ type contract struct {
 	}
 }
 
-// playedStore answers as the stores' references say, and checks both sides against
-// them. It finds everything that it holds.
+// playedStore behaves as the stores' references say, and checks requests and answers
+// against them. A search finds everything that it holds.
 type playedStore struct {
 	t       *testing.T
 	calls   map[string]contract
@@ -196,7 +196,7 @@ func TestTheExampleStoresAreGuarded(t *testing.T) {
 			want) {
 			t.Errorf("%s: facts are %q", got.Store, got.Found.Facts)
 		}
-		// Content put there without us may be read at most and never steers.
+		// Content that was put there without the gate may be read and never acted on.
 		if slices.ContainsFunc(got.Found.Facts, func(f string) bool { return strings.Contains(f, "evil") }) {
 			t.Errorf("%s: %q", got.Store, got.Found)
 		}

@@ -8,10 +8,10 @@ import (
 	"lazaret/internal/natsserver"
 )
 
-// roomEvery is how often it is looked how much room the disk has.
+// roomEvery is the interval between two checks of the free disk space.
 const roomEvery = 250 * time.Millisecond
 
-// watchRoom has the streams take nothing while the disk is nearly full.
+// watchRoom makes the streams refuse messages while the disk is nearly full.
 func (p *Pipeline) watchRoom(ctx context.Context) {
 	t := time.NewTicker(roomEvery)
 	defer t.Stop()
@@ -28,12 +28,14 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 		}
 		full := p.NoRoom() != nil
 		reserve := natsserver.Reserve(all)
-		// A quarter more has to be free again, so that it does not flap.
+		// The streams open again when a quarter more than the reserve is free, so that they do
+		// not flap.
 		if enough := free > reserve && (!full || free > reserve+reserve/4); enough != full {
 			continue
 		}
 		if full {
-			// A write may have failed meanwhile. A server that starts admits messages.
+			// A write may have failed meanwhile, so the server restarts. It then admits
+			// messages.
 			err = p.Server.Restart()
 		} else {
 			err = p.Server.Admit(false)
@@ -54,7 +56,7 @@ func (p *Pipeline) watchRoom(ctx context.Context) {
 	}
 }
 
-// NoRoom says that the streams take nothing because the disk is nearly full, or nil.
+// NoRoom returns an error if the streams refuse messages because the disk is nearly full.
 func (p *Pipeline) NoRoom() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

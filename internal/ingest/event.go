@@ -13,26 +13,26 @@ import (
 	"lazaret/streams"
 )
 
-// Ids of events are the host's. An event with the id and the bytes of another one is
-// a repeat of it. One with the id and other bytes is an event of its own: it gets an
-// id of its own, is judged like every other, and the arbiter raises an alert. A host
-// whose counter starts again loses nothing by it.
+// The host chooses the ids of events. An event with the id and the bytes of an earlier one
+// is a repeat of it. An event with the same id and other bytes is a new event. It gets a
+// new id and is judged like any other, and the arbiter raises an alert. So a host whose
+// counter restarts loses no event.
 
 // fingerprint tells a repeat from another event under the same id.
 type fingerprint struct{ hi, lo uint64 }
 
-// printOf is the fingerprint of a message: 128 bits of SHA-256, so that nobody who
-// writes two texts can make the second a repeat of the first.
+// printOf returns the fingerprint of a message: 128 bits of SHA-256. So no writer of two
+// texts can make the second look like a repeat of the first.
 func printOf(a streams.Address, body []byte) fingerprint {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00", a.Kind, a.Origin)
 	h.Write(body)
 	sum := h.Sum(nil)
-	// A low half of zero means an earlier version's, which had 64 bits.
+	// If the low half is zero, the fingerprint is from an earlier version and has 64 bits.
 	return fingerprint{binary.BigEndian.Uint64(sum), binary.BigEndian.Uint64(sum[8:]) | 1}
 }
 
-// earlierPrint is the fingerprint that earlier versions took.
+// earlierPrint returns the fingerprint that earlier versions used.
 func earlierPrint(a streams.Address, body []byte) fingerprint {
 	d := xxhash.New()
 	fmt.Fprintf(d, "%s\x00%s\x00", a.Kind, a.Origin)
@@ -40,14 +40,14 @@ func earlierPrint(a streams.Address, body []byte) fingerprint {
 	return fingerprint{hi: d.Sum64()}
 }
 
-// known is what is kept of an event under its id.
+// known is the record of an event under its id.
 type known struct {
-	intake uint64 // 0: there is none
+	intake uint64 // 0: there is no event
 	print  fingerprint
 	origin beliefs.Origin // of an observation
 }
 
-const printMark = 0 // before the low half of a fingerprint; no origin begins so
+const printMark = 0 // before the low half of a fingerprint; no origin begins with this byte
 
 func (k *known) bytes() []byte {
 	v := binary.BigEndian.AppendUint64(nil, k.intake)
@@ -73,13 +73,13 @@ func readKnown(v []byte) (k known) {
 
 func eventKey(project, agent, id string) []byte { return stage.Key(keyEvent, project, agent, id) }
 
-// othersKey is where the ids of the events are kept that came under an id that
-// another event had. No legal id ends so.
+// othersKey is the key of the ids of events that arrived under the id of another event. No
+// legal id ends with "~".
 func othersKey(project, agent, id string) []byte {
 	return stage.Key(keyEvent, project, agent, id+"~")
 }
 
-// maxOthers is how many events under one id are known by it, the latest.
+// maxOthers bounds the events that are known under one id. The latest are kept.
 const maxOthers = 16
 
 func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) {
@@ -87,21 +87,21 @@ func (f *Fold) known(st *stage.State, project, agent, id string) (known, error) 
 	return readKnown(v), err
 }
 
-// others are the events that came under an id that another event had.
+// others returns the ids of the events that arrived under the id of another event.
 func others(st *stage.State, project, agent, id string) (ids []string, err error) {
 	_, err = st.Load(othersKey(project, agent, id), &ids)
 	return ids, err
 }
 
-// identity is under which id an event stands in the ledger.
+// identity is the id of an event in the ledger.
 type identity struct {
 	id     string
-	reuses string // the id that it was sent under, where that is another event's
+	reuses string // the id that it was sent under, if that id belongs to another event
 	first  uint64 // intake sequence of the event that it repeats, or 0
 }
 
-// identify tells a repeat from a new event, and gives one that comes under the id of
-// another an id of its own.
+// identify distinguishes a repeat from a new event. It gives a new event an id of its own
+// if another event has the sent id.
 func (f *Fold) identify(st *stage.State, m *stage.Message, id string) (identity, error) {
 	a := m.Address
 	same := func(k known) bool {
@@ -137,7 +137,8 @@ func (f *Fold) identify(st *stage.State, m *stage.Message, id string) (identity,
 	}
 }
 
-// ownID is the n-th choice of an id for an event that came under another one's.
+// ownID returns the n-th candidate for the id of an event that was sent under another
+// event's id.
 func ownID(id string, intake uint64, n int) string {
 	tag := fmt.Sprintf("-r%d", intake)
 	if n > 0 {
@@ -170,7 +171,7 @@ func (f *Fold) noteOrigin(st *stage.State, project string, e *streams.Observatio
 	return st.Set(eventKey(project, e.Agent, e.ID), k.bytes())
 }
 
-// originOf is the origin of an observation, if there is one of that id.
+// originOf returns the origin of the observation with this id, if there is one.
 func (f *Fold) originOf(st *stage.State, project, agent, id string) (o beliefs.Origin, ok bool, err error) {
 	k, err := f.known(st, project, agent, id)
 	return k.origin, k.origin != "", err

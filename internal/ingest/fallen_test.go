@@ -12,7 +12,8 @@ import (
 	"lazaret/streams"
 )
 
-// dependants lets ingest write what it owes, and returns those that it names.
+// dependants lets ingest write its pending entries, and returns the dependants that they
+// name.
 func (h *house) dependants() (out []beliefs.Dependant) {
 	h.t.Helper()
 	from := len(h.ledger)
@@ -30,8 +31,8 @@ func (h *house) dependants() (out []beliefs.Dependant) {
 	return out
 }
 
-// TestWhatCitesABeliefThatFallsIsFlagged lets beliefs fall in each way: by a
-// stronger word, by a newer one, by a sentinel, and by a person.
+// TestWhatCitesABeliefThatFallsIsFlagged lets beliefs fall in each way: by a stronger
+// attestation, by a newer belief, by a sentinel, and by a person.
 func TestWhatCitesABeliefThatFallsIsFlagged(t *testing.T) {
 	h := newHouse(t, offline(t))
 	h.keep = true

@@ -7,14 +7,14 @@ import (
 	"lazaret/streams"
 )
 
-// TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted shares what the user of
-// another project said, over every credential, and what a page said there.
+// TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted shares words of another
+// project's user, and of a page that was read there, over every credential.
 func TestWhatIsSharedFromAnotherProjectNeverArrivesAsTrusted(t *testing.T) {
 	h := newHouse(t, offline(t))
 	s := h.pin()
 	own := h.remember(beliefs.OriginUser, &streams.Memory{Head: streams.Head{ID: "own"}, Key: "size",
 		Content: "My size is 43"})
-	h.read(beliefs.OriginUser, "said", "The gate is four") // so that it could be the user's word
+	h.read(beliefs.OriginUser, "said", "The gate is four") // the shared text could then repeat the user's words
 	for _, there := range beliefs.Origins() {
 		for _, by := range beliefs.Origins() {
 			id := "m-" + string(there) + "-" + string(by)

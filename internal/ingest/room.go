@@ -7,18 +7,19 @@ import (
 	"lazaret/streams"
 )
 
-// An entry of a recall repeats texts that are in the ledger already, so that
-// sentinels judge exactly what the agent is handed. These bound how much.
+// An entry of a recall repeats texts that are in the ledger already, so that sentinels
+// judge exactly the texts that the agent receives. These constants bound the size of the
+// texts.
 const (
-	// recallBytes bounds the encoded items of one recall. Candidates that a gate brings
-	// along come on top.
+	// recallBytes bounds the encoded items of one recall. Candidates that a gate sends with
+	// its request come on top.
 	recallBytes = 64 << 10
-	// leastServed is the least part of a text that an item is worth having for.
+	// leastServed is the smallest part of a text that is worth serving, in bytes.
 	leastServed = 256
 )
 
-// jsonLen is an upper bound of the size of a text as JSON, in bytes, without its
-// quotes; what exceeds most counts as most.
+// jsonLen returns an upper bound of the size of a text as JSON, in bytes, without its
+// quotes. It counts at most the given maximum.
 func jsonLen(s string, most int) int {
 	n := 0
 	for i := 0; i < len(s) && n < most; i++ {
@@ -27,7 +28,7 @@ func jsonLen(s string, most int) int {
 	return min(n, most)
 }
 
-// encoded is how many bytes JSON may make of one.
+// encoded returns how many bytes a byte of a text takes in JSON.
 func encoded(b byte) int {
 	switch {
 	case b == '"', b == '\\', b == '\n', b == '\r', b == '\t':
@@ -38,7 +39,7 @@ func encoded(b byte) int {
 	return 1
 }
 
-// excerpt is the longest beginning of a text that takes at most room bytes as JSON.
+// excerpt returns the longest beginning of a text that takes at most room bytes as JSON.
 func excerpt(s string, room int) string {
 	for i := range len(s) {
 		if room -= encoded(s[i]); room < 0 {
@@ -48,8 +49,8 @@ func excerpt(s string, room int) string {
 	return s
 }
 
-// after is a text without its first n bytes, or a few less where those end within a
-// character.
+// after returns a text without its first n bytes. If these end within a character, it
+// removes a few bytes less.
 func after(s string, n int) string {
 	if n >= len(s) {
 		return ""
@@ -64,14 +65,14 @@ func after(s string, n int) string {
 type serving struct {
 	item    streams.RecallItem
 	text    string
-	size    int    // of the whole text, in bytes; 0: nobody knows
-	digest  string // of the whole text, of a memory
+	size    int    // of the whole text, in bytes; 0: unknown
+	digest  string // of a memory's whole text
 	brought bool   // the request holds the text
 }
 
-// share fills in the texts of the items of a recall, as far as there is room: each
-// text gets the same part of it, and what shorter ones leave. It returns how many
-// items fit, and whether a text was cut for want of room.
+// share fills in the texts of a recall's items, as far as there is room. Each text gets
+// the same share of the room, and longer texts share the room that shorter ones leave. It
+// returns how many items fit, and whether a text was cut for lack of room.
 func share(all []*serving, room int) (fit int, short bool, err error) {
 	needs := make([]int, 0, len(all))
 	least := 0
@@ -108,8 +109,8 @@ func share(all []*serving, room int) (fit int, short bool, err error) {
 	return fit, short, nil
 }
 
-// waterLevel is the largest number that, put in the place of every larger need,
-// leaves a sum within room.
+// waterLevel returns the largest number to which all larger needs can be lowered so that
+// their sum is within room.
 func waterLevel(needs []int, room int) int {
 	slices.Sort(needs)
 	for i, n := range needs {

@@ -12,10 +12,11 @@ import (
 // A session with input that no sentinel has judged is held until the same observation
 // is admitted, under the same id and origin, or until the session starts anew.
 
-// holes are the rejected observations of a session, or without one of the agent.
+// holes are the rejected observations of a session, or of the agent if the session is
+// empty.
 type holes struct {
 	All  []streams.Unseen `json:"all,omitzero"`
-	More bool             `json:"more,omitzero"` // beyond maxHoles, or of an earlier version
+	More bool             `json:"more,omitzero"` // there are more than maxHoles, or an earlier version kept only a flag
 }
 
 const (
@@ -32,15 +33,15 @@ func (f *Fold) holes(st *stage.State, project, agent, session string) (h holes, 
 	if err != nil || !ok {
 		return h, err
 	}
-	if len(v) == 1 { // a mere flag, of an earlier version
+	if len(v) == 1 { // an earlier version kept only a flag
 		h.More = v[0] != 0
 		return h, nil
 	}
 	return h, streams.Unmarshal(v, &h)
 }
 
-// setUnseen marks a session, or without one the agent as a whole, as holding
-// input that no sentinel has judged.
+// setUnseen marks a session as holding input that no sentinel has judged. Without a
+// session it marks the agent as a whole.
 func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u streams.Unseen) error {
 	h, err := f.holes(st, project, agent, session)
 	if err != nil {
@@ -54,8 +55,7 @@ func (f *Fold) setUnseen(st *stage.State, project, agent, session string, u stre
 	return st.Put(sessionKey(project, agent, session), &h)
 }
 
-// nowSeen takes note that an observation was admitted that may have been rejected
-// before.
+// nowSeen removes an admitted observation from the holes, if it was rejected before.
 func (f *Fold) nowSeen(st *stage.State, project string, e *streams.ObservationEntry) error {
 	for _, s := range []string{e.Session, ""} {
 		h, err := f.holes(st, project, e.Agent, s)
@@ -79,9 +79,8 @@ func (f *Fold) nowSeen(st *stage.State, project string, e *streams.ObservationEn
 	return nil
 }
 
-// sessionState reports what taints a proposal of this session as a whole:
-// unseen input, and a claim to have been acknowledged a sequence that this
-// intake never gave out.
+// sessionState reports why all proposals of this session are suspect: unseen input, or a
+// claimed acknowledgement of a sequence that this intake never gave out.
 func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.EntryHead,
 	after uint64) (unseen *streams.Unseen, restored bool, err error) {
 	for _, s := range []string{head.Session, ""} {
@@ -106,9 +105,8 @@ func (f *Fold) sessionState(st *stage.State, a streams.Address, head streams.Ent
 	return unseen, after >= head.Intake, nil
 }
 
-// applySession ends what was known of a session when it starts or ends: a new
-// session starts clean. Holes that could not be laid to one session last until
-// the agent starts any session.
+// applySession removes the state of a session when it starts or ends, so that a new
+// session starts clean. Holes without a session last until the agent starts any session.
 func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionEntry) error {
 	if err := st.Delete(sessionKey(project, e.Agent, e.Session)); err != nil {
 		return err
@@ -134,7 +132,7 @@ func (f *Fold) applySession(st *stage.State, project string, e *streams.SessionE
 	return st.Delete(sessionKey(project, e.Agent, ""))
 }
 
-// decide records what a decision rests on.
+// decide records the beliefs that a decision depends on.
 func (f *Fold) decide(st *stage.State, m *stage.Message, head streams.EntryHead,
 	d *streams.Decision) (*stage.Admission, error) {
 	project := m.Address.Project

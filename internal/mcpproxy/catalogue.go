@@ -46,16 +46,16 @@ type catalogue struct {
 
 	seen    int64 // gen when it was listed; -1 never
 	digest  string
-	binding string                     // what calls of its tools name
+	binding string                     // the binding that calls of its tools carry
 	first   map[string]json.RawMessage // the first page's result, without its tools
-	said    []string                   // what was recorded of the first page besides its tools
+	said    []string                   // the recorded texts of the first page, except for its tools
 	raw     []json.RawMessage
 	names   map[string]bool
 	action  *streams.Action
 	rep     *client.Reply
 	err     error
 	record  *listRecord // of the list in the ledger
-	waiting string      // the digest that somebody waits for in the background
+	waiting string      // the digest that a background wait is for
 }
 
 func newCatalogue(p *Proxy) *catalogue {
@@ -113,7 +113,7 @@ func (c *catalogue) settle(ctx context.Context, meta map[string]json.RawMessage,
 	wait time.Duration) *refusal {
 	if gen := c.gen.Load(); fresh || c.seen != gen {
 		if err := c.list(ctx, meta); err != nil {
-			c.seen, c.first = -1, nil // nothing is known of what is offered now
+			c.seen, c.first = -1, nil // the offered tools are unknown now
 			return &refusal{err: err, what: c.label()}
 		}
 		c.seen = gen
@@ -140,7 +140,7 @@ func (c *catalogue) label() string {
 	return fmt.Sprintf("every tool of server %q, whose list of tools has to be accepted first,", c.p.serverName())
 }
 
-// list reads all pages, and publishes the catalogue if it is another one.
+// list reads all pages, and publishes the catalogue if it has changed.
 func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) error {
 	var tools []streams.Tool
 	var raw []json.RawMessage
@@ -219,7 +219,7 @@ func (c *catalogue) list(ctx context.Context, meta map[string]json.RawMessage) e
 // reject it yet, and says so in the live feed before it decides on the proposal to accept it.
 type listRecord struct {
 	id, session string
-	said        bool // it is recorded that nobody was shown a rejected list
+	said        bool // the refusal to show a rejected list is recorded
 	why         chan client.Rejected
 	stop        func() error
 }
@@ -260,8 +260,8 @@ func (r *listRecord) rejected() *client.Rejected {
 	}
 }
 
-// withheld records, under the id of a rejected list, that no model was shown it. That
-// ends the hold of its session.
+// withheld records, under the id of a rejected list, that no model was shown the list. The
+// record ends the hold of its session.
 func (p *Proxy) withheld(r *listRecord, why *client.Rejected) {
 	if r.said || !why.Unseen {
 		return
@@ -419,7 +419,7 @@ func proposalOf(server, instructions, digest string, tools []streams.Tool, comma
 	if err != nil {
 		return nil, "", err
 	}
-	level := beliefs.L4 // whatever the policy says, a person
+	level := beliefs.L4 // a person must accept it, whatever the policy says
 	binding = args.Binding()
 	return &streams.Action{Head: streams.Head{ID: "tools-" + strings.TrimPrefix(binding, "sha256:")[:40],
 		Session: catalogueSession},
@@ -501,8 +501,8 @@ func (c *catalogue) propose(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// ended reports whether a hold expired or was withdrawn, or the id belongs to an entry of
-// another version of this program: then a new proposal may have one.
+// ended reports whether a hold expired or was withdrawn, or whether the id belongs to an
+// entry of another version of this program. A new proposal may then be made.
 func ended(rep *client.Reply) bool {
 	for _, r := range rep.Entry.Reasons {
 		if r.Code == streams.CodeExpired || r.Code == streams.CodeCancelled || r.Code == streams.CodeInvalid {

@@ -228,7 +228,7 @@ var table = []struct {
 	{"ocsf", func(t *To) receiver { return or(t.OCSF) }},
 }
 
-// or returns the receiver x, or nil if the configuration has no receiver of its kind.
+// or returns the receiver p, or nil if the configuration has no receiver of its kind.
 func or[T any, P interface {
 	*T
 	receiver

@@ -26,11 +26,11 @@ import (
 	"lazaret/streams"
 )
 
-// inbox is a webhook that keeps what it takes.
+// inbox is a webhook that keeps the messages it receives.
 type inbox struct {
 	*httptest.Server
 	mu     sync.Mutex
-	status int // that it answers
+	status int // the status of its answers
 	got    []notify.Message
 }
 
@@ -56,7 +56,7 @@ func (in *inbox) answer(status int) {
 	in.status = status
 }
 
-// notices are the notifications that were taken, those of a kind.
+// notices returns the received notifications of a kind.
 func (in *inbox) notices(kind notify.Kind) (out []*notify.Notice) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -180,7 +180,8 @@ routes:
 			strings.Contains(dead[0].Error, "400")
 	})
 
-	// What comes while the receiver is away, and while the notifier is, is told later, once.
+	// Entries that come while the receiver or the notifier is down are delivered later,
+	// once.
 	in.answer(503)
 	order(2)
 	stop()

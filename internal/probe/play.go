@@ -36,10 +36,10 @@ type played struct {
 	project, agent string
 	event          streams.Event
 	kind           string
-	seq            uint64 // of the intake
+	seq            uint64 // intake sequence
 	rep            *streams.Reply
 	verdict        streams.Verdict
-	code           streams.Code // of an error
+	code           streams.Code // code of the error
 	permitted      *bool
 	resolved       *streams.ResolveReply
 	belief         *streams.BeliefRef
@@ -83,7 +83,7 @@ func (s *Scenario) run(ctx context.Context, at *site, off *Contrast) (failed []s
 			}
 		}
 		if off != nil && st.ID == off.Fails {
-			break // it is shown, or it is not
+			break // the contrast has shown its result
 		}
 	}
 	return p.failed, nil
@@ -100,9 +100,9 @@ func (p *play) fail(st *Step, format string, args ...any) {
 	p.failed = append(p.failed, fmt.Sprintf("step %s: %s", st.ID, fmt.Sprintf(format, args...)))
 }
 
-// projectName is that of a scenario's project. Names that are long are cut: an
-// agent's credential repeats the project in each subject, and a server refuses
-// one of more than 4 KiB.
+// projectName returns the name of a scenario's project. It cuts long names: an agent's
+// credential repeats the project in each subject, and a server refuses a credential of
+// more than 4 KiB.
 func projectName(name string) string {
 	if len(name) > 20 {
 		sum := sha256.Sum256([]byte(name))
@@ -118,7 +118,7 @@ func (p *play) projectOf(st *Step) string {
 	return p.project + "-" + st.Project
 }
 
-// client is an agent's, with a credential of its own.
+// client returns a client of an agent with its own credential.
 func (p *play) client(project, agent string) (*client.Client, *nats.Conn, error) {
 	key := project + "/" + agent
 	if c := p.clients[key]; c != nil {
@@ -144,7 +144,7 @@ func (p *play) client(project, agent string) (*client.Client, *nats.Conn, error)
 	return c, nc, nil
 }
 
-// tick lets virtual time pass and returns the time of an event.
+// tick advances virtual time and returns the time of an event.
 func (p *play) tick(project string, d time.Duration) time.Time {
 	t := p.now[project]
 	if t.IsZero() {
@@ -157,7 +157,7 @@ func (p *play) tick(project string, d time.Duration) time.Time {
 
 var reference = regexp.MustCompile(`^\$([A-Za-z0-9_-]+)(?:\.(envelope|digest))?$`)
 
-// refer replaces references to ids that are known only now.
+// refer replaces references to ids that earlier steps produced.
 func (p *play) refer(v any) (any, error) {
 	switch v := v.(type) {
 	case string:
@@ -239,7 +239,7 @@ func (p *play) step(ctx context.Context, st *Step) error {
 	d := &played{project: p.projectOf(st), agent: st.As, kind: kind}
 	id := st.ID
 	if st.Times > 1 {
-		id = "" // the client makes them
+		id = "" // the client makes the ids
 	}
 	p.done[st.ID] = d
 	event := func(body map[string]any, e streams.Event) error {
@@ -399,8 +399,8 @@ func (p *play) posing(st *Step, d *played) (project, agent string) {
 	return project, agent
 }
 
-// try publishes without an acknowledgement and asks the server whether it was
-// let through: the refusal comes before the answer to a ping.
+// try publishes without an acknowledgement. It learns from the server whether the message
+// was refused: the refusal comes before the answer to a ping.
 func (p *play) try(ctx context.Context, d *played, nc *nats.Conn, subject string) error {
 	body, err := streams.Marshal(d.event)
 	if err != nil {
@@ -458,8 +458,8 @@ func (p *play) ask(ctx context.Context, st *Step, d *played, origin beliefs.Orig
 	return nil
 }
 
-// settle waits until every group has judged all published events: it answers in order,
-// and its findings precede its answer in the ledger.
+// settle waits until every group has judged all published events. A group answers in
+// order, and its findings precede its answer in the ledger.
 func (p *play) settle(ctx context.Context, project string) error {
 	c, _, err := p.client(project, "barrier")
 	if err != nil {
@@ -475,7 +475,7 @@ func (p *play) settle(ctx context.Context, project string) error {
 	})
 }
 
-// holdOf is the verdict that opened the hold of a step.
+// holdOf returns the verdict that opened the hold of a step.
 func (p *play) holdOf(id string) (*played, *streams.VerdictEntry, error) {
 	d := p.done[id]
 	if d == nil || d.rep == nil || d.rep.Entry == nil || d.rep.Entry.Hold == nil {
@@ -525,7 +525,7 @@ func (p *play) resolve(ctx context.Context, st *Step, d *played) error {
 	return streams.Unmarshal(m.Data, d.resolved)
 }
 
-// sign signs a statement, or makes a note that only looks signed.
+// sign signs a statement, or forges a signature in the given way.
 func (p *play) sign(s *approval.Statement, by note.Signer, forge string) (string, error) {
 	b, err := s.Sign(by)
 	if err != nil {
@@ -537,7 +537,7 @@ func (p *play) sign(s *approval.Statement, by note.Signer, forge string) (string
 	case "altered":
 		msg = strings.Replace(msg, `"decision":"reject"`, `"decision":"approve"`, 1)
 	case "name":
-		// Alice's name and key hash over somebody else's signature.
+		// Alice's name and key hash stand over another signer's signature.
 		of, err := s.Sign(p.site.signers[alice])
 		if err != nil {
 			return "", err
@@ -603,7 +603,7 @@ func (p *play) await(ctx context.Context, st *Step) error {
 	return err
 }
 
-// activate signs a policy and publishes it, and looks whether it is in force.
+// activate publishes a signed policy and checks whether it is in force.
 func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 	text, err := policyWith(p.Policy, st.Activate.Policy)
 	if err != nil {
@@ -619,7 +619,7 @@ func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 	if err := embedded.Activate(ctx, p.site.op, by, streams.DoActivatePolicy, text); err != nil {
 		return err
 	}
-	// The barrier goes through the same partition behind the command.
+	// The barrier follows the command through the same partition.
 	if err := p.settle(ctx, d.project); err != nil {
 		return err
 	}
@@ -632,7 +632,7 @@ func (p *play) activate(ctx context.Context, st *Step, d *played) error {
 	return nil
 }
 
-// look asks how a belief stands now.
+// look asks for the current standing of a belief.
 func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRef, error) {
 	id, err := p.lookUp(ref)
 	if err != nil {
@@ -649,8 +649,8 @@ func (p *play) look(ctx context.Context, project, ref string) (*streams.BeliefRe
 	return &ans.Beliefs[0].BeliefRef, nil
 }
 
-// hasItem reports whether a channel serves what is meant by "$ID" or by a part
-// of its content.
+// hasItem reports whether a channel serves the belief that "$ID" names, or a belief with
+// this text in its content.
 func (p *play) hasItem(items []streams.RecallItem, want string) (bool, error) {
 	id := ""
 	if reference.MatchString(want) {

@@ -85,7 +85,7 @@ func TestEntriesThatWaitShareMessagesAndAreReadOneByOne(t *testing.T) {
 	}
 }
 
-// follows collects what a follower is given.
+// follows collects the entries that a follower receives.
 type follows struct {
 	entries []streams.Entry
 	next    uint64

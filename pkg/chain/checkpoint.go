@@ -14,10 +14,10 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP
-// signed note over origin, size, root and the checkpoints kept before. A log that was opened without a signer
-// gives an error. Of a head that was signed before it is the same checkpoint, with
-// the cosignatures that it got since.
+// Checkpoint signs the head, keeps the checkpoint and returns it: a C2SP signed note over
+// origin, size, root and the checkpoints kept before. It returns an error if the log was
+// opened without a signer. If the head was signed already, it returns the same checkpoint
+// with the cosignatures that were added since.
 func (l *Log) Checkpoint() ([]byte, error) {
 	l.signing.Lock()
 	defer l.signing.Unlock()
@@ -61,9 +61,8 @@ func (l *Log) keep(size int64, cp []byte) error {
 	return nil
 }
 
-// Cosigned keeps signatures that others put under one of this log's own
-// checkpoints, given as the whole note with them. That they are good is the
-// caller's to check.
+// Cosigned keeps the signatures that others added to one of this log's own checkpoints. cp
+// is the whole note with these signatures. The caller must have verified them.
 func (l *Log) Cosigned(cp []byte) error {
 	l.signing.Lock()
 	defer l.signing.Unlock()
@@ -92,7 +91,7 @@ type Checkpoint struct {
 	Size      int64
 	Root      tlog.Hash
 	Extension string // further lines, each with its line feed
-	Note      []byte // as it was signed
+	Note      []byte // the note as it was signed
 }
 
 // ParseCheckpoint reads a checkpoint without looking at its signatures.
@@ -115,7 +114,7 @@ func OpenCheckpoint(b []byte, vs note.Verifiers) (c Checkpoint, err error) {
 
 func strict(n *note.Note, b []byte) (c Checkpoint, err error) {
 	for _, sig := range n.Sigs {
-		// Base64 has bits that mean nothing; a stored record has none.
+		// Base64 has unused bits. They are zero in a stored record.
 		if _, err := base64.StdEncoding.Strict().DecodeString(sig.Base64); err != nil {
 			return c, fmt.Errorf("its signature by %s is not as it was written", sig.Name)
 		}
@@ -140,7 +139,7 @@ func parseCheckpoint(text string, b []byte) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// parseSize reads a tree's size, which has one spelling.
+// parseSize reads a tree's size, which has only one spelling.
 func parseSize(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || strconv.FormatInt(n, 10) != s {
@@ -153,7 +152,8 @@ func checkpointText(origin string, size int64, root tlog.Hash) string {
 	return fmt.Sprintf("%s\n%d\n%s\n", origin, size, base64.StdEncoding.EncodeToString(root[:]))
 }
 
-// by reports whether there is a signature line of that key; it is not checked.
+// by reports whether the note has a signature line of this key. It does not verify the
+// signature.
 func (c *Checkpoint) by(s note.Signer) bool { return c.line(s.Name(), s.KeyHash()) }
 
 func (c *Checkpoint) line(name string, hash uint32) bool {
@@ -165,13 +165,13 @@ func (c *Checkpoint) line(name string, hash uint32) bool {
 	return false
 }
 
-// keyID names a key as signature lines do.
+// keyID returns the name of a key as in signature lines.
 type keyID struct {
 	name string
 	hash uint32
 }
 
-// signers are the keys that a checkpoint's signature lines name.
+// signers returns the keys that a checkpoint's signature lines name.
 func (c *Checkpoint) signers() []keyID {
 	_, sigs, _ := bytes.Cut(c.Note, []byte("\n\n"))
 	var out []keyID
@@ -188,14 +188,13 @@ func (c *Checkpoint) signers() []keyID {
 // nextKey begins the extension line of a handover.
 const nextKey = "lazaret-next-key "
 
-// Handover has the log signed by another key from now on. The old key and the
-// new one sign the head together with the new public key, and the log keeps
-// that note: whoever trusts the old key can follow to the new one, and a
-// checkpoint that only the old key signed after the handover is wrong. vkey is
-// the new public key; it must belong to next.
+// Handover changes the key that signs the log. The old key and the new key both sign the
+// head together with the new public key, and the log keeps this note. So a reader who
+// trusts the old key can follow to the new one. A checkpoint that only the old key signed
+// after the handover is invalid. vkey is the new public key and must belong to next.
 //
-// It stands beside the tree, not in it: replicas have keys of their own and
-// the same tree.
+// The note is kept beside the tree and not in it: replicas have their own keys and the
+// same tree.
 func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -231,7 +230,7 @@ func (l *Log) Handover(next note.Signer, vkey string) ([]byte, error) {
 	return msg, nil
 }
 
-// Handovers are the notes of all changes of the signing key, oldest first.
+// Handovers returns the notes of all changes of the signing key, oldest first.
 func (l *Log) Handovers() ([][]byte, error) { return l.handovers() }
 
 func (l *Log) handovers() ([][]byte, error) {
@@ -246,8 +245,8 @@ func (l *Log) handovers() ([][]byte, error) {
 	return out, errors.Join(it.Error(), it.Close())
 }
 
-// keyring is the keys that may sign a log's checkpoints, and from which size
-// on one no longer may.
+// keyring holds the keys that may sign a log's checkpoints, and the size from which a
+// replaced key may no longer sign.
 type keyring struct {
 	trusted note.Verifiers
 	more    []note.Verifier
@@ -264,7 +263,7 @@ func (k *keyring) Verifier(name string, hash uint32) (note.Verifier, error) {
 	return k.trusted.Verifier(name, hash)
 }
 
-// handover takes a handover's note into the ring.
+// handover adds the new key of a handover's note to the ring.
 func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
@@ -304,11 +303,11 @@ func (k *keyring) handover(b []byte) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// KeyID names a key as signatures do: its name, and its hash in hex.
+// KeyID returns a key's name and its hash in hex, as in signatures.
 func KeyID(name string, hash uint32) string { return fmt.Sprintf("%s+%08x", name, hash) }
 
-// Replaced are the keys that a handover replaced, and the key that it names, by KeyID. The
-// note has to be signed by a trusted key and by the one that it names.
+// Replaced returns the keys that a handover replaced and the key that it names, by KeyID.
+// A trusted key and the new key must both have signed the note.
 func Replaced(handover []byte, trusted note.Verifiers) (old []string, next string, err error) {
 	ring := &keyring{trusted: trusted, retired: make(map[keyID]int64)}
 	if _, err := ring.handover(handover); err != nil {
@@ -321,8 +320,8 @@ func Replaced(handover []byte, trusted note.Verifiers) (old []string, next strin
 	return old, KeyID(v.Name(), v.KeyHash()), nil
 }
 
-// open reads a checkpoint that a key signed which could at its size, and tells
-// which keys of the ring signed it.
+// open reads a checkpoint that was signed by a key which was valid at its size. It returns
+// the keys of the ring that signed it.
 func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	n, err := note.Open(b, k)
 	if err != nil {
@@ -344,8 +343,8 @@ func (k *keyring) open(b []byte) (c Checkpoint, by []keyID, err error) {
 	return c, by, err
 }
 
-// Successor is the public key that the last handover named, or "" if there was
-// none: the key that has to sign from then on.
+// Successor returns the public key that the last handover named, which must sign from then
+// on. It is "" if there was no handover.
 func (l *Log) Successor() (string, error) {
 	n, err := l.handovers()
 	if err != nil || len(n) == 0 {

@@ -12,8 +12,7 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// One leaf is proven to whoever has the log's public key, here without what it
-// says.
+// One leaf is proven to a reader who has the log's public key, here without its payload.
 func ExampleLog_Prove() {
 	l, dir, vs, _ := demo("first", "second", "third")
 	defer os.RemoveAll(dir)
@@ -35,8 +34,7 @@ func ExampleLog_Prove() {
 	// Output: leaf 1, note of demo, 6 bytes, payload shown: false
 }
 
-// A key that was destroyed counts as forgetting only where an entry of the log
-// says that it is to be forgotten.
+// A destroyed key counts as an erasure only if an entry of the log orders the erasure.
 func ExampleLawful() {
 	l, dir, vs, _ := demo("a secret")
 	defer os.RemoveAll(dir)
@@ -74,7 +72,7 @@ func ExampleLawful() {
 	// verified 1
 }
 
-// The key that signs changes; who trusts the old one follows.
+// The signing key changes. A reader who trusts the old key also accepts the new one.
 func ExampleLog_Handover() {
 	l, dir, vs, _ := demo("first")
 	defer os.RemoveAll(dir)
@@ -112,8 +110,7 @@ func ExampleLog_Handover() {
 	// 2 <nil>
 }
 
-// A range of leaves is exported, and checked by somebody who has nothing else
-// but the log's public key.
+// A range of leaves is exported. A reader checks it with the log's public key alone.
 func ExampleSpan() {
 	l, dir, vs, _ := demo("first", "second")
 	defer os.RemoveAll(dir)
@@ -134,8 +131,8 @@ func ExampleSpan() {
 	// Output: 2 <nil>
 }
 
-// Two logs of the same entries have the same tree, whatever their keys; where
-// they part is found by their tiles.
+// Two logs of the same entries have the same tree, whatever their keys. Their tiles show
+// where they begin to differ.
 func ExampleFirstDifference() {
 	a, dirA, _, _ := demo("first", "second", "third")
 	defer os.RemoveAll(dirA)

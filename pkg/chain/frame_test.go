@@ -13,7 +13,7 @@ import (
 	"lazaret/pkg/position"
 )
 
-// framed are entries of messages of which some hold several.
+// framed returns entries of messages, some of which hold several entries.
 func framed(n int, seed uint64) []chain.Entry {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var out []chain.Entry
@@ -30,7 +30,7 @@ func framed(n int, seed uint64) []chain.Entry {
 	return out
 }
 
-// whole cuts entries into batches that end with a message.
+// whole splits entries into batches that end at the end of a message.
 func whole(entries []chain.Entry, r *rand.Rand) (batches [][]chain.Entry) {
 	for from := 0; from < len(entries); {
 		to := min(from+1+r.IntN(200), len(entries))
@@ -52,7 +52,7 @@ func TestEachEntryOfAMessageIsALeafOfItsOwn(t *testing.T) {
 			if err := l.Append(b); err != nil {
 				t.Fatal(err)
 			}
-			if err := l.Append(b); err != nil { // again: it is there
+			if err := l.Append(b); err != nil { // the batch is in the log already
 				t.Fatal(err)
 			}
 		}
@@ -119,7 +119,7 @@ func TestALogTakesMessagesWholeAndInOrder(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Verification refuses frames that no log appends.
+	// Verification refuses frames that no log would append.
 	for name, c := range map[string]struct {
 		next uint64
 		leaf chain.Leaf

@@ -47,8 +47,8 @@ var cosignature = "— witness " + base64.StdEncoding.EncodeToString(make([]byte
 
 func checkpointKey(size uint64) []byte { return binary.BigEndian.AppendUint64([]byte{'S'}, size) }
 
-// recount writes the record of how many checkpoints there are anew, and the changes that led
-// to them, as somebody can who has no key.
+// recount rewrites the record of the number of checkpoints, and the changes that led to
+// them, as an attacker without a key can do.
 func recount(db *pebble.DB, drop func(size uint64) bool) error {
 	size := len(get(db, []byte{'N'}))
 	n, hash, changes := uint64(0), [32]byte{}, [][]byte(nil)
@@ -68,7 +68,7 @@ func recount(db *pebble.DB, drop func(size uint64) bool) error {
 		return err
 	}
 	for i, c := range changes {
-		if v := get(db, c[:9]); v != nil { // its value may be another one now
+		if v := get(db, c[:9]); v != nil { // the value may have been replaced since
 			sum := sha256.Sum256(v)
 			c = append(c[:9:9], sum[:]...)
 		}
@@ -154,7 +154,7 @@ func TestPromiseB19KeptCheckpointsAndCosignaturesOfOlderOnesAreCovered(t *testin
 			if rep := verify(t, fs, "log", k, nil); rep.Status != chain.Failed {
 				t.Errorf("it is %+v", rep)
 			}
-			// An auditor that goes on with it does not make it good.
+			// The log stays wrong after an auditor has continued it.
 			l := open(t, fs, "log", k)
 			if err := l.Append(entries(51, 60)); err != nil {
 				t.Fatal(err)
@@ -216,7 +216,8 @@ func TestPromiseB19LateCosignaturesAndHandoversAreCovered(t *testing.T) {
 	}
 }
 
-// earlierVersion has the log as an earlier version left it: its checkpoints commit to leaves alone.
+// earlierVersion returns a log in the form of an earlier version: its checkpoints commit
+// to leaves alone.
 func earlierVersion(t *testing.T, k keypair) files {
 	t.Helper()
 	f, cps := keptLog(t, k)
@@ -303,7 +304,8 @@ func TestPromiseB19ALogOfAnEarlierVersionThatLostACheckpointStaysConvicted(t *te
 	}
 }
 
-// The log's own key can sign other checkpoints. Whoever holds one of the former learns of it.
+// The log's own key can sign other checkpoints. A reader who holds an earlier checkpoint
+// detects that.
 func TestPromiseB19AHeldCheckpointTellsWhichOnesWereKept(t *testing.T) {
 	k := newKey(t, "log")
 	_, cps := keptLog(t, k)

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped is the operating system's file system with tables mapped into memory
-// for reading: whoever reads a whole log otherwise spends a fifth of its time on
-// having the kernel copy.
+// mapped returns the operating system's file system with tables mapped into memory for
+// reading. Without the mapping, a reader of a whole log spends a fifth of its time on
+// copies by the kernel.
 func mapped(fs vfs.FS) vfs.FS {
 	if fs != vfs.Default {
 		return fs
@@ -28,8 +28,8 @@ type mappedFS struct {
 	open map[string]*mapping // guarded by mu, by the file's name
 }
 
-// mapping is a file in memory. Pebble opens a table again for each run of reads,
-// which all share it.
+// mapping is a file that is mapped into memory. Pebble opens a table again for each run of
+// reads. All runs share one mapping.
 type mapping struct {
 	b     []byte
 	users int // guarded by mappedFS.mu
@@ -72,7 +72,7 @@ func (m *mappedFS) release(name string, x *mapping) error {
 	return unix.Munmap(x.b)
 }
 
-// mappedFile is an open file of which there is a mapping.
+// mappedFile is an open file that is mapped.
 type mappedFile struct {
 	vfs.File
 	*mapping
@@ -80,9 +80,9 @@ type mappedFile struct {
 	name string
 }
 
-// ReadAt implements io.ReaderAt. What is read is copied, so that nobody changes
-// it between the check of its checksum and its use. A file that somebody cuts, or
-// a disk that fails, is an error and not the end of the process.
+// ReadAt implements io.ReaderAt. It copies the bytes, so that they cannot change between
+// the check of their checksum and their use. A truncated file or a failing disk causes an
+// error and does not end the process.
 func (f *mappedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 || off > int64(len(f.b)) {
 		return 0, io.EOF

@@ -9,8 +9,8 @@ import (
 	"lazaret/pkg/chain"
 )
 
-// Payloads that stay when a subject's keys are destroyed are read as before, also when a
-// crash lost the writes after the destruction and it is repeated.
+// Payloads of other subjects stay readable when a subject's keys are destroyed, even if a
+// crash loses the writes after the destruction and it is repeated.
 func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 	k := newKey(t, "log")
 	fs := vfs.NewMem()
@@ -31,7 +31,7 @@ func TestPayloadsStayWhenTheKeysOfTheOthersAreDestroyed(t *testing.T) {
 			}
 		}
 		if _, err := l.Payload(3); err != nil {
-			t.Error(err) // another subject's
+			t.Error(err) // the payload of another subject
 		}
 	}
 	if _, err := l.DestroyKeys("p0", 3); err == nil {

@@ -17,22 +17,22 @@ type Offered struct {
 	Schema, Annotations []byte
 }
 
-// Proposal is the level that a person is asked to accept a tool at, and why.
+// Proposal is the level at which a person is asked to accept a tool, with the reason.
 type Proposal struct {
 	Tool  string        `json:"tool"`
 	Level beliefs.Level `json:"level"`
-	// From is what the level comes from: policy, profile, hint, words, or nothing.
+	// From is the source of the level: policy, profile, hint, words, or nothing.
 	From    string `json:"from"`
 	Because string `json:"because"`
 	// Doubts are claims of the server that did not lower the level.
 	Doubts []string `json:"doubts,omitzero"`
 }
 
-// Propose says at which level a person may accept a tool of a server. A signed
-// entry that names the tool comes first, then the profile of a server whose command
-// names it, then the words of the tool's name. A hint of the server lowers only
-// a tool of which the policy knows no word; so does the first word of its
-// description, to L1. What a server says against itself counts always.
+// Propose returns the level at which a person may accept a tool of a server. A signed
+// entry that names the tool comes first, then the profile of a server whose command names
+// it, then the words of the tool's name. A hint of the server lowers the level only if the
+// policy knows no word of the tool's name. In that case the first word of the description
+// can lower it too, to L1. A hint that raises the level always counts.
 func (p *Policy) Propose(t Offered, profile *ProfileMatch) Proposal {
 	c := p.Classify(t.Name, nil, "", "")
 	out := Proposal{Tool: t.Name, Level: c.Level}
@@ -121,8 +121,8 @@ func (x *Proposal) raise(l beliefs.Level, from, because string) {
 	}
 }
 
-// argumentNames are the names of the arguments in a schema, in order. A schema that
-// stands with other fields of its tool is under input.
+// argumentNames returns the names of the arguments in a schema, in order. If the schema is
+// stored with other fields of its tool, it is under input.
 func argumentNames(schema []byte) []string {
 	var s struct {
 		Properties map[string]jsontext.Value `json:"properties"`

@@ -15,18 +15,18 @@ import (
 	"cel.dev/cel-go/parser"
 )
 
-// celWidth is how many characters a line of an expression has where it can be
-// broken; the indentation is not counted.
+// celWidth is the width in characters to which a line of an expression is broken. The
+// indentation is not counted.
 const celWidth = 120
 
-// celParser expands no macros: has(a.b) and l.exists(x, x) are calls, and two
-// expressions are the same when they are the same calls.
+// celParser expands no macros: has(a.b) and l.exists(x, x) are calls. Two expressions are
+// the same if they are the same calls.
 var celParser = sync.OnceValues(func() (*parser.Parser, error) {
 	return parser.NewParser(parser.EnableIdentEscapeSyntax(true))
 })
 
-// celTree is the syntax of an expression as text, the same for two expressions
-// that differ in spaces and parentheses only.
+// celTree returns the syntax tree of an expression as text. It is the same for two
+// expressions that differ only in spaces and parentheses.
 func celTree(src string) (string, error) {
 	p, err := celParser()
 	if err != nil {
@@ -44,14 +44,14 @@ func celTree(src string) (string, error) {
 	return debug.ToDebugString(tree.Expr()), nil
 }
 
-// errKeep says that an expression is to stay as it was written.
+// errKeep says that an expression keeps its layout.
 var errKeep = errors.New("kept as it is")
 
-// formatCEL lays an expression out: on one line, or on several where it is long
-// and has operators to break it at. Tokens stay what they are, except for double
-// quotes where single ones do; CEL's own Unparse would also take raw strings,
-// comments and explaining parentheses away. errKeep is returned for expressions
-// with comments or line breaks in strings, another error when src does not parse.
+// formatCEL lays an expression out on one line, or on several if it is long and has
+// operators to break it at. Tokens stay the same, except that double quotes become single
+// ones where possible. CEL's own Unparse would also remove raw strings, comments and
+// explaining parentheses. formatCEL returns errKeep for expressions with comments or with
+// line breaks in strings, and another error if src does not parse.
 func formatCEL(src string) ([]string, error) {
 	tree, err := celTree(src)
 	if err != nil {
@@ -81,7 +81,7 @@ const (
 	celOpen                  // ( [ {
 	celClose                 // ) ] }
 	celUnary                 // ! and the sign
-	celBinary                // operators with two sides, and the ternary's two
+	celBinary                // binary operators, and both signs of the ternary
 	celComma
 	celColon // of a map or message
 	celDot
@@ -90,8 +90,8 @@ const (
 type celToken struct {
 	text  string
 	kind  celKind
-	space bool // one goes before it
-	match int  // the index of the bracket that closes it
+	space bool // a space precedes it
+	match int  // index of the matching closing bracket
 }
 
 var celLexeme = regexp.MustCompile(`^(?s:` +
@@ -102,11 +102,11 @@ var celLexeme = regexp.MustCompile(`^(?s:` +
 	`|(?P<op>==|!=|<=|>=|&&|\|\||[-+*/%<>!?:,.()\[\]{}])` +
 	`)`)
 
-// lexCEL gives the tokens of an expression that parses. It is not ok when the
-// expression holds what the layout would lose.
+// lexCEL returns the tokens of an expression that parses. ok is false if the layout would
+// lose a part of the expression.
 func lexCEL(src string) (toks []celToken, ok bool) {
 	names := celLexeme.SubexpNames()
-	var ternaries []int // those that are open, for each open bracket
+	var ternaries []int // ternaries without their colon yet, for each open bracket
 	ternaries = append(ternaries, 0)
 	for {
 		if src = strings.TrimLeft(src, " \t\r\n\f"); src == "" {
@@ -122,7 +122,7 @@ func lexCEL(src string) (toks []celToken, ok bool) {
 		if len(toks) > 0 {
 			prev = toks[len(toks)-1]
 		}
-		operand := len(toks) > 0 && (prev.kind == celWord || prev.kind == celClose) // prev ends one
+		operand := len(toks) > 0 && (prev.kind == celWord || prev.kind == celClose) // prev ends an operand
 		group := 0
 		for i := 1; i < len(names); i++ {
 			if m[2*i] >= 0 {
@@ -174,8 +174,7 @@ func lexCEL(src string) (toks []celToken, ok bool) {
 	}
 }
 
-// singleQuoted writes a string in single quotes where that changes nothing else
-// about it.
+// singleQuoted writes a string in single quotes, if that changes nothing else in it.
 func singleQuoted(lit string) string {
 	at := strings.IndexAny(lit, `"'`)
 	if lit[at] == '\'' || strings.Contains(lit[at:], `"""`) || strings.ContainsAny(lit, `'\`) {
@@ -187,7 +186,7 @@ func singleQuoted(lit string) string {
 // layout breaks an expression over lines.
 type layout struct {
 	toks   []celToken
-	lines  []string // those that are done
+	lines  []string // finished lines
 	cur    string
 	indent int // of the line cur
 }
@@ -205,15 +204,15 @@ func (l *layout) link() {
 	}
 }
 
-// breakable reports whether there is an operator to break at. Long lists of
-// arguments alone, such as those of format, are left on one line.
+// breakable reports whether there is an operator to break at. If there are only long lists
+// of arguments, such as those of format, the expression stays on one line.
 func (l *layout) breakable() bool {
 	return len(l.find(0, len(l.toks), "?")) > 0 || slices.ContainsFunc(l.toks, func(t celToken) bool {
 		return t.text == "&&" || t.text == "||"
 	})
 }
 
-// text is the tokens from lo to hi on one line.
+// text returns the tokens from lo to hi on one line.
 func (l *layout) text(lo, hi int) string {
 	var b strings.Builder
 	for i := lo; i < hi; i++ {
@@ -225,7 +224,7 @@ func (l *layout) text(lo, hi int) string {
 	return b.String()
 }
 
-// find gives the places of a token from lo to hi, those in brackets left out.
+// find returns the positions of a token from lo to hi, except for those in brackets.
 func (l *layout) find(lo, hi int, text string) []int {
 	var at []int
 	for i := lo; i < hi; i++ {
@@ -246,8 +245,9 @@ func (l *layout) newline(indent int) {
 	l.cur, l.indent = strings.Repeat(" ", indent), indent
 }
 
-// put appends the tokens from lo to hi. Lines that operators begin are indented
-// by indent, those within an operand by more; tail is what has to fit after it.
+// put appends the tokens from lo to hi. Lines that begin with an operator are indented by
+// indent, lines within an operand by more. tail is the width that must remain after the
+// last token.
 func (l *layout) put(lo, hi, indent, tail int) {
 	if s := l.text(lo, hi); l.fits(s + strings.Repeat(" ", tail)) {
 		l.cur += s
@@ -273,7 +273,7 @@ func (l *layout) put(lo, hi, indent, tail int) {
 	l.inside(lo, hi, tail)
 }
 
-// fill puts operands on lines until they are full, each line begun by op.
+// fill puts operands on lines until they are full. Each further line begins with op.
 func (l *layout) fill(lo, hi int, at []int, op string, indent, tail int) {
 	broken := false
 	for i := 0; i <= len(at); i++ {
@@ -298,7 +298,7 @@ func (l *layout) fill(lo, hi int, at []int, op string, indent, tail int) {
 	}
 }
 
-// inside breaks what has no operator of its own in its longest brackets: at the
+// inside breaks tokens without an operator of their own in their longest brackets: at the
 // operators there, or after commas.
 func (l *layout) inside(lo, hi, tail int) {
 	open, longest := -1, 0

@@ -17,12 +17,12 @@ const (
 	maxWindow = 400 * 24 * time.Hour
 )
 
-// DeclaredSignal is a signal of a pack with the expressions that it is made from.
+// DeclaredSignal is a signal that a pack declares, with its compiled expressions.
 type DeclaredSignal struct {
 	*signals.Declared
 	KeyExpr   *compiled.Expr
 	WhenExpr  *compiled.Expr // nil: always
-	ValueExpr *compiled.Expr // of distinct
+	ValueExpr *compiled.Expr // of distinct only
 	StepExprs []*compiled.Expr
 }
 

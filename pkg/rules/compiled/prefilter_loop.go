@@ -8,8 +8,7 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// loop reads exists, and all under a negation. want says which of the two the
-// loop has to be.
+// loop reads exists, and all under a negation. want is the result that the loop must have.
 func (r *PrefilterReader) loop(c ast.ComprehensionExpr, b binding, want bool) *prefilter {
 	if c.HasIterVar2() || c.AccuInit().Kind() != ast.LiteralKind || c.Result().Kind() != ast.IdentKind ||
 		c.LoopStep().Kind() != ast.CallKind {
