@@ -122,7 +122,7 @@ func decodeLine(line []byte, dropped int) ([]jsonrpc.Message, error) {
 	}
 	if dropped > 0 {
 		err := fmt.Errorf("it has %d bytes, at most %d are read", len(line)+dropped, MaxMessage)
-		for _, m := range topID.FindSubmatch(line)[1:] {
+		for _, m := range topID.FindSubmatch(line) { // none if no id is found; the whole match is no JSON
 			var v any
 			if json.Unmarshal(m, &v) == nil {
 				if id, e := jsonrpc.MakeID(v); e == nil {

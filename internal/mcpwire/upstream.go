@@ -269,11 +269,16 @@ func (u *upstream) request(r *jsonrpc.Request) {
 			return
 		}
 		messages, err := decodeLine(b, 0)
+		answered := false
 		for _, m := range messages {
-			u.pass(r, m)
+			answered = u.pass(r, m) || answered
 		}
-		if err != nil {
+		switch {
+		case answered:
+		case err != nil:
 			u.got(fault(r.ID, "the server's answer cannot be read: "+err.Error()))
+		default:
+			u.got(fault(r.ID, "the server's answer does not answer this request"))
 		}
 	case "text/event-stream":
 		u.answer(r, resp.Body)
