@@ -16,7 +16,7 @@ import (
 // verifyExport compares an export with checkpoints.
 func (a *app) verifyExport(cmd *cobra.Command, f verifyFlags) error {
 	if f.dir != "" || f.bundle != "" || f.from != 0 || f.to != 0 || f.policy != "" || f.json {
-		return errors.New("--export compares a whole export with checkpoints: leave out all other flags except --against and --keys")
+		return errors.New("--export compares a whole export with checkpoints: give only --against and --keys with it")
 	}
 	in, err := os.Open(f.export)
 	if err != nil {

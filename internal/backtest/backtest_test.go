@@ -151,7 +151,7 @@ func TestChangedRulesFlipWhatTheWholeSetsFlip(t *testing.T) {
 	}
 }
 
-// What was exported is the history that it was exported from.
+// The export is the same history as the ledger that it came from.
 func TestAnExportIsTheSameHistory(t *testing.T) {
 	var out bytes.Buffer
 	h := backtest.NewHistory()

@@ -10,8 +10,8 @@ import (
 	"lazaret/streams"
 )
 
-// MemoryToolRequest is a call of the memory tool: its input as the model gave it, and the session and
-// user that the call belongs to.
+// MemoryToolRequest is a call of the memory tool: the model's input, and the session and
+// user of the call.
 type MemoryToolRequest struct {
 	Session string `json:"session,omitzero"`
 	User    string `json:"user,omitzero"`
@@ -21,7 +21,7 @@ type MemoryToolRequest struct {
 // MemoryToolResult is the content of the tool_result block that answers the call.
 type MemoryToolResult struct{ memorytool.Result }
 
-// judge asks the questions of other memory stores over the connection of a call.
+// judge asks about writes and found memories over the connection of a call.
 type judge struct{ *call }
 
 func (j judge) Remember(_ context.Context, origin beliefs.Origin, m *streams.Memory) (*client.Reply, error) {

@@ -145,7 +145,7 @@ func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	if id := s.Properties["id"]; id != nil {
 		id.Pattern = fmt.Sprintf(`^[A-Za-z0-9_-]{0,%d}$`, streams.MaxIDLen)
 	}
-	// What only JetStream's own acknowledgements hold is no field of a request.
+	// A field that only JetStream acknowledgements have is no field of a request.
 	maps.DeleteFunc(s.Properties, func(name string, _ *jsonschema.Schema) bool {
 		return name == "stream" || name == "seq"
 	})

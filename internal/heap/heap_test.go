@@ -76,7 +76,7 @@ func TestAnIdleProcessCollectsTwice(t *testing.T) {
 			t.Errorf("round %d: idle, it collects at looks %v", round, at)
 		}
 	}
-	// What the collection itself allocates is not work that forbids the second.
+	// Allocations of the collection itself do not count as work that prevents the second.
 	i = idleness{}
 	total = 0
 	for range calmFor - 1 {

@@ -284,7 +284,7 @@ func zep(d json.RawMessage) ([]Item, error) {
 		i := Item{ID: r.UUID, Kind: "episode", Content: r.Content}
 		switch {
 		case r.Fact != "":
-			// What stopped being true, or was superseded, is over by its own word.
+			// An edge that stopped being true, or was superseded, says itself that it ended.
 			i.Kind, i.Content, i.From, i.To = "fact", r.Fact, instant(r.Valid), instant(cmp.Or(r.Invalid, r.Expired))
 		case r.Summary != "":
 			i.Kind, i.Content = "summary", r.Summary

@@ -10,7 +10,7 @@ import (
 	"lazaret/streams"
 )
 
-// userWords are the words of a session's user.
+// userWords returns the words of a session's user.
 func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uint32, error) {
 	said, err := f.userSaid(st, project, agent, session)
 	if err != nil {
@@ -19,7 +19,7 @@ func (f *Fold) userWords(st *stage.State, project, agent, session string) ([]uin
 	return said.Words, nil
 }
 
-// userSaid is what a session's user said, as pkg/intent has it.
+// userSaid returns the words of a session's user in the form of pkg/intent.
 func (f *Fold) userSaid(st *stage.State, project, agent, session string) (*intent.Said, error) {
 	said := new(intent.Said)
 	if session == "" {
@@ -70,7 +70,7 @@ func (f *Fold) noteIntent(st *stage.State, project string, e *streams.Observatio
 	return st.Set(requestsKey(project, e.Agent, e.Session), said.AppendRequests(nil))
 }
 
-// relate says how a proposal relates to the user's words.
+// relate computes the relation of a proposal to the user's words.
 func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) error {
 	said, err := f.userSaid(st, project, e.Agent, e.Session)
 	if err != nil || len(said.Words) == 0 {
@@ -80,9 +80,8 @@ func (f *Fold) relate(st *stage.State, project string, e *streams.ActionEntry) e
 	return nil
 }
 
-// noteCall notes which requests of the user a call looks up. It keeps whether the
-// user named a value of a tool's last call: that names the source of what the tool
-// returns.
+// noteCall marks the user's requests that a call looks up. It also stores whether the user
+// named a value of a tool's last call. Such a value names the source of the tool's result.
 func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Session == "" {
 		return nil
@@ -106,7 +105,7 @@ func (f *Fold) noteCall(st *stage.State, project string, e *streams.ActionEntry)
 	return st.Delete(key)
 }
 
-// userNamed reports whether the user named where an observation comes from.
+// userNamed reports whether the user named the source of an observation.
 func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *streams.Observation) (bool, error) {
 	said, err := f.userSaid(st, a.Project, a.Agent, session)
 	if err != nil || len(said.Words) == 0 {
@@ -122,7 +121,7 @@ func (f *Fold) userNamed(st *stage.State, a streams.Address, session string, o *
 	return ok, err
 }
 
-// arguments are a call's arguments; what is no object has none.
+// arguments returns the arguments of a call. There are none if they are not an object.
 func arguments(raw []byte) map[string]any {
 	var args map[string]any
 	if len(raw) == 0 || streams.Unmarshal(raw, &args) != nil {

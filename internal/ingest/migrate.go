@@ -10,13 +10,13 @@ import (
 	"lazaret/pkg/beliefs"
 )
 
-// migrations are ingest's own, by the format that they begin with.
+// migrations are ingest's own migrations, by the format that they begin with.
 var migrations = map[int]stage.Migration{
-	10: {Do: reindex}, // words are stemmed
+	10: {Do: reindex}, // words are stemmed since format 11
 }
 
-// reindex makes the indexes of a partition anew, from the texts that the state has. Of a text
-// above keptText it has the beginning only, so the result is not exact.
+// reindex rebuilds the indexes of a partition from the texts in the state. The state has
+// only the beginning of a text above keptText, so the result is not exact.
 func reindex(st *stage.State) error {
 	if err := st.DropPrefix([]byte{keyIndex}); err != nil {
 		return err
@@ -33,7 +33,7 @@ func reindex(st *stage.State) error {
 		if err := readRecord(id, v, r); err != nil {
 			return false, err
 		}
-		if r.Memory || r.Ref.Kind == beliefs.Content { // others were never indexed
+		if r.Memory || r.Ref.Kind == beliefs.Content { // no other beliefs are indexed
 			all = append(all, place{project, id, r.Intake})
 		}
 		return true, nil

@@ -10,14 +10,14 @@ import (
 	"lazaret/streams"
 )
 
-// This file finds precedents: an earlier proposal of the same call by the same agent, in
-// which no rule found fault, in a session whose user had used nearly the same words. A
-// memory that reports such a call adds nothing to it.
+// This file finds precedents. A precedent of a call is an earlier proposal of the same
+// call by the same agent, in which no rule found fault, in a session whose user used
+// similar words. A memory that reports such a call is no new evidence against it.
 
 // Bounds of precedents.
 const (
-	keptCalls  = 256 // of each agent, the latest
-	keptSketch = 64  // words of the user, those with the lowest hashes
+	keptCalls  = 256 // the latest calls of each agent
+	keptSketch = 64  // the words of the user with the lowest hashes
 )
 
 // Kinds of records below keyCall.
@@ -41,16 +41,16 @@ func callDigest(project, agent, tool string, args []byte) string {
 	return d
 }
 
-// sketchOf is a sample of a user's words, by which two sets of them are compared.
+// sketchOf returns a sample of a user's words. Two samples can be compared.
 func sketchOf(words []uint32) []byte {
 	var b []byte
-	for _, h := range words[:min(len(words), keptSketch)] { // sorted
+	for _, h := range words[:min(len(words), keptSketch)] { // words are sorted
 		b = binary.BigEndian.AppendUint32(b, h)
 	}
 	return b
 }
 
-// alike reports whether two samples share half of their words or more.
+// alike reports whether two samples share at least half of their words.
 func alike(a, b []byte) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
@@ -59,7 +59,7 @@ func alike(a, b []byte) bool {
 	all := append(slices.Clone(x), y...)
 	slices.Sort(all)
 	all = slices.Compact(all)
-	all = all[:min(len(all), keptSketch)] // of both sets the lowest, which both samples would hold
+	all = all[:min(len(all), keptSketch)] // the lowest words of both samples together
 	both := 0
 	for _, h := range all {
 		if slices.Contains(x, h) && slices.Contains(y, h) {
@@ -77,10 +77,11 @@ func wordsIn(b []byte) []uint32 {
 	return words
 }
 
-// precedent is the id of a proposal that an action repeats, or empty.
+// precedent returns the id of the earlier proposal that an action repeats, or an empty
+// string.
 func (f *Fold) precedent(st *stage.State, project string, e *streams.ActionEntry) (string, error) {
 	if e.Level < beliefs.L2 || e.Unseen {
-		return "", nil // no rule asks
+		return "", nil // no rule needs it
 	}
 	words, err := f.userWords(st, project, e.Agent, e.Session)
 	if err != nil || len(words) == 0 {
@@ -98,7 +99,7 @@ func (f *Fold) precedent(st *stage.State, project string, e *streams.ActionEntry
 	return string(id), nil
 }
 
-// noteCallOf keeps a proposal until its verdict makes a precedent of it.
+// noteCallOf stores a proposal until its verdict makes it a precedent.
 func (f *Fold) noteCallOf(st *stage.State, project string, e *streams.ActionEntry) error {
 	if e.Level < beliefs.L2 || e.Unseen {
 		return nil
@@ -135,7 +136,7 @@ func (f *Fold) noteCallOf(st *stage.State, project string, e *streams.ActionEntr
 	return st.Set(callKey(project, e.Agent, callRecord, e.ID), append([]byte(digest), sketchOf(words)...))
 }
 
-// dropCall forgets a call, and that it is a precedent.
+// dropCall deletes a call, also as a precedent.
 func (f *Fold) dropCall(st *stage.State, project, agent, id string) error {
 	key := callKey(project, agent, callRecord, id)
 	r, ok, err := st.Get(key)
@@ -156,8 +157,8 @@ func (f *Fold) dropCall(st *stage.State, project, agent, id string) error {
 // digestLen is the length of a digest as text.
 const digestLen = len("sha256:") + 64
 
-// judged makes a precedent of a call in which no rule found fault. A fault that is found in
-// any proposal of the call, at any time, takes the precedent away.
+// judged makes a call a precedent if no rule found fault in it. A fault in any proposal of
+// the call, at any time, removes the precedent.
 func (f *Fold) judged(st *stage.State, project string, v *streams.VerdictEntry) error {
 	if v.Type != streams.TypeAction || v.Again {
 		return nil
@@ -176,7 +177,7 @@ func (f *Fold) judged(st *stage.State, project string, v *streams.VerdictEntry) 
 	return st.Delete(passed)
 }
 
-// faultless reports whether a verdict rests on nothing but the level of the tool, or a
+// faultless reports whether the only reason of a verdict is the level of the tool, or a
 // person approved the call.
 func faultless(v *streams.VerdictEntry) bool {
 	if v.Verdict == streams.Deny || len(v.Degraded) > 0 {

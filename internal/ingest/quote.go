@@ -8,11 +8,11 @@ import (
 	"lazaret/pkg/text"
 )
 
-// maxFrame bounds the words before a quotation that say whose it is.
+// maxFrame bounds the words before a quotation that attribute it to the user.
 const maxFrame = 8
 
-// quotes reports whether a note is a whole message of the user, alone or behind words that
-// only report it: "The user said: …". A part of a message is no quotation: what is left out
+// quotes reports whether a note is a whole message of the user, alone or after words that
+// only report it: "The user said: …". A part of a message does not count, since the rest
 // may have limited it.
 func quotes(content string, said []string) bool {
 	note := text.Normalize(content)
@@ -26,7 +26,7 @@ func quotes(content string, said []string) bool {
 	return false
 }
 
-// reports reports whether words before a quotation say nothing but that the user said it.
+// reports reports whether the words before a quotation say only that the user said it.
 func reports(frame string) bool {
 	if frame == "" {
 		return true

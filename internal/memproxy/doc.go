@@ -1,7 +1,8 @@
-// Package memproxy is a reverse proxy in front of a memory store. It asks before a memory is written and
-// after memories were found: refused memories are taken out of an answer, and memories that are
-// context only say so in their text.
+// Package memproxy is a reverse proxy in front of a memory store. It proposes each write
+// of a memory, and has each found memory judged. It removes refused memories from an
+// answer. Memories that are context only get a note in their text.
 //
-// The table of kinds says which paths of a store write and read, and where texts stand in their bodies.
-// A path that is not in the table is refused, since nothing is known of what it writes or shows.
+// The table of kinds lists the paths of a store that write and read, and the places of
+// texts in their bodies. A path that is not in the table is refused, because its effects
+// are unknown.
 package memproxy

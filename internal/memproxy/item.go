@@ -13,24 +13,24 @@ import (
 
 type object = map[string]jsontext.Value
 
-// item is one memory in a body: its text, and the rest of it that is no plain id, name or time. Either
-// may be empty.
+// item is one memory in a body. It has a text, and the other strings of the memory that
+// are not plain ids, names or times. Either may be empty.
 type item struct {
 	all        object
 	field      string // the member with the text
-	member     string // the member of that, where the text is in an object with this one string
+	member     string // the member of an object in field that holds the text as its only string
 	text, rest string
-	bare       string // the item itself, where it is a text
+	bare       string // the item itself, if it is a text
 }
 
-// plain are strings that carry no words: ids, names, times. They are not judged.
+// plain matches strings without words: ids, names, times. They are not judged.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
 
 // sole are the names of members by which stores wrap a text.
 var sole = []string{"text", "content", "memory", "data", "value"}
 
-// itemOf reads an item. A text that is a JSON value of another form is judged in its canonical form, so
-// that it reads the same when it is written and when it is found.
+// itemOf reads an item. If a text is a JSON value of another form, it is judged in
+// canonical form, so that it is the same when it is written and when it is found.
 func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	it := new(item)
 	if v.Kind() == '"' {
@@ -66,7 +66,8 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 	return it, err
 }
 
-// words is a value as text, and the member that it stands in where that is the value's only one.
+// words returns a value as text. If the value has only one member, it also returns the
+// member's name.
 func words(v jsontext.Value) (text, member string, err error) {
 	switch v.Kind() {
 	case 0, 'n':
@@ -93,7 +94,8 @@ func words(v jsontext.Value) (text, member string, err error) {
 	return string(c), "", nil
 }
 
-// wordsLeft is what of an object is not plain, in canonical form; empty if all of it is.
+// wordsLeft returns the parts of an object that are not plain, in canonical form. It is
+// empty if all parts are plain.
 func wordsLeft(o object) (string, error) {
 	odd := map[string]any{}
 	for name, v := range o {
@@ -137,10 +139,10 @@ func isPlain(x any) bool {
 	return true
 }
 
-// errNoText is the error of a write in which nothing was found to judge.
+// errNoText is the error of a write that has no text to judge.
 var errNoText = errors.New("no text was found in the body")
 
-// itemsIn are the items of a body, and whether the body is a list.
+// itemsIn returns the items of a body, and whether the body is a list.
 func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, isList bool, err error) {
 	values := []jsontext.Value{body}
 	switch {
@@ -175,7 +177,8 @@ func itemsIn(body jsontext.Value, list string, fields []string) (items []*item, 
 	return items, isList, nil
 }
 
-// served is an item as it may be shown; nil if it may not be. text and rest are the judgements of its parts.
+// served returns an item in the form that may be shown, or nil if it may not be shown.
+// text and rest are the judgements of its parts.
 func (it *item) served(text, rest memgate.Found) (jsontext.Value, error) {
 	if text.Channel == memgate.Refused || rest.Channel == memgate.Refused {
 		return nil, nil

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// route is one path of a store. Text names the members that may hold the text of an item; the first
-// that is there counts. All other strings of an item that are no plain ids, names or times are
-// judged together with it.
+// route is one path of a store. Text lists the members that may hold the text of an item;
+// the first one that exists counts. All other strings of an item are judged together with
+// it, except plain ids, names and times.
 type route struct {
 	pattern string // of net/http, with the method
 	write   *write
@@ -17,10 +17,11 @@ type route struct {
 type write struct {
 	list   string // member of the body with the items; empty: the body is the item
 	text   []string
-	delete bool // the body, or the path alone, says what is removed
-	// key are the members of the body that name a memory, beside the path.
+	delete bool // the path or the body names the memory to delete
+	// key are the members of the body that name a memory, in addition to the path.
 	key []string
-	// reread is the path of a memory by its id, in which the store may have put the words otherwise.
+	// reread is the path of a memory by its id. It is set if the store may have rewritten
+	// the text.
 	reread string
 }
 
@@ -38,7 +39,7 @@ var (
 	itemsFound = &read{"items", []string{"value"}}
 )
 
-// kinds are the stores whose HTTP interface is known here.
+// kinds are the stores with a known HTTP interface.
 var kinds = map[string][]route{
 	// The self-hosted server of mem0.
 	"mem0": {
@@ -50,7 +51,7 @@ var kinds = map[string][]route{
 		{"DELETE /memories/{id}", &write{delete: true}, done},
 		{"GET /memories/{id}/history", nil, &read{"results", []string{"new_memory"}}},
 	},
-	// The server of Graphiti. It makes facts of messages later, in words of its own.
+	// The server of Graphiti. It turns messages into facts later and rewrites them.
 	"graphiti": {
 		{"POST /messages", &write{list: "messages", text: []string{"content"}}, done},
 		{"POST /search", nil, facts},
@@ -66,5 +67,5 @@ var kinds = map[string][]route{
 	},
 }
 
-// Kinds are the names of the kinds.
+// Kinds returns the names of the kinds.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

@@ -31,19 +31,20 @@ const (
 	MaxAnswer  = 16 << 20
 )
 
-// Headers by which a host says whose words a request holds. They are not sent on.
+// Headers by which a host gives the origin, session and user of a request. They are not
+// sent on.
 const (
 	HeaderOrigin  = "Lazaret-Origin"
 	HeaderSession = "Lazaret-Session"
 	HeaderUser    = "Lazaret-User"
 )
 
-// Config is how a proxy runs.
+// Config configures a proxy.
 type Config struct {
 	Kind     string
 	Upstream *url.URL
 	Judge    memgate.Judge
-	// Origin is that of a write whose request has no header Lazaret-Origin.
+	// Origin is the origin of a write without the header Lazaret-Origin.
 	Origin beliefs.Origin
 	Log    *slog.Logger
 }
@@ -53,7 +54,7 @@ type proxy struct {
 	http *http.Client
 }
 
-// New is a handler that stands in front of a store.
+// New returns a handler that forwards requests to a store.
 func New(cfg Config) (http.Handler, error) {
 	routes, ok := kinds[cfg.Kind]
 	if !ok {
@@ -81,7 +82,7 @@ func New(cfg Config) (http.Handler, error) {
 	return mux, nil
 }
 
-// refusal is an answer of the proxy itself.
+// refusal is an answer of the proxy and not of the store.
 type refusal struct {
 	status  int
 	reason  string
@@ -107,7 +108,7 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Write(b)
 }
 
-// exchange is one request on its way.
+// exchange is one request in progress.
 type exchange struct {
 	*proxy
 	r      *http.Request
@@ -136,7 +137,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 		return
 	}
 	if res.StatusCode/100 != 2 {
-		// An error's words are the store's own. They may repeat a memory, so they are left out.
+		// The store chooses the text of an error. It may repeat a memory, so it is left out.
 		refuse(w, &refusal{res.StatusCode, "the store answers " + res.Status, streams.Hold, ""})
 		return
 	}
@@ -159,7 +160,7 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, err
 	if r.Header.Get("Origin") != "" {
 		return nil, &refusal{http.StatusForbidden, "requests of web pages are refused", streams.Hold, ""}
 	}
-	// An encoded slash or dot would lead to another path of the store than to the one that was matched.
+	// The store could resolve an encoded slash or dot to another path than the matched one.
 	if r.URL.RawPath != "" || strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
 		return nil, &refusal{http.StatusForbidden, "paths with encoded slashes or dots are refused", streams.Hold, ""}
 	}
@@ -191,14 +192,14 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, err
 	if err != nil || kind != "application/json" || r.Header.Get("Content-Encoding") != "" {
 		return nil, bad("the body is no plain application/json")
 	}
-	// Two members of a name would be read here in one way and by the store in another.
+	// The proxy and the store could read different values of two members with one name.
 	if !jsontext.Value(x.body).IsValid() {
 		return nil, bad("the body is malformed JSON, or a name stands twice in an object of it")
 	}
 	return x, nil
 }
 
-// propose asks for each text of a write. It returns the beliefs that they became.
+// propose proposes each text of a write. It returns the beliefs that they became.
 func (x *exchange) propose(wr *write) (parents []string, err error) {
 	var texts []string
 	if wr.delete {
@@ -251,7 +252,7 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 	return parents, nil
 }
 
-// around is what a body says beside its items.
+// around is the part of a body outside its items.
 func around(body jsontext.Value, list string) (string, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -261,7 +262,7 @@ func around(body jsontext.Value, list string) (string, error) {
 	return wordsLeft(o)
 }
 
-// key names what a write replaces; empty where it adds something new.
+// key names the memory that a write replaces. It is empty for a new memory.
 func (x *exchange) key(wr *write) (string, error) {
 	if x.r.Method == http.MethodPost {
 		return "", nil
@@ -281,7 +282,7 @@ func (x *exchange) key(wr *write) (string, error) {
 		}
 		key += "/" + text
 	}
-	if len(key) > streams.MaxNameLen { // a clipped one would be another memory's
+	if len(key) > streams.MaxNameLen { // a clipped name could be that of another memory
 		sum := sha256.Sum256([]byte(key))
 		key = x.Kind + ":" + hex.EncodeToString(sum[:])
 	}
@@ -294,19 +295,19 @@ func (x *exchange) remember(o beliefs.Origin, text, key string, parents []string
 		string(x.body)}, parents...)...)
 }
 
-// reread reads back what a store made of a write, and has it judged as derived from that. A text
-// that is not judged in this way is external to the gate.
+// reread reads the stored text back after a write, and has it judged as derived from the
+// written text. A text that is not judged in this way is external to the gate.
 func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	items, _, err := itemsIn(body, rt.read.list, rt.read.text)
 	if err != nil {
-		return // the answer is refused for it
+		return // the write answers with a refusal because of it
 	}
 	said, _, _ := itemsIn(x.body, rt.write.list, rt.write.text)
 	known := map[string]bool{"": true}
 	for _, it := range said {
 		known[it.text] = true
 	}
-	// Words of the store's model are not the user's.
+	// The store's model wrote these words, not the user.
 	o := x.origin
 	if o == beliefs.OriginUser || o == beliefs.OriginSystem {
 		o = beliefs.OriginAgent
@@ -334,10 +335,10 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 	}
 }
 
-// judged is an answer without what may not be shown, and with marks.
+// judged returns an answer without the parts that may not be shown, and with notes.
 func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	if rt.read == nil || len(bytes.TrimSpace(body)) == 0 {
-		return nil, nil // what was asked for is done, and nothing is shown
+		return nil, nil // the request is carried out, and its answer has nothing to show
 	}
 	if !body.IsValid() {
 		return nil, errors.New("the store's answer is no JSON")
@@ -379,7 +380,8 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	return enveloped(body, rt.read.list, out)
 }
 
-// enveloped puts items into the answer that they came in. Of its other members those stay that hold no words.
+// enveloped puts items back into their answer. Of the other members it keeps those without
+// words.
 func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte, error) {
 	var o object
 	if err := json.Unmarshal(body, &o); err != nil {
@@ -397,7 +399,7 @@ func enveloped(body jsontext.Value, list string, items []jsontext.Value) ([]byte
 	return json.Marshal(o, json.Deterministic(true))
 }
 
-// send sends a request to the store, and reads the answer whole.
+// send sends a request to the store and reads the whole answer.
 func (x *exchange) send(method, at, query string, body []byte) (*http.Response, jsontext.Value, error) {
 	u := x.Upstream.JoinPath(at)
 	u.RawQuery = query

@@ -13,8 +13,8 @@ import (
 	"lazaret/streams"
 )
 
-// Reader reads the ledger by direct gets. It makes no consumer, since a credential that
-// may make one can have the server deliver to other inboxes. One goroutine uses it.
+// Reader reads the ledger by direct gets. It makes no consumer: a credential that may make
+// consumers can make the server deliver to other inboxes. Only one goroutine may use it.
 type Reader struct {
 	Conn   *nats.Conn
 	recent map[uint64]*streams.Entry
@@ -23,16 +23,16 @@ type Reader struct {
 }
 
 const (
-	batchEntries = 256     // of one direct get
+	batchEntries = 256     // entries of one direct get
 	batchBytes   = 4 << 20 //
-	keepRecent   = 4096    // entries, for verdicts that name their proposals
+	keepRecent   = 4096    // entries that are kept for verdicts, which name their proposals
 	keepBytes    = 32 << 20
 	readTimeout  = 10 * time.Second
 )
 
 var directGet = "$JS.API.DIRECT.GET." + streams.LedgerStream
 
-// Last is the last sequence of the ledger.
+// Last returns the last sequence of the ledger.
 func (r *Reader) Last(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -57,8 +57,8 @@ func (r *Reader) Last(ctx context.Context) (uint64, error) {
 	return info.State.Last, nil
 }
 
-// After reads the next entries behind a sequence; none if there are none yet. A message
-// that no stage of ours wrote is an entry with its sequence only.
+// After reads the next entries after a sequence, or none if there are none yet. A message
+// that no stage of ours wrote is returned as an entry with its sequence only.
 func (r *Reader) After(ctx context.Context, seq uint64) ([]*streams.Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
