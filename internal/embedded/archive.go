@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,10 @@ func PackFolder(dir, file string) error {
 		return fmt.Errorf("%s: %w", file, fs.ErrExist)
 	}
 	part := file + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -41,6 +45,9 @@ func unpack(file, dir string) error {
 		return err
 	}
 	defer f.Close()
+	if err := checkEnd(f); err != nil {
+		return fmt.Errorf("%s is no backup, or is damaged: %w", file, err)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -61,6 +68,21 @@ func unpack(file, dir string) error {
 			return fmt.Errorf("%s is no backup, or is damaged: %w", file, err)
 		}
 	}
+}
+
+// checkEnd refuses an archive without the two empty blocks at its end: tar.Reader takes one that is cut between two
+// files for whole.
+func checkEnd(f *os.File) error {
+	const end = 1024
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	b := make([]byte, end)
+	if _, err := f.ReadAt(b, max(0, fi.Size()-end)); err != nil || !bytes.Equal(b, make([]byte, end)) {
+		return errors.New("its end is missing")
+	}
+	return nil
 }
 
 func unpackOne(root *os.Root, h *tar.Header, r io.Reader) error {

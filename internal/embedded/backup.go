@@ -119,7 +119,7 @@ func MoveFolder(from, to string) error {
 	if err := os.Rename(from, to); err == nil {
 		return nil
 	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+	if err := copyTree(from, to); err != nil {
 		return err
 	}
 	return errors.Join(secure(to), os.RemoveAll(from))
@@ -143,12 +143,20 @@ func copyBackup(backup, to string) error {
 	if backup == to {
 		return nil
 	}
-	return os.CopyFS(to, os.DirFS(backup))
+	return copyTree(backup, to)
+}
+
+// copyTree copies a folder to a new one that nobody else can look into: os.CopyFS makes files that others can read.
+func copyTree(from, to string) error {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	return os.CopyFS(to, os.DirFS(from))
 }
 
 // Restore makes a data folder of a backup, a folder or an archive. keys is the folder of the keys if the backup has
 // none. The folder appears whole or not at all.
-func Restore(ctx context.Context, backup, keys, data string) error {
+func Restore(ctx context.Context, backup, keys, data string) (err error) {
 	if es, err := os.ReadDir(data); err == nil && len(es) > 0 {
 		return fmt.Errorf("%s is not empty: restore into a new folder", data)
 	}
@@ -156,8 +164,13 @@ func Restore(ctx context.Context, backup, keys, data string) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(fresh))
+		}
+	}()
 	if err := copyBackup(backup, fresh); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
+		return err
 	}
 	if _, err := os.Stat(natsserver.KeysDir(fresh)); err != nil {
 		if keys == "" {
