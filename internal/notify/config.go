@@ -58,6 +58,8 @@ const (
 	leastRepeat   = time.Minute
 	mostGroup     = 10 * time.Minute
 	maxRoutes     = 32
+	leastPath     = 8  // bytes of a path that is a secret
+	leastToken    = 16 // bytes of a part of it that is one by itself
 )
 
 var severities = []string{"info", "low", "medium", "high", "critical"}
@@ -183,12 +185,35 @@ func (r *Route) check() error {
 	}
 	var pairs []string
 	for _, s := range r.receiver.secrets() {
-		if s != "" {
-			pairs = append(pairs, s, "[secret]")
+		for _, part := range append([]string{s}, partsOf(s)...) {
+			if part != "" {
+				pairs = append(pairs, part, "[secret]")
+			}
 		}
 	}
 	r.scrub = strings.NewReplacer(pairs...)
 	return nil
+}
+
+// partsOf are the parts of an address by which its receiver may name it in an answer: the path with and without the
+// query, and what is long in them.
+func partsOf(address string) (out []string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	for _, s := range []string{u.RequestURI(), u.EscapedPath(), u.Path} {
+		if len(s) >= leastPath {
+			out = append(out, s)
+		}
+	}
+	cuts := func(r rune) bool { return strings.ContainsRune("/&=", r) }
+	for _, s := range strings.FieldsFunc(u.Path+"&"+u.RawQuery, cuts) {
+		if len(s) >= leastToken {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // wants reports whether the route sends a notification.

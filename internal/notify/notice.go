@@ -162,6 +162,9 @@ func verdictNotice(v *streams.VerdictEntry) *Notice {
 	return n
 }
 
+// redacted is the beginning of what stands for a text above the ceiling.
+const redacted = "[redacted: "
+
 // redact returns the notification in the form that may be sent: bounded, inert, and
 // without texts above the ceiling.
 func (n *Notice) redact(labels *ceiling.Labels, most beliefs.Sensitivity, position uint64) {
@@ -170,7 +173,7 @@ func (n *Notice) redact(labels *ceiling.Labels, most beliefs.Sensitivity, positi
 			return ""
 		}
 		if as := labels.Text(n.Project, s, position); !as.Within(most) {
-			return "[redacted: " + as.String() + "]"
+			return redacted + as.String() + "]"
 		}
 		return text.InertLine(s, limit)
 	}
@@ -178,14 +181,19 @@ func (n *Notice) redact(labels *ceiling.Labels, most beliefs.Sensitivity, positi
 	for _, s := range []*string{&n.Agent, &n.Session, &n.Tool, &n.Rule} {
 		*s = say(*s, maxName)
 	}
+	n.Effect = text.InertLine(n.Effect, maxName) // a group of somebody else's writes what it likes
 }
 
-// link sets the address of the console's page.
+// link sets the address of the console's page, after redact.
 func (n *Notice) link(console string) {
 	switch {
 	case console == "":
 	case n.Kind == KindAlert:
-		n.Link = console + "/alerts?" + url.Values{"project": {n.Project}, "rule": {n.Rule}}.Encode()
+		q := url.Values{"project": {n.Project}}
+		if !strings.HasPrefix(n.Rule, redacted) {
+			q.Set("rule", n.Rule)
+		}
+		n.Link = console + "/alerts?" + q.Encode()
 	default:
 		n.Link = console + "/holds/" + url.PathEscape(n.Project) + "/" + url.PathEscape(n.Hold)
 	}

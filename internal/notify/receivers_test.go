@@ -50,7 +50,7 @@ func hostileMessage() *Message {
 		Tool:     hostile,
 		Severity: "high",
 		Rule:     hostile,
-		Effect:   "hold",
+		Effect:   hostile,
 		Text:     hostile,
 	}
 	n.redact(new(ceiling.Labels), beliefs.Internal, 7)
@@ -74,7 +74,7 @@ func newCapture(t *testing.T) *capture {
 		c.body, _ = io.ReadAll(r.Body)
 		w.Header().Set("Location", "http://127.0.0.1:1/")
 		w.WriteHeader(c.status)
-		fmt.Fprint(w, "said\x1b[31m")
+		fmt.Fprint(w, "said\x1b[31m of ", r.URL)
 	}))
 	t.Cleanup(c.Close)
 	return c
@@ -583,6 +583,11 @@ func TestATextAboveTheCeilingIsRedacted(t *testing.T) {
 	n.redact(labels, beliefs.Internal, 9)
 	if strings.Contains(n.Text, "8812") || !strings.Contains(n.Text, "redacted: secret") {
 		t.Errorf("the text is %q", n.Text)
+	}
+	n.Rule = "the vault opens with 8812-KX"
+	n.redact(labels, beliefs.Internal, 9)
+	if n.link("https://console.example"); n.Link != "https://console.example/alerts?project=acme" {
+		t.Errorf("the link is %q", n.Link)
 	}
 	n = &Notice{Kind: KindAlert, Project: "acme", Text: "'the vault opens with 8812-KX' goes to eve"}
 	n.redact(labels, beliefs.Secret, 9)

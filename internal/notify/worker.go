@@ -26,6 +26,8 @@ const (
 	tick     = 100 * time.Millisecond
 	mostOf   = 100 // notifications of one message
 	reminded = 5 * time.Second
+	// maxSettled is how many delivered entries are kept in mind, the latest: more than can be on their way again.
+	maxSettled = 2 * maxWaiting
 )
 
 // worker runs one route. Its fields belong to the goroutine of run.
@@ -40,7 +42,8 @@ type worker struct {
 	groups  map[string]*batch   // still collected
 	queue   []*batch            // ready to be sent
 	told    reminders
-	changed bool // the reminders differ from their file
+	changed bool     // the reminders differ from their file
+	settled []uint64 // sequences of what was delivered, the latest
 }
 
 // waiting is a ledger message with undelivered notifications.
@@ -160,8 +163,8 @@ func (w *worker) pullFrom(ctx context.Context, it jetstream.MessagesContext, to 
 					continue
 				}
 				w.seen.await(ctx, a.seq)
-				n.link(w.console)
 				w.seen.redact(n, w.Route, entries[i].Position())
+				n.link(w.console)
 				a.notices = append(a.notices, n)
 			}
 		}
@@ -235,6 +238,10 @@ func (w *worker) run(ctx context.Context) {
 func (w *worker) take(a arrival) {
 	if old := w.waiting[a.seq]; old != nil {
 		old.msg = a.msg // the server delivered it again
+		return
+	}
+	if slices.Contains(w.settled, a.seq) { // its acknowledgement was lost, or it waited here twice
+		w.acknowledge(&waiting{msg: a.msg})
 		return
 	}
 	now := time.Now()
@@ -387,6 +394,8 @@ func (w *worker) settle(b *batch, err error) {
 		if x.left--; x.left == 0 {
 			w.acknowledge(x)
 			delete(w.waiting, seq)
+			w.settled = append(w.settled, seq)
+			w.settled = w.settled[max(0, len(w.settled)-maxSettled):]
 		}
 	}
 }

@@ -4,7 +4,51 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
+
+// acks counts the acknowledgements of a message.
+type acks struct {
+	jetstream.Msg
+	n int
+}
+
+func (m *acks) Ack() error { m.n++; return nil }
+
+func TestAnEntryThatComesAgainAfterItsDeliveryIsNotToldAgain(t *testing.T) {
+	w := &worker{
+		Route:   &Route{Name: "r", On: []Kind{KindHold}},
+		dir:     t.TempDir(),
+		log:     slog.New(slog.DiscardHandler),
+		waiting: make(map[uint64]*waiting),
+		groups:  make(map[string]*batch),
+	}
+	arrive := func(seq uint64) *acks {
+		m := new(acks)
+		w.take(arrival{msg: m, seq: seq, notices: []*Notice{{ID: "n", Kind: KindHold, Project: "acme", Hold: "h"}}})
+		return m
+	}
+	first := arrive(7)
+	if len(w.queue) != 1 || first.n != 0 {
+		t.Fatalf("%d are due, %d acknowledged", len(w.queue), first.n)
+	}
+	w.settle(w.queue[0], nil)
+	again := arrive(7)
+	if len(w.queue) != 0 || first.n != 1 || again.n != 1 {
+		t.Errorf("%d are due, acknowledged are %d and %d", len(w.queue), first.n, again.n)
+	}
+	for seq := range uint64(3 * maxSettled) {
+		arrive(100 + seq)
+		w.settle(w.queue[0], nil)
+	}
+	if len(w.settled) > maxSettled {
+		t.Errorf("%d settled entries are kept", len(w.settled))
+	}
+	if arrive(8); len(w.queue) != 1 {
+		t.Error("another entry is not told")
+	}
+}
 
 func TestAHoldIsRepeatedUntilItIsAcknowledgedSettledOrToldOftenEnough(t *testing.T) {
 	data := t.TempDir()
