@@ -47,6 +47,10 @@ words it holds; NATS permissions bound the origins. All other headers are passed
 			if cfg.Upstream, err = url.Parse(upstream); err != nil {
 				return fmt.Errorf("--upstream: %w", err)
 			}
+			if !metrics.Loopback(listen) {
+				return fmt.Errorf("%s is reachable from other machines, and the proxy asks for no token: listen on 127.0.0.1",
+					listen)
+			}
 			cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("proxy", "lazaret memory")
 			name := "agent"
 			if project != embedded.DefaultProject || agent != embedded.DefaultAgent {
@@ -71,9 +75,6 @@ words it holds; NATS permissions bound the origins. All other headers are passed
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s at http://%s, in front of %s\n", cfg.Kind, l.Addr(), cfg.Upstream.Redacted())
-			if !metrics.Loopback(l.Addr().String()) {
-				fmt.Fprintln(cmd.OutOrStdout(), "NOTE: it is reachable from other machines, and asks for no token")
-			}
 			s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
 				IdleTimeout: time.Minute}
 			go func() {

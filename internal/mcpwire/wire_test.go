@@ -18,7 +18,8 @@ func TestALargeLineThatAnswersNothingIsSkipped(t *testing.T) {
 
 func TestAMessageIsOneLineWhereverItsParamsBreak(t *testing.T) {
 	const inner = `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"rm"}}`
-	m, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[` + "\r\n" + inner + "\n]}}"))
+	m, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":[` + "\r\n" + inner +
+		"\n]}}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -138,7 +139,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	}
 	if res.StatusCode/100 != 2 {
 		// The store chooses the text of an error. It may repeat a memory, so it is left out.
-		refuse(w, &refusal{res.StatusCode, "the store answers " + res.Status, streams.Hold, ""})
+		refuse(w, &refusal{res.StatusCode, fmt.Sprintf("the store answers HTTP %d", res.StatusCode), streams.Hold, ""})
 		return
 	}
 	if rt.write != nil && rt.write.reread != "" {
@@ -157,11 +158,14 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 
 // exchange checks a request and reads its body.
 func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, error) {
-	if r.Header.Get("Origin") != "" {
+	// The Host of a page whose name was rebound to this machine is that name.
+	if r.Header.Get("Origin") != "" || !loopback(r.Host) {
 		return nil, &refusal{http.StatusForbidden, "requests of web pages are refused", streams.Hold, ""}
 	}
 	// The store could resolve an encoded slash or dot to another path than the matched one.
-	if r.URL.RawPath != "" || strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
+	// The store would decode a percent sign once more.
+	if r.URL.RawPath != "" || strings.ContainsAny(r.URL.Path, `%\`) ||
+		strings.TrimSuffix(r.URL.Path, "/") != path.Clean(r.URL.Path) {
 		return nil, &refusal{http.StatusForbidden, "paths with encoded slashes or dots are refused", streams.Hold, ""}
 	}
 	x := &exchange{proxy: p, r: r, ctx: r.Context(), origin: p.Origin,
@@ -415,6 +419,9 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 			req.Header[name] = v
 		}
 	}
+	if len(body) > 0 { // in no other charset than it was judged in
+		req.Header.Set("Content-Type", "application/json")
+	}
 	res, err := x.http.Do(req)
 	if err != nil {
 		return nil, nil, err
@@ -425,4 +432,11 @@ func (x *exchange) send(method, at, query string, body []byte) (*http.Response, 
 		err = fmt.Errorf("its answer has more than %d bytes", MaxAnswer)
 	}
 	return res, b, err
+}
+
+// loopback reports whether a request's Host is this machine.
+func loopback(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	ip := net.ParseIP(name)
+	return strings.EqualFold(name, "localhost") || ip != nil && ip.IsLoopback()
 }

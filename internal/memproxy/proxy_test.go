@@ -238,6 +238,7 @@ func TestWhatIsUnknownOrMalformedDoesNotReachTheStore(t *testing.T) {
 		{"POST", "/memories", `{"messages":[{"content":"a","content":"b"}]}`}, {"POST", "/memories",
 			`{"messages":[1]}`}, {"POST", "/memories", `{"messages":7}`},
 		{"POST", "/memories", `{"user_id":"ana"}`}, {"GET", "/memories/..%2freset", ""}, {"GET", "/memories/a%2fb", ""},
+		{"DELETE", "/memories/%252e", ""}, {"GET", "/memories/a%252fhistory", ""}, {"DELETE", "/memories/%25", ""},
 		{"POST", "/memories", `{"messages":[{"content":"a"}]}`, "pope"}, {"POST", "/memories", `{"messages":[]}`},
 		{"POST", "/memories", `{"messages":[{"content":` + quote(strings.Repeat("x", MaxRequest)) + `}]}`},
 	} {
@@ -348,5 +349,14 @@ func TestNothingIsWrittenOrShownWithoutAnAnswer(t *testing.T) {
 	if code, _ := send("POST", "/memories", `{"messages":[{"role":"user","content":"x"}]}`); code != 503 ||
 		strings.Contains(s.heard(), "POST") {
 		t.Errorf("a write without a verdict: %d, the store heard %s", code, s.heard())
+	}
+}
+
+func TestOnlyNamesOfThisMachineAreServed(t *testing.T) {
+	for host, want := range map[string]bool{"127.0.0.1:4291": true, "localhost:4291": true, "[::1]:4291": true,
+		"rebound.example:4291": false, "10.0.0.1:4291": false, "": false} {
+		if loopback(host) != want {
+			t.Errorf("%q is served: %t", host, !want)
+		}
 	}
 }
