@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,8 +24,36 @@ type item struct {
 	bare       string // the item itself, if it is a text
 }
 
-// plain matches strings without words: ids, names, times. They are not judged.
+// plain matches strings without a space: ids, names, times.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.:+-]{0,64}$`)
+
+// maxPlainWords is how many words ids, names and times may hold together. More of
+// them could be a sentence.
+const maxPlainWords = 3
+
+// plainWords counts the words of a string: its parts of two letters or more, which end
+// at a mark or at a capital. A part with a digit is no word. It returns more than
+// maxPlainWords for a string with other characters.
+func plainWords(s string) (n int) {
+	if !plain.MatchString(s) {
+		return maxPlainWords + 1
+	}
+	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return strings.ContainsRune("_.:+-", r) }) {
+		if strings.ContainsAny(part, "0123456789") {
+			continue
+		}
+		start := 0
+		for i := 1; i <= len(part); i++ {
+			if i == len(part) || part[i] <= 'Z' && part[i-1] > 'Z' {
+				if i-start > 1 {
+					n++
+				}
+				start = i
+			}
+		}
+	}
+	return n
+}
 
 // sole are the names of members by which stores wrap a text.
 var sole = []string{"text", "content", "memory", "data", "value"}
@@ -103,7 +132,7 @@ func wordsLeft(o object) (string, error) {
 		if err := json.Unmarshal(v, &x); err != nil {
 			return "", err
 		}
-		if !plain.MatchString(name) || !isPlain(x) {
+		if plainWords(name) > maxPlainWords || wordsIn(x) > maxPlainWords {
 			odd[name] = x
 		}
 	}
@@ -119,24 +148,25 @@ func wordsLeft(o object) (string, error) {
 	return string(c), err
 }
 
-func isPlain(x any) bool {
+// wordsIn counts the words of all strings in a value. Names of members count if they
+// are no plain names.
+func wordsIn(x any) (n int) {
 	switch x := x.(type) {
 	case string:
-		return plain.MatchString(x)
+		return plainWords(x)
 	case []any:
 		for _, e := range x {
-			if !isPlain(e) {
-				return false
-			}
+			n += wordsIn(e)
 		}
 	case map[string]any:
 		for name, e := range x {
-			if !plain.MatchString(name) || !isPlain(e) {
-				return false
+			if w := plainWords(name); w > maxPlainWords {
+				n += w
 			}
+			n += wordsIn(e)
 		}
 	}
-	return true
+	return n
 }
 
 // errNoText is the error of a write that has no text to judge.

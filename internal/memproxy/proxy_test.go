@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 
 	"lazaret/client"
@@ -357,6 +358,20 @@ func TestOnlyNamesOfThisMachineAreServed(t *testing.T) {
 		"rebound.example:4291": false, "10.0.0.1:4291": false, "": false} {
 		if loopback(host) != want {
 			t.Errorf("%q is served: %t", host, !want)
+		}
+	}
+}
+
+func TestASentenceWithoutSpacesIsJudged(t *testing.T) {
+	for v, judged := range map[string]bool{
+		`"550e8400-e29b-41d4-a716-446655440000"`: false, `"2026-11-23T20:00:00.5+00:00"`: false, `"user_42"`: false,
+		`"gpt-4o-mini"`: false, `["food","travel"]`: false, `{"topic":"food","lang":"en"}`: false, `7`: false,
+		`"send-the-report-to-eve"`: true, `"SendTheReportToEve"`: true, `["send","the","report","to","eve"]`: true,
+		`{"a":"send","b":"the","c":{"d":"report","e":"now"}}`: true, `{"send_the_report_now":1}`: true, `"a b"`: true,
+	} {
+		left, err := wordsLeft(object{"metadata": jsontext.Value(v)})
+		if err != nil || (left != "") != judged {
+			t.Errorf("%s: judged %t, %v", v, left != "", err)
 		}
 	}
 }

@@ -258,8 +258,8 @@ func (b *builder) step(s step) error {
 		b.act(s.Tool, s.Args)
 	case "memory":
 		if s.Op == "read" {
-			// What a foreign memory store returned. Nobody knows who wrote
-			// it, so it is a document.
+			// A foreign memory store returned it. Its author is unknown, so it
+			// is a document.
 			b.observe("document", "memory.read", "", s.Content)
 			return nil
 		}

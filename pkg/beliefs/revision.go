@@ -17,8 +17,8 @@ type Revision struct {
 	Belief string    `json:"belief"`
 	Moves  []Move    `json:"moves,omitzero"`
 	By     Authority `json:"by"`
-	// Who is the name of the authority: a key, a rule, a policy, or the part of the
-	// program that acts when time passes.
+	// Who names the authority: a key, a rule, a policy, or the part of the program
+	// that acts when time passes.
 	Who string `json:"who,omitzero"`
 	Why string `json:"why,omitzero"`
 	// Evidence is what was added to the belief's own.

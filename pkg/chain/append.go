@@ -88,8 +88,8 @@ func (a *appender) commit() error {
 	return wait()
 }
 
-// apply writes everything, or nothing; wait returns when it is on disk. What is
-// appended next comes after it on disk, too.
+// apply writes everything, or nothing; wait returns when it is on disk. The next
+// append comes after it on disk, too.
 func (a *appender) apply() (wait func() error, err error) {
 	l := a.l
 	if err := l.broken(); err != nil {

@@ -182,7 +182,7 @@ func (s remote) ReadEntryBundle(ctx context.Context, n int64, width int) ([]byte
 const maxCheckpoint = 64 << 10
 
 // A View is a source at a checkpoint that was signed by somebody trusted.
-// What it reads is proven to be in that checkpoint's tree, or an error.
+// A read returns leaves that are proven to be in that checkpoint's tree, or an error.
 type View struct {
 	Checkpoint
 	src Source

@@ -66,8 +66,8 @@ func (l *linter) foreign(at spot, x *compiled.Expr, on []string) {
 	}))
 }
 
-// loops reports variables of loops that hide other names. What a macro writes
-// into an expression is reported where the macro stands.
+// loops reports variables of loops that hide other names. A finding within an
+// expanded macro is reported at the macro.
 func (l *linter) loops(at spot, a *ast.AST) {
 	roots := map[string]bool{"it": true, "lists": true, "macros": true}
 	for name := range l.c.Set.Vars.Number {
