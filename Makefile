@@ -7,6 +7,8 @@ BIN     := bin
 DATA    ?= data
 LISTEN  ?= 127.0.0.1:4222
 DAEMONS := ingest sentinels arbiter auditor
+# A binary is the same whichever folder it is built in.
+TRIMPATH ?= -trimpath
 
 # Packages where goroutines share memory; the rest is pure. The programs
 # themselves are raced by end-to-end tests that between them touch every stage.
@@ -21,7 +23,7 @@ help: ## this list
 build: ## build the binaries into bin/; a daemon is lazaret under the daemon's name
 	@mkdir -p $(BIN)
 	@echo "building the programs: minutes the first time, seconds after that"
-	$(GO) build -trimpath -ldflags="-s -w" -o $(BIN)/ ./cmd/lazaret ./cmd/lazaret-hook
+	$(GO) build $(TRIMPATH) -ldflags="-s -w" -o $(BIN)/ ./cmd/lazaret ./cmd/lazaret-hook
 	@for d in $(DAEMONS); do ln -sf lazaret $(BIN)/$$d; done
 
 .PHONY: run
