@@ -187,7 +187,7 @@ func (a *Auditor) Follow(ctx context.Context) error {
 	ready := a.cfg.Ready
 	for {
 		if err = a.settle(); err == nil {
-			err = a.identify(ctx, js)
+			err = stage.Patiently(ctx, a.cfg.Log, "the auditor's beginning", func() error { return a.identify(ctx, js) })
 		}
 		if err == nil {
 			err = stage.Follow(ctx, a.cfg.Conn, a.cfg.Feed, &follower{a, js}, batchSize, a.cfg.Log, a.cfg.Stats, ready)

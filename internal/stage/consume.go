@@ -107,6 +107,22 @@ func served(ctx context.Context, ask func() error) error {
 	return err
 }
 
+// Patiently repeats a question to the server that is not answered in time, until ctx ends.
+// A server under load may take longer than the client library waits. Each repetition is
+// logged; doing names what waits for the answer.
+func Patiently(ctx context.Context, log *slog.Logger, doing string, ask func() error) error {
+	for {
+		err := ask()
+		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) || ctx.Err() != nil {
+			return err
+		}
+		log.Warn("the server does not answer in time, it is asked again", "for", doing, "err", err)
+		if err := sleep(ctx, reopenEvery); err != nil {
+			return err
+		}
+	}
+}
+
 // stop ends it. take is not called any more when it returns.
 func (c *consumption) stop() {
 	c.cancel()

@@ -40,19 +40,23 @@ func Follow(ctx context.Context, nc *nats.Conn, feed *Feed, f Follower, batch in
 	if err != nil {
 		return err
 	}
-	if err := checkLedger(ctx, js, ""); err != nil {
-		return err
-	}
 	from := f.Next()
-	last, err := checkStart(ctx, js, streams.LedgerStream, from)
+	var last uint64
+	var rd *ledgerReader
+	err = Patiently(ctx, log, "the beginning of a follower", func() (err error) {
+		if err = checkLedger(ctx, js, ""); err != nil {
+			return err
+		}
+		if last, err = checkStart(ctx, js, streams.LedgerStream, from); err != nil {
+			return err
+		}
+		rd, err = openLedgerReader(ctx, nc, feed, nil, "", from, log)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	stats.Folded.Store(from - 1)
-	rd, err := openLedgerReader(ctx, nc, feed, nil, "", from, log)
-	if err != nil {
-		return err
-	}
 	defer rd.close()
 	tick := time.NewTicker(10 * idleTick)
 	defer tick.Stop()

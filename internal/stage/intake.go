@@ -152,7 +152,11 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 	s := &intakeStage{runtime: r, fold: fold}
 	fold.Reset()
 	err = r.loadErasures(ctx, func(p int) (uint64, error) {
-		m, err := lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
+		var m *jetstream.RawStreamMsg
+		err := Patiently(ctx, r.log, "its last entry", func() (err error) {
+			m, err = lastOn(ctx, r.js, streams.LedgerSubject(p, cfg.Name))
+			return err
+		})
 		if err != nil || m == nil {
 			return 0, err
 		}
@@ -181,7 +185,8 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		return err
 	}
 	// Nothing is published over a hole that was made during the fold.
-	if err := s.guard(ctx, s.read); err != nil {
+	err = Patiently(ctx, r.log, "what was trimmed", func() error { return s.guard(ctx, s.read) })
+	if err != nil {
 		return ended(ctx, err)
 	}
 	var src uint64
@@ -191,10 +196,13 @@ func runIntake(ctx context.Context, cfg Config, fold IntakeFold, queries <-chan 
 		s.progress[p] = time.Now()
 		src = max(src, position.Sequence(r.cursors[p].src))
 	}
-	if _, err := checkStart(ctx, r.js, streams.IntakeStream, src+1); err != nil {
+	err = Patiently(ctx, r.log, "the intake", func() error {
+		if _, err := checkStart(ctx, r.js, streams.IntakeStream, src+1); err != nil {
+			return err
+		}
+		s.in, err = openReader(ctx, r.js, streams.IntakeStream, s.intakeFilters(), 1, r.log)
 		return err
-	}
-	s.in, err = openReader(ctx, r.js, streams.IntakeStream, s.intakeFilters(), 1, r.log)
+	})
 	if err != nil {
 		return err
 	}

@@ -76,8 +76,11 @@ func runLedger(ctx context.Context, cfg Config, fold LedgerFold, queries <-chan 
 	// The ledger says what was said already; the cache may lag behind it.
 	var own [streams.Partitions]*streams.Entry
 	for _, p := range r.cfg.Partitions {
-		var err error
-		if own[p], err = lastOwn(ctx, r.js, p, cfg.Name); err != nil {
+		err := Patiently(ctx, r.log, "its last entry", func() (err error) {
+			own[p], err = lastOwn(ctx, r.js, p, cfg.Name)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

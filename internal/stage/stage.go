@@ -269,7 +269,8 @@ func newRuntime(ctx context.Context, cfg Config) (*runtime, error) {
 		}
 		r.mine[p] = true
 	}
-	if err := r.openState(ctx); err != nil {
+	err = Patiently(ctx, r.log, "its state", func() error { return r.openState(ctx) })
+	if err != nil {
 		return nil, err
 	}
 	if r.cursors, err = r.store.cursors(); err != nil {
@@ -315,7 +316,15 @@ func (r *runtime) oldest() uint64 {
 
 // openLedger starts to read the ledger where the state ends, and returns the
 // last sequence that it held for the stage's partitions.
-func (r *runtime) openLedger(ctx context.Context) (*ledgerReader, uint64, error) {
+func (r *runtime) openLedger(ctx context.Context) (rd *ledgerReader, last uint64, err error) {
+	err = Patiently(ctx, r.log, "the ledger", func() error {
+		rd, last, err = r.openLedgerOnce(ctx)
+		return err
+	})
+	return rd, last, err
+}
+
+func (r *runtime) openLedgerOnce(ctx context.Context) (*ledgerReader, uint64, error) {
 	if err := checkLedger(ctx, r.js, r.cfg.Name); err != nil {
 		return nil, 0, err
 	}
