@@ -20,7 +20,7 @@ import (
 
 func (a *app) server() *cobra.Command {
 	return group("server", "Run the pipeline on nats-servers of one's own", a.serverConfig(), serverCheck(),
-		a.serverRenew(), a.serverMend(), a.serverErase(), a.serverInit(), a.serverPart())
+		a.serverRenew(), a.serverMend(), a.serverErase(), a.serverRewrite(), a.serverInit(), a.serverPart())
 }
 
 func (a *app) serverConfig() *cobra.Command {
@@ -204,6 +204,52 @@ same whenever something is forgotten.`,
 			return err
 		},
 	}
+}
+
+func (a *app) serverRewrite() *cobra.Command {
+	var url string
+	var replicas int
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "rewrite",
+		Short: "Have a cluster make all replicas of the streams anew, without deleted messages",
+		Long: `Replace the files of every replica of the three streams, and their Raft logs. Each server of
+a cluster leaves a deleted message of an encrypted stream in both, so that "lazaret audit
+forget" names these as left. A new replica gets only the messages that are there.
+
+Each stream in turn is scaled to one replica and back, is led by another server, and is
+scaled to one and back once more. Nothing stops, and the messages keep their numbers.
+While a stream has one replica, the loss of that server's disk loses the stream: make a
+backup first. Proposals that wait too long meanwhile are held.
+
+If it is interrupted, run it again with --replicas. It needs the data folder with all keys.`,
+		Example: "  lazaret server rewrite --data lz --url nats://n1:4222,nats://n2:4222,nats://n3:4222",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.conn.Resolve()
+			if url == "" {
+				return errors.New("--url names the servers")
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), wait)
+			defer cancel()
+			nc, err := embedded.ConnectRole(a.conn.Data, url, natsserver.RoleReplicas)
+			if err != nil {
+				return err
+			}
+			defer nc.Close()
+			done, err := natsserver.RewriteReplicas(ctx, nc, replicas, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
+			for _, d := range done {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d replicas made anew, those of all servers but %s, then those of all but %s\n",
+					d.Stream, d.Replicas, d.First, d.Second)
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&url, "url", "", "`URLS` of the servers for clients, separated by commas")
+	f.IntVar(&replicas, "replicas", 0, "replicas of each stream in the end (default as many as it has)")
+	f.DurationVar(&wait, "wait", time.Hour, "how long it may take")
+	return c
 }
 
 func (a *app) serverInit() *cobra.Command {

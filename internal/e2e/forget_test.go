@@ -34,7 +34,7 @@ func filesWith(t *testing.T, data, needle string) []string {
 			out = append(out, rel)
 		}
 	}
-	if err := natsserver.ReadBlocks(data, func(file string, content []byte) error {
+	if err := natsserver.ReadBlocks(data, "", func(file string, content []byte) error {
 		add(file, content)
 		return nil
 	}); err != nil {

@@ -29,19 +29,7 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	if err != nil {
 		return err
 	}
-	connect := func(r natsserver.Role) (*nats.Conn, error) {
-		creds, err := m.Role(r)
-		if err != nil {
-			return nil, err
-		}
-		nc, err := nats.Connect(url, nats.Name("lazaret "+string(r)), nats.UserCredentialBytes(creds),
-			nats.CustomInboxPrefix(r.InboxPrefix()))
-		if err != nil {
-			return nil, fmt.Errorf("connecting to %s: %w: does the server run with the configuration of this data folder?",
-				url, err)
-		}
-		return nc, nil
-	}
+	connect := func(r natsserver.Role) (*nats.Conn, error) { return connectRole(m, url, r) }
 	nc, err := connect(natsserver.RoleSetup)
 	if err != nil {
 		return err
@@ -84,6 +72,29 @@ func Init(ctx context.Context, cfg Config, url string) error {
 	}
 	defer op.Close()
 	return errors.Join(activateFirst(ctx, op, cfg, false), op.FlushWithContext(ctx))
+}
+
+// ConnectRole connects to servers of one's own with a new credential of a role. It needs the data folder's signing key.
+func ConnectRole(data, url string, r natsserver.Role) (*nats.Conn, error) {
+	m, err := natsserver.OpenMinter(data)
+	if err != nil {
+		return nil, err
+	}
+	return connectRole(m, url, r)
+}
+
+func connectRole(m *natsserver.Minter, url string, r natsserver.Role) (*nats.Conn, error) {
+	creds, err := m.Role(r)
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(url, nats.Name("lazaret "+string(r)), nats.UserCredentialBytes(creds),
+		nats.CustomInboxPrefix(r.InboxPrefix()))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w: does the server run with the configuration of this data folder?",
+			url, err)
+	}
+	return nc, nil
 }
 
 // awaitLeader waits until JetStream answers. A cluster that has just been

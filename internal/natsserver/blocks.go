@@ -18,6 +18,8 @@ import (
 
 	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats-server/v2/server"
+	"golang.org/x/crypto/chacha20"
+	"golang.org/x/crypto/chacha20poly1305"
 )
 
 // nats-server 2.15.2 keeps the messages of a stream in block files (server/filestore.go).
@@ -38,7 +40,6 @@ const (
 	hasHeaders   = 1 << 31 // in the length
 	isErased     = 1 << 63 // in the sequence
 	isTombstone  = 1 << 62 // in the sequence: the record says that this message was deleted
-	keyNonce     = aes.BlockSize
 )
 
 // block is a block file of a stream.
@@ -50,12 +51,22 @@ type block struct {
 }
 
 // cipherStamp is the key of a block. A block of a stream that is not encrypted has none.
-type cipherStamp struct{ seed, nonce []byte }
+type cipherStamp struct {
+	seed, nonce []byte
+	raft        bool // nats-server encrypts Raft logs with ChaCha20, whatever cipher is configured
+}
 
 // xor encrypts or decrypts a whole block in place.
 func (c cipherStamp) xor(b []byte) error {
 	if c.seed == nil {
 		return nil
+	}
+	if c.raft {
+		k, err := chacha20.NewUnauthenticatedCipher(c.seed, c.nonce)
+		if err == nil {
+			k.XORKeyStream(b, b)
+		}
+		return err
 	}
 	k, err := aes.NewCipher(c.seed)
 	if err != nil {
@@ -65,10 +76,18 @@ func (c cipherStamp) xor(b []byte) error {
 	return nil
 }
 
-// openBlock finds the key of a block file ACCOUNT/streams/STREAM/msgs/N.blk.
+// raftDir is the folder of the Raft logs of a server of a cluster, in the folder of an account.
+const raftDir = "_js_"
+
+// openBlock finds the key of a block file ACCOUNT/streams/STREAM/msgs/N.blk, or of one of a Raft log,
+// ACCOUNT/_js_/GROUP/msgs/N.blk.
 func openBlock(file, storageKey string) (*block, error) {
 	dir := filepath.Dir(filepath.Dir(file))
 	stream, account := filepath.Base(dir), filepath.Base(filepath.Dir(filepath.Dir(dir)))
+	raft := filepath.Base(filepath.Dir(dir)) == raftDir
+	if raft {
+		account = stream // a Raft log's key is made of the group's name twice
+	}
 	name := strings.TrimSuffix(filepath.Base(file), ".blk")
 	n, err := strconv.ParseUint(name, 10, 32)
 	if err != nil {
@@ -86,24 +105,32 @@ func openBlock(file, storageKey string) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(sealed) < keyNonce {
-		return nil, fmt.Errorf("the key of %s is cut off", file)
-	}
 	h := hmac.New(sha256.New, []byte(storageKey))
 	fmt.Fprintf(h, "%s%s:%d", account, stream, n)
-	k, err := aes.NewCipher(h.Sum(nil))
+	aead, err := keyCipher(h.Sum(nil), raft)
 	if err != nil {
 		return nil, err
 	}
-	gcm, err := cipher.NewGCMWithNonceSize(k, keyNonce)
-	if err != nil {
-		return nil, err
+	if len(sealed) < aead.NonceSize() {
+		return nil, fmt.Errorf("the key of %s is cut off", file)
 	}
-	b.stamp.nonce = sealed[:keyNonce]
-	if b.stamp.seed, err = gcm.Open(nil, b.stamp.nonce, sealed[keyNonce:], nil); err != nil {
+	b.stamp = cipherStamp{nonce: sealed[:aead.NonceSize()], raft: raft}
+	if b.stamp.seed, err = aead.Open(nil, b.stamp.nonce, sealed[aead.NonceSize():], nil); err != nil {
 		return nil, fmt.Errorf("the key of %s cannot be read with the server's key: %w", file, err)
 	}
 	return b, nil
+}
+
+// keyCipher decrypts the key file of a block.
+func keyCipher(key []byte, raft bool) (cipher.AEAD, error) {
+	if raft {
+		return chacha20poly1305.NewX(key)
+	}
+	k, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithNonceSize(k, aes.BlockSize)
 }
 
 // read is the block's content, decrypted.
@@ -190,23 +217,31 @@ func blockFiles(store, stream string) ([]string, error) {
 	return filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", "streams", stream, "msgs", "*.blk"))
 }
 
-// ReadBlocks calls fn with each decrypted block of the streams in a data folder. It needs
-// only the folder and its keys. The server may be running.
-func ReadBlocks(data string, fn func(file string, content []byte) error) error {
+// ReadBlocks calls fn with each decrypted block of the streams, and of a cluster's Raft logs, in a
+// nats-server's store. The empty store is that of the data folder. It needs only the store and
+// the data folder's keys. The server may be running.
+func ReadBlocks(data, store string, fn func(file string, content []byte) error) error {
 	key, err := Secret(data, storageKey)
 	if err != nil {
 		return err
 	}
-	files, err := blockFiles(storeDir(data), "*")
+	if store == "" {
+		store = storeDir(data)
+	}
+	files, err := blockFiles(store, "*")
 	if err != nil {
 		return err
 	}
-	for _, f := range files {
+	logs, err := filepath.Glob(filepath.Join(store, server.JetStreamStoreDir, "*", raftDir, "*", "msgs", "*.blk"))
+	if err != nil {
+		return err
+	}
+	for _, f := range append(files, logs...) {
 		b, err := openBlock(f, key)
-		if err != nil {
-			return err
+		var buf []byte
+		if err == nil {
+			buf, err = b.read()
 		}
-		buf, err := b.read()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the server has removed it
 		}

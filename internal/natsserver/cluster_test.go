@@ -66,17 +66,27 @@ func startMember(t *testing.T, conf string) *server.Server {
 // startCluster starts two servers on one data folder.
 func startCluster(t *testing.T, data string) []*member {
 	t.Helper()
-	addrs := []string{freePort(t), freePort(t)}
+	return startClusterOf(t, data, 2)
+}
+
+// startClusterOf starts so many servers on one data folder.
+func startClusterOf(t *testing.T, data string, n int) []*member {
+	t.Helper()
+	var addrs, routes []string
+	for range n {
+		a := freePort(t)
+		addrs, routes = append(addrs, a), append(routes, "nats://"+a)
+	}
 	var ms []*member
 	for i, a := range addrs {
 		m := &member{conf: filepath.Join(data, fmt.Sprintf("n%d.conf", i+1)), route: a}
-		writeMember(t, data, m, fmt.Sprintf("n%d", i+1), "nats://"+addrs[0], "nats://"+addrs[1])
+		writeMember(t, data, m, fmt.Sprintf("n%d", i+1), routes...)
 		m.Server = startMember(t, m.conf)
 		ms = append(ms, m)
 	}
-	// A pool of three, and one of the system's account.
-	natstest.Eventually(t, 20*time.Second, "routes between the servers", func() bool {
-		return ms[0].NumRoutes() == 4 && ms[1].NumRoutes() == 4
+	// A pool of three to each other server, and one of the system's account.
+	natstest.Eventually(t, time.Minute, "routes between the servers", func() bool {
+		return !slices.ContainsFunc(ms, func(m *member) bool { return m.NumRoutes() != 4*(n-1) })
 	})
 	return ms
 }

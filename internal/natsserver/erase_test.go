@@ -24,7 +24,7 @@ import (
 func holding(t *testing.T, data, text string) map[string]int {
 	t.Helper()
 	out := make(map[string]int)
-	if err := natsserver.ReadBlocks(data, func(file string, content []byte) error {
+	if err := natsserver.ReadBlocks(data, "", func(file string, content []byte) error {
 		for _, s := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
 			if bytes.Contains([]byte(file), []byte(s)) {
 				out[s] += bytes.Count(content, []byte(text))

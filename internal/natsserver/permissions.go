@@ -29,7 +29,9 @@ const (
 	// RoleRetention trims the streams and records that in the ledger. It is the only
 	// credential that can remove ledger entries.
 	RoleRetention Role = "retention"
-	RoleReplay    Role = "replay" // replays recorded sessions in synthetic projects
+	// RoleReplicas changes the number of replicas of the streams of a cluster, for RewriteReplicas.
+	RoleReplicas Role = "replicas"
+	RoleReplay   Role = "replay" // replays recorded sessions in synthetic projects
 	// RoleViewer is for dashboards, exporters and people who look: it reads the
 	// ledger, the live feed and what is believed and held, and changes nothing.
 	RoleViewer Role = "viewer"
@@ -103,6 +105,10 @@ func (r Role) permissions() (perms, error) {
 		p.pub = []string{"$JS.API.INFO"}
 		for _, s := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
 			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.CREATE."+s)
+		}
+	case RoleReplicas:
+		for _, s := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
+			p.pub = append(p.pub, "$JS.API.STREAM.INFO."+s, "$JS.API.STREAM.UPDATE."+s, "$JS.API.STREAM.LEADER.STEPDOWN."+s)
 		}
 	case RoleIngest:
 		p.status()

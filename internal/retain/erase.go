@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"lazaret/streams"
 )
@@ -18,10 +19,30 @@ const filesOf = "files of "
 // stops meanwhile.
 const eraseTimeout = 5 * time.Minute
 
-// notErased is the Left of the streams of a separate nats-server.
+// notErased is the Left of a stream of a separate nats-server.
 const notErased = "deleted, not overwritten: nats-server is a process of its own, and in an encrypted stream it " +
-	"leaves a deleted message in its files until more than half of the block is deleted; docs/forgetting.md says " +
-	"what removes it"
+	"leaves a deleted message in its files until more than half of the block is deleted: stop it, run lazaret server " +
+	"erase STORE with its store_dir, and start it again"
+
+// notRewritten is the Left of a stream of a cluster, with its number of replicas.
+const notRewritten = "deleted from %d replicas, not overwritten: each server leaves a deleted message in " +
+	"its block files and Raft logs: run lazaret server rewrite --url URLS, which has all replicas made anew"
+
+// leftIn says what a separate nats-server leaves of the deleted messages of a stream.
+func leftIn(ctx context.Context, js jetstream.JetStream, stream string) string {
+	st, err := js.Stream(ctx, stream)
+	if err != nil {
+		return fmt.Sprintf("deleted, not overwritten; how many replicas hold it is unknown: %v", err)
+	}
+	return leftOf(st.CachedInfo())
+}
+
+func leftOf(i *jetstream.StreamInfo) string {
+	if i.Cluster != nil && i.Cluster.Name != "" {
+		return fmt.Sprintf(notRewritten, i.Config.Replicas)
+	}
+	return notErased
+}
 
 // noAnswer is the Left where a request was neither answered nor refused.
 const noAnswer = "deleted, not overwritten: nobody answered on " + streams.EraseSubject + ". A retention credential " +
@@ -37,15 +58,16 @@ func (c *Config) eraseFiles(ctx context.Context, r *Record) error {
 	ctx, cancel := context.WithTimeout(ctx, eraseTimeout)
 	defer cancel()
 	rep, err := c.whileStopped(ctx, streams.EraseRequest{})
-	left := ""
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		left = notErased
-	case errors.Is(err, errNoAnswer):
-		left = noAnswer
-	}
-	if left != "" {
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, errNoAnswer) {
+		js, jerr := jetstream.New(c.Conn)
+		if jerr != nil {
+			return jerr
+		}
 		for _, s := range []string{streams.IntakeStream, streams.LedgerStream, streams.LiveStream} {
+			left := noAnswer
+			if errors.Is(err, nats.ErrNoResponders) {
+				left = leftIn(ctx, js, s)
+			}
 			r.Places = append(r.Places, Place{Where: filesOf + s, What: "deleted messages", Left: left})
 		}
 		return nil
