@@ -41,26 +41,10 @@ type reviewOptions struct {
 
 // review is a list of tools on one screen.
 type review struct {
-	Hold    string                `json:"hold"`
-	Project string                `json:"project"`
-	Agent   string                `json:"agent"`
-	Server  string                `json:"server"`
-	Command []string              `json:"command,omitzero"`
-	Profile string                `json:"profile,omitzero"`
-	Known   bool                  `json:"profile_known,omitzero"` // the command names the profile
-	Tools   []reviewed            `json:"tools"`
-	Alerts  []streams.Reason      `json:"alerts,omitzero"`
-	Notes   []string              `json:"notes,omitzero"`
-	Result  *streams.ResolveReply `json:"result,omitzero"`
+	*holds.Review
+	Result *streams.ResolveReply `json:"result,omitzero"`
 
 	hold *arbiter.Hold
-}
-
-type reviewed struct {
-	policy.Proposal
-	Accept  beliefs.Level `json:"accept"`           // the level that is signed
-	Changed bool          `json:"changed,omitzero"` // the person chose another level than the proposed one
-	Seen    string        `json:"seen,omitzero"`
 }
 
 func (a *app) mcpReview() *cobra.Command {
@@ -137,12 +121,13 @@ func (a *app) review(cmd *cobra.Command, o *reviewOptions, id string) error {
 			return err
 		}
 	}
-	r, err := newReview(pol, h, seen)
+	found, err := holds.NewReview(pol, h, seen)
 	if err != nil {
 		return err
 	}
+	r := &review{Review: found, hold: h}
 	for _, l := range o.levels {
-		if err := r.change(l); err != nil {
+		if err := r.Change(l); err != nil {
 			return err
 		}
 	}
@@ -233,59 +218,6 @@ func (a *app) seenOf(ctx context.Context, h *arbiter.Hold, since time.Duration) 
 	return seen, err
 }
 
-func newReview(pol *policy.Policy, h *arbiter.Hold, seen *suggest.Seen) (*review, error) {
-	args := new(streams.ApproveToolsArgs)
-	if err := streams.Unmarshal([]byte(h.Body), args); err != nil {
-		return nil, fmt.Errorf("reading the request of hold %s: %w", h.ID, err)
-	}
-	r := &review{Hold: h.ID, Project: h.Project, Agent: h.Agent, Server: args.Server, Command: args.Command, hold: h}
-	if h.Verdict.Policy != "" && h.Verdict.Policy != pol.Digest {
-		r.Notes = append(r.Notes,
-			"another policy than this one is in force; give that policy with --policy to use its words and profiles")
-	}
-	profile := pol.ProfileOf(args.Server, args.Command)
-	if profile != nil {
-		r.Profile, r.Known = profile.Name, profile.Known
-	}
-	for _, x := range h.Verdict.Reasons {
-		if x.Rule != "" {
-			r.Alerts = append(r.Alerts, x)
-		}
-	}
-	for _, t := range h.Tools {
-		x := reviewed{Proposal: pol.Propose(policy.Offered{Name: t.Name, Description: t.Description, Schema: t.InputSchema,
-			Annotations: t.Annotations}, profile)}
-		if seen != nil {
-			if n, l, why := seen.Tool(t.Name); n > 0 {
-				x.Seen = fmt.Sprintf("seen %d times, which suggests %s: %s", n, l, why)
-				if x.From == "nothing" && l < x.Level {
-					x.Level, x.From, x.Because = l, "seen", why
-				}
-			}
-		}
-		x.Accept = x.Level
-		r.Tools = append(r.Tools, x)
-	}
-	slices.SortStableFunc(r.Tools, func(x, y reviewed) int { return int(y.Level) - int(x.Level) })
-	return r, nil
-}
-
-// change sets the level of one tool, given as TOOL=LEVEL.
-func (r *review) change(s string) error {
-	tool, level, ok := strings.Cut(s, "=")
-	var l beliefs.Level
-	if !ok || l.UnmarshalText([]byte(level)) != nil || l > beliefs.L4 {
-		return fmt.Errorf("%q does not set the level of a tool: write TOOL=L0 to TOOL=L4", s)
-	}
-	for i := range r.Tools {
-		if x := &r.Tools[i]; x.Tool == tool {
-			x.Accept, x.Changed = l, l != x.Level
-			return nil
-		}
-	}
-	return fmt.Errorf("the list has no tool %q", tool)
-}
-
 func (r *review) print(w io.Writer) {
 	fmt.Fprintf(w, "hold %s: server %s offers %d tools to agent %s of project %s\n", r.Hold,
 		text.InertLine(r.Server, 80), len(r.Tools), r.Agent, r.Project)
@@ -357,7 +289,7 @@ func (r *review) ask(in io.Reader, w io.Writer) (bool, error) {
 		case line == "":
 			r.print(w)
 		default:
-			if err := r.change(line); err != nil {
+			if err := r.Change(line); err != nil {
 				fmt.Fprintln(w, text.InertLine(err.Error(), 300))
 			}
 		}

@@ -68,6 +68,7 @@ type Console struct {
 	index   *index
 	logins  *logins
 	looks   looks
+	pol     policyNow
 	feeds   chan struct{}
 
 	ctx   context.Context
@@ -197,6 +198,8 @@ func (c *Console) routes() http.Handler {
 		"GET /sessions/{project}/{session}": c.sessionPage,
 		"GET /beliefs":                      c.beliefsPage,
 		"GET /beliefs/{project}/{id}":       c.beliefPage,
+		"GET /tools":                        c.toolsPage,
+		"GET /tools/{project}/{entry}":      c.cataloguePage,
 		"GET /log":                          c.logPage,
 		"GET /passkeys":                     c.passkeysPage,
 		"GET /help": func(_ *http.Request, p *page) (string, error) {

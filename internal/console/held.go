@@ -99,6 +99,7 @@ type holdView struct {
 	Drawing template.HTML
 	Alike   int // open holds that are like it, itself too
 	Row     *holdRow
+	List    *catalogueView // of tools that it asks to accept
 }
 
 // findHold asks the arbiter for a hold, and waits a moment for the index to come to it.
@@ -145,6 +146,16 @@ func (c *Console) holdPage(r *http.Request, p *page) (string, error) {
 			if holds.LikenessOf(&o) == mine {
 				v.Alike++
 			}
+		}
+	}
+	if len(h.Tools) > 0 && !v.Hidden {
+		if _, err := c.readTools(r.Context(), p, project, h.Catalogue); err != nil {
+			v.Unsafe, v.Missing = "You may not see the tools, so you cannot sign for them.", err.Error()
+			return "hold", nil
+		}
+		v.List = &catalogueView{Project: project, Agent: h.Agent, Select: h.State == streams.HoldOpen}
+		if err := c.review(r.Context(), p, v.List, h); err != nil {
+			return "", err
 		}
 	}
 	v.Quotes = c.quotes(r.Context(), p, h, body)
@@ -371,7 +382,12 @@ func (c *Console) drawPaths(p *page, h *arbiter.Hold) template.HTML {
 }
 
 // Command is the command that decides by a key file.
-func (v *holdView) Command(d string) string { return "lazaret holds " + d + " " + v.ID + " --key FILE" }
+func (v *holdView) Command(d string) string {
+	if v.List != nil && d == "approve" {
+		return "lazaret mcp review " + v.ID + " --key FILE"
+	}
+	return "lazaret holds " + d + " " + v.ID + " --key FILE"
+}
 
 // ObservationPath is where the source of a quote stands on its session's time line.
 func (q quoted) ObservationPath(project string) string {

@@ -88,12 +88,16 @@ type index struct {
 	projects map[string]bool
 	verdicts [3]uint64 // by verdict
 	incident map[[2]string]incidentRow
+
+	catalogues map[[3]string]*catalogueRow // project, agent, server
+	asks       map[uint64]ask              // requests to accept a list of tools, by position
 }
 
 func newIndex() *index {
 	return &index{changed: make(chan struct{}), events: make(map[uint64]event), byEvent: make(map[[3]string]uint64),
 		holds: make(map[[2]string]*holdRow), held: make(map[uint64]*holdRow), sessions: make(map[[2]string]*sessionRow),
-		projects: make(map[string]bool), incident: make(map[[2]string]incidentRow)}
+		projects: make(map[string]bool), incident: make(map[[2]string]incidentRow),
+		catalogues: make(map[[3]string]*catalogueRow), asks: make(map[uint64]ask)}
 }
 
 // follow feeds the index until ctx ends.
@@ -211,6 +215,12 @@ func (x *index) takeEvent(e *streams.Entry, at uint64) {
 		x.byEvent[[3]string{e.Project, h.Agent, h.ID}] = at
 		x.ring = append(x.ring, at)
 	}
+	switch {
+	case e.Type == streams.TypeTools:
+		x.takeTools(e, at)
+	case e.Type == streams.TypeAction && h.Tool == streams.ApproveTools:
+		x.takeAsk(e, at)
+	}
 	s := x.add(e, h.Session, h.Agent, at)
 	if s == nil {
 		return
@@ -289,6 +299,7 @@ func (x *index) takeVerdict(e *streams.Entry, at uint64, v *streams.VerdictEntry
 			s.Bad++
 		}
 	}
+	x.takeAnswer(v)
 	open := x.held[v.Proposal]
 	switch {
 	case v.Resolved != nil:
@@ -316,11 +327,13 @@ func (x *index) close(h *holdRow, state, by string, at time.Time) {
 	}
 	h.State, h.By, h.Closed = state, by, at
 	delete(x.held, h.Verdict.Proposal)
+	delete(x.asks, h.Verdict.Proposal)
 	x.closed = append(x.closed, h)
 }
 
 // prune drops what is beyond the bounds. The caller holds mu.
 func (x *index) prune() {
+	x.pruneTools()
 	if n := len(x.ring) - maxEvents; n > maxEvents/10 {
 		for _, at := range x.ring[:n] {
 			if ev, k := x.events[at], x.events[at].key(); x.byEvent[k] == at {

@@ -21,7 +21,8 @@ var pages = parsePages()
 func parsePages() map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(funcs).ParseFS(pageFiles, "pages/layout.html"))
 	out := make(map[string]*template.Template)
-	for _, name := range []string{"now", "holds", "hold", "alerts", "sessions", "session", "beliefs", "belief", "log",
+	for _, name := range []string{"now", "holds", "hold", "alerts", "sessions", "session", "beliefs", "belief", "tools",
+		"catalogue", "log",
 		"passkeys", "help", "message", "confirm"} {
 		out[name] = template.Must(template.Must(base.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
 	}
@@ -86,11 +87,13 @@ func span(d time.Duration) string {
 // tone is the colour of a word, by its meaning: good, wait, bad, or none.
 func tone(v any) string {
 	switch fmt.Sprint(v) {
-	case "allow", "approved", "supported", "ok", "active", "chains", "confirmed":
+	case "allow", "approved", "supported", "ok", "active", "chains", "confirmed", "accepted":
 		return "good"
-	case "hold", "held", "open", "medium", "restricted", "suspicious", "stale", "expired", "folding", "restrict", "silent":
+	case "hold", "held", "open", "medium", "restricted", "suspicious", "stale", "expired", "folding", "restrict", "silent",
+		"waiting", "changed", "added", "not accepted":
 		return "wait"
-	case "deny", "denied", "rejected", "critical", "high", "contradicted", "quarantined", "malicious", "blocked", "quarantine", "no answer", "error":
+	case "deny", "denied", "rejected", "critical", "high", "contradicted", "quarantined", "malicious", "blocked",
+		"quarantine", "no answer", "error", "removed":
 		return "bad"
 	}
 	return ""

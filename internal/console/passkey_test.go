@@ -50,31 +50,43 @@ func activate(t *testing.T, key string) *keys.Trust {
 	return trust
 }
 
-// A stranger opens the page by the login link, sees the demo's attack arrive, registers a
-// passkey that an operator pins, approves the hold with it, and verifies that approval with
-// nothing but the ledger's note and the trust file.
-func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
-	b := newBrowser(t)
+// authenticator gives a browser a virtual authenticator that verifies its person.
+func authenticator(t *testing.T, b *browser) {
+	t.Helper()
 	call(t, b, webauthn.Enable, webauthn.EnableParams{})
 	call(t, b, webauthn.AddVirtualAuthenticator,
 		webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
 			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: "internal", HasResidentKey: true,
 			HasUserVerification: true, IsUserVerified: true,
 			AutomaticPresenceSimulation: true}})
-	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
-	project, hold := attackAs(t, "seen")
-	// The page that is open shows it by itself.
-	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))
+}
 
+// registerPasskey registers a passkey on its page, and pins it as an operator does.
+func registerPasskey(t *testing.T, b *browser, name string) *keys.Trust {
+	t.Helper()
 	b.open(t, "/passkeys")
 	b.run(t, chromedp.Click(chromedp.CSS("#register button")), chromedp.WaitVisible(chromedp.CSS("#registered pre")))
 	command := eval[string](t, b, `document.querySelector("#registered pre").textContent`)
 	_, rest, _ := strings.Cut(command, "'")
 	key, _, ok := strings.Cut(rest, "'")
-	if !ok || !strings.HasPrefix(key, "stranger+") {
+	if !ok || !strings.HasPrefix(key, name+"+") {
 		t.Fatalf("the command is %q", command)
 	}
-	trust := activate(t, key)
+	return activate(t, key)
+}
+
+// A stranger opens the page by the login link, sees the demo's attack arrive, registers a
+// passkey that an operator pins, approves the hold with it, and verifies that approval with
+// nothing but the ledger's note and the trust file.
+func TestAStrangerApprovesAHoldWithAPasskeyAndVerifiesItOffline(t *testing.T) {
+	b := newBrowser(t)
+	authenticator(t, b)
+	b.open(t, link(t, User{Name: "stranger", Role: RoleApprover}))
+	project, hold := attackAs(t, "seen")
+	// The page that is open shows it by itself.
+	b.run(t, chromedp.WaitReady(chromedp.CSS("#hold-"+hold)))
+
+	trust := registerPasskey(t, b, "stranger")
 
 	b.open(t, "/holds/"+project+"/"+hold)
 	b.run(t, chromedp.WaitReady(chromedp.CSS("#sign button[value=approve]:not([disabled])")),

@@ -59,6 +59,8 @@
           nonce: hex(crypto.getRandomValues(new Uint8Array(16))),
           expires: new Date(Date.now() + offset + 10 * 60 * 1000).toISOString().replace(/\.\d+Z$/, "Z"),
         };
+        const levels = e.submitter.value === "approve" ? [...sign.elements].filter((f) => f.dataset.tool !== undefined) : [];
+        if (levels.length) statement.levels = Object.fromEntries(levels.map((f) => [f.dataset.tool, f.value]));
         const reason = sign.elements.reason.value.trim();
         if (reason) statement.reason = reason;
         const text = canonical(statement) + "\n";
