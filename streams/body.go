@@ -175,11 +175,13 @@ type RecallEntry struct {
 }
 
 // DisclosureEntry is a privileged recall by somebody with a key that may, and
-// what it showed. It is for people and enters no context.
+// what it showed. It is for people and enters no context. With Look set it is a
+// privileged look instead, which nobody signed.
 type DisclosureEntry struct {
 	RecallEntry
 	Text   string     `json:"text"` // why it was asked for
 	Signed *Signature `json:"signed"`
+	Look   *Look      `json:"look,omitzero"`
 }
 
 // ToolsEntry is the body of a tool catalogue.

@@ -155,6 +155,7 @@ type Control struct {
 	Hold    string `json:"hold,omitzero"`    // that is to be resolved
 	Belief  string `json:"belief,omitzero"`  // that a signed word is about
 	Order   string `json:"order,omitzero"`   // a signed order, see approval.Order
+	Look    *Look  `json:"look,omitzero"`    // a privileged look at the project
 }
 
 // ChunkSize is the size of a bundle's chunks, in bytes.

@@ -98,7 +98,7 @@ const (
 	// to one.
 	TypePoint   Type = "point"
 	TypeRestore Type = "restore"
-	// TypeDisclosure is a privileged recall, and what it showed.
+	// TypeDisclosure is a privileged recall, and what it showed, or a privileged look.
 	TypeDisclosure Type = "disclosure"
 	// TypeForgotten and TypeLegalHold are statements about a project's data.
 	TypeForgotten Type = "forgotten"

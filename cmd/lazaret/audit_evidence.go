@@ -31,7 +31,8 @@ that show which keys were in force; and a signed statement of what is not there.
 VERDICT is the id of a proposal, or the ledger sequence of it or of its verdict.
 
 The payload of an entry that is more sensitive than --ceiling is withheld, which the
-statement says; its leaf and proof still verify. docs/evidence.md describes the file
+statement says; its leaf and proof still verify. A file with payloads above internal is
+written once the ledger has an entry that says so. docs/evidence.md describes the file
 byte by byte, and examples/verifier checks one with the standard library alone.`,
 		Example: "  lazaret audit evidence s1 -o s1.evidence.json\n  go run ./examples/verifier -log lazaret-ledger+5a1c… " +
 			"-operator lazaret-operator+… s1.evidence.json",
@@ -55,6 +56,9 @@ byte by byte, and examples/verifier checks one with the standard library alone.`
 						300)}
 				}
 				if err != nil {
+					return err
+				}
+				if err := a.looked(cmd.Context(), ev.Project(), cmd.CommandPath(), args[0], to.Sensitivity); err != nil {
 					return err
 				}
 				out, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)

@@ -99,6 +99,7 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 	groups := make(map[[2]string]*alertGroup)
 	var failed error
 	fields, quotes := fieldsOf(where), where.Names("message") || where.Names("error")
+	most := p.searched(v.Project)
 	c.index.eachAlert(may, func(a *alertRow) bool {
 		if v.Severity != "" && a.Severity != v.Severity || v.One && (a.Rule != v.Rule || a.Tool != v.Tool) ||
 			!since.IsZero() && a.Time.Before(since) {
@@ -106,8 +107,8 @@ func (c *Console) collect(p *page, v *alertsView, since time.Time, where *cli.Fi
 		}
 		if v.Where != "" {
 			sought := a
-			if quotes && !beliefs.Secret.Within(p.ceiling()) {
-				sought = c.index.shown(a, p.ceiling())
+			if quotes && !beliefs.Secret.Within(most) {
+				sought = c.index.shown(a, most)
 			}
 			ok, err := where.MatchFields(fields(sought))
 			if err != nil {

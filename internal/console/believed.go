@@ -51,7 +51,7 @@ func (c *Console) beliefsPage(r *http.Request, p *page) (string, error) {
 
 // believed is a belief's content, or that the user may not see it.
 func (p *page) believed(b *ingest.Belief) string {
-	if !b.Sensitivity.Within(p.ceiling()) {
+	if !p.sees(b.Project, b.Sensitivity) {
 		return redacted(b.Sensitivity)
 	}
 	return p.Say(b.Project, b.Content)
@@ -89,7 +89,7 @@ func (c *Console) beliefPage(r *http.Request, p *page) (string, error) {
 	for i := range v.Graph.Nodes {
 		n := &v.Graph.Nodes[i]
 		n.Content = p.Say(project, n.Content)
-		if n.Belief != nil && !n.Belief.Sensitivity.Within(p.ceiling()) {
+		if n.Belief != nil && !p.sees(project, n.Belief.Sensitivity) {
 			n.Content = redacted(n.Belief.Sensitivity)
 		}
 	}

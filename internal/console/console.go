@@ -69,6 +69,7 @@ type Console struct {
 	logins  *logins
 	looks   looks
 	pol     policyNow
+	journal *journal
 	feeds   chan struct{}
 
 	ctx   context.Context
@@ -98,6 +99,10 @@ func Start(cfg Config) (*Console, error) {
 	}
 	c := &Console{Addr: l.Addr().String(), cfg: cfg, js: js, index: newIndex(), logins: newLogins(),
 		feeds: make(chan struct{}, maxFeeds)}
+	c.journal = newJournal(func(ctx context.Context, subject string, body []byte) error {
+		_, err := js.Publish(ctx, subject, body)
+		return err
+	}, cfg.Log)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	_, c.port, _ = net.SplitHostPort(c.Addr)
 	scheme := "http://"
@@ -247,7 +252,7 @@ func (c *Console) serve(w http.ResponseWriter, r *http.Request, h handler) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	p := c.newPage(u)
+	p := c.pageFor(r, u)
 	name, err := h(r.WithContext(ctx), p)
 	var f *failure
 	switch {

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"html/template"
+	"net/http"
 	"strings"
 	"time"
 
@@ -110,12 +111,27 @@ type page struct {
 	Data     any
 
 	c *Console
+
+	// Of privileged looks, see page.sees.
+	login, kind, path string
+	blind             bool // a look could not be recorded
 }
 
 func (c *Console) newPage(u *User) *page {
 	c.watch()
 	ready, _ := c.index.state()
-	return &page{User: u, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c}
+	return &page{User: u, Open: len(c.index.openHolds(u.May)), Indexing: !ready, c: c, kind: "other"}
+}
+
+// pageFor is newPage for a request: looks on it are recorded under its kind and its session.
+func (c *Console) pageFor(r *http.Request, u *User) *page {
+	p := c.newPage(u)
+	if k, err := r.Cookie(c.cookieName()); err == nil {
+		p.login = hash(k.Value)[:16]
+	}
+	_, p.kind, _ = strings.Cut(r.Pattern, " ")
+	p.path = r.URL.Path
+	return p
 }
 
 // redacted stands for what a user may not see.
@@ -134,7 +150,7 @@ func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
 	if !p.Indexing || len(at) > 0 {
 		as = p.c.index.sensitivity(project, s, at...)
 	}
-	if !as.Within(p.ceiling()) {
+	if !p.sees(project, as) {
 		return redacted(as), true
 	}
 	return s, false
@@ -142,10 +158,8 @@ func (p *page) say(project, s string, at ...uint64) (said string, hidden bool) {
 
 // body returns an entry's body, or nil and why the user may not see it.
 func (p *page) body(e *streams.Entry) (body []byte, why string) {
-	if as := p.c.index.sensitivityOf(e); !as.Within(p.ceiling()) {
+	if as := p.c.index.sensitivityOf(e); !p.sees(e.Project, as) {
 		return nil, redacted(as)
 	}
 	return e.Body, ""
 }
-
-func (p *page) ceiling() beliefs.Sensitivity { return p.User.Ceiling }

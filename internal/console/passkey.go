@@ -86,7 +86,7 @@ func (c *Console) resolve(w http.ResponseWriter, r *http.Request, u *User) (any,
 	if err != nil {
 		return nil, err
 	}
-	if _, hidden := c.newPage(u).say(project, bodyOf(h), h.Verdict.Proposal); hidden {
+	if _, hidden := c.pageFor(r, u).say(project, bodyOf(h), h.Verdict.Proposal); hidden {
 		return nil, &failure{http.StatusForbidden, "Forbidden", "you may not see what is held, so you cannot decide on it"}
 	}
 	var d decision

@@ -65,3 +65,18 @@ func (f *Fold) disclose(st *stage.State, project string, head streams.EntryHead,
 	}
 	return admission(streams.TypeDisclosure, project, e)
 }
+
+// looked records a privileged look. It changes no state.
+func (f *Fold) looked(st *stage.State, m *stage.Message, c *streams.Control, head streams.EntryHead) (*stage.Admission,
+	error) {
+	c.Hold = "look" // it is about the project, and the subject of a reply has a name
+	err := addressed(m, c)
+	if err == nil {
+		err = c.Look.Check()
+	}
+	if err != nil {
+		return f.reject(st, m, &streams.RejectError{Code: streams.CodeInvalid, Reason: err.Error()})
+	}
+	return admission(streams.TypeDisclosure, c.Project, &streams.DisclosureEntry{Look: c.Look,
+		RecallEntry: streams.RecallEntry{EntryHead: head, Purpose: "audit", Privileged: true}})
+}

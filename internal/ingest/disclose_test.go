@@ -1,9 +1,11 @@
 package ingest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"lazaret/internal/stage"
 	"lazaret/pkg/approval"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
@@ -54,5 +56,40 @@ func TestAPrivilegedRecallShowsWhatNobodyIsServedAndSaysSoInTheLedger(t *testing
 	}
 	if e, ok := h.order(o, s.auditor).(*streams.OrderEntry); !ok || e.Check != string(approval.CheckReplayed) {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestAPrivilegedLookIsRecordedAndChangesNoState(t *testing.T) {
+	h := newHouse(t, offline(t))
+	look := func(project string, l *streams.Look) any {
+		t.Helper()
+		body, err := streams.Marshal(&streams.Control{ID: "look1", Project: project, Look: l})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.put(&stage.Message{Address: streams.Address{Kind: streams.KindCtl, Partition: streams.PartitionOf("demo")},
+			Data: body})
+	}
+	before, err := h.f.clock(h.st, streams.SystemProject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.now = h.now.Add(time.Hour)
+	good := &streams.Look{By: "sam", Login: "abc", Page: "/holds", Path: "/holds", Ceiling: beliefs.Secret}
+	e, ok := look("demo", good).(*streams.DisclosureEntry)
+	if !ok || e.Look == nil || *e.Look != *good || e.Signed != nil || !e.Privileged {
+		t.Fatalf("%+v", e)
+	}
+	if after, err := h.f.clock(h.st, streams.SystemProject); err != nil || !after.Equal(before) {
+		t.Errorf("the clock moved from %v to %v: %v", before, after, err)
+	}
+	for name, l := range map[string]*streams.Look{"nobody": {Page: "/"}, "no page": {By: "sam"},
+		"a forged line": {By: "sam\nroot", Page: "/"}, "too long": {By: strings.Repeat("s", 300), Page: "/"}} {
+		if e, ok := look("demo", l).(*streams.RejectedEntry); !ok {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+	if e, ok := look("another", good).(*streams.RejectedEntry); !ok {
+		t.Errorf("in another partition: %+v", e)
 	}
 }

@@ -168,6 +168,9 @@ func (f *Fold) Apply(st *stage.State, e *streams.Entry, decided any) error {
 			return fmt.Errorf("decoding own %s entry: %w", e.Type, err)
 		}
 	}
+	if d, ok := body.(*streams.DisclosureEntry); ok && d.Look != nil {
+		return nil // not even the clock moves
+	}
 	h := headOf(body)
 	if err := f.applyHead(st, e, h); err != nil {
 		return err

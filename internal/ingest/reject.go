@@ -125,6 +125,9 @@ func (f *Fold) control(st *stage.State, m *stage.Message) (*stage.Admission, err
 	if c.Custody != "" {
 		return f.custody(st, m, c, head)
 	}
+	if c.Look != nil {
+		return f.looked(st, m, c, head)
+	}
 	if c.Project != "" && c.Order != "" {
 		return f.order(st, m, c, head)
 	}

@@ -140,6 +140,16 @@ func (l *Log) Evidence(ctx context.Context, o EvidenceOptions) (*Evidence, error
 	return ev, err
 }
 
+// Project is the project that the file is about.
+func (ev *Evidence) Project() string {
+	for l := range strings.Lines(ev.Statement) {
+		if p, ok := strings.CutPrefix(l, "project: "); ok {
+			return strings.TrimSpace(p)
+		}
+	}
+	return ""
+}
+
 // Write writes the file.
 func (ev *Evidence) Write(w io.Writer) error {
 	enc := json.NewEncoder(w)

@@ -1,0 +1,45 @@
+package streams
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"lazaret/pkg/beliefs"
+)
+
+// MaxLookText bounds each text of a Look, in bytes.
+const MaxLookText = 256
+
+// Look is a privileged look: a person was shown texts of a project that are marked as more
+// sensitive than internal. The credential of the program that showed them vouches for it. It
+// changes no state of any stage.
+type Look struct {
+	By      string              `json:"by"`              // the person, as the program knows them
+	Login   string              `json:"login,omitzero"`  // which session of the person, as a hash
+	Page    string              `json:"page"`            // kind of page or command
+	Path    string              `json:"path,omitzero"`   // the first page of that kind
+	Ceiling beliefs.Sensitivity `json:"ceiling"`         // the highest sensitivity that the person sees
+	Window  int                 `json:"window,omitzero"` // seconds for which one entry stands
+}
+
+// Check returns why the look cannot be recorded, or nil.
+func (l *Look) Check() error {
+	if l.By == "" || l.Page == "" {
+		return fmt.Errorf("a look names the person and the page")
+	}
+	if l.Window < 0 {
+		return fmt.Errorf("the window of a look is %d seconds, want 0 or more", l.Window)
+	}
+	return cmp.Or(checkLine("by", l.By), checkLine("login", l.Login), checkLine("page", l.Page), checkLine("path", l.Path))
+}
+
+// checkLine checks a short text that people read in the log.
+func checkLine(name, s string) error {
+	if len(s) > MaxLookText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("%s %q is longer than %d bytes or holds control characters", name, clip(s), MaxLookText)
+	}
+	return nil
+}
