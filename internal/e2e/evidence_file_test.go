@@ -116,6 +116,10 @@ func TestPromiseB16SomebodyElsesVerifierChecksTheEvidenceAndRefusesEveryChangeOf
 		bytes.Contains(all, []byte(`"withheld"`)) {
 		t.Errorf("above the ceiling: %v", err)
 	}
+	natstest.Eventually(t, 30*time.Second, "the log has the look at what is marked", func() bool {
+		out, _ := command(t, data, "audit", "ls", "--where", `type == "disclosure"`, "--last", "0")
+		return strings.Contains(out, "disclosure")
+	})
 	if out, code := verify(whole, "-witness", witness); code != 0 {
 		t.Errorf("exit %d: %s", code, out)
 	}
