@@ -184,7 +184,7 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 		{"now", "/"}, {"holds", "/holds"}, {"hold", "/holds/" + project + "/" + hold}, {"alerts", "/alerts"},
 		{"alert", "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents"}, {"sessions", "/sessions"},
 		{"session", "/sessions/" + project + "/s1"},
-		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"log", "/log?project=" + project + "&entry=1"},
+		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"quarantine", ids[0] + "/quarantine"}, {"log", "/log?project=" + project + "&entry=1"},
 		{"help", "/help"},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -203,7 +203,7 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 	b.scheme(t, "light")
 	b.run(t, chromedp.EmulateViewport(390, 844))
 	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts",
-		"/sessions/" + project + "/s1", ids[0], "/log"} {
+		"/sessions/" + project + "/s1", ids[0], ids[0] + "/quarantine", "/log"} {
 		b.open(t, path)
 		if wide := eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 			t.Errorf("%s on a phone is %d pixels too wide", path, wide)

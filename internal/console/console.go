@@ -195,18 +195,19 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("POST /logout", c.logout)
 	mux.HandleFunc("GET /events", c.events)
 	for pattern, h := range map[string]handler{
-		"GET /{$}":                          c.nowPage,
-		"GET /holds":                        c.holdsPage,
-		"GET /holds/{project}/{id}":         c.holdPage,
-		"GET /alerts":                       c.alertsPage,
-		"GET /sessions":                     c.sessionsPage,
-		"GET /sessions/{project}/{session}": c.sessionPage,
-		"GET /beliefs":                      c.beliefsPage,
-		"GET /beliefs/{project}/{id}":       c.beliefPage,
-		"GET /tools":                        c.toolsPage,
-		"GET /tools/{project}/{entry}":      c.cataloguePage,
-		"GET /log":                          c.logPage,
-		"GET /passkeys":                     c.passkeysPage,
+		"GET /{$}":                               c.nowPage,
+		"GET /holds":                             c.holdsPage,
+		"GET /holds/{project}/{id}":              c.holdPage,
+		"GET /alerts":                            c.alertsPage,
+		"GET /sessions":                          c.sessionsPage,
+		"GET /sessions/{project}/{session}":      c.sessionPage,
+		"GET /beliefs":                           c.beliefsPage,
+		"GET /beliefs/{project}/{id}":            c.beliefPage,
+		"GET /tools":                             c.toolsPage,
+		"GET /tools/{project}/{entry}":           c.cataloguePage,
+		"GET /beliefs/{project}/{id}/quarantine": c.quarantinePage,
+		"GET /log":                               c.logPage,
+		"GET /passkeys":                          c.passkeysPage,
 		"GET /help": func(_ *http.Request, p *page) (string, error) {
 			p.Title = "Keys and words"
 			return "help", nil

@@ -1,0 +1,119 @@
+package console
+
+import (
+	"net/http"
+
+	"lazaret/internal/ingest"
+	"lazaret/internal/query"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// maxBlast is how many beliefs and events of a blast radius a page lists. All are counted.
+const maxBlast = 200
+
+type quarantineView struct {
+	Project, ID string
+	Rows        []blastRow
+	Found, Out  int // beliefs, and those that are taken out of service
+	Spared, Was int // with support of their own, and out of service already
+	Served      int // of Out, those that planners are served now
+	Cut         bool
+	Events      []ingest.LineageNode // that rest on the belief or on what derives from it
+	Kinds       []kindCount
+	More        int // beliefs and events that are not listed
+}
+
+type blastRow struct {
+	ingest.PinpointedBelief
+	Outcome string
+}
+
+type kindCount struct {
+	Kind  string
+	Count int
+}
+
+// quarantinePage shows what a quarantine of a belief and of all that derives from it changes,
+// as `lazaret beliefs quarantine --dry-run` does, and the command that signs it.
+func (c *Console) quarantinePage(r *http.Request, p *page) (string, error) {
+	project, id := r.PathValue("project"), r.PathValue("id")
+	p.Nav, p.Title = "beliefs", "Quarantine of "+id
+	if streams.CheckID("project", project) != nil || streams.CheckID("id", id) != nil || !p.User.May(project) {
+		return "", notFound("There is no belief %s in project %s.", id, project)
+	}
+	var found ingest.Pinpointed
+	err := query.Ask(r.Context(), c.cfg.Conn, ingest.AskPinpoint, streams.PartitionOf(project),
+		ingest.PinpointRequest{Project: project, Beliefs: []string{id}, Descendants: true}, &found)
+	if err != nil {
+		return "", err
+	}
+	if len(found.Beliefs) == 0 {
+		return "", notFound("There is no belief %s in project %s.", id, project)
+	}
+	v := &quarantineView{Project: project, ID: id, Found: len(found.Beliefs), Cut: found.Cut}
+	p.Data = v
+	for i := range found.Beliefs {
+		v.add(p, &found.Beliefs[i])
+	}
+	var g ingest.Lineage
+	err = query.Ask(r.Context(), c.cfg.Conn, ingest.AskLineage, streams.PartitionOf(project),
+		ingest.LineageRequest{Project: project, ID: id, Down: true}, &g)
+	if err != nil {
+		return "", err
+	}
+	v.Cut = v.Cut || g.Cut
+	v.follow(&g)
+	return "quarantine", nil
+}
+
+// add sorts a belief in by what a quarantine does to it.
+func (v *quarantineView) add(p *page, b *ingest.PinpointedBelief) {
+	row := blastRow{PinpointedBelief: *b, Outcome: "is taken out"}
+	switch {
+	case b.Axes.Security >= beliefs.Quarantined:
+		row.Outcome = "is " + b.Axes.Security.String() + " already"
+		v.Was++
+	case b.Stands != "":
+		row.Outcome = "is spared: it has support of its own"
+		v.Spared++
+	default:
+		v.Out++
+		if b.Axes.Truth == beliefs.Supported && b.Axes.Retrieval == beliefs.Normal {
+			v.Served++
+		}
+	}
+	if len(v.Rows) == maxBlast {
+		v.More++
+		return
+	}
+	row.Content = p.believed(&row.Belief)
+	v.Rows = append(v.Rows, row)
+}
+
+// follow lists the events that rest on the belief: decisions, actions and the like.
+func (v *quarantineView) follow(g *ingest.Lineage) {
+	at := make(map[string]int)
+	for _, n := range g.Nodes {
+		if n.Kind == ingest.NodeBelief || n.Step <= 0 {
+			continue
+		}
+		i, ok := at[n.Kind]
+		if !ok {
+			i = len(v.Kinds)
+			at[n.Kind] = i
+			v.Kinds = append(v.Kinds, kindCount{Kind: n.Kind})
+		}
+		if v.Kinds[i].Count++; len(v.Events) == maxBlast {
+			v.More++
+			continue
+		}
+		n.Content = "" // it is listed by name only
+		v.Events = append(v.Events, n)
+	}
+}
+
+// Command signs the quarantine of what the page shows as taken out.
+func (v *quarantineView) Command() string {
+	return "lazaret beliefs quarantine " + v.ID + " --descendants --project " + v.Project + " --key FILE --reason TEXT"
+}
