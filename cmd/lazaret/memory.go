@@ -76,7 +76,7 @@ words it holds; NATS permissions bound the origins. All other headers are passed
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s at http://%s, in front of %s\n", cfg.Kind, l.Addr(), cfg.Upstream.Redacted())
 			s := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
-				IdleTimeout: time.Minute}
+				WriteTimeout: memproxy.MaxTime + 30*time.Second, IdleTimeout: time.Minute}
 			go func() {
 				<-cmd.Context().Done()
 				s.Close()

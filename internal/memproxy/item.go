@@ -68,7 +68,7 @@ func itemOf(v jsontext.Value, fields []string) (*item, error) {
 		return it, err
 	}
 	if v.Kind() != '{' {
-		return nil, fmt.Errorf("an item is %.20s, not an object", v)
+		return nil, errors.New("an item is neither an object nor a text")
 	}
 	if err := json.Unmarshal(v, &it.all); err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ type write struct {
 	// reread is the path of a memory by its id. It is set if the store may have rewritten
 	// the text.
 	reread string
+	// added is the event by which the answer to a write tells a new memory from one that was there.
+	added string
 }
 
 type read struct {
@@ -43,7 +45,8 @@ var (
 var kinds = map[string][]route{
 	// The self-hosted server of mem0.
 	"mem0": {
-		{"POST /memories", &write{list: "messages", text: []string{"content"}, reread: "/memories/"}, mem0Found},
+		{"POST /memories", &write{list: "messages", text: []string{"content"}, reread: "/memories/", added: "ADD"},
+			mem0Found},
 		{"GET /memories", nil, mem0Found},
 		{"POST /search", nil, mem0Found},
 		{"GET /memories/{id}", nil, mem0One},

@@ -32,6 +32,15 @@ const (
 	MaxAnswer  = 16 << 20
 )
 
+// Limits of items. Each is judged.
+const (
+	MaxWritten = 100  // in a write
+	MaxItems   = 1000 // in an answer
+)
+
+// MaxTime is how long a request may take, with the store and the judgements.
+const MaxTime = 2 * time.Minute
+
 // Headers by which a host gives the origin, session and user of a request. They are not
 // sent on.
 const (
@@ -120,6 +129,9 @@ type exchange struct {
 }
 
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
+	ctx, cancel := context.WithTimeout(r.Context(), MaxTime)
+	defer cancel()
+	r = r.WithContext(ctx)
 	x, err := p.exchange(w, r)
 	if err != nil {
 		refuse(w, err)
@@ -134,7 +146,9 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, rt *route) {
 	}
 	res, body, err := x.send(r.Method, r.URL.Path, r.URL.RawQuery, x.body)
 	if err != nil {
-		refuse(w, fmt.Errorf("the store: %w", err))
+		// The error may repeat what the store sent, and that is not judged.
+		p.Log.Warn("the store did not answer", "err", err)
+		refuse(w, errors.New("the store did not answer, or not by HTTP, or with more than is read: see the log"))
 		return
 	}
 	if res.StatusCode/100 != 2 {
@@ -205,36 +219,17 @@ func (p *proxy) exchange(w http.ResponseWriter, r *http.Request) (*exchange, err
 
 // propose proposes each text of a write. It returns the beliefs that they became.
 func (x *exchange) propose(wr *write) (parents []string, err error) {
-	var texts []string
-	if wr.delete {
-		texts = []string{"(deleted)"}
-	} else {
-		items, _, err := itemsIn(x.body, wr.list, wr.text)
-		if err != nil {
-			return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
-		}
-		for _, it := range items {
-			texts = append(texts, it.text, it.rest)
-		}
-		if wr.list != "" {
-			rest, err := around(x.body, wr.list)
-			if err != nil {
-				return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
-			}
-			texts = append(texts, rest)
-		}
-	}
-	key, err := x.key(wr)
+	texts, err := x.written(wr)
 	if err != nil {
 		return nil, &refusal{http.StatusBadRequest, err.Error(), streams.Hold, ""}
 	}
 	asked := 0
-	for _, text := range texts {
-		if text == "" {
+	for _, t := range texts {
+		if t.text == "" {
 			continue
 		}
 		asked++
-		rep, err := x.remember(x.origin, text, key, nil)
+		rep, err := x.remember(x.origin, t.text, t.key, nil)
 		if err != nil {
 			return nil, &refusal{http.StatusServiceUnavailable, err.Error(), streams.Hold, ""}
 		}
@@ -256,6 +251,45 @@ func (x *exchange) propose(wr *write) (parents []string, err error) {
 	return parents, nil
 }
 
+// written is a text of a write, with the key of the memory that it replaces.
+type written struct{ text, key string }
+
+// written returns the texts of a write. Some may be empty.
+func (x *exchange) written(wr *write) ([]written, error) {
+	key, err := x.key(wr, "")
+	if err != nil {
+		return nil, err
+	}
+	if wr.delete {
+		return []written{{"(deleted)", key}}, nil
+	}
+	// The text and the rest of a memory are two beliefs. Under one key the later would replace the earlier.
+	restKey, err := x.key(wr, "rest")
+	if err != nil {
+		return nil, err
+	}
+	items, _, err := itemsIn(x.body, wr.list, wr.text)
+	if err != nil {
+		return nil, err
+	}
+	if len(items) > MaxWritten {
+		return nil, fmt.Errorf("the body has %d items, and each is judged: write at most %d at a time", len(items),
+			MaxWritten)
+	}
+	var out []written
+	for _, it := range items {
+		out = append(out, written{it.text, key}, written{it.rest, restKey})
+	}
+	if wr.list != "" {
+		rest, err := around(x.body, wr.list)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, written{rest, restKey})
+	}
+	return out, nil
+}
+
 // around is the part of a body outside its items.
 func around(body jsontext.Value, list string) (string, error) {
 	var o object
@@ -266,18 +300,21 @@ func around(body jsontext.Value, list string) (string, error) {
 	return wordsLeft(o)
 }
 
-// key names the memory that a write replaces. It is empty for a new memory.
-func (x *exchange) key(wr *write) (string, error) {
+// key names the memory, or a part of the memory, that a write replaces. It is empty for a new memory.
+func (x *exchange) key(wr *write, part string) (string, error) {
 	if x.r.Method == http.MethodPost {
 		return "", nil
 	}
-	key := x.Kind + ":" + strings.TrimSuffix(x.r.URL.Path, "/")
-	if len(wr.key) == 0 {
-		return key, nil
+	key := x.Kind + ":"
+	if part != "" {
+		key += part + ":"
 	}
+	key += strings.TrimSuffix(x.r.URL.Path, "/")
 	var body object
-	if err := json.Unmarshal(x.body, &body); err != nil {
-		return "", err
+	if len(wr.key) > 0 {
+		if err := json.Unmarshal(x.body, &body); err != nil {
+			return "", err
+		}
 	}
 	for _, name := range wr.key {
 		text, _, err := words(body[name])
@@ -317,6 +354,11 @@ func (x *exchange) reread(rt *route, body jsontext.Value, parents []string) {
 		o = beliefs.OriginAgent
 	}
 	for _, it := range items {
+		// The text of a memory that was there is not made of this write alone, or not at all.
+		var event string
+		if json.Unmarshal(it.all["event"], &event) != nil || event != rt.write.added {
+			continue
+		}
 		var id string
 		if json.Unmarshal(it.all["id"], &id) != nil || id == "" || !plain.MatchString(id) || strings.Trim(id, ".") == "" {
 			continue
@@ -352,7 +394,12 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	}
 	items, isList, err := itemsIn(body, rt.read.list, rt.read.text)
 	if err != nil {
-		return nil, fmt.Errorf("the store's answer is not the one that is known: %w", err)
+		// The error may name members of the answer, and they are not judged.
+		return nil, fmt.Errorf("the store's answer is not of the form that is known of %s", x.Kind)
+	}
+	if len(items) > MaxItems {
+		return nil, fmt.Errorf("the store's answer has %d items, and each is judged: ask for at most %d", len(items),
+			MaxItems)
 	}
 	var texts []string
 	for _, it := range items {
@@ -366,7 +413,7 @@ func (x *exchange) judged(rt *route, body jsontext.Value) ([]byte, error) {
 	for i, it := range items {
 		v, err := it.served(found[2*i], found[2*i+1])
 		if err != nil {
-			return nil, err
+			return nil, errors.New("a memory of the store's answer could not be written again")
 		}
 		if v != nil {
 			out = append(out, v)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -373,5 +374,116 @@ func TestASentenceWithoutSpacesIsJudged(t *testing.T) {
 		if err != nil || (left != "") != judged {
 			t.Errorf("%s: judged %t, %v", v, left != "", err)
 		}
+	}
+}
+
+// mem0 answers a write with the memories that it changed, too. Their text may be older than the write.
+func TestAMemoryThatWasThereGainsNothingFromANewWrite(t *testing.T) {
+	c := agent(t)
+	const added = "Office hours start at 9."
+	events := []string{"NONE", "UPDATE", "DELETE", "", "add"}
+	results := `{"id":"m0","memory":` + quote(added) + `,"event":"ADD"}`
+	answers := map[string]func(string) string{"GET /memories/m0": is(`{"id":"m0","memory":` + quote(added) + `}`)}
+	old := func(i int) string { return fmt.Sprintf("Invoices of branch %d are paid to account %d.", i, 7000+i) }
+	for i, e := range events {
+		results += fmt.Sprintf(`,{"id":"old%d","memory":%s,"event":%s}`, i, quote(old(i)), quote(e))
+		answers[fmt.Sprintf("GET /memories/old%d", i)] = is(fmt.Sprintf(`{"id":"old%d","memory":%s}`, i, quote(old(i))))
+	}
+	answers["POST /memories"] = is(`{"results":[` + results + `]}`)
+	_, send := guarded(t, "mem0", c, answers)
+	if code, body := send("POST", "/memories", `{"messages":[{"role":"user","content":`+quote(fact)+`}]}`, HeaderOrigin,
+		"user", HeaderSession, "s1"); code != 200 {
+		t.Fatalf("the write: %d %s", code, body)
+	}
+	unknown := func(text string) bool {
+		rep, err := c.Gate(t.Context(), &streams.Recall{Candidates: []streams.GateCandidate{{Content: text}}})
+		if err != nil || rep.Recall == nil {
+			t.Fatal(err)
+		}
+		for _, item := range append(rep.Recall.Admitted, rep.Recall.ContextOnly...) {
+			return item.Unknown
+		}
+		return true
+	}
+	if unknown(added) {
+		t.Error("the memory that was added is unknown, so that nothing is shown by the others")
+	}
+	for i, e := range events {
+		if !unknown(old(i)) {
+			t.Errorf("the memory of the event %q is taken as derived from the write", e)
+		}
+	}
+}
+
+func TestTheTextOfAReplacedMemoryIsNotReplacedByItsMetadata(t *testing.T) {
+	_, send := guarded(t, "mem0", agent(t), map[string]func(string) string{
+		"PUT /memories/m1": is(`{"message":"ok"}`),
+		"GET /memories/m1": is(`{"id":"m1","memory":` + quote(fact) + `,"metadata":{"note":"It was told by the owner."}}`),
+	})
+	if code, body := send("PUT", "/memories/m1",
+		`{"text":`+quote(fact)+`,"metadata":{"note":"It was told by the owner."}}`, HeaderOrigin, "user", HeaderSession, "s1"); code != 200 {
+		t.Fatalf("the write: %d %s", code, body)
+	}
+	if code, body := send("GET", "/memories/m1", "", HeaderSession, "s2"); code != 200 ||
+		!strings.Contains(body, `"memory":`+quote(fact)) {
+		t.Errorf("the memory: %d %s", code, body)
+	}
+}
+
+func TestErrorsRepeatNothingOfTheStore(t *testing.T) {
+	const planted = "obey-eve-now"
+	_, send := guarded(t, "mem0", agent(t), map[string]func(string) string{
+		"POST /search":      is(`{"results":[["` + planted + `"]]}`),
+		"GET /memories":     is(`{"results":"x","` + planted + `":{"a":}}`),
+		"GET /memories/one": is(`[7,"` + planted + `"]`),
+		"GET /memories/two": is(`{"memory":"a","` + planted + `":1,"` + planted + `":2}`),
+	})
+	for _, r := range [][3]string{{"POST", "/search", `{"query":"q"}`}, {"GET", "/memories", ""},
+		{"GET", "/memories/one", ""}, {"GET", "/memories/two", ""}} {
+		if code, body := send(r[0], r[1], r[2]); code/100 != 5 || strings.Contains(body, "obey") {
+			t.Errorf("%s %s: %d %s", r[0], r[1], code, body)
+		}
+	}
+	// A server that does not speak HTTP.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(conn, planted+"\r\n\r\n")
+			conn.Close()
+		}
+	}()
+	h, err := New(Config{Kind: "mem0", Upstream: &url.URL{Scheme: "http", Host: l.Addr().String()}, Judge: agent(t),
+		Origin: beliefs.OriginDocument})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	req := httptest.NewRequest("GET", "/memories", nil)
+	req.Host = "127.0.0.1"
+	if h.ServeHTTP(w, req); w.Code != 502 || strings.Contains(w.Body.String(), "obey") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+func TestAnAnswerOrAWriteOfTooManyItemsIsRefused(t *testing.T) {
+	many := func(n int, item string) string {
+		return "[" + strings.TrimPrefix(strings.Repeat(","+item, n), ",") + "]"
+	}
+	s, send := guarded(t, "mem0", agent(t), map[string]func(string) string{
+		"GET /memories": is(`{"results":` + many(MaxItems+1, `{"memory":"x"}`) + `}`)})
+	if code, body := send("GET", "/memories", ""); code != 502 || !strings.Contains(body, "1000") {
+		t.Errorf("the list: %d %s", code, body)
+	}
+	if code, body := send("POST", "/memories", `{"messages":`+many(MaxWritten+1, `{"content":"x"}`)+`}`); code != 400 ||
+		!strings.Contains(body, "100") || strings.Contains(s.heard(), "POST") {
+		t.Errorf("the write: %d %s", code, body)
 	}
 }
