@@ -28,14 +28,17 @@ import (
 
 // Limits of an endpoint.
 const (
-	MaxBody     = 4 << 20 // bytes of one request
-	MaxSessions = 256     // of all servers together
+	MaxBody     = 4 << 20         // bytes of one request
+	MaxSessions = 256             // of all servers together
+	maxOfOne    = MaxSessions / 2 // of one token
 	maxConns    = 2048
 	maxHeader   = 32 << 10
 	headerTime  = 5 * time.Second
 	bodyTime    = 15 * time.Second
 	idleTime    = time.Minute // that a connection may be unused between two requests
 	commitTime  = 5 * time.Second
+	// unusedTime is how long a session lasts after initialize until its host uses its id.
+	unusedTime = time.Minute
 	// DefaultIdle is how long a session lasts without a request of its host.
 	DefaultIdle = 30 * time.Minute
 )
@@ -63,6 +66,7 @@ type Endpoint struct {
 	Loopback bool
 	TLS      *tls.Config   // nil: plain HTTP
 	Idle     time.Duration // zero: DefaultIdle
+	Unused   time.Duration // that a new session waits for its second request; zero: one minute
 	Body     time.Duration // the time in which a host must send a request; zero: 15 s
 	Log      *slog.Logger
 
@@ -90,7 +94,12 @@ func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
 	if e.Body == 0 {
 		e.Body = bodyTime
 	}
+	if e.Unused == 0 {
+		e.Unused = unusedTime
+	}
+	e.mu.Lock()
 	e.sessions = make(map[string]*session)
+	e.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
@@ -127,7 +136,7 @@ func (e *Endpoint) Serve(ctx context.Context, l net.Listener) error {
 
 // expire ends sessions whose host has made no request for too long.
 func (e *Endpoint) expire(ctx context.Context) {
-	t := time.NewTicker(max(e.Idle/10, time.Millisecond))
+	t := time.NewTicker(max(min(e.Idle, e.Unused)/10, time.Millisecond))
 	defer t.Stop()
 	for {
 		select {
@@ -137,7 +146,7 @@ func (e *Endpoint) expire(ctx context.Context) {
 		}
 		e.mu.Lock()
 		for _, s := range e.sessions {
-			if s.idle(e.Idle) {
+			if s.idle(e.Idle, e.Unused) {
 				_ = s.Close()
 			}
 		}
@@ -245,7 +254,7 @@ func (e *Endpoint) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 			http.Error(w, "there is no such session", http.StatusNotFound)
 			return
 		}
-		s.enter()
+		s.enterKnown()
 		defer s.leave()
 		if !s.authorize(w, r, name) {
 			return
@@ -293,13 +302,49 @@ func (s *session) authorize(w http.ResponseWriter, r *http.Request, name string)
 	return true
 }
 
+// makeRoom ends a session without a request in progress if the owner of a token, or all of
+// them, have as many as they may: the one that was used last the longest time ago. If the
+// endpoint is full, the owner with the most sessions gives way. The caller holds mu.
+func (e *Endpoint) makeRoom(owner string) error {
+	of := make(map[string]int)
+	for _, s := range e.sessions {
+		of[s.owner]++
+	}
+	mine := e.Token != nil && of[owner] >= maxOfOne
+	if !mine && len(e.sessions) < MaxSessions {
+		return nil
+	}
+	var victim, at string
+	var since time.Time
+	for key, s := range e.sessions {
+		used, free := s.lastUsed()
+		if !free || mine && s.owner != owner || of[s.owner] < of[owner] {
+			continue
+		}
+		if victim == "" || of[s.owner] > of[at] || of[s.owner] == of[at] && used.Before(since) {
+			victim, at, since = key, s.owner, used
+		}
+	}
+	if victim == "" {
+		return fmt.Errorf("%d sessions are open, %d of this token, and those that could be ended are in use: try again later",
+			len(e.sessions), of[owner])
+	}
+	s := e.sessions[victim]
+	delete(e.sessions, victim)
+	return s.Close()
+}
+
 // begin opens a session with a server.
 func (e *Endpoint) begin(ctx context.Context, r *http.Request, name, owner string, server *Server) (*session, error) {
 	s := newSession(rand.Text(), owner, "")
 	e.mu.Lock()
-	if len(e.sessions) >= MaxSessions || ctx.Err() != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = e.makeRoom(owner)
+	}
+	if err != nil {
 		e.mu.Unlock()
-		return nil, fmt.Errorf("%d sessions are open, which is the limit: try again later", MaxSessions)
+		return nil, err
 	}
 	e.sessions[name+"/"+s.id] = s
 	e.running.Add(1)
@@ -319,7 +364,6 @@ func (e *Endpoint) begin(ctx context.Context, r *http.Request, name, owner strin
 		s.up = remote.dial()
 		down = &located{s.up, authenticator(r, name)}
 	} else {
-		var err error
 		if down, err = server.Start(); err != nil {
 			forget()
 			e.Log.Error("a server cannot be started", "server", name, "err", err)
@@ -404,6 +448,7 @@ func (e *Endpoint) post(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			fmt.Sprintf("this id is in use, or %d requests wait for their answers", maxRequests), "")
 		return
 	}
+	defer st.release()
 	if err := s.take(ctx, m); err != nil {
 		http.Error(w, errSessionEnded.Error(), http.StatusNotFound)
 		return

@@ -8,12 +8,16 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // wellKnown is the path of the metadata of a protected resource (RFC 9728).
 const wellKnown = "/.well-known/oauth-protected-resource"
+
+// metadataTime is how long a server may take to send its metadata.
+var metadataTime = 10 * time.Second
 
 // maxMetadata bounds the metadata of a server, in bytes.
 const maxMetadata = 64 << 10
@@ -61,9 +65,11 @@ func (s *Server) metadata(w http.ResponseWriter, r *http.Request, name string) {
 	path := strings.TrimSuffix(at.Path, "/")
 	up := s.Remote.dial()
 	defer up.Close()
+	ctx, cancel := context.WithTimeout(r.Context(), metadataTime)
+	defer cancel()
 	for _, p := range []string{wellKnown + path, wellKnown} {
 		at.Path = p
-		req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, at.String(), nil)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
 			break
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -29,6 +30,8 @@ type session struct {
 	done  chan struct{}
 	once  sync.Once
 
+	unread atomic.Int64 // bytes of all streams that the host has not read
+
 	mu       sync.Mutex
 	auth     string                  // Authorization for the upstream server; guarded by mu, as are the fields below
 	up       *upstream               // nil: its server is a process
@@ -38,6 +41,7 @@ type session struct {
 	last     int                     // the latest stream's id
 	active   int                     // HTTP requests in progress
 	used     time.Time               // when the latest of them ended
+	known    bool                    // the host made a request with the session's id
 }
 
 // request is a request of the host without an answer yet.
@@ -47,9 +51,10 @@ type request struct {
 }
 
 func newSession(id, owner, auth string) *session {
-	return &session{id: id, owner: owner, auth: auth, used: time.Now(),
-		in: make(chan jsonrpc.Message), done: make(chan struct{}),
-		streams: map[int]*stream{listening: newStream(listening)}, requests: make(map[jsonrpc.ID]*request)}
+	s := &session{id: id, owner: owner, auth: auth, used: time.Now(),
+		in: make(chan jsonrpc.Message), done: make(chan struct{}), requests: make(map[jsonrpc.ID]*request)}
+	s.streams = map[int]*stream{listening: newStream(listening, &s.unread)}
+	return s
 }
 
 // SessionID is empty: the id is a secret.
@@ -130,6 +135,7 @@ func (s *session) finish(id jsonrpc.ID, q *request) {
 		if total > keepStreams || len(s.finished)-i > 32 {
 			for _, old := range s.finished[:i] {
 				delete(s.streams, old.id)
+				old.drop()
 			}
 			s.finished = s.finished[i:]
 			return
@@ -155,8 +161,8 @@ func progressToken(params json.RawMessage, request bool) string {
 	return string(p.Token)
 }
 
-// open registers a request and makes its stream. It returns nil if its id is in use or the
-// host has too many requests in progress.
+// open registers a request and makes its stream, which the caller releases. It returns nil if
+// its id is in use or the host has too many requests in progress.
 func (s *session) open(r *jsonrpc.Request) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,7 +170,8 @@ func (s *session) open(r *jsonrpc.Request) *stream {
 		return nil
 	}
 	s.last++
-	st := newStream(s.last)
+	st := newStream(s.last, &s.unread)
+	st.use()
 	s.streams[st.id] = st
 	s.requests[r.ID] = &request{st, progressToken(r.Params, true)}
 	return st
@@ -251,11 +258,30 @@ func (s *session) leave() {
 	s.used = time.Now()
 }
 
-// idle reports whether the host has made no request for this long.
-func (s *session) idle(limit time.Duration) bool {
+// enterKnown is enter for a request with the session's id.
+func (s *session) enterKnown() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.active == 0 && len(s.requests) == 0 && time.Since(s.used) > limit
+	s.active++
+	s.known = true
+}
+
+// idle reports whether the host has made no request for this long, or, if it never used the
+// session's id, for unused. A request without an answer does not count once its host has left.
+func (s *session) idle(limit, unused time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		limit = min(limit, unused)
+	}
+	return s.active == 0 && time.Since(s.used) > limit
+}
+
+// lastUsed returns when the host's latest request ended, and false while one is in progress.
+func (s *session) lastUsed() (time.Time, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used, s.active == 0
 }
 
 // authorization returns the Authorization for the upstream server.

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Limits of one stream to a host.
 const (
-	maxUnread = 2 * MaxMessage // bytes that a host has not read
+	maxUnread = 2 * MaxMessage // bytes of a session that its host has not read
 	keepRead  = 256 << 10      // bytes that a host has read and may ask for again
 	heartbeat = 15 * time.Second
 	writeTime = 30 * time.Second // for a host to read one event
@@ -25,7 +26,8 @@ var errUnread = errors.New("the host does not read its messages")
 // messages that belong to no request. If a response breaks off, another one continues the
 // stream.
 type stream struct {
-	id int
+	id   int
+	held *atomic.Int64 // unread bytes of all streams of the session
 
 	mu      sync.Mutex
 	events  [][]byte      // guarded by mu, as are the fields below
@@ -37,10 +39,44 @@ type stream struct {
 	bad     bool          // the last message is an error
 	refused *Refused      // the stream's only message, if the server refused with an HTTP status
 	reader  int           // number of the latest response that reads the stream; earlier ones stop
+	users   int           // responses that use the stream
+	dropped bool          // no other response can find the stream
 	wake    chan struct{} // closed when one of these changes
 }
 
-func newStream(id int) *stream { return &stream{id: id, wake: make(chan struct{})} }
+func newStream(id int, held *atomic.Int64) *stream {
+	return &stream{id: id, held: held, wake: make(chan struct{})}
+}
+
+// use keeps the stream's content for a response. Each call is followed by a call of release.
+func (s *stream) use() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users++
+}
+
+func (s *stream) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users--
+	s.discard()
+}
+
+// drop says that no other response will use the stream.
+func (s *stream) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = true
+	s.discard()
+}
+
+// discard frees the content of a stream that nobody can read any longer. The caller holds mu.
+func (s *stream) discard() {
+	if s.dropped && s.users == 0 {
+		s.held.Add(-int64(s.unread))
+		s.events, s.unread, s.kept = nil, 0, 0
+	}
+}
 
 // wakeUp wakes the reader. The caller holds mu.
 func (s *stream) wakeUp() {
@@ -52,7 +88,8 @@ func (s *stream) wakeUp() {
 func (s *stream) add(b []byte, last, bad bool, refused *Refused) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unread > 0 && s.unread+len(b) > maxUnread {
+	if n := int64(len(b)); s.held.Add(n) > maxUnread {
+		s.held.Add(-n)
 		return errUnread
 	}
 	s.events = append(s.events, b)
@@ -116,7 +153,9 @@ func (s *stream) delivered(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ; s.sent <= i; s.sent++ {
-		s.unread -= len(s.events[s.sent-s.first])
+		n := len(s.events[s.sent-s.first])
+		s.unread -= n
+		s.held.Add(-int64(n))
 	}
 	for s.kept > keepRead && s.first < s.sent && !s.ended {
 		s.kept -= len(s.events[0])
@@ -147,6 +186,8 @@ func parseEventID(s string) (stream, i int, err error) {
 // serve writes the stream to a host until the stream ends, the host disconnects, or
 // another response continues it. commit is how long the status waits for the first event.
 func (s *stream) serve(w http.ResponseWriter, r *http.Request, from int, commit time.Duration, prime bool) {
+	s.use()
+	defer s.release()
 	reader, i := s.attach(from)
 	rc := http.NewResponseController(w)
 	defer func() { _ = rc.SetWriteDeadline(time.Now().Add(writeTime)) }() // for the end of the response

@@ -456,6 +456,8 @@ func (u *upstream) try(ctx context.Context, authorization string) *Refused {
 	const ping = `{"jsonrpc":"2.0","id":"lazaret-authorization","method":"ping"}`
 	req, err := u.prepare(http.MethodPost, strings.NewReader(ping))
 	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, takeTime)
+		defer cancel()
 		req = req.WithContext(ctx)
 		req.Header.Set(headerAuth, authorization)
 		req.Header.Set("Content-Type", "application/json")
