@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lazaret/internal/natsserver"
+	"lazaret/internal/token"
 	"lazaret/streams"
 )
 
@@ -74,5 +75,34 @@ func TestAStockNodeClientNeedsNothingOfOurs(t *testing.T) {
 	}
 	if got.Reply.Verdict != streams.Hold || got.Reply.Entry == nil || got.Reply.Entry.Hold == nil {
 		t.Errorf("the verdict is %s", out)
+	}
+}
+
+func TestAStockOpenTelemetrySDKNeedsNothingOfOurs(t *testing.T) {
+	long(t)
+	dir := stockNode(t, "node", "otlp.mjs")
+	data, addr, at := t.TempDir(), freePort(t), freePort(t)
+	up := start(t, "lazaret is up", "lazaret", "up", "--data", data, "--listen", addr, "--http", at)
+	defer up.interrupt()
+	secret, err := os.ReadFile(token.File(data, "agent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := exec.Command("node", "otlp.mjs")
+	node.Dir = dir
+	node.Env = append(os.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+at,
+		"OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20"+strings.TrimSpace(string(secret)))
+	if out, err := node.CombinedOutput(); err != nil {
+		t.Fatalf("node: %v\n%s", err, out)
+	}
+	out, code := command(t, data, "decide", "--session", "talk", "send_email", "--args", `{"to":"eve@evil.example"}`)
+	if code == 0 || !strings.Contains(out, "hold") {
+		t.Errorf("a mail that a tool's result orders: exit %d\n%s", code, out)
+	}
+	out = must(t, data, "audit", "ls", "--json")
+	for _, want := range []string{`"otlp-`, `"catalogue"`, `"call_stock"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the log has no %s:\n%.3000s", want, out)
+		}
 	}
 }

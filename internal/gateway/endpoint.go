@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lazaret/client"
+	"lazaret/internal/otlpin"
 	"lazaret/pkg/beliefs"
 	"lazaret/streams"
 )
@@ -18,6 +19,7 @@ type endpoint struct {
 	Query        []param
 	Request      reflect.Type // nil: none
 	Reply        reflect.Type
+	OTLP         bool // Request and Reply are those of OTLP
 
 	answer func(c *call) (any, error)
 	feed   func(s *session) string // the subject that is listened to, of a feed
@@ -27,7 +29,7 @@ type param struct{ Name, Text string }
 
 // takes reports whether a body of that media type is read.
 func (e *endpoint) takes(kind string, h http.Header) bool {
-	if kind == "application/json" {
+	if kind == "application/json" || e.OTLP && kind == otlpin.TypeProtobuf {
 		return true
 	}
 	return e.Path == "/v1/observe" && (kind == typeEvent || kind == typeBatch || strings.HasPrefix(kind, "text/") &&
@@ -85,6 +87,9 @@ var endpoints = []endpoint{
 	{Method: "POST", Path: "/v1/tools", Summary: "Record a tool catalogue. Annotations raise levels and never lower them.",
 		Request: reflect.TypeFor[streams.Tools](), Reply: reflect.TypeFor[Accepted](),
 		answer: publish[streams.Tools](streams.KindTools)},
+	{Method: "POST", Path: "/v1/traces", OTLP: true,
+		Summary: "Record tool, retrieval and memory spans that were exported by OTLP, as observations and outcomes.",
+		answer:  traces},
 	{Method: "GET", Path: "/v1/holds/{id}",
 		Summary: "Read back how a hold of this agent stands, or wait until it has ended.", Query: waits,
 		Reply: reflect.TypeFor[streams.Reply](), answer: hold},
@@ -144,8 +149,7 @@ func recall(svc streams.Service, ask func(*client.Client, context.Context, *stre
 	}
 }
 
-// publish stores an event that waits for no verdict. It is checked before, because
-// nobody would hear that ingest rejected it.
+// publish stores an event that waits for no verdict.
 func publish[T any, E interface {
 	*T
 	streams.Event
@@ -159,28 +163,35 @@ func publish[T any, E interface {
 		if h.ID == "" {
 			h.ID = client.NewID()
 		}
-		body, err := streams.Marshal(e)
-		if err != nil {
-			return nil, problem(streams.CodeMalformed, "%v", err)
-		}
-		a := streams.Address{Project: c.s.project, Agent: c.s.agent, Kind: kind}
-		if _, err := streams.ParseEvent(a, "", body, 0); err != nil {
-			return nil, err
-		}
-		subject, err := streams.IntakeSubject(c.s.project, c.s.agent, kind, "")
-		if err != nil {
-			return nil, problem(streams.CodeInvalid, "%v", err)
-		}
-		ctx, cancel := context.WithTimeout(c.ctx, answerTime)
-		defer cancel()
-		var seq uint64
-		err = c.d.asking(ctx, subject, func(ctx context.Context) (err error) {
-			seq, err = c.s.client.PublishRaw(ctx, subject, body)
-			return err
-		})
+		seq, err := c.store(kind, "", e)
 		if err != nil {
 			return nil, err
 		}
 		return &Accepted{ID: h.ID, IntakeSeq: seq}, nil
 	}
+}
+
+// store publishes an event to the intake. It checks the event before, because nobody
+// would hear that ingest rejected it.
+func (c *call) store(kind streams.Kind, origin beliefs.Origin, e streams.Event) (uint64, error) {
+	body, err := streams.Marshal(e)
+	if err != nil {
+		return 0, problem(streams.CodeMalformed, "%v", err)
+	}
+	a := streams.Address{Project: c.s.project, Agent: c.s.agent, Kind: kind, Origin: origin}
+	if _, err := streams.ParseEvent(a, "", body, 0); err != nil {
+		return 0, err
+	}
+	subject, err := streams.IntakeSubject(c.s.project, c.s.agent, kind, origin)
+	if err != nil {
+		return 0, problem(streams.CodeInvalid, "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, answerTime)
+	defer cancel()
+	var seq uint64
+	err = c.d.asking(ctx, subject, func(ctx context.Context) (err error) {
+		seq, err = c.s.client.PublishRaw(ctx, subject, body)
+		return err
+	})
+	return seq, err
 }

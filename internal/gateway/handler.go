@@ -109,6 +109,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	if rep, ok := body.(*client.Reply); ok {
 		w.Header().Set("Lazaret-Verdict", rep.Verdict.String())
 	}
+	if b, ok := body.(*encoded); ok {
+		answerBytes(w, http.StatusOK, b.kind, b.body)
+		return
+	}
 	answer(w, http.StatusOK, "application/json", body)
 }
 
@@ -184,7 +188,8 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 		http.NewResponseController(w).SetReadDeadline(time.Time{}) // a wait lasts longer
 		return nil
 	}
-	if enc := c.r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+	enc := c.r.Header.Get("Content-Encoding")
+	if enc != "" && enc != "identity" && (enc != "gzip" || !e.OTLP) {
 		return status(http.StatusUnsupportedMediaType,
 			problem(streams.CodeRequest, "the body is encoded as %q: send it as it is", streams.Clip(enc, 40)))
 	}
@@ -207,7 +212,10 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 			bodyTime))
 	}
 	http.NewResponseController(w).SetReadDeadline(time.Time{})
-	return nil
+	if enc == "gzip" {
+		c.body, err = inflated(c.body)
+	}
+	return err
 }
 
 // duration reads a wait: 30s, or 30.

@@ -96,6 +96,7 @@ var (
 		"\x00\x00", `{"specversion":1}`,
 		`[{"specversion":"1.0"}]`, `{"triples":[[[[[]]]]]}`, `{"time":"yesterday"}`, `{"after":-1}`, `{"confidence":1e999}`}
 	badKinds = []string{"application/json", typeEvent, typeBatch, "text/plain", "", "application/json; charset",
+		"application/x-protobuf",
 		"multipart/form-data", ";;;", "application/xml"}
 	badHeaders = [][2]string{{"Authorization", "Bearer"}, {"Authorization", "Bearer \x7f"}, {"ce-specversion", "1.0"},
 		{"ce-id", "%zz"}, {"traceparent", "00-zz"},

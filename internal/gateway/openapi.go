@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"lazaret/internal/otlpin"
 	"lazaret/streams"
 )
 
@@ -65,6 +66,10 @@ func document() (object, error) {
 			ok = object{"description": "the answer, read back from the ledger",
 				"content": object{"application/json": object{"schema": ref}}}
 		}
+		if e.OTLP {
+			ok = object{"description": "an ExportTraceServiceResponse of OTLP", "content": otlp()}
+			op["requestBody"] = object{"required": true, "content": otlp()}
+		}
 		op["responses"] = object{"200": ok, "default": object{"description": "no answer: treat it as hold",
 			"content": object{"application/problem+json": object{"schema": refused}}}}
 		if e.Request != nil {
@@ -99,6 +104,11 @@ func document() (object, error) {
 			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer",
 				"description": "lazaret agent token new PROJECT AGENT"}}},
 	}, nil
+}
+
+// otlp are the bodies of an exchange of OTLP, by media type.
+func otlp() object {
+	return object{otlpin.TypeProtobuf: object{}, otlpin.TypeJSON: object{"schema": object{"type": "object"}}}
 }
 
 // operation is an endpoint's name for generated clients.

@@ -100,13 +100,18 @@ func answer(w http.ResponseWriter, status int, contentType string, body any) {
 		http.Error(w, "", http.StatusInternalServerError)
 		return
 	}
+	answerBytes(w, status, contentType, append(b, '\n'))
+}
+
+// answerBytes writes a body that is encoded already.
+func answerBytes(w http.ResponseWriter, status int, contentType string, body []byte) {
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime))
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	w.Write(append(b, '\n'))
+	w.Write(body)
 }
 
 func (p *Problem) write(w http.ResponseWriter) {

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+
+	"lazaret/client"
+	"lazaret/internal/otlpin"
+	"lazaret/streams"
+)
+
+// MaxSpans bounds the spans of one request that become events.
+const MaxSpans = 2048
+
+// encoded is an answer that is encoded already.
+type encoded struct {
+	kind string
+	body []byte
+}
+
+// traces records the spans of an OTLP request. Spans that are refused for good are
+// counted. Any other failure ends the request, and the sender sends all spans again.
+func traces(c *call) (any, error) {
+	req, err := otlpin.Decode(c.kind, c.body)
+	if err != nil {
+		return nil, problem(streams.CodeMalformed, "the body is no ExportTraceServiceRequest: %v", err)
+	}
+	spans, left := otlpin.Map(req)
+	if len(spans) > MaxSpans {
+		return nil, problem(streams.CodeTooLarge, "the request has %d spans of tools and memory, send at most %d",
+			len(spans), MaxSpans)
+	}
+	for _, s := range spans {
+		if err := c.record(s); err != nil {
+			p := problemOf(err)
+			if p.Status/100 != 4 || p.Code == streams.CodeToken {
+				return nil, p
+			}
+			left["refused, "+p.Error()]++
+		}
+	}
+	if len(left) > 0 {
+		c.g.cfg.Log.Debug("spans are left out", "credential", c.d.name, "why", left.String())
+	}
+	body, err := otlpin.Answer(c.kind, left.Total(), streams.Clip(left.String(), maxDetail))
+	if err != nil {
+		return nil, problem(streams.CodeUnavailable, "the answer: %v", err)
+	}
+	return &encoded{c.kind, body}, nil
+}
+
+// record stores the events of a span.
+func (c *call) record(s *otlpin.Span) error {
+	ctx := c.ctx
+	defer func() { c.ctx = ctx }()
+	c.ctx = client.WithTraceparent(ctx, s.Traceparent)
+	for _, e := range s.Events {
+		if _, err := c.store(e.Kind, e.Origin, e.Body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inflated is the body of a request that was sent with gzip.
+func inflated(body []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, problem(streams.CodeMalformed, "the body is no gzip: %v", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(z, MaxBody+1))
+	if err != nil {
+		return nil, problem(streams.CodeMalformed, "the body is no gzip: %v", err)
+	}
+	if len(b) > MaxBody {
+		return nil, &http.MaxBytesError{Limit: MaxBody}
+	}
+	return b, nil
+}
