@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,8 +45,9 @@ func (a *app) connect() *cobra.Command {
 			args := []string{"mcp", "--data", data, "--project", s.project, "--agent", s.agent, "--", server.Command}
 			return connect.Server{Name: server.Name, Command: exe, Args: append(args, server.Args...)}
 		}
-		cfg.Command = func(h *hook.Host) (string, time.Duration) {
-			return hookcli.CommandLine(exe, h.Name, s.project, s.agent, data), hookcli.Limit(a.conn.Timeout)
+		cfg.Handler = func(h *hook.Host) hook.Handler {
+			return hook.Handler{Command: hookcli.CommandLine(exe, h.Name, s.project, s.agent, data),
+				Timeout: hookcli.Limit(a.conn.Timeout)}
 		}
 		return cfg, nil
 	}

@@ -15,7 +15,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"lazaret/internal/hook"
 )
@@ -40,9 +39,12 @@ type Host struct {
 var Hosts = []Host{
 	{Name: "Claude Code", Home: []string{".claude", ".claude.json"}, Hooks: hook.ClaudeCode,
 		MCP: []File{{Path: ".claude.json", Key: "mcpServers", ByFolder: true}}},
-	{Name: "Codex", Home: []string{".codex"}, MCP: []File{{Path: ".codex/config.toml", TOML: true}}},
-	{Name: "Cursor", Home: []string{".cursor"}, MCP: []File{{Path: ".cursor/mcp.json", Key: "mcpServers"}}},
-	{Name: "Gemini CLI", Home: []string{".gemini"}, MCP: []File{{Path: ".gemini/settings.json", Key: "mcpServers"}}},
+	{Name: "Codex", Home: []string{".codex"}, Hooks: hook.Codex,
+		MCP: []File{{Path: ".codex/config.toml", TOML: true}}},
+	{Name: "Cursor", Home: []string{".cursor"}, Hooks: hook.Cursor,
+		MCP: []File{{Path: ".cursor/mcp.json", Key: "mcpServers"}}},
+	{Name: "Gemini CLI", Home: []string{".gemini"}, Hooks: hook.Gemini,
+		MCP: []File{{Path: ".gemini/settings.json", Key: "mcpServers"}}},
 	{Name: "VS Code", Home: []string{".config/Code/User", "Library/Application Support/Code/User"},
 		MCP: []File{{Path: ".config/Code/User/mcp.json", Key: "servers"},
 			{Path: "Library/Application Support/Code/User/mcp.json", Key: "servers"}}},
@@ -50,11 +52,10 @@ var Hosts = []Host{
 
 // Config says what is put in.
 type Config struct {
-	Home   string
-	Record string              // file that keeps what was changed
-	Wrap   func(Server) Server // the server behind lazaret mcp
-	// Command is that of a host's hooks, with its time limit.
-	Command func(*hook.Host) (string, time.Duration)
+	Home    string
+	Record  string                        // file that keeps what was changed
+	Wrap    func(Server) Server           // the server behind lazaret mcp
+	Handler func(*hook.Host) hook.Handler // of a host's hooks
 }
 
 // Found is the state of one host.
@@ -169,8 +170,7 @@ func Plan(cfg Config) ([]Change, error) {
 		}
 		if h.Hooks != nil {
 			put(h.Hooks.File, func(b []byte) ([]byte, error) {
-				command, timeout := cfg.Command(h.Hooks)
-				return h.Hooks.With(b, command, timeout)
+				return h.Hooks.With(b, cfg.Handler(h.Hooks))
 			})
 		}
 		for _, path := range order {

@@ -65,8 +65,8 @@ func setUp(t *testing.T) Config {
 			return Server{Name: s.Name, Command: "/opt/lazaret", Args: append([]string{"mcp", "--data", "/d", "--", s.Command},
 				s.Args...)}
 		},
-		Command: func(h *hook.Host) (string, time.Duration) {
-			return "/opt/lazaret hook " + h.Name + " --data /d", 25 * time.Second
+		Handler: func(h *hook.Host) hook.Handler {
+			return hook.Handler{Command: "/opt/lazaret hook " + h.Name + " --data /d", Timeout: 25 * time.Second}
 		}}
 }
 

@@ -31,7 +31,7 @@ func FuzzEvent(f *testing.F) {
 		if !streams.ValidID(session) {
 			t.Fatalf("session %q became %q", e.Session, session)
 		}
-		h := &claude{cfg: Config{Project: "p", Agent: "a"}, st: &state{root}, e: &e, session: session}
+		h := &handler{cfg: Config{Project: "p", Agent: "a"}, host: ClaudeCode, st: &state{root}, e: &e, session: session}
 		var last []byte
 		h.send = func(_ context.Context, subject string, body []byte) error {
 			a, err := streams.ParseIntake("lz.in.0" + subject[len("lz.in"):])
@@ -44,7 +44,7 @@ func FuzzEvent(f *testing.F) {
 		fuzztest.Bounded(t, len(b), func() {
 			switch e.Name {
 			case PostToolUse, PostToolUseFailure:
-				if err := h.returned(context.Background()); err != nil {
+				if _, err := h.returned(context.Background()); err != nil {
 					t.Fatalf("%v: %q", err, last)
 				}
 			case PreToolUse:

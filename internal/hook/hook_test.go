@@ -48,7 +48,7 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 		return string(b)
 	}
 	install := func(command string) {
-		if err := hook.ClaudeCode.Install(file, command, 35*time.Second); err != nil {
+		if err := hook.ClaudeCode.Install(file, hook.Handler{Command: command, Timeout: 35 * time.Second}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"hooks": `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := hook.ClaudeCode.Install(file, "x hook claude", time.Second); err == nil || read() != `{"hooks": ` {
+	if err := hook.ClaudeCode.Install(file, hook.Handler{Command: "x hook claude", Timeout: time.Second}); err == nil || read() != `{"hooks": ` {
 		t.Errorf("a broken file became %s, %v", read(), err)
 	}
 }

@@ -15,8 +15,25 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// isOurs reports whether a command is one of ours for a host, whatever its flags are.
-func isOurs(host, command string) bool {
+// Handler is what stands in a host's settings for its events.
+type Handler struct {
+	Command string
+	// Timeout is when the host gives a hook up. A hook that is given up blocks nothing, so
+	// it lies above what the command needs at most.
+	Timeout time.Duration
+	// URL is asked in the place of the command, where it is set, for all events but those
+	// that need the host's files. The host takes the token from the variable TokenVariable.
+	URL string
+}
+
+// TokenVariable is the environment variable with the bearer token of a Handler's URL.
+const TokenVariable = "LAZARET_TOKEN"
+
+// isOurs reports whether a command or an address is one of ours for a host.
+func isOurs(host, command, url string) bool {
+	if strings.HasSuffix(url, "/v1/hooks/"+host) {
+		return true
+	}
 	for _, c := range []string{" hook " + host, "lazaret-hook " + host, "lazaret-hook' " + host} {
 		if strings.Contains(command, c) {
 			return true
@@ -25,12 +42,10 @@ func isOurs(host, command string) bool {
 	return false
 }
 
-// Install puts the command into a settings file of the host, for every event that
-// is used, in place of what an earlier Install put there. timeout is when the
-// host gives a hook up; since a hook that is given up blocks nothing, it lies
-// above what the command needs at most.
-func (h *Host) Install(file, command string, timeout time.Duration) error {
-	return edit(file, func(b []byte) ([]byte, error) { return h.With(b, command, timeout) })
+// Install puts the handler into a settings file of the host, for every event that
+// is used, in place of what an earlier Install put there.
+func (h *Host) Install(file string, with Handler) error {
+	return edit(file, func(b []byte) ([]byte, error) { return h.With(b, with) })
 }
 
 // Uninstall takes out what Install put in.
@@ -40,6 +55,9 @@ func (h *Host) Uninstall(file string) error { return edit(file, h.Without) }
 func (h *Host) Installed(settings []byte) bool {
 	all, err := parseSettings(settings)
 	if err != nil {
+		return false
+	}
+	if off := member(all, h.off); h.off != "" && off != nil && strings.TrimSpace(string(off.Pack())) == "true" {
 		return false
 	}
 	hooks := member(all, "hooks")
@@ -56,8 +74,8 @@ func (h *Host) Installed(settings []byte) bool {
 	return true
 }
 
-// With is a settings file with the command in it. The rest of the file keeps its form.
-func (h *Host) With(settings []byte, command string, timeout time.Duration) ([]byte, error) {
+// With is a settings file with the handler in it. The rest of the file keeps its form.
+func (h *Host) With(settings []byte, with Handler) ([]byte, error) {
 	settings, err := h.Without(settings)
 	if err != nil {
 		return nil, err
@@ -79,7 +97,7 @@ func (h *Host) With(settings []byte, command string, timeout time.Duration) ([]b
 		return nil, errors.New("hooks is no JSON object")
 	}
 	for _, event := range h.Events {
-		own, err := json.MarshalIndent(h.entry(command, timeout), "      ", "  ")
+		own, err := json.MarshalIndent(h.entry(event, with), "      ", "  ")
 		if err != nil {
 			return nil, err
 		}
@@ -152,17 +170,34 @@ func (h *Host) Without(settings []byte) ([]byte, error) {
 	return all.Pack(), nil
 }
 
+// needsFiles are the events that a hook answers from files of the host.
+var needsFiles = map[string]bool{SessionStart: true, InstructionsLoaded: true, FileChanged: true, ConfigChange: true}
+
 // entry is what stands in an event's list.
-func (h *Host) entry(command string, timeout time.Duration) any {
-	if h.Flat {
-		return map[string]any{"command": command, "timeout": int(timeout.Seconds())}
-	}
+func (h *Host) entry(event string, with Handler) any {
 	unit := time.Second
 	if h.Millis {
 		unit = time.Millisecond
 	}
-	handler := map[string]any{"type": "command", "command": command, "timeout": int(timeout / unit)}
-	return map[string]any{"hooks": []map[string]any{handler}}
+	handler := map[string]any{"command": with.Command, "timeout": int(with.Timeout / unit)}
+	if h.Closed {
+		handler["failClosed"] = true
+	}
+	if h.Flat {
+		return handler
+	}
+	handler["type"] = "command"
+	if with.URL != "" && h.HTTP && !needsFiles[event] {
+		delete(handler, "command")
+		handler["type"], handler["url"] = "http", with.URL
+		handler["headers"] = map[string]string{"Authorization": "Bearer $" + TokenVariable}
+		handler["allowedEnvVars"] = []string{TokenVariable}
+	}
+	group := map[string]any{"hooks": []any{handler}}
+	if m := h.Matchers[event]; m != "" {
+		group["matcher"] = m
+	}
+	return group
 }
 
 // ours reports whether an entry of an event's list holds nothing but our command.
@@ -171,6 +206,7 @@ func (h *Host) ours(v hujson.Value) bool {
 		Command string `json:"command"`
 		Hooks   []struct {
 			Command string `json:"command"`
+			URL     string `json:"url"`
 		} `json:"hooks"`
 	}
 	v = v.Clone()
@@ -179,10 +215,10 @@ func (h *Host) ours(v hujson.Value) bool {
 		return false
 	}
 	if h.Flat {
-		return isOurs(h.Name, g.Command)
+		return isOurs(h.Name, g.Command, "")
 	}
 	for _, c := range g.Hooks {
-		if !isOurs(h.Name, c.Command) {
+		if !isOurs(h.Name, c.Command, c.URL) {
 			return false
 		}
 	}

@@ -1,8 +1,14 @@
 package hook
 
 import (
+	"cmp"
+	"encoding/json"
 	"path"
+	"path/filepath"
 	"strings"
+
+	"lazaret/internal/content"
+	"lazaret/streams"
 )
 
 // memoryFiles are names of files that coding agents read into their context at
@@ -77,3 +83,113 @@ var readers = map[string]bool{"cat": true, "head": true, "tail": true, "less": t
 	"rg": true, "wc": true, "ls": true,
 	"stat": true, "file": true, "diff": true, "cmp": true, "cd": true, "pwd": true, "echo": true, "nl": true,
 	"md5sum": true, "sha256sum": true}
+
+// memory is the write to the agent's memory that a call makes, or nil.
+func (h *handler) memory() *streams.Memory {
+	file, words := h.memoryWritten()
+	if file == "" {
+		return nil
+	}
+	return &streams.Memory{Head: h.head(""), Key: h.fileKey(file), Content: cmp.Or(words, "(emptied)"),
+		Category: "instructions", Source: "tool:" + h.e.Tool}
+}
+
+// memoryWritten is the memory file that a call writes, with the words; empty if none.
+func (h *handler) memoryWritten() (file, words string) {
+	in := h.input()
+	switch h.e.tool() {
+	case "Write", "Edit", "MultiEdit", "NotebookEdit":
+		file = cmp.Or(in.File, in.Notebook)
+		parts := []string{in.Content, in.New, in.Source}
+		for _, e := range in.Edits {
+			parts = append(parts, e.New)
+		}
+		words = strings.Join(nonEmpty(parts), "\n")
+	case "Bash":
+		if file = memoryInCommand(in.Command); !changes(in.Command) {
+			return "", ""
+		}
+		return file, in.Command
+	case "apply_patch": // of Codex
+		words = strings.Join(content.Strings(h.e.Input), "\n")
+		return memoryInPatch(words), words
+	case "Memory": // Gemini CLI adds a fact to its memory file
+		return "GEMINI.md", in.Fact
+	case "Read", "Grep", "Glob", "LS", "NotebookRead":
+		return "", ""
+	default: // an editor of a host whose tools are not all known here
+		if h.e.native == "" || h.e.mcp {
+			return "", ""
+		}
+		file, words = in.File, strings.Join(content.Strings(h.e.Input), "\n")
+	}
+	if !IsMemoryFile(file) {
+		return "", ""
+	}
+	return file, words
+}
+
+// memoryInPatch is the first memory file that a patch of Codex writes; empty if none.
+func memoryInPatch(patch string) string {
+	for line := range strings.Lines(patch) {
+		for _, mark := range []string{"*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "} {
+			if file, ok := strings.CutPrefix(line, mark); ok && IsMemoryFile(strings.TrimSpace(file)) {
+				return strings.TrimSpace(file)
+			}
+		}
+	}
+	return ""
+}
+
+// fileKey is the key of the memory that a file is.
+func (h *handler) fileKey(file string) string {
+	rel, err := filepath.Rel(h.e.CWD, file)
+	if err == nil && filepath.IsAbs(file) && !strings.HasPrefix(rel, "..") {
+		file = rel
+	}
+	return "file:" + streams.Clip(filepath.ToSlash(file), 900)
+}
+
+func nonEmpty(in []string) (out []string) {
+	for _, s := range in {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// input are the fields of tools' inputs that say where something comes from or
+// goes to.
+type input struct {
+	File, Notebook, URL, Query, Command, Content, New, Source, Fact string
+
+	Edits []struct {
+		New string `json:"new_string"`
+	}
+}
+
+func (h *handler) input() (in input) {
+	// Tools have inputs of many shapes; what does not fit names nothing.
+	var raw map[string]json.RawMessage
+	if json.Unmarshal(h.e.Input, &raw) != nil {
+		return in
+	}
+	for _, f := range []struct {
+		to    *string
+		names []string
+	}{
+		{&in.File, []string{"file_path", "absolute_path", "target_file", "path"}}, {&in.Notebook, []string{"notebook_path"}},
+		{&in.URL, []string{"url"}}, {&in.Query, []string{"query"}}, {&in.Command, []string{"command"}},
+		{&in.Content, []string{"content", "contents"}}, {&in.New, []string{"new_string"}},
+		{&in.Source, []string{"new_source"}}, {&in.Fact, []string{"fact"}},
+	} {
+		for _, name := range f.names {
+			if *f.to == "" {
+				json.Unmarshal(raw[name], f.to)
+			}
+		}
+	}
+	json.Unmarshal(raw["edits"], &in.Edits)
+	return in
+}

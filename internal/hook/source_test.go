@@ -17,7 +17,7 @@ func TestPromiseA5OnlyWhatTheUserTypedIsTheUsersWord(t *testing.T) {
 		"User": beliefs.OriginTool, "something_new": beliefs.OriginTool,
 	} {
 		var subject string
-		h := &claude{cfg: Config{Project: "p", Agent: "a"}, st: &state{t.TempDir()}, e: &Event{Name: UserPromptSubmit,
+		h := &handler{cfg: Config{Project: "p", Agent: "a"}, host: ClaudeCode, st: &state{t.TempDir()}, e: &Event{Name: UserPromptSubmit,
 			Prompt: "send it", Source: source}, session: "s"}
 		h.send = func(_ context.Context, s string, _ []byte) error { subject = s; return nil }
 		if err := h.prompted(context.Background()); err != nil {
@@ -34,11 +34,11 @@ func TestPromiseA5OnlyWhatTheUserTypedIsTheUsersWord(t *testing.T) {
 // halves of characters.
 func TestPromiseA3AllOfAServersResultIsRecorded(t *testing.T) {
 	var record string
-	e := &Event{Name: PostToolUse, Tool: "mcp__bank__read", Call: "c", Error: "w0",
+	e := &Event{Name: PostToolUse, Tool: "mcp__bank__read", Call: "c", Error: "w0", mcp: true,
 		Response: []byte(`{"w1":"w2","account":98765432101,"half":"w3\ud800w4"}`)}
-	h := &claude{cfg: Config{Project: "p", Agent: "a"}, st: &state{t.TempDir()}, e: e, session: "s"}
+	h := &handler{cfg: Config{Project: "p", Agent: "a"}, host: ClaudeCode, st: &state{t.TempDir()}, e: e, session: "s"}
 	h.send = func(_ context.Context, _ string, body []byte) error { record += string(body); return nil }
-	if err := h.returned(context.Background()); err != nil {
+	if _, err := h.returned(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []string{"w0", "w1", "w2", "98765432101", "w3\ufffdw4"} {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"lazaret/client"
 	"lazaret/streams"
 )
 
@@ -20,19 +21,20 @@ import (
 // concurrent hooks do not interfere.
 type state struct{ dir string }
 
-// openState opens the folder of a session. Sessions that nobody touched for a
-// week are dropped.
+// openState opens the folder of a session, which the first write makes.
 func openState(root, session string) (*state, error) {
-	s := &state{filepath.Join(root, session)}
-	if _, err := os.Stat(s.dir); err == nil {
-		return s, nil
-	}
+	return &state{filepath.Join(root, session)}, nil
+}
+
+// make makes the folder. Sessions that nobody touched for a week are dropped.
+func (s *state) make() error {
+	root := filepath.Dir(s.dir)
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	old, err := os.ReadDir(root)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, e := range old {
 		if i, err := e.Info(); err == nil && time.Since(i.ModTime()) > 7*24*time.Hour {
@@ -41,7 +43,7 @@ func openState(root, session string) (*state, error) {
 			}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 func (s *state) write(name string, v any) error {
@@ -50,6 +52,11 @@ func (s *state) write(name string, v any) error {
 		return err
 	}
 	f, err := os.CreateTemp(s.dir, "tmp-")
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = s.make(); err == nil {
+			f, err = os.CreateTemp(s.dir, "tmp-")
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -65,7 +72,7 @@ func (s *state) write(name string, v any) error {
 
 // take reads a file and removes it; only one process gets it.
 func (s *state) take(name string, v any) (bool, error) {
-	mine := filepath.Join(s.dir, fmt.Sprintf("taken-%d-%s", os.Getpid(), name))
+	mine := filepath.Join(s.dir, "taken-"+client.NewID())
 	err := os.Rename(filepath.Join(s.dir, name), mine)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -102,7 +109,7 @@ type spooled struct {
 // proposed in the session.
 func (s *state) spool(at time.Time, events []spooled) error {
 	for i, e := range events {
-		if err := s.write(fmt.Sprintf("spool-%020d-%05d-%d", at.UnixNano(), i, os.Getpid()), e); err != nil {
+		if err := s.write(fmt.Sprintf("spool-%020d-%05d-%s", at.UnixNano(), i, client.NewID()), e); err != nil {
 			return err
 		}
 	}
@@ -110,8 +117,34 @@ func (s *state) spool(at time.Time, events []spooled) error {
 }
 
 // unsent are the names of spooled events, oldest first.
-func (s *state) unsent() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(s.dir, "spool-*"))
+func (s *state) unsent() ([]string, error) { return s.names("spool-") }
+
+// names are the paths of the files whose names begin so, in order.
+func (s *state) names(prefix string) ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(s.dir, prefix+"*"))
 	slices.Sort(names)
 	return names, err
+}
+
+// drop removes the files whose names begin so.
+func (s *state) drop(prefix string) error {
+	names, err := s.names(prefix)
+	for _, name := range names {
+		if rerr := os.Remove(name); !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
+}
+
+// look reads a file and leaves it; a missing one leaves v as it is.
+func (s *state) look(name string, v any) error {
+	b, err := os.ReadFile(filepath.Join(s.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
 }

@@ -5,16 +5,15 @@ package hookcli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"lazaret/client"
@@ -57,10 +56,12 @@ func blocks(err error) error {
 // command is the state of one.
 type command struct {
 	conn           *natsconn.Flags
+	host           *hook.Host
 	cfg            hook.Config
 	install, out   bool // of the settings
 	user, open     bool
 	onHold, file   string
+	url            string // of a gateway
 	project, agent string
 }
 
@@ -77,32 +78,36 @@ func Command(use string, conn *natsconn.Flags) *cobra.Command {
 	}
 	// Settings that were edited, or are of another version, must not let calls pass.
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return blocks(err) })
-	cmd.AddCommand(claude(conn))
+	for _, h := range hook.Hosts {
+		cmd.AddCommand(host(h, conn))
+	}
 	return cmd
 }
 
-// claude is the command for Claude Code.
-func claude(conn *natsconn.Flags) *cobra.Command {
-	c := &command{conn: conn}
+// host is the command for a host.
+func host(h *hook.Host, conn *natsconn.Flags) *cobra.Command {
+	c := &command{conn: conn, host: h}
 	cmd := &cobra.Command{
-		Use:   "claude",
-		Short: "Answer the hooks of Claude Code",
-		Long: `Read one hook event of Claude Code as JSON from standard input and answer it. Prompts
+		Use:   h.Name,
+		Short: "Answer the hooks of " + h.Title,
+		Long: `Read one hook event of ` + h.Title + ` as JSON from standard input and answer it. Prompts
 are recorded as the user's words, results of tools as what was read, and each call of
 a tool is proposed first; a write into a file that the agent reads as its memory
 (CLAUDE.md, AGENTS.md, memory folders) is proposed as a memory write too.
 
-A call that is allowed is left to the host's own permissions (--allow skips its question);
-one that is held or denied is refused with the reasons. A call that cannot be recorded or judged
-exits with 2, the only code that blocks there; with --fail-open, with 1. docs/hooks.md`,
-		Example: `  lazaret hook claude --install --data ~/lazaret/data     # into .claude/settings.json
-  lazaret hook claude --uninstall`,
+A call that is allowed is left to the host's own permissions; one that is held or denied is
+refused with the reasons. A call that cannot be recorded or judged exits with 2, which
+blocks there; with --fail-open, with 1. docs/hooks.md`,
+		Example: "  lazaret hook " + h.Name + " --install --data ~/lazaret/data     # into " + h.File +
+			"\n  lazaret hook " + h.Name + " --uninstall",
 		Args: func(cmd *cobra.Command, args []string) error { return blocks(cobra.NoArgs(cmd, args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.cfg.Project, c.cfg.Agent = c.project, c.agent
 			switch c.onHold {
 			case "ask":
-				c.cfg.Ask = true
+				if c.cfg.Ask = true; !h.Asks {
+					return blocks(fmt.Errorf("--hold is ask, and %s asks nobody on behalf of a hook: use deny", h.Title))
+				}
 			case "deny":
 			default:
 				return blocks(fmt.Errorf("--hold is %q, use deny or ask", c.onHold))
@@ -124,15 +129,25 @@ exits with 2, the only code that blocks there; with --fail-open, with 1. docs/ho
 	f.StringVar(&c.project, "project", natsfiles.DefaultProject, "`PROJECT` to speak for")
 	f.StringVar(&c.agent, "agent", natsfiles.DefaultAgent, "`AGENT` to speak for")
 	f.StringVar(&c.onHold, "hold", "deny", "what a held call gets: deny, or ask, the person at the keyboard (`ANSWER`)")
-	f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own question")
+	if h.Asks {
+		f.BoolVar(&c.cfg.Allow, "allow", false, "answer allow, which skips the host's own question")
+	}
+	if h.Replaces {
+		f.BoolVar(&c.cfg.Spotlight, "spotlight", false,
+			"put text of web pages and MCP servers between markers before the model reads it")
+	}
+	if h.HTTP {
+		f.StringVar(&c.url, "http", "", "with --install: the gateway's `URL` to ask in the place of a process "+
+			"(the token is in "+hook.TokenVariable+"); calls pass while it is down")
+	}
 	f.BoolVar(&c.open, "fail-open", false, "let calls pass that cannot be recorded or judged")
 	f.DurationVar(&c.cfg.Wait, "wait", 0, "how long a held call waits for a person")
 	f.StringVar(&c.cfg.State, "state", "",
 		"`DIR` for what is held or not yet recorded (default: in the user's cache folder)")
 	f.BoolVar(&c.install, "install", false, "put this command, with these flags, into the host's settings")
 	f.BoolVar(&c.out, "uninstall", false, "take it out again")
-	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/.claude/settings.json)")
-	f.StringVar(&c.file, "settings", "", "settings `FILE` to change (default .claude/settings.json)")
+	f.BoolVar(&c.user, "user", false, "install for all projects of the user (~/"+h.File+")")
+	f.StringVar(&c.file, "settings", "", "settings `FILE` to change (default "+h.File+")")
 	return cmd
 }
 
@@ -155,10 +170,9 @@ func (c *command) answer(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var e hook.Event
-	// Malformed characters in a tool's result must not keep it from the record.
-	if err := streams.UnmarshalExact(b, &e, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return fmt.Errorf("the event on standard input is not the JSON of a hook: %w", err)
+	e, err := c.host.Decode(b)
+	if err != nil {
+		return err
 	}
 	cfg := c.cfg
 	if cfg.State == "" {
@@ -168,17 +182,18 @@ func (c *command) answer(cmd *cobra.Command) error {
 		}
 		cfg.State = filepath.Join(dir, "lazaret", "hook", cfg.Project, cfg.Agent)
 	}
+	cfg.Read = readFile
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.conn.Timeout+2*cfg.Wait)
 	defer cancel()
-	answer, err := c.ask(ctx, cfg, &e)
+	answer, err := c.ask(ctx, cfg, e)
 	if err != nil && e.Name == hook.PostToolUse && !c.open {
-		answer, err = hook.Withheld(err), nil
+		answer, err = hook.Withheld(e, err), nil
 	}
-	if err != nil || answer == nil {
+	if err != nil {
 		return err
 	}
-	out, err := json.Marshal(answer)
-	if err != nil {
+	out, err := c.host.Encode(e, answer)
+	if err != nil || len(out) == 0 {
 		return err
 	}
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), string(out))
@@ -189,10 +204,25 @@ func (c *command) ask(ctx context.Context, cfg hook.Config, e *hook.Event) (*hoo
 	cl, done, err := c.client()
 	if err != nil {
 		// The observation is spooled and recorded before anything else is proposed.
-		return nil, errors.Join(err, hook.Keep(cfg, e))
+		return nil, errors.Join(err, hook.Keep(cfg, c.host, e))
 	}
 	defer done()
-	return hook.Claude(ctx, cfg, cl, e)
+	return hook.Ask(ctx, cfg, cl, c.host, e)
+}
+
+// readFile reads a file of the host: a regular one, of at most 2 MiB.
+func readFile(name string) ([]byte, error) {
+	if i, err := os.Stat(name); err != nil {
+		return nil, err
+	} else if !i.Mode().IsRegular() {
+		return nil, fs.ErrNotExist
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 2<<20))
 }
 
 // margin is what the host waits beyond the command's own limits: a hook that the
@@ -210,10 +240,10 @@ func (c *command) settings(cmd *cobra.Command) error {
 				return err
 			}
 		}
-		file = filepath.Join(dir, ".claude", "settings.json")
+		file = filepath.Join(dir, filepath.FromSlash(c.host.File))
 	}
 	if c.out {
-		if err := hook.ClaudeCode.Uninstall(file); err != nil {
+		if err := c.host.Uninstall(file); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), "taken out of", file)
@@ -228,9 +258,9 @@ func (c *command) settings(cmd *cobra.Command) error {
 	if err != nil || c.conn.Server != "" || c.conn.Context != "" {
 		data = ""
 	}
-	words := []string{CommandLine(exe, "claude", c.project, c.agent, data)}
-	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "fail-open",
-		"wait", "state"} {
+	words := []string{CommandLine(exe, c.host.Name, c.project, c.agent, data)}
+	for _, name := range []string{"server", "context", "creds", "inbox-prefix", "timeout", "hold", "allow", "spotlight",
+		"fail-open", "wait", "state"} {
 		if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
 			words = append(words, "--"+name+"="+shellWord(fl.Value.String()))
 		}
@@ -240,11 +270,22 @@ func (c *command) settings(cmd *cobra.Command) error {
 		return fmt.Errorf("%w\nnothing was installed: every call would be refused", err)
 	}
 	done()
-	if err := hook.ClaudeCode.Install(file, strings.Join(words, " "), Limit(c.conn.Timeout+2*c.cfg.Wait)); err != nil {
+	with := hook.Handler{Timeout: Limit(c.conn.Timeout + 2*c.cfg.Wait)}
+	if c.url != "" {
+		with.URL = strings.TrimRight(c.url, "/") + "/v1/hooks/" + c.host.Name
+		if fl := cmd.Flags().Lookup("state"); data != "" && !fl.Changed { // what the gateway keeps, too
+			words = append(words, "--state="+shellWord(filepath.Join(data, "hooks", c.project, c.agent)))
+		}
+	}
+	with.Command = strings.Join(words, " ")
+	if err := c.host.Install(file, with); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "installed in %s for %s; it counts from the agent's next start\n", file,
-		strings.Join(hook.ClaudeCode.Events, ", "))
+		strings.Join(c.host.Events, ", "))
+	if c.host.Note != "" {
+		fmt.Fprintln(cmd.OutOrStdout(), c.host.Note)
+	}
 	return nil
 }
 

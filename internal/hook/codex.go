@@ -1,0 +1,35 @@
+package hook
+
+import "strings"
+
+// Codex is OpenAI's Codex: https://developers.openai.com/codex/hooks. It uses Claude
+// Code's names. It knows no "ask", takes an "allow" for an error, and replaces a result
+// by the reason of a block.
+var Codex = &Host{Name: "codex", Title: "Codex", File: ".codex/hooks.json",
+	Events: []string{SessionStart, UserPromptSubmit, PreToolUse, PostToolUse, SubagentStop, PreCompact, PostCompact},
+	Note:   "Codex runs a new hook only after you have accepted it: type /hooks there",
+	memory: []string{"AGENTS.md", "AGENTS.override.md", "~/.codex/AGENTS.md"}, Catalogue: "codex",
+	decode: func(b []byte) (*Event, error) {
+		e, err := read[Event](b)
+		if err != nil {
+			return nil, err
+		}
+		e.mcp = strings.HasPrefix(e.Tool, "mcp__")
+		return e, nil
+	},
+	encode: func(e *Event, a *Answer) any {
+		if text, ok := a.output(); ok {
+			return &Answer{Decision: "block", Reason: text}
+		}
+		why, ok := a.refusal()
+		switch {
+		case !ok:
+			return nil
+		case e.Name == PreToolUse:
+			return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "deny", Reason: why}}
+		case e.Name == PreCompact || e.Name == PostCompact:
+			return map[string]any{"continue": false, "stopReason": why}
+		}
+		return &Answer{Decision: "block", Reason: why}
+	},
+}

@@ -1,0 +1,189 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// propose asks for a verdict on a call: on the memory that it writes first, then
+// on the call itself.
+func (h *handler) propose(ctx context.Context) (*Answer, error) {
+	if h.e.Tool == "" {
+		return nil, errors.New("the event names no tool_name")
+	}
+	if err := h.flush(ctx); err != nil {
+		return nil, err
+	}
+	if why, err := h.unadmitted(ctx); err != nil || why != "" {
+		return deny(why), err
+	}
+	args, canonical, err := h.args()
+	if err != nil {
+		return nil, err
+	}
+	key := pendingName(h.e.Tool + "\x00" + canonical)
+	var p pending
+	held, err := h.st.take(key, &p)
+	if err != nil {
+		return nil, fmt.Errorf("reading the hook's state: %w", err)
+	}
+	if !held || p.Action == nil {
+		p = pending{Action: &streams.Action{Head: h.head(identifier(h.e.Call)), Tool: h.e.Tool, Args: args,
+			Catalogue: h.catalogue()}, Memory: h.memory()}
+	}
+	if p.Memory != nil {
+		rep, err := h.c.Remember(ctx, beliefs.OriginAgent, p.Memory)
+		if err == nil && client.Open(rep) && h.cfg.Wait > 0 {
+			rep, err = patient(ctx, h.cfg.Wait, rep, func(ctx context.Context) (*client.Reply, error) {
+				return h.c.AwaitMemory(ctx, beliefs.OriginAgent, p.Memory, rep)
+			})
+		}
+		if a, err := h.answer(rep, err, key, &p, "what "+h.e.Tool+" would write into the agent's memory"); a != nil ||
+			err != nil {
+			return a, err
+		}
+	}
+	rep, err := h.c.Decide(ctx, p.Action)
+	if err == nil && client.Open(rep) && h.cfg.Wait > 0 {
+		rep, err = patient(ctx, h.cfg.Wait, rep, func(ctx context.Context) (*client.Reply, error) {
+			return h.c.Await(ctx, p.Action, rep)
+		})
+	}
+	if a, err := h.answer(rep, err, key, &p, h.e.Tool); a != nil || err != nil {
+		return a, err
+	}
+	if err := h.running(p.Action); err != nil {
+		return nil, err
+	}
+	if !h.cfg.Allow {
+		return nil, nil
+	}
+	return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "allow", Reason: "Lazaret allows it (ledger entry " +
+		fmt.Sprint(rep.Seq) + ")"}}, nil
+}
+
+// patient waits for a person. A hold that is still open then is no error.
+func patient(ctx context.Context, wait time.Duration, rep *client.Reply, await func(context.Context) (*client.Reply,
+	error)) (*client.Reply, error) {
+	w, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	then, err := await(w)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil
+	}
+	if then == nil {
+		then = rep
+	}
+	return then, err
+}
+
+// answer is nil for an allow. A held call is remembered, so that the same call is the
+// same proposal.
+func (h *handler) answer(rep *client.Reply, err error, key string, p *pending, what string) (*Answer, error) {
+	v := client.VerdictOf(rep, err)
+	if v == streams.Allow {
+		return nil, nil
+	}
+	if v == streams.Hold && (err != nil || client.Open(rep)) {
+		if err := h.st.write(key, p); err != nil {
+			return nil, fmt.Errorf("keeping what is held: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &Specific{Event: PreToolUse, Decision: "deny", Reason: reason(rep, what)}
+	if v == streams.Hold && h.cfg.Ask && h.host.Asks && client.Open(rep) {
+		a.Decision = "ask"
+		if err := h.running(p.Action); err != nil {
+			return nil, err
+		}
+	}
+	return &Answer{Specific: a}, nil
+}
+
+// reason is the text for the model, or for the person who is asked.
+func reason(rep *client.Reply, what string) string {
+	var b strings.Builder
+	switch {
+	case rep.Verdict == streams.Deny:
+		fmt.Fprintf(&b, "Lazaret denies %s.", what)
+	case client.Open(rep):
+		fmt.Fprintf(&b, "Lazaret holds %s until a person approves hold %s.", what, rep.Entry.Hold.ID)
+	default:
+		fmt.Fprintf(&b, "Lazaret holds %s, and the hold has ended.", what)
+	}
+	n := 0
+	for _, r := range rep.Entry.Reasons {
+		if r.Verdict == streams.Allow {
+			continue
+		}
+		if n++; n > 4 {
+			break
+		}
+		fmt.Fprintf(&b, " %s%s: %s.", r.Code, strings.TrimRight(" "+r.Rule, " "),
+			strings.TrimSuffix(streams.Clip(r.Text, 300), "."))
+	}
+	if rep.Verdict == streams.Deny {
+		b.WriteString(" Do not try the same by other means.")
+	} else {
+		b.WriteString(" Tell the user; once it is approved, make the same call again. Do not try the same by other means.")
+	}
+	return b.String()
+}
+
+// args are the arguments of a call, also in canonical form.
+func (h *handler) args() (args jsontext.Value, canonical string, err error) {
+	args = jsontext.Value(h.e.Input)
+	if len(args) == 0 || args.Kind() == 'n' {
+		args = jsontext.Value("{}")
+	}
+	c := args.Clone()
+	if err := c.Canonicalize(); err != nil {
+		return nil, "", fmt.Errorf("tool_input: %w", err)
+	}
+	return args, string(c), nil
+}
+
+// sameCall is the name of the file that keeps the action of a call without an id.
+func (h *handler) sameCall() (string, error) {
+	_, canonical, err := h.args()
+	return "call-" + pendingName(h.e.Tool+"\x00"+canonical), err
+}
+
+// running keeps the action's id for the outcome, where the outcome comes with another id
+// or without one.
+func (h *handler) running(a *streams.Action) error {
+	name := "call-" + identifier(h.e.Call)
+	switch {
+	case h.e.Call == "":
+		var err error
+		if name, err = h.sameCall(); err != nil {
+			return err
+		}
+	case a.ID == identifier(h.e.Call):
+		return nil
+	}
+	return h.st.write(name, a.ID)
+}
+
+// catalogue is where a tool is from: an agent's own tools are of its host's catalogue.
+func (h *handler) catalogue() string {
+	if h.e.mcp {
+		return ""
+	}
+	return h.host.Catalogue
+}
+
+func deny(why string) *Answer {
+	return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "deny", Reason: why}}
+}

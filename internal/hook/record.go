@@ -1,0 +1,261 @@
+package hook
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"lazaret/client"
+	"lazaret/internal/content"
+	"lazaret/pkg/beliefs"
+	"lazaret/pkg/text"
+	"lazaret/streams"
+)
+
+// record sends an event. An observation is sent as a request, so that its rejection is
+// reported: it is in the ledger then, and need not be sent again.
+func (h *handler) record(ctx context.Context, subject string, body []byte) error {
+	origin, ok := observationOf(subject)
+	if !ok {
+		_, err := h.c.PublishRaw(ctx, subject, body)
+		return err
+	}
+	rep, err := h.c.SubmitRaw(ctx, origin, body)
+	if rep != nil && rep.Unseen {
+		h.rejected = errors.Join(h.rejected,
+			fmt.Errorf("observation %s was rejected, so nobody has judged what the agent saw: %w; "+
+				"the session is held (%s) until it is published again in valid form under this id, or a session starts (/clear, "+
+				"or lazaret session start)",
+				rep.ID, err, streams.CodeUnseen))
+		return nil
+	}
+	if client.Stored(rep, err) {
+		return nil
+	}
+	return err
+}
+
+// observationOf is the origin of the observations that a subject of the intake is for.
+func observationOf(subject string) (beliefs.Origin, bool) {
+	_, origin, ok := strings.Cut(subject, "."+string(streams.KindObs)+".")
+	return beliefs.Origin(origin), ok && beliefs.Origin(origin).Valid()
+}
+
+// flush sends what was not acknowledged before.
+func (h *handler) flush(ctx context.Context) error {
+	names, err := h.st.unsent()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // another hook has sent it
+		}
+		var s spooled
+		if err == nil {
+			err = json.Unmarshal(b, &s)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: what the agent was shown cannot be recorded; end the session and remove the file", name,
+				err)
+		}
+		if err := h.send(ctx, s.Subject, s.Body); err != nil {
+			return fmt.Errorf("what the agent was shown before is not recorded yet: %w", err)
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish sends events in order, after those not acknowledged before. It spools unsent
+// events and returns the error.
+func (h *handler) publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin, events ...streams.Event) error {
+	subject, err := streams.IntakeSubject(h.cfg.Project, h.cfg.Agent, kind, origin)
+	if err != nil {
+		return err
+	}
+	var all []spooled
+	for _, e := range events {
+		b, err := streams.Marshal(e)
+		if err != nil {
+			return err
+		}
+		all = append(all, spooled{subject, b})
+	}
+	err = h.flush(ctx)
+	for i := 0; err == nil && i < len(all); i++ {
+		if err = h.send(ctx, subject, all[i].Body); err != nil {
+			all = all[i:]
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, h.st.spool(time.Now(), all))
+}
+
+func (h *handler) observe(ctx context.Context, origin beliefs.Origin, tool, call, source string,
+	blocks []streams.Block) error {
+	var events []streams.Event
+	for _, part := range content.Divide(blocks) {
+		events = append(events, &streams.Observation{Head: h.head(""), Tool: tool, Call: call,
+			Source: streams.Clip(source, 1000), Blocks: part})
+	}
+	return h.publish(ctx, streams.KindObs, origin, events...)
+}
+
+// prompted records a prompt, under the origin of who wrote it. The model wrote the
+// prompt of a subagent.
+func (h *handler) prompted(ctx context.Context) error {
+	origin, source := promptOrigin(h.e.Source), ""
+	if h.e.Name == UserPromptExpansion {
+		origin = beliefs.OriginUser // its source is that of the command, which the user typed
+	}
+	if h.e.Agent != "" && origin == beliefs.OriginUser {
+		origin = beliefs.OriginAgent
+	}
+	if origin != beliefs.OriginUser {
+		source = cmp.Or(h.subagent(), "prompt:"+h.e.Source)
+	}
+	return h.observe(ctx, origin, "", "", source, []streams.Block{{Text: h.e.Prompt}})
+}
+
+// subagent names the subagent that an event is of; empty if there is none.
+func (h *handler) subagent() string {
+	if h.e.Agent == "" {
+		return ""
+	}
+	return "subagent:" + cmp.Or(h.e.AgentType, "agent") + ":" + h.e.Agent
+}
+
+// promptOrigin says who wrote a prompt, by the source that the host names. Hosts
+// before the field existed sent prompts of the user only. A program behind the
+// SDK, the host itself and what it polls pass on words from anywhere.
+func promptOrigin(source string) beliefs.Origin {
+	switch source {
+	case "user", "":
+		return beliefs.OriginUser
+	case "loop_wakeup", "schedule_wakeup":
+		return beliefs.OriginAgent // what the agent set itself for later
+	}
+	return beliefs.OriginTool
+}
+
+// returned records what a tool returned, and that its action was carried out. The answer
+// marks foreign text, if the configuration asks for it.
+func (h *handler) returned(ctx context.Context) (*Answer, error) {
+	status := "ok"
+	if h.e.Name == PostToolUseFailure {
+		status = "error"
+	}
+	action, err := h.ran()
+	if err != nil {
+		return nil, fmt.Errorf("reading the hook's state: %w", err)
+	}
+	origin := h.origin()
+	err = h.observe(ctx, origin, h.e.Tool, action, cmp.Or(h.place(), h.subagent()),
+		[]streams.Block{{Text: strings.Join(h.words(), "\n")}})
+	if action != "" {
+		err = errors.Join(err, h.outcome(ctx, action, status))
+	}
+	if err != nil || !h.cfg.Spotlight || h.e.Name != PostToolUse || !h.e.mcp && origin != beliefs.OriginWeb {
+		return nil, err
+	}
+	marked := mapped(h.e.Response, func(s string) string {
+		if !strings.ContainsAny(s, " \t\n") { // an address or a word of the tool's own form
+			return s
+		}
+		return text.Spotlight(s, h.e.Tool+" "+h.place())
+	})
+	return &Answer{Specific: &Specific{Event: PostToolUse, Output: marked, text: string(marked)}}, nil
+}
+
+// outcome records what became of an action. Two hooks that report one call report one
+// execution.
+func (h *handler) outcome(ctx context.Context, action, status string) error {
+	return h.publish(ctx, streams.KindOut, "", &streams.Outcome{Head: h.head(identifier("out-" + action)), Action: action,
+		Status: status})
+}
+
+// ran is the id of the action that a call carried out. A host without ids of calls has
+// the oldest call of the same tool with the same input.
+func (h *handler) ran() (action string, err error) {
+	name := "call-" + identifier(h.e.Call)
+	if h.e.Call == "" {
+		if name, err = h.sameCall(); err != nil {
+			return "", nil // an input that was never proposed
+		}
+	}
+	ok, err := h.st.take(name, &action)
+	if err != nil || ok {
+		return action, err
+	}
+	return identifier(h.e.Call), nil
+}
+
+// words are the texts of a result.
+func (h *handler) words() []string {
+	read := content.Strings
+	if h.e.mcp {
+		read = content.All // the names are the server's, and not the host's
+	}
+	return append(nonEmpty([]string{h.e.Error}), read(h.e.Response)...)
+}
+
+// place is the file or address that a call names.
+func (h *handler) place() string {
+	in := h.input()
+	return cmp.Or(in.File, in.Notebook, in.URL)
+}
+
+// origin says where the content of the event's tool comes from.
+func (h *handler) origin() beliefs.Origin {
+	if h.e.mcp {
+		return beliefs.OriginTool
+	}
+	return originOf(h.e.tool())
+}
+
+// originOf says where a tool's content comes from.
+func originOf(tool string) beliefs.Origin {
+	switch tool {
+	case "WebFetch", "WebSearch":
+		return beliefs.OriginWeb
+	case "Read", "Grep", "NotebookRead":
+		return beliefs.OriginDocument
+	}
+	return beliefs.OriginTool
+}
+
+// Keep spools an event's records when there is no connection. The next hook of the
+// session sends them before anything is proposed.
+func Keep(cfg Config, host *Host, e *Event) error {
+	h, err := newHandler(cfg, nil, host, e)
+	if err != nil || e.Name == PreToolUse {
+		return nil
+	}
+	h.send = func(context.Context, string, []byte) error { return client.ErrHold }
+	ctx := context.Background()
+	switch e.Name {
+	case UserPromptSubmit, UserPromptExpansion:
+		err = h.prompted(ctx)
+	case PostToolUse, PostToolUseFailure:
+		_, err = h.returned(ctx)
+	case SubagentStop, TaskCreated, Elicitation, fileRead:
+		err = h.heard(ctx)
+	case InstructionsLoaded, FileChanged, PostCompact, SessionStart:
+		err = h.keepUnadmitted()
+	}
+	if errors.Is(err, client.ErrHold) {
+		return nil // said already
+	}
+	return err
+}
