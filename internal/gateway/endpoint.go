@@ -23,6 +23,7 @@ type endpoint struct {
 
 	answer func(c *call) (any, error)
 	feed   func(s *session) string // the subject that is listened to, of a feed
+	stop   func(err error) any     // the body in the place of a problem, with status 200
 }
 
 type param struct{ Name, Text string }
@@ -90,6 +91,9 @@ var endpoints = []endpoint{
 	{Method: "POST", Path: "/v1/traces", OTLP: true,
 		Summary: "Record tool, retrieval and memory spans that were exported by OTLP, as observations and outcomes.",
 		answer:  traces},
+	{Method: "POST", Path: "/v1/hooks/{host}",
+		Summary: "Answer an event of a coding agent's hooks. Every failure is an answer that stops the agent.",
+		Request: reflect.TypeFor[HookEvent](), Reply: reflect.TypeFor[HookAnswer](), answer: hooked, stop: stopped},
 	{Method: "GET", Path: "/v1/holds/{id}",
 		Summary: "Read back how a hold of this agent stands, or wait until it has ended.", Query: waits,
 		Reply: reflect.TypeFor[streams.Reply](), answer: hold},

@@ -36,6 +36,7 @@ const (
 	MaxBody     = 2 << 20  // bytes; the intake takes messages of that size
 	MaxBatch    = 4 << 20  // bytes of a CloudEvents batch
 	MaxEvents   = 256      // of a batch
+	MaxHook     = 8 << 20  // bytes of a hook's event, with all that a tool returned
 	MaxInFlight = 64       // requests of one token that are answered at once
 	MaxWaiting  = 64       // requests of one token that wait for a hold or listen to a feed
 	MaxWait     = 5 * time.Minute
@@ -51,6 +52,7 @@ const (
 type Config struct {
 	Data   string // the folder with creds/
 	Memory string // the folder for files of the memory tool; empty: memories in Data
+	Hooks  string // the folder for what hooks keep; empty: hooks in Data
 	Listen string // HOST:PORT; empty: DefaultListen
 	// Dial connects with the credential of that name. The options come on top of
 	// those that the credential needs.
@@ -86,6 +88,9 @@ func Start(cfg Config) (*Gateway, error) {
 	}
 	if cfg.Memory == "" {
 		cfg.Memory = filepath.Join(cfg.Data, "memories")
+	}
+	if cfg.Hooks == "" {
+		cfg.Hooks = filepath.Join(cfg.Data, "hooks")
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {

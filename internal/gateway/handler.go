@@ -83,12 +83,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 	}
 	c, err := g.admit(r)
 	if err != nil {
-		problemOf(err).write(w)
+		e.fail(w, err)
 		return
 	}
 	defer c.leave()
 	if err := c.read(w, e); err != nil {
-		problemOf(err).write(w)
+		e.fail(w, err)
 		return
 	}
 	if e.feed != nil {
@@ -98,12 +98,12 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	if c.s.client == nil {
-		problem(streams.CodeForbidden, "the token stands for the role %s, and not for an agent", c.d.name).write(w)
+		e.fail(w, problem(streams.CodeForbidden, "the token stands for the role %s, and not for an agent", c.d.name))
 		return
 	}
 	body, err := e.answer(c)
 	if err != nil {
-		problemOf(err).write(w)
+		e.fail(w, err)
 		return
 	}
 	if rep, ok := body.(*client.Reply); ok {
@@ -114,6 +114,15 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, e *endpoint) {
 		return
 	}
 	answer(w, http.StatusOK, "application/json", body)
+}
+
+// fail answers with a problem, or as the path does that knows no problems.
+func (e *endpoint) fail(w http.ResponseWriter, err error) {
+	if e.stop != nil {
+		answer(w, http.StatusOK, "application/json", e.stop(err))
+		return
+	}
+	problemOf(err).write(w)
 }
 
 // admit checks the token, takes a place among the token's requests, and connects.
@@ -200,8 +209,11 @@ func (c *call) read(w http.ResponseWriter, e *endpoint) error {
 				streams.Clip(c.r.Header.Get("Content-Type"), 80)))
 	}
 	most := int64(MaxBody)
-	if kind == typeBatch {
+	switch {
+	case kind == typeBatch:
 		most = MaxBatch
+	case e.stop != nil:
+		most = MaxHook
 	}
 	if c.body, err = io.ReadAll(http.MaxBytesReader(w, c.r.Body, most)); err != nil {
 		var big *http.MaxBytesError

@@ -94,7 +94,8 @@ var (
 		"{\"content\":\"\xff\"}", `{"tool":"x"} x`,
 		`{"origin":"web","origin":"user"}`, `{"Content":"x"}`, `{"args":"{}"}`, `{"candidates":{}}`, `{"blocks":[null,1]}`,
 		"\x00\x00", `{"specversion":1}`,
-		`[{"specversion":"1.0"}]`, `{"triples":[[[[[]]]]]}`, `{"time":"yesterday"}`, `{"after":-1}`, `{"confidence":1e999}`}
+		`[{"specversion":"1.0"}]`, `{"triples":[[[[[]]]]]}`, `{"time":"yesterday"}`, `{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Read","tool_input":[1]}`,
+		`{"session_id":"../s","hook_event_name":"PostToolUse"}`, `{"session_id":"s","hook_event_name":{}}`, `{"after":-1}`, `{"confidence":1e999}`}
 	badKinds = []string{"application/json", typeEvent, typeBatch, "text/plain", "", "application/json; charset",
 		"application/x-protobuf",
 		"multipart/form-data", ";;;", "application/xml"}
@@ -111,6 +112,7 @@ func (p *pipe) malformed(t *testing.T, rnd *rand.Rand, secret string) {
 	pick := func(list []string) string { return list[rnd.IntN(len(list))] }
 	e := endpoints[rnd.IntN(len(endpoints))]
 	path := strings.Replace(e.Path, "{id}", pick([]string{"h1", "%00", "..%2f..%2f", strings.Repeat("h", 900)}), 1)
+	path = strings.Replace(path, "{host}", pick([]string{"claude", "codex", "cursor", "gemini", "nobody", "%00"}), 1)
 	if rnd.IntN(4) == 0 {
 		path += pick([]string{"?wait=-1", "?wait=1e9", "?wait=1s&wait=2s", "?%zz", "?a=b;c", "?project=*.>", "/", "/x",
 			"%2e%2e/"})

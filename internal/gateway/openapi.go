@@ -117,6 +117,9 @@ func operation(e *endpoint) string {
 	if before, ok := strings.CutSuffix(name, "s/{id}"); ok {
 		return before
 	}
+	if before, ok := strings.CutSuffix(name, "s/{host}"); ok {
+		return before
+	}
 	if e.feed != nil {
 		return "listen_" + name
 	}
@@ -125,8 +128,9 @@ func operation(e *endpoint) string {
 
 func (e *endpoint) parameters() []any {
 	out := []any{}
-	if strings.HasSuffix(e.Path, "{id}") {
-		out = append(out, object{"name": "id", "in": "path", "required": true, "schema": object{"type": "string"}})
+	if _, rest, ok := strings.Cut(e.Path, "{"); ok {
+		out = append(out, object{"name": strings.TrimSuffix(rest, "}"), "in": "path", "required": true,
+			"schema": object{"type": "string"}})
 	}
 	for _, p := range e.Query {
 		out = append(out, object{"name": p.Name, "in": "query", "description": p.Text, "schema": object{"type": "string"}})
@@ -143,7 +147,7 @@ var required = map[string][]string{
 	"RememberRequest": {"content"}, "Action": {"tool"}, "Session": {"session", "phase"}, "Tools": {"tools"},
 	"CloudEvent": {"specversion", "id", "source", "type"}, "Accepted": {"id", "intake_seq"}, "Batch": {"events"},
 	"Problem": {"type", "title", "status", "code", "verdict"}, "Reply": {"verdict"},
-	"MemoryToolRequest": {"command"}, "MemoryToolResult": {"content"},
+	"HookEvent": {"hook_event_name"}, "MemoryToolRequest": {"command"}, "MemoryToolResult": {"content"},
 }
 
 func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
