@@ -53,7 +53,7 @@ func decodeCursor(b []byte) (*Event, error) {
 		return nil, err
 	}
 	e := &Event{Session: cmp.Or(c.Conversation, c.Session), CWD: c.CWD, Name: c.Name, Tool: c.Tool,
-		Input: embedded(c.Input), Response: embedded(c.Output), Call: c.Call, Error: c.Error, Prompt: c.Prompt, File: c.File,
+		Input: unquoted(c.Input), Response: unquoted(c.Output), Call: c.Call, Error: c.Error, Prompt: c.Prompt, File: c.File,
 		Trigger: c.Trigger, Reason: c.Reason, native: c.Name}
 	if name, ok := cursorEvents[c.Name]; ok {
 		e.Name = name
@@ -73,8 +73,8 @@ func decodeCursor(b []byte) (*Event, error) {
 	return e, nil
 }
 
-// embedded is a JSON value that may stand as text in another one.
-func embedded(v json.RawMessage) json.RawMessage {
+// unquoted is a JSON value that may stand as text in another one.
+func unquoted(v json.RawMessage) json.RawMessage {
 	var text string
 	if json.Unmarshal(v, &text) != nil {
 		return v

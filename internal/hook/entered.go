@@ -149,9 +149,9 @@ func (h *handler) unadmitted(ctx context.Context) (why string, err error) {
 	return why, nil
 }
 
-// most is the size of a file that is judged whole, and part that of one question.
+// most is the size of a file that is judged, and part that of one part of it.
 const (
-	most = 1 << 20
+	most = 256 << 10
 	part = 32 << 10
 )
 
@@ -192,20 +192,22 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 	return "", nil
 }
 
-// parts divides a text at the ends of lines where it can.
+// parts are the paragraphs of a text and their lines: what was refused is recognised
+// when it stands among other words.
 func parts(s string) (out []string) {
-	for len(s) > part {
-		at := strings.LastIndexByte(s[:part], '\n') + 1
-		if at == 0 {
-			at = part
-			for at > part-4 && s[at]&0xC0 == 0x80 {
-				at--
-			}
+	seen := map[string]bool{}
+	add := func(s string) {
+		if s = strings.TrimSpace(s); !seen[s] && strings.Contains(s, " ") {
+			seen[s] = true
+			out = append(out, streams.Clip(s, part))
 		}
-		out, s = append(out, s[:at]), s[at:]
 	}
-	if strings.TrimSpace(s) != "" {
-		out = append(out, s)
+	for paragraph := range strings.SplitSeq(strings.ReplaceAll(s, "\r\n", "\n"), "\n\n") {
+		add(paragraph)
+		for line := range strings.Lines(paragraph) {
+			add(line)
+			add(strings.TrimLeft(line, " \t#*->+0123456789.)"))
+		}
 	}
 	return out
 }

@@ -90,6 +90,10 @@ type Specific struct {
 	text string // the same as plain text
 }
 
+// Blocks reports whether a failure to record the event has to block it. The end of a
+// subagent goes on: its record is kept, and the next call waits for it.
+func (e *Event) Blocks() bool { return e.Name != SubagentStop }
+
 // Refusal is the answer to an event that could not be recorded or judged, for hosts that
 // read no exit code.
 func Refusal(e *Event, err error) *Answer {
@@ -99,6 +103,9 @@ func Refusal(e *Event, err error) *Answer {
 		return &Answer{Specific: &Specific{Event: PreToolUse, Decision: "deny", Reason: "Lazaret gives " + why}}
 	case PostToolUse:
 		return Withheld(e, err)
+	}
+	if !e.Blocks() {
+		return nil
 	}
 	return &Answer{Decision: "block", Reason: "Lazaret gives " + why}
 }

@@ -47,8 +47,9 @@ func (f *Failed) Error() string {
 
 // blocks makes an error one that blocks.
 func blocks(err error) error {
-	if err == nil {
-		return nil
+	var f *Failed
+	if err == nil || errors.As(err, &f) {
+		return err
 	}
 	return &Failed{Blocks, err}
 }
@@ -188,6 +189,9 @@ func (c *command) answer(cmd *cobra.Command) error {
 	answer, err := c.ask(ctx, cfg, e)
 	if err != nil && e.Name == hook.PostToolUse && !c.open {
 		answer, err = hook.Withheld(e, err), nil
+	}
+	if err != nil && !e.Blocks() {
+		return &Failed{Passes, err}
 	}
 	if err != nil {
 		return err
