@@ -153,6 +153,11 @@ func (a *app) connected(cmd *cobra.Command, cfg connect.Config, s *speaker, yes 
 			return err
 		}
 		fmt.Fprintln(w, "done; it counts from each host's next start. lazaret mcp review accepts the servers' tools")
+		for _, f := range found {
+			if note := connect.Note(f.Host); note != "" {
+				fmt.Fprintln(w, note)
+			}
+		}
 	}
 	return failed
 }

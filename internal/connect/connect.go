@@ -77,6 +77,16 @@ func (f *Found) Guarded() bool {
 	return f.Hooks == "installed" && f.Error == ""
 }
 
+// Note says what the person still has to do in a host; empty: nothing.
+func Note(host string) string {
+	for _, h := range Hosts {
+		if h.Name == host && h.Hooks != nil {
+			return h.Hooks.Note
+		}
+	}
+	return ""
+}
+
 // Wiring is the state of one MCP server.
 type Wiring struct {
 	File    string   `json:"file"`
