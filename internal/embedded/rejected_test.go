@@ -263,7 +263,7 @@ func TestPromiseA10AHookSaysThatAResultWasRejected(t *testing.T) {
 		if response != "" {
 			e.Response = fmt.Appendf(nil, "%q", response)
 		}
-		return hook.Claude(t.Context(), cfg, c, e)
+		return hook.Ask(t.Context(), cfg, c, hook.ClaudeCode, e)
 	}
 	if _, err := event(hook.PostToolUse, "a short note"); err != nil {
 		t.Fatal(err)
