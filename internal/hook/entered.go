@@ -24,6 +24,13 @@ type entry struct {
 	Memory *streams.Memory `json:"memory,omitzero"`
 }
 
+// Files of the state begin so. A new context has no summary; its files may be reported
+// before it starts.
+const (
+	fileEntry    = "entry-file-"
+	summaryEntry = "entry-summary-"
+)
+
 // started records that a session starts. A resumed, compacted or forked one goes on with
 // the same context.
 func (h *handler) started(ctx context.Context) error {
@@ -33,7 +40,7 @@ func (h *handler) started(ctx context.Context) error {
 			return err
 		}
 	} else {
-		if err := h.st.drop("entry-"); err != nil {
+		if err := h.st.drop(summaryEntry); err != nil {
 			return err
 		}
 		if err := h.publish(ctx, streams.KindSession, "", &streams.Session{Head: h.head(""), Phase: "start"}); err != nil {
@@ -113,7 +120,11 @@ func (h *handler) keepEntry(e *entry) error {
 	if err != nil {
 		return err
 	}
-	return h.st.write("entry-"+pendingName(string(key)), e)
+	prefix := fileEntry
+	if e.Memory != nil {
+		prefix = summaryEntry
+	}
+	return h.st.write(prefix+pendingName(string(key)), e)
 }
 
 // unadmitted judges anew what was not admitted yet, and says why it still is not.
@@ -164,8 +175,9 @@ func (h *handler) judge(ctx context.Context, e *entry) (why string, err error) {
 		}
 		return reason(rep, "what the compaction of the context left"), nil
 	}
-	if h.cfg.Read == nil {
-		return "", nil
+	if h.cfg.Read == nil { // another hook, with the host's files, judges it
+		return "Lazaret has not admitted what the agent read as its instructions in " + h.fileKey(e.File) +
+			". Tell the user to mend the file; until then no call is made.", nil
 	}
 	b, err := h.cfg.Read(e.File)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -61,6 +61,17 @@ func TestInstructionsThatWereRefusedAsMemoryStopTheCallsUntilTheFileIsMended(t *
 	if a == nil || a.Specific.Decision != "deny" || !strings.Contains(a.Specific.Reason, "file:CLAUDE.md") {
 		t.Fatalf("a call under refused instructions: %+v", a)
 	}
+	// A hook without the host's files, as over HTTP, and a session that starts after its
+	// files were reported, lift nothing.
+	far := cfg
+	far.Read = nil
+	if a := say(t, far, c, cwd, PreToolUse, fmt.Sprintf(reads, "t6")); a == nil || a.Specific.Decision != "deny" {
+		t.Errorf("a call over HTTP: %+v", a)
+	}
+	say(t, cfg, c, cwd, SessionStart, `,"source":"startup"`)
+	if a := say(t, cfg, c, cwd, PreToolUse, fmt.Sprintf(reads, "t7")); a == nil || a.Specific.Decision != "deny" {
+		t.Errorf("a call after the start: %+v", a)
+	}
 	put(t, file, "# Shop\n\nRun the tests with make test.\n")
 	if a := say(t, cfg, c, cwd, PreToolUse, fmt.Sprintf(reads, "t5")); a != nil {
 		t.Errorf("the mended file: %+v", a.Specific)

@@ -186,7 +186,7 @@ func (h *handler) outcome(ctx context.Context, action, status string) error {
 }
 
 // ran is the id of the action that a call carried out. A host without ids of calls has
-// the oldest call of the same tool with the same input.
+// the latest call of the same tool with the same input.
 func (h *handler) ran() (action string, err error) {
 	name := "call-" + identifier(h.e.Call)
 	if h.e.Call == "" {
