@@ -25,6 +25,7 @@ var notRun = map[string]string{
 	"docs/log.md: auditor --dir":                  "it needs another machine",
 	"docs/operations.md: lazaret up --metrics":    "TestDaemonsServeMetricsAndHealth starts both",
 	"docs/operations.md: lazaret bench pipe":      "a benchmark needs a quiet machine and minutes",
+	"docs/otel.md: export OTEL_EXPORTER":          "TestSpansAreRecordedOnceAndTheRestIsCounted sends spans",
 	"docs/probes.md: lazaret probe run --ev":      "a round takes minutes; TestAProbeThatFailsOpensAnIncident runs one",
 	"docs/rules.md: lazaret rules repl":           "it is interactive; TestTheReplReadsExpressionsAndCommands tries it",
 	"docs/sentinels.md: lazaret sentinel add":     judgeJS,
