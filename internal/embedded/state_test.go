@@ -173,6 +173,14 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The files of the memory tool belong to it.
+	const note = "memories/demo/agent/shared/people/ana.md"
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(data, note)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, note), []byte("Ana likes tea."), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	backup, err := c.Copy(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
@@ -184,11 +192,17 @@ func TestABackupOfATrimmedLedgerHasTheStateThatIsNeeded(t *testing.T) {
 	if err := embedded.Restore(t.Context(), backup, "", restored); err != nil {
 		t.Fatal(err)
 	}
+	if b, err := os.ReadFile(filepath.Join(restored, note)); err != nil || string(b) != "Ana likes tea." {
+		t.Errorf("a file of the memory tool is restored as %q, %v", b, err)
+	}
 	q, err := embedded.Start(t.Context(), embedded.Config{Data: restored, Listen: "127.0.0.1:0", NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer q.Close()
+	if info, err := os.Stat(filepath.Join(restored, note)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("a file of the memory tool is restored as %v, %v", info, err)
+	}
 	got, err := agent(t, q, restored, "alpha").Decide(t.Context(), action)
 	if err != nil || got.Entry.Proposal != want.Entry.Proposal || got.Verdict != want.Verdict {
 		t.Errorf("%+v, %v, want %+v", got, err, want)

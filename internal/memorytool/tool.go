@@ -223,7 +223,11 @@ func (t *Tool) remove(ctx context.Context, d *folder, in *Input) (*Result, error
 	if _, err := d.Stat(name); err != nil {
 		return nil, failf("Error: The path %s does not exist", in.Path)
 	}
-	return t.propose(ctx, name, "(deleted)", d.stamp(name), func() (*Result, error) {
+	stamp := d.stamp(name)
+	return t.propose(ctx, name, "(deleted)", stamp, func() (*Result, error) {
+		if d.stamp(name) != stamp {
+			return nil, changed(name)
+		}
 		return &Result{Content: "Successfully deleted " + in.Path, Verdict: streams.Allow.String()}, d.RemoveAll(name)
 	})
 }
@@ -252,9 +256,13 @@ func (t *Tool) rename(ctx context.Context, d *folder, in *Input) (*Result, error
 	if err := check(); err != nil {
 		return nil, err
 	}
-	return t.propose(ctx, to, "(renamed from "+shown(from)+" to "+shown(to)+")", d.stamp(from), func() (*Result, error) {
+	stamp := d.stamp(from)
+	return t.propose(ctx, to, "(renamed from "+shown(from)+" to "+shown(to)+")", stamp, func() (*Result, error) {
 		if err := check(); err != nil {
 			return nil, err
+		}
+		if d.stamp(from) != stamp {
+			return nil, changed(from)
 		}
 		if err := d.MkdirAll(path.Dir(to), 0o700); err != nil {
 			return nil, err
@@ -287,7 +295,7 @@ func (t *Tool) write(ctx context.Context, d *folder, name string, before *string
 		}
 		now, err := d.read(name)
 		if missing := errors.Is(err, fs.ErrNotExist); missing != (before == nil) || !missing && now != was {
-			return nil, failf("Error: %s was changed meanwhile. View it again.", shown(name))
+			return nil, changed(name)
 		}
 		return nil, d.write(name, next)
 	})
@@ -295,6 +303,11 @@ func (t *Tool) write(ctx context.Context, d *folder, name string, before *string
 		return res, err
 	}
 	return done()
+}
+
+// changed is the failure of a call whose file another call changed after the proposal.
+func changed(name string) error {
+	return failf("Error: %s was changed meanwhile. View it again.", shown(name))
 }
 
 // propose asks whether a change may be made, and makes it while it holds the lock.

@@ -225,7 +225,7 @@ func options(cfg Config, keys *keyring) (*server.Options, error) {
 }
 
 // ours are the files and folders of a data folder. Other files in it are left alone.
-var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "nats", "shards", "state",
+var ours = []string{"audit", "creds", "forgotten", "jetstream", "keys", "lock", "memories", "nats", "shards", "state",
 	"trust.yaml", "witnesses.policy"}
 
 // tighten takes the rights of others from a data folder that an older version made.

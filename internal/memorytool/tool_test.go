@@ -1,0 +1,64 @@
+package memorytool
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"lazaret/client"
+	"lazaret/pkg/beliefs"
+	"lazaret/streams"
+)
+
+// meanwhile is a judge that allows everything, and changes files before it answers, as another call would.
+type meanwhile struct{ change func() error }
+
+func (m *meanwhile) Remember(context.Context, beliefs.Origin, *streams.Memory) (*client.Reply, error) {
+	return &client.Reply{Verdict: streams.Allow, Entry: new(streams.VerdictEntry)}, m.change()
+}
+
+func (m *meanwhile) Gate(context.Context, *streams.Recall) (*client.Reply, error) {
+	return nil, context.Canceled
+}
+
+func TestAFileThatChangedAfterTheProposalIsNeitherDeletedNorRenamed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a", "notes.md")
+	put := func(text string) func() error {
+		return func() error {
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				return err
+			}
+			return os.WriteFile(file, []byte(text), 0o600)
+		}
+	}
+	var lock sync.Mutex
+	for _, in := range []*Input{{Command: "delete", Path: "/memories/a/notes.md"}, {Command: "delete", Path: "/memories/a"},
+		{Command: "rename", OldPath: "/memories/a/notes.md", NewPath: "/memories/b"},
+		{Command: "rename", OldPath: "/memories/a", NewPath: "/memories/b"}} {
+		for _, changed := range []bool{true, false} {
+			if err := put("old")(); err != nil {
+				t.Fatal(err)
+			}
+			j := &meanwhile{put("old")}
+			if changed {
+				j.change = put("new, by another call")
+			}
+			tool := &Tool{Judge: j, Dir: dir, Head: streams.Head{Session: "s"}, Lock: &lock}
+			res, err := tool.Call(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, gone := os.Stat(file)
+			if res.IsError != changed || strings.Contains(res.Content, "changed meanwhile") != changed || (gone == nil) != changed {
+				t.Errorf("%s of %s%s, changed %t: %+v, there: %v", in.Command, in.Path, in.OldPath, changed, res, gone)
+			}
+			if err := os.RemoveAll(filepath.Join(dir, "b")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
