@@ -42,8 +42,8 @@ const (
 	MaxTerms = 256
 	// MaxQuery is how many different terms a search looks for: those that the
 	// fewest documents have.
-	MaxQuery = 24
-	// MaxNear is how many neighbours of these a search ranks with.
+	MaxQuery = 16
+	// MaxNear is the same of words that only mean something like them.
 	MaxNear = 16
 	// MaxPostings is how many documents count of those that have a term: the
 	// latest.
@@ -58,7 +58,6 @@ const (
 	maxImpact = 127
 	pivot     = 32 // words: the length of a document that is neither short nor long
 	readTerms = 4096
-	maxLooked = 128 // neighbours
 )
 
 // KV is the state that an index is kept in. Values and keys that are handed to

@@ -13,9 +13,9 @@ type Query struct {
 	// Words rank: a document that has more of them, and rarer ones, comes
 	// first. Without words the latest document comes first.
 	Words []text.Term
-	// Near are neighbours of Words. A search looks up the maxLooked nearest of them, and
-	// ranks with the MaxNear that weigh most: by rarity and Neighbour.Weight.
-	Near []Neighbour
+	// Near are words that mean something like one of Words. They rank with a third of
+	// the weight, and at most MaxNear of them, those that the fewest documents have.
+	Near []text.Term
 	// Labels filter: a document has to have all of them.
 	Labels []text.Term
 	// Limit is how many hits there are at most.
@@ -44,24 +44,16 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 	sc := scratches.Get().(*scratch)
 	defer scratches.Put(sc)
 	sc.data = sc.data[:0]
-	near := nearest(q.Near, words)
-	terms := slices.Concat(words, labels)
-	for _, n := range near {
-		terms = append(terms, n.Term)
-	}
-	lists, err := x.lists(sc, count, terms)
+	near := slices.DeleteFunc(distinct(q.Near), func(t text.Term) bool { return slices.Contains(words, t) })
+	near = near[:min(len(near), 16*MaxNear)]
+	lists, err := x.lists(sc, count, slices.Concat(words, labels, near))
 	if err != nil {
 		return nil, err
 	}
 	have, need, like := lists[:len(words)], lists[len(words):len(words)+len(labels)], lists[len(words)+len(labels):]
-	weighed := make([]weighted, 0, len(like))
-	for i, l := range like {
-		if w := rarity(l.count, count) * near[i].Weight >> 8; l.count > 0 && w > 0 {
-			weighed = append(weighed, weighted{l, w})
-		}
-	}
-	slices.SortStableFunc(weighed, func(a, b weighted) int { return cmp.Compare(b.weight, a.weight) })
-	weighed = weighed[:min(len(weighed), MaxNear)]
+	like = slices.DeleteFunc(like, func(l found) bool { return l.count == 0 })
+	slices.SortStableFunc(like, func(a, b found) int { return cmp.Compare(a.count, b.count) })
+	like = like[:min(len(like), MaxNear)]
 	slices.SortStableFunc(have, func(a, b found) int { return cmp.Compare(a.count, b.count) })
 	have = have[:min(len(have), MaxQuery)]
 	allowed, err := sc.filter(need)
@@ -77,8 +69,8 @@ func (x *Index) Search(q Query) ([]Hit, error) {
 			return nil, err
 		}
 	}
-	for _, l := range weighed {
-		if err := sc.decode(l.weight, &l.found); err != nil {
+	for _, l := range like {
+		if err := sc.decode(rarity(l.count, count)/3, &l); err != nil {
 			return nil, err
 		}
 	}
@@ -124,26 +116,6 @@ func (x *Index) ID(h Hit) (string, error) {
 func (x *Index) IDKey(h Hit) []byte { return x.key(keyID, uint64(h.doc)) }
 
 // distinct returns each of them once, in order.
-// weighted is a neighbour's list with its weight.
-type weighted struct {
-	found
-	weight uint32
-}
-
-// nearest returns the maxLooked neighbours that weigh most and are none of words. One that
-// is near to several words counts once, with its largest weight.
-func nearest(near []Neighbour, words []text.Term) []Neighbour {
-	near = slices.Clone(near)
-	slices.SortStableFunc(near, func(a, b Neighbour) int { return cmp.Compare(b.Weight, a.Weight) })
-	seen := make(map[text.Term]bool, len(near))
-	near = slices.DeleteFunc(near, func(n Neighbour) bool {
-		again := seen[n.Term] || slices.Contains(words, n.Term)
-		seen[n.Term] = true
-		return again
-	})
-	return near[:min(len(near), maxLooked)]
-}
-
 func distinct(ts []text.Term) []text.Term {
 	seen := make(map[text.Term]bool, len(ts))
 	var out []text.Term
