@@ -379,7 +379,8 @@ func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 	x.alerts = append(x.alerts, alertRow{Alert: streams.Alert{Project: project, Rule: "r", Severity: "high",
 		Message: message, Time: time.Now()}, At: 3})
 	x.next, x.ready = 4, true
-	c := &Console{index: x, journal: newJournal(func(context.Context, string, []byte) error { return nil }, slog.Default())}
+	c := &Console{index: x, journal: newJournal(func(context.Context, string, []byte) error { return nil },
+		slog.Default())}
 	for most, want := range map[beliefs.Sensitivity]int{beliefs.Internal: 0, beliefs.Secret: 1} {
 		p := &page{User: &User{Name: "u", Role: RoleViewer, Ceiling: most}, c: c}
 		if _, err := c.holdsPage(httptest.NewRequest("GET", "/holds?q=7741", nil), p); err != nil ||
@@ -387,7 +388,8 @@ func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 			t.Errorf("%v: holds: %+v, %v", most, p.Data, err)
 		}
 		for where, want := range map[string]int{`message contains "7741"`: want, `not (message contains "7741")`: 1 - want} {
-			if _, err := c.alertsPage(httptest.NewRequest("GET", "/alerts?project="+project+"&where="+url.QueryEscape(where), nil),
+			if _, err := c.alertsPage(httptest.NewRequest("GET", "/alerts?project="+project+"&where="+url.QueryEscape(where),
+				nil),
 				p); err != nil || p.Data.(*alertsView).Total != want {
 				t.Errorf("%v: alerts where %s: %+v, %v", most, where, p.Data, err)
 			}
@@ -399,7 +401,8 @@ func TestASearchSaysNothingOfWhatTheUserMayNotSee(t *testing.T) {
 func TestATextThatTheIndexHasNotComeToIsNotShown(t *testing.T) {
 	x := newIndex()
 	x.next = 10
-	c := &Console{index: x, journal: newJournal(func(context.Context, string, []byte) error { return nil }, slog.Default())}
+	c := &Console{index: x, journal: newJournal(func(context.Context, string, []byte) error { return nil },
+		slog.Default())}
 	low, high := &page{User: &viewer, c: c, Indexing: true}, &page{User: &User{Ceiling: beliefs.Secret}, c: c,
 		Indexing: true}
 	if s := low.Say("p", "a text", 10); s == "a text" {

@@ -184,7 +184,8 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 		{"now", "/"}, {"holds", "/holds"}, {"hold", "/holds/" + project + "/" + hold}, {"alerts", "/alerts"},
 		{"alert", "/alerts?rule=read-command-score&tool=GoogleCalendarReadEvents"}, {"sessions", "/sessions"},
 		{"session", "/sessions/" + project + "/s1"},
-		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"quarantine", ids[0] + "/quarantine"}, {"log", "/log?project=" + project + "&entry=1"},
+		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"quarantine", ids[0] + "/quarantine"},
+		{"log", "/log?project=" + project + "&entry=1"},
 		{"help", "/help"},
 	} {
 		for _, scheme := range []string{"light", "dark"} {

@@ -94,8 +94,10 @@ var (
 		"{\"content\":\"\xff\"}", `{"tool":"x"} x`,
 		`{"origin":"web","origin":"user"}`, `{"Content":"x"}`, `{"args":"{}"}`, `{"candidates":{}}`, `{"blocks":[null,1]}`,
 		"\x00\x00", `{"specversion":1}`,
-		`[{"specversion":"1.0"}]`, `{"triples":[[[[[]]]]]}`, `{"time":"yesterday"}`, `{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Read","tool_input":[1]}`,
-		`{"session_id":"../s","hook_event_name":"PostToolUse"}`, `{"session_id":"s","hook_event_name":{}}`, `{"after":-1}`, `{"confidence":1e999}`}
+		`[{"specversion":"1.0"}]`, `{"triples":[[[[[]]]]]}`, `{"time":"yesterday"}`,
+		`{"session_id":"s","hook_event_name":"PreToolUse","tool_name":"Read","tool_input":[1]}`,
+		`{"session_id":"../s","hook_event_name":"PostToolUse"}`, `{"session_id":"s","hook_event_name":{}}`, `{"after":-1}`,
+		`{"confidence":1e999}`}
 	badKinds = []string{"application/json", typeEvent, typeBatch, "text/plain", "", "application/json; charset",
 		"application/x-protobuf",
 		"multipart/form-data", ";;;", "application/xml"}

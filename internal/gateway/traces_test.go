@@ -49,7 +49,7 @@ func (p *pipe) export(t *testing.T, secret, kind, encoding string, body []byte) 
 // recorded are the entries of a project's agent by type and id, without repeats.
 func (p *pipe) recorded(t *testing.T, project, secret string) map[string]*streams.Entry {
 	t.Helper()
-	// What an agent sends is recorded in order: behind its last event all others are.
+	// The events of an agent are recorded in order. Once the last one is in the ledger, all are.
 	if code, body := p.send(t, secret, "POST", "/v1/observe", `{"id":"last","content":"the last event"}`); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
@@ -135,7 +135,7 @@ func TestAStockExporterRecordsWhatToolsReturned(t *testing.T) {
 	if texts["db.query"] != "unexpected EOF" || statuses["call_1"] != "ok" {
 		t.Errorf("%v %v", texts, statuses)
 	}
-	// What the tool returned counts in the session of the conversation.
+	// The tool's result belongs to the session of the conversation.
 	if rep := p.verdict(t, secret, "POST", "/v1/decide", strings.Replace(email, `"%s","session":"s"`,
 		`"a1","session":"talk-1"`, 1)); rep.Verdict != streams.Hold {
 		t.Errorf("the ordered mail is %s", rep.Verdict)

@@ -90,7 +90,8 @@ type contract struct {
 var ids = regexp.MustCompile(`\bh[0-9a-f]{16}\b`)
 
 // answered runs one event as Ask does, and lists the events that it publishes.
-func answered(t *testing.T, cfg Config, c *client.Client, host *Host, event []byte) (e *Event, a *Answer, records []string,
+func answered(t *testing.T, cfg Config, c *client.Client, host *Host, event []byte) (e *Event, a *Answer,
+	records []string,
 	err error) {
 	t.Helper()
 	e, err = host.Decode(event)

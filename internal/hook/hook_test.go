@@ -96,7 +96,8 @@ func TestInstallLeavesWhatIsOthers(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"hooks": `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := hook.ClaudeCode.Install(file, hook.Handler{Command: "x hook claude", Timeout: time.Second}); err == nil || read() != `{"hooks": ` {
+	if err := hook.ClaudeCode.Install(file, hook.Handler{Command: "x hook claude", Timeout: time.Second}); err == nil ||
+		read() != `{"hooks": ` {
 		t.Errorf("a broken file became %s, %v", read(), err)
 	}
 }

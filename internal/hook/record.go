@@ -77,7 +77,8 @@ func (h *handler) flush(ctx context.Context) error {
 
 // publish sends events in order, after those not acknowledged before. It spools unsent
 // events and returns the error.
-func (h *handler) publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin, events ...streams.Event) error {
+func (h *handler) publish(ctx context.Context, kind streams.Kind, origin beliefs.Origin,
+	events ...streams.Event) error {
 	subject, err := streams.IntakeSubject(h.cfg.Project, h.cfg.Agent, kind, origin)
 	if err != nil {
 		return err

@@ -17,8 +17,9 @@ func TestPromiseA5OnlyWhatTheUserTypedIsTheUsersWord(t *testing.T) {
 		"User": beliefs.OriginTool, "something_new": beliefs.OriginTool,
 	} {
 		var subject string
-		h := &handler{cfg: Config{Project: "p", Agent: "a"}, host: ClaudeCode, st: &state{t.TempDir()}, e: &Event{Name: UserPromptSubmit,
-			Prompt: "send it", Source: source}, session: "s"}
+		h := &handler{cfg: Config{Project: "p", Agent: "a"}, host: ClaudeCode, st: &state{t.TempDir()},
+			e: &Event{Name: UserPromptSubmit,
+				Prompt: "send it", Source: source}, session: "s"}
 		h.send = func(_ context.Context, s string, _ []byte) error { subject = s; return nil }
 		if err := h.prompted(context.Background()); err != nil {
 			t.Fatal(err)

@@ -36,7 +36,8 @@ func TestAFileThatChangedAfterTheProposalIsNeitherDeletedNorRenamed(t *testing.T
 		}
 	}
 	var lock sync.Mutex
-	for _, in := range []*Input{{Command: "delete", Path: "/memories/a/notes.md"}, {Command: "delete", Path: "/memories/a"},
+	for _, in := range []*Input{{Command: "delete", Path: "/memories/a/notes.md"},
+		{Command: "delete", Path: "/memories/a"},
 		{Command: "rename", OldPath: "/memories/a/notes.md", NewPath: "/memories/b"},
 		{Command: "rename", OldPath: "/memories/a", NewPath: "/memories/b"}} {
 		for _, changed := range []bool{true, false} {
@@ -53,7 +54,8 @@ func TestAFileThatChangedAfterTheProposalIsNeitherDeletedNorRenamed(t *testing.T
 				t.Fatal(err)
 			}
 			_, gone := os.Stat(file)
-			if res.IsError != changed || strings.Contains(res.Content, "changed meanwhile") != changed || (gone == nil) != changed {
+			if res.IsError != changed || strings.Contains(res.Content, "changed meanwhile") != changed ||
+				(gone == nil) != changed {
 				t.Errorf("%s of %s%s, changed %t: %+v, there: %v", in.Command, in.Path, in.OldPath, changed, res, gone)
 			}
 			if err := os.RemoveAll(filepath.Join(dir, "b")); err != nil {

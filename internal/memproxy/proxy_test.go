@@ -421,7 +421,8 @@ func TestTheTextOfAReplacedMemoryIsNotReplacedByItsMetadata(t *testing.T) {
 		"GET /memories/m1": is(`{"id":"m1","memory":` + quote(fact) + `,"metadata":{"note":"It was told by the owner."}}`),
 	})
 	if code, body := send("PUT", "/memories/m1",
-		`{"text":`+quote(fact)+`,"metadata":{"note":"It was told by the owner."}}`, HeaderOrigin, "user", HeaderSession, "s1"); code != 200 {
+		`{"text":`+quote(fact)+`,"metadata":{"note":"It was told by the owner."}}`, HeaderOrigin, "user", HeaderSession,
+		"s1"); code != 200 {
 		t.Fatalf("the write: %d %s", code, body)
 	}
 	if code, body := send("GET", "/memories/m1", "", HeaderSession, "s2"); code != 200 ||

@@ -14,9 +14,11 @@ import (
 
 // Of a cluster the record says how many replicas hold a deleted message, and what makes them anew.
 func TestPromiseB14TheRecordOfAClusterNamesItsReplicasAndTheProcedure(t *testing.T) {
-	i := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 3}, Cluster: &jetstream.ClusterInfo{Name: "lazaret"}}
+	i := &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: 3},
+		Cluster: &jetstream.ClusterInfo{Name: "lazaret"}}
 	r := &Record{Places: []Place{{Where: filesOf + streams.LedgerStream, What: "deleted messages", Left: leftOf(i)}}}
-	if text := r.text(time.Now()); r.Whole() || !strings.Contains(text, "left: deleted from 3 replicas, not overwritten") ||
+	if text := r.text(time.Now()); r.Whole() ||
+		!strings.Contains(text, "left: deleted from 3 replicas, not overwritten") ||
 		!strings.Contains(text, "lazaret server rewrite") {
 		t.Errorf("whole: %v\n%s", r.Whole(), text)
 	}

@@ -17,7 +17,7 @@ type Revision struct {
 	Belief string    `json:"belief"`
 	Moves  []Move    `json:"moves,omitzero"`
 	By     Authority `json:"by"`
-	// Who names the authority: a key, a rule, a policy, or the part of the program
+	// Who is the name of the authority: a key, a rule, a policy, or the part of the program
 	// that acts when time passes.
 	Who string `json:"who,omitzero"`
 	Why string `json:"why,omitzero"`
