@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == receiverName {
 		receive(os.Args[1], os.Args[2])
 	}
+	if filepath.Base(os.Args[0]) == mcpServerName {
+		serveMCP()
+	}
 	dir, err := os.MkdirTemp("", "lazaret-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
