@@ -86,6 +86,8 @@ type Flip struct {
 	New     []string        `json:"new,omitzero"`
 	Message string          `json:"message,omitzero"` // of the first alert that differs, inert
 	Content string          `json:"content,omitzero"` // clipped, inert
+	// Position is where the entry stands; entries of one frame share a Seq.
+	Position uint64 `json:"-"`
 }
 
 // RuleReport is what one rule did under both sets.
@@ -216,7 +218,7 @@ func diff(p *rules.Prepared, bv, av streams.Verdict, b, a []streams.Alert,
 		return nil, nil
 	}
 	e := p.Entry
-	f := &Flip{Seq: e.Seq, Time: e.Time, Project: e.Project, Type: e.Type}
+	f := &Flip{Seq: e.Seq, Position: e.Position(), Time: e.Time, Project: e.Project, Type: e.Type}
 	if e.Type.Proposal() {
 		f.Before, f.After = bv, av
 		if bv != av {

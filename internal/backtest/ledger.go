@@ -22,6 +22,9 @@ type Span struct {
 	// Follow goes on with new entries until the context ends, which is no
 	// error; without it the end is where the ledger ended at the start.
 	Follow bool
+	// Project, if set, is the only one whose events are read. The end is then where they
+	// ended at the start; it cannot be followed.
+	Project string
 	// Started, if set, is called once an entry written after it would be read.
 	Started func()
 }
@@ -29,6 +32,9 @@ type Span struct {
 // Ledger calls f for each entry of a running pipeline's ledger, in order.
 func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry) error) error {
 	since, follow := span.Since, span.Follow
+	if span.Project != "" && follow {
+		return errors.New("the events of one project cannot be followed")
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
@@ -42,6 +48,17 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 		return nil
 	}
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	if span.Project != "" {
+		subject := streams.LedgerSubject(streams.PartitionOf(span.Project), streams.StageIngest)
+		m, err := st.GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && !since.IsZero() && m.Time.Before(since) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the last entry of %s: %w", subject, err)
+		}
+		cfg.FilterSubjects, end.LastSeq = []string{subject}, m.Sequence
+	}
 	switch {
 	case follow && since.IsZero():
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, end.LastSeq+1
@@ -73,6 +90,9 @@ func Ledger(ctx context.Context, nc *nats.Conn, span Span, f func(*streams.Entry
 			return err
 		}
 		for i := range entries {
+			if span.Project != "" && entries[i].Project != span.Project {
+				continue
+			}
 			if err := f(&entries[i]); err != nil {
 				return err
 			}

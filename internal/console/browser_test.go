@@ -186,6 +186,9 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 		{"session", "/sessions/" + project + "/s1"},
 		{"beliefs", "/beliefs?project=" + project}, {"belief", ids[0]}, {"quarantine", ids[0] + "/quarantine"},
 		{"log", "/log?project=" + project + "&entry=1"},
+		{"rules", "/rules"}, {"rule", "/rules/action-from-instruction"},
+		{"backtest", "/backtest?with=without&rule=action-from-instruction&since=all&project=" + project},
+		{"whatif", "/whatif/" + project + "/s1?with=without&rule=action-from-instruction"},
 		{"help", "/help"},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
@@ -204,7 +207,7 @@ func TestEveryPageIsAccessibleAndAsksNobodyElse(t *testing.T) {
 	b.scheme(t, "light")
 	b.run(t, chromedp.EmulateViewport(390, 844))
 	for _, path := range []string{"/", "/holds", "/holds/" + project + "/" + hold, "/alerts",
-		"/sessions/" + project + "/s1", ids[0], ids[0] + "/quarantine", "/log"} {
+		"/sessions/" + project + "/s1", ids[0], ids[0] + "/quarantine", "/rules", "/rules/action-from-instruction", "/log"} {
 		b.open(t, path)
 		if wide := eval[int](t, b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
 			t.Errorf("%s on a phone is %d pixels too wide", path, wide)

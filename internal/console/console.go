@@ -69,6 +69,8 @@ type Console struct {
 	logins  *logins
 	looks   looks
 	pol     policyNow
+	set     rulesNow
+	judging chan struct{} // held while rule sets are compared
 	journal *journal
 	feeds   chan struct{}
 
@@ -98,7 +100,7 @@ func Start(cfg Config) (*Console, error) {
 		return nil, fmt.Errorf("serving the console: %w", err)
 	}
 	c := &Console{Addr: l.Addr().String(), cfg: cfg, js: js, index: newIndex(), logins: newLogins(),
-		feeds: make(chan struct{}, maxFeeds)}
+		feeds: make(chan struct{}, maxFeeds), judging: make(chan struct{}, 1)}
 	c.journal = newJournal(func(ctx context.Context, subject string, body []byte) error {
 		_, err := js.Publish(ctx, subject, body)
 		return err
@@ -167,6 +169,13 @@ func (c *Console) Close() {
 // watch begins to follow the ledger, once.
 func (c *Console) watch() {
 	c.begin.Do(func() {
+		c.wg.Go(func() { // so that the first page does not wait until it is compiled
+			ctx, cancel := context.WithTimeout(c.ctx, askTime)
+			defer cancel()
+			if _, _, err := c.rules(ctx); err != nil && c.ctx.Err() == nil {
+				c.cfg.Log.Warn("the rule set in force cannot be read", "err", err)
+			}
+		})
 		c.wg.Go(func() {
 			for c.ctx.Err() == nil {
 				if err := c.index.follow(c.ctx, c.cfg.Conn, c.cfg.Log); err != nil && c.ctx.Err() == nil {
@@ -201,8 +210,12 @@ func (c *Console) routes() http.Handler {
 		"GET /alerts":                            c.alertsPage,
 		"GET /sessions":                          c.sessionsPage,
 		"GET /sessions/{project}/{session}":      c.sessionPage,
+		"GET /whatif/{project}/{session}":        c.whatIfPage,
 		"GET /beliefs":                           c.beliefsPage,
 		"GET /beliefs/{project}/{id}":            c.beliefPage,
+		"GET /rules":                             c.rulesPage,
+		"GET /rules/{rule}":                      c.rulePage,
+		"GET /backtest":                          c.backtestPage,
 		"GET /tools":                             c.toolsPage,
 		"GET /tools/{project}/{entry}":           c.cataloguePage,
 		"GET /beliefs/{project}/{id}/quarantine": c.quarantinePage,

@@ -49,6 +49,7 @@ type holdRow struct {
 	At     uint64    // position of the entry that opened it
 	Closed time.Time // zero while it is open
 	By     string    // who resolved it
+	alone  string    // the rule that alone asked for it; empty: none
 }
 
 // incidentRow is an incident as its last entry tells it.
@@ -89,6 +90,8 @@ type index struct {
 	verdicts [3]uint64 // by verdict
 	incident map[[2]string]incidentRow
 
+	rules map[[2]string]*ruleCount // project, rule
+
 	catalogues map[[3]string]*catalogueRow // project, agent, server
 	asks       map[uint64]ask              // requests to accept a list of tools, by position
 }
@@ -97,7 +100,7 @@ func newIndex() *index {
 	return &index{changed: make(chan struct{}), events: make(map[uint64]event), byEvent: make(map[[3]string]uint64),
 		holds: make(map[[2]string]*holdRow), held: make(map[uint64]*holdRow), sessions: make(map[[2]string]*sessionRow),
 		projects: make(map[string]bool), incident: make(map[[2]string]incidentRow),
-		catalogues: make(map[[3]string]*catalogueRow), asks: make(map[uint64]ask)}
+		catalogues: make(map[[3]string]*catalogueRow), asks: make(map[uint64]ask), rules: make(map[[2]string]*ruleCount)}
 }
 
 // follow feeds the index until ctx ends.
@@ -268,6 +271,7 @@ func (x *index) takeAlerts(e *streams.Entry, at uint64, list []streams.Alert) {
 		a.Message, a.Project = streams.Clip(a.Message, 500), e.Project
 		a.Session = cmp.Or(a.Session, about.session)
 		x.alerts = append(x.alerts, alertRow{Alert: a, At: at, Tool: about.tool})
+		x.countAlert(e.Project, &a)
 		if s != nil {
 			s.Alerts++
 		}
@@ -308,15 +312,26 @@ func (x *index) takeVerdict(e *streams.Entry, at uint64, v *streams.VerdictEntry
 			x.close(h, v.Resolved.State, v.Resolved.By, v.Time)
 		}
 	case v.Hold == nil:
-		if open != nil && v.Verdict == streams.Deny {
+		switch {
+		case v.Verdict != streams.Deny:
+		case open != nil:
+			x.countAgain(open, v)
 			x.close(open, streams.HoldDenied, "", v.Time)
+		default:
+			if alone := x.countVerdict(e.Project, v); alone != "" {
+				x.counted(e.Project, alone).Denied++
+			}
 		}
 	case open != nil && open.ID == v.Hold.ID:
+		x.countAgain(open, v)
 		open.Verdict, open.Revision = *v, v.Hold.Revision
 	default:
 		h := &holdRow{At: at, Hold: arbiter.Hold{ID: v.Hold.ID, Revision: v.Hold.Revision, Project: e.Project,
 			Agent: v.Agent, State: streams.HoldOpen,
 			Opened: e.Time, Expires: v.Hold.Expires, Verdict: *v}}
+		if h.alone = x.countVerdict(e.Project, v); h.alone != "" {
+			x.counted(e.Project, h.alone).Others++
+		}
 		x.holds[[2]string{e.Project, h.ID}], x.held[v.Proposal] = h, h
 	}
 }
@@ -326,6 +341,7 @@ func (x *index) close(h *holdRow, state, by string, at time.Time) {
 		return
 	}
 	h.State, h.By, h.Closed = state, by, at
+	x.countSettled(h)
 	delete(x.held, h.Verdict.Proposal)
 	delete(x.asks, h.Verdict.Proposal)
 	x.closed = append(x.closed, h)

@@ -23,8 +23,7 @@ func parsePages() map[string]*template.Template {
 	base := template.Must(template.New("").Funcs(funcs).ParseFS(pageFiles, "pages/layout.html"))
 	out := make(map[string]*template.Template)
 	for _, name := range []string{"now", "holds", "hold", "alerts", "sessions", "session", "beliefs", "belief",
-		"quarantine", "tools",
-		"catalogue", "log",
+		"quarantine", "tools", "catalogue", "rules", "rule", "backtest", "log",
 		"passkeys", "help", "message", "confirm"} {
 		out[name] = template.Must(template.Must(base.Clone()).ParseFS(pageFiles, "pages/"+name+".html"))
 	}

@@ -1,7 +1,7 @@
 // Keys for those who use no mouse. Everything here has a link or a field of its own.
 "use strict";
 (() => {
-  const pages = { n: "/", h: "/holds", a: "/alerts", s: "/sessions", b: "/beliefs", t: "/tools", l: "/log" };
+  const pages = { n: "/", h: "/holds", a: "/alerts", s: "/sessions", b: "/beliefs", t: "/tools", r: "/rules", l: "/log" };
   let go = 0;
   const typing = (e) => e.target.closest("input, select, textarea, pre, [contenteditable]");
   const links = () => [...document.querySelectorAll("[data-row]")].map((r) => r.querySelector("a, summary")).filter(Boolean);

@@ -1,0 +1,200 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lazaret/internal/backtest"
+	"lazaret/pkg/position"
+	"lazaret/streams"
+)
+
+// Bounds of a comparison of rule sets.
+const (
+	maxJudged  = 20_000          // events
+	maxFlips   = 100             // that a page lists, of each kind of change
+	judgeTime  = 8 * time.Second // for reading and judging
+	leadOfView = 24 * time.Hour  // before a session, whose events build up signals
+)
+
+// judged is a comparison of the rule set in force with another one.
+type judged struct {
+	Project, Session string // Session empty: a whole project
+	Projects         []string
+	With, Rule       string
+	Draft, Test      string
+	Since            string
+	Sinces           []string
+	Report           *backtest.Report
+	Flips            []flipRow
+	Kinds            []kindCount
+	Cut              bool   // more events were there than are judged
+	Why              string // it was not judged
+}
+
+type flipRow struct {
+	backtest.Flip
+	Session string
+}
+
+// errFull ends the reading of a history.
+var errFull = errors.New("enough events were read")
+
+// judge compares the rule set in force with another one on the events of v's project. Only flips
+// for which in returns true are listed.
+func (c *Console) judge(ctx context.Context, p *page, v *judged, since, until time.Time,
+	in func(f *backtest.Flip) bool) error {
+	select {
+	case c.judging <- struct{}{}:
+		defer func() { <-c.judging }()
+	default:
+		return &failure{http.StatusServiceUnavailable, "Busy", "Another comparison runs already: try again in a moment."}
+	}
+	set, bundle, err := c.rules(ctx)
+	if err != nil {
+		return err
+	}
+	other, err := c.other(set, bundle, v.With, v.Rule, v.Draft)
+	if err != nil {
+		return err
+	}
+	h := backtest.NewHistory()
+	err = backtest.Ledger(ctx, c.cfg.Conn, backtest.Span{Since: since, Project: v.Project}, func(e *streams.Entry) error {
+		if !until.IsZero() && e.Time.After(until) {
+			return errFull
+		}
+		if h.Entries == maxJudged {
+			v.Cut = true
+			return errFull
+		}
+		return h.Add(e)
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return err
+	}
+	rep, err := backtest.Run(ctx, set, other, h, backtest.Options{Full: true, Samples: maxJudged, Workers: 1})
+	if err != nil {
+		return err
+	}
+	c.set.measured(rep)
+	v.Report = rep
+	count := make(map[backtest.Change]int)
+	for _, f := range rep.Samples {
+		if !in(&f) {
+			continue
+		}
+		if count[f.Change]++; count[f.Change] > maxFlips {
+			continue
+		}
+		f.Message, f.Content = p.Say(v.Project, f.Message, f.Position), p.Say(v.Project, f.Content, f.Position)
+		v.Flips = append(v.Flips, flipRow{f, c.index.sessionOf(f.Position)})
+	}
+	slices.SortFunc(v.Flips, func(a, b flipRow) int { return position.Compare(a.Position, b.Position) })
+	for _, k := range []backtest.Change{backtest.NewlyHeld, backtest.Tightened, backtest.Loosened, backtest.NoLongerHeld,
+		backtest.NewAlert, backtest.AlertGone, backtest.OtherAlert} {
+		if count[k] > 0 {
+			v.Kinds = append(v.Kinds, kindCount{strings.ReplaceAll(string(k), "_", " "), count[k]})
+		}
+	}
+	return nil
+}
+
+// judgeFor runs f within the time for a comparison, and keeps why it failed for the page.
+func (v *judged) judgeFor(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, judgeTime)
+	defer cancel()
+	err := f(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		v.Why, err = "The comparison takes too long here: run lazaret rules backtest.", nil
+	}
+	return err
+}
+
+// ask reads from the address what is compared.
+func (v *judged) ask(q url.Values) error {
+	v.With, v.Rule, v.Draft = q.Get("with"), q.Get("rule"), q.Get("draft")
+	if v.With == withoutRule && v.Rule == "" {
+		return badRequest("Name the rule to leave out.")
+	}
+	return nil
+}
+
+// backtestPage judges the recent events of a project by the rule set in force and another one.
+func (c *Console) backtestPage(r *http.Request, p *page) (string, error) {
+	q := r.URL.Query()
+	v := &judged{Project: q.Get("project"), Since: cmp.Or(q.Get("since"), "24h"),
+		Projects: c.index.listProjects(p.User.May)}
+	p.Title, p.Nav, p.Data = "Back-test", "rules", v
+	if err := v.ask(q); err != nil {
+		return "", err
+	}
+	var since time.Time
+	for _, x := range periods {
+		if v.Sinces = append(v.Sinces, x.Name); x.Name == v.Since && x.For > 0 {
+			since = time.Now().Add(-x.For)
+		}
+	}
+	if !slices.Contains(v.Sinces, v.Since) {
+		return "", badRequest("The time %q is unknown: use %s.", streams.Clip(v.Since, 20), strings.Join(v.Sinces, ", "))
+	}
+	if v.Project == "" {
+		return "backtest", nil
+	}
+	if streams.CheckID("project", v.Project) != nil || !p.User.May(v.Project) {
+		return "", notFound("There is no project %s.", v.Project)
+	}
+	v.With = cmp.Or(v.With, withSame)
+	return "backtest", v.judgeFor(r.Context(), func(ctx context.Context) error {
+		return c.judge(ctx, p, v, since, time.Time{}, func(*backtest.Flip) bool { return true })
+	})
+}
+
+// whatIfPage judges the events of a session again, by another rule set. Events of the project from
+// the day before build up the signals.
+func (c *Console) whatIfPage(r *http.Request, p *page) (string, error) {
+	project, name := r.PathValue("project"), r.PathValue("session")
+	s, ok := c.index.session(project, name)
+	if !ok || !p.User.May(project) {
+		return "", notFound("The console knows no session %s of project %s.", name, project)
+	}
+	v := &judged{Project: project, Session: name}
+	p.Title, p.Nav, p.Data = "What if, session "+name, "sessions", v
+	if err := v.ask(r.URL.Query()); err != nil || v.With == "" {
+		return "backtest", err
+	}
+	of := make(map[uint64]bool)
+	for _, at := range s.positions {
+		of[at] = true
+	}
+	return "backtest", v.judgeFor(r.Context(), func(ctx context.Context) error {
+		return c.judge(ctx, p, v, s.First.Add(-leadOfView), s.Last, func(f *backtest.Flip) bool { return of[f.Position] })
+	})
+}
+
+// Choices are the rule sets to compare with.
+func (v *judged) Choices() [][2]string {
+	return [][2]string{{withSame, "the same, to measure costs"}, {withShadow, "shadow rules in force"},
+		{withoutRule, "without the rule named beside"}, {withShipped, "the shipped rules"}}
+}
+
+// Costs are the rules of the comparison that were evaluated, the dearest first.
+func (v *judged) Costs() []backtest.RuleReport {
+	list := slices.Clone(v.Report.Rules)
+	slices.SortStableFunc(list, func(a, b backtest.RuleReport) int {
+		return cmp.Compare(int64(b.Evaluated)*b.NS, int64(a.Evaluated)*a.NS)
+	})
+	return list[:min(len(list), maxListed)]
+}
+
+// sessionOf is the session of an event, if the index knows it.
+func (x *index) sessionOf(at uint64) string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.events[at].session
+}

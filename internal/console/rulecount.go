@@ -1,0 +1,153 @@
+package console
+
+import (
+	"slices"
+	"time"
+
+	"lazaret/streams"
+)
+
+// maxRuleCounts is how many rules are counted, each in each project. A group of somebody
+// else's names rules as it likes.
+const maxRuleCounts = 50_000
+
+// ruleCount is what one rule did in a project, as far as the ledger was read.
+type ruleCount struct {
+	Fired, Shadow, Excepted int // alerts: with effect, in shadow mode, under an exception
+	Last                    time.Time
+
+	// Held are the proposals that the rule had a part in holding or denying. It stood alone
+	// for Denied, and for the holds that were rejected, approved, or are neither.
+	Held                               int
+	Denied, Rejected, Approved, Others int
+}
+
+// Alone is how many proposals nothing but this rule held or denied.
+func (n *ruleCount) Alone() int { return n.Denied + n.Rejected + n.Approved + n.Others }
+
+// Caught is how many of them were denied, or rejected by a person.
+func (n *ruleCount) Caught() int { return n.Denied + n.Rejected }
+
+func (n *ruleCount) add(m *ruleCount) {
+	n.Fired, n.Shadow, n.Excepted, n.Held = n.Fired+m.Fired, n.Shadow+m.Shadow, n.Excepted+m.Excepted, n.Held+m.Held
+	n.Denied, n.Rejected = n.Denied+m.Denied, n.Rejected+m.Rejected
+	n.Approved, n.Others = n.Approved+m.Approved, n.Others+m.Others
+	if m.Last.After(n.Last) {
+		n.Last = m.Last
+	}
+}
+
+// counted is the count of a rule in a project. The caller holds mu.
+func (x *index) counted(project, rule string) *ruleCount {
+	k := [2]string{project, rule}
+	n := x.rules[k]
+	if n == nil {
+		if n = new(ruleCount); len(x.rules) < maxRuleCounts {
+			x.rules[k] = n
+		}
+	}
+	return n
+}
+
+// countAlert counts an alert for its rule. The caller holds mu.
+func (x *index) countAlert(project string, a *streams.Alert) {
+	n := x.counted(project, a.Rule)
+	switch {
+	case a.Mode == "shadow":
+		n.Shadow++
+	case a.Exception != "":
+		n.Excepted++
+	default:
+		n.Fired++
+	}
+	if a.Time.After(n.Last) {
+		n.Last = a.Time
+	}
+}
+
+// rulesOf are the rules among the reasons of a verdict that held or denied it, and alone
+// is the one of them that nothing else stands beside; empty if there is none.
+func rulesOf(v *streams.VerdictEntry) (list []string, alone string) {
+	others := false
+	seen := make(map[string]bool)
+	for _, r := range v.Reasons {
+		switch {
+		case r.Verdict < streams.Hold:
+		case r.Code != streams.CodeRule || r.Rule == "":
+			others = true
+		case !seen[r.Rule]:
+			seen[r.Rule] = true
+			list = append(list, r.Rule)
+		}
+	}
+	if !others && len(list) == 1 {
+		alone = list[0]
+	}
+	return list, alone
+}
+
+// countVerdict counts a verdict that opens a hold, or denies, for the rules that asked for it.
+// It returns the rule that stands alone. The caller holds mu.
+func (x *index) countVerdict(project string, v *streams.VerdictEntry) (alone string) {
+	list, alone := rulesOf(v)
+	for _, rule := range list {
+		x.counted(project, rule).Held++
+	}
+	return alone
+}
+
+// countAgain counts a verdict that follows another finding on an open hold. The caller holds mu.
+func (x *index) countAgain(h *holdRow, v *streams.VerdictEntry) {
+	before, _ := rulesOf(&h.Verdict)
+	list, alone := rulesOf(v)
+	for _, rule := range list {
+		if !slices.Contains(before, rule) {
+			x.counted(h.Project, rule).Held++
+		}
+	}
+	if alone == h.alone {
+		return
+	}
+	if h.alone != "" {
+		x.counted(h.Project, h.alone).Others--
+	}
+	if h.alone = alone; alone != "" {
+		x.counted(h.Project, alone).Others++
+	}
+}
+
+// countSettled counts how a hold ended for the rule that stood alone for it. The caller holds mu.
+func (x *index) countSettled(h *holdRow) {
+	if h.alone == "" {
+		return
+	}
+	n := x.counted(h.Project, h.alone)
+	n.Others-- // it was open
+	switch h.State {
+	case streams.HoldApproved:
+		n.Approved++
+	case streams.HoldRejected:
+		n.Rejected++
+	case streams.HoldDenied:
+		n.Denied++
+	default:
+		n.Others++
+	}
+}
+
+// ruleCounts are the counts of all rules in the projects that may be seen.
+func (x *index) ruleCounts(may func(project string) bool) map[string]*ruleCount {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := make(map[string]*ruleCount)
+	for k, n := range x.rules {
+		if !may(k[0]) {
+			continue
+		}
+		if out[k[1]] == nil {
+			out[k[1]] = new(ruleCount)
+		}
+		out[k[1]].add(n)
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"lazaret/internal/backtest"
+	"lazaret/pkg/rules"
+	shipped "lazaret/rules"
+	"lazaret/streams"
+)
+
+// rulesNow is the rule set in force, asked for at most every few seconds.
+type rulesNow struct {
+	asking sync.Mutex // held while the stages are asked
+
+	mu     sync.Mutex // guards all below
+	set    *rules.Set
+	bundle []byte
+	at     time.Time
+	costs  map[string]ruleCost // of the set, by rule, as the last comparison measured them
+	events int                 // that they were measured on
+}
+
+// ruleCost is what one rule cost in a comparison.
+type ruleCost struct {
+	Evaluated uint64
+	NS        int64 // of one evaluation
+}
+
+// rules returns the rule set in force and its bundle.
+func (c *Console) rules(ctx context.Context) (*rules.Set, []byte, error) {
+	n := &c.set
+	n.asking.Lock()
+	defer n.asking.Unlock()
+	n.mu.Lock()
+	set, bundle, at := n.set, n.bundle, n.at
+	n.mu.Unlock()
+	if set != nil && time.Since(at) < policyFresh {
+		return set, bundle, nil
+	}
+	b, err := backtest.InForce(ctx, c.cfg.Conn, streams.DoActivateRules)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b == nil {
+		return nil, nil, errors.New("no rule set is in force")
+	}
+	costs := n.costs
+	if set == nil || set.Digest() != streams.Digest(b) {
+		if set, err = backtest.Compile(b); err != nil {
+			return nil, nil, err
+		}
+		costs = nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.set, n.bundle, n.at, n.costs = set, b, time.Now(), costs
+	return set, b, nil
+}
+
+// measured notes what the rules of a set cost.
+func (n *rulesNow) measured(r *backtest.Report) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.set == nil || n.set.Digest() != r.Before {
+		return
+	}
+	n.costs, n.events = make(map[string]ruleCost), r.Events
+	for _, x := range r.Rules {
+		n.costs[x.Rule] = ruleCost{x.Evaluated, x.NS}
+	}
+}
+
+// The rule sets that the one in force can be compared with.
+const (
+	withSame    = "same"    // itself: what its rules cost
+	withShipped = "shipped" // the set that the program brings
+	withShadow  = "shadow"  // itself, with the rules in shadow mode in force
+	withoutRule = "without" // itself, with one rule in shadow mode
+	withDraft   = "draft"   // itself, with drafted exceptions
+)
+
+// other returns the rule set that a request compares the one in force with.
+func (c *Console) other(set *rules.Set, bundle []byte, with, rule, draft string) (*rules.Set, error) {
+	switch with {
+	case withSame:
+		return set, nil
+	case withShipped:
+		b, err := rules.Pack(shipped.FS())
+		if err != nil {
+			return nil, err
+		}
+		return backtest.Compile(b)
+	case withShadow:
+		s, err := backtest.Compile(bundle)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range s.Rules() {
+			if r.Mode == "shadow" {
+				r.Mode = "enforce" // of a copy that nothing else uses
+			}
+		}
+		return s, nil
+	case withoutRule:
+		if set.Rule(rule) == nil {
+			return nil, badRequest("The rule set in force has no rule %q.", streams.Clip(rule, 80))
+		}
+		s, err := backtest.Compile(bundle)
+		if err != nil {
+			return nil, err
+		}
+		s.Rule(rule).Mode = "shadow"
+		return s, nil
+	case withDraft:
+		return withExceptions(bundle, draft)
+	}
+	return nil, badRequest("%q is no rule set to compare with.", streams.Clip(with, 40))
+}
+
+// withExceptions compiles a bundle with more exceptions than it has.
+func withExceptions(bundle []byte, draft string) (*rules.Set, error) {
+	src, err := rules.Open(bundle)
+	if err != nil {
+		return nil, err
+	}
+	var has, more rules.ExceptionsDoc
+	if err := yaml.Unmarshal([]byte(src.Files[rules.ExceptionsFile]), &has); err != nil {
+		return nil, err
+	}
+	if err := yaml.UnmarshalWithOptions([]byte(draft), &more, yaml.Strict()); err != nil {
+		return nil, badRequest("The exceptions cannot be read: %v", err)
+	}
+	has.Exceptions = append(has.Exceptions, more.Exceptions...)
+	text, err := yaml.Marshal(&has)
+	if err != nil {
+		return nil, err
+	}
+	files := maps.Clone(src.Files)
+	files[rules.ExceptionsFile] = string(text)
+	b, err := rules.PackFiles(files)
+	if err != nil {
+		return nil, err
+	}
+	s, err := backtest.Compile(b)
+	if err != nil {
+		return nil, badRequest("The exceptions cannot be read: %v", err)
+	}
+	return s, nil
+}
